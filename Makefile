@@ -1,0 +1,61 @@
+# Every target makes what it needs in .venv and leaves the caller's environment out of it.
+# A second run starts at once: an environment is as old as the pyproject.toml it was made from.
+
+PYTHON := python3
+PY := .venv/bin/python
+# Twice quiet: errors are shown, and nothing else.
+INSTALL := $(PY) -m pip install -qq --disable-pip-version-check
+
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONWARNINGS PYTHONOPTIMIZE PYTHONHASHSEED
+unexport PYTHONSAFEPATH PYTHONDEVMODE PYTHONINSPECT PYTHONUTF8 PYTHONDONTWRITEBYTECODE
+unexport VIRTUAL_ENV CONDA_PREFIX PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV
+unexport PYTEST_ADDOPTS PYTEST_PLUGINS PYTEST_DISABLE_PLUGIN_AUTOLOAD MYPYPATH
+unexport COLUMNS LINES FORCE_COLOR CLICOLOR_FORCE TTY_COMPATIBLE
+export PYTHONNOUSERSITE := 1
+export LC_ALL := C.UTF-8
+export TZ := UTC
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test nightly bench docs lint format clean
+
+help:  ## show the targets
+	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' Makefile | expand -t 18
+
+demo: .venv/.runtime  ## what was proven, what was refuted, with which witness: half a screen
+	@$(PY) examples/demo.py
+
+test: lint  ## what CI runs: linters, types, layers, doctests, tests
+	@$(PY) -m pytest
+
+nightly: lint  ## the same and the slow tests; needs a package registry
+	@$(PY) -m pytest -m ""
+
+bench: .venv/.dev  ## speed and tightness beside the peers, as JSON
+	@set -e; for file in benchmarks/[a-z]*.py; do \
+	    name=$${file##*/}; $(PY) -m benchmarks.$${name%.py}; done
+
+docs: .venv/.dev  ## links, examples and proof hashes of the pages; no network
+	@$(PY) -m pytest tests/house/test_docs.py tests/house/test_links.py tests/house/test_proofs.py
+
+lint: .venv/.dev  ## linters, types and layers only: seconds
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy --strict
+	@.venv/bin/lint-imports --no-cache --no-logo
+
+format: .venv/.dev  ## rewrite the layout of the code
+	@$(PY) -m ruff format .
+
+clean:  ## forget the environment and every cache
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# The demo's environment is not byte-compiled: it is used once, and half its modules never.
+.venv/.runtime: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
+	@$(PYTHON) -m venv .venv
+	@$(INSTALL) --no-compile -e .
+	@touch $@
+
+.venv/.dev: .venv/.runtime
+	@$(INSTALL) -e '.[dev]'
+	@touch $@

@@ -1,0 +1,214 @@
+r"""A real number held between two bounds.
+
+An :class:`Enclosure` states ``lower <= x <= upper`` with exact rational ends (or infinite ones);
+no rounding stands between the proof and the reader. The arithmetic behind it is ball arithmetic
+(python-flint's ``arb``, Johansson 2017): every operation returns a ball that contains the true
+result, at any working precision, so precision decides width and never correctness.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+from flint import arb, ctx, fmpq, fmpz
+
+from dpcore.errors import InvalidParameter, PrecisionExhausted
+
+__all__ = ["Enclosure", "End", "ball", "narrow", "precision", "round_down", "round_up"]
+
+End: TypeAlias = Fraction | float
+"""One end of an enclosure: an exact rational, or ``math.inf`` / ``-math.inf``."""
+
+_LOCK = threading.RLock()
+_MOST_BITS: Final = 1 << 22
+_PRINTED_BITS: Final = 1 << 12
+_DIGITS: Final = 17
+
+
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    r"""Work at ``bits`` of ball precision, one thread at a time.
+
+    flint's precision is global to the process. Another thread's setting could only make balls
+    wider, never wrong; the lock keeps widths, and so running times, predictable as well.
+
+    >>> with precision(200):
+    ...     arb(2).sqrt().rel_accuracy_bits() > 190
+    True
+    """
+    with _LOCK:
+        before = ctx.prec
+        ctx.prec = bits
+        try:
+            yield
+        finally:
+            ctx.prec = before
+
+
+def ball(value: Fraction | int) -> arb:
+    r"""The ball around an exact rational at the ambient precision (exact when it fits).
+
+    >>> ball(Fraction(1, 4)).is_exact()
+    True
+    """
+    if isinstance(value, int):
+        return arb(fmpz(value))
+    return arb(fmpq(value.numerator, value.denominator))
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    r"""``lower <= x <= upper`` for one real number x, proven.
+
+    >>> with precision(64):
+    ...     third = Enclosure.of(arb(1) / 3)
+    >>> Fraction(1, 3) in third, third.lower < Fraction(1, 3) < third.upper
+    (True, True)
+    >>> third
+    Enclosure([0.33333333333333333, 0.33333333333333334])
+
+    Raises :class:`InvalidParameter` when the ends are out of order or not numbers.
+    """
+
+    lower: End
+    upper: End
+
+    def __post_init__(self) -> None:
+        if not self.lower <= self.upper:
+            raise InvalidParameter("lower", self.lower, f"must be <= upper = {self.upper}")
+
+    @classmethod
+    def of(cls, value: arb) -> Enclosure:
+        r"""The exact ends of a ball; a ball that is not finite becomes an infinite end.
+
+        >>> Enclosure.of(arb(2))
+        Enclosure([2, 2])
+        """
+        if value.is_nan():
+            raise PrecisionExhausted("an enclosure was asked of a ball that holds no number")
+        return cls(_floor(value.lower()), -_floor(-value.upper()))
+
+    @classmethod
+    def exactly(cls, value: Fraction | int) -> Enclosure:
+        r"""The enclosure of width 0 around an exact value.
+
+        >>> Enclosure.exactly(3).width
+        Fraction(0, 1)
+        """
+        return cls(Fraction(value), Fraction(value))
+
+    @classmethod
+    def infinite(cls) -> Enclosure:
+        r"""The value +infinity, known to be infinite and not merely unknown.
+
+        >>> Enclosure.infinite().lower
+        inf
+        """
+        return cls(math.inf, math.inf)
+
+    @property
+    def width(self) -> End:
+        r"""``upper - lower``, exact."""
+        if self.upper == self.lower:
+            return Fraction(0)
+        return self.upper - self.lower
+
+    @property
+    def lower_float(self) -> float:
+        r"""The largest float that is <= ``lower``."""
+        return round_down(self.lower)
+
+    @property
+    def upper_float(self) -> float:
+        r"""The smallest float that is >= ``upper``."""
+        return round_up(self.upper)
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, (int, float, Fraction)):
+            return False
+        return self.lower <= value <= self.upper
+
+    def overlaps(self, other: Enclosure) -> bool:
+        r"""Whether some real number lies in both; two enclosures of one number always overlap."""
+        return self.lower <= other.upper and other.lower <= self.upper
+
+    def __repr__(self) -> str:
+        return f"Enclosure([{_write(self.lower, ROUND_FLOOR)}, {_write(self.upper, ROUND_CEILING)}])"
+
+
+def _write(end: End, rounding: str) -> str:
+    # Decimals are rounded outwards too, so that what a person copies is still an enclosure.
+    if isinstance(end, float) or (end.denominator == 1 and abs(end) < 10**17):
+        return str(end)
+    if max(end.numerator.bit_length(), end.denominator.bit_length()) > _PRINTED_BITS:
+        exponent = end.numerator.bit_length() - end.denominator.bit_length()
+        return f"{'-' if end < 0 else ''}2**{exponent}"
+    with localcontext(prec=_DIGITS, rounding=rounding):
+        return str(Decimal(end.numerator) / Decimal(end.denominator))
+
+
+def _floor(end: arb) -> End:
+    # Exponents beyond a few million bits cannot be written out as a rational: the end moves
+    # outwards to the nearest one that can, which keeps the enclosure true and only widens it.
+    if not end.is_finite():
+        return -math.inf if not end > 0 else Fraction(1 << _MOST_BITS)
+    mantissa, exponent = (int(part) for part in end.mid().man_exp())
+    if exponent > _MOST_BITS:
+        return Fraction(1 << _MOST_BITS) if mantissa > 0 else -math.inf
+    if exponent < -2 * _MOST_BITS:
+        return Fraction(0) if mantissa >= 0 else Fraction(-1, 1 << _MOST_BITS)
+    if exponent >= 0:
+        return Fraction(mantissa << exponent)
+    return Fraction(mantissa, 1 << -exponent)
+
+
+def round_up(value: End) -> float:
+    r"""The smallest float that is >= ``value``.
+
+    >>> round_up(Fraction(1, 10)) >= Fraction(1, 10), round_up(Fraction(1, 10**400))
+    (True, 5e-324)
+    """
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.nextafter(math.inf, 0)
+    return nearest if nearest >= value else math.nextafter(nearest, math.inf)
+
+
+def round_down(value: End) -> float:
+    r"""The largest float that is <= ``value``.
+
+    >>> round_down(Fraction(1, 10)) <= Fraction(1, 10), round_down(Fraction(10**400))
+    (True, 1.7976931348623157e+308)
+    """
+    return -round_up(-value)
+
+
+def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:
+    r"""Evaluate a ball computation at rising precision until its relative width is <= 2^-bits.
+
+    ``compute`` is called at the ambient precision and must be sound at any precision. Raises
+    :class:`PrecisionExhausted` when four million bits do not suffice, which for a positive
+    number means that it is beyond any use.
+
+    >>> narrow(lambda: (arb(1) / 3).exp(), 100).width < Fraction(1, 2**99)
+    True
+    """
+    working = bits + 32
+    while working <= _MOST_BITS:
+        with precision(working):
+            value = compute()
+        if value.is_finite() and (value.rel_accuracy_bits() > bits or value.is_exact()):
+            # The ends are rounded outwards at the working precision, which is wide enough
+            # for them to add less than the accuracy asked for.
+            with precision(working):
+                return Enclosure.of(value)
+        working *= 2
+    raise PrecisionExhausted(f"no enclosure of relative width 2^-{bits} within {_MOST_BITS} bits")

@@ -1,0 +1,68 @@
+r"""The ways in which dpcore refuses.
+
+Every refusal is a :class:`DpcoreError`, so one ``except`` at a boundary catches them all, and each
+also inherits the built-in exception a Python reader expects (``ValueError``, ``OverflowError``,
+``ArithmeticError``). A refusal happens before anything is drawn, charged or written.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DpcoreError", "InvalidParameter", "PrecisionExhausted", "Unrepresentable"]
+
+_SHOWN = 80
+
+
+class DpcoreError(Exception):
+    r"""Anything the toolkit refuses to do, as one line that says what to change.
+
+    >>> issubclass(InvalidParameter, DpcoreError)
+    True
+    """
+
+
+class InvalidParameter(DpcoreError, ValueError):
+    r"""An argument outside its range: which one, its value, and why it is refused.
+
+    >>> raise InvalidParameter("scale", 0, "must be > 0: scale 0 adds no noise")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: scale = 0: must be > 0: scale 0 adds no noise
+    """
+
+    def __init__(self, argument: str, value: object, reason: str) -> None:
+        super().__init__(argument, value, reason)
+        self.argument = argument
+        self.value = value
+        self.reason = reason
+
+    def __str__(self) -> str:
+        shown = self.value if isinstance(self.value, str) else _repr(self.value)
+        shown = " ".join(str(shown).split())
+        if len(shown) > _SHOWN:
+            shown = shown[: _SHOWN - 3] + "..."
+        return f"{self.argument} = {shown}: {self.reason}"
+
+
+def _repr(value: object) -> str:
+    # An error must not fail while it explains itself: integers beyond Python's limit for decimal
+    # conversion, and objects with a broken repr, are described instead of printed.
+    try:
+        return repr(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
+class Unrepresentable(DpcoreError, OverflowError):
+    r"""An exact result that the requested type could not hold; nothing was drawn.
+
+    >>> issubclass(Unrepresentable, OverflowError)
+    True
+    """
+
+
+class PrecisionExhausted(DpcoreError, ArithmeticError):
+    r"""An enclosure stayed too wide at the highest precision tried: no answer, never a guess.
+
+    >>> issubclass(PrecisionExhausted, ArithmeticError)
+    True
+    """

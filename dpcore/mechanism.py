@@ -1,0 +1,214 @@
+r"""One release: noise, what it must hide, and for whom.
+
+A :class:`Mechanism` joins a noise with the sensitivity of the query it is added to and the scope
+of the promise. It carries no epsilon: what it guarantees is derived by ``accounting.guarantee``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Any, Final, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.errors import InvalidParameter, Unrepresentable
+from dpcore.inversion import Integers
+from dpcore.noise import Noise
+from dpcore.parameter import integer
+from dpcore.rng import SYSTEM, Rng
+
+__all__ = ["Mechanism", "Norm", "Relation", "Release", "Scope", "Sensitivity", "Unit"]
+
+_ROOM: Final = (1 << 63) - (1 << 62)
+
+
+class Unit(Enum):
+    r"""Whose data differs between neighbouring datasets."""
+
+    CONTRIBUTION = "contribution"
+    USER = "user"
+
+
+class Relation(Enum):
+    r"""How neighbouring datasets differ: one unit replaced, or one added or removed."""
+
+    REPLACE = "replace"
+    ADD_REMOVE = "add-remove"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    r"""What a guarantee is about. Guarantees of different scopes never compose.
+
+    >>> Scope()
+    Scope(unit='contribution', relation='replace')
+    """
+
+    unit: Unit = Unit.CONTRIBUTION
+    relation: Relation = Relation.REPLACE
+
+    def __post_init__(self) -> None:
+        for argument, kind in (("unit", Unit), ("relation", Relation)):
+            value = getattr(self, argument)
+            try:
+                object.__setattr__(self, argument, kind(value))
+            except ValueError:
+                choices = ", ".join(repr(member.value) for member in kind)
+                raise InvalidParameter(argument, value, f"must be one of {choices}") from None
+
+    def __repr__(self) -> str:
+        return f"Scope(unit={self.unit.value!r}, relation={self.relation.value!r})"
+
+
+class Norm(Enum):
+    r"""How the distance between two query answers is measured."""
+
+    ABSOLUTE = "absolute"
+    L1 = "l1"
+    L2_SQUARED = "l2-squared"
+    BOX = "box"
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    r"""The most that neighbouring datasets move an integer query q, in integer units.
+
+    ``Sensitivity(d)``: |q - q'| <= d, one number. ``Sensitivity.l1(d)``: sum_i |q_i - q'_i| <= d.
+    ``Sensitivity.l2_squared(d)``: sum_i (q_i - q'_i)^2 <= d. ``Sensitivity.box((d_1, ...))``:
+    |q_i - q'_i| <= d_i for every i. Amounts are integers >= 1: a query that cannot move needs no
+    noise, and a declared 0 is the classic slip that adds none.
+
+    >>> Sensitivity(1), Sensitivity.box((1, 2))
+    (Sensitivity(1), Sensitivity.box((1, 2)))
+    """
+
+    amount: int | tuple[int, ...]
+    norm: Norm = Norm.ABSOLUTE
+
+    def __post_init__(self) -> None:
+        if self.norm is Norm.BOX:
+            if not isinstance(self.amount, tuple) or not self.amount:
+                raise InvalidParameter("sensitivity", self.amount, "a box needs one bound or more")
+            checked: int | tuple[int, ...] = tuple(_moves(bound) for bound in self.amount)
+        else:
+            checked = _moves(self.amount)
+        object.__setattr__(self, "amount", checked)
+
+    @classmethod
+    def l1(cls, amount: int) -> Sensitivity:
+        r"""sum_i |q_i - q'_i| <= ``amount``."""
+        return cls(amount, Norm.L1)
+
+    @classmethod
+    def l2_squared(cls, amount: int) -> Sensitivity:
+        r"""sum_i (q_i - q'_i)^2 <= ``amount`` (the square of the l2 sensitivity)."""
+        return cls(amount, Norm.L2_SQUARED)
+
+    @classmethod
+    def box(cls, bounds: tuple[int, ...]) -> Sensitivity:
+        r"""|q_i - q'_i| <= ``bounds[i]`` for every coordinate i."""
+        return cls(tuple(bounds), Norm.BOX)
+
+    def __repr__(self) -> str:
+        match self.norm:
+            case Norm.ABSOLUTE:
+                return f"Sensitivity({self.amount})"
+            case Norm.L1:
+                return f"Sensitivity.l1({self.amount})"
+            case Norm.L2_SQUARED:
+                return f"Sensitivity.l2_squared({self.amount})"
+            case Norm.BOX:
+                return f"Sensitivity.box({self.amount})"
+
+
+def _moves(amount: object) -> int:
+    exact = integer("sensitivity", amount)
+    if exact < 1:
+        raise InvalidParameter("sensitivity", amount, "must be >= 1: a query moves in whole steps")
+    return exact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mechanism:
+    r"""q(data) + noise, one independent draw a coordinate.
+
+    ``sensitivity`` may be given as a plain integer. The promise depends on the caller: the query
+    really moves by no more than declared under ``scope`` (``audit`` can doubt that).
+
+    >>> from dpcore import DiscreteLaplace
+    >>> mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
+    >>> isinstance(mechanism.release(42), int)
+    True
+
+    Raises :class:`InvalidParameter` for a noise, sensitivity or scope of another type.
+    """
+
+    noise: Noise
+    sensitivity: Sensitivity
+    scope: Scope = Scope()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.noise, Noise):
+            raise InvalidParameter("noise", self.noise, "must be a Noise, e.g. DiscreteLaplace")
+        if not isinstance(self.sensitivity, Sensitivity):
+            object.__setattr__(self, "sensitivity", Sensitivity(self.sensitivity))
+        if not isinstance(self.scope, Scope):
+            raise InvalidParameter("scope", self.scope, "must be a Scope")
+
+    @overload
+    def release(self, value: int, *, rng: Rng = ...) -> int: ...
+    @overload
+    def release(self, value: npt.NDArray[np.integer[Any]], *, rng: Rng = ...) -> Integers: ...
+    def release(
+        self, value: int | npt.NDArray[np.integer[Any]], *, rng: Rng = SYSTEM
+    ) -> int | Integers:
+        r"""``value`` plus fresh noise: an int, or an int64 array with a draw for each entry.
+
+        A Python integer of any size is released exactly. Raises :class:`Unrepresentable`, with
+        nothing drawn, when an array entry has |value| + 2^62 beyond int64, or the noise itself
+        could leave int64; :class:`InvalidParameter` for anything but integers.
+        """
+        if not isinstance(value, np.ndarray):
+            return integer("value", value) + self.noise.sample(rng=rng)
+        if value.dtype.kind not in "iu":
+            raise InvalidParameter("value", value, "must hold integers; encode reals first")
+        if value.size and not -_ROOM < int(value.min()) <= int(value.max()) < _ROOM:
+            raise Unrepresentable(
+                "value: an entry of size 2^62 or more leaves no room for noise in int64; "
+                "release such values one by one as Python integers"
+            )
+        noisy = self.noise.sample(value.shape, rng=rng)
+        noisy += value.astype(np.int64)
+        return noisy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    r"""The record of one release: what ran, the share of planned noise present, and its batch.
+
+    ``honest`` is the fraction of the planned noise that honest parties really added (1 for a
+    central mechanism). Accounting, ledgers, certificates and runs share this record.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
+    >>> Release(mechanism=mechanism, batch="2026-11-21").honest
+    Fraction(1, 1)
+    """
+
+    mechanism: Mechanism
+    batch: str
+    participants: tuple[str, ...] = ()
+    honest: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.mechanism, Mechanism):
+            raise InvalidParameter("mechanism", self.mechanism, "must be a Mechanism")
+        if not isinstance(self.batch, str) or not self.batch:
+            raise InvalidParameter("batch", self.batch, "must be a non-empty name")
+        if not 0 < self.honest <= 1:
+            raise InvalidParameter("honest", self.honest, "must lie in (0, 1]")
+        if len(set(self.participants)) != len(self.participants):
+            raise InvalidParameter("participants", self.participants, "must not repeat anyone")

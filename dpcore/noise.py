@@ -1,0 +1,412 @@
+r"""Noise: a law on the integers with exact rational parameters.
+
+A law is a frozen value. It states its own mass, distribution function and quantiles twice, as
+float64 with a stated relative error and as rigorous enclosures, and it draws exactly. This file
+holds what every law shares; one law lives in each file next to it. To add one, subclass
+:class:`Noise` (or :class:`SymmetricNoise`), fill in the abstract methods, add the class to
+``spelling.LAWS`` and to the contract suite in tests/dpcore/.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar, Final, overload
+
+import numpy as np
+import numpy.typing as npt
+from flint import arb
+
+from dpcore.enclosure import Enclosure, narrow, precision, round_up
+from dpcore.errors import InvalidParameter, Unrepresentable
+from dpcore.floating import Floats
+from dpcore.inversion import Batch, Integers
+from dpcore.parameter import integer, write_rational
+from dpcore.rng import SYSTEM, Rng, SystemRng, forget_after_fork
+
+__all__ = ["FLOAT_ERROR", "IntegersLike", "Noise", "SymmetricNoise"]
+
+IntegersLike = int | npt.NDArray[Any] | list[Any] | tuple[Any, ...]
+
+FLOAT_ERROR: Final = 1e-13
+"""Relative error of the float64 functions wherever the value is above 1e-300."""
+
+_AHEAD: Final = 2048
+_LARGEST_DRAW: Final = 1 << 62
+_NEGLIGIBLE: Final = Fraction(1, 1 << 100)
+
+
+class _Ready(list[int]):
+    # Scalars drawn ahead. list.pop is atomic and takes the same time whatever the value; the
+    # list is emptied in the child of a fork, and never copied or pickled with the noise.
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def forget(self) -> None:
+        self.clear()
+
+
+def _ready() -> _Ready:
+    ready = _Ready()
+    forget_after_fork(ready)
+    return ready
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Noise(ABC):
+    r"""A law of noise on the integers; see the module for what a subclass provides."""
+
+    name: ClassVar[str]
+    r"""How the law is written in commands and files, e.g. ``"discrete-laplace"``."""
+    symmetric: ClassVar[bool] = False
+    r"""Whether P(X = k) = P(X = -k) for all k, for every parameter."""
+    log_concave: ClassVar[bool] = False
+    r"""Whether P(X = k)^2 >= P(X = k-1) P(X = k+1) for all k, for every parameter."""
+
+    _drawn_ahead: _Ready = field(init=False, repr=False, compare=False, default_factory=_ready)
+
+    # -- what a law provides ------------------------------------------------------------------
+
+    @abstractmethod
+    def pmf_ball(self, k: int) -> arb:
+        r"""P(X = k) as a ball at the ambient precision."""
+
+    @abstractmethod
+    def cdf_ball(self, k: int) -> arb:
+        r"""P(X <= k) as a ball at the ambient precision, for every integer k."""
+
+    @abstractmethod
+    def sf_ball(self, k: int) -> arb:
+        r"""P(X > k) as a ball at the ambient precision, tight relative to its size."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> Fraction:
+        r"""E[X], exact."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> Fraction | Enclosure:
+        r"""Var[X]: exact where it is rational, else enclosed to 128 bits."""
+
+    @abstractmethod
+    def sample_reference(self, rng: Rng) -> int:
+        r"""One exact draw by plain integer arithmetic: the oracle of the batch sampler."""
+
+    @abstractmethod
+    def build_batch(self) -> Batch:
+        r"""The batch sampler of this law; called once per parameter set and cached."""
+
+    @abstractmethod
+    def check_float_range(self) -> None:
+        r"""Raise :class:`InvalidParameter` where the float64 functions are not offered."""
+
+    @abstractmethod
+    def _log_pmf(self, k: Integers) -> Floats: ...
+
+    @abstractmethod
+    def _pmf(self, k: Integers) -> Floats: ...
+
+    @abstractmethod
+    def _cdf(self, k: Integers) -> Floats: ...
+
+    @abstractmethod
+    def _sf(self, k: Integers) -> Floats: ...
+
+    @abstractmethod
+    def _quantile_guess(self, p: Floats) -> Integers:
+        r"""About the quantile, usually within a few units; certified afterwards."""
+
+    # -- float64 functions --------------------------------------------------------------------
+
+    @overload
+    def pmf(self, k: int) -> float: ...
+    @overload
+    def pmf(self, k: npt.NDArray[Any] | list[Any] | tuple[Any, ...]) -> Floats: ...
+    def pmf(self, k: IntegersLike) -> float | Floats:
+        r"""P(X = k): float64, relative error <= 1e-13 above 1e-300; any integer array shape."""
+        self.check_float_range()
+        return _shaped(k, self._pmf(_integers(k)))
+
+    @overload
+    def log_pmf(self, k: int) -> float: ...
+    @overload
+    def log_pmf(self, k: npt.NDArray[Any] | list[Any] | tuple[Any, ...]) -> Floats: ...
+    def log_pmf(self, k: IntegersLike) -> float | Floats:
+        r"""log P(X = k): float64, relative error <= 1e-13; finite far below 1e-300 too."""
+        self.check_float_range()
+        return _shaped(k, self._log_pmf(_integers(k)))
+
+    @overload
+    def cdf(self, k: int) -> float: ...
+    @overload
+    def cdf(self, k: npt.NDArray[Any] | list[Any] | tuple[Any, ...]) -> Floats: ...
+    def cdf(self, k: IntegersLike) -> float | Floats:
+        r"""P(X <= k): float64, relative error <= 1e-13 above 1e-300."""
+        self.check_float_range()
+        return _shaped(k, self._cdf(_integers(k)))
+
+    @overload
+    def sf(self, k: int) -> float: ...
+    @overload
+    def sf(self, k: npt.NDArray[Any] | list[Any] | tuple[Any, ...]) -> Floats: ...
+    def sf(self, k: IntegersLike) -> float | Floats:
+        r"""P(X > k): float64, relative error <= 1e-13 above 1e-300."""
+        self.check_float_range()
+        return _shaped(k, self._sf(_integers(k)))
+
+    def quantile(self, p: float | Fraction | npt.ArrayLike) -> int | Integers:
+        r"""The least k with F(k) >= p, decided exactly for the exact rational value of p.
+
+        ``p`` in (0, 1): a float (its exact binary value), a Fraction, or an array of floats.
+        Returns an int, or an int64 array of the same shape.
+        """
+        self.check_float_range()
+        if isinstance(p, Fraction):
+            if not 0 < p < 1:
+                raise InvalidParameter("p", p, "must lie strictly between 0 and 1")
+            inside = min(max(float(p), 5e-324), math.nextafter(1.0, 0.0))
+            return self._settle(int(self._quantile_guess(np.array([inside]))[0]), p)
+        try:
+            levels = np.asarray(p, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidParameter("p", p, "must be a number or an array of numbers") from None
+        if not bool(np.all((levels > 0) & (levels < 1))):
+            raise InvalidParameter("p", p, "must lie strictly between 0 and 1")
+        found = self._quantile(levels.reshape(-1)).reshape(levels.shape)
+        return found if levels.shape else int(found)
+
+    def _quantile(self, levels: Floats) -> Integers:
+        k = self._quantile_guess(levels)
+        # k is right when F(k) >= p > F(k-1). Floats move and accept it only with the whole
+        # error of both sides in hand; whatever they cannot tell is settled by enclosures.
+        enough, short = self._certainly_reached(k, levels), self._certainly_short(k - 1, levels)
+        for place in np.flatnonzero(~(enough & short)):
+            k[place] = self._settle(int(k[place]), Fraction(float(levels[place])))
+        return k
+
+    def _certainly_reached(self, k: Integers, levels: Floats) -> npt.NDArray[np.bool_]:
+        # 1 - p is exact for p >= 1/2, and the smaller tail keeps its relative accuracy.
+        low = self._cdf(k) * (1 - 2 * FLOAT_ERROR) >= levels
+        high = self._sf(k) * (1 + 2 * FLOAT_ERROR) <= 1 - levels
+        return np.where(levels < 0.5, low, high) & (levels > 1e-290)
+
+    def _certainly_short(self, k: Integers, levels: Floats) -> npt.NDArray[np.bool_]:
+        low = self._cdf(k) * (1 + 2 * FLOAT_ERROR) < levels
+        high = self._sf(k) * (1 - 2 * FLOAT_ERROR) > 1 - levels
+        return np.where(levels < 0.5, low, high) & (levels > 1e-290)
+
+    def _settle(self, guess: int, p: Fraction) -> int:
+        step, high = 1, guess
+        while not self._reaches(high, p):
+            high, step = high + step, 2 * step
+        step, low = 1, high - 1
+        while self._reaches(low, p):
+            high, low, step = low, low - step, 2 * step
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._reaches(middle, p) else (middle, high)
+        return high
+
+    def _reaches(self, k: int, p: Fraction) -> bool:
+        bits = 128
+        while True:
+            value = self.enclose_cdf(k, bits) if p < Fraction(1, 2) else self.enclose_sf(k, bits)
+            least, most = (
+                (value.lower, value.upper)
+                if p < Fraction(1, 2)
+                else (1 - value.upper, 1 - value.lower)
+            )
+            if least >= p:
+                return True
+            if most < p:
+                return False
+            bits *= 2
+
+    # -- enclosures ---------------------------------------------------------------------------
+
+    def enclose_pmf(self, k: int, bits: int = 128) -> Enclosure:
+        r"""P(X = k) between two rationals, relative width at most 2^-bits."""
+        k = integer("k", k)
+        return narrow(lambda: self.pmf_ball(k), _bits(bits))
+
+    def enclose_cdf(self, k: int, bits: int = 128) -> Enclosure:
+        r"""P(X <= k) between two rationals, relative width at most 2^-bits."""
+        k = integer("k", k)
+        return narrow(lambda: self.cdf_ball(k), _bits(bits))
+
+    def enclose_sf(self, k: int, bits: int = 128) -> Enclosure:
+        r"""P(X > k) between two rationals, relative width at most 2^-bits."""
+        k = integer("k", k)
+        return narrow(lambda: self.sf_ball(k), _bits(bits))
+
+    def enclose_tail(self, t: int, bits: int = 128) -> Enclosure:
+        r"""P(|X| > t) between two rationals, for t >= 0."""
+        t = integer("t", t, at_least=0)
+        return narrow(lambda: self.sf_ball(t) + self.cdf_ball(-t - 1), _bits(bits))
+
+    def tail(self, t: int) -> float:
+        r"""P(|X| > t) rounded up to a float: an upper bound."""
+        return round_up(self.enclose_tail(t, 64).upper)
+
+    # -- drawing ------------------------------------------------------------------------------
+
+    @overload
+    def sample(self, size: None = None, *, rng: Rng = ...) -> int: ...
+    @overload
+    def sample(self, size: int | tuple[int, ...], *, rng: Rng = ...) -> Integers: ...
+    def sample(
+        self, size: int | tuple[int, ...] | None = None, *, rng: Rng = SYSTEM
+    ) -> int | Integers:
+        r"""Exact draws: a Python int, or an int64 array of shape ``size``.
+
+        Raises :class:`Unrepresentable` before anything is drawn when the law could leave int64
+        (P(|X| >= 2^62) not certified <= 2^-100); a single draw still works then, exactly.
+        Raises :class:`InvalidParameter` for a size that is negative or does not fit in memory.
+        """
+        if size is None:
+            if rng.__class__ is SystemRng:
+                try:
+                    return self._drawn_ahead.pop()
+                except IndexError:
+                    return self._draw_ahead()
+            return self._draw_one(rng)
+        if not isinstance(rng, Rng):
+            raise InvalidParameter("rng", rng, "must be a dpcore Rng: SystemRng() or SeededRng(n)")
+        shape = _shape(size)
+        batch = batch_of(self)
+        try:
+            return batch.draw(rng, math.prod(shape)).reshape(shape)
+        except MemoryError:
+            raise InvalidParameter("size", size, "does not fit in memory") from None
+
+    def _draw_ahead(self) -> int:
+        # Time tells nothing about a value that was drawn two thousand at a time.
+        try:
+            batch = batch_of(self)
+        except Unrepresentable:
+            return self.sample_reference(SYSTEM)
+        fresh = batch.draw(SYSTEM, _AHEAD).tolist()
+        first: int = fresh.pop()
+        self._drawn_ahead.extend(fresh)
+        return first
+
+    def _draw_one(self, rng: Rng) -> int:
+        if not isinstance(rng, Rng):
+            raise InvalidParameter("rng", rng, "must be a dpcore Rng: SystemRng() or SeededRng(n)")
+        try:
+            batch = batch_of(self)
+        except Unrepresentable:
+            return self.sample_reference(rng)
+        return int(batch.draw(rng, 1)[0])
+
+    # -- as a value ---------------------------------------------------------------------------
+
+    @property
+    def parameters(self) -> dict[str, Fraction | int]:
+        r"""The parameters by name, exact."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+
+    def to_json(self) -> dict[str, str]:
+        r"""The law and its parameters as text; ``spelling.noise_from_json`` reads it back."""
+        exact = {name: write_rational(Fraction(v)) for name, v in self.parameters.items()}
+        return {"law": self.name, **exact}
+
+    def __repr__(self) -> str:
+        shown = (
+            f"{name}={value}" if Fraction(value).denominator == 1 else f"{name}='{value}'"
+            for name, value in self.parameters.items()
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Only the parameters travel: noise drawn ahead must never be used twice.
+        return _rebuild, (type(self), self.parameters)
+
+
+def _rebuild(law: type[Noise], parameters: dict[str, Fraction | int]) -> Noise:
+    return law(**parameters)
+
+
+@lru_cache(maxsize=256)
+def batch_of(noise: Noise) -> Batch:
+    r"""The batch sampler of ``noise``, built once per parameter set.
+
+    Raises :class:`Unrepresentable` unless P(|X| >= 2^62) <= 2^-100 is certified: an error after
+    drawing, retried by the caller, would change the law.
+    """
+    with precision(128):
+        beyond = noise.sf_ball(_LARGEST_DRAW - 1) + noise.cdf_ball(-_LARGEST_DRAW)
+    if not Enclosure.of(beyond).upper <= _NEGLIGIBLE:
+        raise Unrepresentable(
+            f"{noise!r} could leave int64: a batch holds |X| < 2^62 only; draw single values "
+            "with sample(), which returns Python integers of any size"
+        )
+    return noise.build_batch()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SymmetricNoise(Noise):
+    r"""A law with P(X = k) = P(X = -k): one tail gives everything."""
+
+    symmetric: ClassVar[bool] = True
+
+    @abstractmethod
+    def _upper(self, k: Integers) -> Floats:
+        r"""P(X > k) for k >= 0 as floats, to the stated relative error."""
+
+    @property
+    def mean(self) -> Fraction:
+        r"""0, by symmetry."""
+        return Fraction(0)
+
+    def cdf_ball(self, k: int) -> arb:
+        r"""P(X <= k) = P(X > -k-1)."""
+        return self.sf_ball(-k - 1)
+
+    def _sf(self, k: Integers) -> Floats:
+        # ~k = -k-1 without overflow at either end of int64.
+        tail = self._upper(np.where(k >= 0, k, ~k))
+        return np.where(k >= 0, tail, 1 - tail)
+
+    def _cdf(self, k: Integers) -> Floats:
+        return self._sf(~k)
+
+
+def _bits(bits: int) -> int:
+    bits = integer("bits", bits, at_least=8)
+    if bits > 1 << 20:
+        raise InvalidParameter("bits", bits, "must be at most 2^20")
+    return bits
+
+
+def _integers(k: IntegersLike) -> Integers:
+    array = np.asarray(k)
+    if array.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    if array.dtype.kind not in "iu":
+        reason = (
+            "must fit in int64; enclose_pmf, enclose_cdf and enclose_sf take any integer"
+            if array.dtype.kind == "O"
+            else "must be an integer or an array of integers"
+        )
+        raise InvalidParameter("k", k, reason)
+    if array.dtype.kind == "u" and bool(np.any(array > np.uint64(2**63 - 1))):
+        raise InvalidParameter("k", k, "must fit in int64")
+    return array.astype(np.int64).reshape(-1)
+
+
+def _shaped(k: IntegersLike, values: Floats) -> float | Floats:
+    shape = np.shape(k)
+    return values.reshape(shape) if shape else float(values[0])
+
+
+def _shape(size: int | tuple[int, ...]) -> tuple[int, ...]:
+    parts = size if isinstance(size, tuple) else (size,)
+    shape = tuple(integer("size", part, at_least=0) for part in parts)
+    if math.prod(shape) >= 1 << 60:
+        raise InvalidParameter("size", size, "does not fit in memory")
+    return shape

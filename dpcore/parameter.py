@@ -1,0 +1,120 @@
+r"""Privacy parameters as exact rationals: one reader for everything a user may write.
+
+Accepted are ``int``, ``Fraction``, ``Decimal``, numpy integers, and strings such as ``"1/3"``,
+``"0.1"``, ``"1e-6"``. A ``float`` is read by its shortest decimal form, so ``0.1`` means one
+tenth and not the binary number next to it. Everything else is refused by name.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from decimal import Decimal
+from fractions import Fraction
+from typing import SupportsIndex, TypeAlias
+
+import numpy as np
+
+from dpcore.errors import InvalidParameter
+
+__all__ = ["RationalLike", "integer", "positive_rational", "rational", "write_rational"]
+
+RationalLike: TypeAlias = int | str | float | Fraction | Decimal
+
+# A decimal exponent or digit string beyond this is a typing slip or an attack on memory:
+# Fraction("1e999999999") would allocate gigabytes before anyone could refuse it.
+_MOST_DIGITS = 10_000
+_EXPONENT = re.compile(r"[eE]([+-]?\d+)\s*$")
+
+
+def rational(argument: str, value: object) -> Fraction:
+    r"""The exact rational that ``value`` denotes.
+
+    Raises :class:`InvalidParameter` naming ``argument`` for nan, inf, booleans, non-numbers,
+    and numbers with more than ten thousand digits.
+
+    >>> rational("epsilon", 0.1), rational("scale", "1/3"), rational("delta", "1e-6")
+    (Fraction(1, 10), Fraction(1, 3), Fraction(1, 1000000))
+    """
+    match value:
+        case bool() | np.bool_():
+            raise InvalidParameter(argument, value, "must be a number, not a truth value")
+        case Fraction():
+            return value
+        case int() | np.integer():
+            return Fraction(int(value))
+        case float() | np.floating():
+            return _from_float(argument, value)
+        case Decimal():
+            if not value.is_finite():
+                raise InvalidParameter(argument, value, "must be a finite number")
+            return _from_text(argument, str(value))
+        case str():
+            return _from_text(argument, value)
+        case _:
+            raise InvalidParameter(
+                argument, value, "must be a number: an int, a Fraction, a Decimal or a string"
+            )
+
+
+def _from_float(argument: str, value: float | np.floating) -> Fraction:  # type: ignore[type-arg]
+    # numpy scalars of other widths are read by their own shortest form: float32(0.1) is 0.1.
+    if not math.isfinite(value):
+        raise InvalidParameter(argument, float(value), "must be a finite number")
+    text = repr(value) if isinstance(value, float) else np.format_float_scientific(value)
+    return Fraction(text if not isinstance(value, np.float64) else repr(float(value)))
+
+
+def _from_text(argument: str, text: str) -> Fraction:
+    exponent = _EXPONENT.search(text)
+    if len(text) > _MOST_DIGITS or (exponent and abs(int(exponent[1])) > _MOST_DIGITS):
+        raise InvalidParameter(argument, text, f"must have at most {_MOST_DIGITS} digits")
+    try:
+        return Fraction(text)
+    except ZeroDivisionError:
+        raise InvalidParameter(argument, text, "must not divide by zero") from None
+    except ValueError:
+        raise InvalidParameter(
+            argument, text, "must be a finite number such as 3, 0.1, 1/3 or 1e-6"
+        ) from None
+
+
+def positive_rational(argument: str, value: object, reason: str) -> Fraction:
+    r"""As :func:`rational`, refusing values that are not > 0 with the given reason.
+
+    >>> positive_rational("scale", "-1", "scale 0 adds no noise")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: scale = -1: must be > 0: scale 0 adds no noise
+    """
+    exact = rational(argument, value)
+    if exact <= 0:
+        raise InvalidParameter(argument, value, f"must be > 0: {reason}")
+    return exact
+
+
+def integer(argument: str, value: object, *, at_least: int | None = None) -> int:
+    r"""``value`` as a Python ``int``; floats and booleans are refused, however whole they look.
+
+    >>> integer("size", np.int64(3), at_least=0)
+    3
+    """
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, SupportsIndex):
+        raise InvalidParameter(argument, value, "must be an integer")
+    try:
+        exact = operator.index(value)
+    except TypeError:
+        raise InvalidParameter(argument, value, "must be an integer") from None
+    if at_least is not None and exact < at_least:
+        raise InvalidParameter(argument, value, f"must be >= {at_least}")
+    return exact
+
+
+def write_rational(value: Fraction) -> str:
+    r"""The shortest text that :func:`rational` reads back: ``"3"`` or ``"1/3"``.
+
+    >>> write_rational(Fraction("0.25"))
+    '1/4'
+    """
+    return str(value)
