@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 import numpy as np
 from flint import arb
@@ -71,8 +71,7 @@ class DiscreteGaussian(SymmetricNoise):
 
     @property
     def _v(self) -> Fraction:
-        assert isinstance(self.sigma_squared, Fraction)
-        return self.sigma_squared
+        return cast(Fraction, self.sigma_squared)  # __post_init__ made it one
 
     @property
     def variance(self) -> Enclosure:
@@ -162,7 +161,8 @@ class DiscreteGaussian(SymmetricNoise):
     def _quantile_guess(self, p: Floats) -> Integers:
         from scipy.special import ndtri  # here, not above: importing dpcore stays fast
 
-        return np.ceil(math.sqrt(self._v) * ndtri(p) - 0.5).astype(np.int64)
+        guess: Integers = np.ceil(math.sqrt(self._v) * ndtri(p) - 0.5).astype(np.int64)
+        return guess
 
 
 def _decay(exponent: Pair) -> Floats:

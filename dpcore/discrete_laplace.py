@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 import numpy as np
 from flint import arb
@@ -70,8 +70,7 @@ class DiscreteLaplace(SymmetricNoise):
 
     @property
     def _s(self) -> Fraction:
-        assert isinstance(self.scale, Fraction)
-        return self.scale
+        return cast(Fraction, self.scale)  # __post_init__ made it one
 
     @property
     def variance(self) -> Enclosure:

@@ -21,7 +21,16 @@ from flint import arb, ctx, fmpq, fmpz
 
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 
-__all__ = ["Enclosure", "End", "ball", "narrow", "precision", "round_down", "round_up"]
+__all__ = [
+    "Enclosure",
+    "End",
+    "ball",
+    "integer_below",
+    "narrow",
+    "precision",
+    "round_down",
+    "round_up",
+]
 
 End: TypeAlias = Fraction | float
 """One end of an enclosure: an exact rational, or ``math.inf`` / ``-math.inf``."""
@@ -140,7 +149,9 @@ class Enclosure:
         return self.lower <= other.upper and other.lower <= self.upper
 
     def __repr__(self) -> str:
-        return f"Enclosure([{_write(self.lower, ROUND_FLOOR)}, {_write(self.upper, ROUND_CEILING)}])"
+        return (
+            f"Enclosure([{_write(self.lower, ROUND_FLOOR)}, {_write(self.upper, ROUND_CEILING)}])"
+        )
 
 
 def _write(end: End, rounding: str) -> str:
@@ -167,6 +178,18 @@ def _floor(end: arb) -> End:
     if exponent >= 0:
         return Fraction(mantissa << exponent)
     return Fraction(mantissa, 1 << -exponent)
+
+
+def integer_below(value: arb) -> int:
+    r"""An integer <= every number in the ball; the floor itself when the ball is tight.
+
+    >>> integer_below(arb("2.5")), -integer_below(-arb("2.5"))
+    (2, 3)
+    """
+    floor = value.lower().floor().unique_fmpz()
+    if floor is None:
+        raise PrecisionExhausted("no integer bound: the ball is not finite")
+    return int(floor)
 
 
 def round_up(value: End) -> float:

@@ -95,7 +95,7 @@ def pair_of(values: Integers | Fraction) -> Pair:
     """
     if isinstance(values, Fraction):
         high = float(values)
-        return Pair(np.float64(high)[None], np.float64(float(values - Fraction(high)))[None])
+        return Pair(np.array([high]), np.array([float(values - Fraction(high))]))
     rounded = values.astype(np.float64)
     # 2^63 as a float does not fit int64: step such values down before looking at the error.
     safe = np.minimum(rounded, float(2**63 - 1024))

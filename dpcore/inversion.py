@@ -12,6 +12,7 @@ cut and nothing is rounded: the law of X is exactly F. Proof: docs/proofs/invers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Protocol
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
-from dpcore.enclosure import precision
+from dpcore.enclosure import integer_below, precision
 from dpcore.errors import PrecisionExhausted
 from dpcore.rng import Rng, Words
 
@@ -115,15 +116,13 @@ def certified_threshold(low: int, high: int, bits: int, exact: Callable[[], arb]
         working *= 2
         with precision(working):
             scaled = exact() * arb(2) ** 64
-            threshold = int(scaled.lower().floor().unique_fmpz())
+            threshold = integer_below(scaled)
             if scaled <= threshold + 1:
                 return min(threshold, _FULL - 1)
     raise PrecisionExhausted("a threshold could not be placed between two words")
 
 
-def place(
-    masses: Iterable[tuple[int, int]], first: int, cdf: Callable[[int], arb]
-) -> list[int]:
+def place(masses: Iterable[tuple[int, int]], first: int, cdf: Callable[[int], arb]) -> list[int]:
     r"""The thresholds of F(first), F(first + 1), ... from intervals of unit 2^-FIXED_BITS.
 
     >>> place([(1 << 191, 1 << 191)], 0, lambda k: arb(1) / 2) == [1 << 63]
@@ -142,8 +141,8 @@ def fixed_point(value: arb) -> tuple[int, int]:
     True
     """
     scaled = value * arb(2) ** FIXED_BITS
-    low = int(scaled.lower().floor().unique_fmpz())
-    high = int(scaled.upper().ceil().unique_fmpz())
+    low = integer_below(scaled)
+    high = -integer_below(-scaled)
     return max(low, 0), min(high, 1 << FIXED_BITS)
 
 
@@ -161,7 +160,7 @@ class InversionTable:
     [0, 1, 1, 0, 0, 0, 1, 1]
     """
 
-    __slots__ = ("_cdf", "_guide", "_shift", "_thresholds", "first")
+    __slots__ = ("_cdf", "_guide", "_open", "_shift", "_thresholds", "first")
 
     def __init__(self, first: int, thresholds: Iterable[int], cdf: Callable[[int], arb]) -> None:
         self.first = first
@@ -176,6 +175,7 @@ class InversionTable:
         below = np.searchsorted(self._thresholds, edges, side="left")
         reached = np.searchsorted(self._thresholds, edges | inside, side="right")
         guide = np.where(below == reached, below, _UNDECIDED)
+        self._open = float(np.count_nonzero(guide < 0)) / len(guide)
         self._guide = guide.astype(np.int16 if len(self._thresholds) < 1 << 15 else np.int32)
 
     def __len__(self) -> int:
@@ -192,18 +192,26 @@ class InversionTable:
 
     def fill(self, rng: Rng, target: Integers) -> None:
         r"""Overwrite ``target`` with independent draws; fastest for at most ``BLOCK`` of them."""
+        if not len(target):
+            return
         words = rng.words(len(target))
-        cells = (words >> self._shift).view(np.int64)
-        found = self._guide.take(cells)
-        open_cells = np.flatnonzero(found < 0)
+        found = self._guide.take((words >> self._shift).view(np.int64))
         np.add(found, self.first, out=target, dtype=np.int64)
-        if len(open_cells):
-            searched = words[open_cells]
-            index = np.searchsorted(self._thresholds, searched, side="left")
-            target[open_cells] = index + self.first
-            for tie in np.flatnonzero(self._thresholds[index] == searched):
-                place = open_cells[tie]
-                target[place] = self.refine(rng, int(searched[tie]))
+        # The rest is searched. How many words need it depends on the values, so a fixed number
+        # of searches is made whatever came out: the work tells nothing about the draws, unless
+        # the count leaves six standard deviations. Searching a decided word again is harmless.
+        unsure = np.flatnonzero(found == _UNDECIDED)
+        spread = math.sqrt(len(words) * self._open)
+        searches = math.ceil(len(words) * self._open + 6 * spread) + (4 if self._open else 0)
+        places = np.zeros(max(searches, len(unsure)), dtype=np.int64)
+        places[: len(unsure)] = unsure
+        searched = words[places]
+        index = np.searchsorted(self._thresholds, searched, side="left")
+        target[places] = index + self.first
+        for tie in np.flatnonzero(self._thresholds[index] == searched):
+            # A word is refined once: a second tie at its place is the padding's copy of it.
+            if tie < len(unsure):
+                target[places[tie]] = self.refine(rng, int(searched[tie]))
 
     def refine(self, rng: Rng, word: int) -> int:
         r"""The draw for a uniform real that starts with ``word``, wherever that lies.

@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Final, overload
 
 import numpy as np
@@ -25,7 +25,8 @@ from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.floating import Floats
 from dpcore.inversion import Batch, Integers
 from dpcore.parameter import integer, write_rational
-from dpcore.rng import SYSTEM, Rng, SystemRng, forget_after_fork
+from dpcore.reservoir import SERVED, Reservoir
+from dpcore.rng import SYSTEM, Rng, SystemRng
 
 __all__ = ["FLOAT_ERROR", "IntegersLike", "Noise", "SymmetricNoise"]
 
@@ -34,25 +35,8 @@ IntegersLike = int | npt.NDArray[Any] | list[Any] | tuple[Any, ...]
 FLOAT_ERROR: Final = 1e-13
 """Relative error of the float64 functions wherever the value is above 1e-300."""
 
-_AHEAD: Final = 2048
 _LARGEST_DRAW: Final = 1 << 62
 _NEGLIGIBLE: Final = Fraction(1, 1 << 100)
-
-
-class _Ready(list[int]):
-    # Scalars drawn ahead. list.pop is atomic and takes the same time whatever the value; the
-    # list is emptied in the child of a fork, and never copied or pickled with the noise.
-    __slots__ = ("__weakref__",)
-    __hash__ = object.__hash__  # type: ignore[assignment]
-
-    def forget(self) -> None:
-        self.clear()
-
-
-def _ready() -> _Ready:
-    ready = _Ready()
-    forget_after_fork(ready)
-    return ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -66,7 +50,7 @@ class Noise(ABC):
     log_concave: ClassVar[bool] = False
     r"""Whether P(X = k)^2 >= P(X = k-1) P(X = k+1) for all k, for every parameter."""
 
-    _drawn_ahead: _Ready = field(init=False, repr=False, compare=False, default_factory=_ready)
+    _ahead: Reservoir = field(init=False, repr=False, compare=False, default_factory=Reservoir)
 
     # -- what a law provides ------------------------------------------------------------------
 
@@ -270,38 +254,28 @@ class Noise(ABC):
         if size is None:
             if rng.__class__ is SystemRng:
                 try:
-                    return self._drawn_ahead.pop()
+                    return self._ahead.pop()
                 except IndexError:
-                    return self._draw_ahead()
+                    pass
             return self._draw_one(rng)
-        if not isinstance(rng, Rng):
-            raise InvalidParameter("rng", rng, "must be a dpcore Rng: SystemRng() or SeededRng(n)")
         shape = _shape(size)
+        count = math.prod(shape)
         batch = batch_of(self)
+        if isinstance(rng, SystemRng) and count <= SERVED:
+            return self._ahead.many(count, partial(batch.draw, rng)).reshape(shape)
         try:
-            return batch.draw(rng, math.prod(shape)).reshape(shape)
+            return batch.draw(_check(rng), count).reshape(shape)
         except MemoryError:
             raise InvalidParameter("size", size, "does not fit in memory") from None
 
-    def _draw_ahead(self) -> int:
-        # Time tells nothing about a value that was drawn two thousand at a time.
-        try:
-            batch = batch_of(self)
-        except Unrepresentable:
-            return self.sample_reference(SYSTEM)
-        fresh = batch.draw(SYSTEM, _AHEAD).tolist()
-        first: int = fresh.pop()
-        self._drawn_ahead.extend(fresh)
-        return first
-
     def _draw_one(self, rng: Rng) -> int:
-        if not isinstance(rng, Rng):
-            raise InvalidParameter("rng", rng, "must be a dpcore Rng: SystemRng() or SeededRng(n)")
         try:
             batch = batch_of(self)
         except Unrepresentable:
-            return self.sample_reference(rng)
-        return int(batch.draw(rng, 1)[0])
+            return self.sample_reference(_check(rng))
+        if isinstance(rng, SystemRng):
+            return self._ahead.one(partial(batch.draw, rng))
+        return int(batch.draw(_check(rng), 1)[0])
 
     # -- as a value ---------------------------------------------------------------------------
 
@@ -374,6 +348,12 @@ class SymmetricNoise(Noise):
 
     def _cdf(self, k: Integers) -> Floats:
         return self._sf(~k)
+
+
+def _check(rng: Rng) -> Rng:
+    if not isinstance(rng, Rng):
+        raise InvalidParameter("rng", rng, "must be a dpcore Rng: SystemRng() or SeededRng(n)")
+    return rng
 
 
 def _bits(bits: int) -> int:

@@ -58,7 +58,7 @@ def rational(argument: str, value: object) -> Fraction:
             )
 
 
-def _from_float(argument: str, value: float | np.floating) -> Fraction:  # type: ignore[type-arg]
+def _from_float(argument: str, value: float | np.floating) -> Fraction:
     # numpy scalars of other widths are read by their own shortest form: float32(0.1) is 0.1.
     if not math.isfinite(value):
         raise InvalidParameter(argument, float(value), "must be a finite number")

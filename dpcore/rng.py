@@ -88,7 +88,7 @@ class _Keystream:
     def __init__(self, next_key: Callable[[], bytes]) -> None:
         self._next_key = next_key
         self._block = np.zeros(_BLOCK_WORDS, dtype=np.uint64)
-        self._view = memoryview(self._block).cast("B")
+        self._view = self._block.data.cast("B")
         self._position = _BLOCK_WORDS
         self._left = 0
         self._encryptor: Any = None
@@ -117,7 +117,7 @@ class _Keystream:
         self._position = start + pooled
         direct = (count - pooled) // _BLOCK_WORDS * _BLOCK_WORDS
         if direct:
-            self._fill(memoryview(dealt[pooled : pooled + direct]).cast("B"))
+            self._fill(dealt[pooled : pooled + direct].data.cast("B"))
         rest = count - pooled - direct
         if rest:
             self._fill(self._view)

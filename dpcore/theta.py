@@ -26,7 +26,7 @@ def partition(variance: Fraction) -> arb:
     >>> partition(Fraction(1)).str(10, radius=False)
     '2.506628288'
     """
-    return acb(0).modular_theta(_tau(variance))[2].real
+    return acb.modular_theta(acb(0), _tau(variance))[2].real
 
 
 def moment(variance: Fraction, z: acb) -> acb:
@@ -41,7 +41,7 @@ def moment(variance: Fraction, z: acb) -> acb:
     v = ball(variance)
     if variance < _DIRECT_VARIANCE:
         # theta_3 with nome e^(-1/2v) at z/(2 pi i): flint reduces tau and keeps the ball tight.
-        theta = (z / acb(0, 2 * arb.pi())).modular_theta(_tau(variance))[2]
+        theta = acb.modular_theta(z / acb(0, 2 * arb.pi()), _tau(variance))[2]
         return theta / partition(variance) * (-v * z * z / 2).exp()
     # q = e^(-2 pi^2 v) < 10^-137: the dual series needs only its first few terms.
     nome = -2 * arb.pi() ** 2 * v

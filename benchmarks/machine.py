@@ -1,0 +1,79 @@
+r"""What every benchmark shares: the machine it ran on, fair timing, and JSON on both ends.
+
+Peers run in turn in one process, so that a ratio compares like with like; absolute times are of
+the machine named beside them. Results are written to benchmarks/results/NAME.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+__all__ = ["best_seconds", "interleaved", "machine", "write"]
+
+_PACKAGES = ("dpcore", "numpy", "scipy", "python-flint", "cryptography", "opendp", "diffprivlib")
+_RESULTS = Path(__file__).parent / "results"
+
+
+def machine() -> dict[str, Any]:
+    r"""The processor, its cores and the versions that a figure depends on."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def best_seconds(work: Callable[[], object], *, repeats: int = 5) -> float:
+    r"""The least time of ``repeats`` calls: the one the rest of the machine disturbed least."""
+    return interleaved({"": work}, repeats=repeats)[""]
+
+
+def interleaved(works: Mapping[str, Callable[[], object]], *, repeats: int = 5) -> dict[str, float]:
+    r"""The least seconds of each work, the works taking turns so that none has the quiet hour."""
+    best = dict.fromkeys(works, float("inf"))
+    for _ in range(repeats):
+        for name, work in works.items():
+            start = time.perf_counter()
+            work()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def write(name: str, result: Mapping[str, Any]) -> None:
+    r"""Print the result as JSON and keep it, whole or not at all, as ``results/NAME.json``."""
+    command = [Path(sys.executable).name, "-m", f"benchmarks.{name}", *sys.argv[1:]]
+    document = {"benchmark": name, "command": " ".join(command), "machine": machine(), **result}
+    text = json.dumps(document, indent=1) + "\n"
+    _RESULTS.mkdir(exist_ok=True)
+    half = _RESULTS / f"{name}.json.part"
+    half.write_text(text, encoding="utf-8")
+    half.replace(_RESULTS / f"{name}.json")
+    sys.stdout.write(text)

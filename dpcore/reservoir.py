@@ -1,0 +1,74 @@
+r"""Noise drawn ahead of its release, so that the time of a release tells nothing about it.
+
+The time a sampler takes can tell the value it drew (Jin, McMurtry, Rubinstein and Ohrimenko,
+"Are we there yet?", 2022). Here a release hands out values that were drawn earlier, thousands at a
+time: taking one costs the same whatever it is. What is kept is as secret as the random numbers
+behind it: it is emptied in the child of a fork, erased when handed out, and never copied.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from dpcore.inversion import Integers
+from dpcore.rng import forget_after_fork
+
+__all__ = ["SERVED", "Reservoir"]
+
+SERVED: Final = 1 << 12
+"""Batches up to this size are handed out of the reservoir; larger ones are drawn directly."""
+
+_SCALARS: Final = 1 << 11
+_BLOCK: Final = 1 << 15
+
+
+class Reservoir(list[int]):
+    r"""Single values as the list itself (``pop`` is atomic), and a block for small batches.
+
+    >>> ahead = Reservoir()
+    >>> ahead.many(3, lambda count: np.arange(count)).tolist()
+    [0, 1, 2]
+    >>> ahead.many(2, lambda count: np.arange(count)).tolist()
+    [3, 4]
+    """
+
+    __slots__ = ("__weakref__", "_block", "_lock", "_position")
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forget()
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        r"""Empty it; called in the child of a fork, where a lock may be held by no one alive."""
+        self.clear()
+        self._lock = threading.Lock()
+        self._block: Integers = np.zeros(0, dtype=np.int64)
+        self._position = 0
+
+    def one(self, draw: Callable[[int], Integers]) -> int:
+        r"""A value from a fresh supply; call it when ``pop`` finds nothing."""
+        fresh = draw(_SCALARS).tolist()
+        first: int = fresh.pop()
+        self.extend(fresh)
+        return first
+
+    def many(self, count: int, draw: Callable[[int], Integers]) -> Integers:
+        r"""``count`` <= ``SERVED`` values, each handed out once."""
+        with self._lock:
+            if len(self._block) - self._position < count:
+                self._block, self._position = draw(_BLOCK), 0
+            piece = self._block[self._position : self._position + count]
+            taken = piece.copy()
+            piece[:] = 0
+            self._position += count
+            return taken
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Values must never be handed out by two copies: a copy starts empty.
+        return Reservoir, ()
