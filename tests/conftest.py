@@ -1,0 +1,30 @@
+"""What every test runs under: a repeatable hypothesis, and one purse whose account is printed."""
+
+from __future__ import annotations
+
+import os
+
+import hypothesis
+import pytest
+
+from tests.purse import purse
+
+# No deadline: the machine is shared. No database: a run depends on the tree alone.
+hypothesis.settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, database=None, max_examples=50
+)
+hypothesis.settings.register_profile(
+    "nightly", hypothesis.settings.get_profile("repeatable"), max_examples=1000
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    nightly = not config.getoption("markexpr")
+    hypothesis.settings.load_profile("nightly" if nightly else "repeatable")
+    # Pages and commands are compared with what a terminal of one width, without colour, shows.
+    os.environ.update(COLUMNS="100", NO_COLOR="1", TERM="dumb")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.section("alpha purse")
+    terminalreporter.line(purse.statement())

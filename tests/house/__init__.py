@@ -1,0 +1,1 @@
+"""Tests of the house itself: its layers, pages, proofs and promises."""

@@ -1,0 +1,186 @@
+r"""The pages of the documentation as programs: their blocks are run as a reader would run them.
+
+``python`` blocks of a page run in order in one namespace, in a folder that holds a copy of
+examples/. A block with ``>>>`` prompts is a doctest, so its output is compared; one without is
+executed. ``console`` blocks hold commands after ``$ ``; the lines that follow a command, if any,
+are what it prints (both streams), with ``...`` for anything; a command that exits with another
+code than 0 says so in a comment::
+
+    $ dpcore audit examples/peers.py:opendp_laplace --claim epsilon=0.8 --pair 0 1   # exit 1
+    ...
+    REFUTED...
+
+Commands that make the environment (``make``, ``pip``, ``git``) are shown to the reader and not
+run; any command that is neither on that list nor on the list of those that run is refused, so that
+nothing is passed over in silence. What must not run at all is a ``text`` block.
+"""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+LANGUAGES = frozenset({"python", "console", "text", "json", "toml"})
+RUN = frozenset({"dpcore", "python", "echo", "cat", "ls"})
+SHOWN_ONLY = frozenset({"make", "pip", "git"})
+TIMEOUT_SECONDS = 120
+
+_FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL
+)
+_EXIT = re.compile(r"#\s*exit (\d+)\s*$")
+
+
+class PageError(AssertionError):
+    """A page that does not do what it shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One fenced block: its language, its text, and the line of the page its text begins at."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command of a console block, with what the page promises of it."""
+
+    place: str
+    line: str
+    exit_code: int
+    output: str
+
+
+def blocks(page: str, markdown: str) -> list[Block]:
+    r"""Every fenced block of a page, in order.
+
+    >>> [(b.place, b.language) for b in blocks("a.md", "# A\n```python\nx = 1\n```\n")]
+    [('a.md:3', 'python')]
+    """
+    found = []
+    for fence in _FENCE.finditer(markdown):
+        line = markdown.count("\n", 0, fence.start("text")) + 1
+        text = textwrap.dedent(fence["text"]) if fence["indent"] else fence["text"]
+        found.append(Block(page=page, line=line, language=fence["language"].strip(), text=text))
+    return found
+
+
+def commands(block: Block) -> list[Command]:
+    r"""The commands of a console block.
+
+    >>> block = Block(page="a.md", line=1, language="console", text="$ dpcore x  # exit 2\nno\n")
+    >>> [(c.line, c.exit_code, c.output) for c in commands(block)]
+    [('dpcore x  # exit 2', 2, 'no\n')]
+    """
+    found = []
+    chunks = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
+    if chunks[0].strip():
+        raise PageError(f"{block.place}: a console block begins with '$ '")
+    for chunk in chunks[1:]:
+        joined = re.sub(r" *\\\n(?:> )? *", " ", chunk)
+        line, _, output = joined.partition("\n")
+        told = _EXIT.search(line)
+        found.append(
+            Command(
+                place=block.place,
+                line=line.strip(),
+                exit_code=int(told[1]) if told else 0,
+                output=output,
+            )
+        )
+    return found
+
+
+def agrees(printed: str, shown: str) -> bool:
+    r"""Whether a command printed what the page shows; ``...`` stands for anything.
+
+    >>> agrees("runs 512\nREFUTED  \n", "runs ...\nREFUTED\n"), agrees("REFUTED\n", "PROVEN\n")
+    (True, False)
+    """
+
+    def trimmed(text: str) -> str:
+        return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
+
+    pattern = ".*?".join(re.escape(part) for part in trimmed(shown).split("..."))
+    return re.fullmatch(pattern, trimmed(printed), flags=re.DOTALL) is not None
+
+
+def run_command(command: Command, folder: Path) -> None:
+    """Run one command in ``folder``; raises when it does not do what the page shows."""
+    program = command.line.split()[0]
+    if program in SHOWN_ONLY:
+        return
+    if program not in RUN:
+        raise PageError(f"{command.place}: {program} is neither run nor shown only")
+    if re.search(r"\|\s*(?:head|grep -q)\b", command.line):
+        # It closes the pipe while the command still prints, which then fails, or not: a race.
+        raise PageError(f"{command.place}: a cut pipe is a race: show '...' instead")
+    programs = Path(sys.executable).parent
+    if program == "dpcore" and not (programs / program).exists():
+        raise PageError(f"{command.place}: dpcore is not installed here: make test installs it")
+    run = subprocess.run(
+        ["bash", "-c", command.line],
+        cwd=folder,
+        env={**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    told = f"{command.place}: $ {command.line}\nprinted\n{run.stdout}"
+    if run.returncode != command.exit_code:
+        raise PageError(f"{told}and exited with {run.returncode}, not {command.exit_code}")
+    if command.output.strip() and not agrees(run.stdout, command.output):
+        raise PageError(f"{told}where the page shows\n{command.output}")
+
+
+def run_python(block: Block, namespace: dict[str, object]) -> None:
+    """Run one python block in the page's namespace."""
+    if not re.search(r"^>>> ", block.text, flags=re.MULTILINE):
+        # Empty lines in front: a traceback then names the line of the page.
+        code = compile("\n" * (block.line - 1) + block.text, block.page, "exec")
+        exec(code, namespace)  # noqa: S102 - a page is ours and reviewed, like a test
+        return
+    example = doctest.DocTestParser().get_doctest(
+        block.text, namespace, block.place, block.page, block.line - 1
+    )
+    # The runner works on a copy of the namespace's reference: what it defines must stay.
+    example.globs = namespace
+    said: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    runner.run(example, out=said.append, clear_globs=False)
+    if runner.failures:
+        raise PageError("".join(said))
+
+
+def run_page(page: str, markdown: str, folder: Path) -> int:
+    """Run every block of a page in ``folder``; how many did."""
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    count = 0
+    for block in blocks(page, markdown):
+        if block.language not in LANGUAGES:
+            raise PageError(f"{block.place}: {block.language!r} is none of {sorted(LANGUAGES)}")
+        if block.language == "python":
+            run_python(block, namespace)
+            count += 1
+        elif block.language == "console":
+            for command in commands(block):
+                run_command(command, folder)
+                count += 1
+    return count

@@ -1,0 +1,206 @@
+r"""Proof pages, bound to the code they prove.
+
+A page under docs/proofs/ opens with a block that names code objects, each with a hash of its
+normalised source: the syntax tree without docstrings and comments. Editing the code turns the
+test red until someone has read the proof again and run
+
+    python -m tests.house.proofs --update docs/proofs/rng.md
+
+An object is ``package.module:Class.method``, ``package.module:CONSTANT`` or a whole module. The
+source is read, never imported, so a hash depends on the text of one definition and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = "docs/proofs"
+
+# Modules whose claims rest on an argument, not on a test: each needs a page that names it.
+NEED_A_PROOF = (
+    "dpcore.rng",
+    "dpcore.exact",
+    "dpcore.enclosure",
+    "dpcore.inversion",
+    "dpcore.discrete_laplace",
+    "dpcore.discrete_gaussian",
+    "accounting.curve",
+    "audit.confidence",
+    "audit.sequential",
+)
+
+_HASH_LENGTH = 16
+_BLOCK = re.compile(r"\A---\nproves:\n(?P<lines>(?:  - .*\n)+)---\n")
+_LINE = re.compile(r"  - (?P<name>[\w.]+(?::[\w.]+)?)(?: (?P<hash>[0-9a-f]+))?\n")
+_HAS_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class ProofError(Exception):
+    """A page that does not say what it proves, or names code that is not there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """One line of a page's block: an object and the hash the page was read with, if any."""
+
+    name: str
+    read_with: str | None
+
+
+def bindings(page: Path) -> list[Bound]:
+    """What a page says it proves."""
+    block = _BLOCK.match(page.read_text(encoding="utf-8"))
+    if block is None:
+        raise ProofError(f"{page.name}: must open with '---', 'proves:', '  - object hash', '---'")
+    found = []
+    for line in block["lines"].splitlines(keepends=True):
+        parsed = _LINE.fullmatch(line)
+        if parsed is None:
+            raise ProofError(f"{page.name}: not 'package.module:object hash': {line.strip()}")
+        found.append(Bound(name=parsed["name"], read_with=parsed["hash"]))
+    return found
+
+
+def code_hash(name: str, root: Path = ROOT) -> str:
+    r"""The hash of the object's normalised source.
+
+    >>> len(code_hash("tests.house.proofs:code_hash"))
+    16
+    >>> code_hash("tests.house.proofs:absent")
+    Traceback (most recent call last):
+    ...
+    tests.house.proofs.ProofError: tests.house.proofs defines no absent
+    """
+    module, _, path = name.partition(":")
+    stem = root.joinpath(*module.split("."))
+    source = next((p for p in (stem.with_suffix(".py"), stem / "__init__.py") if p.is_file()), None)
+    if source is None:
+        raise ProofError(f"{module}: no such module")
+    scope: list[ast.AST] = [ast.parse(source.read_text(encoding="utf-8"))]
+    for part in path.split(".") if path else []:
+        scope = [node for outer in scope for node in _body(outer) if part in _defines(node)]
+        if not scope:
+            raise ProofError(f"{module} defines no {path}")
+    # Overloads and a property with its setter are several definitions of one name: all are hashed.
+    normal = "\n".join(_normal(node) for node in scope)
+    return hashlib.sha256(normal.encode()).hexdigest()[:_HASH_LENGTH]
+
+
+def _body(node: ast.AST) -> list[ast.stmt]:
+    return node.body if isinstance(node, ast.Module | ast.ClassDef) else []
+
+
+def _defines(node: ast.AST) -> set[str]:
+    match node:
+        case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+            return {node.name}
+        case ast.Assign():
+            return {target.id for target in node.targets if isinstance(target, ast.Name)}
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return {name}
+        case _:
+            return set()
+
+
+def _normal(node: object) -> str:
+    # ast.dump would do, but what it leaves out differs between versions of Python. Here a field
+    # that is empty is left out always, so that a field added to the grammar changes no hash.
+    if isinstance(node, list):
+        return "[" + ",".join(_normal(item) for item in node) + "]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = []
+    for field, value in ast.iter_fields(node):
+        kept = value
+        if (
+            field == "body"
+            and isinstance(node, _HAS_DOCSTRING)
+            and ast.get_docstring(node, False) is not None
+        ):
+            kept = value[1:]
+        literal = isinstance(node, ast.Constant) and field == "value"
+        if literal or (kept is not None and kept != []):
+            fields.append(f"{field}={_normal(kept)}")
+    return f"{type(node).__name__}({','.join(fields)})"
+
+
+def complaints(page: Path, root: Path = ROOT) -> list[str]:
+    """Why this page does not bind the code as it is now; empty when it does."""
+    try:
+        bound = bindings(page)
+    except ProofError as error:
+        return [str(error)]
+    found = []
+    for line in bound:
+        try:
+            now = code_hash(line.name, root)
+        except ProofError as error:
+            found.append(f"{page.name}: {error}")
+            continue
+        if line.read_with != now:
+            found.append(
+                f"{page.name}: {line.name} is {now}, the page was read with {line.read_with}: "
+                f"read the proof against the code, then "
+                f"python -m tests.house.proofs --update {PAGES}/{page.name}"
+            )
+    return found
+
+
+def unproven(root: Path = ROOT, needed: tuple[str, ...] = NEED_A_PROOF) -> list[str]:
+    """The modules on the list that no page names."""
+    named: set[str] = set()
+    for page in pages(root):
+        try:
+            named |= {line.name.partition(":")[0] for line in bindings(page)}
+        except ProofError:
+            continue  # `complaints` says so
+    return [module for module in needed if module not in named]
+
+
+def pages(root: Path = ROOT) -> list[Path]:
+    """Every proof page: all of the folder but its README."""
+    return sorted(p for p in (root / PAGES).glob("*.md") if p.name != "README.md")
+
+
+def update(page: Path, root: Path = ROOT) -> list[str]:
+    """Write the hashes of today into the page; what changed, a line each."""
+    changed = []
+    lines = []
+    for line in bindings(page):
+        now = code_hash(line.name, root)
+        lines.append(f"  - {line.name} {now}\n")
+        if now != line.read_with:
+            changed.append(f"{line.name}: {line.read_with} -> {now}")
+    text = page.read_text(encoding="utf-8")
+    block = "---\nproves:\n" + "".join(lines) + "---\n"
+    page.write_text(_BLOCK.sub(lambda _: block, text, count=1), encoding="utf-8")
+    return changed
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Check every page, or update the ones named."""
+    parser = argparse.ArgumentParser(prog="python -m tests.house.proofs", description=__doc__)
+    parser.add_argument("--update", nargs="+", type=Path, metavar="PAGE", default=[])
+    chosen = parser.parse_args(arguments)
+    try:
+        for page in chosen.update:
+            for line in update(page):
+                print(line)
+    except (ProofError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    found = [complaint for page in pages() for complaint in complaints(page)]
+    found += [f"{module}: no page proves it" for module in unproven()]
+    print("\n".join(found) if found else "every page binds the code as it is")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

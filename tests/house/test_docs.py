@@ -1,0 +1,104 @@
+"""Every example of every page does what the page shows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.house.pages import PageError, blocks, run_page
+
+ROOT = Path(__file__).parents[2]
+TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+
+
+def every_page() -> list[Path]:
+    return [p for p in (ROOT / name for name in TOP) if p.exists()] + sorted(
+        (ROOT / "docs").rglob("*.md")
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A reader's folder: the examples and nothing else of the tree."""
+    if (ROOT / "examples").is_dir():
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=ignored)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", every_page(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_page_runs_as_printed(page: Path, folder: Path) -> None:
+    run_page(str(page.relative_to(ROOT)), page.read_text(encoding="utf-8"), folder)
+
+
+def test_the_readme_shows_code_and_commands() -> None:
+    shown = blocks("README.md", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert {"python", "console"} <= {block.language for block in shown}
+
+
+TRUE = """# A page
+```python
+x = 6
+```
+```python
+>>> x * 7
+42
+```
+- In a list:
+  ```console
+  $ python -c 'print("runs 512\\nREFUTED")'
+  runs ...
+  REFUTED
+  $ python -c \\
+      'import sys; sys.exit("no")'   # exit 1
+  no
+  $ python -c 'print("not compared")'
+  $ make test
+  anything
+  ```
+```text
+1 / 0
+```
+"""
+
+
+def test_a_page_that_tells_the_truth_passes(folder: Path) -> None:
+    # Two python blocks and four commands, one of which is shown only.
+    assert run_page("true.md", TRUE, folder) == 6
+
+
+@pytest.mark.parametrize(
+    ("block", "complaint"),
+    [
+        ("```python\n>>> 6 * 7\n41\n```\n", r"(?s)Expected:.*41.*Got:.*42"),
+        ("```python\n>>> absent\n```\n", "NameError"),
+        ("```console\n$ python -c 'print(1)'\n2\n```\n", r"(?s)printed\n1\n.*shows\n2"),
+        ("```console\n$ python -c 'print(1)'\n1\n2\n```\n", "where the page shows"),
+        ("```console\n$ python -c 'print(1)'   # exit 1\n```\n", "exited with 0, not 1"),
+        ("```console\n$ python -c 'raise SystemExit(2)'\n```\n", "exited with 2, not 0"),
+        ("```console\n$ wget page\n```\n", "wget is neither run nor shown only"),
+        ("```console\n$ python -c 'print(1)' | head -n 1\n```\n", "a cut pipe is a race"),
+        ("```console\ndpcore audit\n```\n", "begins with '\\$ '"),
+        ("```bash\nls\n```\n", "'bash' is none of"),
+        ("```\nls\n```\n", "'' is none of"),
+    ],
+)
+def test_a_page_that_does_not_is_noticed(folder: Path, block: str, complaint: str) -> None:
+    with pytest.raises(PageError, match=complaint):
+        run_page("false.md", "# A page\n\n" + block, folder)
+
+
+def test_a_python_block_that_fails_names_its_line(folder: Path) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        run_page("false.md", "# A page\n\n```python\nx = 1\nx / 0\n```\n", folder)
+    assert caught.traceback[-1].lineno == 4  # counted from 0
+    assert str(caught.traceback[-1].path).endswith("false.md")
+
+
+def test_two_pages_share_no_names(folder: Path) -> None:
+    run_page("one.md", "```python\nx = 1\n```\n", folder)
+    with pytest.raises(NameError):
+        run_page("two.md", "```python\nx\n```\n", folder)

@@ -1,0 +1,79 @@
+"""Importing is silent and light: no output, no warning, nothing opened for writing, no net."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# What a person who only draws noise must not wait for.
+HEAVY = ("matplotlib", "scipy.stats", "rich", "typer", "sklearn", "opendp", "diffprivlib")
+
+PROBE = """
+import os, sys, threading
+def watch(event, args):
+    if event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR):
+        sys.stderr.write(f"opened for writing: {args[0]}\\n")
+    elif event in ("socket.connect", "socket.bind", "subprocess.Popen", "os.system"):
+        sys.stderr.write(f"{event}\\n")
+sys.addaudithook(watch)
+import MODULE
+if threading.active_count() > 1:
+    sys.stderr.write("a thread was started\\n")
+HEAVY = HEAVY_MODULES
+loaded = [name for name in HEAVY if name in sys.modules]
+if loaded:
+    sys.stderr.write(f"loaded: {loaded}\\n")
+"""
+
+
+def noise_of_import(module: str, heavy: tuple[str, ...], folder: Path = ROOT) -> str:
+    """What a fresh interpreter says while it imports ``module``, every warning an error."""
+    probe = PROBE.replace("HEAVY_MODULES", repr(heavy)).replace("MODULE", module)
+    run = subprocess.run(
+        [sys.executable, "-B", "-W", "error", "-c", probe],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return run.stdout + run.stderr
+
+
+def test_importing_dpcore_is_silent_and_light() -> None:
+    assert noise_of_import("dpcore", HEAVY) == ""
+
+
+@pytest.mark.parametrize("package", ["accounting", "audit", "bandits"])
+def test_importing_a_sibling_is_silent(package: str) -> None:
+    assert noise_of_import(package, ("matplotlib", "sklearn", "opendp", "diffprivlib")) == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "noise"),
+    [
+        ("print('hello')", "hello"),
+        ("import warnings; warnings.warn('old')", "UserWarning"),
+        ("import email as rich, sys; sys.modules['rich'] = rich", "loaded: ['rich']"),
+        ("open('cache.txt', 'w').close()", "opened for writing: cache.txt"),
+        ("import os; os.system('true')", "os.system"),
+        (
+            "import threading, time; threading.Thread(target=time.sleep, args=(.5,)).start()",
+            "thread",
+        ),
+    ],
+)
+def test_an_import_that_is_not_silent_is_noticed(tmp_path: Path, body: str, noise: str) -> None:
+    (tmp_path / "loud.py").write_text(body)
+    assert noise in noise_of_import("loud", HEAVY, tmp_path)
+
+
+def test_a_silent_import_passes(tmp_path: Path) -> None:
+    (tmp_path / "quiet.py").write_text("import json\nopen('quiet.py').close()\n")
+    assert noise_of_import("quiet", HEAVY, tmp_path) == ""

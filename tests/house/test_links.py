@@ -1,0 +1,98 @@
+"""Every link leads somewhere, without asking the network."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.house.test_docs import ROOT, every_page
+
+_LINK = re.compile(r"(?<!\\)\]\(<?([^)\s>]+)>?\)")
+_FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`[^`\n]*`")
+_HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+_NAMED_PAGE = re.compile(r"\bdocs/[\w/-]+\.md\b")
+PACKAGES = ("dpcore", "accounting", "audit", "bandits", "benchmarks", "examples")
+
+
+def anchors(markdown: str) -> set[str]:
+    """The anchors a heading gets where pages are usually read."""
+    headings = _HEADING.findall(_FENCE.sub("", markdown))
+    plain = (re.sub(r"[^\w\- ]", "", heading).strip().lower() for heading in headings)
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+def links(page: Path) -> list[str]:
+    """What a page links to, outside of code."""
+    return _LINK.findall(_INLINE.sub("", _FENCE.sub("", page.read_text(encoding="utf-8"))))
+
+
+def leads_somewhere(page: Path, target: str) -> bool:
+    if re.match(r"[a-z]+:", target):
+        return re.match(r"https://[\w.-]+\.\w+|mailto:\S+@\S+", target) is not None
+    name, _, anchor = target.partition("#")
+    there = (page.parent / name).resolve() if name else page
+    return there.exists() and (not anchor or anchor in anchors(there.read_text(encoding="utf-8")))
+
+
+def dead_links(page: Path) -> list[str]:
+    return [target for target in links(page) if not leads_somewhere(page, target)]
+
+
+def absent_pages(source: str) -> list[str]:
+    return [name for name in _NAMED_PAGE.findall(source) if not (ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize("page", every_page(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert dead_links(page) == []
+
+
+def test_every_page_that_the_code_names_is_there() -> None:
+    sources = [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py"))]
+    absent = {
+        str(path.relative_to(ROOT)): absent_pages(path.read_text(encoding="utf-8"))
+        for path in sources
+    }
+    assert {name: pages for name, pages in absent.items() if pages} == {}
+
+
+def test_every_page_of_the_docs_can_be_reached_from_its_index() -> None:
+    reached: set[Path] = set()
+    waiting = [ROOT / "docs/index.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        targets = (t.partition("#")[0] for t in links(page) if ":" not in t)
+        found = ((page.parent / target).resolve() for target in targets if target)
+        waiting += [p for p in found if p.suffix == ".md" and p.is_file()]
+    assert sorted(str(p) for p in set((ROOT / "docs").rglob("*.md")) - reached) == []
+
+
+@pytest.mark.parametrize(
+    ("link", "alive"),
+    [
+        ("[a](there.md)", True),
+        ("[a](there.md#a-b-c)", True),
+        ("[a](#here)", True),
+        ("[a](https://arxiv.org/abs/2004.00010)", True),
+        ("`[a](absent.md)`", True),
+        ("[a](absent.md)", False),
+        ("[a](there.md#absent)", False),
+        ("[a](#absent)", False),
+        ("[a](http://example.org)", False),
+    ],
+)
+def test_a_dead_link_is_noticed(tmp_path: Path, link: str, alive: bool) -> None:
+    (tmp_path / "there.md").write_text("# A: `b`, c\n")
+    page = tmp_path / "page.md"
+    page.write_text(f"# Here\n{link}\n")
+    assert (dead_links(page) == []) is alive
+
+
+def test_a_page_that_is_named_and_absent_is_noticed() -> None:
+    assert absent_pages("Proof: docs/proofs/absent.md; docs/index.md") == ["docs/proofs/absent.md"]

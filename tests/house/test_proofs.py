@@ -1,0 +1,152 @@
+"""A proof page is bound to the code it proves; every way of drifting apart turns the run red."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.house import proofs
+
+CODE = '''
+"""A module."""
+from typing import overload
+
+LIMIT = 2**62
+
+class Law:
+    """A law."""
+
+    half: int = 1
+
+    def sample(self, rng):
+        """Draw."""
+        # the sign, then the size
+        sign = rng.flip()
+        return sign * self.size(rng)
+
+    @property
+    def scale(self):
+        return 1
+
+    @scale.setter
+    def scale(self, value):
+        raise ValueError
+'''
+PAGE = "---\nproves:\n  - law:Law.sample\n---\n# A law\nIt is so.\n"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    (tmp_path / "law.py").write_text(CODE)
+    (tmp_path / "docs/proofs").mkdir(parents=True)
+    page = tmp_path / "docs/proofs/law.md"
+    page.write_text(PAGE)
+    assert proofs.update(page, tmp_path) != []
+    return tmp_path
+
+
+def complaints(tree: Path) -> list[str]:
+    return [line for page in proofs.pages(tree) for line in proofs.complaints(page, tree)]
+
+
+def edit(tree: Path, old: str, new: str, file: str = "law.py") -> None:
+    text = (tree / file).read_text()
+    assert old in text
+    (tree / file).write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize("page", proofs.pages(), ids=lambda page: page.stem)
+def test_every_page_binds_the_code_as_it_is(page: Path) -> None:
+    assert proofs.complaints(page) == []
+
+
+def test_every_module_on_the_list_has_a_page() -> None:
+    assert proofs.unproven() == []
+
+
+def test_a_page_just_read_binds(tree: Path) -> None:
+    assert complaints(tree) == []
+    assert (tree / "docs/proofs/law.md").read_text().endswith("---\n# A law\nIt is so.\n")
+    assert proofs.update(tree / "docs/proofs/law.md", tree) == []
+
+
+def test_words_about_the_code_may_change(tree: Path) -> None:
+    edit(tree, '"""Draw."""', '"""Draw one, exactly."""')
+    edit(tree, "# the sign, then the size", "# sign first")
+    edit(tree, "sign = rng.flip()", "sign = ( rng.flip() )")
+    edit(tree, "        return 1\n", "        return 2\n")  # another object of the module
+    assert complaints(tree) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("rng.flip()", "rng.flop()"),
+        ("sign * self", "sign + self"),
+        ("(self, rng)", "(self, rng, fast=True)"),
+        ('        """Draw."""\n', '        """Draw."""\n        "not a docstring"\n'),
+        ("    def sample", "    @cache\n    def sample"),
+    ],
+)
+def test_mutated_code_is_noticed(tree: Path, old: str, new: str) -> None:
+    edit(tree, old, new)
+    assert ["was read with" in line for line in complaints(tree)] == [True]
+    assert proofs.update(tree / "docs/proofs/law.md", tree) != []
+    assert complaints(tree) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("law", "return 1", "return 2"),
+        ("law:LIMIT", "2**62", "2**63"),
+        ("law:Law", "half: int = 1", "half: int = 2"),
+        ("law:Law.half", "half: int = 1", "half: int = None"),
+        ("law:Law.scale", "raise ValueError", "raise TypeError"),
+    ],
+)
+def test_every_kind_of_object_can_be_named(tree: Path, name: str, old: str, new: str) -> None:
+    before = proofs.code_hash(name, tree)
+    edit(tree, old, new)
+    assert proofs.code_hash(name, tree) != before
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("law:Law.simple 0123", "defines no Law.simple"),
+        ("law:Law.sample.inner 0123", "defines no Law.sample.inner"),
+        ("lore:Law.sample 0123", "lore: no such module"),
+        ("law:Law.sample", "was read with None"),
+        ("law:Law.sample 0123456789abcdef", "was read with 0123456789abcdef"),
+        ("law, sample", "not 'package.module:object hash'"),
+    ],
+)
+def test_a_page_that_names_nothing_or_another_hash_is_refused(
+    tree: Path, line: str, complaint: str
+) -> None:
+    (tree / "docs/proofs/law.md").write_text(f"---\nproves:\n  - {line}\n---\n")
+    (found,) = complaints(tree)
+    assert complaint in found
+
+
+@pytest.mark.parametrize(
+    "text", ["# A law\n", "---\nproves:\n---\n", "---\nproves:\n  - law:Law 00\n"]
+)
+def test_a_page_without_a_block_is_refused(tree: Path, text: str) -> None:
+    (tree / "docs/proofs/law.md").write_text(text)
+    (found,) = complaints(tree)
+    assert "must open with" in found
+
+
+def test_a_module_that_no_page_names_is_noticed(tree: Path) -> None:
+    assert proofs.unproven(tree, needed=("law",)) == []
+    assert proofs.unproven(tree, needed=("law", "lore")) == ["lore"]
+    edit(tree, "law:Law.sample", "lore:Law.sample", file="docs/proofs/law.md")
+    assert proofs.unproven(tree, needed=("law",)) == ["law"]
+
+
+def test_the_tool_answers_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert proofs.main(["--update", str(tmp_path / "absent.md")]) == 2
+    assert capsys.readouterr().err.startswith("error: ")

@@ -1,0 +1,99 @@
+"""The purse keeps its account, and refuses what would break it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dpcore.errors import InvalidParameter
+from tests.purse import TOTAL, Purse, PurseError, purse
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_account_is_exact() -> None:
+    own = Purse("1e-6")
+    for index in range(10):
+        own.buy(f"test {index}", 1e-7)  # ten times the float 1e-7 is not the float 1e-6
+    assert own.spent == Fraction(1, 10**6)
+    assert own.left == 0
+
+
+def test_what_is_returned_is_what_was_paid() -> None:
+    assert Purse(1).buy("a", "2.5e-3") == 0.0025
+
+
+def test_overspending_is_refused_and_costs_nothing() -> None:
+    own = Purse("1e-6")
+    own.buy("first", "9e-7")
+    with pytest.raises(
+        PurseError, match=r"'second' asks for 1\.01e-07, and 1e-07 of 1e-06 is left"
+    ):
+        own.buy("second", "1.01e-7")
+    assert own.left == Fraction(1, 10**7)
+    own.buy("second", "1e-7")
+
+
+def test_a_name_is_sold_once() -> None:
+    own = Purse("1e-6")
+    own.buy("cells", "1e-9")
+    with pytest.raises(PurseError, match="'cells' is bought already"):
+        own.buy("cells", "1e-9")
+
+
+@pytest.mark.parametrize("alpha", [0, 1, -1, "1.5", "-1e-9"])
+def test_an_alpha_lies_between_0_and_1(alpha: int | str) -> None:
+    with pytest.raises(PurseError, match="strictly between 0 and 1"):
+        Purse(10).buy("a", alpha)
+
+
+@pytest.mark.parametrize("alpha", ["one", float("nan"), float("inf")])
+def test_an_alpha_is_a_number(alpha: str | float) -> None:
+    with pytest.raises(InvalidParameter, match="alpha"):
+        Purse(1).buy("a", alpha)
+
+
+def test_a_purchase_has_a_name() -> None:
+    with pytest.raises(PurseError, match="needs a name"):
+        Purse(1).buy(" ", "1e-9")
+
+
+def test_the_statement_counts() -> None:
+    own = Purse("1e-6")
+    own.buy("a", "2e-8")
+    own.buy("b", "3e-8")
+    assert own.statement().startswith("2 purchases spent 5e-08 of 1e-06")
+
+
+def test_the_run_has_one_purse() -> None:
+    assert purse.total == TOTAL == Fraction(1, 10**6)
+
+
+@pytest.mark.parametrize(("second", "passed"), [("4e-7", True), ("7e-7", False)])
+def test_a_run_that_overspends_fails_and_every_run_prints_its_account(
+    tmp_path: Path, second: str, passed: bool
+) -> None:
+    """Two modules share one purse; together they may not pass its total."""
+    body = "from tests.purse import purse\ndef test_it(): purse.buy({name!r}, {alpha!r})\n"
+    for name, alpha in {"first": "5e-7", "second": second}.items():
+        (tmp_path / f"test_{name}.py").write_text(body.format(name=name, alpha=alpha))
+    run = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest"),
+            *("-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")),
+            *("--rootdir", str(ROOT), str(tmp_path)),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == (0 if passed else 1), run.stdout + run.stderr
+    account = "2 purchases spent 9e-07" if passed else "1 purchases spent 5e-07"
+    assert account in run.stdout
+    if not passed:
+        assert "'second' asks for 7e-07, and 5e-07 of 1e-06 is left" in run.stdout

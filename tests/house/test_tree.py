@@ -1,0 +1,169 @@
+"""What holds for every file of the tree: small, named after its idea, and at home anywhere."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("dpcore", "accounting", "audit", "bandits")
+CODE = (*PACKAGES, "tests", "benchmarks", "examples")
+MOST_LINES = 400
+BANNED = {"utils", "util", "misc", "helpers", "helper", "common", "manager"}
+
+# A path of somebody's machine. The class in front keeps fractions and relative paths out.
+_MACHINE_PATH = re.compile(r"(?<![\w.~)\]}>/-])/(?:home|root|Users|work|tmp|mnt|opt|srv)/\w")
+_BARE_IGNORE = re.compile(r"#\s*(?:noqa|type:\s*ignore)(?!\s*[:\[])", re.IGNORECASE)
+_IGNORE = re.compile(r"#\s*(?:noqa:\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*|type:\s*ignore\[[\w,\s-]+\])")
+
+
+def python_files(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def text_files() -> list[Path]:
+    found = [path for folder in (*CODE, "docs", ".ci") for path in (ROOT / folder).rglob("*")]
+    found += ROOT.glob("*.*")
+    found.append(ROOT / "Makefile")
+    kept = {".py", ".md", ".toml", ".json", ".txt", ".html", ""}
+    return sorted(
+        p for p in found if p.is_file() and p.suffix in kept and "__pycache__" not in p.parts
+    )
+
+
+def banned_words(name: str) -> set[str]:
+    return BANNED & set(re.split(r"[^a-z]+", name.lower()))
+
+
+def machine_paths(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if _MACHINE_PATH.search(line)]
+
+
+def outgrown(source: str) -> bool:
+    return len(source.splitlines()) > MOST_LINES
+
+
+def undocumented(module: str, source: str) -> bool:
+    private = module.startswith("_") and module != "__init__"
+    return not private and not ast.get_docstring(ast.parse(source))
+
+
+def comments(source: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def unexplained_ignores(source: str) -> list[str]:
+    """Comments that silence a tool and say neither what nor why."""
+    found = []
+    for line, comment in comments(source):
+        silenced = _IGNORE.search(comment)
+        reason = _IGNORE.sub("", comment).strip(" #:-")
+        if _BARE_IGNORE.search(comment) or (silenced and len(reason.split()) < 2):
+            found.append(f"{line}: {comment}")
+    return found
+
+
+def unexplained_entries(configuration: str) -> list[str]:
+    """Lines of an ``ignore`` list in pyproject.toml without a comment."""
+    inside, found = False, []
+    for line in configuration.splitlines():
+        if inside and line.startswith("]"):
+            inside = False
+        elif inside and "#" not in line:
+            found.append(line.strip())
+        inside = inside or line.rstrip().endswith("ignore = [")
+    return found
+
+
+@pytest.mark.parametrize("path", python_files(*PACKAGES), ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_public_module_says_what_it_is(path: Path) -> None:
+    assert not undocumented(path.stem, path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("source", ["", "x = 1\n'late'\n", "''", "# a comment\n"])
+def test_a_module_that_says_nothing_is_noticed(source: str) -> None:
+    assert undocumented("law", source)
+    assert undocumented("__init__", source)
+    assert not undocumented("_law", source)
+    assert not undocumented("law", f"r'A law.'\n{source}")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_is_typed(package: str) -> None:
+    assert (ROOT / package / "py.typed").is_file()
+
+
+def test_every_package_is_in_the_wheel() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == list(PACKAGES)
+    assert settings["tool"]["importlinter"]["root_packages"] == list(PACKAGES)
+
+
+def test_no_file_outgrows_its_idea() -> None:
+    files = python_files(*CODE)
+    assert [p.name for p in files if outgrown(p.read_text(encoding="utf-8"))] == []
+    assert outgrown("x\n" * (MOST_LINES + 1))
+    assert not outgrown("x\n" * MOST_LINES)
+
+
+def test_every_file_is_named_after_its_idea() -> None:
+    names = [str(path.relative_to(ROOT)) for path in python_files(*CODE)]
+    assert [name for name in names if banned_words(name)] == []
+    assert banned_words("dpcore/noise_utils.py") == {"utils"}
+    assert banned_words("audit/common.py") == {"common"}
+    assert banned_words("audit/commonplace.py") == set()
+
+
+def test_no_file_names_somebodys_machine() -> None:
+    found = {
+        str(path.relative_to(ROOT)): machine_paths(path.read_text(encoding="utf-8"))
+        for path in text_files()
+    }
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize("folder", ["home", "root", "Users", "work", "tmp"])
+def test_a_machine_path_is_noticed(folder: str) -> None:
+    assert machine_paths(f"open('/{folder}/me/x')") != []
+    assert machine_paths(f"see `/{folder}/me`") != []
+    assert machine_paths(f"a/{folder}/x, ../{folder}/x, {folder}/x, k/{folder}") == []
+
+
+def test_every_ignore_in_the_code_has_its_reason() -> None:
+    found = {
+        str(path.relative_to(ROOT)): unexplained_ignores(path.read_text(encoding="utf-8"))
+        for path in python_files(*CODE)
+    }
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    ("comment", "explained"),
+    [
+        ("# noqa", False),
+        ("# type: ignore", False),
+        ("# noqa: E501", False),
+        ("# type: ignore[arg-type]", False),
+        ("# type: ignore[arg-type]  # the twin passes what the type forbids", True),
+        ("# noqa: S311 - a world, not noise", True),
+        ("# what a type: ignore would hide", True),
+    ],
+)
+def test_an_ignore_without_a_reason_is_noticed(comment: str, explained: bool) -> None:
+    assert (unexplained_ignores(f"x = 1  {comment}\n") == []) is explained
+
+
+def test_every_ignore_in_the_settings_has_its_reason() -> None:
+    settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert "ignore = [\n" in settings
+    assert unexplained_entries(settings) == []
+    assert unexplained_entries('ignore = [\n  "D1",\n  "E5",  # why\n]\n') == ['"D1",']

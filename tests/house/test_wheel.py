@@ -1,0 +1,56 @@
+"""The wheel, installed where nothing else is: what a user gets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("dpcore", "accounting", "audit", "bandits")
+
+pytestmark = pytest.mark.nightly
+
+
+def run(*words: str | Path, cwd: Path) -> str:
+    done = subprocess.run(
+        [str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "-w", out, ROOT, cwd=out)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def test_the_wheel_holds_the_packages_typed_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    for package in PACKAGES:
+        assert f"{package}/py.typed" in names
+        here = {str(p.relative_to(ROOT)) for p in (ROOT / package).rglob("*.py")}
+        assert {n for n in names if n.startswith(package + "/") and n.endswith(".py")} == here
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.startswith("dpcore-")} == set(PACKAGES)
+
+
+def test_the_command_works_where_nothing_else_is_installed(wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "empty", with_pip=True)
+    programs = tmp_path / "empty/bin"
+    run(programs / "python", "-m", "pip", "install", "-qq", wheel, cwd=tmp_path)
+    assert "audit" in run(programs / "dpcore", "--help", cwd=tmp_path)
+    drawn = run(
+        *(programs / "dpcore", "sample", "discrete-laplace:scale=10", "-n", "5", "--seed", "1"),
+        cwd=tmp_path,
+    )
+    assert len([int(line) for line in drawn.split()]) == 5
+    told = "import dpcore, accounting, audit, bandits; print(dpcore.__file__)"
+    assert str(tmp_path) in run(programs / "python", "-W", "error", "-c", told, cwd=tmp_path)
