@@ -18,12 +18,12 @@ from flint import arb
 
 from dpcore import theta
 from dpcore.discrete_laplace import DiscreteLaplace
-from dpcore.enclosure import Enclosure, ball, narrow, precision
+from dpcore.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.errors import InvalidParameter
 from dpcore.exact import bernoulli_exp
 from dpcore.floating import Floats, Pair, exp_neg, pair_of, product, square
 from dpcore.inversion import FIXED_BITS, Batch, Integers, InversionTable, fixed_point, place
-from dpcore.noise import SymmetricNoise
+from dpcore.noise import SymmetricNoise, batch_of
 from dpcore.parameter import RationalLike, positive_rational
 from dpcore.rejection import GaussianByRejection
 from dpcore.rng import Rng
@@ -107,7 +107,8 @@ class DiscreteGaussian(SymmetricNoise):
         if self._v <= _TABLE_VARIANCE:
             return _table(self)
         scale = math.isqrt(math.floor(self._v)) + 1
-        return GaussianByRejection(self._v, scale, DiscreteLaplace(scale=scale).build_batch())
+        # Its tail is the heavier one: batch_of refuses when a proposal could leave int64.
+        return GaussianByRejection(self._v, scale, batch_of(DiscreteLaplace(scale=scale)))
 
     def check_float_range(self) -> None:
         r"""The float64 functions cover 1e-12 <= sigma_squared <= 2^92."""
@@ -124,13 +125,16 @@ class DiscreteGaussian(SymmetricNoise):
 
     def _pmf(self, k: Integers) -> Floats:
         with precision(96):
-            peak = float(self.pmf_ball(0).mid())
+            peak = nearest(self.pmf_ball(0))
         return peak * _decay(self._exponent(k))
 
     def _log_pmf(self, k: Integers) -> Floats:
-        with precision(96):
-            peak = float(theta.partition(self._v).log().mid())
-        return -peak - self._exponent(k).high
+        with precision(128):
+            if self._v < 1:  # P(X = 0) is near 1: its logarithm from the rest of the mass
+                peak = nearest((-2 * theta.upper_tail(self._v, 1)).log1p())
+            else:
+                peak = nearest(-theta.partition(self._v).log())
+        return peak - self._exponent(k).high
 
     def _upper(self, k: Integers) -> Floats:
         if self._v < _SERIES_VARIANCE:
@@ -166,7 +170,8 @@ class DiscreteGaussian(SymmetricNoise):
 
 
 def _decay(exponent: Pair) -> Floats:
-    return exp_neg(exponent.high) * (1 - exponent.low)
+    # + 0.0: where the exponential is 0 the low part may exceed 1, and -0 must not leave.
+    return exp_neg(exponent.high) * (1 - exponent.low) + 0.0
 
 
 @lru_cache(maxsize=64)
@@ -176,10 +181,10 @@ def _tail_table(noise: DiscreteGaussian) -> Floats:
     with precision(128):
         total = theta.partition(noise._v)
         rest = theta.upper_tail(noise._v, size + 1)
-        tails = [float(rest.mid())]
+        tails = [nearest(rest)]
         for k in range(size, 0, -1):
             rest += (-ball(Fraction(k * k) / (2 * noise._v))).exp() / total
-            tails.append(float(rest.mid()))
+            tails.append(nearest(rest))
     return np.array([*reversed(tails), 0.0])
 
 

@@ -17,7 +17,7 @@ from typing import ClassVar, Final, cast
 import numpy as np
 from flint import arb
 
-from dpcore.enclosure import Enclosure, ball, narrow, precision
+from dpcore.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.errors import InvalidParameter
 from dpcore.exact import geometric_exp
 from dpcore.floating import Floats, Pair, exp_neg, pair_of, product
@@ -126,21 +126,26 @@ class DiscreteLaplace(SymmetricNoise):
         # k >= 0 or the absolute value as floats: |int64 min| has no int64.
         exponent = self._exponent(k)
         sign = np.where(exponent.high < 0, -1.0, 1.0)
-        return exp_neg(sign * exponent.high) * (1 - sign * exponent.low)
+        # + 0.0: where the exponential is 0 the low part may exceed 1, and -0 must not leave.
+        return exp_neg(sign * exponent.high) * (1 - sign * exponent.low) + 0.0
 
     def _pmf(self, k: Integers) -> Floats:
         with precision(96):
-            peak = float((1 / (2 * ball(self._s))).tanh().mid())
+            peak = nearest((1 / (2 * ball(self._s))).tanh())
         return peak * self._decay(k)
 
     def _log_pmf(self, k: Integers) -> Floats:
         with precision(96):
-            peak = float((1 / (2 * ball(self._s))).tanh().log().mid())
+            if self._s < 1:  # the mass at 0 is near 1: its logarithm from the rest of the mass
+                beta = (-1 / ball(self._s)).exp()
+                peak = nearest((-2 * beta / (1 + beta)).log1p())
+            else:
+                peak = nearest((1 / (2 * ball(self._s))).tanh().log())
         return peak - np.abs(self._exponent(k).high)
 
     def _upper(self, k: Integers) -> Floats:
         with precision(96):
-            start = float(self.sf_ball(0).mid())
+            start = nearest(self.sf_ball(0))
         return start * self._decay(k)
 
     def _quantile_guess(self, p: Floats) -> Integers:

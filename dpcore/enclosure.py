@@ -9,6 +9,7 @@ result, at any working precision, so precision decides width and never correctne
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ __all__ = [
     "ball",
     "integer_below",
     "narrow",
+    "nearest",
     "precision",
     "round_down",
     "round_up",
@@ -39,6 +41,12 @@ _LOCK = threading.RLock()
 _MOST_BITS: Final = 1 << 22
 _PRINTED_BITS: Final = 1 << 12
 _DIGITS: Final = 17
+
+if hasattr(os, "register_at_fork"):
+    # Without this the child of a fork waits for ever when another thread held the lock.
+    os.register_at_fork(
+        before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
+    )
 
 
 @contextmanager
@@ -70,6 +78,21 @@ def ball(value: Fraction | int) -> arb:
     if isinstance(value, int):
         return arb(fmpz(value))
     return arb(fmpq(value.numerator, value.denominator))
+
+
+def nearest(value: arb) -> float:
+    r"""A float within relative error 2^-52 (above 2^-1022) of a number known to 60 bits.
+
+    Raises :class:`PrecisionExhausted` when the ball is wider: the float functions state an error
+    and must not lose it to a ball that nobody looked at.
+
+    >>> with precision(96):
+    ...     nearest(arb(1) / 3) == 1 / 3
+    True
+    """
+    if not (value.is_exact() or value.rel_accuracy_bits() >= 60):
+        raise PrecisionExhausted("a float was asked of a ball that is too wide for one")
+    return float(value.mid())
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +182,9 @@ def _write(end: End, rounding: str) -> str:
     if isinstance(end, float) or (end.denominator == 1 and abs(end) < 10**17):
         return str(end)
     if max(end.numerator.bit_length(), end.denominator.bit_length()) > _PRINTED_BITS:
+        # 2^(e-1) < |end| < 2^(e+1) for e the difference of the lengths.
         exponent = end.numerator.bit_length() - end.denominator.bit_length()
+        exponent += 1 if (end > 0) == (rounding == ROUND_CEILING) else -1
         return f"{'-' if end < 0 else ''}2**{exponent}"
     with localcontext(prec=_DIGITS, rounding=rounding):
         return str(Decimal(end.numerator) / Decimal(end.denominator))
@@ -219,7 +244,8 @@ def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:
 
     ``compute`` is called at the ambient precision and must be sound at any precision. Raises
     :class:`PrecisionExhausted` when four million bits do not suffice, which for a positive
-    number means that it is beyond any use.
+    number means that it is beyond any use. Below 2^-4194304 and above 2^4194304 an end moves
+    outwards to 0, to that bound or to infinity: still an enclosure, no longer a narrow one.
 
     >>> narrow(lambda: (arb(1) / 3).exp(), 100).width < Fraction(1, 2**99)
     True
@@ -228,9 +254,9 @@ def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:
     while working <= _MOST_BITS:
         with precision(working):
             value = compute()
-        if value.is_finite() and (value.rel_accuracy_bits() > bits or value.is_exact()):
-            # The ends are rounded outwards at the working precision, which is wide enough
-            # for them to add less than the accuracy asked for.
+        if value.is_finite() and (value.rel_accuracy_bits() > bits + 1 or value.is_exact()):
+            # Width at most 2^-(bits+1): half is left for rounding the ends outwards, which is
+            # done at the working precision and adds below 2^-(bits+29).
             with precision(working):
                 return Enclosure.of(value)
         working *= 2

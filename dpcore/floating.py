@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
-from dpcore.enclosure import precision
+from dpcore.enclosure import nearest, precision
 
 __all__ = ["EXP_NEG_ERROR", "Floats", "Pair", "exp_neg", "pair_of", "product", "square", "two_sum"]
 
@@ -40,8 +40,8 @@ class Pair(NamedTuple):
 @cache
 def _tables() -> tuple[Floats, Floats]:
     with precision(96):
-        whole = np.array([float((-arb(j)).exp().mid()) for j in range(_LARGEST + 2)])
-        part = np.array([float((-arb(j) / _STEPS).exp().mid()) for j in range(_STEPS)])
+        whole = np.array([nearest((-arb(j)).exp()) for j in range(_LARGEST + 2)])
+        part = np.array([nearest((-arb(j) / _STEPS).exp()) for j in range(_STEPS)])
     return whole, part
 
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from flint import arb
 
 from dpcore.enclosure import integer_below, precision
-from dpcore.errors import PrecisionExhausted
+from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.rng import Rng, Words
 
 __all__ = [
@@ -166,6 +166,9 @@ class InversionTable:
         self.first = first
         self._cdf = cdf
         self._thresholds = np.array(list(thresholds), dtype=np.uint64)
+        falls = bool(np.any(self._thresholds[1:] < self._thresholds[:-1]))
+        if falls or int(self._thresholds[-1]) != _FULL - 1:
+            raise InvalidParameter("thresholds", self._thresholds, "must rise to 2^64 - 1")
         # Sixteen cells a value keep most words in cells without a threshold; beyond 2^18 cells
         # the guide leaves the cache and costs more than the searches it saves.
         bits = min(max(len(self._thresholds).bit_length() + 4, 10), 18)

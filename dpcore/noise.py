@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
-from dpcore.enclosure import Enclosure, narrow, precision, round_up
+from dpcore.enclosure import Enclosure, narrow, round_up
 from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.floating import Floats
 from dpcore.inversion import Batch, Integers
@@ -261,7 +261,7 @@ class Noise(ABC):
         shape = _shape(size)
         count = math.prod(shape)
         batch = batch_of(self)
-        if isinstance(rng, SystemRng) and count <= SERVED:
+        if rng.__class__ is SystemRng and count <= SERVED:
             return self._ahead.many(count, partial(batch.draw, rng)).reshape(shape)
         try:
             return batch.draw(_check(rng), count).reshape(shape)
@@ -273,7 +273,7 @@ class Noise(ABC):
             batch = batch_of(self)
         except Unrepresentable:
             return self.sample_reference(_check(rng))
-        if isinstance(rng, SystemRng):
+        if rng.__class__ is SystemRng:
             return self._ahead.one(partial(batch.draw, rng))
         return int(batch.draw(_check(rng), 1)[0])
 
@@ -312,9 +312,7 @@ def batch_of(noise: Noise) -> Batch:
     Raises :class:`Unrepresentable` unless P(|X| >= 2^62) <= 2^-100 is certified: an error after
     drawing, retried by the caller, would change the law.
     """
-    with precision(128):
-        beyond = noise.sf_ball(_LARGEST_DRAW - 1) + noise.cdf_ball(-_LARGEST_DRAW)
-    if not Enclosure.of(beyond).upper <= _NEGLIGIBLE:
+    if not noise.enclose_tail(_LARGEST_DRAW - 1, 64).upper <= _NEGLIGIBLE:
         raise Unrepresentable(
             f"{noise!r} could leave int64: a batch holds |X| < 2^62 only; draw single values "
             "with sample(), which returns Python integers of any size"

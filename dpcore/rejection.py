@@ -22,6 +22,7 @@ from dpcore.rng import Rng
 __all__ = ["GaussianByRejection"]
 
 _MARGIN: Final = 2.0**-40
+_GRAIN: Final = 2.0**-63
 _ACCEPTED: Final = 0.74
 
 
@@ -29,8 +30,8 @@ class GaussianByRejection:
     r"""The discrete Gaussian from a discrete Laplace of scale t = floor(sigma) + 1.
 
     Canonne, Kamath and Steinke (arXiv 2004.00010v5), Algorithm 3: keep y with probability
-    e^(-g), g = (|y| - v/t)^2 / (2v). About 76% are kept. Needs v >= 2^16 for the float margin
-    (docs/proofs/rejection.md); v = ``variance``, ``proposal`` draws the discrete Laplace.
+    e^(-g), g = (|y| - v/t)^2 / (2v). About 76% are kept; v = ``variance``, ``proposal`` draws
+    the discrete Laplace. The float margin is derived in docs/proofs/rejection.md.
     """
 
     __slots__ = ("_centre", "_proposal", "_rate", "_scale", "_variance")
@@ -57,13 +58,14 @@ class GaussianByRejection:
 
     def _accept(self, rng: Rng, proposed: Integers) -> np.typing.NDArray[np.bool_]:
         # |g - its float| <= 2^-44 where g <= 50, and exp_neg errs by 2^-48: a margin of 2^-40
-        # covers both. Beyond g = 50, e^-g < 2^-70 lies below every word but 0.
+        # covers both. A word stands for an interval of length 2^-64, which matters beside a
+        # small chance: the grain covers it, and every chance beyond g = 50 as well.
         words = rng.words(len(proposed))
         distance = np.abs(proposed).astype(np.float64) - self._centre
         chance = exp_neg(distance * distance * self._rate)
         uniform = words.astype(np.float64) * 2.0**-64
         accepted = uniform < chance
-        unsure = (np.abs(uniform - chance) <= _MARGIN * chance) | (words == 0)
+        unsure = np.abs(uniform - chance) <= _MARGIN * chance + _GRAIN
         for place in np.flatnonzero(unsure):
             accepted[place] = self.accepts(rng, int(words[place]), int(proposed[place]))
         return accepted

@@ -8,11 +8,8 @@ behind it: it is emptied in the child of a fork, erased when handed out, and nev
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, Final
-
-import numpy as np
 
 from dpcore.inversion import Integers
 from dpcore.rng import forget_after_fork
@@ -29,6 +26,7 @@ _BLOCK: Final = 1 << 15
 class Reservoir(list[int]):
     r"""Single values as the list itself (``pop`` is atomic), and a block for small batches.
 
+    >>> import numpy as np
     >>> ahead = Reservoir()
     >>> ahead.many(3, lambda count: np.arange(count)).tolist()
     [0, 1, 2]
@@ -36,8 +34,8 @@ class Reservoir(list[int]):
     [3, 4]
     """
 
-    __slots__ = ("__weakref__", "_block", "_lock", "_position")
-    __hash__ = object.__hash__  # type: ignore[assignment]
+    __slots__ = ("__weakref__", "_blocks")
+    __hash__ = object.__hash__  # type: ignore[assignment]  # identity: the fork registry holds it
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,11 +43,10 @@ class Reservoir(list[int]):
         forget_after_fork(self)
 
     def forget(self) -> None:
-        r"""Empty it; called in the child of a fork, where a lock may be held by no one alive."""
+        r"""Empty it; called in the child of a fork."""
         self.clear()
-        self._lock = threading.Lock()
-        self._block: Integers = np.zeros(0, dtype=np.int64)
-        self._position = 0
+        # Blocks at rest, each with the place of its first value not yet handed out.
+        self._blocks: list[tuple[Integers, int]] = []
 
     def one(self, draw: Callable[[int], Integers]) -> int:
         r"""A value from a fresh supply; call it when ``pop`` finds nothing."""
@@ -60,14 +57,19 @@ class Reservoir(list[int]):
 
     def many(self, count: int, draw: Callable[[int], Integers]) -> Integers:
         r"""``count`` <= ``SERVED`` values, each handed out once."""
-        with self._lock:
-            if len(self._block) - self._position < count:
-                self._block, self._position = draw(_BLOCK), 0
-            piece = self._block[self._position : self._position + count]
-            taken = piece.copy()
-            piece[:] = 0
-            self._position += count
-            return taken
+        # A block in use is in no list: another thread, or a signal handler in the middle of this,
+        # gets another block, and one whose use an exception cut short is never used again.
+        try:
+            block, start = self._blocks.pop()
+        except IndexError:
+            block, start = draw(_BLOCK), 0
+        if len(block) - start < count:
+            block, start = draw(_BLOCK), 0
+        piece = block[start : start + count]
+        taken = piece.copy()
+        piece[:] = 0
+        self._blocks.append((block, start + count))
+        return taken
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Values must never be handed out by two copies: a copy starts empty.

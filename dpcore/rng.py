@@ -80,8 +80,9 @@ class Rng(ABC):
 
 
 class _Keystream:
-    # AES-CTR over zeros, dealt in order. Not thread-safe: every user holds its own or a lock.
-    # Invariant: block[:position] is all zero (dealt and erased), block[position:] was never seen.
+    # AES-CTR over zeros, dealt in order. One user at a time: `SystemRng` checks a stream out for
+    # each call, `SeededRng` holds a lock. Invariant between calls: block[:position] is all zero
+    # (dealt and erased), block[position:] was never seen.
 
     __slots__ = ("_block", "_encryptor", "_left", "_next_key", "_position", "_view")
 
@@ -100,30 +101,31 @@ class _Keystream:
         self._left = _BYTES_PER_KEY
 
     def _fill(self, target: memoryview) -> None:
-        # target is a whole number of blocks or the tail of a request; CTR does not care.
+        # target is a whole number of blocks, and so is what one key may serve: no counter is
+        # ever left in the middle of an AES block.
         for start in range(0, len(target), _BLOCK_BYTES):
             piece = target[start : start + _BLOCK_BYTES]
             if self._left < len(piece):
                 self._rekey()
-            self._encryptor.update_into(_ZEROS[: len(piece)], piece)
             self._left -= len(piece)
+            self._encryptor.update_into(_ZEROS, piece)
 
     def take(self, count: int) -> Words:
         dealt = np.empty(count, dtype=np.uint64)
         start = self._position
         pooled = min(count, _BLOCK_WORDS - start)
+        self._position = start + pooled
         dealt[:pooled] = self._block[start : start + pooled]
         self._block[start : start + pooled] = 0
-        self._position = start + pooled
         direct = (count - pooled) // _BLOCK_WORDS * _BLOCK_WORDS
         if direct:
             self._fill(dealt[pooled : pooled + direct].data.cast("B"))
         rest = count - pooled - direct
         if rest:
             self._fill(self._view)
+            self._position = rest
             dealt[pooled + direct :] = self._block[:rest]
             self._block[:rest] = 0
-            self._position = rest
         return _little_endian(dealt)
 
     def word(self) -> int:
@@ -131,9 +133,9 @@ class _Keystream:
         if position == _BLOCK_WORDS:
             self._fill(self._view)
             position = 0
+        self._position = position + 1
         value = int.from_bytes(self._view[8 * position : 8 * position + 8], "little")
         self._block[position] = 0
-        self._position = position + 1
         return value
 
     def bits(self, count: int) -> int:
@@ -178,18 +180,26 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
 
 
-class _Local(threading.local):
-    # One keystream a thread. threading.local calls __init__ in each thread that looks.
-    def __init__(self) -> None:
-        self.stream = _ForkSafe(lambda: os.urandom(32))
-
-
 class _ForkSafe(_Keystream):
     __slots__ = ("__weakref__",)
 
     def __init__(self, next_key: Callable[[], bytes]) -> None:
         super().__init__(next_key)
         forget_after_fork(self)
+
+
+class _Local(threading.local):
+    # The idle keystreams of a thread, usually one. threading.local calls __init__ in each thread
+    # that looks. A stream in use is in no list: a signal handler that draws in the middle of a
+    # draw gets another one, and a stream whose use an exception cut short is never used again.
+    def __init__(self) -> None:
+        self.idle: list[_ForkSafe] = []
+
+    def take_out(self) -> _ForkSafe:
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return _ForkSafe(lambda: os.urandom(32))
 
 
 _LOCAL: Final = _Local()
@@ -199,7 +209,7 @@ class SystemRng(Rng):
     r"""Private randomness: AES-256-CTR under fresh keys from the operating system.
 
     All instances share one pool per thread, so making one is free and passing it between
-    threads is safe.
+    threads is safe, and so is drawing in a signal handler.
 
     >>> rng = SystemRng()
     >>> 0 <= rng.below(6) < 6, rng.words(3).dtype
@@ -209,10 +219,16 @@ class SystemRng(Rng):
     __slots__ = ()
 
     def bits(self, count: int) -> int:
-        return _LOCAL.stream.bits(count)
+        stream = _LOCAL.take_out()
+        dealt = stream.bits(count)
+        _LOCAL.idle.append(stream)
+        return dealt
 
     def words(self, count: int) -> Words:
-        return _LOCAL.stream.take(count)
+        stream = _LOCAL.take_out()
+        dealt = stream.take(count)
+        _LOCAL.idle.append(stream)
+        return dealt
 
     def __repr__(self) -> str:
         return "SystemRng()"

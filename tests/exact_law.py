@@ -24,6 +24,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -181,13 +182,39 @@ def alike(sampler: Callable[[Forking], Hashable], *, kind: str, runs: int = 20_0
 
 def coin(rng: Forking, probability: Enclosure, kind: str = "coin") -> bool:
     r"""A layer already proven, as one fork: True with a probability known between rationals."""
-    assert isinstance(probability.lower, Fraction)
-    assert isinstance(probability.upper, Fraction)
-    return rng.choose((max(1 - probability.upper, Fraction(0)), probability.lower), kind) == 1
+    if probability.width == 0:
+        exact = Fraction(probability.lower)
+        return rng.choose((1 - exact, exact), kind) == 1
+    held = coarser(probability, 192)
+    return rng.choose((1 - held.upper, held.lower), kind) == 1
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    r"""Two rationals around a probability."""
+
+    lower: Fraction
+    upper: Fraction
+
+
+def coarser(probability: Enclosure, bits: int) -> Held:
+    r"""The same with ends rounded outwards to multiples of 2^-bits: small numbers, still true.
+
+    >>> coarser(Enclosure.exactly(Fraction(1, 3)), 2)
+    Held(lower=Fraction(1, 4), upper=Fraction(1, 2))
+    """
+    unit = 1 << bits
+    return Held(
+        Fraction(math.floor(probability.lower * unit), unit),
+        min(Fraction(math.ceil(probability.upper * unit), unit), Fraction(1)),
+    )
+
+
+@cache
 def exp_neg(exponent: Fraction, bits: int = 160) -> Enclosure:
     r"""e^(-x) between two rationals, for the coins that stand for a proven layer."""
     if exponent == 0:
         return Enclosure.exactly(1)
+    if exponent > 2 * bits:  # e^-x < 2^-bits, without the digits of a very small number
+        return Enclosure(Fraction(0), Fraction(1, 1 << bits))
     return narrow(lambda: (-ball(exponent)).exp(), bits)

@@ -1,0 +1,25 @@
+r"""What accounting refuses to say."""
+
+from __future__ import annotations
+
+from dpcore.errors import DpcoreError
+
+__all__ = ["NotDerived"]
+
+
+class NotDerived(DpcoreError):
+    r"""No theorem in this package gives the number asked for; the message says what to do.
+
+    >>> raise NotDerived("a curve of 40 coordinates", "ask for zcdp() or pure()")
+    Traceback (most recent call last):
+    ...
+    accounting.errors.NotDerived: a curve of 40 coordinates is not derived: ask for zcdp() or pure()
+    """
+
+    def __init__(self, wanted: str, instead: str) -> None:
+        super().__init__(wanted, instead)
+        self.wanted = wanted
+        self.instead = instead
+
+    def __str__(self) -> str:
+        return f"{self.wanted} is not derived: {self.instead}"

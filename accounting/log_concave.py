@@ -1,0 +1,81 @@
+r"""The pair of any symmetric log-concave law: correct from its mass function alone, and slower.
+
+P = law of X and Q = law of X - d at the same integer m: L(m) = log p(m)/p(m+d) rises because p is
+log-concave. A law with closed forms has a file of its own; see ``laws``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from flint import arb
+
+from accounting.errors import NotDerived
+from accounting.pair import Cell, Pair
+from accounting.search import least
+from dpcore.enclosure import Enclosure, ball
+from dpcore.errors import PrecisionExhausted
+from dpcore.noise import Noise
+
+__all__ = ["ShiftedPair"]
+
+_SUMMED: Final = 64
+_WIDEST: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShiftedPair(Pair):
+    r"""X against X - ``shift`` for a symmetric log-concave noise and a shift >= 1.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> pair = ShiftedPair(noise=DiscreteLaplace(scale=10), shift=1)
+    >>> pair.delta(Fraction(0)).str(10, radius=False)
+    '0.04995837496'
+    """
+
+    noise: Noise
+    shift: int
+
+    def loss(self, m: int) -> arb:
+        r"""log p(m)/p(m+d); infinite beyond an end of the support."""
+        here, there = self.noise.pmf_ball(m), self.noise.pmf_ball(m + self.shift)
+        if here == 0 or there == 0:
+            # Only m decides which end: the support lies symmetrically around -d/2 for the two.
+            return arb("inf") if 2 * m > -self.shift else arb("-inf")
+        return (here / there).log()
+
+    def ray(self, epsilon: Fraction) -> Cell | None:
+        r"""By bisection; the cell is wider than one where balls cannot tell L from epsilon."""
+        level = ball(epsilon)
+        # L(m) = -L(-d-m) <= 0 for 2m <= -d.
+        start = -(self.shift // 2)
+        try:
+            last = least(lambda m: m >= start and bool(self.loss(m) > level), start)
+        except PrecisionExhausted:
+            raise NotDerived(
+                f"whether a loss of {self.noise!r} exceeds {epsilon}",
+                "its largest loss is needed: add the law's own pair to accounting",
+            ) from None
+        first = last
+        while first > start and not self.loss(first - 1) <= level and last - first < _WIDEST:
+            first -= 1
+        return first, last
+
+    def tails(self, m: int) -> tuple[arb, arb]:
+        r"""A(m) = P(X >= m), B(m) = P(X >= m+d)."""
+        rest = self.noise.sf_ball(m + self.shift - 1)
+        if self.shift > _SUMMED:
+            return self.noise.sf_ball(m - 1) - rest, rest
+        return sum((self.noise.pmf_ball(m + j) for j in range(self.shift)), arb(0)), rest
+
+    def below(self, m: int) -> arb:
+        r"""P(X < m)."""
+        return self.noise.cdf_ball(m - 1)
+
+    def largest_loss(self) -> Enclosure:
+        r"""Not known from the mass function alone."""
+        raise NotDerived(
+            f"the largest loss of {self.noise!r}", "ask for epsilon(delta) with delta > 0"
+        )

@@ -1,0 +1,96 @@
+r"""How far neighbouring data can move a query: integer vectors, up to order and sign.
+
+A shift is written as its steps with their counts, ``((2, 1), (1, 3))`` for (2, 1, 1, 1): the noise
+of every coordinate is the same symmetric law, so nothing else matters. The number of coordinates
+is not part of a norm sensitivity; a shift may move as many of them as its norm allows.
+Proofs: docs/proofs/curve.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeAlias
+
+from accounting.errors import NotDerived
+from dpcore.mechanism import Norm, Sensitivity
+
+__all__ = ["Shift", "heaviest", "maximal", "shift_of"]
+
+Shift: TypeAlias = tuple[tuple[int, int], ...]
+"""(step, count) with steps falling; the all-zero shift is not among them."""
+
+_MOST_SHIFTS: Final = 256
+
+
+def shift_of(steps: Iterable[int]) -> Shift:
+    r"""The shift that moves coordinates by ``steps`` >= 1.
+
+    >>> shift_of([1, 2, 1, 1])
+    ((2, 1), (1, 3))
+    """
+    return tuple(sorted(Counter(steps).items(), reverse=True))
+
+
+def heaviest(sensitivity: Sensitivity) -> Shift:
+    r"""The shift that is worst for the largest loss and for zCDP, of both laws, at once.
+
+    l1: all in one coordinate. l2: a step of 1 in each of Delta_2^2 coordinates. A box: its corner.
+
+    >>> heaviest(Sensitivity.l1(3)), heaviest(Sensitivity.l2_squared(3))
+    (((3, 1),), ((1, 3),))
+    """
+    amount = sensitivity.amount
+    if isinstance(amount, tuple):
+        return shift_of(amount)
+    return ((1, amount),) if sensitivity.norm is Norm.L2_SQUARED else ((amount, 1),)
+
+
+def maximal(sensitivity: Sensitivity) -> tuple[Shift, ...]:
+    r"""The shifts of which one is worst, at every epsilon: those that no coordinate can enlarge.
+
+    A coordinate that moves further costs more, and one that did not move can move by 1: so the
+    partitions of the norm into steps (l1) or squares of steps (l2), and the corner of a box.
+
+    >>> maximal(Sensitivity.l2_squared(4))
+    (((2, 1),), ((1, 4),))
+
+    Raises :class:`NotDerived` when there are more than 256 of them.
+    """
+    amount = sensitivity.amount
+    if isinstance(amount, tuple) or sensitivity.norm is Norm.ABSOLUTE:
+        return (heaviest(sensitivity),)
+    cost = _square if sensitivity.norm is Norm.L2_SQUARED else _step
+    largest = math.isqrt(amount) if cost is _square else amount
+    found: list[Shift] = []
+    for steps in _partitions(amount, largest, cost):
+        found.append(steps)
+        if len(found) > _MOST_SHIFTS:
+            raise NotDerived(
+                f"the exact curve under {sensitivity!r}",
+                f"it is a maximum over more than {_MOST_SHIFTS} shifts; zcdp() and pure() hold "
+                "for all of them, and Sensitivity.box has one worst shift",
+            )
+    return tuple(found)
+
+
+def _step(step: int) -> int:
+    return step
+
+
+def _square(step: int) -> int:
+    return step * step
+
+
+def _partitions(amount: int, largest: int, cost: Callable[[int], int]) -> Iterator[Shift]:
+    # Every way to write amount as a sum of cost(step), with steps <= largest.
+    if amount == 0:
+        yield ()
+        return
+    for step in range(largest, 0, -1):
+        # Steps of 1 fill up whatever is left, in one way.
+        fewest = amount if step == 1 else 1
+        for count in range(amount // cost(step), fewest - 1, -1):
+            for rest in _partitions(amount - count * cost(step), step - 1, cost):
+                yield ((step, count), *rest)

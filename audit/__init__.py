@@ -1,0 +1,1 @@
+r"""Doubt: what the code that runs really does."""

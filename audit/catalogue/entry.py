@@ -1,0 +1,88 @@
+r"""What an entry of the catalogue is: a slip, its correct twin, and how to tell them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore import DiscreteLaplace, Enclosure, Relation, SeededRng
+from dpcore.inversion import Integers
+from dpcore.parameter import RationalLike
+
+__all__ = ["Entry", "Layer", "Run", "Subject", "Twin", "laplace", "seeded"]
+
+Run: TypeAlias = Callable[[Any, int, np.random.Generator], NDArray[Any]]
+r"""``run(dataset, n, rng)``: n independent outputs along the first axis, one a run."""
+
+_SEEDS: Final = 1 << 63
+
+
+class Layer(Enum):
+    r"""Which part of an audit must catch a slip; the fields say what each one needs to see."""
+
+    EXACT = "exact"
+    FIT = "fit"
+    REPLAY = "replay"
+    SAMPLE = "sample"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    r"""A mechanism on two neighbouring datasets, and what it claims about them.
+
+    ``pair`` are neighbours under ``relation``, as a command line would give them (JSON values).
+    The claim is (``epsilon``, ``delta``)-DP.
+    """
+
+    name: str
+    run: Run
+    pair: tuple[Any, Any]
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+    relation: Relation = Relation.REPLACE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Twin(Subject):
+    r"""The same task done right. Its claim holds for every pair; its own pair comes near it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry(Subject):
+    r"""A broken mechanism: what was done, what it costs, who did it, and the correct twin.
+
+    ``true_epsilon`` encloses the smallest epsilon at which the outputs on ``pair`` are
+    (epsilon, 0)-close in both directions; ``Enclosure.infinite()`` where none is. ``number`` is
+    the row of the catalogue in the audit chapter, ``runs`` how many runs (both worlds together)
+    refute the claim at alpha = 0.05 in 95 cases of 100.
+    """
+
+    number: int
+    sentence: str
+    source: str
+    true_epsilon: Enclosure
+    runs: int
+    twin: Twin
+    layer: Layer = Layer.SAMPLE
+
+
+def seeded(rng: np.random.Generator) -> SeededRng:
+    r"""A simulated world's own stream for dpcore noise: repeatable, and not private."""
+    return SeededRng(int(rng.integers(_SEEDS)))
+
+
+def laplace(
+    scale: RationalLike, shape: int | tuple[int, ...], rng: np.random.Generator
+) -> Integers:
+    r"""Exact discrete Laplace noise, so that what an audit refutes is the slip and nothing else.
+
+    >>> laplace(1, (2, 3), np.random.default_rng(7)).shape
+    (2, 3)
+    """
+    return DiscreteLaplace(scale=scale).sample(shape, rng=seeded(rng))

@@ -1,0 +1,79 @@
+r"""The right noise for a query that moves by more than was believed."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from flint import arb
+
+from audit.catalogue.entry import Entry, Twin, laplace
+from dpcore import Enclosure
+from dpcore.enclosure import narrow
+from dpcore.inversion import Integers
+
+__all__ = ["ENTRIES"]
+
+
+def clipped_to_one(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""A value clipped to [0, 1], so that one person moves it by at most 1; scale 1."""
+    return int(np.clip(value, 0, 1)) + laplace(1, n, rng)
+
+
+def clipped_to_two(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""The same clipped to [0, 2], and the scale still 1."""
+    return int(np.clip(value, 0, 2)) + laplace(1, n, rng)
+
+
+def _round(value: float, n: int, rng: np.random.Generator) -> Integers:
+    # floor(value) or floor(value) + 1, of mean value: rounding without bias.
+    whole = int(np.floor(value))
+    return whole + (rng.random(n) < value - whole).astype(np.int64)
+
+
+def rounded(value: float, n: int, rng: np.random.Generator) -> Integers:
+    r"""A value in [0, 1], rounded at random and then noised with scale 1: the rounded value moves
+    by 1 however little the value did.
+    """
+    return _round(value, n, rng) + laplace(1, n, rng)
+
+
+def rounded_as_half(value: float, n: int, rng: np.random.Generator) -> Integers:
+    r"""Values differ by at most 1/2, so the noise has scale 1/2; rounded ones differ by 1."""
+    return _round(value, n, rng) + laplace(Fraction(1, 2), n, rng)
+
+
+def _half_rounded() -> arb:
+    # Every output k >= 1 has masses p(k) and (p(k) + p(k - 1))/2 = p(k) (1 + e^2)/2.
+    return ((1 + arb(2).exp()) / 2).log()
+
+
+ENTRIES: Final = (
+    Entry(
+        name="clipped-to-two",
+        number=4,
+        sentence="Each person may contribute up to 2, and the noise hides a contribution of 1.",
+        source="a clipping bound changed in one place of two",
+        run=clipped_to_two,
+        pair=(0, 2),
+        epsilon=Fraction(1),
+        true_epsilon=Enclosure.exactly(2),
+        runs=300,
+        twin=Twin(name="clipped-to-one", run=clipped_to_one, pair=(0, 1), epsilon=Fraction(1)),
+    ),
+    Entry(
+        name="rounded-sensitivity",
+        number=19,
+        sentence="Values 1/2 apart are rounded at random to integers 1 apart, and the noise hides "
+        "1/2.",
+        source="fixed-point encodings; Casacuberta et al. 2022 (arXiv 2207.10635) on sensitivities "
+        "of what is really computed",
+        run=rounded_as_half,
+        pair=(0, 0.5),
+        epsilon=Fraction(1),
+        true_epsilon=narrow(_half_rounded, 64),
+        runs=3000,
+        twin=Twin(name="rounded", run=rounded, pair=(0, 1), epsilon=Fraction(1)),
+    ),
+)

@@ -1,0 +1,337 @@
+r"""The prequential test: how large epsilon must be, from a number of runs fixed in advance.
+
+A fair coin W picks the world, X ~ M(D_W). Blocks of runs grow by half; each block's guesses follow
+a rule learned from earlier blocks only, and where M is (epsilon, delta)-DP they are right at most
+as often as a coin with
+
+    q = (e^epsilon + delta/kappa) / (1 + e^epsilon),      kappa = P(guess).
+
+Each block gives a randomised binomial p-value; they join by inverse normals. Nothing is spent on a
+training half, and no run is scored by a rule it shaped. Statement and proof:
+``docs/proofs/confidence.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betainc, betaincc, betaincinv, expit, ndtr, ndtri
+
+from audit.event import Floats, Tally, Witness, read, read_worlds
+from audit.rule import EXPERTS, Trial, Votes, learn_rule
+from dpcore.errors import InvalidParameter
+from dpcore.parameter import RationalLike, integer, rational
+
+__all__ = [
+    "GRID",
+    "WEIGHTS",
+    "Evidence",
+    "draw_worlds",
+    "gather",
+    "interleave",
+    "read_claim",
+    "read_level",
+    "resolution",
+    "round_down",
+    "round_up",
+]
+
+WEIGHTS: Final = (0.78, 0.08, 0.07, 0.07)
+r"""Shares of the false-alarm level, in the order of ``audit.rule.EXPERTS``."""
+
+GRID: Final[Floats] = np.concatenate(
+    (
+        np.arange(0.0, 2.0, 2.0**-11),
+        np.arange(2.0, 8.0, 2.0**-8),
+        np.arange(8.0, 64.0, 2.0**-5),
+        np.arange(64.0, 513.0),
+    )
+)
+r"""The epsilons scanned from below, fixed for ever and exact in binary."""
+
+_FIRST_BLOCK: Final = 32
+_BLOCK_GROWTH: Final = Fraction(3, 2)
+_SCAN: Final = 64
+# Relative slack for the special functions, always against a refutation.
+_SLACK: Final = 2.0**-40
+_BERGER_BOOS_SHARE: Final = 50
+
+
+def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    r"""Fair coins, True for world B: n0 ~ Bin(runs, 1/2) runs of A, the rest of B, permuted.
+
+    >>> int(draw_worlds(1000, np.random.default_rng(7)).sum())
+    500
+    """
+    count = integer("runs", runs, at_least=0)
+    worlds = np.arange(count) >= rng.binomial(count, 0.5)
+    return rng.permutation(worlds)
+
+
+def interleave(
+    world_a: ArrayLike, world_b: ArrayLike, worlds: NDArray[np.bool_], rng: np.random.Generator
+) -> NDArray[np.generic]:
+    r"""Outputs of a vectorised mechanism put in run order, each world's permuted first.
+
+    >>> interleave([1, 1], [5], np.array([False, True, False]), np.random.default_rng(0)).tolist()
+    [1, 5, 1]
+    """
+    side_a, side_b = np.asarray(world_a), np.asarray(world_b)
+    in_b = int(np.count_nonzero(worlds))
+    for name, side, runs in (("world_a", side_a, len(worlds) - in_b), ("world_b", side_b, in_b)):
+        if len(side) != runs:
+            raise InvalidParameter(name, len(side), f"must hold {runs} outputs, one a run")
+    if side_a.shape[1:] != side_b.shape[1:] and len(side_a) and len(side_b):
+        raise InvalidParameter(
+            "world_b", side_b.shape[1:], f"must have outputs shaped {side_a.shape[1:]} as world A"
+        )
+    shape = (side_a if len(side_a) else side_b).shape[1:]
+    joined = np.empty((len(worlds), *shape), dtype=np.result_type(side_a, side_b))
+    joined[~worlds] = rng.permutation(side_a)
+    joined[worlds] = rng.permutation(side_b)
+    return joined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    r"""One learned pass over the data; every claim is weighed on the same counts and coins.
+
+    ``trials[j]`` holds the integer counts of block j under its rule, ``uniforms[j, i]`` the
+    randomisation of its p-value for expert i.
+    """
+
+    trials: tuple[Trial, ...]
+    uniforms: Floats
+    runs: int
+
+    def p_values(
+        self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
+    ) -> dict[str, float]:
+        r"""A valid p-value of "(epsilon, delta)-DP" for each expert, by name, before weighting.
+
+        Where delta > 0, ``spend`` is the error probability given to the bounds on kappa, over all
+        experts; each p-value includes its expert's share, so none is below its part of ``spend``.
+        """
+        upper, rate = read_claim(epsilon, delta)
+        cost = self._spend(rate, read_level("spend", spend))
+        scores = self._scores(np.array([upper]), rate, cost)
+        return {
+            name: min(1.0, float(_tail(score)[0]) + share * cost)
+            for name, score, share in zip(EXPERTS, scores, WEIGHTS, strict=True)
+        }
+
+    def p_value(
+        self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
+    ) -> float:
+        r"""P(p <= a) <= a for every a in [0, 1], whenever the mechanism is (epsilon, delta)-DP.
+
+        >>> worlds = draw_worlds(2000, np.random.default_rng(1))
+        >>> evidence = gather(worlds.astype(int), worlds, seed=7)  # the raw bit, no noise
+        >>> evidence.p_value(1) < 1e-9, evidence.p_value(9) > 0.05
+        (True, True)
+        """
+        found = self.p_values(epsilon, delta, spend=spend)
+        return min(
+            1.0, *(found[name] / share for name, share in zip(EXPERTS, WEIGHTS, strict=True))
+        )
+
+    def epsilon_lower(self, alpha: RationalLike = "0.05", delta: RationalLike = 0) -> float:
+        r"""A lower confidence bound: P(epsilon_lower > epsilon) <= alpha for every epsilon at which
+        the mechanism is (epsilon, delta)-DP.
+
+        The last point of :data:`GRID` before the first one that is not rejected; 0.0 if none is.
+        It may be compared with any claim, chosen before or after: the scan errs only if it rejects
+        the first grid point at or above the true epsilon, which is one test.
+        """
+        level = round_down(read_level("alpha", alpha))
+        rate = read_claim(0, delta)[1]
+        cost = self._spend(rate, Fraction(level) / _BERGER_BOOS_SHARE)
+        # The zero cut's p-value never falls as epsilon grows (the proof's lemma 3), so bisection
+        # finds the stretch it rejects by itself; from there on every point is looked at.
+        low, high = -1, len(GRID)
+        while high - low > 1:
+            middle = (low + high) // 2
+            score = self._score(0, GRID[middle : middle + 1], rate, cost)
+            alone = float(_tail(score)[0]) / WEIGHTS[0] + cost
+            low, high = (middle, high) if alone <= level else (low, middle)
+        start = low + 1
+        while start < len(GRID):
+            scores = self._scores(GRID[start : start + _SCAN], rate, cost)
+            joint = np.min([_tail(z) / w for z, w in zip(scores, WEIGHTS, strict=True)], axis=0)
+            kept = np.flatnonzero(~(joint + cost <= level))
+            if len(kept):
+                start += int(kept[0])
+                break
+            start += _SCAN
+        return float(GRID[min(start, len(GRID)) - 1]) if start else 0.0
+
+    def witness(self, epsilon: RationalLike, delta: RationalLike = 0) -> Witness | None:
+        r"""The event behind the smallest p-value, from the last block in which it was guessed."""
+        upper, _ = read_claim(epsilon, delta)
+        found = self.p_values(epsilon, delta)
+        best = min(range(len(EXPERTS)), key=lambda i: found[EXPERTS[i]] / WEIGHTS[i])
+        for trial in reversed(self.trials):
+            if (witness := trial.witness(best, upper)) is not None:
+                return witness
+        return None
+
+    def _spend(self, delta: float, spend: Fraction) -> float:
+        return round_up(spend) if delta > 0.0 else 0.0
+
+    def _scores(self, epsilons: Floats, delta: float, cost: float) -> list[Floats]:
+        return [self._score(i, epsilons, delta, cost * w) for i, w in enumerate(WEIGHTS)]
+
+    def _score(self, expert: int, epsilons: Floats, delta: float, cost: float) -> Floats:
+        # Z at each epsilon. The budget of variance is 1: a silent block takes none of it, another
+        # its share of the runs still to come, the last one all that is left. What a block takes
+        # depends on the past and on its number of guesses, never on whether they were right.
+        score, luck = np.zeros(len(epsilons)), np.zeros(len(epsilons))
+        budget = np.ones(len(epsilons))
+        to_come = sum(trial.runs for trial in self.trials)
+        for trial, uniforms in zip(self.trials, self.uniforms, strict=True):
+            votes = trial.rule.experts[expert].votes(trial.counts, epsilons)
+            guesses = votes.right + votes.wrong
+            share = _share(votes, trial.runs, delta, cost / len(self.trials))
+            loud = (guesses > 0) & (share > 0.0)
+            wrong_rate = np.where(loud, share * expit(-epsilons) * (1.0 - _SLACK), 0.0)
+            z = _normal_score(votes, wrong_rate, loud, float(uniforms[expert]))
+            last = trial is self.trials[-1]
+            taken = np.where(loud | last, budget * (1.0 if last else trial.runs / to_come), 0.0)
+            score += np.where(taken > 0.0, np.sqrt(taken) * z, 0.0)
+            luck += np.where(loud, guesses * np.log1p(-wrong_rate), 0.0)
+            budget -= taken
+            to_come -= trial.runs
+        # No p-value below the chance that every guess is right by luck: the randomisation alone
+        # must not refute, and an expert that never spoke has p = 1.
+        joint: Floats = np.minimum(score, -ndtri(np.exp(luck)))
+        return joint
+
+
+def gather(outputs: object, worlds: object, *, seed: int) -> Evidence:
+    r"""Learn and test in one pass: ``outputs`` and ``worlds`` (True for B) in run order.
+
+    The worlds must be fair coins (:func:`draw_worlds`) and the runs independent. ``seed`` draws the
+    coins that make binomial p-values exact; the same data and seed give the same evidence.
+
+    >>> rng = np.random.default_rng(1)
+    >>> worlds = draw_worlds(4000, rng)
+    >>> noisy = worlds + rng.geometric(0.8, 4000) - rng.geometric(0.8, 4000)  # epsilon = ln 5
+    >>> 1.4 < gather(noisy, worlds, seed=7).epsilon_lower() < math.log(5)
+    True
+    """
+    reading = read(outputs)
+    truth = read_worlds(worlds, len(reading))
+    ends = [len(reading)]
+    while ends[-1] / _BLOCK_GROWTH >= _FIRST_BLOCK:
+        ends.append(int(ends[-1] / _BLOCK_GROWTH))
+    ends.reverse()
+    tally = Tally.empty().add(reading[: ends[0]], truth[: ends[0]])
+    trials: list[Trial] = []
+    for start, end in pairwise(ends):
+        fresh, coins = reading[start:end], truth[start:end]
+        trials.append(Trial.of(learn_rule(tally), fresh, coins))
+        tally = tally.add(fresh, coins)
+    uniforms = np.random.default_rng(integer("seed", seed, at_least=0)).random(
+        (len(trials), len(EXPERTS))
+    )
+    return Evidence(trials=tuple(trials), uniforms=uniforms, runs=len(reading))
+
+
+def _share(votes: Votes, runs: int, delta: float, level: float) -> Floats:
+    # (1 - q) (1 + e^epsilon) = 1 - delta/kappa, rounded down; <= 0 when delta decides all.
+    # An expert that would guess only one world can gain only delta/2.
+    if delta == 0.0:
+        return np.ones(len(votes.right))
+    guesses = votes.right + votes.wrong
+    kappa: Floats = np.where(
+        guesses > 0, betaincinv(np.maximum(guesses, 1), runs - guesses + 1, level), 1e-300
+    )
+    share: Floats = 1.0 - (delta * (1.0 + _SLACK)) * (votes.sides / 2) / (kappa * (1.0 - _SLACK))
+    return share
+
+
+def _normal_score(votes: Votes, wrong_rate: Floats, loud: NDArray[np.bool_], u: float) -> Floats:
+    # Phi^-1(1 - p), p = (1-u) P(Bin(K, r) < wrong) + u P(Bin(K, r) <= wrong); p = u when silent.
+    # Both p and 1-p are formed as sums, so that neither tail loses its digits.
+    wrong, total = votes.wrong, np.maximum(votes.right + votes.wrong, 1)
+    right = np.maximum(total - wrong, 0)
+    all_wrong, none_wrong = right == 0, wrong == 0
+    low, high = np.maximum(wrong, 1), np.maximum(right, 1)
+    upto = np.where(all_wrong, 1.0, betaincc(wrong + 1.0, high, wrong_rate))
+    beyond = np.where(all_wrong, 0.0, betainc(wrong + 1.0, high, wrong_rate))
+    below = np.where(none_wrong, 0.0, betaincc(low, right + 1.0, wrong_rate))
+    from_on = np.where(none_wrong, 1.0, betainc(low, right + 1.0, wrong_rate))
+    p = np.where(loud, (1.0 - u) * below + u * upto, u)
+    rest = np.where(loud, (1.0 - u) * from_on + u * beyond, 1.0 - u)
+    z: Floats = np.where(p < 0.5, -ndtri(p), ndtri(rest))
+    return z
+
+
+def _tail(score: Floats) -> Floats:
+    # 1 - Phi(score), up; what is not a number refutes nothing.
+    tail: Floats = ndtr(-score) * (1.0 + _SLACK)
+    return np.where(np.isnan(tail), 1.0, tail)
+
+
+def round_up(value: Fraction) -> float:
+    r"""The float next above or at ``value``."""
+    near = float(value)
+    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
+
+
+def round_down(value: Fraction) -> float:
+    r"""The float next below or at ``value``."""
+    near = float(value)
+    return near if Fraction(near) <= value else math.nextafter(near, -math.inf)
+
+
+def read_level(argument: str, value: RationalLike) -> Fraction:
+    r"""An error probability, strictly between 0 and 1.
+
+    >>> read_level("alpha", "0.05")
+    Fraction(1, 20)
+    """
+    level = rational(argument, value)
+    if not 0 < level < 1:
+        raise InvalidParameter(argument, value, "must be in (0, 1)")
+    return level
+
+
+def read_claim(epsilon: RationalLike, delta: RationalLike) -> tuple[float, float]:
+    r"""The claim as floats, both rounded up: refuting the weaker claim refutes the exact one.
+
+    >>> read_claim("1/3", 0)[0] >= Fraction(1, 3)
+    True
+    """
+    exact, rate = rational("epsilon", epsilon), rational("delta", delta)
+    if exact < 0:
+        raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+    if not 0 <= rate < 1:
+        raise InvalidParameter("delta", delta, "must be in [0, 1)")
+    return round_up(exact), round_up(rate)
+
+
+def resolution(runs: int, epsilon: RationalLike, alpha: RationalLike = "0.05") -> float:
+    r"""The smallest mass eta of an always-revealing event that ``runs`` runs would see:
+
+        P(Bin(runs/2, eta) >= ceil(ln(1/(w alpha)) / ln(1 + e^-epsilon))) >= 0.95,
+
+    w the weight of a strict expert: fewer guesses, all of them right, cannot refute epsilon. It
+    does not count the runs that learning takes. ``inf`` where no mass would do.
+
+    >>> 0.0016 < resolution(20_000, 1) < 0.0028, resolution(20, 1)
+    (True, inf)
+    """
+    level = read_level("alpha", alpha)
+    half = integer("runs", runs, at_least=0) // 2
+    upper, _ = read_claim(epsilon, 0)
+    least = math.ceil(-math.log(WEIGHTS[-1] * level) / math.log1p(math.exp(-min(upper, 700.0))))
+    if least > half:
+        return math.inf
+    return float(betaincinv(least, half - least + 1, 0.95))

@@ -1,0 +1,38 @@
+r"""How an audited target can fail: always by name, with what was drawn before."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from dpcore.errors import DpcoreError
+
+__all__ = ["TargetFailed"]
+
+
+class TargetFailed(DpcoreError):
+    r"""The audited code did not return outputs: what it did instead, and on which dataset.
+
+    ``dataset`` is "A" or "B" (None before any run), ``run`` counts from 1 over both worlds where a
+    single run is to blame. Exit code 3.
+
+    >>> raise TargetFailed("noisy.py:count", "raised KeyError: 'age'", dataset="B", run=17)
+    Traceback (most recent call last):
+    ...
+    audit.errors.TargetFailed: noisy.py:count: raised KeyError: 'age' (dataset B, run 17)
+    """
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(
+        self, target: str, reason: str, *, dataset: str | None = None, run: int | None = None
+    ) -> None:
+        super().__init__(target, reason)
+        self.target = target
+        self.reason = " ".join(reason.split())
+        self.dataset = dataset
+        self.run = run
+
+    def __str__(self) -> str:
+        place = f"dataset {self.dataset}" if self.dataset else ""
+        place += f"{', ' if place else ''}run {self.run:,}" if self.run else ""
+        return f"{self.target}: {self.reason}" + (f" ({place})" if place else "")

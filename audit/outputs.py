@@ -1,0 +1,226 @@
+r"""What came back: joined in run order, told apart by kind, and looked over for what is odd.
+
+A :class:`Form` says how outputs are read: lines of a program as JSON or as text, values or only
+their kind. It is learned from the first :data:`TRAINING` runs, on which nothing is ever tested, so
+it is fixed before the runs that count (``docs/proofs/confidence.md``).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.confidence import interleave
+from audit.sequential import LOOKS
+
+__all__ = ["TRAINING", "Form", "Outputs", "concatenate", "join", "kind", "oddities", "same"]
+
+TRAINING: Final = LOOKS[0]
+r"""Both tests learn from the first runs, at least this many, and test none of them."""
+
+Outputs: TypeAlias = NDArray[Any] | list[Any]
+
+_KINDS: Final[dict[type, str]] = {int: "int", float: "float", bool: "bool", str: "str"}
+_ARRAY_KINDS: Final = {"i": "int", "u": "int", "f": "float", "b": "bool", "U": "str"}
+
+
+def kind(output: object) -> str:
+    r"""The type of an output as a reader of it would say it, with the shape where it has one.
+
+    >>> kind(np.int64(3)), kind([1, 2]), kind(np.zeros(2)), kind(None)
+    ('int', 'list of 2', 'array of shape (2,)', 'None')
+    """
+    plain = _KINDS.get(type(output))
+    if plain is not None:
+        return plain
+    match output:
+        case None:
+            return "None"
+        case np.ndarray() if output.ndim:
+            return f"array of shape {output.shape}"
+        case np.ndarray() | np.generic():
+            return _ARRAY_KINDS.get(output.dtype.kind, type(output).__name__)
+        case list() | tuple():
+            return f"{type(output).__name__} of {len(output)}"
+        case _:
+            return type(output).__name__
+
+
+def _kinds(outputs: Outputs) -> Iterable[str]:
+    if isinstance(outputs, np.ndarray):
+        shown = kind(outputs[0]) if len(outputs) else ""
+        return (shown for _ in outputs)
+    return map(kind, outputs)
+
+
+def join(
+    side_a: Outputs, side_b: Outputs, worlds: NDArray[np.bool_], rng: np.random.Generator
+) -> Outputs:
+    r"""Outputs of the two worlds put in run order, each side shuffled first.
+
+    Sides of another type or shape stay what they are.
+
+    >>> join([1], ["x"], np.array([True, False]), np.random.default_rng(0))
+    ['x', 1]
+    """
+    if _stackable(side_a, side_b):
+        return interleave(side_a, side_b, worlds, rng)
+    rows = [[side[i] for i in rng.permutation(len(side))] for side in (side_a, side_b)]
+    sides = [iter(row) for row in rows]
+    return [next(sides[world]) for world in worlds.astype(int)]
+
+
+def _stackable(*sides: Outputs) -> bool:
+    arrays = [side for side in sides if isinstance(side, np.ndarray)]
+    if len(arrays) < len(sides):
+        return False
+    return len({(side.dtype.kind, side.shape[1:]) for side in arrays}) == 1
+
+
+def concatenate(pieces: Sequence[Outputs]) -> Outputs:
+    r"""Pieces in order as one: an array where they fit together, else a list.
+
+    >>> concatenate([np.array([1]), np.array([2, 3])])
+    array([1, 2, 3])
+    """
+    if not pieces:
+        return []
+    if _stackable(*pieces):
+        return np.concatenate(pieces)
+    return list(chain.from_iterable(pieces))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    r"""How the outputs of an audit are read.
+
+    ``lines`` are decoded one by one: as JSON where the training runs all were, else kept as text.
+    ``by_kind`` replaces each output by its kind, where the kinds of the worlds had nothing in
+    common in the training runs: their values could hide what their types reveal.
+    """
+
+    lines: bool
+    as_json: bool
+    by_kind: bool
+
+    @classmethod
+    def learn(cls, outputs: Outputs, worlds: NDArray[np.bool_], *, lines: bool) -> Form:
+        r"""From the training runs.
+
+        >>> Form.learn(["1", "x"], np.array([False, True]), lines=True).as_json
+        False
+        """
+        as_json = lines and all(_is_json(line) for line in outputs)
+        plain = cls(lines=lines, as_json=as_json, by_kind=False)
+        found = list(_kinds(plain.apply(outputs)))
+        sides = [{found[i] for i in np.flatnonzero(worlds == world)} for world in (False, True)]
+        apart = bool(sides[0]) and bool(sides[1]) and not sides[0] & sides[1]
+        return cls(lines=lines, as_json=as_json, by_kind=apart)
+
+    def apply(self, outputs: Outputs) -> Outputs:
+        r"""The outputs as they are tested; each is read by itself."""
+        read = [_value(line) for line in outputs] if self.as_json else outputs
+        return list(_kinds(read)) if self.by_kind else read
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _value(line: str) -> object:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line
+
+
+def same(one: Outputs, other: Outputs) -> bool:
+    r"""Whether two calls returned the same outputs; nan equals nan.
+
+    >>> same(np.array([1.0, math.nan]), np.array([1.0, math.nan])), same([1], [2])
+    (True, False)
+    """
+    return len(one) == len(other) and list(map(_settled, one)) == list(map(_settled, other))
+
+
+def _settled(output: object) -> str:
+    return repr(output.tolist() if isinstance(output, np.ndarray | np.generic) else output)
+
+
+def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: Form) -> list[str]:
+    r"""What a reader should know about outputs as they came: nan, kinds of one world, constants.
+
+    >>> plain = Form(lines=False, as_json=False, by_kind=False)
+    >>> oddities([1.0, math.nan], np.array([False, True]), plain)
+    ['1 of 2 outputs are nan (0 in world A, 1 in world B): a value like any other here']
+    """
+    read = Form(lines=form.lines, as_json=form.as_json, by_kind=False).apply(outputs)
+    return [*_nan_found(read, worlds), *_kinds_found(read, worlds, form), *_constant(read)]
+
+
+def _nan_found(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
+    if isinstance(outputs, np.ndarray):
+        if outputs.dtype.kind != "f":
+            return []
+        nan = np.isnan(outputs.reshape(len(outputs), -1)).max(axis=1)
+    else:
+        nan = np.fromiter((_is_nan(output) for output in outputs), np.bool_, len(outputs))
+    total, in_b = int(nan.sum()), int((nan & worlds).sum())
+    if not total:
+        return []
+    found = f"{total:,} of {len(nan):,} outputs are nan"
+    return [
+        f"{found} ({total - in_b:,} in world A, {in_b:,} in world B): a value like any other here"
+    ]
+
+
+def _is_nan(output: object) -> bool:
+    if isinstance(output, list | tuple):
+        return any(_is_nan(item) for item in output)
+    return isinstance(output, float | np.floating) and math.isnan(output)
+
+
+def _kinds_found(outputs: Outputs, worlds: NDArray[np.bool_], form: Form) -> list[str]:
+    if isinstance(outputs, np.ndarray):
+        return []
+    plain = {type(output) for output in outputs}
+    if len(plain) == 1 and plain <= _KINDS.keys():
+        return []
+    kinds = list(_kinds(outputs))
+    sides = [Counter(kinds[i] for i in np.flatnonzero(worlds == world)) for world in (False, True)]
+    if form.by_kind:
+        shown = [" or ".join(sorted(side)) or "nothing" for side in sides]
+        found = f"world A returns {shown[0]}, world B {shown[1]}"
+        return [f"{found}: the type alone tells them apart, and it is what was tested"]
+    return [
+        f"only world {'AB'[world]} returned {name} ({count:,} of {sides[world].total():,} runs)"
+        for world in (0, 1)
+        for name, count in sorted(sides[world].items())
+        if name not in sides[1 - world] and sides[1 - world]
+    ][:4]
+
+
+def _constant(outputs: Outputs) -> list[str]:
+    if len(outputs) < 2:
+        return []
+    first = outputs[0]
+    if isinstance(outputs, np.ndarray):
+        constant = bool((outputs == first).all())
+    else:
+        shown = _settled(first)
+        constant = all(_settled(output) == shown for output in outputs)
+    if not constant:
+        return []
+    return [f"every output was {first!r}, in both worlds: nothing was measured"]

@@ -1,0 +1,181 @@
+r"""A report as a person reads it: half a screen, the verdict first, every number with its side.
+
+What is printed as a bound is rounded in the direction that keeps it one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import textwrap
+from collections.abc import Iterator
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from typing import Any, Final, TextIO
+
+from audit.report import AuditReport, ExactWitness, Verdict
+from dpcore.enclosure import Enclosure, End
+
+__all__ = ["down", "show", "table", "up"]
+
+_WORDS: Final[dict[Verdict | None, tuple[str, str]]] = {
+    "refuted": ("REFUTED", "bold red"),
+    "not_refuted": ("NOT REFUTED AT THIS RESOLUTION", "bold yellow"),
+    "proven": ("PROVEN", "bold green"),
+    None: ("THE TARGET FAILED", "bold magenta"),
+}
+_SHOWN: Final = 60
+_NARROWEST, _WIDEST = 40, 100
+
+
+def down(value: End, digits: int = 4) -> str:
+    r"""``value`` in decimals, rounded down: for a lower bound.
+
+    >>> down(1.98366), up(0.00052604, 2), down(20.0), down(1e-9)
+    ('1.983', '0.00053', '20', '1e-9')
+    """
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def up(value: End, digits: int = 4) -> str:
+    r"""``value`` in decimals, rounded up: for an upper bound."""
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def _rounded(value: End, digits: int, rounding: str) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "infinity"
+    with localcontext(prec=digits, rounding=rounding):
+        numerator, denominator = value.as_integer_ratio()
+        exact = (Decimal(numerator) / Decimal(denominator)).normalize()
+        if not exact or -6 < exact.adjusted() < 12:
+            return f"{exact:f}"
+        return f"{exact:e}"
+
+
+def _between(value: Enclosure, digits: int) -> str:
+    low, high = down(value.lower, digits), up(value.upper, digits)
+    return f"exactly {low}" if low == high else f"between {low} and {high}"
+
+
+def table(report: AuditReport, width: int) -> list[str]:
+    r"""The lines, none longer than ``width`` where words allow; the first begins with the verdict.
+
+    >>> from audit.claim import Claim
+    >>> report = AuditReport(
+    ...     target="f.py:f",
+    ...     claim=Claim(epsilon=1),
+    ...     pair=(0, 1),
+    ...     verdict="not_refuted",
+    ...     epsilon_lower=0.25,
+    ...     alpha="0.05",
+    ...     runs_by_world=(0, 0),
+    ...     stopped="interrupted",
+    ... )
+    >>> table(report, 80)
+    ['NOT REFUTED AT THIS RESOLUTION  f.py:f on epsilon=1', '  pair  A = 0, B = 1 (replace)']
+    """
+    rows = list(_rows(report))
+    margin = max(len(name) for name, _ in rows) + 4
+    lines = textwrap.wrap(
+        f"{_WORDS[report.verdict][0]}  {_headline(report)}", width, break_on_hyphens=False
+    )
+    for name, value in rows:
+        first = f"  {name}".ljust(margin)
+        wrapped = textwrap.wrap(
+            value,
+            width,
+            initial_indent=first,
+            subsequent_indent=" " * margin,
+            break_on_hyphens=False,
+        )
+        lines += wrapped
+    return lines
+
+
+def show(report: AuditReport, file: TextIO) -> None:
+    r"""Print the table; in colour on a terminal that has some."""
+    width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+    lines = table(report, width)
+    if not file.isatty():
+        file.write("\n".join(lines) + "\n")
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=file, highlight=False, soft_wrap=True)
+    words, style = _WORDS[report.verdict]
+    for line in lines:
+        text = Text(line)
+        text.stylize(style, 0, len(words) if line.startswith(words) else 0)
+        console.print(text)
+
+
+def _headline(report: AuditReport) -> str:
+    match report.verdict:
+        case "refuted":
+            return f"{report.target} does not keep {report.claim}"
+        case "proven":
+            return f"{report.target} keeps {report.claim}"
+        case _:
+            return f"{report.target} on {report.claim}"
+
+
+def _rows(report: AuditReport) -> Iterator[tuple[str, str]]:
+    shown = [_short(dataset) for dataset in report.pair]
+    yield "pair", f"A = {shown[0]}, B = {shown[1]} ({report.claim.relation.value})"
+    if report.exact is not None:
+        yield "epsilon", f"{_between(report.exact.epsilon, 9)} on this pair"
+        yield "delta", f"{_between(report.exact.delta, 9)} at the claimed epsilon"
+    if report.runs:
+        sure = down(100 * (1 - float(report.alpha)), 6)
+        yield (
+            "epsilon" if report.exact is None else "sampled",
+            f"at least {down(report.epsilon_lower)}, with {sure}% confidence",
+        )
+        yield "evidence", _evidence(report)
+    if report.witness is not None and report.verdict == "refuted":
+        yield "witness", _witness(report.witness)
+    if report.runs:
+        yield "runs", f"{report.runs:,}: {report.stopped}"
+        yield "resolution", _resolution(report)
+    for layer in report.layers:
+        if layer.layer == "exact":
+            yield "exact", layer.proves
+        elif report.runs:
+            alpha = down(float(report.alpha), 6)
+            yield "sample", f"assumes independent runs; a false alarm has probability <= {alpha}"
+    if report.seed is not None and report.runs:
+        only = "" if report.repeatable else " (the coins of the audit; the target has its own)"
+        yield "repeat", f"--seed {report.seed}{only}"
+
+
+def _evidence(report: AuditReport) -> str:
+    alpha = float(report.alpha)
+    if report.e_value is not None:
+        return f"e-value {down(report.e_value, 3)}; {up(1 / alpha, 6)} or more refutes"
+    p_value = report.p_value or 0.0
+    shown = "below 1e-300" if p_value < 1e-300 else up(p_value, 3)
+    return f"p-value {shown}; {down(alpha, 6)} or less refutes"
+
+
+def _witness(witness: Any) -> str:
+    if not isinstance(witness, ExactWitness):
+        return str(witness)
+    shown = [
+        f"P in [{down(p.lower, 6)}, {up(p.upper, 6)}] in world {world}"
+        for world, p in (("A", witness.probability_a), ("B", witness.probability_b))
+    ]
+    return f"{witness.event}: {', '.join(shown)} (points to {witness.world})"
+
+
+def _resolution(report: AuditReport) -> str:
+    if not math.isfinite(report.resolution):
+        return "these are too few runs to refute anything"
+    seen = up(report.resolution, 2)
+    return f"an output of one world alone is seen from probability {seen} on"
+
+
+def _short(dataset: Any) -> str:
+    text = json.dumps(dataset, default=str)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

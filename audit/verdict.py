@@ -1,0 +1,105 @@
+r"""From runs to a verdict: the claim is weighed, and what it weighs is said with its meaning."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.claim import Claim
+from audit.confidence import gather, round_down
+from audit.event import Witness
+from audit.outputs import Outputs
+from audit.report import Layer, Verdict
+from audit.sequential import EProcess
+
+__all__ = ["Weighed", "versions", "weigh", "weigh_process"]
+
+_FIXED: Final = Layer(
+    layer="sample",
+    method="prequential guessing game",
+    proves="if the claim holds and runs are independent, P(p-value <= alpha) <= alpha",
+)
+_ANYTIME: Final = Layer(
+    layer="sample",
+    method="e-process of guesses",
+    proves="if the claim holds and runs are independent, P(e-value ever >= 1/alpha) <= alpha",
+)
+_BERGER_BOOS_SHARE: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    r"""What runs say about a claim."""
+
+    verdict: Verdict
+    epsilon_lower: float
+    witness: Witness | None
+    layer: Layer
+    p_value: float | None = None
+    e_value: float | None = None
+
+
+def weigh(
+    outputs: Outputs, worlds: NDArray[np.bool_], claim: Claim, alpha: Fraction, *, seed: int
+) -> Weighed:
+    r"""Of a number of runs fixed beforehand: the prequential test, refuted where p <= alpha.
+
+    >>> worlds = np.arange(1000) % 3 == 0
+    >>> weigh(worlds, worlds, Claim(epsilon=1), Fraction("0.05"), seed=7).verdict
+    'refuted'
+    """
+    epsilon, delta = claim.exact
+    evidence = gather(outputs, worlds, seed=seed)
+    # The bounds on how often it guesses are bought as epsilon_lower buys them.
+    p_value = evidence.p_value(epsilon, delta, spend=alpha / _BERGER_BOOS_SHARE)
+    refuted = p_value <= round_down(alpha)
+    return Weighed(
+        verdict="refuted" if refuted else "not_refuted",
+        epsilon_lower=_capped(evidence.epsilon_lower(alpha, delta), claim, refuted=refuted),
+        witness=evidence.witness(epsilon, delta),
+        layer=_FIXED,
+        p_value=p_value,
+    )
+
+
+def weigh_process(process: EProcess, claim: Claim, alpha: Fraction) -> Weighed:
+    r"""Of runs watched as they came: refuted where the e-value ever reached 1/alpha.
+
+    >>> from audit.sequential import watch
+    >>> weigh_process(watch(1), Claim(epsilon=1), Fraction("0.05")).e_value
+    1.0
+    """
+    _, delta = claim.exact
+    refuted = process.rejected_at(alpha) is not None
+    return Weighed(
+        verdict="refuted" if refuted else "not_refuted",
+        epsilon_lower=_capped(process.epsilon_lower(alpha, delta), claim, refuted=refuted),
+        witness=process.witness(),
+        layer=_ANYTIME,
+        e_value=process.e_value,
+    )
+
+
+def _capped(epsilon_lower: float, claim: Claim, *, refuted: bool) -> float:
+    # Between two rejected points of its grid may lie a claim that the test itself just keeps: the
+    # smaller bound holds as well, and does not contradict the verdict.
+    return epsilon_lower if refuted else min(epsilon_lower, round_down(claim.exact[0]))
+
+
+def versions() -> dict[str, str]:
+    r"""What ran: this toolkit, Python, numpy.
+
+    >>> sorted(versions())
+    ['dpcore', 'numpy', 'python']
+    """
+    try:
+        own = version("dpcore")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        own = "unknown"
+    return {"dpcore": own, "python": platform.python_version(), "numpy": np.__version__}

@@ -1,0 +1,105 @@
+r"""The main job in half a screen: one promise proven, two broken ones refuted with their witness.
+
+Each line after ``$`` is a command you can run yourself; this script runs exactly that, with
+``--json`` added, and prints what matters of the answer.
+"""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+STORY = (
+    (
+        "Exact noise. Its law is known, so the promise is proven, not sampled.",
+        ["discrete-laplace:scale=1", "--claim", "epsilon=1", "--pair", "0", "1"],
+    ),
+    (
+        "A counter that adds half the noise it should. Only its outputs are seen.",
+        ["half-scale", "--claim", "epsilon=1", "-n", "20000", "--seed", "7"],
+    ),
+    (
+        "A counter that is silent about an empty room. Watched until the evidence is enough.",
+        [
+            "examples/broken_counter.py:visitors",
+            "--claim",
+            "epsilon=1",
+            "--relation",
+            "add-remove",
+            "--pair",
+            "[]",
+            '["ada"]',
+            "--sequential",
+            "--max-n",
+            "20000",
+            "--seed",
+            "7",
+        ],
+    ),
+    (
+        "The same counter with noise whatever the count.",
+        [
+            "examples/broken_counter.py:visitors_protected",
+            "--claim",
+            "epsilon=1",
+            "--relation",
+            "add-remove",
+            "--pair",
+            "[]",
+            '["ada"]',
+            "-n",
+            "20000",
+            "--seed",
+            "7",
+        ],
+    ),
+)
+
+
+def audit(arguments: list[str]) -> dict[str, object]:
+    r"""The report of ``dpcore audit`` as it prints it with ``--json``."""
+    command = [sys.executable, "-m", "dpcore.cli", "audit", *arguments, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1):
+        sys.exit(done.stderr)
+    report: dict[str, object] = json.loads(done.stdout)
+    return report
+
+
+def quoted(argument: str) -> str:
+    return f"'{argument}'" if set(argument) & set('[]" ') else argument
+
+
+def finding(report: dict[str, object]) -> str:
+    r"""The verdict, and what it rests on, in one sentence."""
+    match report:
+        case {"verdict": "proven", "exact": {"epsilon": [lower, upper]}}:
+            exactly = f"{lower:g}" if lower == upper else f"between {lower} and {upper}"
+            return f"PROVEN: epsilon is {exactly}, by interval arithmetic on the exact law."
+        case {"verdict": "refuted", "witness": dict(witness)}:
+            return (
+                f"REFUTED: epsilon >= {report['epsilon_lower']:.2f} with 95% confidence after "
+                f"{report['runs']} runs. Witness: {witness['event']} came out in "
+                f"{witness['inside_a']} of {witness['runs_a']} runs on A and in "
+                f"{witness['inside_b']} of {witness['runs_b']} on B."
+            )
+        case _:
+            return (
+                f"NOT REFUTED in {report['runs']} runs, which would have shown any output of "
+                f"probability {report['resolution']:.1g} that gives the data away."
+            )
+
+
+def main() -> None:
+    for number, (sentence, arguments) in enumerate(STORY, 1):
+        report = audit(arguments)
+        print(f"{number}. {sentence}")
+        print(f"   $ dpcore audit {' '.join(map(quoted, arguments))}")
+        print(textwrap.fill(finding(report), 96, initial_indent="   ", subsequent_indent="   "))
+        print()
+    print("A claim is about two neighbouring datasets A and B, here 0 and 1, or [] and [\"ada\"].")
+    print("Next: dpcore audit --help, README.md, docs/user_guide.md")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+r"""The output laws of the catalogue, written a second time: exact masses, by mpmath, from the
+definitions and not from the code that draws.
+
+A law maps a dataset to the masses of its outcomes inside a window; an outcome a law does not list
+has mass 0 or lies outside. For each law of finite epsilon the window is the same in both worlds and
+holds every ratio there is: beyond it, Laplace tails repeat the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any, Final, TypeAlias
+
+import mpmath
+from mpmath import mp, mpf
+
+from dpcore import DiscreteLaplace, SeededRng
+
+Masses: TypeAlias = dict[Any, Any]
+Law: TypeAlias = Callable[[Any], Masses]
+
+mp.dps = 40
+
+_WIDE: Final = 400
+
+
+def laplace(k: int, scale: Any) -> Any:
+    return mpmath.tanh(1 / (2 * mpf(scale))) * mpmath.exp(-mpf(abs(k)) / scale)
+
+
+def laplace_upto(k: int, scale: Any) -> Any:
+    beta = mpmath.exp(-1 / mpf(scale))
+    return beta ** (-k) / (1 + beta) if k < 0 else 1 - beta ** (k + 1) / (1 + beta)
+
+
+def number(scale: Any, read: Callable[[Any], int] = int) -> Law:
+    """One integer and Laplace noise."""
+
+    def law(value: Any) -> Masses:
+        centre = read(value)
+        return {k: laplace(k - centre, scale) for k in range(-40, 42)}
+
+    return law
+
+
+def vector(scale: Any, reach: int, read: Callable[[Any], Sequence[int]] = list) -> Law:
+    """Integers with independent Laplace noise."""
+
+    def law(values: Any) -> Masses:
+        window = range(-reach, reach + 7)
+        sides = [[(k, laplace(k - centre, scale)) for k in window] for centre in read(values)]
+        return {
+            tuple(k for k, _ in cell): mpmath.fprod(mass for _, mass in cell)
+            for cell in product(*sides)
+        }
+
+    return law
+
+
+def shared_draw(scale: Any) -> Law:
+    return lambda values: {tuple(v + z for v in values): laplace(z, scale) for z in range(-40, 41)}
+
+
+def one_sided(value: int) -> Masses:
+    return {value + k: (1 if k == 0 else 2) * laplace(k, 1) for k in range(40)}
+
+
+def wrapped_sum(value: int) -> Masses:
+    return {
+        k: mpmath.fsum(laplace(k - value + 8 * turn, 1) for turn in range(-30, 31))
+        for k in range(8)
+    }
+
+
+def wrapped_noise(value: int) -> Masses:
+    return {value + k: mass for k, mass in wrapped_sum(0).items()}
+
+
+def gaussian(value: int, reach: int = 40) -> Masses:
+    total = mpmath.fsum(mpmath.exp(-mpf(k * k) / 2) for k in range(-60, 61))
+    return {k: mpmath.exp(-mpf((k - value) ** 2) / 2) / total for k in range(-reach, reach + 1)}
+
+
+def rounded(scale: Any) -> Law:
+    def law(value: float) -> Masses:
+        up = mpf(value)
+        return {
+            k: (1 - up) * laplace(k, scale) + up * laplace(k - 1, scale) for k in range(-40, 42)
+        }
+
+    return law
+
+
+def raw_in_a_hundred(amount: float) -> Masses:
+    masses = {float(k): mpf(99) / 100 * m for k, m in number(1, round)(amount).items()}
+    return {**masses, amount: mpf(1) / 100}
+
+
+def fixed_seed(value: int) -> Masses:
+    return {value + DiscreteLaplace(scale=1).sample(rng=SeededRng(20)): mpf(1)}
+
+
+def sparse_vector(answers: Sequence[int]) -> Masses:
+    """Thresholds of scale 2, answers of scale 4, stopped after the first one above."""
+    k = len(answers)
+    stops = [(0,) * i + (1,) + (-1,) * (k - 1 - i) for i in range(k)]
+    masses: Masses = dict.fromkeys([*stops, (0,) * k], mpf(0))
+    for threshold in range(-_WIDE // 2, _WIDE // 2 + 1):
+        below_so_far = laplace(threshold, 2)
+        for stop, answer in zip(stops, answers, strict=True):
+            below = laplace_upto(threshold - answer - 1, 4)
+            masses[stop] += below_so_far * (1 - below)
+            below_so_far *= below
+        masses[(0,) * k] += below_so_far
+    return masses
+
+
+def sparse_vector_noiseless(answers: Sequence[int]) -> Masses:
+    masses: Masses = dict.fromkeys(product((0, 1), repeat=len(answers)), mpf(0))
+    for threshold in range(-_WIDE, _WIDE + 1):
+        masses[tuple(int(a >= threshold) for a in answers)] += laplace(threshold, 2)
+    return masses
+
+
+def noisy_max(counts: Sequence[int]) -> Masses:
+    """The first largest: strictly above those before it, at least as large as those after."""
+
+    def wins(index: int, value: int) -> Any:
+        others = (
+            laplace_upto(value - count - (j < index), 2)
+            for j, count in enumerate(counts)
+            if j != index
+        )
+        return laplace(value - counts[index], 2) * mpmath.fprod(others)
+
+    return {i: mpmath.fsum(wins(i, v) for v in range(-_WIDE // 2, _WIDE // 2)) for i in range(5)}
+
+
+def noisy_max_value(counts: Sequence[int]) -> Masses:
+    def upto(value: int) -> Any:
+        return mpmath.fprod(laplace_upto(value - count, 2) for count in counts)
+
+    return {v: upto(v) - upto(v - 1) for v in range(-30, 60)}
+
+
+def bins(records: Sequence[int]) -> list[int]:
+    return [records.count(0), records.count(1)]
+
+
+def twice(bit: int) -> list[int]:
+    return [bit, bit]
+
+
+BETA: Final = mpmath.exp(-1 / mpf(32))
+
+LAWS: Final[dict[str, Law]] = {
+    "half-scale": number(mpf(1) / 2),
+    "ten-percent": number(mpf(10) / 11),
+    "count": number(1),
+    "clipped-to-two": number(1, lambda value: max(0, min(value, 2))),
+    "clipped-to-one": number(1, lambda value: max(0, min(value, 1))),
+    "one-sided": one_sided,
+    "inverted-scale": vector(mpf(1) / 2, 9, bins),
+    "histogram": vector(2, 12, bins),
+    "sparse-vector-noiseless-answers": sparse_vector_noiseless,
+    "sparse-vector": sparse_vector,
+    "noisy-max-value": noisy_max_value,
+    "noisy-max": noisy_max,
+    "noise-reused": shared_draw(2),
+    "two-days": vector(2, 12),
+    "wrapped-noise": wrapped_noise,
+    "wrapped-sum": wrapped_sum,
+    "rounded-sensitivity": rounded(mpf(1) / 2),
+    "rounded": rounded(1),
+    "returning-user": vector(1, 9, twice),
+    "returning-user-composed": vector(2, 12, twice),
+    "gaussian-as-pure": gaussian,
+    "gaussian-with-delta": gaussian,
+    "raw-in-a-hundred": raw_in_a_hundred,
+    "rounded-amount": number(1, round),
+    "fixed-seed": fixed_seed,
+    "inverted-odds": number(-1 / mpmath.log(1 - BETA)),
+    "polya": number(32),
+    "broadcast-draw": shared_draw(1),
+    "arms": vector(1, 4),
+}
+r"""One law a name, broken or twin."""
+
+
+def epsilon_between(a: Masses, b: Masses) -> Any:
+    """The largest |ln(a/b)| over the outcomes that are possible in both worlds."""
+    return max(
+        (abs(mpmath.log(a[k] / b[k])) for k in a.keys() & b.keys() if a[k] and b[k]),
+        default=mpf(0),
+    )
+
+
+def revealing(a: Masses, b: Masses) -> Any:
+    """The mass of the outcomes of one world that are impossible in the other; the larger side."""
+    return max(mpmath.fsum(p for k, p in x.items() if not y.get(k)) for x, y in ((a, b), (b, a)))
+
+
+def delta_between(a: Masses, b: Masses, epsilon: Any) -> Any:
+    """The smallest delta at epsilon, the worse direction."""
+    return max(
+        mpmath.fsum(max(p - mpmath.exp(epsilon) * y.get(k, mpf(0)), mpf(0)) for k, p in x.items())
+        for x, y in ((a, b), (b, a))
+    )

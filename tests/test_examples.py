@@ -1,0 +1,180 @@
+"""The examples, run as a reader runs them: real processes, real libraries, the exit code."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import mpmath
+import pytest
+from mpmath import mp, mpf
+
+from accounting import guarantee
+from dpcore import DiscreteGaussian, Mechanism, Sensitivity
+from tests.purse import purse
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+PEERS = "examples/peers.py"
+AWK = "exec:awk -f examples/audit_a_program/noisy_count.awk"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """A target with the claim it keeps, and the claim or the target that is one step too good."""
+
+    target: str
+    kept: str
+    broken: str
+    broken_target: str = ""
+    pair: tuple[str, str] = ("0", "1")
+    options: tuple[str, ...] = ("-n", "20000", "--seed", "1")
+
+
+AUDITS: dict[str, Audited] = {
+    "opendp laplace": Audited(
+        target=f"{PEERS}:opendp_laplace", kept="epsilon=1", broken="epsilon=0.8"
+    ),
+    # More runs than the others: at delta > 0 a bound on the rate of guesses is paid for as well.
+    "opendp gaussian": Audited(
+        target=f"{PEERS}:opendp_gaussian",
+        kept="epsilon=1.5,delta=0.0381",
+        broken="epsilon=1.2,delta=0.0381",
+        options=("-n", "40000"),
+    ),
+    "diffprivlib geometric": Audited(
+        target=f"{PEERS}:diffprivlib_geometric", kept="epsilon=1", broken="epsilon=0.8"
+    ),
+    "a program in awk": Audited(
+        target=AWK, kept="epsilon=1", broken="epsilon=1", broken_target=f"{AWK} scale=0.5"
+    ),
+    "a counter": Audited(
+        target="examples/broken_counter.py:visitors_protected",
+        kept="epsilon=1",
+        broken="epsilon=1",
+        broken_target="examples/broken_counter.py:visitors",
+        pair=("[]", '["ada"]'),
+        options=("-n", "2000", "--relation", "add-remove"),
+    ),
+}
+
+
+def dpcore(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dpcore.cli", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def audit(case: Audited, target: str, claim: str, alpha: float) -> tuple[int, dict[str, Any]]:
+    asked = [target, "--claim", claim, "--pair", *case.pair, *case.options]
+    run = dpcore("audit", *asked, "--alpha", f"{alpha:.3g}", "--json")
+    assert run.stdout, run.stderr
+    return run.returncode, json.loads(run.stdout)
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", AUDITS)
+def test_what_is_kept_stands_and_what_is_not_is_refuted(name: str) -> None:
+    # Peers draw from the system's entropy: what is bought is a true chance of a red run.
+    alpha = purse.buy(f"examples: {name}", "1e-8")
+    case = AUDITS[name]
+    code, report = audit(case, case.target, case.kept, alpha)
+    assert (code, report["verdict"]) == (0, "not_refuted"), report
+    code, report = audit(case, case.broken_target or case.target, case.broken, alpha)
+    assert (code, report["verdict"]) == (1, "refuted"), report
+    assert report["witness"]["event"]
+
+
+def test_the_claims_are_those_of_the_library() -> None:
+    peers = load("peers")
+    assert peers.laplace_measurement().map(1) == 1.0
+    assert peers.gaussian_measurement().map(1.0) == 0.5
+
+
+def test_the_claim_of_the_gaussian_is_exact() -> None:
+    """By accounting's enclosure, and by a sum that shares nothing with it."""
+    curve = guarantee(
+        Mechanism(noise=DiscreteGaussian(sigma_squared=1), sensitivity=Sensitivity(1))
+    )
+    assert Fraction("0.0380") < curve.delta("1.5").upper <= Fraction("0.0381")
+    assert curve.delta("1.2").lower > Fraction("0.1")
+
+    mp.dps = 40
+    weight = [mpmath.exp(-mpf(k * k) / 2) for k in range(-60, 61)]
+
+    def delta(epsilon: mpf) -> mpf:
+        pairs = zip(weight[1:], weight[:-1], strict=True)
+        excess = (max(b - mpmath.exp(epsilon) * a, mpf(0)) for a, b in pairs)
+        return mpmath.fsum(excess) / mpmath.fsum(weight)
+
+    assert mpf("0.0380") < delta(mpf("1.5")) <= mpf("0.0381")
+    assert delta(mpf("1.2")) > mpf("0.1")
+
+
+@pytest.mark.parametrize(
+    ("function", "library"),
+    [("opendp_laplace", "opendp"), ("diffprivlib_geometric", "diffprivlib")],
+)
+def test_a_missing_library_names_the_extra(tmp_path: Path, function: str, library: str) -> None:
+    # Found before the installed one, and without what the example needs of it.
+    (tmp_path / f"{library}.py").touch()
+    claim = ["--claim", "epsilon=1", "--pair", "0", "1", "-n", "1000"]
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    run = dpcore("audit", f"{PEERS}:{function}", *claim, PYTHONPATH=path)
+    assert run.returncode == 3, run.stdout + run.stderr
+    assert "pip install 'dpcore[peers]'" in run.stdout + run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_program_refuses_a_request_it_cannot_read() -> None:
+    command = ["awk", "-f", "examples/audit_a_program/noisy_count.awk"]
+    run = subprocess.run(
+        command, cwd=ROOT, input='{"dataset": 0}\n', capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 1
+    assert run.stdout == ""
+    assert "no integer seed" in run.stderr
+
+
+def test_a_count_is_released_with_what_it_costs() -> None:
+    run = subprocess.run(
+        [sys.executable, "examples/release_a_count.py"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    released, proven = (line.split(":")[1].strip() for line in run.stdout.splitlines())
+    assert abs(int(released) - 42) < 1000  # farther out with probability e^-100
+    assert proven == "Pure('1/10')"
+
+
+def test_every_example_is_run_somewhere() -> None:
+    run_here = {"peers.py", "broken_counter.py", "release_a_count.py", "noisy_count.awk"}
+    run_elsewhere = {"demo.py"}
+    found = {path.name for path in EXAMPLES.rglob("*") if path.suffix in {".py", ".awk"}}
+    assert found - run_elsewhere == run_here
