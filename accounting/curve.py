@@ -51,7 +51,7 @@ class PrivacyCurve:
     """
 
     noise: Noise
-    sensitivity: Sensitivity
+    sensitivity: Sensitivity | int
     scope: Scope = field(default=Scope())
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class PrivacyCurve:
             raise InvalidParameter("delta", delta, "must lie in [0, 1]: it is a probability")
         bits = _checked(bits)
         if exact == 0:
-            return worst(self.noise, self.sensitivity).largest_loss()
+            return worst(self.noise, self._moves).largest_loss()
         if exact == 1:
             return Enclosure.exactly(0)
         found = (_epsilon(pair, exact, bits) for pair in self._pairs())
@@ -136,7 +136,7 @@ class PrivacyCurve:
         Exactly Delta_2^2/2v for the discrete Gaussian.
         """
         bits = _checked(bits)
-        return _loss(worst(self.noise, self.sensitivity).zcdp, bits)
+        return _loss(worst(self.noise, self._moves).zcdp, bits)
 
     def pure(self) -> Pure | None:
         r"""The pure guarantee, exact, or None where the loss is unbounded.
@@ -145,7 +145,7 @@ class PrivacyCurve:
         >>> PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=Sensitivity.l1(3)).pure()
         Pure('3/10')
         """
-        largest = worst(self.noise, self.sensitivity).largest_loss().upper
+        largest = worst(self.noise, self._moves).largest_loss().upper
         return Pure(largest, scope=self.scope) if isinstance(largest, Fraction) else None
 
     # -- at the door --------------------------------------------------------------------------
@@ -160,19 +160,23 @@ class PrivacyCurve:
 
     def to_json(self) -> dict[str, Any]:
         r"""What the curve is of, as text: noise, sensitivity and scope."""
-        amount = self.sensitivity.amount
+        amount = self._moves.amount
         return {
             "claim": "curve",
             "noise": self.noise.to_json(),
             "sensitivity": {
-                "norm": self.sensitivity.norm.value,
+                "norm": self._moves.norm.value,
                 "amount": list(amount) if isinstance(amount, tuple) else amount,
             },
             "scope": {"unit": self.scope.unit.value, "relation": self.scope.relation.value},
         }
 
+    @property
+    def _moves(self) -> Sensitivity:
+        return Sensitivity.of(self.sensitivity)
+
     def _pairs(self) -> tuple[Pair, ...]:
-        return candidates(self.noise, self.sensitivity)
+        return candidates(self.noise, self._moves)
 
     def __repr__(self) -> str:
         scope = "" if self.scope == Scope() else f", scope={self.scope!r}"
@@ -213,8 +217,6 @@ def _narrowed(
         with precision(working):
             value = compute()
             found = math.inf if value.is_exact() else value.rel_accuracy_bits()
-            if value == arb("inf"):
-                return Enclosure.infinite()
             if not value.is_nan() and (found >= bits or abs(value) <= ball(negligible)):
                 return Enclosure.of(value)
         missing = bits - found if value.is_finite() and found > 0 else working

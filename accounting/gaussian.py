@@ -28,6 +28,10 @@ __all__ = ["GaussianPair", "GaussianProduct"]
 
 _SUMMED: Final = 64
 _MOST_TERMS: Final = 1 << 17
+_NEARLY_REAL: Final = 4
+_NEWTON: Final = 40
+_SHORT: Final = 1e-6
+_CLOSE: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +58,7 @@ class _Gaussian(Pair):
         r"""(2gm + D)/2v."""
         return (2 * self._unit * m + self._distance) / (2 * self._v)
 
-    def ray(self, epsilon: Fraction) -> Cell | None:
+    def ray(self, epsilon: Fraction) -> Cell:
         r"""(2gm + D)/2v > epsilon, in exact arithmetic."""
         first = math.floor((epsilon * self._v - Fraction(self._distance, 2)) / self._unit) + 1
         return first, first
@@ -63,6 +67,13 @@ class _Gaussian(Pair):
         r"""rho + 2 sqrt(rho log(1/delta)), which is above epsilon(delta) by 10% or so."""
         rho = ball(self.zcdp())
         return middle(rho + 2 * (rho * abs(ball(delta).log()).upper()).sqrt())
+
+    def guess(self, delta: Fraction) -> int | None:
+        r"""From the curve of a real Gaussian, in floats; the general search where it strays."""
+        near = _real_gaussian_epsilon(self._distance / self._v, delta)
+        if self._v < _NEARLY_REAL or not near > 0:
+            return Pair.guess(self, delta)
+        return self.ray(Fraction(near))[0]
 
     def largest_loss(self) -> Enclosure:
         r"""Infinite: the loss grows with m."""
@@ -144,6 +155,30 @@ class GaussianProduct(_Gaussian):
             )
         tail, lost = _lattice(self.noise, shift, cut, ctx.prec)
         return (tail[min(max(m + most, 0), len(tail) - 1)]) + hull([arb(0), lost])
+
+
+def _real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
+    # With mu^2 = D/v, a = epsilon/mu - mu/2 and Mills' ratio R: delta = phi(a) (R(a) - R(a+mu)).
+    # Newton on its logarithm, whose slope in a is -mu R(a+mu)/(R(a) - R(a+mu)). Only a start.
+    from scipy.special import erfcx  # here, not above: importing accounting stays fast
+
+    def mills(x: float) -> float:
+        return float(erfcx(x / math.sqrt(2))) * math.sqrt(math.pi / 2)
+
+    try:
+        mu = math.sqrt(squared)
+        goal = math.log(delta.numerator) - math.log(delta.denominator)
+        a = math.sqrt(-2 * goal)
+        for _ in range(_NEWTON):
+            gap = mills(a) - mills(a + mu) if mu > _SHORT else mu * (1 - a * mills(a))
+            value = -a * a / 2 - math.log(2 * math.pi) / 2 + math.log(gap)
+            step = (value - goal) * gap / (mu * mills(a + mu))
+            a += step
+            if abs(step) <= _CLOSE:
+                return mu * (a + mu / 2)
+    except (ArithmeticError, ValueError):
+        pass
+    return math.nan
 
 
 @lru_cache(maxsize=32)

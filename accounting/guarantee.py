@@ -12,7 +12,7 @@ from accounting.claim import Approx, Assumed, Claim, Pure, Rdp, ZCdp, claim_from
 from accounting.curve import PrivacyCurve
 from accounting.laws import worst
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Mechanism
+from dpcore.mechanism import Mechanism, Sensitivity
 
 __all__ = [
     "Approx",
@@ -43,7 +43,7 @@ def guarantee(mechanism: Mechanism) -> PrivacyCurve:
     """
     if not isinstance(mechanism, Mechanism):
         raise InvalidParameter("mechanism", mechanism, "must be a Mechanism")
-    worst(mechanism.noise, mechanism.sensitivity)
+    worst(mechanism.noise, Sensitivity.of(mechanism.sensitivity))
     return PrivacyCurve(
         noise=mechanism.noise, sensitivity=mechanism.sensitivity, scope=mechanism.scope
     )

@@ -38,6 +38,7 @@ Cell: TypeAlias = tuple[int, int]
 
 _STEPS: Final = 100
 _WIDEST_TIE: Final = 4
+_NEARBY: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,29 +109,36 @@ class Pair(ABC):
     def guess(self, delta: Fraction) -> int | None:
         r"""A ray near the one that decides epsilon(delta), or None at too low a precision.
 
-        Newton's method on log delta(epsilon); nothing rests on the result but speed.
+        Newton's method on log delta(epsilon), with the bracket it has found; nothing rests on the
+        result but speed.
         """
-        bottom = self.bottom()
-        largest = self._largest_or_infinite()
         goal = ball(delta).log()
+        low, high = Fraction(-1), self._largest_or_infinite()
         epsilon = max(self.start(delta), Fraction(0))
-        epsilon = min(epsilon, largest / 2) if isinstance(largest, Fraction) else epsilon
-        ray = self._ray_or(epsilon, bottom)
+        if isinstance(high, Fraction):
+            epsilon = min(epsilon, high / 2)
+        before = None
         for _ in range(_STEPS):
+            ray = self._ray_or(epsilon, self.bottom())
+            if ray == before:
+                return ray
             gap, rest = self.tails(ray)
             payoff = gap - ball(epsilon).expm1() * rest
             step = (payoff.log() - goal) * payoff / (rest * ball(epsilon).exp())
             if not step.is_finite():
                 return None
-            target = epsilon + middle(step)
-            if isinstance(largest, Fraction) and target >= largest:
-                target = (epsilon + largest) / 2
-            if target <= 0:
-                return bottom
-            epsilon, before, ray = target, ray, self._ray_or(target, ray)
-            if ray == before:
-                break
-        return ray
+            if step > 0:
+                low = epsilon
+            elif epsilon == 0:
+                return ray
+            else:
+                high = epsilon
+            before, epsilon = ray, epsilon + middle(step)
+            if low < 0:
+                epsilon = max(epsilon, Fraction(0))
+            elif not low < epsilon < high:
+                epsilon = (low + high) / 2 if isinstance(high, Fraction) else 2 * low
+        return before
 
     def epsilon(self, delta: Fraction, guess: int) -> arb:
         r"""The inverse of delta at delta > 0; wide or not finite where the precision is too low.
@@ -149,34 +157,31 @@ class Pair(ABC):
                 return arb("nan")
             last += 1
             found.append(self.bound(last, delta))
-        if first == bottom and found[0] <= 0:
-            return arb(0)
         value = hull(found)
         if first > bottom or value > 0:
             return value
-        return hull([arb(0), value.upper()])
+        return arb(0) if value <= 0 else hull([arb(0), value.upper()])
 
     def _left_end(self, ray: int, bottom: int, delta: Fraction) -> int | None:
-        # A ray m with L(m-1) <= E(m) certified: the deciding ray is m or lies to its right.
+        # A ray m with L(m-1) <= E(m) certified: the deciding ray is m or lies to its right. The ray
+        # that is best at epsilon = E(m) bounds better than m: Newton's method, in e^epsilon.
         back = 1
         for _ in range(_STEPS):
             value = self.bound(ray, delta)
             if value.is_nan():
                 return None
-            further = self._best_at(value, ray)
-            if further > ray:
-                ray = further
-            elif ray == bottom or value >= as_ball(self.loss(ray - 1)):
+            certified = ray == bottom or bool(value >= as_ball(self.loss(ray - 1)))
+            if certified and not (value.is_finite() and value > as_ball(self.loss(ray))):
                 return ray
+            better = self._ray_or(middle(value), ray) if value.is_finite() and value > 0 else ray
+            if certified and better == ray:
+                return ray
+            # From the right a few steps are tried first: in a far tail Newton jumps back too far.
+            if certified or (back > _NEARBY and better != ray):
+                ray = better
             else:
                 ray, back = max(ray - back, bottom), 2 * back
         return None
-
-    def _best_at(self, value: arb, ray: int) -> int:
-        # Where E(m) > L(m), the best ray at epsilon = E(m) lies further right and bounds better.
-        if not (value.is_finite() and value > 0 and value > as_ball(self.loss(ray))):
-            return ray
-        return self._ray_or(middle(value), ray)
 
     def bound(self, m: int, delta: Fraction) -> arb:
         r"""E(m) = log((A(m) - delta)/B(m)) <= epsilon(delta), -oo where A(m) <= delta."""

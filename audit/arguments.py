@@ -11,6 +11,7 @@ import numpy as np
 from audit.claim import Claim
 from audit.target import Catalogued, NoiseAdded, Target
 from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation
 from dpcore.parameter import rational
 
 __all__ = ["read_claim", "read_layers", "read_pair", "read_resolution", "read_runs", "read_seed"]
@@ -49,12 +50,13 @@ def read_claim(subject: Target, text: str | None, relation: str | None) -> Claim
     >>> print(read_claim(read_target("discrete-laplace:scale=1"), "epsilon=1", None))
     epsilon=1
     """
+    own = subject.subject if isinstance(subject, Catalogued) else None
+    of = relation or (Relation.REPLACE if own is None else own.relation)
     if text is not None:
-        return Claim.read(text, relation or "replace")
-    if not isinstance(subject, Catalogued):
+        return Claim.read(text, of)
+    if own is None:
         raise InvalidParameter("--claim", "(none)", "is needed, e.g. --claim epsilon=1")
-    own = subject.subject
-    return Claim(epsilon=own.epsilon, delta=own.delta, relation=own.relation)
+    return Claim(epsilon=own.epsilon, delta=own.delta, relation=of)
 
 
 def read_pair(subject: Target, texts: tuple[str, str] | None) -> tuple[Any, Any]:

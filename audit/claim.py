@@ -26,7 +26,7 @@ class Claim:
 
     epsilon: RationalLike
     delta: RationalLike = 0
-    relation: Relation = Relation.REPLACE
+    relation: Relation | str = Relation.REPLACE
 
     def __post_init__(self) -> None:
         epsilon, delta = rational("epsilon", self.epsilon), rational("delta", self.delta)
@@ -61,9 +61,7 @@ class Claim:
             given[key] = value
         if "epsilon" not in given:
             raise InvalidParameter("claim", text, _ACCEPTED)
-        return cls(
-            epsilon=given["epsilon"], delta=given.get("delta", 0), relation=Relation(relation)
-        )
+        return cls(epsilon=given["epsilon"], delta=given.get("delta", 0), relation=relation)
 
     @property
     def exact(self) -> tuple[Fraction, Fraction]:
@@ -84,7 +82,7 @@ class Claim:
         return {
             "epsilon": write_rational(epsilon),
             "delta": write_rational(delta),
-            "relation": self.relation.value,
+            "relation": Relation(self.relation).value,
         }
 
 

@@ -31,6 +31,7 @@ __all__ = ["commands"]
 
 _DEFAULT: Final = "run"
 _NOT_REACHED: Final = 4
+_BAR_STEPS: Final = 500
 _INTERRUPTED: Final = 128 + signal.SIGINT
 
 
@@ -144,7 +145,7 @@ def run(
         )
         report = _examine(subject, plan, read_layers(subject, layers))
     except KeyboardInterrupt:
-        print("interrupted before anything was drawn", file=sys.stderr)
+        print("interrupted: no report", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
     _publish(report, as_json=as_json, output=output)
     if report.error is not None:
@@ -184,20 +185,9 @@ def catalogue(
         ]
         print(json.dumps({"schema": "dpcore-catalogue/1", "entries": rows}, indent=2, default=str))
         return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from audit.render import catalogue_table
 
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in ("target", "its twin", "claim", "the slip"):
-        table.add_column(heading, overflow="fold")
-    for entry in ENTRIES:
-        delta = f", delta={entry.delta}" if entry.delta else ""
-        table.add_row(
-            *map(Text, (entry.name, entry.twin.name, f"epsilon={entry.epsilon}{delta}")),
-            Text(entry.sentence),
-        )
-    Console(highlight=False).print(table)
+    print("\n".join(catalogue_table(ENTRIES)))
 
 
 def _examine(subject: Target, plan: Plan, layers: tuple[str, ...]) -> AuditReport:
@@ -229,12 +219,16 @@ def _progress(total: int) -> Iterator[Progress | None]:
     columns = (*Progress.get_default_columns()[:-1], TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("runs", total=total)
-        yield lambda drawn: bar.update(task, completed=drawn)
+        step = max(total // _BAR_STEPS, 1)
+
+        def advance(drawn: int) -> None:
+            if drawn - bar.tasks[task].completed >= step:
+                bar.update(task, completed=drawn)
+
+        yield advance
 
 
 def _publish(report: AuditReport, *, as_json: bool, output: Path | None) -> None:
-    if output is not None:
-        _write(output, report.to_text())
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     sys.stderr.flush()
@@ -244,6 +238,12 @@ def _publish(report: AuditReport, *, as_json: bool, output: Path | None) -> None
         from audit.render import show
 
         show(report, sys.stdout)
+    sys.stdout.flush()
+    if output is not None:
+        try:
+            _write(output, report.to_text())
+        except OSError as error:
+            raise InvalidParameter("--output", str(output), error.strerror or str(error)) from error
 
 
 def _check_output(path: Path | None) -> None:

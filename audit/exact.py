@@ -194,10 +194,12 @@ def _read_pmf(name: str, pmf: Mapping[Hashable, RationalLike]) -> dict[Hashable,
     exact = {x: rational(f"{name}[{x!r}]", mass) for x, mass in pmf.items()}
     for x, mass in exact.items():
         if mass < 0:
-            raise InvalidParameter(f"{name}[{x!r}]", mass, "must be >= 0")
+            raise InvalidParameter(f"{name}[{x!r}]", str(mass), "must be >= 0")
     total = sum(exact.values(), Fraction())
     if total != 1:
-        raise InvalidParameter(name, total, "is the sum of its masses, which must be exactly 1")
+        raise InvalidParameter(
+            name, str(total), "is the sum of its masses, which must be exactly 1"
+        )
     return {x: mass for x, mass in exact.items() if mass}
 
 

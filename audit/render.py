@@ -9,14 +9,18 @@ import json
 import math
 import shutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from audit.claim import Claim
 from audit.report import AuditReport, ExactWitness, Verdict
 from dpcore.enclosure import Enclosure, End
 
-__all__ = ["down", "show", "table", "up"]
+if TYPE_CHECKING:
+    from audit.catalogue import Entry
+
+__all__ = ["catalogue_table", "down", "show", "table", "up"]
 
 _WORDS: Final[dict[Verdict | None, tuple[str, str]]] = {
     "refuted": ("REFUTED", "bold red"),
@@ -95,8 +99,7 @@ def table(report: AuditReport, width: int) -> list[str]:
 
 def show(report: AuditReport, file: TextIO) -> None:
     r"""Print the table; in colour on a terminal that has some."""
-    width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
-    lines = table(report, width)
+    lines = table(report, _width())
     if not file.isatty():
         file.write("\n".join(lines) + "\n")
         return
@@ -111,6 +114,31 @@ def show(report: AuditReport, file: TextIO) -> None:
         console.print(text)
 
 
+def catalogue_table(entries: Sequence[Entry]) -> list[str]:
+    r"""One line an entry: what to type, what it claims, what is wrong with it.
+
+    >>> from audit.catalogue import ENTRIES
+    >>> catalogue_table(ENTRIES)[1].startswith("half-scale")
+    True
+    """
+    margin = max(len(entry.name) for entry in entries) + 2
+    lines = ["dpcore audit TARGET, with TARGET one of"]
+    for entry in entries:
+        claim = Claim(epsilon=entry.epsilon, delta=entry.delta, relation=entry.relation)
+        lines += textwrap.wrap(
+            f"{claim}. {entry.sentence} The correct twin: {entry.twin.name}.",
+            _width(),
+            initial_indent=entry.name.ljust(margin),
+            subsequent_indent=" " * margin,
+            break_on_hyphens=False,
+        )
+    return lines
+
+
+def _width() -> int:
+    return min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+
+
 def _headline(report: AuditReport) -> str:
     match report.verdict:
         case "refuted":
@@ -123,7 +151,7 @@ def _headline(report: AuditReport) -> str:
 
 def _rows(report: AuditReport) -> Iterator[tuple[str, str]]:
     shown = [_short(dataset) for dataset in report.pair]
-    yield "pair", f"A = {shown[0]}, B = {shown[1]} ({report.claim.relation.value})"
+    yield "pair", f"A = {shown[0]}, B = {shown[1]} ({report.claim.to_json()['relation']})"
     if report.exact is not None:
         yield "epsilon", f"{_between(report.exact.epsilon, 9)} on this pair"
         yield "delta", f"{_between(report.exact.delta, 9)} at the claimed epsilon"

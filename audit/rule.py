@@ -23,7 +23,8 @@ __all__ = ["EXPERTS", "Expert", "Rule", "Trial", "Votes", "learn_rule"]
 EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003")
 r"""The experts of a rule by name, in the order of :attr:`Rule.experts`."""
 
-_LEVELS: Final = (0.1, 0.003)
+_LOOSE: Final = 0.1
+_FIRM: Final = 0.003
 _DEPARTS: Final = 9.0  # three standard deviations, squared
 _LEAST_SPREAD: Final = 1e-9
 _MOST_PIECES: Final = 12
@@ -147,7 +148,8 @@ def learn_rule(tally: Tally) -> Rule:
     reach exceeds epsilon. Labels and oddly repeated numbers stand alone. Intervals borrow from
     their neighbours through a binary tree over their order: a child's rate is shrunk towards its
     parent's by the spread seen among siblings, unless it departs by three standard deviations;
-    reaches pass down likewise.
+    reaches pass down likewise, and the best cut 0.1 takes them from half-lines too (the tail of a
+    monotone likelihood ratio is one).
 
     >>> from audit.event import read
     >>> past = Tally.empty().add(read(["x"] * 40 + ["y"] * 4), np.arange(44) < 39)
@@ -160,9 +162,9 @@ def learn_rule(tally: Tally) -> Rule:
     lean, reaches = _smooth(cells.counts[:, : cells.intervals], cells.alone)
     lean = np.concatenate((lean, np.log((alone[1] + 0.5) / (alone[0] + 0.5))))
     zero = np.where(lean == 0.0, 0.0, np.copysign(math.inf, lean))
-    loose, firm = (
+    loose, far, firm = (
         np.concatenate((reach, _reach(alone, level)))
-        for reach, level in zip(reaches, _LEVELS, strict=True)
+        for reach, level in zip(reaches, (_LOOSE, _LOOSE, _FIRM), strict=True)
     )
     # A number repeated where none should be speaks for itself: its learned odds are its reach.
     firm[: cells.intervals][cells.alone] = lean[: cells.intervals][cells.alone]
@@ -173,7 +175,7 @@ def learn_rule(tally: Tally) -> Rule:
             Expert.of(zero, past),
             Expert.of(loose, past),
             # The bold one predicts with the learned rates, the wary one with its own low bounds.
-            Expert.of(loose, past, expit(np.sign(loose) * lean)),
+            Expert.of(far, past, expit(np.sign(far) * lean)),
             Expert.of(firm, past, expit(np.abs(firm))),
         ),
     )
@@ -188,13 +190,16 @@ def _reach(counts: Integers, level: float) -> Floats:
     return np.where(counts[1] > counts[0], reach, -reach)
 
 
-def _smooth(leaves: Integers, alone: NDArray[np.bool_]) -> tuple[Floats, list[Floats]]:
+def _smooth(
+    leaves: Integers, alone: NDArray[np.bool_]
+) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
+    # The lean of each interval, and its reaches: loose, loose with half-lines, firm.
     width = leaves.shape[1]
     size = 1 << (width - 1).bit_length()
     levels = [np.pad(leaves, ((0, 0), (0, size - width)))]
     while levels[-1].shape[1] > 1:
         levels.append(levels[-1].reshape(2, -1, 2).sum(axis=2))
-    rate, reaches = np.full(1, 0.5), [np.zeros(1) for _ in _LEVELS]
+    rate, loose, firm = np.full(1, 0.5), np.zeros(1), np.zeros(1)
     for counts in reversed(levels):
         copies = counts.shape[1] // len(rate)
         rate = np.repeat(rate, copies)
@@ -209,11 +214,28 @@ def _smooth(leaves: Integers, alone: NDArray[np.bool_]) -> tuple[Floats, list[Fl
             departs[:width] |= alone
         shrink = np.where(departs, 1.0, 1.0 / max(spread, _LEAST_SPREAD))
         rate = (counts[1] + shrink * rate) / (total + shrink)
-        reaches = [
-            _pass_down(np.repeat(reach, copies), _reach(counts, level), departs)
-            for reach, level in zip(reaches, _LEVELS, strict=True)
-        ]
-    return logit(rate)[:width], [reach[:width] for reach in reaches]
+        loose = _pass_down(np.repeat(loose, copies), _reach(counts, _LOOSE), departs)
+        firm = _pass_down(np.repeat(firm, copies), _reach(counts, _FIRM), departs)
+    loose, firm, departs = loose[:width], firm[:width], departs[:width]
+    far = _pass_down(_half_lines(leaves, _LOOSE), loose, departs)
+    return logit(rate)[:width], (loose, far, firm)
+
+
+def _half_lines(leaves: Integers, level: float) -> Floats:
+    # The best reach of a half-line that a cell lies in, from below or from above.
+    below = _reach(np.cumsum(leaves, axis=1), level)
+    above = _reach(np.cumsum(leaves[:, ::-1], axis=1), level)[::-1]
+    candidates = np.stack(
+        (
+            np.maximum.accumulate(np.maximum(below, 0)[::-1])[::-1],
+            np.minimum.accumulate(np.minimum(below, 0)[::-1])[::-1],
+            np.maximum.accumulate(np.maximum(above, 0)),
+            np.minimum.accumulate(np.minimum(above, 0)),
+        )
+    )
+    best = np.argmax(np.abs(candidates), axis=0)
+    chosen: Floats = candidates[best, np.arange(leaves.shape[1])]
+    return chosen
 
 
 def _pass_down(parent: Floats, own: Floats, departs: NDArray[np.bool_]) -> Floats:

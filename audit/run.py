@@ -37,13 +37,11 @@ _PROBES: Final = 8
 
 @dataclass(slots=True, kw_only=True)
 class _Drawn:
-    # What has been drawn so far; the only thing here that changes.
+    # What has been drawn so far; the only thing here that changes. A block is kept by one append,
+    # so that Ctrl-C finds it whole or not at all.
     plan: Plan
     target: Target
-    process: EProcess | None
-    pieces: list[Outputs] = field(default_factory=list)
-    coins: list[NDArray[np.bool_]] = field(default_factory=list)
-    runs: int = 0
+    blocks: list[tuple[Outputs, NDArray[np.bool_], EProcess | None]] = field(default_factory=list)
     form: Form | None = None
     stopped: str = "nothing was drawn"
     error: TargetFailed | None = None
@@ -53,17 +51,35 @@ class _Drawn:
         if not len(outputs):
             return
         worlds = worlds[: len(outputs)]
-        self.pieces.append(outputs)
-        self.coins.append(worlds)
-        self.runs += len(outputs)
         if self.form is None:
             self.form = Form.learn(outputs, worlds, lines=self.target.lines)
-        if self.process is not None:
-            self.process = self.process.update(self.form.apply(outputs), worlds)
+        process = self.process
+        if process is not None:
+            process = process.update(self.form.apply(outputs), worlds)
+        self.blocks.append((outputs, worlds, process))
+
+    @property
+    def process(self) -> EProcess | None:
+        if self.blocks:
+            return self.blocks[-1][2]
+        return watch(*self.plan.claim.exact) if self.plan.sequential else None
+
+    @property
+    def outputs(self) -> Outputs:
+        return concatenate([outputs for outputs, _, _ in self.blocks])
+
+    @property
+    def worlds(self) -> NDArray[np.bool_]:
+        return np.concatenate([np.zeros(0, np.bool_), *(worlds for _, worlds, _ in self.blocks)])
+
+    @property
+    def runs(self) -> int:
+        return sum(len(worlds) for _, worlds, _ in self.blocks)
 
     @property
     def rejected_at(self) -> int | None:
-        return None if self.process is None else self.process.rejected_at(self.plan.alpha)
+        process = self.process
+        return None if process is None else process.rejected_at(self.plan.alpha)
 
 
 def sample(target: Target, plan: Plan, *, progress: Progress | None = None) -> AuditReport:
@@ -81,9 +97,8 @@ def sample(target: Target, plan: Plan, *, progress: Progress | None = None) -> A
     'refuted'
     """
     coins, mixing, tapes, probe, test = np.random.SeedSequence(plan.seed).spawn(5)
-    process = watch(*plan.claim.exact) if plan.sequential else None
-    drawn = _Drawn(plan=plan, target=target, process=process)
-    noted: list[str] = []
+    drawn = _Drawn(plan=plan, target=target)
+    noted = [_EQUAL] if repr(plan.pair[0]) == repr(plan.pair[1]) else []
     with stdout_to_stderr(), Watchdog(plan.timeout) as watchdog:
         draws = _Draws(
             plan=plan,
@@ -107,6 +122,7 @@ def sample(target: Target, plan: Plan, *, progress: Progress | None = None) -> A
     return _report(drawn, int(test.generate_state(1, np.uint64)[0]), noted)
 
 
+_EQUAL: Final = "both datasets are the same: nothing tells the worlds apart"
 _IGNORES: Final = (
     "the target ignores the randomness it is given: --seed does not repeat its outputs"
 )
@@ -179,24 +195,23 @@ def _draw(drawn: _Drawn, draws: _Draws, progress: Progress | None) -> str:
 
 
 def _refuse_nothing(drawn: _Drawn) -> None:
-    first = drawn.pieces[0]
-    if len(drawn.pieces) == 1 and all(output is None for output in first):
+    first = drawn.blocks[0][0]
+    if len(drawn.blocks) == 1 and all(output is None for output in first):
         raise TargetFailed(drawn.target.spelling, "returns nothing: every output is None")
 
 
 def _report(drawn: _Drawn, seed: int, noted: list[str]) -> AuditReport:
     plan, claim = drawn.plan, drawn.plan.claim
-    outputs = concatenate(drawn.pieces)
-    worlds = np.concatenate([np.zeros(0, dtype=np.bool_), *drawn.coins])
+    outputs, worlds, process = drawn.outputs, drawn.worlds, drawn.process
     in_b = int(np.count_nonzero(worlds))
     if drawn.form is not None:
         noted = noted + oddities(outputs, worlds, drawn.form)
         outputs = drawn.form.apply(outputs)
     alpha = rational("alpha", plan.alpha)
-    if drawn.process is None:
+    if process is None:
         weighed = weigh(outputs, worlds, claim, alpha, seed=seed)
     else:
-        weighed = weigh_process(drawn.process, claim, alpha)
+        weighed = weigh_process(process, claim, alpha)
     return AuditReport(
         target=drawn.target.spelling,
         claim=claim,

@@ -332,10 +332,14 @@ def _expert_gains(trial: Trial, epsilons: Floats, delta: float) -> Floats:
 def _kelly_gains(trial: Trial, epsilons: Floats, delta: float) -> Floats:
     # (Kelly bets, epsilons): likewise, cell by cell.
     growth = _grow(epsilons)
-    world_a, world_b = trial.counts
     gains = []
     for source, fraction, _ in _KELLY_BETS:
-        stakes = fraction * _kelly(trial.rule.odds[source], growth, delta)
+        # Cells with the same odds bet alike; of many labels most were seen equally often.
+        odds, place = np.unique(trial.rule.odds[source], return_inverse=True)
+        world_a, world_b = np.zeros((2, len(odds)), dtype=np.int64)
+        np.add.at(world_a, place, trial.counts[0])
+        np.add.at(world_b, place, trial.counts[1])
+        stakes = fraction * _kelly(odds, growth, delta)
         right = np.where(stakes > 0, world_b, np.where(stakes < 0, world_a, 0))
         silent = np.where(stakes == 0, world_a + world_b, 0)
         wrong = world_a + world_b - right - silent

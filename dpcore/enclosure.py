@@ -194,7 +194,7 @@ def _floor(end: arb) -> End:
     # Exponents beyond a few million bits cannot be written out as a rational: the end moves
     # outwards to the nearest one that can, which keeps the enclosure true and only widens it.
     if not end.is_finite():
-        return -math.inf if not end > 0 else Fraction(1 << _MOST_BITS)
+        return math.inf if end > 0 else -math.inf
     mantissa, exponent = (int(part) for part in end.mid().man_exp())
     if exponent > _MOST_BITS:
         return Fraction(1 << _MOST_BITS) if mantissa > 0 else -math.inf

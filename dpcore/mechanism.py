@@ -112,6 +112,15 @@ class Sensitivity:
         r"""|q_i - q'_i| <= ``bounds[i]`` for every coordinate i."""
         return cls(tuple(bounds), Norm.BOX)
 
+    @classmethod
+    def of(cls, value: Sensitivity | int) -> Sensitivity:
+        r"""``value`` itself, or the one-number sensitivity that a plain integer means.
+
+        >>> Sensitivity.of(2)
+        Sensitivity(2)
+        """
+        return value if isinstance(value, Sensitivity) else cls(value)
+
     def __repr__(self) -> str:
         match self.norm:
             case Norm.ABSOLUTE:
@@ -147,14 +156,13 @@ class Mechanism:
     """
 
     noise: Noise
-    sensitivity: Sensitivity
+    sensitivity: Sensitivity | int
     scope: Scope = Scope()
 
     def __post_init__(self) -> None:
         if not isinstance(self.noise, Noise):
             raise InvalidParameter("noise", self.noise, "must be a Noise, e.g. DiscreteLaplace")
-        if not isinstance(self.sensitivity, Sensitivity):
-            object.__setattr__(self, "sensitivity", Sensitivity(self.sensitivity))
+        object.__setattr__(self, "sensitivity", Sensitivity.of(self.sensitivity))
         if not isinstance(self.scope, Scope):
             raise InvalidParameter("scope", self.scope, "must be a Scope")
 

@@ -18,6 +18,7 @@ from dpcore.enclosure import ball
 __all__ = ["log_moment", "moment", "partition", "second_moment", "upper_tail"]
 
 _DIRECT_VARIANCE: Final = 16
+_SUMMED_VARIANCE: Final = 1 << 14
 
 
 def partition(variance: Fraction) -> arb:
@@ -125,7 +126,7 @@ def upper_tail(variance: Fraction, least: int) -> arb:
     >>> upper_tail(Fraction(1), 1).str(10, radius=False)
     '0.3005288609'
     """
-    if variance < _DIRECT_VARIANCE:
+    if variance < _SUMMED_VARIANCE:
         return _direct_tail(variance, least)
     return _contour_tail(variance, least)
 

@@ -16,6 +16,7 @@ import mpmath
 from dpcore.enclosure import Enclosure
 
 DIGITS = 50
+EPSILONS = ("0", "1/1000", "1/10", "1/3", "1", "5/2", "7")
 Mass = Callable[[int], Any]
 
 

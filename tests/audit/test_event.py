@@ -116,14 +116,7 @@ def test_labels_by_value(outputs: Any, first: Any) -> None:
 
 
 def test_objects_without_a_hash_are_read_by_repr() -> None:
-    class Loose:
-        def __eq__(self, other: object) -> bool:
-            return self is other  # which takes the hash away
-
-        def __repr__(self) -> str:
-            return "Loose"
-
-    assert read([Loose(), Loose()]).codes.tolist() == [0, 0]
+    assert read([bytearray(b"x"), bytearray(b"y"), bytearray(b"x")]).codes.tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize("outputs", ["text", b"bytes", 3, np.array(3.0), None, {1, 2}])

@@ -58,7 +58,7 @@ def _weight_sum(variance: Fraction, first: int, dps: int) -> Real:
     # sum_{k >= first} e^(-k^2/2v), first >= 0, by whichever of two ways is short.
     with mp.workdps(dps + 15):
         v = real(variance)
-        if variance <= 4000:
+        if variance <= 4000 or first > variance:
             return _plain_sum(variance, first)
         # Euler and Maclaurin at the midpoint a = first - 1/2: the integral less the corrections
         # B_2m(1/2)/(2m)! f^(2m-1)(a), with f^(n)(a) = (-1)^n He_n(a/sigma) sigma^-n f(a).

@@ -1,0 +1,99 @@
+"""The ``dpcore`` command as a user starts it, the audit group registered as when installed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpcore.cli
+from tests.purse import purse
+
+ROOT = Path(__file__).parents[2]
+
+# The tree under test, whether or not (and from wherever) a dpcore is installed.
+START = (
+    "import sys\n"
+    f"sys.path.insert(0, {str(ROOT)!r})\n"
+    "from importlib.metadata import EntryPoint\n"
+    "import dpcore.cli\n"
+    "point = EntryPoint('audit', 'audit.cli:commands', 'dpcore.commands')\n"
+    "dpcore.cli._registered = lambda: {'audit': point}\n"
+    "dpcore.cli.main()\n"
+)
+
+# Shared by the audits that must not refute: fewer than a hundred.
+ALPHA = purse.buy("the audit command keeps true claims", "1e-8") / 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Standard output as one JSON document."""
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+KEYS = {
+    "schema", "target", "claim", "pair", "verdict", "epsilon_lower", "alpha", "p_value", "e_value",
+    "runs", "runs_by_world", "stopped", "witness", "resolution", "exact", "layers", "seed",
+    "repeatable", "error", "warnings", "versions",
+}  # fmt: skip
+
+
+def arguments(*words: object) -> list[str]:
+    return ["audit", *map(str, words)]
+
+
+def process(*words: object, cwd: Path) -> subprocess.Popen[str]:
+    """A real process, its streams piped."""
+    return subprocess.Popen(
+        [sys.executable, "-c", START, *arguments(*words)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def started(*words: object, cwd: Path) -> Answer:
+    """A real process from beginning to end."""
+    running = process(*words, cwd=cwd)
+    out, err = running.communicate(timeout=60)
+    return Answer(code=running.returncode, out=out, err=err)
+
+
+class Shell:
+    """The command in this process: faster, and the same code from ``dpcore.cli.run`` on."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, streams: pytest.CaptureFixture[str]) -> None:
+        self.patch = patch
+        self.streams = streams
+        point = EntryPoint("audit", "audit.cli:commands", "dpcore.commands")
+        patch.setattr(dpcore.cli, "_registered", lambda: {"audit": point})
+
+    def __call__(self, *words: object) -> Answer:
+        self.streams.readouterr()
+        code = dpcore.cli.run(arguments(*words))
+        out, err = self.streams.readouterr()
+        return Answer(code=code, out=out, err=err)
+
+
+def at(name: str, epsilon: object = 1, n: object = 2000, seed: int = 7) -> list[object]:
+    return [
+        f"targets.py:{name}", "--claim", f"epsilon={epsilon}", "--pair", 0, 1, "-n", n,
+        "--seed", seed, "--alpha", ALPHA,
+    ]  # fmt: skip

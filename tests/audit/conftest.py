@@ -1,0 +1,26 @@
+"""The command, and a folder to run it in."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.audit.command import Shell
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copy(Path(__file__).with_name("misbehaving.py"), tmp_path / "targets.py")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    for name in [name for name in sys.modules if "targets" in name and "tests" not in name]:
+        monkeypatch.delitem(sys.modules, name)
+    return tmp_path
+
+
+@pytest.fixture
+def audit(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(monkeypatch, capfd)

@@ -1,0 +1,136 @@
+"""Targets of every kind; the tests copy this file to targets.py and audit what is in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+print("imported", flush=True)  # must never reach standard output
+
+
+def coin(dataset: Any, rng: np.random.Generator) -> Any:
+    """Truth with probability 3/4: epsilon = ln 3."""
+    return bool(dataset) if rng.random() < 0.75 else not dataset
+
+
+def laplace(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    return dataset + rng.geometric(0.632, n) - rng.geometric(0.632, n)
+
+
+def own_entropy(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    return laplace(dataset, n, np.random.default_rng())
+
+
+def no_rng(dataset: Any) -> Any:
+    return dataset + random.choice((0, 0, 1, 1))
+
+
+def loud(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    print("hello from the target")
+    print("and again", file=sys.__stdout__)
+    subprocess.run(["echo", "from a child"], check=True)
+    os.write(1, b"from the descriptor\n")
+    return laplace(dataset, n, rng)
+
+
+def raises_in_b(dataset: Any, rng: np.random.Generator) -> Any:
+    if dataset == 1:
+        raise ValueError("no such user:\nBob")
+    return int(rng.integers(3))
+
+
+def raises_late(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    if n > 2000:
+        raise MemoryError("too many")
+    return laplace(dataset, n, rng)
+
+
+def leaves(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    sys.exit(7)
+
+
+def hangs(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    while True:
+        pass
+
+
+def hangs_and_catches(dataset: Any) -> Any:
+    while True:
+        with contextlib.suppress(Exception):
+            time.sleep(9)
+
+
+def nan_sometimes(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    return np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n))
+
+
+def nan_in_b(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    return np.full(n, np.nan if dataset else 0.0)
+
+
+def wider_in_b(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    return rng.normal(size=(n, 2 + dataset))
+
+
+def text_in_b(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    return rng.integers(3, size=n) if dataset == 0 else ["x"] * n
+
+
+def float_in_b(dataset: Any, rng: np.random.Generator) -> Any:
+    return int(rng.integers(3)) if dataset == 0 else float(rng.integers(3))
+
+
+def nothing(dataset: Any) -> Any:
+    pass
+
+
+def nothing_at_once(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    pass
+
+
+def one_short(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    return laplace(dataset, n, rng)[1:]
+
+
+def single(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    return 3.0
+
+
+def constant(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    return np.zeros(n)
+
+
+def spoils(dataset: Any, rng: np.random.Generator) -> Any:
+    """Empties its copy: without a fresh one, later runs would see other data."""
+    total = sum(dataset)
+    dataset.clear()
+    return total
+
+
+def tired(dataset: Any, rng: np.random.Generator) -> Any:
+    time.sleep(0.01)
+    return int(rng.integers(2))
+
+
+def unnoised(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    return np.full(n, dataset)
+
+
+def three(a: Any, b: Any, c: Any) -> Any:
+    return a
+
+
+word = "not callable"
+
+
+class Holder:
+    @staticmethod
+    def method(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+        return laplace(dataset, n, rng)

@@ -1,0 +1,167 @@
+"""Everything a target can do but answer: reported as what it is, and nothing drawn is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.audit.command import KEYS, Answer, Shell, at, process, started
+
+
+def failed(answer: Answer) -> dict[str, Any]:
+    """The error of a document whose exit code is 3 and whose last line on stderr says the same."""
+    assert answer.code == 3
+    error: dict[str, Any] = answer.json["error"]
+    assert answer.json["verdict"] is None
+    assert answer.json.keys() == KEYS
+    assert error["reason"] in answer.err.splitlines()[-1]
+    assert "Traceback" not in answer.err
+    return error
+
+
+def test_an_exception_is_reported_with_dataset_and_run(audit: Shell) -> None:
+    error = failed(audit(*at("raises_in_b"), "--json"))
+    assert error["reason"].startswith("raised ")
+    assert "at targets.py:" in error["reason"]
+    assert error["dataset"] == "B"
+    assert error["run"] == 2
+
+
+def test_what_was_drawn_before_an_exception_is_kept(audit: Shell) -> None:
+    answer = audit(*at("raises_late", n=50_000), "--json")
+    assert failed(answer)["reason"].startswith("raised MemoryError: too many")
+    assert answer.json["runs"] == 4096
+    assert answer.json["p_value"] <= 1
+    assert answer.json["witness"] is not None
+    shown = audit(*at("raises_late", n=50_000))
+    assert shown.code == 3
+    assert shown.out.startswith("THE TARGET FAILED")
+    assert "4,096: the target failed" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("leaves", "called sys.exit(7)"),
+        ("nothing", "returns nothing: every output is None"),
+        ("nothing_at_once", "returns nothing: f(dataset, n, rng) must return n = "),
+        ("one_short", r"returned \d+ outputs: f\(dataset, n, rng\) must return n = "),
+        ("single", "returned float and not an array: "),
+    ],
+)
+def test_a_target_that_gives_no_outputs(audit: Shell, name: str, reason: str) -> None:
+    error = failed(audit(*at(name), "--json"))
+    assert re.match(reason if "\\" in reason else re.escape(reason), error["reason"])
+
+
+@pytest.mark.parametrize("name", ["hangs", "hangs_and_catches"])
+def test_a_target_that_hangs_is_ended(audit: Shell, name: str) -> None:
+    begun = time.monotonic()
+    error = failed(audit(*at(name), "--timeout", 0.3, "--json"))
+    assert error["reason"] == "no answer within 0.3 s; a longer limit is set with --timeout"
+    assert time.monotonic() - begun < 5
+
+
+def test_nan_is_an_output(audit: Shell) -> None:
+    answer = audit(*at("nan_sometimes"), "--json")
+    assert answer.code == 0
+    assert "outputs are nan (" in answer.json["warnings"][0]
+    assert answer.json["warnings"][0] in answer.err
+    assert audit(*at("nan_in_b"), "--json").code == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("wider_in_b", ("array of shape (2,)", "array of shape (3,)")),
+        ("text_in_b", ("int", "str")),
+        ("float_in_b", ("int", "float")),
+    ],
+)
+def test_another_type_or_shape_tells_the_worlds_apart(
+    audit: Shell, name: str, kinds: tuple[str, str]
+) -> None:
+    answer = audit(*at(name), "--json")
+    assert answer.code == 1
+    (warning,) = answer.json["warnings"]
+    assert warning.startswith(f"world A returns {kinds[0]}, world B {kinds[1]}: the type alone")
+    assert answer.json["witness"]["event"] in {f"output in {{{kind!r}}}" for kind in kinds}
+
+
+def test_constant_outputs_measure_nothing(audit: Shell) -> None:
+    answer = audit(*at("constant"), "--json")
+    assert answer.code == 0
+    assert answer.json["warnings"] == [
+        "every output was np.float64(0.0), in both worlds: nothing was measured"
+    ]
+
+
+def test_equal_datasets_are_noted(audit: Shell) -> None:
+    answer = audit(
+        "targets.py:laplace", "--claim", "epsilon=1", "--pair", 1, 1, "-n", 100, "--json"
+    )
+    assert answer.json["warnings"] == ["both datasets are the same: nothing tells the worlds apart"]
+
+
+def test_a_target_that_ignores_the_given_rng_is_noted(audit: Shell) -> None:
+    answer = audit(*at("own_entropy"), "--json")
+    assert answer.json["warnings"][0].startswith("the target ignores the randomness it is given")
+    assert not answer.json["repeatable"]
+    assert audit(*at("laplace"), "--json").json["repeatable"]
+    unseeded = audit(*at("no_rng"))
+    assert "(the coins of the audit; the target has its own)" in unseeded.out
+
+
+def test_a_target_may_spoil_its_dataset(audit: Shell) -> None:
+    answer = audit("targets.py:spoils", "--claim", "epsilon=1", "--pair", "[1, 2]", "[2, 1]", "-n",
+                   500, "--json")  # fmt: skip
+    assert answer.json["warnings"] == ["every output was 3, in both worlds: nothing was measured"]
+
+
+@pytest.mark.parametrize("flags", [["--json"], []])
+def test_what_a_target_prints_never_mixes_with_results(here: Path, flags: list[str]) -> None:
+    answer = started(*at("loud", n=500), *flags, cwd=here)
+    assert answer.code == 0
+    if flags:
+        assert answer.json["verdict"] == "not_refuted"
+    assert answer.out.startswith("{" if flags else "NOT REFUTED")
+    for printed in ("imported", "hello from the target", "and again", "from a child",
+                    "from the descriptor"):  # fmt: skip
+        assert printed in answer.err
+        assert printed not in answer.out
+
+
+def test_ctrl_c_keeps_what_was_drawn(here: Path) -> None:
+    running = process(*at("tired", n=100_000), "--json", "-o", "kept.json", cwd=here)
+    time.sleep(2.5)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    found = json.loads(out)
+    assert running.returncode == 0
+    assert found["verdict"] == "not_refuted"
+    assert found["stopped"] == "interrupted"
+    assert 0 < found["runs"] < 5000
+    assert "ended before its planned runs" in err
+    assert json.loads((here / "kept.json").read_text()) == found
+
+
+def test_ctrl_c_before_the_first_run_is_130(here: Path) -> None:
+    running = process(*at("hangs"), "--json", cwd=here)
+    time.sleep(2)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    assert (running.returncode, out) == (130, "")
+    assert err.endswith("interrupted: no report\n")
+
+
+def test_a_deadline_ends_the_drawing(audit: Shell) -> None:
+    answer = audit(*at("tired", n=100_000), "--deadline", 0.5, "--json")
+    assert answer.code == 0
+    assert answer.json["stopped"] == "the deadline was reached"
+    assert 0 < answer.json["runs"] < 60

@@ -1,0 +1,171 @@
+r"""A release is the value plus one fresh draw for each entry, and the record says what ran."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcore import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    InvalidParameter,
+    Mechanism,
+    Norm,
+    Relation,
+    Release,
+    Scope,
+    SeededRng,
+    Sensitivity,
+    Unit,
+)
+
+LAPLACE = DiscreteLaplace(scale=10)
+MECHANISM = Mechanism(noise=LAPLACE, sensitivity=Sensitivity(1))
+
+
+# -- scope and sensitivity -----------------------------------------------------------------------
+
+
+def test_a_scope_is_read_from_its_words() -> None:
+    assert Scope() == Scope(unit=Unit.CONTRIBUTION, relation=Relation.REPLACE)
+    by_words: Any = {"unit": "user", "relation": "add-remove"}
+    scope = Scope(**by_words)
+    assert scope == Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE)
+    assert scope.unit is Unit.USER
+    assert repr(scope) == "Scope(unit='user', relation='add-remove')"
+    assert eval(repr(scope)) == scope  # noqa: S307 - what a repr is for
+
+
+def test_the_four_scopes_differ() -> None:
+    scopes = {Scope(unit=unit, relation=relation) for unit in Unit for relation in Relation}
+    assert len(scopes) == 4
+
+
+SENSITIVITIES = [
+    Sensitivity(1),
+    Sensitivity(2**70),
+    Sensitivity.l1(3),
+    Sensitivity.l2_squared(3),
+    Sensitivity.box((1, 2)),
+    Sensitivity.box((5,)),
+]
+
+
+@pytest.mark.parametrize("sensitivity", SENSITIVITIES, ids=repr)
+def test_a_sensitivity_is_a_value(sensitivity: Sensitivity) -> None:
+    assert eval(repr(sensitivity)) == sensitivity  # noqa: S307 - what a repr is for
+    assert pickle.loads(pickle.dumps(sensitivity)) == sensitivity  # noqa: S301 - our own bytes
+    assert [other for other in SENSITIVITIES if other == sensitivity] == [sensitivity]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        sensitivity.amount = 9  # type: ignore[misc]
+
+
+def test_amounts_become_python_integers() -> None:
+    amount: Any = np.int64(3)
+    assert type(Sensitivity(amount).amount) is int
+    assert Sensitivity.box((amount, 1)).amount == (3, 1)
+    bounds: Any = [1, 2]
+    assert Sensitivity.box(bounds) == Sensitivity.box((1, 2))
+    assert Sensitivity.l2_squared(3).norm is Norm.L2_SQUARED
+
+
+# -- mechanism -----------------------------------------------------------------------------------
+
+
+def test_a_plain_integer_is_a_sensitivity() -> None:
+    plain: Any = 1
+    assert Mechanism(noise=LAPLACE, sensitivity=plain) == MECHANISM
+
+
+def test_a_mechanism_is_a_value_and_says_no_epsilon() -> None:
+    assert eval(repr(MECHANISM)) == MECHANISM  # noqa: S307 - what a repr is for
+    assert hash(copy.deepcopy(MECHANISM)) == hash(MECHANISM)
+    assert MECHANISM != dataclasses.replace(MECHANISM, scope=Scope(unit=Unit.USER))
+    assert MECHANISM != dataclasses.replace(MECHANISM, sensitivity=Sensitivity.l1(1))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        MECHANISM.noise = DiscreteGaussian(sigma_squared=1)  # type: ignore[misc]
+    public = {name for name in dir(MECHANISM) if not name.startswith("_")}
+    assert public == {"noise", "release", "scope", "sensitivity"}
+
+
+@given(st.integers(-(2**80), 2**80), st.integers(0, 2**30))
+def test_a_number_is_released_with_one_draw(value: int, seed: int) -> None:
+    noisy = MECHANISM.release(value, rng=SeededRng(seed))
+    assert type(noisy) is int
+    assert noisy == value + LAPLACE.sample(rng=SeededRng(seed))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"])
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3), (2, 0)])
+def test_an_array_is_released_with_a_draw_for_each_entry(dtype: str, shape: tuple[int, ...]) -> None:
+    value = np.full(shape, 100, dtype=dtype)
+    noisy = MECHANISM.release(value, rng=SeededRng(5))
+    assert noisy.dtype == np.int64
+    assert noisy.shape == shape
+    drawn = LAPLACE.sample(shape, rng=SeededRng(5))
+    assert (np.asarray(noisy) - 100).tolist() == drawn.tolist()
+    assert np.all(value == 100)
+
+
+def test_an_unsigned_value_does_not_wrap_around() -> None:
+    zeros = np.zeros(2000, dtype=np.uint8)
+    noisy = MECHANISM.release(zeros, rng=SeededRng(6))
+    assert noisy.min() < 0 < noisy.max() < 400
+
+
+def test_a_numpy_integer_is_one_number() -> None:
+    one: Any = np.int64(7)
+    assert type(MECHANISM.release(one, rng=SeededRng(1))) is int
+
+
+def test_two_releases_share_no_noise() -> None:
+    wide = Mechanism(noise=DiscreteLaplace(scale=2**45), sensitivity=Sensitivity(1))
+    twin = copy.deepcopy(wide)
+    released = [wide.release(0) for _ in range(500)] + [twin.release(0) for _ in range(500)]
+    released += wide.release(np.zeros(500, dtype=np.int64)).tolist()
+    assert len(set(released)) == 1500
+
+
+# -- record --------------------------------------------------------------------------------------
+
+
+def test_a_record_is_a_value() -> None:
+    record = Release(mechanism=MECHANISM, batch="a", participants=("ann", "bob"))
+    assert record == Release(mechanism=MECHANISM, batch="a", participants=("ann", "bob"))
+    assert len({record, dataclasses.replace(record, batch="b")}) == 2
+    assert eval(repr(record)) == record  # noqa: S307 - what a repr is for
+    assert pickle.loads(pickle.dumps(record)) == record  # noqa: S301 - our own bytes
+
+
+@pytest.mark.parametrize(
+    ("honest", "exact"),
+    [(1, 1), (Fraction(1, 3), Fraction(1, 3)), (0.1, Fraction(1, 10)), ("1/2", Fraction(1, 2))],
+)
+def test_the_share_of_honest_noise_is_exact_or_refused(honest: Any, exact: Fraction) -> None:
+    # A float must never stay one in a record: it is read by its decimal form, or refused.
+    try:
+        record = Release(mechanism=MECHANISM, batch="a", honest=honest)
+    except InvalidParameter as refused:
+        assert not isinstance(honest, (int, Fraction)), refused
+        return
+    assert isinstance(record.honest, Fraction)
+    assert record.honest == exact
+
+
+def test_participants_given_as_a_list_make_a_record_that_can_be_kept() -> None:
+    people: Any = ["ann", "bob"]
+    try:
+        record = Release(mechanism=MECHANISM, batch="a", participants=people)
+    except InvalidParameter:
+        return
+    assert isinstance(hash(record), int)
+    people.append("eve")
+    assert record.participants == ("ann", "bob")
