@@ -190,7 +190,7 @@ def twins(effort: Effort) -> list[dict[str, Any]]:
     unique = {entry.twin.name: entry.twin for entry in ENTRIES}
     found = []
     for name, twin in list(unique.items())[: 3 if effort.quick else 12]:
-        work = partial(alarms, partial(subject, twin), 1000, (twin.epsilon, twin.delta))
+        work = partial(alarms, partial(subject, twin), 400, (twin.epsilon, twin.delta))
         found.append(_alarm_row(name, 0.065, effort.repeat(work, 40, 1000)))
     return found
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.inversion import Integers
 from dpcore.noise import Noise
-from dpcore.parameter import integer
+from dpcore.parameter import integer, rational
 from dpcore.rng import SYSTEM, Rng
 
 __all__ = ["Mechanism", "Norm", "Relation", "Release", "Scope", "Sensitivity", "Unit"]
@@ -89,6 +89,8 @@ class Sensitivity:
     norm: Norm = Norm.ABSOLUTE
 
     def __post_init__(self) -> None:
+        if not isinstance(self.norm, Norm):
+            raise InvalidParameter("norm", self.norm, "must be a Norm; write Sensitivity.l1(d)")
         if self.norm is Norm.BOX:
             if not isinstance(self.amount, tuple) or not self.amount:
                 raise InvalidParameter("sensitivity", self.amount, "a box needs one bound or more")
@@ -110,6 +112,8 @@ class Sensitivity:
     @classmethod
     def box(cls, bounds: tuple[int, ...]) -> Sensitivity:
         r"""|q_i - q'_i| <= ``bounds[i]`` for every coordinate i."""
+        if not isinstance(bounds, (tuple, list)):
+            raise InvalidParameter("sensitivity", bounds, "a box is a tuple of bounds")
         return cls(tuple(bounds), Norm.BOX)
 
     @classmethod
@@ -216,7 +220,13 @@ class Release:
             raise InvalidParameter("mechanism", self.mechanism, "must be a Mechanism")
         if not isinstance(self.batch, str) or not self.batch:
             raise InvalidParameter("batch", self.batch, "must be a non-empty name")
-        if not 0 < self.honest <= 1:
+        honest = rational("honest", self.honest)
+        if not 0 < honest <= 1:
             raise InvalidParameter("honest", self.honest, "must lie in (0, 1]")
+        object.__setattr__(self, "honest", honest)
+        people = self.participants
+        if not isinstance(people, (tuple, list)) or not all(isinstance(p, str) for p in people):
+            raise InvalidParameter("participants", people, "must be a tuple of names")
+        object.__setattr__(self, "participants", tuple(people))
         if len(set(self.participants)) != len(self.participants):
             raise InvalidParameter("participants", self.participants, "must not repeat anyone")

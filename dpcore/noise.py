@@ -155,9 +155,12 @@ class Noise(ABC):
             inside = min(max(float(p), 5e-324), math.nextafter(1.0, 0.0))
             return self._settle(int(self._quantile_guess(np.array([inside]))[0]), p)
         try:
-            levels = np.asarray(p, dtype=np.float64)
-        except (TypeError, ValueError):
+            levels = np.asarray(p)
+        except ValueError:
             raise InvalidParameter("p", p, "must be a number or an array of numbers") from None
+        if levels.dtype.kind not in "iuf":
+            raise InvalidParameter("p", p, "must be a number or an array of numbers")
+        levels = levels.astype(np.float64)
         if not bool(np.all((levels > 0) & (levels < 1))):
             raise InvalidParameter("p", p, "must lie strictly between 0 and 1")
         found = self._quantile(levels.reshape(-1)).reshape(levels.shape)
@@ -362,7 +365,10 @@ def _bits(bits: int) -> int:
 
 
 def _integers(k: IntegersLike) -> Integers:
-    array = np.asarray(k)
+    try:
+        array = np.asarray(k)
+    except ValueError:
+        raise InvalidParameter("k", k, "must be an integer or an array of integers") from None
     if array.size == 0:
         return np.zeros(0, dtype=np.int64)
     if array.dtype.kind not in "iu":
@@ -385,6 +391,6 @@ def _shaped(k: IntegersLike, values: Floats) -> float | Floats:
 def _shape(size: int | tuple[int, ...]) -> tuple[int, ...]:
     parts = size if isinstance(size, tuple) else (size,)
     shape = tuple(integer("size", part, at_least=0) for part in parts)
-    if math.prod(shape) >= 1 << 60:
+    if math.prod(shape) >= 1 << 60 or max(shape, default=0) >= 1 << 60:
         raise InvalidParameter("size", size, "does not fit in memory")
     return shape

@@ -23,8 +23,10 @@ __all__ = ["RationalLike", "integer", "positive_rational", "rational", "write_ra
 RationalLike: TypeAlias = int | str | float | Fraction | Decimal
 
 # A decimal exponent or digit string beyond this is a typing slip or an attack on memory:
-# Fraction("1e999999999") would allocate gigabytes before anyone could refuse it.
-_MOST_DIGITS = 10_000
+# Fraction("1e999999999") would allocate gigabytes before anyone could refuse it. Python itself
+# writes no integer of more than 4300 digits, and what cannot be written cannot be recorded.
+_MOST_DIGITS = 4_000
+_LARGEST = 10**_MOST_DIGITS
 _EXPONENT = re.compile(r"[eE]([+-]?\d+)\s*$")
 
 
@@ -32,11 +34,18 @@ def rational(argument: str, value: object) -> Fraction:
     r"""The exact rational that ``value`` denotes.
 
     Raises :class:`InvalidParameter` naming ``argument`` for nan, inf, booleans, non-numbers,
-    and numbers with more than ten thousand digits.
+    and numbers with more than four thousand digits.
 
     >>> rational("epsilon", 0.1), rational("scale", "1/3"), rational("delta", "1e-6")
     (Fraction(1, 10), Fraction(1, 3), Fraction(1, 1000000))
     """
+    exact = _exact(argument, value)
+    if max(abs(exact.numerator), exact.denominator) >= _LARGEST:
+        raise InvalidParameter(argument, value, f"must have at most {_MOST_DIGITS} digits")
+    return exact
+
+
+def _exact(argument: str, value: object) -> Fraction:
     match value:
         case bool() | np.bool_():
             raise InvalidParameter(argument, value, "must be a number, not a truth value")
@@ -68,7 +77,9 @@ def _from_float(argument: str, value: float | np.floating) -> Fraction:
 
 def _from_text(argument: str, text: str) -> Fraction:
     exponent = _EXPONENT.search(text)
-    if len(text) > _MOST_DIGITS or (exponent and abs(int(exponent[1])) > _MOST_DIGITS):
+    if len(text) > _MOST_DIGITS or (
+        exponent and (len(exponent[1]) > 9 or abs(int(exponent[1])) > _MOST_DIGITS)
+    ):
         raise InvalidParameter(argument, text, f"must have at most {_MOST_DIGITS} digits")
     try:
         return Fraction(text)

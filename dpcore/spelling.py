@@ -32,11 +32,13 @@ def read_noise(text: str) -> Noise:
     >>> read_noise("discrete-laplace:scale=1/3")
     DiscreteLaplace(scale='1/3')
     """
+    if not isinstance(text, str):
+        raise InvalidParameter("noise", text, "must be text: discrete-laplace:scale=10")
     name, _, rest = text.partition(":")
     given: dict[str, str] = {}
     for part in filter(None, (piece.strip() for piece in rest.split(","))):
         key, equals, value = part.partition("=")
-        if not equals:
+        if not key or not equals:
             raise InvalidParameter("noise", text, f"{part!r} must be written key=value")
         if key in given:
             raise InvalidParameter(key, value, "is given twice")
@@ -76,7 +78,7 @@ def parameter_names(law: type[Noise]) -> tuple[str, ...]:
 
 
 def _build(name: str, given: Mapping[str, str], text: str) -> Noise:
-    law = LAWS.get(name)
+    law = LAWS.get(name) if isinstance(name, str) else None
     if law is None:
         raise InvalidParameter("noise", text, f"must start with one of {', '.join(LAWS)}")
     wanted = parameter_names(law)

@@ -47,7 +47,8 @@ def moment(variance: Fraction, z: acb) -> acb:
         return theta / partition(variance) * (-v * z * z / 2).exp()
     # q = e^(-2 pi^2 v) < 10^-137: the dual series needs only its first few terms.
     # The pair of terms at j is at most 2 e^(-2 pi^2 v j^2 + 2 pi v |Im z| j) in size, and these
-    # bounds fall by a factor that falls too: the rest is a geometric series.
+    # bounds fall by a factor that falls too: the rest is a geometric series. The stop is asked
+    # for in the negative: a ball too wide to be compared must end the loop, with a wide result.
     nome = -2 * arb.pi() ** 2 * v
     lift = 2 * arb.pi() * v * abs(z.imag)
     total, whole = acb(1), arb(1)
@@ -55,7 +56,7 @@ def moment(variance: Fraction, z: acb) -> acb:
     while True:
         size = (nome * j * j + lift * j).exp()
         ratio = (nome * (2 * j + 1) + lift).exp()
-        if size < arb(2) ** (-ctx.prec) and ratio < 0.5:
+        if not (size > arb(2) ** (-ctx.prec) or ratio > 0.5):
             spread = arb(0, (2 * size / (1 - ratio)).upper())
             total += acb(spread, spread)
             whole += spread
@@ -94,7 +95,7 @@ def second_moment(variance: Fraction) -> arb:
     v = ball(variance)
     # Both series decay at least like e^(-j^2/2) in their range of v, so the ratio of successive
     # terms is at most (4/3)^2 e^(-7/2) < 1/2 from j = 3 on: twice the next term bounds the rest.
-    # The stop is asked for in the negative: a ball too wide to be compared must end the loop.
+    # The stop is asked for in the negative, as above.
     rate = 1 / (2 * v) if variance < 1 else 2 * arb.pi() ** 2 * v
     total = arb(0)
     cut = (-rate).exp() * arb(2) ** (-ctx.prec)
@@ -156,8 +157,8 @@ def _contour_tail(variance: Fraction, least: int) -> arb:
     sigma = Fraction(_root(variance))
     scaled = float(min(least / sigma, Fraction(10**30)))
     # c near the saddle of M(c) e^(-ct)/(1 - e^(-c)), a at most 4/sigma: any 0 < a <= c is sound,
-    # so floats may choose them.
-    tilt_exact = least / sigma**2 + Fraction(4 / (1 + scaled)) / sigma
+    # so floats may choose them. t/v must be exact: v (c - t/v)^2/2 is what the balls lose.
+    tilt_exact = least / variance + Fraction(4 / (1 + scaled)) / sigma
     gap_exact = min(tilt_exact, 4 / sigma)
     tilt, gap = ball(tilt_exact), ball(gap_exact)
     need = (ctx.prec + 24) * math.log(2)

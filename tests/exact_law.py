@@ -217,4 +217,4 @@ def exp_neg(exponent: Fraction, bits: int = 160) -> Enclosure:
         return Enclosure.exactly(1)
     if exponent > 2 * bits:  # e^-x < 2^-bits, without the digits of a very small number
         return Enclosure(Fraction(0), Fraction(1, 1 << bits))
-    return narrow(lambda: (-ball(exponent)).exp(), bits)
+    return narrow(lambda: (-ball(exponent)).exp(), bits)  # noqa: PLW0108 - one precision a call

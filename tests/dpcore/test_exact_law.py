@@ -7,10 +7,8 @@ layer rejects its classic mutants, each one edit of the code that ships.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
 import pytest
@@ -18,8 +16,15 @@ import pytest
 from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, Noise, exact
 from dpcore.enclosure import ball, narrow
 from dpcore.rng import Rng
+from tests.dpcore.layers import (
+    ProposalProven,
+    bernoulli_exp_proven,
+    bernoulli_proven,
+    geometric_exp_proven,
+    geometric_mass,
+)
 from tests.dpcore.mutants import mutated, rewired
-from tests.exact_law import Forking, Law, alike, coarser, coin, exp_neg, unroll
+from tests.exact_law import Forking, Law, alike, exp_neg, unroll
 
 
 def exactly(*texts: str) -> tuple[Fraction, ...]:
@@ -33,57 +38,6 @@ SCALES = exactly("1/3", "1/2", "1", "5/3", "4")
 VARIANCES = exactly("1/100", "1/4", "1/2", "1", "9/4", "10", "37/3")
 
 Sampler = Callable[[Forking], Hashable]
-
-
-# -- layers already proven, as one fork --------------------------------------------------------
-
-
-def bernoulli_proven(rng: Forking, probability: Fraction) -> bool:
-    return coin(rng, Enclosure.exactly(probability))
-
-
-def bernoulli_exp_proven(rng: Forking, exponent: Fraction) -> bool:
-    return coin(rng, exp_neg(exponent))
-
-
-def geometric_mass(exponent: Fraction, k: int) -> Enclosure:
-    def mass() -> Any:
-        ratio = (-ball(exponent)).exp()
-        return (1 - ratio) * ratio**k
-
-    return narrow(mass, 160)
-
-
-def lower_end(mass: Enclosure) -> Fraction:
-    return coarser(mass, 160).lower
-
-
-@cache
-def geometric_weights(exponent: Fraction) -> list[Fraction]:
-    far = math.ceil(80 / exponent)
-    return [lower_end(geometric_mass(exponent, k)) for k in range(far)]
-
-
-def geometric_exp_proven(rng: Forking, exponent: Fraction) -> int:
-    return rng.choose(geometric_weights(exponent), "geometric")
-
-
-@cache
-def proposal_weights(scale: int, reach: int) -> list[Fraction]:
-    law = DiscreteLaplace(scale=scale)
-    return [lower_end(law.enclose_pmf(k)) for k in range(-reach, reach + 1)]
-
-
-class ProposalProven:
-    r"""A discrete Laplace as one fork, cut where what is left is below 10^-30."""
-
-    far = 72
-
-    def __init__(self, scale: int) -> None:
-        self._scale, self._reach = scale, self.far * scale
-
-    def sample_reference(self, rng: Forking) -> int:
-        return rng.choose(proposal_weights(self._scale, self._reach), "proposal") - self._reach
 
 
 # -- Rng.below ---------------------------------------------------------------------------------
@@ -355,9 +309,7 @@ LAPLACE_MUTANTS = {
 def test_discrete_laplace_mutant_is_caught(name: str) -> None:
     scale = Fraction(3, 2)
     old, new = LAPLACE_MUTANTS[name]
-    mutant = mutated(
-        DiscreteLaplace.sample_reference, old, new, geometric_exp=geometric_exp_proven
-    )
+    mutant = mutated(DiscreteLaplace.sample_reference, old, new, geometric_exp=geometric_exp_proven)
     assert laplace_refuted(scale, mutant)
 
 

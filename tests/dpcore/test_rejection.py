@@ -28,7 +28,41 @@ from tests.dpcore.scripted import Digits, leading
 
 WORDS = 1 << 64
 VARIANCES = [Fraction(2**22) + Fraction(1, 3), Fraction(2**24), Fraction(10**9, 7), Fraction(2**80)]
-DISTANCES = [0, 0.1, 0.3, 0.5, 1, 1.01, 2, 2.2, 2.9, 3.1, 3.3, 3.5, 3.7, 4, 4.1, 4.3, 4.5, 5, 5.7, 6, 7, 8, 8.5, 9, 9.3, 9.41, 9.42, 9.5, 9.9, 10, 11, 15, 29]
+DISTANCES = [
+    0,
+    0.1,
+    0.3,
+    0.5,
+    1,
+    1.01,
+    2,
+    2.2,
+    2.9,
+    3.1,
+    3.3,
+    3.5,
+    3.7,
+    4,
+    4.1,
+    4.3,
+    4.5,
+    5,
+    5.7,
+    6,
+    7,
+    8,
+    8.5,
+    9,
+    9.3,
+    9.41,
+    9.42,
+    9.5,
+    9.9,
+    10,
+    11,
+    15,
+    29,
+]
 
 
 def sampler(variance: Fraction) -> GaussianByRejection:

@@ -1,0 +1,83 @@
+r"""The tables of the batch samplers, and what they tabulate by mpmath."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from mpmath import mp
+
+from dpcore import DiscreteGaussian, DiscreteLaplace
+from dpcore.discrete_laplace import _Digits
+from dpcore.inversion import InversionTable
+from dpcore.noise import batch_of
+from tests.dpcore import second_path
+
+WORDS = 1 << 64
+LAST = WORDS - 1
+Cdf = Callable[[int], Any]
+real = second_path.real
+
+
+def laplace_digits(scale: Fraction) -> _Digits:
+    sampler = batch_of(DiscreteLaplace(scale=scale))
+    assert isinstance(sampler, _Digits)
+    return sampler
+
+
+def top_cdf(scale: Fraction, unit: int) -> Cdf:
+    r"""P(H <= k) for X = unit H + L, X discrete Laplace: P(X < unit (k + 1))."""
+    return lambda k: 1 - second_path.laplace_sf(scale, unit * (k + 1) - 1)
+
+
+def digit_cdf(scale: Fraction, start: int, size: int) -> Cdf:
+    r"""P(D <= k) for the digit of weight 2^start: a plain sum of e^(-d 2^start/s)."""
+    with second_path.digits(80):
+        ratio = mp.exp(-real(Fraction(2**start) / scale))
+        sums = [ratio * 0]
+        for d in range(size):
+            sums.append(sums[-1] + ratio**d)
+    return lambda k: sums[min(max(k + 1, 0), size)] / sums[size]
+
+
+def gaussian_cdf_table(variance: Fraction, reach: int) -> Cdf:
+    r"""F(k) for |k| <= reach, by one running sum from far outside."""
+    with second_path.digits(80):
+        far = reach + 10 + int(mp.sqrt(400 * real(variance)))
+        total, sums, step = mp.mpf(0), {}, -1 / (2 * real(variance))
+        for k in range(-far, reach + 1):
+            total += mp.exp(step * (k * k))
+            sums[k] = total
+        whole = second_path.gaussian_total(variance)
+    return lambda k: sums[k] / whole
+
+
+LAPLACE_SCALES = [Fraction(s) for s in ("1/1000000", "1/3", "1", "10", "64", "129/2")]
+LARGE_SCALES = [Fraction(s) for s in ("1000000", "3000000.7", "1099511627776", "36028797018963967")]
+VARIANCES = [Fraction(v) for v in ("1/1000000", "1/4", "1", "31/2", "16", "400", "1000000")]
+
+
+def table_of(variance: Fraction) -> InversionTable:
+    table = batch_of(DiscreteGaussian(sigma_squared=variance))
+    assert isinstance(table, InversionTable)
+    return table
+
+
+def misplaced(thresholds: list[int], first: int, cdf: Cdf) -> list[int]:
+    r"""The k whose threshold c does not separate at F(k), that is c <= 2^64 F(k) <= c + 1."""
+    with second_path.digits(70):
+        slack = mp.mpf(10) ** -40
+        wrong = []
+        for k, c in enumerate(thresholds, first):
+            scaled = cdf(k) * WORDS
+            if not c - slack <= scaled <= c + 1 + slack:
+                wrong.append(k)
+    return wrong
+
+
+def check_table(table: InversionTable, cdf: Cdf) -> None:
+    thresholds = table.thresholds.tolist()
+    assert thresholds == sorted(thresholds)
+    assert thresholds[-1] == LAST, "a word above every threshold would be decided by nobody"
+    assert misplaced(thresholds, table.first, cdf) == []

@@ -1,0 +1,210 @@
+r"""Draws have their law: seeded vectors, and exact binomial cells for every sampler of every law.
+
+The cells carry a Bonferroni correction and an alpha from the run's purse. The mutants they reject,
+at the power computed beside them, are a scale two percent off and a doubled zero.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpmath import mp
+from scipy import stats
+
+import dpcore
+from dpcore import Noise, SeededRng, read_noise
+from tests.dpcore import second_path
+from tests.dpcore.examples import EXAMPLES, SPELLED
+from tests.purse import purse
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "seeded.json").read_text())
+
+
+@pytest.mark.parametrize("text", list(VECTORS["draws"]))
+def test_seeded_draws_are_the_same_on_every_platform(text: str) -> None:
+    noise = read_noise(text)
+    for seed, drawn in VECTORS["draws"][text].items():
+        assert noise.sample(len(drawn), rng=SeededRng(int(seed))).tolist() == drawn
+    for seed, drawn in VECTORS["reference"][text].items():
+        source = SeededRng(int(seed))
+        assert [noise.sample_reference(source) for _ in drawn] == drawn
+
+
+def cdf_by_sums(text: str, k: int) -> Any:
+    value = Fraction(text.partition("=")[2])
+    if text.startswith("discrete-laplace"):
+        return 1 - second_path.laplace_sf(value, k)
+    return 1 - second_path.gaussian_sf(value, k)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("discrete-laplace:scale=1/3", "discrete-laplace:scale=10"),
+        *("discrete-gaussian:sigma_squared=1/4", "discrete-gaussian:sigma_squared=400"),
+    ],
+)
+def test_seeded_draws_are_the_inverse_of_the_distribution(text: str) -> None:
+    # The whole path a second time: SHA-256 and AES to words (test_rng), words to V, and the least
+    # k with V < F(k) by mpmath. It holds for laws that fit one table.
+    with second_path.digits(30):
+        for seed, drawn in VECTORS["draws"][text].items():
+            words = SeededRng(int(seed)).words(len(drawn)).tolist()
+            for word, k in zip(words, drawn, strict=True):
+                v = mp.mpf(word) / 2**64
+                assert cdf_by_sums(text, k - 1) < v < cdf_by_sums(text, k)
+
+
+# -- statistics --------------------------------------------------------------------------------
+
+Cell = tuple[str, int]
+KINDS: dict[str, Callable[[Any, int], Any]] = {
+    "X <= k": lambda x, k: x <= k,
+    "|X| > k": lambda x, k: np.abs(x) > k,
+    "X = k": lambda x, k: x == k,
+    "X even": lambda x, _: x % 2 == 0,
+}
+
+
+@cache
+def cells(noise: Noise) -> list[Cell]:
+    r"""Half-lines at quantiles, the values 0, 1 and -1, and parity."""
+    found: list[Cell] = [("X = k", k) for k in (0, 1, -1)] + [("X even", 0)]
+    for level in (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.45, 0.55, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999):
+        k = noise.quantile(level)
+        assert isinstance(k, int)
+        found += [("X <= k", k), ("|X| > k", abs(k))]
+    return [cell for cell in found if 1e-12 < chance(noise, cell) < 1 - 1e-12]
+
+
+def chance(noise: Noise, cell: Cell) -> float:
+    r"""The probability of a cell under a law, from its enclosures."""
+    match cell:
+        case ("X <= k", k):
+            return noise.enclose_cdf(k, 64).upper_float
+        case ("|X| > k", k):
+            return noise.tail(k)
+        case ("X = k", k):
+            return noise.enclose_pmf(k, 64).upper_float
+        case _:
+            return even(noise)
+
+
+@cache
+def even(noise: Noise) -> float:
+    # Parity looks into the lowest digit, which no half-line of a large scale sees.
+    spread = noise.quantile(1 - 1e-12)
+    assert isinstance(spread, int)
+    if spread > 10_000:
+        return 0.5
+    places = np.arange(-2 * spread, 2 * spread + 1, 2)
+    return float(np.sum(noise.pmf(places)))
+
+
+def binomial_p(seen: int, trials: int, probability: float) -> float:
+    r"""Two-sided, exact: twice the smaller tail."""
+    below = stats.binom.cdf(seen, trials, probability)
+    above = stats.binom.sf(seen - 1, trials, probability)
+    return float(min(1.0, 2 * min(below, above)))
+
+
+def worst(noise: Noise, drawn: Any) -> float:
+    r"""The least p-value of all cells, times their number (Bonferroni)."""
+    rows = cells(noise)
+    return len(rows) * min(
+        binomial_p(
+            int(np.count_nonzero(KINDS[kind](drawn, k))), len(drawn), chance(noise, (kind, k))
+        )
+        for kind, k in rows
+    )
+
+
+DRAWN = 400_000
+TINY_ALPHA = "1e-9"
+
+
+@pytest.mark.parametrize("text", SPELLED)
+def test_batches_have_the_law(text: str) -> None:
+    alpha = purse.buy(f"cells: batch {text}", TINY_ALPHA)
+    noise = read_noise(text)
+    assert worst(noise, noise.sample(DRAWN, rng=SeededRng(11))) > alpha
+
+
+@pytest.mark.parametrize("text", SPELLED)
+def test_single_draws_have_the_law(text: str) -> None:
+    alpha = purse.buy(f"cells: single {text}", TINY_ALPHA)
+    noise, source = read_noise(text), SeededRng(12)
+    assert worst(noise, np.array([noise.sample(rng=source) for _ in range(2000)])) > alpha
+
+
+@pytest.mark.parametrize("text", SPELLED)
+def test_the_reference_sampler_has_the_law(text: str) -> None:
+    alpha = purse.buy(f"cells: reference {text}", TINY_ALPHA)
+    noise, source = read_noise(text), SeededRng(13)
+    assert worst(noise, np.array([noise.sample_reference(source) for _ in range(2000)])) > alpha
+
+
+def two_percent_off(text: str) -> Noise:
+    law, _, rest = text.partition(":")
+    name, _, value = rest.partition("=")
+    power = 2 if name == "sigma_squared" else 1
+    return read_noise(f"{law}:{name}={Fraction(value) * Fraction(102, 100) ** power}")
+
+
+def power_of(noise: Noise, mutant: Noise, trials: int, alpha: float) -> float:
+    r"""A lower bound of the chance that the mutant is rejected: that of the best single cell."""
+    rows, best = cells(noise), 0.0
+    for cell in rows:
+        p, q = chance(noise, cell), chance(mutant, cell)
+        least = stats.binom.ppf(alpha / len(rows) / 2, trials, p)
+        most = stats.binom.isf(alpha / len(rows) / 2, trials, p)
+        missed = stats.binom.cdf(most, trials, q) - stats.binom.cdf(least - 1, trials, q)
+        best = max(best, 1 - float(missed))
+    return best
+
+
+# The tiny parameter of each law gives too few values beside 0 for so small a change.
+WIDE_ENOUGH = [f"{law}:{parameters}" for law, rows in EXAMPLES.items() for parameters in rows[1:]]
+
+
+@pytest.mark.parametrize("text", WIDE_ENOUGH)
+def test_two_percent_of_scale_are_seen(text: str) -> None:
+    noise, mutant = read_noise(text), two_percent_off(text)
+    assert power_of(noise, mutant, DRAWN, 1e-9) > 0.999
+    assert worst(noise, mutant.sample(DRAWN, rng=SeededRng(11))) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("text", "trials"),
+    [
+        ("discrete-laplace:scale=10", 3000),
+        ("discrete-laplace:scale=10", DRAWN),
+        ("discrete-gaussian:sigma_squared=400", 6000),
+        ("discrete-gaussian:sigma_squared=400", DRAWN),
+    ],
+)
+def test_a_doubled_zero_is_seen(text: str, trials: int) -> None:
+    # What a sampler does that does not reject the pair (-, 0): zero has twice its mass.
+    noise = read_noise(text)
+    zero = float(noise.enclose_pmf(0).upper)
+    doubled = 2 * zero / (1 + zero)
+    most = stats.binom.isf(1e-9 / len(cells(noise)) / 2, trials, zero)
+    assert stats.binom.sf(most, trials, doubled) > 0.99
+    drawn = noise.sample(trials, rng=SeededRng(11))
+    again = np.random.default_rng(1).random(trials) < zero / (1 + zero)
+    assert worst(noise, np.where(again, 0, drawn)) < 1e-9
+
+
+def test_a_draw_from_the_system_has_the_law_roughly() -> None:
+    # Not seeded, so it asks only what fails with chance below 10^-300: half lies on either side.
+    noise = dpcore.DiscreteLaplace(scale=1000)
+    for drawn in (noise.sample(4000), np.array([noise.sample() for _ in range(4000)])):
+        assert 1000 < np.count_nonzero(drawn > 0) < 3000
+        assert abs(drawn).max() < 10**6
