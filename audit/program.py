@@ -88,6 +88,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:

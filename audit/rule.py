@@ -9,6 +9,7 @@ is the Clopper-Pearson lower bound, at level 0.1 or 0.003, on how often that gue
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -264,6 +265,13 @@ class Trial:
             counts=rule.cells.count(fresh, worlds),
             integral=rule.cells.integral and are_integers(fresh.numbers[fresh.codes < 0]),
         )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Trial]) -> Trial:
+        r"""Consecutive trials of one rule as one."""
+        counts = np.sum([part.counts for part in parts], axis=0)
+        integral = all(part.integral for part in parts)
+        return cls(rule=parts[0].rule, counts=counts, integral=integral)
 
     @property
     def runs(self) -> int:

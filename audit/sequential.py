@@ -171,20 +171,25 @@ class EProcess:
     def _all_trials(self) -> tuple[Trial, ...]:
         if self.rule is None or not self.pending:
             return self.trials
-        met = [Trial.of(self.rule, fresh, truth) for fresh, truth in self.pending]
-        joined = replace(
-            met[0],
-            counts=np.sum([trial.counts for trial in met], axis=0),
-            integral=all(trial.integral for trial in met),
-        )
-        return (*self.trials, joined)
+        # In two parts, up to the wealthiest run and after it: the bound looks there as well, so
+        # that a claim rejected on the way stays rejected. Ville's inequality allows any times.
+        waiting = sum(len(fresh) for fresh, _ in self.pending)
+        left = int(np.argmax(self.path[-waiting:])) + 1
+        parts: tuple[list[Trial], list[Trial]] = ([], [])
+        for fresh, truth in self.pending:
+            for part, piece in zip(parts, (slice(0, left), slice(left, None)), strict=True):
+                if len(truth[piece]):
+                    part.append(Trial.of(self.rule, fresh[piece], truth[piece]))
+            left = max(left - len(fresh), 0)
+        return (*self.trials, *(Trial.joined(part) for part in parts if part))
 
     def epsilon_lower(self, alpha: RationalLike = "0.05", delta: RationalLike = 0) -> float:
         r"""A lower confidence bound, valid at all times at once:
         P(ever epsilon_lower > epsilon) <= alpha where the mechanism is (epsilon, delta)-DP.
 
-        Every epsilon of a fixed grid has its own e-process, looked at after each of :data:`LOOKS`
-        and now. Returned is the last one before the first that was never rejected; 0.0 if none.
+        Every epsilon of a fixed grid has its own e-process, looked at after each of :data:`LOOKS`,
+        now, and where the claim's wealth was largest in between. Returned is the last epsilon
+        before the first that was never rejected; 0.0 if none.
         """
         bar = _log_bar(alpha)
         rate = read_claim(0, delta)[1]

@@ -245,6 +245,20 @@ def test_bytes_that_are_no_text_are_outputs_too(program: Any) -> None:
     assert set(outputs) == {"\\xc8", "\\xc9"}
 
 
+def test_runs_of_an_unfinished_block_are_kept() -> None:
+    calls = iter(range(16 + 100))  # the probe makes 16
+
+    def stops(dataset: int, rng: np.random.Generator) -> int:
+        next(calls)
+        return dataset + int(rng.integers(9))
+
+    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=1000)
+    report = sample(Scalar(spelling="stops", function=stops), plan)
+    assert report.error is not None
+    assert report.error.reason.startswith("raised StopIteration")
+    assert (report.runs, report.error.run) == (100, 101)
+
+
 # -- outputs ----------------------------------------------------------------------------------
 
 
