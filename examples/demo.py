@@ -97,7 +97,7 @@ def main() -> None:
         print(f"   $ dpcore audit {' '.join(map(quoted, arguments))}")
         print(textwrap.fill(finding(report), 96, initial_indent="   ", subsequent_indent="   "))
         print()
-    print("A claim is about two neighbouring datasets A and B, here 0 and 1, or [] and [\"ada\"].")
+    print('A claim is about two neighbouring datasets A and B, here 0 and 1, or [] and ["ada"].')
     print("Next: dpcore audit --help, README.md, docs/user_guide.md")
 
 
