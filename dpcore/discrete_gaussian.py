@@ -23,10 +23,11 @@ from dpcore.errors import InvalidParameter
 from dpcore.exact import bernoulli_exp
 from dpcore.floating import Floats, Pair, exp_neg, pair_of, product, square
 from dpcore.inversion import FIXED_BITS, Batch, Integers, InversionTable, fixed_point, place
-from dpcore.noise import SymmetricNoise, batch_of
+from dpcore.noise import batch_of
 from dpcore.parameter import RationalLike, positive_rational
 from dpcore.rejection import GaussianByRejection
 from dpcore.rng import Rng
+from dpcore.symmetric import SymmetricNoise
 
 __all__ = ["DiscreteGaussian"]
 

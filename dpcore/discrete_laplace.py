@@ -30,9 +30,9 @@ from dpcore.inversion import (
     in_blocks,
     place,
 )
-from dpcore.noise import SymmetricNoise
 from dpcore.parameter import RationalLike, positive_rational
 from dpcore.rng import Rng
+from dpcore.symmetric import SymmetricNoise
 
 __all__ = ["DiscreteLaplace"]
 

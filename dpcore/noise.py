@@ -3,7 +3,7 @@ r"""Noise: a law on the integers with exact rational parameters.
 A law is a frozen value. It states its own mass, distribution function and quantiles twice, as
 float64 with a stated relative error and as rigorous enclosures, and it draws exactly. This file
 holds what every law shares; one law lives in each file next to it. To add one, subclass
-:class:`Noise` (or :class:`SymmetricNoise`), fill in the abstract methods, add the class to
+:class:`Noise` (or ``symmetric.SymmetricNoise``), fill in the abstract methods, add the class to
 ``spelling.LAWS`` and to the contract suite in tests/dpcore/.
 """
 
@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
+from dpcore.arrays import IntegersLike, integers, shape_of, shaped
 from dpcore.enclosure import Enclosure, narrow, round_up
 from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.floating import Floats
@@ -28,9 +29,7 @@ from dpcore.parameter import integer, write_rational
 from dpcore.reservoir import SERVED, Reservoir
 from dpcore.rng import SYSTEM, Rng, SystemRng
 
-__all__ = ["FLOAT_ERROR", "IntegersLike", "Noise", "SymmetricNoise"]
-
-IntegersLike = int | npt.NDArray[Any] | list[Any] | tuple[Any, ...]
+__all__ = ["FLOAT_ERROR", "Noise", "batch_of"]
 
 FLOAT_ERROR: Final = 1e-13
 """Relative error of the float64 functions wherever the value is above 1e-300."""
@@ -113,7 +112,7 @@ class Noise(ABC):
     def pmf(self, k: IntegersLike) -> float | Floats:
         r"""P(X = k): float64, relative error <= 1e-13 above 1e-300; any integer array shape."""
         self.check_float_range()
-        return _shaped(k, self._pmf(_integers(k)))
+        return shaped(k, self._pmf(integers(k)))
 
     @overload
     def log_pmf(self, k: int) -> float: ...
@@ -122,7 +121,7 @@ class Noise(ABC):
     def log_pmf(self, k: IntegersLike) -> float | Floats:
         r"""log P(X = k): float64, relative error <= 1e-13; finite far below 1e-300 too."""
         self.check_float_range()
-        return _shaped(k, self._log_pmf(_integers(k)))
+        return shaped(k, self._log_pmf(integers(k)))
 
     @overload
     def cdf(self, k: int) -> float: ...
@@ -131,7 +130,7 @@ class Noise(ABC):
     def cdf(self, k: IntegersLike) -> float | Floats:
         r"""P(X <= k): float64, relative error <= 1e-13 above 1e-300."""
         self.check_float_range()
-        return _shaped(k, self._cdf(_integers(k)))
+        return shaped(k, self._cdf(integers(k)))
 
     @overload
     def sf(self, k: int) -> float: ...
@@ -140,7 +139,7 @@ class Noise(ABC):
     def sf(self, k: IntegersLike) -> float | Floats:
         r"""P(X > k): float64, relative error <= 1e-13 above 1e-300."""
         self.check_float_range()
-        return _shaped(k, self._sf(_integers(k)))
+        return shaped(k, self._sf(integers(k)))
 
     def quantile(self, p: float | Fraction | npt.ArrayLike) -> int | Integers:
         r"""The least k with F(k) >= p, decided exactly for the exact rational value of p.
@@ -261,7 +260,7 @@ class Noise(ABC):
                 except IndexError:
                     pass
             return self._draw_one(rng)
-        shape = _shape(size)
+        shape = shape_of(size)
         count = math.prod(shape)
         batch = batch_of(self)
         if rng.__class__ is SystemRng and count <= SERVED:
@@ -323,34 +322,6 @@ def batch_of(noise: Noise) -> Batch:
     return noise.build_batch()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SymmetricNoise(Noise):
-    r"""A law with P(X = k) = P(X = -k): one tail gives everything."""
-
-    symmetric: ClassVar[bool] = True
-
-    @abstractmethod
-    def _upper(self, k: Integers) -> Floats:
-        r"""P(X > k) for k >= 0 as floats, to the stated relative error."""
-
-    @property
-    def mean(self) -> Fraction:
-        r"""0, by symmetry."""
-        return Fraction(0)
-
-    def cdf_ball(self, k: int) -> arb:
-        r"""P(X <= k) = P(X > -k-1)."""
-        return self.sf_ball(-k - 1)
-
-    def _sf(self, k: Integers) -> Floats:
-        # ~k = -k-1 without overflow at either end of int64.
-        tail = self._upper(np.where(k >= 0, k, ~k))
-        return np.where(k >= 0, tail, 1 - tail)
-
-    def _cdf(self, k: Integers) -> Floats:
-        return self._sf(~k)
-
-
 def _check(rng: Rng) -> Rng:
     if not isinstance(rng, Rng):
         raise InvalidParameter("rng", rng, "must be a dpcore Rng: SystemRng() or SeededRng(n)")
@@ -362,35 +333,3 @@ def _bits(bits: int) -> int:
     if bits > 1 << 20:
         raise InvalidParameter("bits", bits, "must be at most 2^20")
     return bits
-
-
-def _integers(k: IntegersLike) -> Integers:
-    try:
-        array = np.asarray(k)
-    except ValueError:
-        raise InvalidParameter("k", k, "must be an integer or an array of integers") from None
-    if array.size == 0:
-        return np.zeros(0, dtype=np.int64)
-    if array.dtype.kind not in "iu":
-        reason = (
-            "must fit in int64; enclose_pmf, enclose_cdf and enclose_sf take any integer"
-            if array.dtype.kind == "O"
-            else "must be an integer or an array of integers"
-        )
-        raise InvalidParameter("k", k, reason)
-    if array.dtype.kind == "u" and bool(np.any(array > np.uint64(2**63 - 1))):
-        raise InvalidParameter("k", k, "must fit in int64")
-    return array.astype(np.int64).reshape(-1)
-
-
-def _shaped(k: IntegersLike, values: Floats) -> float | Floats:
-    shape = np.shape(k)
-    return values.reshape(shape) if shape else float(values[0])
-
-
-def _shape(size: int | tuple[int, ...]) -> tuple[int, ...]:
-    parts = size if isinstance(size, tuple) else (size,)
-    shape = tuple(integer("size", part, at_least=0) for part in parts)
-    if math.prod(shape) >= 1 << 60 or max(shape, default=0) >= 1 << 60:
-        raise InvalidParameter("size", size, "does not fit in memory")
-    return shape

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import textwrap
 
+EMPTY_ROOM = ["--claim", "epsilon=1", "--relation", "add-remove", "--pair", "[]", '["ada"]']
+
 STORY = (
     (
         "Exact noise. Its law is known, so the promise is proven, not sampled.",
@@ -22,13 +24,7 @@ STORY = (
         "A counter that is silent about an empty room. Watched until the evidence is enough.",
         [
             "examples/broken_counter.py:visitors",
-            "--claim",
-            "epsilon=1",
-            "--relation",
-            "add-remove",
-            "--pair",
-            "[]",
-            '["ada"]',
+            *EMPTY_ROOM,
             "--sequential",
             "--max-n",
             "20000",
@@ -40,13 +36,7 @@ STORY = (
         "The same counter with noise whatever the count.",
         [
             "examples/broken_counter.py:visitors_protected",
-            "--claim",
-            "epsilon=1",
-            "--relation",
-            "add-remove",
-            "--pair",
-            "[]",
-            '["ada"]',
+            *EMPTY_ROOM,
             "-n",
             "20000",
             "--seed",

@@ -11,8 +11,8 @@ from flint import arb
 from dpcore.enclosure import ball
 from dpcore.floating import Floats
 from dpcore.inversion import Batch, Integers
-from dpcore.noise import SymmetricNoise
 from dpcore.rng import Rng
+from dpcore.symmetric import SymmetricNoise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
