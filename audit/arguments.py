@@ -3,6 +3,7 @@ r"""The options of ``dpcore audit`` as values: each refused by name, before anyt
 from __future__ import annotations
 
 import json
+import math
 from fractions import Fraction
 from typing import Any, Final
 
@@ -14,11 +15,20 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.parameter import rational
 
-__all__ = ["read_claim", "read_layers", "read_pair", "read_resolution", "read_runs", "read_seed"]
+__all__ = [
+    "read_claim",
+    "read_layers",
+    "read_pair",
+    "read_resolution",
+    "read_runs",
+    "read_seconds",
+    "read_seed",
+]
 
 _LAYERS: Final = ("exact", "sample")
 _SEEDS: Final = 1 << 32
 _MOST_RUNS: Final = 10**12
+_MOST_SECONDS: Final = 10**7  # a timer of the operating system takes a little more
 
 
 def read_runs(fixed: str | None, most: str | None, *, sequential: bool) -> int:
@@ -34,13 +44,30 @@ def read_runs(fixed: str | None, most: str | None, *, sequential: bool) -> int:
     return _count("--max-n", most or "1e6") if sequential else _count("-n", fixed or "1e5")
 
 
-def read_seed(given: int | None) -> int:
+def read_seed(text: str | None) -> int:
     r"""The seed, drawn where none is given.
 
-    >>> read_seed(7)
+    >>> read_seed("7")
     7
     """
-    return int(np.random.default_rng().integers(_SEEDS)) if given is None else given
+    if text is None:
+        return int(np.random.default_rng().integers(_SEEDS))
+    exact = rational("--seed", text)
+    if exact.denominator != 1 or exact < 0:
+        raise InvalidParameter("--seed", text, "must be a whole number >= 0")
+    return int(exact)
+
+
+def read_seconds(argument: str, text: str) -> float:
+    r"""A time in seconds.
+
+    >>> read_seconds("--timeout", "0.5")
+    0.5
+    """
+    exact = rational(argument, text)
+    if not 0 < exact <= _MOST_SECONDS:
+        raise InvalidParameter(argument, text, f"must be > 0 and <= {_MOST_SECONDS:,} seconds")
+    return float(exact)
 
 
 def read_claim(subject: Target, text: str | None, relation: str | None) -> Claim:
@@ -80,8 +107,12 @@ def _dataset(name: str, text: str) -> Any:
     def refuse(constant: str) -> Any:
         raise ValueError(f"{constant} is not JSON")
 
+    def finite(number: str) -> float:
+        # It could not be written back into a report.
+        return float(number) if math.isfinite(float(number)) else refuse(f"{number} as a float")
+
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=refuse, parse_float=finite)
     except (ValueError, RecursionError) as error:
         reason = f"must be JSON, such as 3, [1, 2] or '\"text\"' ({error})"
         raise InvalidParameter(f"--pair: dataset {name}", text, reason) from None
@@ -89,8 +120,10 @@ def _dataset(name: str, text: str) -> Any:
 
 def _count(argument: str, text: str) -> int:
     exact = rational(argument, text)
-    if exact.denominator != 1 or not 1 <= exact <= _MOST_RUNS:
+    if exact.denominator != 1 or exact < 1:
         raise InvalidParameter(argument, text, "must be a whole number >= 1, e.g. 1000 or 1e5")
+    if exact > _MOST_RUNS:
+        raise InvalidParameter(argument, text, "must be <= 1e12")
     return int(exact)
 
 

@@ -3,6 +3,7 @@ r"""What is claimed of a mechanism: (epsilon, delta), exact, under a neighbourin
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 from dpcore.errors import InvalidParameter
@@ -11,6 +12,8 @@ from dpcore.parameter import RationalLike, rational, write_rational
 
 __all__ = ["Claim"]
 
+_MOST_EPSILON = 10**300  # it has a float, which bounds and statistics need
+_DIGITS = 12
 _ACCEPTED = "accepted are epsilon=E and epsilon=E,delta=D, e.g. epsilon=1,delta=1e-6"
 
 
@@ -32,6 +35,8 @@ class Claim:
         epsilon, delta = rational("epsilon", self.epsilon), rational("delta", self.delta)
         if epsilon < 0:
             raise InvalidParameter("epsilon", self.epsilon, "must be >= 0")
+        if epsilon > _MOST_EPSILON:
+            raise InvalidParameter("epsilon", self.epsilon, "must be <= 1e300")
         if not 0 <= delta < 1:
             raise InvalidParameter("delta", self.delta, "must be in [0, 1)")
         object.__setattr__(self, "epsilon", epsilon)
@@ -88,5 +93,9 @@ class Claim:
 
 def _shown(value: Fraction) -> str:
     # The decimal a person wrote, where there is an exact short one; else the fraction.
-    short = f"{float(value):.6g}".replace("e-0", "e-")
-    return short if Fraction(short) == value else write_rational(value)
+    with localcontext(prec=_DIGITS):
+        short = (Decimal(value.numerator) / Decimal(value.denominator)).normalize()
+    if Fraction(short) != value:
+        return write_rational(value)
+    plain = -6 < short.adjusted() < _DIGITS
+    return f"{short:f}" if plain else f"{short:e}".replace("e+", "e")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from dpcore.errors import InvalidParameter
 
@@ -48,6 +48,12 @@ class _TargetOrCommand(TyperGroup):
         return ("" if name == _DEFAULT else name), command, rest
 
 
+class _Nameless(TyperCommand):
+    def get_usage(self, ctx: Any) -> Any:
+        # Its name is the empty word between the two blanks.
+        return super().get_usage(ctx).replace("  ", " ")
+
+
 commands = typer.Typer(
     cls=_TargetOrCommand,
     name="audit",
@@ -58,7 +64,7 @@ commands = typer.Typer(
 )
 
 
-@commands.command(_DEFAULT, hidden=True)
+@commands.command(_DEFAULT, cls=_Nameless, hidden=True)
 def run(
     target: Annotated[
         str,
@@ -87,7 +93,11 @@ def run(
     ] = None,
     alpha: Annotated[str, typer.Option(help="The chance of a false alarm.")] = "0.05",
     relation: Annotated[
-        str | None, typer.Option(help="Neighbours differ by: replace or add-remove. (replace)")
+        str | None,
+        typer.Option(
+            help="Neighbours differ in one person: other data (replace), or there and not there "
+            "(add-remove). (replace)"
+        ),
     ] = None,
     layers: Annotated[
         str | None, typer.Option(help="exact, sample or both; by default the strongest there is.")
@@ -96,10 +106,10 @@ def run(
         str | None,
         typer.Option(help="Exit with 4 unless an always-revealing output this rare would be seen."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Repeat an audit.")] = None,
-    timeout: Annotated[float, typer.Option(help="The most seconds one call may take.")] = 60.0,
+    seed: Annotated[str | None, typer.Option(help="Repeat an audit.")] = None,
+    timeout: Annotated[str, typer.Option(help="The most seconds one call may take.")] = "60",
     deadline: Annotated[
-        float | None, typer.Option(help="Draw no more runs after so many seconds.")
+        str | None, typer.Option(help="Draw no more runs after so many seconds.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the JSON report to a file, too.")
@@ -123,6 +133,7 @@ def run(
             read_pair,
             read_resolution,
             read_runs,
+            read_seconds,
             read_seed,
         )
         from audit.guard import stdout_to_stderr
@@ -140,8 +151,8 @@ def run(
             sequential=sequential,
             alpha=alpha,
             seed=read_seed(seed),
-            timeout=timeout,
-            deadline=deadline,
+            timeout=read_seconds("--timeout", timeout),
+            deadline=None if deadline is None else read_seconds("--deadline", deadline),
         )
         report = _examine(subject, plan, read_layers(subject, layers))
     except KeyboardInterrupt:
@@ -152,11 +163,10 @@ def run(
         raise report.error
     coarse = wanted is not None and report.runs and not report.resolution <= wanted
     if coarse and report.verdict == "not_refuted":
-        print(
-            f"error: resolution = {resolution}: these runs would see {report.resolution:.2g}; "
-            "use more",
-            file=sys.stderr,
-        )
+        from audit.render import resolution_reached
+
+        reached = resolution_reached(report)
+        print(f"error: --resolution = {resolution}: not reached: {reached}", file=sys.stderr)
         raise typer.Exit(_NOT_REACHED)
     raise typer.Exit(report.exit_code)
 
@@ -229,6 +239,14 @@ def _progress(total: int) -> Iterator[Progress | None]:
 
 
 def _publish(report: AuditReport, *, as_json: bool, output: Path | None) -> None:
+    # To the file first: what fails on one way out still leaves by the other.
+    unwritten: InvalidParameter | None = None
+    if output is not None:
+        try:
+            _write(output, report.to_text())
+        except OSError as error:
+            reason = error.strerror or str(error)
+            unwritten = InvalidParameter("--output", str(output), reason)
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     sys.stderr.flush()
@@ -239,11 +257,8 @@ def _publish(report: AuditReport, *, as_json: bool, output: Path | None) -> None
 
         show(report, sys.stdout)
     sys.stdout.flush()
-    if output is not None:
-        try:
-            _write(output, report.to_text())
-        except OSError as error:
-            raise InvalidParameter("--output", str(output), error.strerror or str(error)) from error
+    if unwritten is not None:
+        raise unwritten
 
 
 def _check_output(path: Path | None) -> None:
@@ -252,12 +267,24 @@ def _check_output(path: Path | None) -> None:
         return
     if path.is_dir():
         raise InvalidParameter("--output", str(path), "is a directory")
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+    there = path.resolve()
+    if there.exists() and not os.access(there, os.W_OK):
+        raise InvalidParameter("--output", str(path), "cannot be written to")
+    if not _special(there) and not os.access(there.parent, os.W_OK):
         raise InvalidParameter("--output", str(path), "its directory cannot be written to")
 
 
+def _special(path: Path) -> bool:
+    return path.exists() and not path.is_file()
+
+
 def _write(path: Path, text: str) -> None:
-    # Whole or not at all: written beside its place, then renamed into it.
+    # Whole or not at all: written beside its place, then renamed into it. What a link leads to is
+    # replaced and not the link; a device or a pipe is written to and never replaced.
+    path = path.resolve()
+    if _special(path):
+        path.write_text(text, encoding="utf-8")
+        return
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

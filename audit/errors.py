@@ -6,7 +6,11 @@ from typing import ClassVar
 
 from dpcore.errors import DpcoreError
 
-__all__ = ["TargetFailed"]
+__all__ = ["TargetFailed", "Unreadable"]
+
+
+class Unreadable(Exception):
+    r"""What a call returned is nothing that outputs could be told apart by."""
 
 
 class TargetFailed(DpcoreError):
@@ -28,7 +32,11 @@ class TargetFailed(DpcoreError):
     ) -> None:
         super().__init__(target, reason)
         self.target = target
-        self.reason = " ".join(reason.split())
+        # On one line, and nothing in it that steers a terminal.
+        self.reason = "".join(
+            letter if letter.isprintable() else ascii(letter)[1:-1]
+            for letter in " ".join(reason.split())
+        )
         self.dataset = dataset
         self.run = run
 

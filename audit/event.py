@@ -198,6 +198,13 @@ class Tally:
         r"""The number of runs seen, both worlds together."""
         return int(self.number_counts.sum() + self.label_counts.sum())
 
+    @property
+    def crowd(self) -> int:
+        r"""How often a number must have come to be sure of its own cell; 1 while each has one."""
+        runs = int(self.number_counts.sum())
+        most = min(_MOST_INTERVALS, 8 + math.isqrt(16 * runs))
+        return 1 if len(self.numbers) <= most else -(-runs // most)
+
     def add(self, reading: Reading, worlds: NDArray[np.bool_]) -> Tally:
         r"""This tally and the runs of ``reading``."""
         is_number = reading.codes < 0
@@ -249,19 +256,16 @@ class Tally:
         )
 
     def _cuts(self) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
-        distinct = len(self.numbers)
         pooled = self.number_counts.sum(axis=0)
-        runs = int(pooled.sum())
-        most = min(_MOST_INTERVALS, 8 + math.isqrt(16 * runs))
-        if distinct <= most:
-            cuts, none = self.numbers[1:], np.zeros(distinct, dtype=np.bool_)
+        runs, share = int(pooled.sum()), self.crowd
+        if share == 1:
+            cuts, none = self.numbers[1:], np.zeros(len(pooled), dtype=np.bool_)
             return cuts, none[1:], none
         # Equal counts by the rank of a number's middle run; a number is heavy when it fills a cell
         # or is repeated far beyond the others (in continuous noise that is a finding by itself).
-        share = -(-runs // most)
         cumulative = np.cumsum(pooled)
         rank = (2 * cumulative - pooled) // (2 * share)
-        mean = runs / distinct
+        mean = runs / len(pooled)
         repeated = pooled >= min(3 + 10 * (mean - 1), 4 + 4 * mean)
         heavy = (pooled >= share) | repeated
         starts = np.flatnonzero(np.diff(rank) | heavy[1:]) + 1

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from audit.errors import TargetFailed
+from audit.errors import TargetFailed, Unreadable
 
 __all__ = ["RAISED", "TimeUp", "Watchdog", "failure", "stdout_to_stderr"]
 
@@ -48,6 +48,7 @@ class Watchdog:
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
         self._before: Any = None
+        self._process = os.getpid()
         main = threading.current_thread() is threading.main_thread()
         self._active = seconds is not None and main and hasattr(signal, "setitimer")
 
@@ -74,6 +75,9 @@ class Watchdog:
 
     def stop(self) -> None:
         r"""No call is running."""
+        if os.getpid() != self._process:
+            # A target forked and returned twice: the audit goes on in one process only.
+            os._exit(0)
         if self._active:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
 
@@ -93,6 +97,8 @@ def failure(
     match error:
         case TimeUp():
             reason = f"{error}; a longer limit is set with --timeout"
+        case Unreadable():
+            reason = str(error)
         case SystemExit():
             reason = f"called sys.exit({error.code!r})"
         case _:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, TypeAlias
@@ -19,15 +19,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.confidence import interleave
+from audit.errors import Unreadable
 from audit.sequential import LOOKS
 
-__all__ = ["TRAINING", "Form", "Outputs", "concatenate", "join", "kind", "oddities", "same"]
+__all__ = [
+    "TRAINING",
+    "Form",
+    "Outputs",
+    "concatenate",
+    "join",
+    "kind",
+    "oddities",
+    "require_readable",
+    "same",
+]
 
 TRAINING: Final = LOOKS[0]
 r"""Both tests learn from the first runs, at least this many, and test none of them."""
 
 Outputs: TypeAlias = NDArray[Any] | list[Any]
 
+_DEEPEST: Final = 50
 _KINDS: Final[dict[type, str]] = {int: "int", float: "float", bool: "bool", str: "str"}
 _ARRAY_KINDS: Final = {"i": "int", "u": "int", "f": "float", "b": "bool", "U": "str"}
 
@@ -52,6 +64,50 @@ def kind(output: object) -> str:
             return f"{type(output).__name__} of {len(output)}"
         case _:
             return type(output).__name__
+
+
+def require_readable(output: object) -> None:
+    r"""Raises :class:`audit.errors.Unreadable` where no test could tell outputs like it apart.
+
+    >>> require_readable(x for x in [1])
+    Traceback (most recent call last):
+    ...
+    audit.errors.Unreadable: returned a generator, which is not an output
+    """
+    if output is None or type(output) in _KINDS:
+        return
+    if isinstance(output, Iterator | Coroutine):
+        if isinstance(output, Coroutine):
+            output.close()
+        raise Unreadable(f"returned a {type(output).__name__}, which is not an output")
+    if isinstance(output, np.ndarray | np.generic):
+        return
+    if _is_deep(output):
+        raise Unreadable(f"returned a {type(output).__name__} nested deeper than {_DEEPEST}")
+    try:
+        repr(output)
+    except Exception as error:
+        name = type(output).__name__
+        raise Unreadable(f"returned a {name} whose repr raises {type(error).__name__}") from error
+
+
+def _is_deep(output: object) -> bool:
+    level: list[object] = [output]
+    for _ in range(_DEEPEST):
+        level = [inner for item in level for inner in _elements(item)]
+        if not level:
+            return False
+    return True
+
+
+def _elements(output: object) -> Iterable[object]:
+    match output:
+        case dict():
+            return chain(output.keys(), output.values())
+        case list() | tuple() | set() | frozenset():
+            return output
+        case _:
+            return ()
 
 
 def _kinds(outputs: Outputs) -> Iterable[str]:
@@ -132,18 +188,16 @@ class Form:
 
 
 def _is_json(line: str) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True
+    return _value(line) is not line
 
 
 def _value(line: str) -> object:
+    # The line itself where it is no JSON, or JSON that is nested too deep to be compared.
     try:
-        return json.loads(line)
-    except ValueError:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
         return line
+    return line if _is_deep(value) else value
 
 
 def same(one: Outputs, other: Outputs) -> bool:
@@ -167,14 +221,19 @@ def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: Form) -> list[st
     ['1 of 2 outputs are nan (0 in world A, 1 in world B): a value like any other here']
     """
     read = Form(lines=form.lines, as_json=form.as_json, by_kind=False).apply(outputs)
-    return [*_nan_found(read, worlds), *_kinds_found(read, worlds, form), *_constant(read)]
+    return [
+        *_nan_found(read, worlds),
+        *_kinds_found(read, worlds, form),
+        *_constant(read),
+        *_all_different(read),
+    ]
 
 
 def _nan_found(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
     if isinstance(outputs, np.ndarray):
         if outputs.dtype.kind != "f":
             return []
-        nan = np.isnan(outputs.reshape(len(outputs), -1)).max(axis=1)
+        nan = np.asarray(np.isnan(outputs.reshape(len(outputs), -1)).any(axis=1), dtype=np.bool_)
     else:
         nan = np.fromiter((_is_nan(output) for output in outputs), np.bool_, len(outputs))
     total, in_b = int(nan.sum()), int((nan & worlds).sum())
@@ -223,4 +282,17 @@ def _constant(outputs: Outputs) -> list[str]:
         constant = all(_settled(output) == shown for output in outputs)
     if not constant:
         return []
-    return [f"every output was {first!r}, in both worlds: nothing was measured"]
+    shown = " ".join(_settled(first).split())
+    return [f"every output was {shown}, in both worlds: nothing was measured"]
+
+
+def _all_different(outputs: Outputs) -> list[str]:
+    # Objects that are equal to nothing but themselves, each of them new.
+    if isinstance(outputs, np.ndarray):
+        return []
+    own: Any = object.__eq__
+    found = [item for item in outputs if item is not None and type(item).__eq__ is own]
+    if len(found) < 2 or len(set(map(id, found))) < len(found):
+        return []
+    names = " or ".join(sorted({type(item).__name__ for item in found}))
+    return [f"no two outputs of type {names} are equal: nothing was measured; return plain values"]

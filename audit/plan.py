@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final
 
 from audit.claim import Claim
@@ -16,6 +17,8 @@ from dpcore.parameter import RationalLike, integer, rational
 __all__ = ["Plan"]
 
 _LARGEST_BLOCK: Final = 8192
+# A p-value below the floats is 0, and must not be taken for one below alpha.
+_LEAST_ALPHA: Final = Fraction(1, 10**300)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +43,15 @@ class Plan:
     def __post_init__(self) -> None:
         integer("runs", self.runs, at_least=1)
         integer("seed", self.seed, at_least=0)
-        if not 0 < rational("alpha", self.alpha) < 1:
+        alpha = rational("alpha", self.alpha)
+        if not 0 < alpha < 1:
             raise InvalidParameter("alpha", self.alpha, "must be in (0, 1)")
+        if alpha < _LEAST_ALPHA:
+            raise InvalidParameter("alpha", self.alpha, "must be >= 1e-300")
         for name in ("timeout", "deadline"):
             seconds = getattr(self, name)
             if seconds is not None and not 0 < seconds < math.inf:
-                raise InvalidParameter(name, seconds, "must be > 0 seconds")
+                raise InvalidParameter(name, seconds, "must be a finite number of seconds > 0")
 
     def blocks(self) -> Iterator[int]:
         r"""The sizes of the blocks, the first one for training; they depend on nothing drawn.

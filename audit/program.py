@@ -54,7 +54,7 @@ class Program(Target):
         if lines[-1] == "":
             lines.pop()
         if len(lines) != runs:
-            reason = f"wrote {len(lines):,} lines for n = {runs:,}: one output a line is needed"
+            reason = f"wrote {_lines(len(lines))} for n = {runs:,}: one output a line is needed"
             raise TargetFailed(self.spelling, reason, dataset="AB"[world])
         return [line.removesuffix("\r") for line in lines]
 
@@ -94,6 +94,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             if pipe is not None:
                 with suppress(OSError):
                     pipe.close()
+
+
+def _lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count:,} lines"
 
 
 def _ended(code: int) -> str:

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from audit.claim import Claim
 from audit.report import AuditReport, ExactWitness, Verdict
 from dpcore.enclosure import Enclosure, End
+from dpcore.parameter import rational
 
 if TYPE_CHECKING:
     from audit.catalogue import Entry
 
-__all__ = ["catalogue_table", "down", "show", "table", "up"]
+__all__ = ["catalogue_table", "down", "resolution_reached", "show", "table", "up"]
 
 _WORDS: Final[dict[Verdict | None, tuple[str, str]]] = {
     "refuted": ("REFUTED", "bold red"),
@@ -156,7 +157,7 @@ def _rows(report: AuditReport) -> Iterator[tuple[str, str]]:
         yield "epsilon", f"{_between(report.exact.epsilon, 9)} on this pair"
         yield "delta", f"{_between(report.exact.delta, 9)} at the claimed epsilon"
     if report.runs:
-        sure = down(100 * (1 - float(report.alpha)), 6)
+        sure = down(100 * (1 - rational("alpha", report.alpha)), 6)
         yield (
             "epsilon" if report.exact is None else "sampled",
             f"at least {down(report.epsilon_lower)}, with {sure}% confidence",
@@ -166,12 +167,12 @@ def _rows(report: AuditReport) -> Iterator[tuple[str, str]]:
         yield "witness", _witness(report.witness)
     if report.runs:
         yield "runs", f"{report.runs:,}: {report.stopped}"
-        yield "resolution", _resolution(report)
+        yield "resolution", resolution_reached(report)
     for layer in report.layers:
         if layer.layer == "exact":
             yield "exact", layer.proves
         elif report.runs:
-            alpha = down(float(report.alpha), 6)
+            alpha = up(rational("alpha", report.alpha), 6)
             yield "sample", f"assumes independent runs; a false alarm has probability <= {alpha}"
     if report.seed is not None and report.runs:
         only = "" if report.repeatable else " (the coins of the audit; the target has its own)"
@@ -179,7 +180,7 @@ def _rows(report: AuditReport) -> Iterator[tuple[str, str]]:
 
 
 def _evidence(report: AuditReport) -> str:
-    alpha = float(report.alpha)
+    alpha = rational("alpha", report.alpha)
     if report.e_value is not None:
         return f"e-value {down(report.e_value, 3)}; {up(1 / alpha, 6)} or more refutes"
     p_value = report.p_value or 0.0
@@ -197,11 +198,12 @@ def _witness(witness: Any) -> str:
     return f"{witness.event}: {', '.join(shown)} (points to {witness.world})"
 
 
-def _resolution(report: AuditReport) -> str:
+def resolution_reached(report: AuditReport) -> str:
+    r"""What these runs would have seen; a probability rounded up."""
     if not math.isfinite(report.resolution):
-        return "these are too few runs to refute anything"
+        return "these are too few runs to count on refuting anything"
     seen = up(report.resolution, 2)
-    return f"an output of one world alone is seen from probability {seen} on"
+    return f"would have caught an output that only one dataset can give, from probability {seen} on"
 
 
 def _short(dataset: Any) -> str:

@@ -19,7 +19,7 @@ JSON, schema ``dpcore-audit/1``. Every key is always there; null where it does n
                     the exact layer {"event", "world", "probability_a", "probability_b"}: [lower,
                     upper]
     resolution      an always-revealing output of this probability would have been seen in 95 of 100
-                    audits; null: too few runs to refute anything
+                    audits; null: too few runs to count on refuting anything
     exact           {"delta", "epsilon": [lower, upper] at the claim, the worse direction}
     layers          [{"layer", "method", "proves"}]
     seed            repeats the audit
@@ -181,7 +181,8 @@ class AuditReport:
 
 def _number(value: float) -> float | str:
     # JSON has no infinity; a string says it and no reader mistakes it for a large number.
-    return value if math.isfinite(value) else "inf"
+    # Adding 0 turns -0.0 into 0.0.
+    return value + 0.0 if math.isfinite(value) else "inf"
 
 
 def _ends(value: Enclosure) -> list[float | str]:

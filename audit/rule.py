@@ -19,13 +19,15 @@ from scipy.special import betaincinv, expit, logit
 
 from audit.event import Cells, Floats, Integers, Reading, Tally, Witness, are_integers, wording
 
-__all__ = ["EXPERTS", "Expert", "Rule", "Trial", "Votes", "learn_rule"]
+__all__ = ["EXPERTS", "FIRM", "Expert", "Rule", "Trial", "Votes", "learn_rule"]
 
 EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003")
 r"""The experts of a rule by name, in the order of :attr:`Rule.experts`."""
 
 _LOOSE: Final = 0.1
-_FIRM: Final = 0.003
+FIRM: Final = 0.003
+r"""The level of the reaches of the last expert."""
+
 _DEPARTS: Final = 9.0  # three standard deviations, squared
 _LEAST_SPREAD: Final = 1e-9
 _MOST_PIECES: Final = 12
@@ -165,7 +167,7 @@ def learn_rule(tally: Tally) -> Rule:
     zero = np.where(lean == 0.0, 0.0, np.copysign(math.inf, lean))
     loose, far, firm = (
         np.concatenate((reach, _reach(alone, level)))
-        for reach, level in zip(reaches, (_LOOSE, _LOOSE, _FIRM), strict=True)
+        for reach, level in zip(reaches, (_LOOSE, _LOOSE, FIRM), strict=True)
     )
     # A number repeated where none should be speaks for itself: its learned odds are its reach.
     firm[: cells.intervals][cells.alone] = lean[: cells.intervals][cells.alone]
@@ -216,7 +218,7 @@ def _smooth(
         shrink = np.where(departs, 1.0, 1.0 / max(spread, _LEAST_SPREAD))
         rate = (counts[1] + shrink * rate) / (total + shrink)
         loose = _pass_down(np.repeat(loose, copies), _reach(counts, _LOOSE), departs)
-        firm = _pass_down(np.repeat(firm, copies), _reach(counts, _FIRM), departs)
+        firm = _pass_down(np.repeat(firm, copies), _reach(counts, FIRM), departs)
     loose, firm, departs = loose[:width], firm[:width], departs[:width]
     far = _pass_down(_half_lines(leaves, _LOOSE), loose, departs)
     return logit(rate)[:width], (loose, far, firm)

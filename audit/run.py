@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.confidence import draw_worlds, resolution
+from audit.confidence import draw_worlds
 from audit.errors import TargetFailed
 from audit.guard import Watchdog, stdout_to_stderr
 from audit.outputs import Form, Outputs, concatenate, oddities, same
@@ -111,13 +111,13 @@ def sample(target: Target, plan: Plan, *, progress: Progress | None = None) -> A
             noted += _probe(target, replace(draws, tapes=probe))
             drawn.stopped = _draw(drawn, draws, progress)
         except TargetFailed as error:
-            drawn.error, drawn.stopped = error, "the target failed"
+            drawn.error, drawn.stopped = error, _FAILED
         except KeyboardInterrupt:
             if not drawn.runs:
                 raise
             drawn.stopped = _INTERRUPTED
     # The anytime test may end at any time.
-    if drawn.stopped in {_DEADLINE, _INTERRUPTED} and not plan.sequential:
+    if drawn.stopped in {_DEADLINE, _FAILED, _INTERRUPTED} and drawn.runs and not plan.sequential:
         noted.append(_CUT_SHORT)
     return _report(drawn, int(test.generate_state(1, np.uint64)[0]), noted)
 
@@ -126,6 +126,7 @@ _EQUAL: Final = "both datasets are the same: nothing tells the worlds apart"
 _IGNORES: Final = (
     "the target ignores the randomness it is given: --seed does not repeat its outputs"
 )
+_FAILED: Final = "the target failed"
 _INTERRUPTED: Final = "interrupted"
 _DEADLINE: Final = "the deadline was reached"
 _CUT_SHORT: Final = (
@@ -224,7 +225,7 @@ def _report(drawn: _Drawn, seed: int, noted: list[str]) -> AuditReport:
         runs_by_world=(len(worlds) - in_b, in_b),
         stopped=drawn.stopped,
         witness=weighed.witness,
-        resolution=resolution(len(worlds), claim.exact[0], plan.alpha),
+        resolution=weighed.resolution,
         layers=(weighed.layer,),
         seed=plan.seed,
         repeatable=drawn.target.seeded and _IGNORES not in noted,

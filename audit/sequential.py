@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, xlog1py
 
-from audit.confidence import GRID, read_claim, read_level, round_down
+from audit.confidence import GRID, read_claim, read_level
 from audit.event import Floats, Integers, Reading, Tally, Witness, read, read_worlds
 from audit.rule import Rule, Trial, learn_rule
 from dpcore.errors import InvalidParameter
@@ -48,7 +48,6 @@ def _looks() -> tuple[int, ...]:
 
 LOOKS: Final = _looks()
 r"""The runs after which the rule is learned anew, fixed for ever: 32, 40, 50, 63, 79, 99, ..."""
-
 
 # The mixture, fixed before any run: (expert, fraction of the largest stake 1/(e^epsilon + delta),
 # weight), and Kelly bets on every cell by its learned odds or a wary bound on them:
@@ -260,7 +259,10 @@ def watch_curve(claims: Iterable[tuple[RationalLike, RationalLike]]) -> EProcess
 
 
 def _log_bar(alpha: RationalLike) -> float:
-    return math.nextafter(-math.log(round_down(read_level("alpha", alpha))), math.inf)
+    # By numerator and denominator: a level below all floats has a logarithm, too.
+    level = read_level("alpha", alpha)
+    size = math.log(level.denominator)
+    return size * (1.0 + 2.0**-50) - math.log(level.numerator)
 
 
 def _log_mean(logs: Floats, log_weights: Floats) -> Floats:

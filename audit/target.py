@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
 from audit.guard import RAISED, Watchdog, failure
-from audit.outputs import Outputs, join
+from audit.outputs import Outputs, join, require_readable
 from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.noise import Noise
 from dpcore.rng import SYSTEM, Rng, SeededRng
@@ -118,6 +118,7 @@ class Scalar(Target):
             try:
                 block.watchdog.restart()
                 output = self.function(dataset, **options[world])
+                require_readable(output)
                 block.watchdog.stop()
             except RAISED as error:
                 block.watchdog.stop()
@@ -144,6 +145,9 @@ class Vectorised(Target):
         try:
             block.watchdog.restart()
             returned = self.function(dataset, n=block.sizes[world], rng=rng)
+            if isinstance(returned, list | tuple):
+                for output in returned:
+                    require_readable(output)
             block.watchdog.stop()
         except RAISED as error:
             block.watchdog.stop()
@@ -159,7 +163,7 @@ class Vectorised(Target):
         elif isinstance(outputs, np.ndarray) and outputs.ndim == 0:
             reason = "returned a single value"
         elif len(outputs) != runs:
-            reason = f"returned {len(outputs):,} outputs"
+            reason = f"returned {len(outputs):,} output{'' if len(outputs) == 1 else 's'}"
         else:
             return outputs
         reason += f": f(dataset, n, rng) must return n = {runs:,} outputs along the first axis"

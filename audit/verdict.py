@@ -2,6 +2,7 @@ r"""From runs to a verdict: the claim is weighed, and what it weighs is said wit
 
 from __future__ import annotations
 
+import math
 import platform
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.claim import Claim
-from audit.confidence import gather, round_down
+from audit.confidence import gather, resolution, round_down
 from audit.event import Witness
 from audit.outputs import Outputs
 from audit.report import Layer, Verdict
@@ -43,6 +44,7 @@ class Weighed:
     layer: Layer
     p_value: float | None = None
     e_value: float | None = None
+    resolution: float = math.inf
 
 
 def weigh(
@@ -65,6 +67,7 @@ def weigh(
         witness=evidence.witness(epsilon, delta),
         layer=_FIXED,
         p_value=p_value,
+        resolution=resolution(evidence.runs, epsilon, alpha, delta, crowd=evidence.crowd),
     )
 
 
@@ -75,7 +78,7 @@ def weigh_process(process: EProcess, claim: Claim, alpha: Fraction) -> Weighed:
     >>> weigh_process(watch(1), Claim(epsilon=1), Fraction("0.05")).e_value
     1.0
     """
-    _, delta = claim.exact
+    epsilon, delta = claim.exact
     refuted = process.rejected_at(alpha) is not None
     return Weighed(
         verdict="refuted" if refuted else "not_refuted",
@@ -83,6 +86,7 @@ def weigh_process(process: EProcess, claim: Claim, alpha: Fraction) -> Weighed:
         witness=process.witness(),
         layer=_ANYTIME,
         e_value=process.e_value,
+        resolution=resolution(process.runs, epsilon, alpha, delta, crowd=process.tally.crowd),
     )
 
 

@@ -8,10 +8,14 @@ only when it is called or when help lists it, so a command pays for nothing it d
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points, version
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -26,6 +30,12 @@ from dpcore.spelling import read_noise
 __all__ = ["app", "main", "run"]
 
 USAGE: Final = 2
+DEFECT: Final = 70
+_CLOSED_PIPE: Final = 128 + signal.SIGPIPE if hasattr(signal, "SIGPIPE") else 1
+_INTERRUPTED: Final = 128 + signal.SIGINT
+# What the parser raises for a wrong command line; where it lives depends on typer's version.
+_UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
+_LINES: Final = 512
 _GROUP: Final = "dpcore.commands"
 
 
@@ -56,7 +66,6 @@ def _load(point: EntryPoint) -> Any:
 app = typer.Typer(
     cls=_Commands,
     name="dpcore",
-    no_args_is_help=True,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -73,7 +82,7 @@ Spelling = Annotated[
     str, typer.Argument(metavar="NOISE", help="A noise, e.g. discrete-laplace:scale=10")
 ]
 Seed = Annotated[
-    int | None,
+    str | None,
     typer.Option(help="Reproducible draws, NOT PRIVATE; without it the operating system's entropy"),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
@@ -110,23 +119,27 @@ def sample(
     Example: dpcore sample discrete-laplace:scale=10 -n 5
     """
     law = read_noise(noise)
-    count = _count("size", size)
-    rng: Rng = SYSTEM if seed is None else SeededRng(seed)
+    count = _whole("-n", size, 0)
+    start = None if seed is None else _whole("--seed", seed, 0)
+    rng: Rng = SYSTEM if start is None else SeededRng(start)
     if count == 1:
         drawn = [law.sample(rng=rng)]
     else:
         drawn = law.sample(count, rng=rng).tolist()
     if as_json:
-        print(json.dumps({"schema": 1, "noise": law.to_json(), "seed": seed, "values": drawn}))
+        print(json.dumps({"schema": 1, "noise": law.to_json(), "seed": start, "values": drawn}))
     else:
-        sys.stdout.write("".join(f"{value}\n" for value in drawn))
+        # In pieces: an unbuffered stream is silent about one large write that was cut short.
+        for first in range(0, count, _LINES):
+            sys.stdout.write("".join(f"{value}\n" for value in drawn[first : first + _LINES]))
 
 
-@app.command()
+# Unknown options are values: -1 needs no -- before it.
+@app.command(context_settings={"ignore_unknown_options": True})
 def pmf(
     noise: Spelling,
-    values: Annotated[list[int], typer.Argument(metavar="K...", help="Integers; put -- before.")],
-    bits: Annotated[int, typer.Option(help="Relative width of the bounds: 2^-bits.")] = 64,
+    values: Annotated[list[str], typer.Argument(metavar="K", help="Integers.")],
+    bits: Annotated[str, typer.Option(help="Relative width of the bounds: 2^-bits.")] = "64",
     as_json: AsJson = False,
 ) -> None:
     r"""The probability of each integer K, between a proven lower and upper bound.
@@ -134,27 +147,33 @@ def pmf(
     Example: dpcore pmf discrete-gaussian:sigma_squared=4 -- -1 0 1
     """
     law = read_noise(noise)
-    rows = [(k, law.enclose_pmf(k, bits)) for k in values]
+    precision = _whole("--bits", bits)
+    ends = [(k, law.enclose_pmf(k, precision)) for k in [_whole("K", text) for text in values]]
+    # Adding 0 turns a lower end of -0.0 into 0.0, the same number.
+    rows = [(k, end.lower_float + 0.0, end.upper_float) for k, end in ends]
     if as_json:
-        masses = [{"k": k, "lower": row.lower_float, "upper": row.upper_float} for k, row in rows]
+        masses = [{"k": k, "lower": lower, "upper": upper} for k, lower, upper in rows]
         print(json.dumps({"schema": 1, "noise": law.to_json(), "pmf": masses}))
         return
-    for k, row in rows:
-        print(f"{k}\t{row.lower_float!r}\t{row.upper_float!r}")
+    for k, lower, upper in rows:
+        print(f"{k}\t{lower!r}\t{upper!r}")
 
 
-def _count(argument: str, text: str) -> int:
+def _whole(argument: str, text: str, at_least: int | None = None) -> int:
     exact = rational(argument, text)
-    if exact.denominator != 1 or exact < 0:
-        raise InvalidParameter(argument, text, "must be a whole number >= 0, e.g. 1000 or 1e6")
+    if exact.denominator != 1 or (at_least is not None and exact < at_least):
+        least = "" if at_least is None else f" >= {at_least}, e.g. 1000 or 1e6"
+        raise InvalidParameter(argument, text, f"must be a whole number{least}")
     return int(exact)
 
 
 def run(arguments: Sequence[str]) -> int:
     r"""Run the command with ``arguments`` and return its exit code.
 
-    0 done; 2 the command line or a parameter was wrong (one line on stderr says which); other
-    codes are the command's own. ``--debug`` anywhere before ``--`` shows tracebacks.
+    0 done; 2 the command line or a parameter was wrong, or the output could not be written (one
+    line on stderr says which); 70 a defect of this toolkit; 130 Ctrl-C; 141 the reader of the
+    output went away; other codes are the command's own. ``--debug`` anywhere before ``--`` shows
+    tracebacks.
     """
     arguments = list(arguments)
     head = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -163,22 +182,75 @@ def run(arguments: Sequence[str]) -> int:
         # It may stand after the command's name, where a newcomer tries it first.
         arguments.remove("--debug")
     try:
-        get_command(app).main(args=arguments, prog_name="dpcore")
-    except SystemExit as leave:
-        return leave.code if isinstance(leave.code, int) else 0
-    except DpcoreError as error:
+        left = get_command(app).main(
+            args=arguments or ["--help"], prog_name="dpcore", standalone_mode=False
+        )
+        # A full disk or a closed pipe shows here at the latest, where it can still be said.
+        sys.stdout.flush()
+        if not arguments:
+            return USAGE
+        return left if isinstance(left, int) else 0
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # the last door: all leave by one line
         if debug:
             traceback.print_exc()
-        print(f"error: {error}", file=sys.stderr)
-        return int(getattr(error, "exit_code", USAGE))
-    return 0
+        return _explain(error)
+
+
+def _explain(error: Exception | SystemExit) -> int:
+    # One line on stderr, and the exit code.
+    match error:
+        case DpcoreError():
+            return _complain(str(error), int(getattr(error, "exit_code", USAGE)))
+        case _UsageError():
+            return _complain(_usage(error), USAGE)
+        case typer.Abort():
+            return _INTERRUPTED
+        case SystemExit(code=code) if not isinstance(error.__context__, BrokenPipeError):
+            return code if isinstance(code, int) else 0
+        case BrokenPipeError() | SystemExit():  # the parser ends on a closed pipe by SystemExit
+            _abandon_output()
+            return _CLOSED_PIPE
+        case OSError(filename=None):
+            _abandon_output()
+            return _complain(f"standard output: {error.strerror or error}", USAGE)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(frame.filename).name}:{frame.lineno}"
+    shown = " ".join(f"{type(error).__name__}: {error}".split())
+    return _complain(f"a defect of dpcore, please report it: {shown} at {place} (--debug)", DEFECT)
+
+
+def _complain(message: str, code: int) -> int:
+    # A reader of neither stream is no reason for another error.
+    with suppress(OSError):
+        print(f"error: {message}", file=sys.stderr)
+    return code
+
+
+def _usage(error: Any) -> str:
+    # The parser's own words on one line, and where to look.
+    words = " ".join(error.format_message().split()).rstrip(".")
+    command = "dpcore" if error.ctx is None else " ".join(error.ctx.command_path.split())
+    return f"{words}; see {command} --help"
+
+
+def _abandon_output() -> None:
+    # What is still buffered would fail again, loudly, when the interpreter ends.
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def main() -> None:
     r"""The console script ``dpcore``."""
-    code = run(sys.argv[1:])
-    sys.stdout.flush()
-    sys.exit(code)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by who started it: the exit code still counts
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  # to the end
+        else:
+            # What a terminal cannot show is shown as \xe9, in place of an error.
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(run(sys.argv[1:]))
 
 
 if __name__ == "__main__":

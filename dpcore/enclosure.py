@@ -236,7 +236,7 @@ def round_down(value: End) -> float:
     >>> round_down(Fraction(1, 10)) <= Fraction(1, 10), round_down(Fraction(10**400))
     (True, 1.7976931348623157e+308)
     """
-    return -round_up(-value)
+    return 0.0 - round_up(-value)  # not -0.0 for 0
 
 
 def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:

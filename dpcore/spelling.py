@@ -38,11 +38,12 @@ def read_noise(text: str) -> Noise:
     given: dict[str, str] = {}
     for part in filter(None, (piece.strip() for piece in rest.split(","))):
         key, equals, value = part.partition("=")
+        key = key.strip()
         if not key or not equals:
             raise InvalidParameter("noise", text, f"{part!r} must be written key=value")
         if key in given:
             raise InvalidParameter(key, value, "is given twice")
-        given[key] = value
+        given[key] = value.strip()
     return _build(name.strip(), given, text)
 
 

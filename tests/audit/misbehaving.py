@@ -123,6 +123,57 @@ def unnoised(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return np.full(n, dataset)
 
 
+def generates(dataset: Any) -> Any:
+    yield dataset
+
+
+async def waits(dataset: Any) -> Any:
+    return dataset
+
+
+def holds_itself(dataset: Any) -> Any:
+    outputs: list[Any] = []
+    outputs.append(outputs)
+    return outputs
+
+
+class Plain:
+    pass
+
+
+class Silent:
+    def __repr__(self) -> str:
+        raise ValueError("nothing to show")
+
+
+def objects(dataset: Any) -> Any:
+    return Plain()
+
+
+def shows_nothing(dataset: Any) -> Any:
+    return Silent()
+
+
+def shows_nothing_at_once(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    return [Silent() for _ in range(n)]
+
+
+def colours(dataset: Any) -> Any:
+    raise ValueError("\x1b[31mred")
+
+
+def no_columns(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    return np.zeros((n, 0))
+
+
+def forks(dataset: Any, rng: np.random.Generator) -> Any:
+    """The child returns as well: without care it would audit on its own."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+    return int(rng.integers(3))
+
+
 def three(a: Any, b: Any, c: Any) -> Any:
     return a
 

@@ -116,7 +116,10 @@ def test_resolution_not_reached_exits_with_4_unless_refuted(audit: Shell) -> Non
     assert answer.code == 4
     assert answer.json["verdict"] == "not_refuted"
     assert answer.json["resolution"] > 1e-4
-    assert "error: resolution = 1e-4: these runs would see 0.0" in answer.err
+    assert "error: --resolution = 1e-4: not reached: would have caught an output" in answer.err
+    few = audit(*at("laplace", n=2), "--resolution", "1e-4")
+    assert few.code == 4
+    assert "not reached: these are too few runs to count on refuting anything" in few.err
     assert audit(*at("unnoised"), "--resolution", "1e-4").code == 1
 
 
@@ -170,6 +173,48 @@ def test_no_report_is_half_written(
     assert [path.name for path in here.iterdir() if "kept" in path.name] == ["kept.json"]
 
 
+def test_a_link_is_followed_and_a_pipe_is_written_to(audit: Shell, here: Path) -> None:
+    (here / "there").mkdir()
+    (here / "link.json").symlink_to(here / "there" / "report.json")
+    answer = audit(*at("laplace", n=100), "--json", "-o", "link.json")
+    assert (here / "link.json").is_symlink()
+    assert (here / "there" / "report.json").read_text() == answer.out
+
+    os.mkfifo(here / "pipe")
+    reader = os.open(here / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    answer = audit(*at("laplace", n=100), "--json", "-o", "pipe")
+    assert os.read(reader, 1 << 16).decode() == answer.out
+    os.close(reader)
+    assert (here / "pipe").is_fifo()  # a rename would have put a file in its place
+
+
+def test_the_file_is_written_whatever_becomes_of_standard_output(here: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    words = arguments(*at("unnoised", n=500), "-o", "kept.json")
+    running = subprocess.run(
+        [sys.executable, "-c", START, *words], cwd=here, stdout=write, check=False, timeout=60
+    )
+    os.close(write)
+    assert running.returncode == 141  # and not 1, which would say: refuted
+    assert json.loads((here / "kept.json").read_text())["verdict"] == "refuted"
+
+
+def test_a_locale_without_the_letters_is_no_error(here: Path) -> None:
+    (here / "letters.py").write_text("def same(text):\n    return text\n", encoding="utf-8")
+    words = ("letters.py:same", "--claim", "epsilon=1", "--pair", '"\\u00e9"', '"x"', "-n", 200)
+    answer = subprocess.run(
+        [sys.executable, "-c", START, *arguments(*words)],
+        cwd=here,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert (answer.returncode, answer.stderr) == (1, b"")
+    assert rb"output in {'\xe9'}" in answer.stdout or b"output in {'x'}" in answer.stdout
+
+
 # -- bad input --------------------------------------------------------------------------------
 
 
@@ -204,13 +249,23 @@ def test_no_report_is_half_written(
         (["half-scale", "-n", "many"], "-n = many: must be a finite number"),
         (["half-scale", "-n", "10", "--sequential"], "is for a fixed number of runs; use --max-n"),
         (["half-scale", "--max-n", "10"], "is for --sequential; use -n"),
+        (["half-scale", "-n", "1e99"], "-n = 1e99: must be <= 1e12"),
         (["half-scale", "--alpha", "0"], "alpha = 0: must be in (0, 1)"),
+        (["half-scale", "--alpha", "1e-400"], "alpha = 1e-400: must be >= 1e-300"),
+        (["half-scale", "--claim", "epsilon=1e400"], "epsilon = 1e400: must be <= 1e300"),
+        (["half-scale", "--pair", "1e400", "0"], "--pair: dataset A = 1e400: must be JSON"),
+        (["half-scale", "--timeout", "x"], "--timeout = x: must be a finite number"),
+        (["half-scale", "--seed", "-1"], "--seed = -1: must be a whole number >= 0"),
+        (["half-scale", "--seed", "1.5"], "--seed = 1.5: must be a whole number >= 0"),
+        (["half-scale", "--frobnicate"], "No such option: --frobnicate; see dpcore audit --help"),
+        (["half-scale", "--pair", "1"], "'--pair' requires 2 arguments"),
+        (["half-scale", "extra"], "Got unexpected extra argument(s) (extra)"),
         (["half-scale", "--relation", "swap"], "relation = swap: must be replace or add-remove"),
         (["half-scale", "--resolution", "2"], "--resolution = 2: must be a probability"),
         (["half-scale", "--layers", "exact"], "the law of half-scale is not known"),
         (["half-scale", "--layers", "replay"], "must be exact, sample or exact,sample"),
-        (["half-scale", "--timeout", "0"], "timeout = 0.0: must be > 0 seconds"),
-        (["half-scale", "--deadline", "-1"], "deadline = -1.0: must be > 0 seconds"),
+        (["half-scale", "--timeout", "0"], "--timeout = 0: must be > 0 and <= "),
+        (["half-scale", "--deadline", "-1"], "--deadline = -1: must be > 0 and <= "),
         (["half-scale", "-o", "absent/report.json"], "its directory cannot be written to"),
         (["half-scale", "-o", "."], "--output = .: is a directory"),
         (["targets.py:laplace", "--pair", "0", "1"], "--claim = (none): is needed"),
@@ -228,11 +283,10 @@ def test_bad_input_is_one_line_and_2(audit: Shell, words: list[str], complaint: 
     assert complaint in line
 
 
-def test_a_usage_error_of_the_parser_is_2_as_well(audit: Shell) -> None:
-    for words in ([], ["half-scale", "--frobnicate"], ["half-scale", "--seed", "-1"]):
-        answer = audit(*words)
-        assert (answer.code, answer.out) == (2, "")
-        assert "Traceback" not in answer.err
+def test_no_target_is_one_line_and_2(audit: Shell) -> None:
+    answer = audit()
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == "error: Missing argument 'TARGET'; see dpcore audit --help\n"
 
 
 def test_a_file_that_fails_while_imported_is_3(audit: Shell, here: Path) -> None:

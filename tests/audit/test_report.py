@@ -138,6 +138,32 @@ def test_the_json_document_is_strict_and_holds_everything(report: AuditReport) -
     assert report.to_text().endswith("}\n")
 
 
+def test_confidence_is_never_rounded_up_to_certainty() -> None:
+    shown = "\n".join(lines(dataclasses.replace(SAMPLED, alpha="1e-300")))
+    assert "with 99.9999% confidence" in shown
+    assert "1e-300 or less refutes" in shown
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("1000000", "1000000"),
+        ("1e300", "1e300"),
+        ("1e-300", "1e-300"),
+        ("0.999999999", "0.999999999"),
+        ("1/3", "1/3"),
+        ("0", "0"),
+        ("1234567/1000", "1234.567"),
+    ],
+)
+def test_a_claim_is_shown_as_a_person_writes_it(written: str, shown: str) -> None:
+    assert str(Claim(epsilon=written)) == f"epsilon={shown}"
+
+
+def test_no_zero_has_a_sign() -> None:
+    assert "-0.0" not in dataclasses.replace(SAMPLED, epsilon_lower=-0.0).to_text()
+
+
 def test_infinity_is_said_and_not_written_as_a_number() -> None:
     found = dataclasses.replace(PROVEN, epsilon_lower=math.inf, resolution=math.inf).to_json()
     assert (found["epsilon_lower"], found["resolution"]) == ("inf", None)

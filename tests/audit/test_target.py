@@ -189,8 +189,8 @@ def test_a_program_in_another_language() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("print(1)", r"wrote 1 lines for n = \d+"),
-        ("print(1, end='')", r"wrote 1 lines"),
+        ("print(1)", r"wrote 1 line for n = \d+"),
+        ("print(1, end='')", r"wrote 1 line"),
         ("for _ in range(n + 1): print(1)", r"wrote \d+ lines for n = \d+"),
         ("pass", "wrote 0 lines"),
         ("sys.exit('no such user')", "exited with 1: no such user"),
@@ -223,11 +223,19 @@ def test_a_program_that_hangs_is_ended_with_its_children(program: Any, tmp_path:
     assert state.strip()[:1] in {"", "Z"}
 
 
+def test_lines_nested_too_deep_stay_text() -> None:
+    deep = "[" * 400 + "]" * 400
+    form = Form.learn([deep, "[1]"], np.array([False, True]), lines=True)
+    assert not form.as_json
+    mixed = Form(lines=True, as_json=True, by_kind=False)
+    assert mixed.apply([deep, "[" * 100_000, "[1]"]) == [deep, "[" * 100_000, [1]]
+
+
 def test_a_program_that_does_not_read_its_request_is_heard(tmp_path: Path) -> None:
     path = tmp_path / "deaf"
     path.write_text("#!/bin/sh\nexec <&-\nprintf 'x\\n'\n")
     path.chmod(0o755)
-    with pytest.raises(TargetFailed, match="wrote 1 lines"):
+    with pytest.raises(TargetFailed, match="wrote 1 line"):
         drawn(read_target(f"exec:{path}"), ("y" * 10**6, 0))
 
 
