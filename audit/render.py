@@ -203,7 +203,7 @@ def resolution_reached(report: AuditReport) -> str:
     if not math.isfinite(report.resolution):
         return "these are too few runs to count on refuting anything"
     seen = up(report.resolution, 2)
-    return f"would have caught an output that only one dataset can give, from probability {seen} on"
+    return f"would catch an output that only one dataset gives, from probability {seen} on"
 
 
 def _short(dataset: Any) -> str:

@@ -116,7 +116,7 @@ def test_resolution_not_reached_exits_with_4_unless_refuted(audit: Shell) -> Non
     assert answer.code == 4
     assert answer.json["verdict"] == "not_refuted"
     assert answer.json["resolution"] > 1e-4
-    assert "error: --resolution = 1e-4: not reached: would have caught an output" in answer.err
+    assert "error: --resolution = 1e-4: not reached: would catch an output" in answer.err
     few = audit(*at("laplace", n=2), "--resolution", "1e-4")
     assert few.code == 4
     assert "not reached: these are too few runs to count on refuting anything" in few.err
