@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from audit.confidence import read_level, round_down
+from audit.confidence import read_level
 from audit.event import Floats, Integers, read, read_worlds
+from dpcore.enclosure import round_down
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import RationalLike, integer
 

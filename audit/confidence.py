@@ -26,6 +26,7 @@ from scipy.special import betainc, betaincc, betaincinv, expit, ndtr, ndtri
 
 from audit.event import Floats, Tally, Witness, read, read_worlds
 from audit.rule import EXPERTS, FIRM, Trial, Votes, learn_rule
+from dpcore.enclosure import round_down, round_up
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import RationalLike, integer, rational
 
@@ -39,8 +40,6 @@ __all__ = [
     "read_claim",
     "read_level",
     "resolution",
-    "round_down",
-    "round_up",
 ]
 
 WEIGHTS: Final = (0.8, 0.07, 0.07, 0.06)
@@ -290,18 +289,6 @@ def _tail(score: Floats) -> Floats:
     # 1 - Phi(score), up; what is not a number refutes nothing.
     tail: Floats = np.maximum(ndtr(-score) * (1.0 + _SLACK), _LEAST)
     return np.where(np.isnan(tail), 1.0, tail)
-
-
-def round_up(value: Fraction) -> float:
-    r"""The float next above or at ``value``."""
-    near = float(value)
-    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
-
-
-def round_down(value: Fraction) -> float:
-    r"""The float next below or at ``value``."""
-    near = float(value)
-    return near if Fraction(near) <= value else math.nextafter(near, -math.inf)
 
 
 def read_level(argument: str, value: RationalLike) -> Fraction:

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.claim import Claim
-from audit.confidence import gather, resolution, round_down
+from audit.confidence import gather, resolution
 from audit.event import Witness
 from audit.outputs import Outputs
 from audit.report import Layer, Verdict
 from audit.sequential import EProcess
+from dpcore.enclosure import round_down
 
 __all__ = ["Weighed", "versions", "weigh", "weigh_process"]
 

@@ -149,8 +149,7 @@ def pmf(
     law = read_noise(noise)
     precision = _whole("--bits", bits)
     ends = [(k, law.enclose_pmf(k, precision)) for k in [_whole("K", text) for text in values]]
-    # Adding 0 turns a lower end of -0.0 into 0.0, the same number.
-    rows = [(k, end.lower_float + 0.0, end.upper_float) for k, end in ends]
+    rows = [(k, end.lower_float, end.upper_float) for k, end in ends]
     if as_json:
         masses = [{"k": k, "lower": lower, "upper": upper} for k, lower, upper in rows]
         print(json.dumps({"schema": 1, "noise": law.to_json(), "pmf": masses}))
