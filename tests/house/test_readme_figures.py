@@ -56,6 +56,18 @@ def test_a_table_of_other_figures_is_refused() -> None:
     assert missing(sampler_lines(samplers), (ROOT / "README.md").read_text("utf-8"))
 
 
+def test_the_limits_page_tells_what_time_told() -> None:
+    timing = [row for row in result("samplers")["timing"] if not row["draw"].startswith("opendp")]
+    large = [abs(row["spearman"]) for row in timing if row["draw"].endswith("of 32768")]
+    page = " ".join((ROOT / "docs" / "known_limits.md").read_text("utf-8").split())
+    assert f"({max(large):.2f} at 32768 values)" in page
+    # "no correlation is detectable" is said of the others: within 4 standard deviations of none.
+    others = [row for row in timing if not row["draw"].endswith("of 32768")]
+    assert len(others) == 6
+    assert all(abs(row["spearman"]) < 4 / row["draws"] ** 0.5 for row in others)
+    assert not all(value < 4 / 5_000**0.5 for value in large)
+
+
 @pytest.mark.parametrize("name", ["samplers", "accounting", "audit"])
 def test_a_result_names_its_machine_and_command(name: str) -> None:
     found = result(name)
