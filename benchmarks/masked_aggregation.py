@@ -1,0 +1,129 @@
+r"""What masked aggregation costs as users grow: seconds of each role, bytes of each user.
+
+``python -m benchmarks.masked_aggregation [--quick]``. All roles run in turn on one core, each doing
+its own work through the bytes; a tenth of the users vanishes before its masked input. Seconds are
+processor time; those of a user are the mean over users.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from benchmarks.machine import write
+from dpcore import masked_server, masked_user
+from dpcore.masked_aggregation import MaskedAggregation
+from dpcore.masked_keys import KeyPair
+
+_COORDINATES = 1000
+_MODULUS = 2**20 + 7
+
+T = TypeVar("T")
+
+
+class Clock:
+    r"""Processor seconds by name."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.calls: dict[str, int] = defaultdict(int)
+
+    def run(self, name: str, work: Callable[[], T]) -> T:
+        start = time.process_time()
+        result = work()
+        self.seconds[name] += time.process_time() - start
+        self.calls[name] += 1
+        return result
+
+
+def row(users: int) -> dict[str, Any]:
+    r"""One round of ``users``, every role timed."""
+    dropouts = users // 10
+    parts = MaskedAggregation(
+        users=users, dropouts=dropouts, coordinates=_COORDINATES, modulus=_MODULUS
+    )
+    names = [f"user {i:03}" for i in range(users)]
+    world = np.random.default_rng(users)
+    inputs = {name: world.integers(0, _MODULUS, _COORDINATES) for name in names}
+    gone = set(names[:: users // dropouts][:dropouts])
+    clock, sent, got = Clock(), defaultdict[str, int](int), defaultdict[str, int](int)
+    terms, server = parts.round(), KeyPair.draw()
+    enrolled = {name: KeyPair.draw() for name in names}
+    roster = [(name, enrolled[name].public) for name in names]
+    states: dict[str, Any] = {
+        name: masked_user.sit(terms, name, enrolled[name], server.public) for name in names
+    }
+    state: Any = clock.run("server", lambda: masked_server.open_round(terms, server, roster))
+    receive: Callable[[Any, bytes], Any] = masked_server.receive
+    closers: list[Callable[[Any], Any]] = [
+        masked_server.close_keys,
+        masked_server.close_shares,
+        masked_server.close_inputs,
+        masked_server.finish,
+    ]
+    given: dict[str, bytes] = dict.fromkeys(names, b"")
+    for step, close in enumerate(closers, start=1):
+        for name, data in given.items():
+            if step >= 3 and name in gone:
+                continue
+            act = ready(step, states[name], data, inputs[name])
+            got[name] += len(data)
+            states[name], message = clock.run(f"user, step {step}", act)
+            sent[name] += len(message)
+            state = clock.run("server", partial(receive, state, message))
+        closed = clock.run("server", partial(close, state))
+        if step < 4:
+            state, given = closed
+    there = [name for name in names if name not in gone]
+    right = sum(inputs[name] for name in there) % _MODULUS
+    assert list(closed.participants) == there
+    assert (closed.sum == right).all()
+    total = sum(clock.seconds.values())
+    per_user = {
+        name: round(1e3 * clock.seconds[name] / clock.calls[name], 3)
+        for name in clock.seconds
+        if name != "server"
+    }
+    return {
+        "users": users,
+        "dropouts": dropouts,
+        "milliseconds_per_user": {**per_user, "all steps": round(sum(per_user.values()), 3)},
+        "server_seconds": round(clock.seconds["server"], 3),
+        "all_roles_seconds": round(total, 2),
+        "bytes_per_user": {"sent": max(sent.values()), "received": max(got.values())},
+        "bytes_of_the_plain_vector": _COORDINATES * terms.value_bytes,
+    }
+
+
+def ready(step: int, state: Any, given: bytes, values: Any) -> Callable[[], Any]:
+    r"""A user's step, ready to run."""
+    steps: list[Callable[[], Any]] = [
+        lambda: masked_user.advertise_keys(state),
+        lambda: masked_user.share_keys(state, given),
+        lambda: masked_user.mask_input(state, given, values),
+        lambda: masked_user.unmask(state, given),
+    ]
+    return steps[step - 1]
+
+
+def main() -> None:
+    quick = "--quick" in sys.argv[1:]
+    row(16)
+    write(
+        "masked_aggregation",
+        {
+            "coordinates": _COORDINATES,
+            "modulus": _MODULUS,
+            "rows": [row(users) for users in ((16, 32) if quick else (16, 32, 64, 128, 256))],
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

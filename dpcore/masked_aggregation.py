@@ -1,0 +1,174 @@
+r"""Secure aggregation with masks: the sum of vectors mod m, of whoever does not vanish.
+
+:class:`MaskedAggregation` runs a whole round in one process, through the bytes that a network
+would carry. On a network the roles run apart: :mod:`dpcore.masked_user` on each device,
+:mod:`dpcore.masked_server` in one place. Semi-honest protocol of Bonawitz et al., "Practical
+Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017; adversary, theorem and proof
+in docs/proofs/masked_aggregation.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final, TypeVar
+
+from dpcore import masked_server, masked_user
+from dpcore.arrays import IntegersLike
+from dpcore.errors import InvalidParameter
+from dpcore.masked_keys import KeyPair
+from dpcore.masked_round import Round, check_identity
+from dpcore.masked_server import Total
+from dpcore.rng import SYSTEM, Rng
+
+__all__ = ["MaskedAggregation", "Step", "Total"]
+
+_NOBODY: Final[Mapping[str, Step]] = {}
+
+
+class Step(IntEnum):
+    r"""The four messages of a user, in order; who vanishes at one sends neither it nor a later."""
+
+    KEYS = 1
+    SHARES = 2
+    INPUT = 3
+    UNMASK = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedAggregation:
+    r"""n users, of whom up to t may vanish at any step, and vectors of residues mod m.
+
+    What the server learns is the sum over the users whose masked input arrived, at least n - t of
+    them, and who they are. This holds against a semi-honest server together with any c < n - t
+    semi-honest users, who then know the sum of the others' inputs, at least n - t - c of them. It
+    does not hold against a server that deviates.
+
+    ``users`` in [2, 2^16), 0 <= 2 ``dropouts`` < ``users``, ``coordinates`` >= 1, ``modulus`` in
+    [2, 2^62]; otherwise :class:`InvalidParameter`.
+
+    >>> aggregation = MaskedAggregation(users=3, dropouts=1, coordinates=2, modulus=100)
+    >>> inputs = {"ann": [1, 2], "bob": [30, 40], "eve": [99, 99]}
+    >>> total = aggregation.total(inputs)
+    >>> total.sum.tolist(), total.participants
+    ([30, 41], ('ann', 'bob', 'eve'))
+    >>> total = aggregation.total(inputs, vanish={"eve": Step.INPUT})
+    >>> total.sum.tolist(), total.participants
+    ([31, 42], ('ann', 'bob'))
+    """
+
+    users: int
+    dropouts: int
+    coordinates: int
+    modulus: int
+
+    def __post_init__(self) -> None:
+        terms = self._terms(bytes(32))
+        for name in ("users", "dropouts", "coordinates", "modulus"):
+            object.__setattr__(self, name, getattr(terms, name))
+
+    def _terms(self, identifier: bytes) -> Round:
+        return Round(
+            identifier=identifier,
+            users=self.users,
+            dropouts=self.dropouts,
+            coordinates=self.coordinates,
+            modulus=self.modulus,
+        )
+
+    @property
+    def threshold(self) -> int:
+        r"""n - t: the shares that reconstruct, and the users that every step needs."""
+        return self.users - self.dropouts
+
+    def round(self, name: str | None = None, *, rng: Rng = SYSTEM) -> Round:
+        r"""One round of this aggregation, under 32 random bytes or the hash of a name.
+
+        A name must not be used twice under the same enrolled keys: messages of the first round
+        would be accepted in the second.
+
+        >>> parts = MaskedAggregation(users=2, dropouts=0, coordinates=1, modulus=2)
+        >>> parts.round("monday") == parts.round("monday"), parts.round() == parts.round()
+        (True, False)
+        """
+        if name is None:
+            return self._terms(rng.bits(256).to_bytes(32, "big"))
+        if not isinstance(name, str) or not name:
+            raise InvalidParameter("name", name, "must be a text that is not empty")
+        return self._terms(hashlib.sha256(b"dpcore round name" + name.encode()).digest())
+
+    def total(
+        self,
+        messages: Mapping[str, IntegersLike],
+        vanish: Mapping[str, Step] = _NOBODY,
+        *,
+        rng: Rng = SYSTEM,
+    ) -> Total:
+        r"""Enrol everyone, run all roles in this process through their bytes, return the sum.
+
+        ``messages`` gives each of the n identities its vector; ``vanish`` the step from which a
+        user is no longer heard. Raises :class:`InvalidParameter` for inputs that do not fit, and
+        :class:`AggregationRefused` when more than t vanish. A simulation: whoever runs it sees
+        every input. With a seeded ``rng`` it is reproducible.
+        """
+        self._check(messages, vanish)
+        terms = self.round(rng=rng)
+        names = sorted(messages)
+
+        def heard(step: Step, among: Mapping[str, Any]) -> list[str]:
+            return [name for name in among if vanish.get(name, Step.UNMASK + 1) > step]
+
+        enrolled = {name: KeyPair.draw(rng) for name in names}
+        own = KeyPair.draw(rng)
+        seats = {n: masked_user.sit(terms, n, enrolled[n], own.public) for n in names}
+        roster = [(name, enrolled[name].public) for name in names]
+
+        keys = masked_server.open_round(terms, own, roster)
+        present = heard(Step.KEYS, seats)
+        advertised = _each(present, lambda n: masked_user.advertise_keys(seats[n], rng))
+        for name in present:
+            keys = masked_server.receive(keys, advertised[name][1])
+        shares, outbox = masked_server.close_keys(keys)
+
+        present = heard(Step.SHARES, outbox)
+        shared = _each(present, lambda n: masked_user.share_keys(advertised[n][0], outbox[n], rng))
+        for name in present:
+            shares = masked_server.receive(shares, shared[name][1])
+        inputs, delivery = masked_server.close_shares(shares)
+
+        present = heard(Step.INPUT, delivery)
+        masked = _each(
+            present, lambda n: masked_user.mask_input(shared[n][0], delivery[n], messages[n])
+        )
+        for name in present:
+            inputs = masked_server.receive(inputs, masked[name][1])
+        replies, request = masked_server.close_inputs(inputs)
+
+        present = heard(Step.UNMASK, request)
+        answered = _each(present, lambda n: masked_user.unmask(masked[n][0], request[n]))
+        for name in present:
+            replies = masked_server.receive(replies, answered[name][1])
+        return masked_server.finish(replies)
+
+    def _check(self, messages: Mapping[str, IntegersLike], vanish: Mapping[str, Step]) -> None:
+        terms = self._terms(bytes(32))
+        for name, values in messages.items():
+            check_identity(name)
+            masked_user.checked_input(values, terms)
+        if len(messages) != self.users:
+            reason = f"must hold the inputs of {self.users} users"
+            raise InvalidParameter("messages", list(messages), reason)
+        for name, step in vanish.items():
+            if name not in messages:
+                raise InvalidParameter("vanish", name, "must name users who have a message")
+            if not isinstance(step, Step):
+                raise InvalidParameter("vanish", step, "must be a Step")
+
+
+T = TypeVar("T")
+
+
+def _each(names: list[str], act: Callable[[str], T]) -> dict[str, T]:
+    return {name: act(name) for name in names}

@@ -1,0 +1,271 @@
+r"""The keys of masked aggregation: who can compute which, and what each is bound to.
+
+    channel   X25519(enrolled user key, enrolled server key)   tags every message, one key a way
+    sharing   X25519(c_u, c_v)                                 seals the shares u sends to v
+    masking   X25519(s_u, s_v)                                 the mask that u adds and v takes off
+    seed      32 bytes of one user                             that user's own mask, and its
+                                                               commitment
+
+Every key is HKDF-SHA256 (RFC 5869) of such a secret, with the round and its parameters as salt and
+a label with the identities as info; so no two purposes, pairs or rounds share a key. Seals are
+ChaCha20-Poly1305 (RFC 8439), tags HMAC-SHA256. Nothing here is our own cryptography.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar, cast
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from dpcore.errors import InvalidParameter
+from dpcore.masked_messages import (
+    KEY_BYTES,
+    TAG_BYTES,
+    AggregationRefused,
+    Body,
+    decode,
+    encode,
+    read_header,
+)
+from dpcore.masked_round import Round
+from dpcore.rng import SYSTEM, Rng
+from dpcore.shamir import ELEMENT_BYTES, read_element, write_element
+
+__all__ = [
+    "Channel",
+    "KeyPair",
+    "SharePair",
+    "agreements",
+    "commitment",
+    "is_usable",
+    "mask_key",
+    "new_secret",
+    "open_shares",
+    "public_of",
+    "seal_shares",
+    "self_mask_key",
+]
+
+_NONCE_BYTES: Final = 12
+
+B = TypeVar("B", bound=Body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyPair:
+    r"""An X25519 key pair as bytes; the private half is kept out of the representation.
+
+    >>> pair = KeyPair.draw()
+    >>> public_of(pair.private) == pair.public
+    True
+    """
+
+    private: bytes = field(repr=False)
+    public: bytes
+
+    @classmethod
+    def draw(cls, rng: Rng = SYSTEM) -> KeyPair:
+        r"""A fresh pair from 32 bytes of ``rng``; a seeded one is not private."""
+        private = new_secret(rng)
+        return cls(private=private, public=public_of(private))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharePair:
+    r"""What one user holds of another: a share of its mask key and one of its seed.
+
+    Both together, from enough users, uncover an input: at most one of the two ever leaves.
+    """
+
+    key: int = field(repr=False)
+    seed: int = field(repr=False)
+
+
+def new_secret(rng: Rng) -> bytes:
+    r"""32 uniform bytes."""
+    return rng.bits(8 * KEY_BYTES).to_bytes(KEY_BYTES, "big")
+
+
+def public_of(private: bytes) -> bytes:
+    r"""The X25519 public key of 32 private bytes."""
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def agreements(private: bytes, public: Mapping[str, bytes]) -> dict[str, bytes]:
+    r"""The X25519 secrets of one party with several others, by name, for key derivation only.
+
+    Raises :class:`InvalidParameter` for a public key of low order, whose secret everyone knows.
+    """
+    own = X25519PrivateKey.from_private_bytes(private)
+    secrets = {}
+    for name, key in public.items():
+        try:
+            secrets[name] = own.exchange(X25519PublicKey.from_public_bytes(key))
+        except ValueError:
+            reason = f"must hold X25519 keys of large order: that of {name!r} is none"
+            raise InvalidParameter("public", key.hex(), reason) from None
+    return secrets
+
+
+def is_usable(public: bytes) -> bool:
+    r"""Whether a public key is of large order: X25519 clears the rest with any private key.
+
+    >>> is_usable(bytes(32)), is_usable(KeyPair.draw().public)
+    (False, True)
+    """
+    try:
+        agreements(bytes(KEY_BYTES), {"": public})
+    except InvalidParameter:
+        return False
+    return True
+
+
+def _derive(secret: bytes, terms: Round, label: bytes, *identities: str) -> bytes:
+    info = label + _names(*identities)
+    return HKDF(algorithm=hashes.SHA256(), length=32, salt=terms.context, info=info).derive(secret)
+
+
+def _names(*identities: str) -> bytes:
+    # Labels hold no zero byte and each name its length: no two calls give the same bytes.
+    encoded = [identity.encode() for identity in identities]
+    return b"".join(bytes([0, len(name)]) + name for name in encoded)
+
+
+# -- masks ----------------------------------------------------------------------------------------
+
+
+def mask_key(secret: bytes, terms: Round, one: str, other: str) -> bytes:
+    r"""The key of the mask between two users, the same from both sides."""
+    return _derive(secret, terms, b"pair mask", *sorted((one, other)))
+
+
+def self_mask_key(seed: bytes, terms: Round, identity: str) -> bytes:
+    r"""The key of the mask that only ``identity`` knows until enough others reveal its seed."""
+    return _derive(seed, terms, b"self mask", identity)
+
+
+def commitment(seed: bytes, terms: Round, identity: str) -> bytes:
+    r"""What tells the server whether a recombined seed is the one that was shared."""
+    return _derive(seed, terms, b"seed commitment", identity)
+
+
+# -- shares on their way --------------------------------------------------------------------------
+
+
+def seal_shares(
+    shares: SharePair, secret: bytes, terms: Round, sender: str, receiver: str, rng: Rng
+) -> bytes:
+    r"""A fresh nonce and the ciphertext of both shares, under a key of this sender and receiver.
+
+    Round, sender and receiver are in the key and again in the associated data. The nonce is drawn
+    although a key seals once, so that a user whose step was run twice by mistake reveals nothing.
+    """
+    nonce = rng.bits(8 * _NONCE_BYTES).to_bytes(_NONCE_BYTES, "big")
+    plain = write_element(shares.key) + write_element(shares.seed)
+    cipher, bound_to = _share_cipher(secret, terms, sender, receiver)
+    return nonce + cipher.encrypt(nonce, plain, bound_to)
+
+
+def open_shares(
+    sealed: bytes, secret: bytes, terms: Round, sender: str, receiver: str
+) -> SharePair:
+    r"""The shares; :class:`InvalidParameter` when they were not sealed so, for this pair."""
+    cipher, bound_to = _share_cipher(secret, terms, sender, receiver)
+    try:
+        plain = cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound_to)
+    except InvalidTag:
+        reason = "must be sealed by its sender for this receiver and round"
+        raise InvalidParameter("sealed", "(not shown)", reason) from None
+    return SharePair(
+        key=read_element(plain[:ELEMENT_BYTES]), seed=read_element(plain[ELEMENT_BYTES:])
+    )
+
+
+def _share_cipher(
+    secret: bytes, terms: Round, sender: str, receiver: str
+) -> tuple[ChaCha20Poly1305, bytes]:
+    key = _derive(secret, terms, b"sealed shares", sender, receiver)
+    return ChaCha20Poly1305(key), terms.context + _names(sender, receiver)
+
+
+# -- the way between a user and the server --------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    r"""One end of the authenticated way between a user and the server, in one round.
+
+    Keeps bytes whole and tells who sent them; hides nothing. Both ends derive the two keys from
+    the enrolled X25519 keys.
+
+    >>> from dpcore.masked_messages import SealedShares
+    >>> terms = Round(identifier=bytes(32), users=2, dropouts=0, coordinates=1, modulus=2)
+    >>> ann, server = KeyPair.draw(), KeyPair.draw()
+    >>> here = Channel.between(terms, "ann", "", ann, server.public)
+    >>> there = Channel.between(terms, "", "ann", server, ann.public)
+    >>> body = SealedShares(commitment=bytes(32), sealed={})
+    >>> there.receive(here.send(body), SealedShares) == body
+    True
+    """
+
+    terms: Round
+    own: str
+    other: str
+    sending: bytes = field(repr=False)
+    receiving: bytes = field(repr=False)
+
+    @classmethod
+    def between(
+        cls, terms: Round, own: str, other: str, enrolled: KeyPair, public: bytes
+    ) -> Channel:
+        r"""The end at ``own``, which holds the pair ``enrolled``; ``public`` is the other's."""
+        secret = agreements(enrolled.private, {other: public})[other]
+        return cls(
+            terms=terms,
+            own=own,
+            other=other,
+            sending=_derive(secret, terms, b"channel", own, other),
+            receiving=_derive(secret, terms, b"channel", other, own),
+        )
+
+    def send(self, body: Body) -> bytes:
+        r"""The message as bytes, with its tag."""
+        data = encode(body, self.terms, sender=self.own, receiver=self.other)
+        return data + _tag(self.sending, data)
+
+    def receive(self, data: bytes, expected: type[B]) -> B:
+        r"""The body, if the bytes are from the other end, in this round, of the expected type.
+
+        Raises :class:`AggregationRefused`, naming what is wrong, before any of the body is read.
+        """
+        header, _ = read_header(data)
+        refused = _refusal_of(self, header.identifier, header.sender, header.receiver)
+        if header.type is not expected:
+            refused = refused or f"arrived where a {expected.__name__} is due"
+        signed, tag = data[:-TAG_BYTES], data[-TAG_BYTES:]
+        if not hmac.compare_digest(tag, _tag(self.receiving, signed)):
+            refused = refused or "is not authentic: it was changed, or made by somebody else"
+        if refused:
+            raise AggregationRefused(header.type.__name__, header.sender, refused)
+        return cast("B", decode(signed, self.terms)[1])  # the type stands in the header
+
+
+def _refusal_of(channel: Channel, identifier: bytes, sender: str, receiver: str) -> str:
+    if identifier != channel.terms.identifier:
+        return "belongs to another round"
+    if sender != channel.other:
+        return "has a sender who is not expected here"
+    if receiver != channel.own:
+        return "is addressed to somebody else"
+    return ""
+
+
+def _tag(key: bytes, data: bytes) -> bytes:
+    return hmac.digest(key, data, "sha256")

@@ -1,0 +1,341 @@
+r"""The messages of masked aggregation: frozen values, one byte encoding each, a strict decoder.
+
+    bytes = version, type, round (32), sender, receiver, body, tag (32)
+
+An identity is a length byte and 1 to 255 bytes of UTF-8; length 0 is the server. Numbers are big
+endian and of fixed width; what is listed by identity is listed in increasing order of identity.
+So each value has exactly one encoding, and :func:`decode` refuses every other string of bytes by
+name. The tag (see :mod:`dpcore.masked_keys`) covers all that stands before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NoReturn, TypeVar
+
+import numpy as np
+
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.inversion import Integers
+from dpcore.masked_round import ROUND_BYTES, SERVER, Round
+from dpcore.shamir import ELEMENT_BYTES, read_element, write_element
+
+__all__ = [
+    "KEY_BYTES",
+    "SEALED_BYTES",
+    "TAG_BYTES",
+    "TYPES",
+    "AggregationRefused",
+    "Body",
+    "Header",
+    "KeyAdvertisement",
+    "KeyList",
+    "MaskedInput",
+    "PublicKeys",
+    "SealedShares",
+    "ShareDelivery",
+    "UnmaskReply",
+    "UnmaskRequest",
+    "decode",
+    "encode",
+    "read_header",
+]
+
+TAG_BYTES: Final = 32
+KEY_BYTES: Final = 32
+SEALED_BYTES: Final = 12 + 2 * ELEMENT_BYTES + 16  # nonce, two shares, tag of the cipher
+_VERSION: Final = 1
+_FIELD_PRIME: Final = (1 << 255) - 19
+
+T = TypeVar("T")
+
+
+class AggregationRefused(DpcoreError, ValueError):
+    r"""A message, or the end of a step, that is refused: which, of whom, and why.
+
+    ``sender`` is who the bytes claim to be from; "" is the server, and None stands where the bytes
+    broke off before a name. What was known before the refusal still holds: no state has changed.
+
+    >>> raise AggregationRefused("MaskedInput", "ann", "a second one in this round")
+    Traceback (most recent call last):
+    ...
+    dpcore.masked_messages.AggregationRefused: MaskedInput of 'ann': a second one in this round
+    """
+
+    def __init__(self, message: str, sender: str | None, reason: str) -> None:
+        super().__init__(message, sender, reason)
+        self.message = message
+        self.sender = sender
+        self.reason = reason
+
+    def __str__(self) -> str:
+        names = {None: "", SERVER: " of the server"}
+        return f"{self.message}{names.get(self.sender, f' of {self.sender!r}')}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicKeys:
+    r"""A user's two X25519 keys of the round: for shares (c in the paper) and for masks (s)."""
+
+    sharing: bytes
+    masking: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyAdvertisement:
+    r"""Step 1, user to server."""
+
+    keys: PublicKeys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyList:
+    r"""Step 1, server to user: everyone who advertised (U1 in the paper)."""
+
+    keys: Mapping[str, PublicKeys]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedShares:
+    r"""Step 2, user to server: a commitment to the self-mask seed, and the shares by receiver."""
+
+    commitment: bytes
+    sealed: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareDelivery:
+    r"""Step 2, server to user: the sealed shares by sender; with the receiver these are U2."""
+
+    sealed: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MaskedInput:
+    r"""Step 3, user to server: input plus masks, int64 residues mod m."""
+
+    values: Integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnmaskRequest:
+    r"""Step 3, server to user: whose masked input arrived (U3), and whose did not (U2 - U3)."""
+
+    survivors: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnmaskReply:
+    r"""Step 4, user to server: seed shares of the survivors, mask key shares of the dropped."""
+
+    seeds: Mapping[str, int]
+    keys: Mapping[str, int]
+
+
+Body = (
+    KeyAdvertisement
+    | KeyList
+    | SealedShares
+    | ShareDelivery
+    | MaskedInput
+    | UnmaskRequest
+    | UnmaskReply
+)
+TYPES: Final[tuple[type[Body], ...]] = (
+    KeyAdvertisement,
+    KeyList,
+    SealedShares,
+    ShareDelivery,
+    MaskedInput,
+    UnmaskRequest,
+    UnmaskReply,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    r"""What stands before the body; sender and receiver are claims until the tag is checked."""
+
+    type: type[Body]
+    identifier: bytes
+    sender: str
+    receiver: str
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def encode(body: Body, terms: Round, *, sender: str, receiver: str) -> bytes:
+    r"""Header and body as bytes, without the tag."""
+    head = bytes([_VERSION, 1 + TYPES.index(type(body))]) + terms.identifier
+    return head + _identity(sender) + _identity(receiver) + _encode_body(body, terms)
+
+
+def _encode_body(body: Body, terms: Round) -> bytes:
+    match body:
+        case KeyAdvertisement(keys=keys):
+            return _public(keys)
+        case KeyList(keys=listed):
+            return _listed(listed, _public)
+        case SealedShares(commitment=commitment, sealed=sealed):
+            return commitment + _listed(sealed, bytes)
+        case ShareDelivery(sealed=sealed):
+            return _listed(sealed, bytes)
+        case MaskedInput(values=values):
+            wide = values.astype(">u8").view(np.uint8).reshape(-1, 8)
+            return wide[:, 8 - terms.value_bytes :].tobytes()
+        case UnmaskRequest(survivors=survivors, dropped=dropped):
+            nothing = (dict.fromkeys(names, b"") for names in (survivors, dropped))
+            return b"".join(_listed(names, bytes) for names in nothing)
+        case UnmaskReply(seeds=seeds, keys=shares):
+            return _listed(seeds, write_element) + _listed(shares, write_element)
+
+
+def _identity(identity: str) -> bytes:
+    encoded = identity.encode()
+    return bytes([len(encoded)]) + encoded
+
+
+def _public(keys: PublicKeys) -> bytes:
+    return keys.sharing + keys.masking
+
+
+def _listed(entries: Mapping[str, T], write: Callable[[T], bytes]) -> bytes:
+    written = (_identity(identity) + write(entries[identity]) for identity in sorted(entries))
+    return len(entries).to_bytes(2, "big") + b"".join(written)
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+class _Reader:
+    # Reads from the front; whatever is wrong is refused under one name.
+    __slots__ = ("_data", "_place", "message", "sender")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._place = 0
+        self.message = "message"
+        self.sender: str | None = None
+
+    def refuse(self, reason: str) -> NoReturn:
+        raise AggregationRefused(self.message, self.sender, reason)
+
+    def take(self, count: int) -> bytes:
+        taken = self._data[self._place : self._place + count]
+        if len(taken) < count:
+            self.refuse("is truncated")
+        self._place += count
+        return taken
+
+    def rest(self) -> bytes:
+        return self._data[self._place :]
+
+    def end(self) -> None:
+        if self._place != len(self._data):
+            self.refuse("is longer than its encoding")
+
+    def number(self, width: int) -> int:
+        return int.from_bytes(self.take(width), "big")
+
+    def identity(self) -> str:
+        encoded = self.take(self.number(1))
+        try:
+            return encoded.decode()
+        except UnicodeDecodeError:
+            self.refuse("names an identity that is not UTF-8")
+
+    def public_key(self) -> bytes:
+        key = self.take(KEY_BYTES)
+        if int.from_bytes(key, "little") >= _FIELD_PRIME:
+            self.refuse("holds a public key that is not canonical")
+        return key
+
+    def public_keys(self) -> PublicKeys:
+        return PublicKeys(sharing=self.public_key(), masking=self.public_key())
+
+    def sealed(self) -> bytes:
+        return self.take(SEALED_BYTES)
+
+    def element(self) -> int:
+        try:
+            return read_element(self.take(ELEMENT_BYTES))
+        except InvalidParameter:
+            self.refuse("holds a share outside the field")
+
+    def listed(self, read: Callable[[], T]) -> dict[str, T]:
+        entries: dict[str, T] = {}
+        last = SERVER
+        for _ in range(self.number(2)):
+            name = self.identity()
+            if name <= last:  # the empty name is the server's, and no user's
+                self.refuse("lists identities that are not in increasing order")
+            entries[name] = read()
+            last = name
+        return entries
+
+    def residues(self, count: int, width: int, modulus: int) -> Integers:
+        wide = np.zeros((count, 8), dtype=np.uint8)
+        wide[:, 8 - width :] = np.frombuffer(self.take(count * width), np.uint8).reshape(-1, width)
+        values = wide.view(">u8").reshape(-1)
+        if bool(np.any(values >= modulus)):
+            self.refuse("holds a value that is not below the modulus")
+        residues = values.astype(np.int64)
+        residues.setflags(write=False)
+        return residues
+
+
+def read_header(data: bytes) -> tuple[Header, bytes]:
+    r"""The header and what follows it. Raises :class:`AggregationRefused`."""
+    reader = _Reader(data)
+    version = reader.number(1)
+    if version != _VERSION:
+        reader.refuse(f"has version {version}, which is unknown")
+    code = reader.number(1)
+    if not 1 <= code <= len(TYPES):
+        reader.refuse(f"has type {code}, which is unknown")
+    kind = TYPES[code - 1]
+    reader.message = kind.__name__
+    identifier = reader.take(ROUND_BYTES)
+    sender = reader.identity()
+    reader.sender = sender
+    receiver = reader.identity()
+    header = Header(type=kind, identifier=identifier, sender=sender, receiver=receiver)
+    return header, reader.rest()
+
+
+def decode(data: bytes, terms: Round) -> tuple[Header, Body]:
+    r"""Header and body from the bytes of :func:`encode`; anything else is refused by name.
+
+    Raises :class:`AggregationRefused`: truncated, extended, unknown version or type, another
+    round, identities out of order, keys, shares or values that are not canonical. Says nothing
+    about who wrote the bytes: :func:`dpcore.masked_keys.Channel.receive` does.
+    """
+    header, rest = read_header(data)
+    reader = _Reader(rest)
+    reader.message, reader.sender = header.type.__name__, header.sender
+    if header.identifier != terms.identifier:
+        reader.refuse("belongs to another round")
+    body = _decode_body(header.type, reader, terms)
+    reader.end()
+    return header, body
+
+
+def _decode_body(kind: type[Body], reader: _Reader, terms: Round) -> Body:
+    if kind is KeyAdvertisement:
+        return KeyAdvertisement(keys=reader.public_keys())
+    if kind is KeyList:
+        return KeyList(keys=reader.listed(reader.public_keys))
+    if kind is SealedShares:
+        return SealedShares(commitment=reader.take(KEY_BYTES), sealed=reader.listed(reader.sealed))
+    if kind is ShareDelivery:
+        return ShareDelivery(sealed=reader.listed(reader.sealed))
+    if kind is MaskedInput:
+        values = reader.residues(terms.coordinates, terms.value_bytes, terms.modulus)
+        return MaskedInput(values=values)
+    if kind is UnmaskRequest:
+        survivors, dropped = (tuple(reader.listed(bytes)) for _ in range(2))
+        return UnmaskRequest(survivors=survivors, dropped=dropped)
+    return UnmaskReply(seeds=reader.listed(reader.element), keys=reader.listed(reader.element))

@@ -1,0 +1,88 @@
+r"""What the parties of one round of masked aggregation agree on before it starts."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+from dpcore.errors import InvalidParameter
+from dpcore.masks import checked_modulus
+from dpcore.parameter import integer
+
+__all__ = ["ROUND_BYTES", "SERVER", "Round", "check_identity"]
+
+SERVER: Final = ""
+ROUND_BYTES: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    r"""What all parties of one round agree on beforehand; every key is bound to all of it.
+
+    ``identifier`` is 32 bytes that no other round under the same enrolled keys has; ``users``
+    are enrolled, up to ``dropouts`` of them may vanish, 2 dropouts < users; inputs are vectors of
+    ``coordinates`` residues mod ``modulus``, 2 <= modulus <= 2^62.
+
+    >>> Round(identifier=bytes(32), users=5, dropouts=1, coordinates=3, modulus=100).threshold
+    4
+    """
+
+    identifier: bytes
+    users: int
+    dropouts: int
+    coordinates: int
+    modulus: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.identifier, bytes) or len(self.identifier) != ROUND_BYTES:
+            raise InvalidParameter("identifier", self.identifier, f"must be {ROUND_BYTES} bytes")
+        exact = {
+            "users": integer("users", self.users, at_least=2),
+            "dropouts": integer("dropouts", self.dropouts, at_least=0),
+            "coordinates": integer("coordinates", self.coordinates, at_least=1),
+            "modulus": checked_modulus(self.modulus),
+        }
+        if exact["users"] >= 1 << 16:
+            raise InvalidParameter("users", self.users, "must be < 2^16")
+        if exact["coordinates"] >= 1 << 32:
+            raise InvalidParameter("coordinates", self.coordinates, "must be < 2^32")
+        if 2 * exact["dropouts"] >= exact["users"]:
+            reason = "must be < users / 2: two disjoint groups could answer for one user otherwise"
+            raise InvalidParameter("dropouts", self.dropouts, reason)
+        for name, value in exact.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def threshold(self) -> int:
+        r"""How many shares reconstruct, and how many users each step needs: n - t."""
+        return self.users - self.dropouts
+
+    @property
+    def value_bytes(self) -> int:
+        r"""Bytes of one residue in a message."""
+        return ((self.modulus - 1).bit_length() + 7) // 8
+
+    @property
+    def context(self) -> bytes:
+        r"""SHA-256 of the round and its parameters: the salt of every derived key."""
+        numbers = (self.users, self.dropouts, self.coordinates, self.modulus)
+        encoded = b"".join(n.to_bytes(8, "big") for n in numbers)
+        return hashlib.sha256(b"dpcore masked aggregation 1" + self.identifier + encoded).digest()
+
+
+def check_identity(identity: str) -> str:
+    r"""An identity as it may travel: 1 to 255 bytes of UTF-8.
+
+    >>> check_identity("")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: identity = : must be a text of 1 to 255 bytes of UTF-8
+    """
+    try:
+        fits = isinstance(identity, str) and 1 <= len(identity.encode()) <= 255
+    except UnicodeEncodeError:
+        fits = False
+    if not fits:
+        raise InvalidParameter("identity", identity, "must be a text of 1 to 255 bytes of UTF-8")
+    return identity

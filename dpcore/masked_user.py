@@ -1,0 +1,255 @@
+r"""A user of masked aggregation: four steps, each from a state and bytes to a state and bytes.
+
+    sit -> advertise_keys -> share_keys -> mask_input -> unmask
+
+Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017,
+Figure 4 without its consistency round: the semi-honest protocol. What it protects against stands
+in docs/proofs/masked_aggregation.md. Each state leads to one message: **a step is taken once from
+a state, and the state is then forgotten**. To answer two requests from one state would uncover the
+input. Secrets are drawn from ``rng``; with a seeded one nothing is private.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import numpy as np
+
+from dpcore.arrays import IntegersLike
+from dpcore.errors import InvalidParameter
+from dpcore.inversion import Integers
+from dpcore.masked_keys import (
+    Channel,
+    KeyPair,
+    SharePair,
+    agreements,
+    commitment,
+    mask_key,
+    new_secret,
+    open_shares,
+    seal_shares,
+    self_mask_key,
+)
+from dpcore.masked_messages import (
+    AggregationRefused,
+    KeyAdvertisement,
+    KeyList,
+    MaskedInput,
+    PublicKeys,
+    SealedShares,
+    ShareDelivery,
+    UnmaskReply,
+    UnmaskRequest,
+)
+from dpcore.masked_round import SERVER, Round, check_identity
+from dpcore.masks import add, mask, subtract
+from dpcore.rng import SYSTEM, Rng
+from dpcore.shamir import share
+
+__all__ = [
+    "Advertised",
+    "Answered",
+    "Masked",
+    "Seat",
+    "Shared",
+    "advertise_keys",
+    "mask_input",
+    "share_keys",
+    "sit",
+    "unmask",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    r"""A user before the round: who it is, and its way to the server."""
+
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advertised:
+    r"""After step 1: the two key pairs of the round."""
+
+    channel: Channel
+    sharing: KeyPair
+    masking: KeyPair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    r"""After step 2: the seed, who advertised (U1), the shares of itself, the secrets by peer."""
+
+    channel: Channel
+    masking: KeyPair
+    seed: bytes = field(repr=False)
+    keys: Mapping[str, PublicKeys]
+    own: SharePair
+    secrets: Mapping[str, bytes] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Masked:
+    r"""After step 3: the shares it holds, of everyone who shared (U2)."""
+
+    channel: Channel
+    shares: Mapping[str, SharePair]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    r"""After step 4: nothing is left to say."""
+
+    channel: Channel
+
+
+def sit(terms: Round, identity: str, enrolled: KeyPair, server: bytes) -> Seat:
+    r"""The seat of an enrolled user; ``server`` is the server's enrolled public key."""
+    check_identity(identity)
+    return Seat(channel=Channel.between(terms, identity, SERVER, enrolled, server))
+
+
+def advertise_keys(seat: Seat, rng: Rng = SYSTEM) -> tuple[Advertised, bytes]:
+    r"""Step 1: draw the two key pairs, send their public halves."""
+    sharing, masking = KeyPair.draw(rng), KeyPair.draw(rng)
+    state = Advertised(channel=seat.channel, sharing=sharing, masking=masking)
+    public = PublicKeys(sharing=sharing.public, masking=masking.public)
+    return state, seat.channel.send(KeyAdvertisement(keys=public))
+
+
+def share_keys(state: Advertised, received: bytes, rng: Rng = SYSTEM) -> tuple[Shared, bytes]:
+    r"""Step 2: share the mask key and a fresh seed among everyone who advertised.
+
+    Raises :class:`AggregationRefused` for a list that is too short, too long, repeats a key, or
+    holds another key of this user than the one it sent.
+    """
+    channel, terms = state.channel, state.channel.terms
+    keys = channel.receive(received, KeyList).keys
+    _check_keys(keys, state)
+    seed = new_secret(rng)
+    points = {name: place for place, name in enumerate(keys, start=1)}
+    halves = [
+        share(
+            int.from_bytes(secret, "big"),
+            threshold=terms.threshold,
+            points=list(points.values()),
+            rng=rng,
+        )
+        for secret in (state.masking.private, seed)
+    ]
+    shares = {name: SharePair(key=halves[0][x], seed=halves[1][x]) for name, x in points.items()}
+    own = shares.pop(channel.own)
+    secrets = _agreements(state.sharing, {name: keys[name].sharing for name in shares})
+    sealed = {
+        name: seal_shares(pair, secrets[name], terms, channel.own, name, rng)
+        for name, pair in shares.items()
+    }
+    message = SealedShares(commitment=commitment(seed, terms, channel.own), sealed=sealed)
+    after = Shared(
+        channel=channel, masking=state.masking, seed=seed, keys=keys, own=own, secrets=secrets
+    )
+    return after, channel.send(message)
+
+
+def mask_input(state: Shared, received: bytes, values: IntegersLike) -> tuple[Masked, bytes]:
+    r"""Step 3: open the shares of the others, send the input under its masks.
+
+    y_u = x_u + mask(b_u) + sum_(v > u) mask(s_uv) - sum_(v < u) mask(s_uv)  mod m, v in U2.
+
+    ``values`` are ``coordinates`` integers in [0, m), or :class:`InvalidParameter`. Raises
+    :class:`AggregationRefused` for too few senders, strangers, or a seal that does not open.
+    """
+    channel, terms = state.channel, state.channel.terms
+    inputs = checked_input(values, terms)
+    sealed = channel.receive(received, ShareDelivery).sealed
+    if not set(sealed) <= set(state.secrets):
+        _refuse("ShareDelivery", "names a sender who advertised no keys, or its receiver")
+    if len(sealed) + 1 < terms.threshold:
+        _refuse("ShareDelivery", f"holds fewer than {terms.threshold} users with its receiver")
+    shares = {channel.own: state.own}
+    for name, cipher in sealed.items():
+        try:
+            shares[name] = open_shares(cipher, state.secrets[name], terms, name, channel.own)
+        except InvalidParameter as error:
+            _refuse("ShareDelivery", f"the shares of {name!r} {error.reason}")
+    return Masked(channel=channel, shares=shares), channel.send(
+        MaskedInput(values=masked(inputs, state, sorted(sealed)))
+    )
+
+
+def masked(inputs: Integers, state: Shared, others: list[str]) -> Integers:
+    r"""The input under the user's own mask and one mask for each of ``others``."""
+    terms, own = state.channel.terms, state.channel.own
+    count, modulus = terms.coordinates, terms.modulus
+    key = self_mask_key(state.seed, terms, own)
+    total = add(inputs, mask(key, count=count, modulus=modulus), modulus)
+    public = {other: state.keys[other].masking for other in others}
+    for other, secret in _agreements(state.masking, public).items():
+        pair = mask(mask_key(secret, terms, own, other), count=count, modulus=modulus)
+        total = add(total, pair, modulus) if own < other else subtract(total, pair, modulus)
+    return total
+
+
+def unmask(state: Masked, received: bytes) -> tuple[Answered, bytes]:
+    r"""Step 4: seed shares of those whose input arrived, mask key shares of those who vanished.
+
+    Raises :class:`AggregationRefused` for a request that names anyone twice, a stranger or not
+    everyone, counts this user as dropped, or has fewer than n - t survivors.
+    """
+    request = state.channel.receive(received, UnmaskRequest)
+    survivors, dropped = set(request.survivors), set(request.dropped)
+    if survivors & dropped:
+        both = min(survivors & dropped)
+        _refuse("UnmaskRequest", f"names {both!r} both as surviving and as dropped")
+    if survivors | dropped != set(state.shares):
+        _refuse("UnmaskRequest", "must name everyone who shared keys, and nobody else")
+    if state.channel.own in dropped:
+        _refuse("UnmaskRequest", "counts its receiver as dropped")
+    if len(survivors) < state.channel.terms.threshold:
+        _refuse("UnmaskRequest", f"has fewer than {state.channel.terms.threshold} survivors")
+    reply = UnmaskReply(
+        seeds={name: state.shares[name].seed for name in request.survivors},
+        keys={name: state.shares[name].key for name in request.dropped},
+    )
+    return Answered(channel=state.channel), state.channel.send(reply)
+
+
+def checked_input(values: IntegersLike, terms: Round) -> Integers:
+    r"""``values`` as int64, refused by name unless they are ``coordinates`` integers in [0, m).
+
+    An input is private: no refusal repeats it.
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        array = np.zeros(())
+    if array.dtype.kind not in "iu" or array.shape != (terms.coordinates,):
+        reason = f"must be a vector of {terms.coordinates} integers"
+        raise InvalidParameter("values", "(not shown)", reason)
+    if bool(np.any((array < 0) | (array >= terms.modulus))):
+        raise InvalidParameter("values", "(not shown)", f"must be in [0, {terms.modulus})")
+    return array.astype(np.int64)
+
+
+def _check_keys(keys: Mapping[str, PublicKeys], state: Advertised) -> None:
+    terms = state.channel.terms
+    if not terms.threshold <= len(keys) <= terms.users:
+        _refuse("KeyList", f"must name {terms.threshold} to {terms.users} users")
+    own = PublicKeys(sharing=state.sharing.public, masking=state.masking.public)
+    if keys.get(state.channel.own) != own:
+        _refuse("KeyList", "does not hold the keys its receiver sent")
+    if len({key for pair in keys.values() for key in (pair.sharing, pair.masking)}) < 2 * len(keys):
+        _refuse("KeyList", "holds one key twice")
+
+
+def _agreements(own: KeyPair, public: Mapping[str, bytes]) -> dict[str, bytes]:
+    try:
+        return agreements(own.private, public)
+    except InvalidParameter as error:
+        _refuse("KeyList", error.reason)
+
+
+def _refuse(message: str, reason: str) -> NoReturn:
+    raise AggregationRefused(message, SERVER, reason)

@@ -1,0 +1,145 @@
+r"""Secret sharing over a prime field: any ``threshold`` shares give the secret, fewer say nothing.
+
+The secret is the value at 0 of a uniformly random polynomial of degree below ``threshold``; the
+share of point x is its value at x (A. Shamir, "How to share a secret", CACM 22(11), 1979). The
+default field has 2^257 - 93 elements, so that 32 bytes are one element and a uniform element is
+almost never drawn twice. Arithmetic takes a time that depends on the values: who measures a party
+from within is not kept out. Proof: docs/proofs/masked_aggregation.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from flint import fmpz_mod_ctx, fmpz_mod_poly_ctx
+
+from dpcore.errors import InvalidParameter
+from dpcore.parameter import integer
+from dpcore.rng import SYSTEM, Rng
+
+__all__ = [
+    "ELEMENT_BYTES",
+    "PRIME",
+    "combine",
+    "interpolate",
+    "read_element",
+    "share",
+    "weights",
+    "write_element",
+]
+
+PRIME: Final = (1 << 257) - 93
+ELEMENT_BYTES: Final = 33
+
+
+def share(
+    secret: int,
+    *,
+    threshold: int,
+    points: Sequence[int],
+    rng: Rng = SYSTEM,
+    prime: int = PRIME,
+) -> dict[int, int]:
+    r"""The share of each point: f(x) mod ``prime`` with f(0) = ``secret``.
+
+    The other ``threshold - 1`` coefficients are uniform and independent. The points are distinct
+    in [1, prime), and at least ``threshold`` many; the secret is in [0, prime); otherwise
+    :class:`InvalidParameter`. With a seeded ``rng`` the shares are not private.
+
+    >>> shares = share(42, threshold=2, points=[1, 2, 3])
+    >>> combine({x: shares[x] for x in (1, 3)})
+    42
+    """
+    secret = integer("secret", secret, at_least=0)
+    threshold = integer("threshold", threshold, at_least=1)
+    if secret >= prime:
+        # The value is a secret: the refusal does not repeat it.
+        raise InvalidParameter("secret", "(not shown)", "must be below the prime of the field")
+    _distinct(points, prime)
+    if threshold > len(points):
+        raise InvalidParameter("threshold", threshold, f"must be <= {len(points)}, the points")
+    coefficients = [secret, *(rng.below(prime) for _ in range(threshold - 1))]
+    polynomial = _polynomials(prime)(coefficients)
+    values = polynomial.multipoint_evaluate(list(points))
+    return {x: int(value) for x, value in zip(points, values, strict=True)}
+
+
+def weights(points: Sequence[int], *, prime: int = PRIME) -> list[int]:
+    r"""The Lagrange coefficients at 0: w_i = prod_(j != i) x_j / (x_j - x_i) mod ``prime``.
+
+    f(0) = sum_i w_i f(x_i) for every polynomial f of degree below the number of points.
+
+    >>> weights([1, 2, 3], prime=7)
+    [3, 4, 1]
+    """
+    _distinct(points, prime)
+    found = []
+    for i, x in enumerate(points):
+        above, below = 1, 1
+        for j, y in enumerate(points):
+            if j != i:
+                above = above * y % prime
+                below = below * (y - x) % prime
+        found.append(above * pow(below, -1, prime) % prime)
+    return found
+
+
+def combine(shares: Mapping[int, int], *, prime: int = PRIME) -> int:
+    r"""The secret from exactly as many shares as its threshold, or more, by point.
+
+    Too few shares, or shares of different secrets, give a number that means nothing: who needs
+    to know compares it with something that was published.
+
+    >>> combine({1: 5, 2: 5})
+    5
+    """
+    return interpolate(weights(list(shares), prime=prime), list(shares.values()), prime=prime)
+
+
+def interpolate(coefficients: Sequence[int], values: Sequence[int], *, prime: int = PRIME) -> int:
+    r"""f(0) from the :func:`weights` of some points, computed once, and the values there.
+
+    >>> interpolate(weights([1, 2]), [7, 9])
+    5
+    """
+    terms = zip(coefficients, values, strict=True)
+    return sum(weight * value for weight, value in terms) % prime
+
+
+def write_element(value: int) -> bytes:
+    r"""An element of the default field as 33 bytes, most significant first.
+
+    >>> write_element(1).hex()[-4:]
+    '0001'
+    """
+    if not 0 <= value < PRIME:
+        raise InvalidParameter("value", "(not shown)", "must be in [0, PRIME)")
+    return value.to_bytes(ELEMENT_BYTES, "big")
+
+
+def read_element(encoded: bytes) -> int:
+    r"""The element that 33 bytes encode; each element has one encoding.
+
+    Raises :class:`InvalidParameter` for another length and for numbers >= PRIME.
+
+    >>> read_element(write_element(PRIME - 1)) == PRIME - 1
+    True
+    """
+    value = int.from_bytes(encoded, "big")
+    if len(encoded) != ELEMENT_BYTES or value >= PRIME:
+        raise InvalidParameter("encoded", "(not shown)", "must be 33 bytes of a number < PRIME")
+    return value
+
+
+def _distinct(points: Sequence[int], prime: int) -> None:
+    if not points:
+        raise InvalidParameter("points", points, "must not be empty")
+    if len(set(points)) != len(points) or not all(0 < x < prime for x in points):
+        raise InvalidParameter("points", points, "must be distinct and in [1, prime)")
+
+
+@lru_cache(maxsize=8)
+def _polynomials(prime: int) -> Any:
+    return fmpz_mod_poly_ctx(fmpz_mod_ctx(prime))

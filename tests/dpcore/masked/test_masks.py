@@ -1,0 +1,109 @@
+r"""Masks: the stream is AES-256-CTR, a residue is exactly uniform, addition does not overflow.
+
+The second path computes AES blocks one by one and residues in Python integers. The statistical
+test sees the bias of a modulus that does not divide 2^64; its twin reduces without rejection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from dpcore.errors import InvalidParameter
+from dpcore.masks import LARGEST_MODULUS, add, mask, subtract
+from tests.dpcore.masked.second_path import residues
+from tests.dpcore.mutants import mutated
+from tests.purse import purse
+
+KEY = bytes(range(32))
+MODULI = [2, 3, 7, 1000, 2**16, 2**20 + 7, 2**31 - 1, 2**62 // 3, 3 * 2**60, 2**62 - 57, 2**62]
+
+
+def test_the_stream_is_aes() -> None:
+    # NIST AESAVS: the zero block under the zero key of 256 bits is dc95c078a2408989ad48a214...
+    first = int.from_bytes(bytes.fromhex("dc95c078a2408989"), "little")
+    assert mask(bytes(32), count=1, modulus=2**62).tolist() == [first % 2**62]
+
+
+@pytest.mark.parametrize("modulus", MODULI)
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 100])
+def test_the_mask_is_that_of_the_second_path(modulus: int, count: int) -> None:
+    found = mask(KEY, count=count, modulus=modulus)
+    assert found.dtype == np.int64
+    assert found.tolist() == residues(KEY, count=count, modulus=modulus)
+
+
+MUTANTS = {
+    "no rejection": ("drawn[drawn <= last]", "drawn"),
+    "one multiple less": ("- 1 - (1 << 64) % modulus", "- 1 - modulus - (1 << 64) % modulus"),
+    "the other end": ('"<u8"', '">u8"'),
+    "from counter 1": ("bytes(16)", "bytes(15) + b'1'"),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_not_that_of_the_second_path(name: str) -> None:
+    mutant = mutated(mask, *MUTANTS[name])
+    found = mutant(KEY, count=100, modulus=3 * 2**60).tolist()
+    assert found != residues(KEY, count=100, modulus=3 * 2**60)
+
+
+def test_a_longer_mask_begins_with_the_shorter() -> None:
+    long = mask(KEY, count=500, modulus=3 * 2**60)
+    assert (mask(KEY, count=200, modulus=3 * 2**60) == long[:200]).all()
+
+
+def uneven(draw: Callable[..., Any]) -> float:
+    # 2^64 = 5 m + 2^60 for m = 3 * 2^60: without rejection the first third has 6 words in 16.
+    values = draw(KEY, count=60_000, modulus=3 * 2**60)
+    return float(chisquare(np.bincount(values // 2**58, minlength=12)).pvalue)
+
+
+def test_residues_are_uniform() -> None:
+    alpha = purse.buy("masks: residues mod 3 * 2^60", "1e-9")
+    assert uneven(mask) > alpha
+    assert uneven(mutated(mask, *MUTANTS["no rejection"])) < alpha
+
+
+drawn_pairs = st.integers(2, LARGEST_MODULUS).flatmap(
+    lambda m: st.tuples(st.just(m), st.integers(0, m - 1), st.integers(0, m - 1))
+)
+
+
+@given(drawn_pairs)
+def test_sums_and_differences_are_exact(drawn: tuple[int, int, int]) -> None:
+    m, a, b = drawn
+    left, right = np.array([a, m - 1, 0]), np.array([b, m - 1, m - 1])
+    assert add(left, right, m).tolist() == [(a + b) % m, (2 * m - 2) % m, m - 1]
+    assert subtract(left, right, m).tolist() == [(a - b) % m, 0, 1]
+    assert left.tolist() == [a, m - 1, 0]
+
+
+def test_a_mutant_of_add_is_wrong_at_the_border() -> None:
+    mutant = mutated(add, "total >= modulus", "total > modulus")
+    assert mutant(np.array([3]), np.array([4]), 7).tolist() != [0]
+
+
+@pytest.mark.parametrize(
+    ("argument", "key", "count", "modulus"),
+    [
+        ("modulus", KEY, 1, 1),
+        ("modulus", KEY, 1, 0),
+        ("modulus", KEY, 1, -5),
+        ("modulus", KEY, 1, 2**62 + 1),
+        ("modulus", KEY, 1, 2.0),
+        ("count", KEY, -1, 5),
+        ("key", KEY[:16], 1, 5),
+        ("key", b"", 1, 5),
+    ],
+)
+def test_what_is_no_mask_is_refused(argument: str, key: bytes, count: int, modulus: Any) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        mask(key, count=count, modulus=modulus)
+    assert refused.value.argument == argument

@@ -1,0 +1,260 @@
+r"""Messages: one encoding each, and a decoder that refuses every other string of bytes by name.
+
+Canonical: whatever decodes encodes to the same bytes, for edited messages of every type. Mutants:
+a decoder that reads over the end, or takes identities in any order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcore import masked_messages
+from dpcore.errors import InvalidParameter
+from dpcore.masked_messages import (
+    SEALED_BYTES,
+    TYPES,
+    AggregationRefused,
+    KeyAdvertisement,
+    KeyList,
+    MaskedInput,
+    PublicKeys,
+    SealedShares,
+    ShareDelivery,
+    UnmaskReply,
+    UnmaskRequest,
+    decode,
+    encode,
+)
+from dpcore.masked_round import Round, check_identity
+from dpcore.shamir import PRIME
+from tests.dpcore.masked.rehearsal import refusal
+from tests.dpcore.mutants import mutated
+
+TERMS = Round(identifier=bytes(range(32)), users=4, dropouts=1, coordinates=3, modulus=1000)
+HEAD = 2 + 32 + (1 + 3) + 1  # of messages of "ann" to the server
+
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(
+    lambda name: len(name.encode()) <= 255
+)
+keys = st.integers(0, 2**255 - 20).map(lambda n: n.to_bytes(32, "little"))
+public = st.builds(PublicKeys, sharing=keys, masking=keys)
+seals = st.dictionaries(names, st.binary(min_size=SEALED_BYTES, max_size=SEALED_BYTES), max_size=4)
+elements = st.dictionaries(names, st.integers(0, PRIME - 1), max_size=4)
+listed = st.lists(names, unique=True, max_size=4).map(lambda them: tuple(sorted(them)))
+vectors = st.lists(st.integers(0, 999), min_size=3, max_size=3)
+BODIES: dict[Any, st.SearchStrategy[Any]] = {
+    KeyAdvertisement: st.builds(KeyAdvertisement, keys=public),
+    KeyList: st.builds(KeyList, keys=st.dictionaries(names, public, max_size=4)),
+    SealedShares: st.builds(
+        SealedShares, commitment=st.binary(min_size=32, max_size=32), sealed=seals
+    ),
+    ShareDelivery: st.builds(ShareDelivery, sealed=seals),
+    MaskedInput: st.builds(MaskedInput, values=vectors.map(np.array)),
+    UnmaskRequest: st.builds(UnmaskRequest, survivors=listed, dropped=listed),
+    UnmaskReply: st.builds(UnmaskReply, seeds=elements, keys=elements),
+}
+bodies = st.one_of(*BODIES.values())
+assert tuple(BODIES) == TYPES
+
+
+def written(body: Any) -> bytes:
+    return encode(body, TERMS, sender="ann", receiver="")
+
+
+def zeros(count: int) -> MaskedInput:
+    return MaskedInput(values=np.zeros(count, dtype=np.int64))
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, MaskedInput):
+        return isinstance(other, MaskedInput) and one.values.tolist() == other.values.tolist()
+    return bool(one == other)
+
+
+@given(bodies, names, names)
+def test_what_is_written_is_read(body: Any, sender: str, receiver: str) -> None:
+    data = encode(body, TERMS, sender=sender, receiver=receiver)
+    header, read = decode(data, TERMS)
+    assert (header.type, header.sender, header.receiver) == (type(body), sender, receiver)
+    assert header.identifier == TERMS.identifier
+    assert same(read, body)
+
+
+@given(bodies)
+def test_what_is_truncated_or_extended_is_refused(body: Any) -> None:
+    data = written(body)
+    for end in range(len(data)):
+        assert refusal(decode, data[:end], TERMS), f"the first {end} of {len(data)} bytes"
+    longer = refusal(decode, data + b"\0", TERMS)
+    assert longer is not None
+    assert "longer" in longer.reason
+
+
+def uncanonical(read: Any, data: bytes) -> bool:
+    try:
+        header, body = read(data, TERMS)
+    except AggregationRefused:
+        return False
+    return encode(body, TERMS, sender=header.sender, receiver=header.receiver) != data
+
+
+@given(bodies, st.data())
+def test_what_decodes_encodes_to_the_same_bytes(body: Any, data: st.DataObject) -> None:
+    edited = bytearray(written(body))
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(edited) - 1))
+        edited[place] = data.draw(st.integers(0, 255))
+    assert not uncanonical(decode, bytes(edited))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    start = bytes([1, 1 + len(data) % 7]) + TERMS.identifier
+    assert not uncanonical(decode, data)
+    assert not uncanonical(decode, start + data)
+
+
+def swapped() -> bytes:
+    request = UnmaskRequest(survivors=("ann", "bob"), dropped=())
+    return written(request).replace(b"\x03ann\x03bob", b"\x03bob\x03ann")
+
+
+def test_a_decoder_that_takes_any_order_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not uncanonical(decode, swapped())
+    reader = masked_messages._Reader
+    monkeypatch.setattr(reader, "listed", mutated(reader.listed, "name <= last", "not name"))
+    assert uncanonical(decode, swapped())
+
+
+def test_a_decoder_that_ignores_the_rest_is_noticed() -> None:
+    data = written(MaskedInput(values=np.array([1, 2, 3]))) + b"\0"
+    assert not uncanonical(decode, data)
+    assert uncanonical(mutated(decode, "reader.end()", "pass"), data)
+
+
+def edited(body: Any, place: int, new: bytes) -> bytes:
+    data = written(body)
+    return data[: HEAD + place] + new + data[HEAD + place + len(new) :]
+
+
+ONE = PublicKeys(sharing=b"\1" * 32, masking=b"\2" * 32)
+P = (2**255 - 19).to_bytes(32, "little")
+BAD = {
+    "empty": (b"", "is truncated"),
+    "version 0": (b"\0" + written(KeyAdvertisement(keys=ONE))[1:], "version 0, which is unknown"),
+    "version 2": (b"\2" + written(KeyAdvertisement(keys=ONE))[1:], "version 2, which is unknown"),
+    "type 0": (b"\1\0" + written(KeyAdvertisement(keys=ONE))[2:], "type 0, which is unknown"),
+    "type 8": (b"\1\x08" + written(KeyAdvertisement(keys=ONE))[2:], "type 8, which is unknown"),
+    "round": (edited(KeyAdvertisement(keys=ONE), -9, b"\x77"), "belongs to another round"),
+    "name": (edited(KeyAdvertisement(keys=ONE), -4, b"\xff\xfe"), "is not UTF-8"),
+    "surrogate": (edited(KeyAdvertisement(keys=ONE), -4, b"\xed\xa0\x80"), "is not UTF-8"),
+    "overlong": (edited(KeyAdvertisement(keys=ONE), -4, b"\xc0\x80"), "is not UTF-8"),
+    "first key": (edited(KeyAdvertisement(keys=ONE), 0, P), "not canonical"),
+    "second key": (edited(KeyAdvertisement(keys=ONE), 32, b"\xff" * 32), "not canonical"),
+    "value": (edited(zeros(3), 2, b"\x03\xe8"), "not below the modulus"),
+    "fewer values": (written(zeros(2)), "is truncated"),
+    "more values": (written(zeros(4)), "longer than its encoding"),
+    "share": (
+        edited(UnmaskReply(seeds={"bob": 0}, keys={}), 6, PRIME.to_bytes(33, "big")),
+        "outside the field",
+    ),
+    "nobody": (
+        edited(UnmaskReply(seeds={"bob": 0}, keys={}), 2, b"\0"),
+        "not in increasing order",
+    ),
+    "twice": (
+        written(UnmaskRequest(survivors=("abc", "bob"), dropped=())).replace(b"abc", b"bob"),
+        "not in increasing order",
+    ),
+    "swapped": (swapped(), "not in increasing order"),
+    "too many": (
+        edited(UnmaskRequest(survivors=("bob",), dropped=()), 0, b"\xff\xff"),
+        "not in increasing order",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_not_a_message_is_refused_by_name(name: str) -> None:
+    data, reason = BAD[name]
+    refused = refusal(decode, data, TERMS)
+    assert refused is not None
+    assert reason in refused.reason
+
+
+def test_a_refusal_names_message_sender_and_reason() -> None:
+    refused = refusal(decode, written(zeros(2)), TERMS)
+    assert refused is not None
+    assert (refused.message, refused.sender) == ("MaskedInput", "ann")
+    assert str(refused) == "MaskedInput of 'ann': is truncated"
+    assert str(AggregationRefused("KeyList", "", "x")) == "KeyList of the server: x"
+    assert str(refusal(decode, b"\1", TERMS)) == "message: is truncated"
+
+
+@pytest.mark.parametrize("modulus", [2, 255, 256, 257, 2**16, 2**16 + 1, 2**61 + 1, 2**62])
+def test_residues_of_every_width(modulus: int) -> None:
+    terms = Round(identifier=bytes(32), users=2, dropouts=0, coordinates=3, modulus=modulus)
+    values = np.array([0, 1, modulus - 1])
+    data = encode(MaskedInput(values=values), terms, sender="ann", receiver="")
+    width = 1
+    while 256**width < modulus:
+        width += 1
+    assert data[-3 * width :] == b"".join(int(v).to_bytes(width, "big") for v in values)
+    _, body = decode(data, terms)
+    assert isinstance(body, MaskedInput)
+    assert body.values.tolist() == values.tolist()
+    assert not body.values.flags.writeable
+
+
+@pytest.mark.parametrize("identity", ["", "x" * 256, "é" * 128, "\ud800", 7, b"ann", None])
+def test_what_is_no_identity_is_refused(identity: Any) -> None:
+    with pytest.raises(InvalidParameter, match="identity"):
+        check_identity(identity)
+
+
+GOOD: dict[str, Any] = {
+    "identifier": bytes(32),
+    "users": 5,
+    "dropouts": 2,
+    "coordinates": 1,
+    "modulus": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("identifier", b"short"),
+        ("identifier", "x" * 32),
+        ("users", 1),
+        ("users", 4),  # two may vanish of five, not of four
+        ("users", 2**16),
+        ("users", 5.0),
+        ("dropouts", -1),
+        ("dropouts", 3),
+        ("dropouts", True),
+        ("coordinates", 0),
+        ("coordinates", 2**32),
+        ("modulus", 1),
+        ("modulus", 0),
+        ("modulus", 2**62 + 1),
+        ("modulus", "7"),
+    ],
+)
+def test_what_is_no_round_is_refused(argument: str, value: Any) -> None:
+    assert Round(**GOOD).threshold == 3
+    with pytest.raises(InvalidParameter) as refused:
+        Round(**{**GOOD, argument: value})
+    assert refused.value.argument in {argument, "dropouts"}
+
+
+@pytest.mark.parametrize("field", ["identifier", "users", "dropouts", "coordinates", "modulus"])
+def test_the_context_depends_on_every_term(field: str) -> None:
+    base = {**GOOD, "users": 9}
+    other = bytes(31) + b"\1" if field == "identifier" else base[field] + 1
+    assert Round(**base).context != Round(**{**base, field: other}).context

@@ -1,0 +1,126 @@
+r"""What the server sees: masked inputs that are uniform, and after unmasking uniform given the sum.
+
+Before step 4 all masked inputs together are uniform on Z_m^n. Step 4 takes the self masks off; what
+is left is uniform on the vectors with the right sum. Each joint law is tested cell by cell for the
+largest inputs. Twins: a user without its own mask, a user without the masks of pairs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from dpcore import masked_user
+from dpcore.inversion import Integers
+from dpcore.masked_aggregation import Step
+from dpcore.masked_keys import agreements, mask_key, self_mask_key
+from dpcore.masked_messages import MaskedInput
+from dpcore.masks import mask, subtract
+from dpcore.rng import SeededRng
+from tests.dpcore.masked.rehearsal import Rehearsal, rehearse, take_step
+from tests.dpcore.mutants import mutated
+from tests.purse import purse
+
+M = 5
+COUNT = 20_000
+NAMES = ("ann", "bob", "eve")
+INPUTS = {
+    "ann": np.full(COUNT, 4),
+    "bob": np.zeros(COUNT, dtype=np.int64),
+    "eve": np.full(COUNT, 1),
+}
+
+
+def played(vanish: dict[str, Step], seed: int) -> Rehearsal:
+    return rehearse(
+        names=NAMES,
+        inputs=INPUTS,
+        modulus=M,
+        coordinates=COUNT,
+        vanish=vanish,
+        seed=seed,
+    )
+
+
+def arrived(play: Rehearsal) -> dict[str, Integers]:
+    return {n: body.values for n, body in play.full[Step.INPUT].arrived.items()}
+
+
+def without_self_masks(play: Rehearsal) -> dict[str, Integers]:
+    seeds = {n: play.after[Step.SHARES][n].seed for n in arrived(play)}
+    return {
+        n: subtract(y, mask(self_mask_key(seeds[n], play.terms, n), count=COUNT, modulus=M), M)
+        for n, y in arrived(play).items()
+    }
+
+
+def p_value(rows: list[Integers]) -> float:
+    cells = np.zeros(COUNT, dtype=np.int64)
+    for row in rows:
+        cells = cells * M + row
+    return float(chisquare(np.bincount(cells, minlength=M ** len(rows))).pvalue)
+
+
+NO_SELF = ("add(inputs, mask(key, count=count, modulus=modulus), modulus)", "inputs")
+NO_PAIRS = ("_agreements(state.masking, public).items()", "{}.items()")
+
+
+def test_masked_inputs_are_uniform_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    alpha = purse.buy("masked aggregation: view before unmasking", "1e-9")
+    assert p_value(list(arrived(played({}, 11)).values())) > alpha
+    monkeypatch.setattr(masked_user, "masked", mutated(masked_user.masked, *NO_SELF))
+    assert p_value(list(arrived(played({}, 11)).values())) < alpha
+
+
+def test_unmasked_they_are_uniform_given_their_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    alpha = purse.buy("masked aggregation: view after unmasking", "1e-9")
+    rows = without_self_masks(played({}, 12))
+    assert set((rows["ann"] + rows["bob"] + rows["eve"]) % M) == {
+        0
+    }  # 4 + 0 + 1: the sum, at every coordinate
+    for left_out in NAMES:
+        assert p_value([rows[n] for n in NAMES if n != left_out]) > alpha / 3
+    # The twin adds up to the right sum all the same: only the view tells.
+    monkeypatch.setattr(masked_user, "masked", mutated(masked_user.masked, *NO_PAIRS))
+    bare = played({}, 12)
+    assert bare.total is not None
+    assert bare.total.sum.tolist() == [0] * COUNT
+    assert p_value([without_self_masks(bare)[n] for n in NAMES[:2]]) < alpha / 3
+
+
+def without_pair_masks(play: Rehearsal, name: str, row: Integers, other: str) -> Integers:
+    r"""A row of ``name`` less the mask it shares with ``other``, as ``other``'s key gives it."""
+    private = play.after[Step.SHARES][other].masking.private
+    public = play.server[Step.SHARES].keys[name].masking
+    secret = agreements(private, {name: public})[name]
+    pair = mask(mask_key(secret, play.terms, name, other), count=COUNT, modulus=M)
+    return (row - pair if name < other else row + pair) % M
+
+
+def test_also_when_one_vanished() -> None:
+    alpha = purse.buy("masked aggregation: view with a dropout", "1e-9")
+    play = played({"bob": Step.INPUT}, 13)
+    rows = {n: without_pair_masks(play, n, y, "bob") for n, y in without_self_masks(play).items()}
+    assert set((rows["ann"] + rows["eve"]) % M) == {0}
+    assert p_value([rows["ann"]]) > alpha / 2
+    assert p_value([rows["eve"]]) > alpha / 2
+
+
+def late_input(seed: int) -> Integers:
+    r"""Bob's masked input, which came too late, less the masks that his revealed key gives."""
+    play = played({"bob": Step.INPUT}, seed)
+    state, data = play.after[Step.SHARES]["bob"], play.given[Step.INPUT]["bob"]
+    _, message = take_step(Step.INPUT, state, data, INPUTS["bob"], SeededRng(0))
+    row = play.server[Step.INPUT].channels["bob"].receive(message, MaskedInput).values
+    for other in ("ann", "eve"):
+        row = without_pair_masks(play, "bob", row, other)
+    return np.asarray(row)
+
+
+def test_an_input_that_came_too_late_stays_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    # This is what the self mask is for: without it the server would hold Bob's zeros.
+    alpha = purse.buy("masked aggregation: an input that came too late", "1e-9")
+    assert p_value([late_input(14)]) > alpha
+    monkeypatch.setattr(masked_user, "masked", mutated(masked_user.masked, *NO_SELF))
+    assert (late_input(14) == INPUTS["bob"]).all()

@@ -1,0 +1,159 @@
+r"""Shamir sharing: any threshold shares give the secret; fewer have a law without the secret in it.
+
+The law is exact: over a small prime every polynomial is enumerated. Mutants: a coefficient too
+few, a leading coefficient that is never 0, a constant one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcore.errors import InvalidParameter
+from dpcore.rng import Rng, SeededRng, Words
+from dpcore.shamir import (
+    ELEMENT_BYTES,
+    PRIME,
+    combine,
+    interpolate,
+    read_element,
+    share,
+    weights,
+    write_element,
+)
+from tests.dpcore.mutants import mutated
+
+
+class Coefficients(Rng):
+    r"""Deals given field elements."""
+
+    def __init__(self, dealt: Sequence[int]) -> None:
+        self.left = list(dealt)
+
+    def bits(self, count: int) -> int:
+        raise AssertionError
+
+    def words(self, count: int) -> Words:
+        raise AssertionError
+
+    def below(self, bound: int) -> int:
+        return self.left.pop(0) % bound
+
+
+def test_the_field_is_one() -> None:
+    # Fermat to many bases; 32 bytes fit, and a 257-bit draw is almost never rejected.
+    assert all(pow(base, PRIME - 1, PRIME) == 1 for base in range(2, 60))
+    assert 1 << 256 < PRIME < 1 << 257
+
+
+@given(st.integers(1, 8), st.integers(0, 4), st.integers(0, PRIME - 1), st.data())
+def test_any_threshold_shares_give_the_secret(
+    threshold: int, spare: int, secret: int, data: st.DataObject
+) -> None:
+    points = list(range(1, threshold + spare + 1))
+    shares = share(secret, threshold=threshold, points=points, rng=SeededRng(3))
+    chosen = data.draw(st.permutations(points))[:threshold]
+    assert combine({x: shares[x] for x in chosen}) == secret
+    assert interpolate(weights(points), list(shares.values())) == secret
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=12, unique=True))
+def test_weights_are_those_of_the_rationals(points: list[int]) -> None:
+    for i, weight in enumerate(weights(points)):
+        exact = Fraction(1)
+        for j, y in enumerate(points):
+            if j != i:
+                exact *= Fraction(y, y - points[i])
+        assert (weight * exact.denominator - exact.numerator) % PRIME == 0
+
+
+def leaks(draw: Callable[..., Any], prime: int, threshold: int) -> bool:
+    r"""Whether threshold - 1 of four shares have a joint law that depends on the secret."""
+    points = [1, 2, 3, 4]
+    laws: dict[tuple[int, ...], list[Counter[tuple[int, ...]]]] = {}
+    for secret in range(prime):
+        tables = [
+            draw(secret, threshold=threshold, points=points, rng=Coefficients(dealt), prime=prime)
+            for dealt in product(range(prime), repeat=threshold - 1)
+        ]
+        for seen in combinations(points, threshold - 1):
+            law = Counter(tuple(table[x] for x in seen) for table in tables)
+            laws.setdefault(seen, []).append(law)
+    return any(law != several[0] for several in laws.values() for law in several)
+
+
+@pytest.mark.parametrize(("prime", "threshold"), [(5, 2), (7, 3), (5, 4), (11, 3)])
+def test_fewer_shares_say_nothing(prime: int, threshold: int) -> None:
+    assert not leaks(share, prime, threshold)
+
+
+MUTANTS = {
+    "one coefficient too few": ("range(threshold - 1)", "range(threshold - 2)"),
+    "never 0": ("rng.below(prime) for", "1 + rng.below(prime) % (prime - 1) for"),
+    "constant": ("rng.below(prime) for", "1 for"),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_says_something(name: str) -> None:
+    assert leaks(mutated(share, *MUTANTS[name]), 7, 3)
+
+
+@given(st.integers(0, PRIME - 1))
+def test_an_element_has_one_encoding(value: int) -> None:
+    encoded = write_element(value)
+    assert len(encoded) == ELEMENT_BYTES
+    assert read_element(encoded) == value == int(encoded.hex(), 16)
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        b"",
+        bytes(32),
+        bytes(34),
+        PRIME.to_bytes(33, "big"),
+        (PRIME + 1).to_bytes(33, "big"),
+        b"\xff" * 33,
+    ],
+)
+def test_other_bytes_are_no_element(encoded: bytes) -> None:
+    with pytest.raises(InvalidParameter, match="33 bytes"):
+        read_element(encoded)
+
+
+REFUSED: list[tuple[str, Callable[[], object]]] = [
+    ("secret", lambda: share(PRIME, threshold=1, points=[1])),
+    ("secret", lambda: share(-1, threshold=1, points=[1])),
+    ("threshold", lambda: share(1, threshold=0, points=[1])),
+    ("threshold", lambda: share(1, threshold=3, points=[1, 2])),
+    ("points", lambda: share(1, threshold=1, points=[0, 1])),
+    ("points", lambda: share(1, threshold=1, points=[1, 1])),
+    ("points", lambda: share(1, threshold=1, points=[PRIME])),
+    ("points", lambda: weights([])),
+    ("points", lambda: combine({0: 5, 1: 2})),
+    ("value", lambda: write_element(PRIME)),
+    ("value", lambda: write_element(-1)),
+]
+
+
+@pytest.mark.parametrize("row", range(len(REFUSED)))
+def test_what_is_no_sharing_is_refused(row: int) -> None:
+    argument, call = REFUSED[row]
+    with pytest.raises(InvalidParameter) as refused:
+        call()
+    assert refused.value.argument == argument
+
+
+def test_a_refusal_does_not_show_the_secret() -> None:
+    secret = PRIME + 123456789
+    with pytest.raises(InvalidParameter) as refused:
+        share(secret, threshold=1, points=[1])
+    assert str(secret) not in str(refused.value)

@@ -1,0 +1,356 @@
+r"""Whatever is not exactly the message that is due is refused by name, and changes nothing.
+
+Every bit of every message of a small round is flipped, on its way to the server and to a user, and
+sampled bits of long ones. Mutants: a receiver that skips the tag, a server that takes a second
+message, shares that are not bound to sender and receiver.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore import masked_keys, masked_server
+from dpcore.errors import InvalidParameter
+from dpcore.masked_aggregation import MaskedAggregation, Step
+from dpcore.masked_keys import Channel, KeyPair
+from dpcore.masked_messages import (
+    AggregationRefused,
+    KeyAdvertisement,
+    KeyList,
+    MaskedInput,
+    PublicKeys,
+    SealedShares,
+    ShareDelivery,
+    UnmaskReply,
+)
+from dpcore.rng import SeededRng
+from tests.dpcore.masked.rehearsal import NAMES, Rehearsal, plain_sum, refusal, rehearse
+from tests.dpcore.mutants import mutated
+
+PLAY = rehearse(vanish={"eve": Step.INPUT})
+OTHER = rehearse(vanish={"eve": Step.INPUT}, name="another round")
+LONG = rehearse(names=tuple(f"u{i}" for i in range(9)), dropouts=4, coordinates=2000)
+LATER = [step for step in Step if step > Step.KEYS]
+
+
+def flips(data: bytes, places: Any) -> list[bytes]:
+    return [
+        data[: at // 8] + bytes([data[at // 8] ^ 1 << at % 8]) + data[at // 8 + 1 :]
+        for at in places
+    ]
+
+
+def accepted_by_server(play: Rehearsal, step: Step, messages: list[bytes]) -> list[bytes]:
+    state = play.server[step]
+    taken = [m for m in messages if refusal(masked_server.receive, state, m) is None]
+    assert state.arrived == {}
+    return taken
+
+
+def accepted_by_user(play: Rehearsal, step: Step, name: str, messages: list[bytes]) -> list[bytes]:
+    return [m for m in messages if refusal(play.step, step, name, m) is None]
+
+
+@pytest.mark.parametrize("step", Step)
+@pytest.mark.parametrize("name", ["ann", "zoë"])
+def test_any_flipped_bit_to_the_server_is_refused(step: Step, name: str) -> None:
+    data = PLAY.sent[step][name]
+    assert accepted_by_server(PLAY, step, [data]) == [data]
+    assert accepted_by_server(PLAY, step, flips(data, range(8 * len(data)))) == []
+
+
+@pytest.mark.parametrize("step", LATER)
+@pytest.mark.parametrize("name", ["ann", "zoë"])
+def test_any_flipped_bit_to_a_user_is_refused(step: Step, name: str) -> None:
+    data = PLAY.given[step][name]
+    assert accepted_by_user(PLAY, step, name, [data]) == [data]
+    assert accepted_by_user(PLAY, step, name, flips(data, range(8 * len(data)))) == []
+
+
+@pytest.mark.parametrize("step", Step)
+def test_sampled_bits_of_long_messages(step: Step) -> None:
+    world = np.random.default_rng(3)
+    sent = LONG.sent[step]["u5"]
+    places = [int(p) for p in world.integers(0, 8 * len(sent), 1500)]
+    assert accepted_by_server(LONG, step, flips(sent, places)) == []
+    if step > Step.KEYS:
+        given = LONG.given[step]["u5"]
+        places = [int(p) for p in world.integers(0, 8 * len(given), 1500)]
+        assert accepted_by_user(LONG, step, "u5", flips(given, places)) == []
+
+
+def test_a_receiver_that_skips_the_tag_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = "if not hmac.compare_digest(tag, _tag(self.receiving, signed)):"
+    monkeypatch.setattr(Channel, "receive", mutated(Channel.receive, old, "if False:"))
+    for step, place in ((Step.KEYS, 40), (Step.INPUT, 40), (Step.UNMASK, 50)):
+        data = PLAY.sent[step]["ann"]
+        assert accepted_by_server(PLAY, step, flips(data, [8 * place + 3]))
+    data = PLAY.sent[Step.KEYS]["ann"]
+    assert accepted_by_server(
+        PLAY, Step.KEYS, flips(data, range(8 * len(data) - 256, 8 * len(data)))
+    )
+
+
+@pytest.mark.parametrize("step", Step)
+def test_truncated_extended_and_empty(step: Step) -> None:
+    data = PLAY.sent[step]["bob"] if step < Step.INPUT else PLAY.sent[step]["ann"]
+    edited = [data[:n] for n in range(len(data))] + [data + b"\0", data + data, b"\0" + data]
+    assert accepted_by_server(PLAY, step, edited) == []
+
+
+def reason(act: Any, *arguments: Any) -> str:
+    refused = refusal(act, *arguments)
+    return "" if refused is None else refused.reason
+
+
+@pytest.mark.parametrize("step", Step)
+def test_a_second_message_is_refused_and_the_sum_is_right(step: Step) -> None:
+    state = PLAY.full[step]
+    for name, data in PLAY.sent[step].items():
+        before = dict(state.arrived)
+        assert "second one" in reason(masked_server.receive, state, data)
+        assert state.arrived == before, name
+    assert PLAY.total is not None
+    assert PLAY.total.sum.tolist() == plain_sum(PLAY.inputs, PLAY.total.participants, 1000)
+
+
+def test_among_any_rubbish_the_sum_is_right() -> None:
+    world = np.random.default_rng(8)
+    state, close = PLAY.server[Step.INPUT], masked_server.close_inputs
+    for step in (Step.INPUT, Step.UNMASK):
+        pile = list(PLAY.sent[step].values())
+        for data in (*pile, *OTHER.sent[step].values(), *PLAY.given[step].values()):
+            for edited in (data, *flips(data, world.integers(0, 8 * len(data), 20).tolist())):
+                pile.insert(int(world.integers(0, len(pile) + 1)), edited)
+        for data in pile:
+            try:
+                state = masked_server.receive(state, data)
+            except AggregationRefused:
+                continue
+        state = close(state)[0] if step is Step.INPUT else state
+    total = masked_server.finish(state)
+    assert total.sum.tolist() == plain_sum(PLAY.inputs, ("ann", "bob", "joe", "zoë"), 1000)
+
+
+def test_a_server_that_takes_a_second_message_is_noticed() -> None:
+    mutant = mutated(masked_server.receive, "if name in state.arrived:", "if False:")
+    assert reason(mutant, PLAY.full[Step.INPUT], PLAY.sent[Step.INPUT]["ann"]) == ""
+
+
+@pytest.mark.parametrize("step", Step)
+def test_a_message_of_another_round_is_refused(step: Step) -> None:
+    replayed = OTHER.sent[step]["ann"]
+    assert "another round" in reason(masked_server.receive, PLAY.server[step], replayed)
+    renamed = replayed[:2] + PLAY.terms.identifier + replayed[34:]
+    assert "not authentic" in reason(masked_server.receive, PLAY.server[step], renamed)
+    if step > Step.KEYS:
+        replayed = OTHER.given[step]["ann"]
+        assert "another round" in reason(PLAY.step, step, "ann", replayed)
+        renamed = replayed[:2] + PLAY.terms.identifier + replayed[34:]
+        assert "not authentic" in reason(PLAY.step, step, "ann", renamed)
+
+
+@pytest.mark.parametrize("terms", [{"coordinates": 5}, {"modulus": 1001}, {"dropouts": 2}], ids=str)
+def test_who_agreed_to_other_terms_is_refused(terms: dict[str, int]) -> None:
+    # The enrolled keys and the identifier are those of PLAY: only the terms differ.
+    other = rehearse(vanish={"eve": Step.INPUT}, **terms)  # type: ignore[arg-type]  # all are ints
+    assert other.terms.identifier == PLAY.terms.identifier
+    assert other.enrolled == PLAY.enrolled
+    state, message = PLAY.server[Step.KEYS], other.sent[Step.KEYS]["ann"]
+    assert "not authentic" in reason(masked_server.receive, state, message)
+
+
+@pytest.mark.parametrize("due", Step)
+@pytest.mark.parametrize("came", Step)
+def test_a_message_of_another_step_is_refused(due: Step, came: Step) -> None:
+    said = reason(masked_server.receive, PLAY.server[due], PLAY.sent[came]["ann"])
+    assert ("is due" in said) == (due is not came)
+
+
+@pytest.mark.parametrize("step", LATER)
+def test_a_message_for_somebody_else_is_refused(step: Step) -> None:
+    said = reason(PLAY.step, step, "ann", PLAY.given[step]["bob"])
+    assert "addressed to somebody else" in said
+    # A user's own message, sent back to it.
+    assert "sender who is not expected" in reason(PLAY.step, step, "ann", PLAY.sent[step]["ann"])
+
+
+def channel_of(name: str, play: Rehearsal = PLAY) -> Channel:
+    public = play.own.public
+    return Channel.between(play.terms, name, "", play.enrolled[name], public)
+
+
+def fresh_keys(seed: int) -> PublicKeys:
+    rng = SeededRng(seed)
+    return PublicKeys(sharing=KeyPair.draw(rng).public, masking=KeyPair.draw(rng).public)
+
+
+def test_somebody_who_is_not_enrolled_is_refused() -> None:
+    stranger = Channel.between(PLAY.terms, "mal", "", KeyPair.draw(), PLAY.own.public)
+    message = stranger.send(KeyAdvertisement(keys=fresh_keys(1)))
+    assert "not enrolled" in reason(masked_server.receive, PLAY.server[Step.KEYS], message)
+    posing = Channel.between(PLAY.terms, "ann", "", KeyPair.draw(), PLAY.own.public)
+    message = posing.send(KeyAdvertisement(keys=fresh_keys(1)))
+    assert "not authentic" in reason(masked_server.receive, PLAY.server[Step.KEYS], message)
+
+
+def test_two_users_with_one_identity_are_refused() -> None:
+    roster = [(name, pair.public) for name, pair in PLAY.enrolled.items()]
+    for edited, said in (
+        ([*roster[:-1], ("ann", KeyPair.draw().public)], "each identity once"),
+        ([*roster[:-1], ("mal", roster[0][1])], "each public key once"),
+        (roster[:-1], "must hold 5 users"),
+        ([*roster[:-1], ("", KeyPair.draw().public)], "1 to 255 bytes"),
+        ([*roster[:-1], ("mal", bytes(32))], "large order"),
+    ):
+        with pytest.raises(InvalidParameter, match=said):
+            masked_server.open_round(PLAY.terms, PLAY.own, edited)
+    again = channel_of("ann").send(KeyAdvertisement(keys=fresh_keys(1)))
+    assert "second one" in reason(masked_server.receive, PLAY.full[Step.KEYS], again)
+
+
+def test_keys_that_stand_for_two_things_or_nothing_are_refused() -> None:
+    first = masked_server.receive(PLAY.server[Step.KEYS], PLAY.sent[Step.KEYS]["bob"])
+    bob, good = first.arrived["bob"].keys, fresh_keys(1)
+    for keys in (
+        PublicKeys(sharing=good.sharing, masking=good.sharing),
+        PublicKeys(sharing=good.sharing, masking=bob.sharing),
+        PublicKeys(sharing=bob.masking, masking=good.masking),
+    ):
+        message = channel_of("ann").send(KeyAdvertisement(keys=keys))
+        assert "another purpose or user" in reason(masked_server.receive, first, message)
+    for point in (bytes(32), b"\1" + bytes(31)):
+        for keys in (
+            PublicKeys(sharing=point, masking=good.masking),
+            PublicKeys(sharing=good.sharing, masking=point),
+        ):
+            message = channel_of("ann").send(KeyAdvertisement(keys=keys))
+            assert "low order" in reason(masked_server.receive, first, message)
+
+
+def test_who_vanished_does_not_come_back() -> None:
+    play = rehearse(vanish={"eve": Step.KEYS})
+    seal = play.full[Step.SHARES].arrived["ann"].sealed["bob"]
+    body = SealedShares(
+        commitment=bytes(32), sealed=dict.fromkeys(("ann", "bob", "joe", "zoë"), seal)
+    )
+    late = channel_of("eve", play).send(body)
+    assert "vanished in an earlier" in reason(masked_server.receive, play.server[Step.SHARES], late)
+    play = rehearse(vanish={"eve": Step.SHARES})
+    late = channel_of("eve", play).send(MaskedInput(values=play.inputs["eve"]))
+    assert "vanished in an earlier" in reason(masked_server.receive, play.server[Step.INPUT], late)
+    empty = channel_of("eve").send(UnmaskReply(seeds={}, keys={}))
+    assert "vanished in an earlier" in reason(
+        masked_server.receive, PLAY.server[Step.UNMASK], empty
+    )
+
+
+def test_shares_for_others_than_those_who_advertised_are_refused() -> None:
+    shares = PLAY.full[Step.SHARES].arrived["ann"]
+    for sealed in (
+        {**shares.sealed, "mal": shares.sealed["bob"]},
+        {**shares.sealed, "ann": shares.sealed["bob"]},
+        {name: shares.sealed[name] for name in ("bob", "eve")},
+    ):
+        body = SealedShares(commitment=shares.commitment, sealed=sealed)
+        said = reason(masked_server.receive, PLAY.server[Step.SHARES], channel_of("ann").send(body))
+        assert "everyone else" in said
+
+
+def test_a_reply_to_another_question_is_refused() -> None:
+    reply = PLAY.full[Step.UNMASK].arrived["ann"]
+    for seeds, keys in (
+        (reply.keys, reply.seeds),
+        ({**reply.seeds, **reply.keys}, reply.keys),
+        (reply.seeds, {}),
+        ({}, reply.keys),
+    ):
+        body = UnmaskReply(seeds=seeds, keys=keys)
+        said = reason(masked_server.receive, PLAY.server[Step.UNMASK], channel_of("ann").send(body))
+        assert "exactly what was asked" in said
+
+
+# -- what the server relays ------------------------------------------------------------------------
+
+
+def relay(sealed: dict[str, bytes]) -> bytes:
+    ways: Channel = PLAY.server[Step.INPUT].channels["ann"]
+    return ways.send(ShareDelivery(sealed=sealed))
+
+
+def given_to(name: str, play: Rehearsal = PLAY) -> dict[str, bytes]:
+    sent = play.full[Step.SHARES].arrived
+    return {other: body.sealed[name] for other, body in sent.items() if other != name}
+
+
+def test_the_relay_cannot_change_shares() -> None:
+    good = given_to("ann")
+    assert reason(PLAY.step, Step.INPUT, "ann", relay(good)) == ""
+    for flipped in flips(good["bob"], range(8 * len(good["bob"]))):
+        said = reason(PLAY.step, Step.INPUT, "ann", relay({**good, "bob": flipped}))
+        assert "the shares of 'bob' must be sealed" in said
+
+
+def misdirected() -> dict[str, bytes]:
+    own = PLAY.full[Step.SHARES].arrived["ann"].sealed
+    return {
+        "of another sender": given_to("ann")["joe"],
+        "for another receiver": given_to("eve")["bob"],
+        "of another round": given_to("ann", OTHER)["bob"],
+        "sent back": own["bob"],
+    }
+
+
+@pytest.mark.parametrize("which", misdirected())
+def test_the_relay_cannot_misdirect_shares(which: str) -> None:
+    swapped = relay({**given_to("ann"), "bob": misdirected()[which]})
+    assert "must be sealed" in reason(PLAY.step, Step.INPUT, "ann", swapped)
+
+
+def test_shares_that_are_not_bound_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masked_keys, "_names", lambda *identities: b"")
+    unbound = rehearse(vanish={"eve": Step.INPUT})
+    own = unbound.full[Step.SHARES].arrived["ann"].sealed["bob"]
+    message = (
+        unbound.server[Step.INPUT]
+        .channels["ann"]
+        .send(ShareDelivery(sealed={**given_to("ann", unbound), "bob": own}))
+    )
+    assert reason(unbound.step, Step.INPUT, "ann", message) == ""
+
+
+def test_the_relay_cannot_add_or_leave_out_too_many() -> None:
+    good = given_to("ann")
+    for sealed, said in (
+        ({**good, "mal": good["bob"]}, "advertised no keys"),
+        ({**good, "ann": good["bob"]}, "or its receiver"),
+        ({"bob": good["bob"], "eve": good["eve"]}, "fewer than 4"),
+    ):
+        assert said in reason(PLAY.step, Step.INPUT, "ann", relay(sealed))
+
+
+def test_a_list_of_keys_that_cannot_be_is_refused() -> None:
+    keys = dict(PLAY.server[Step.SHARES].keys)
+    ways = PLAY.server[Step.KEYS].channels["ann"]
+    low = PublicKeys(sharing=bytes(32), masking=fresh_keys(1).masking)
+    for listed, said in (
+        ({name: keys[name] for name in NAMES[:3]}, "must name 4 to 5"),
+        ({**keys, "mal": fresh_keys(1)}, "must name 4 to 5"),
+        ({**keys, "ann": fresh_keys(1)}, "does not hold the keys its receiver sent"),
+        ({name: keys[name] for name in NAMES[1:]}, "does not hold the keys its receiver sent"),
+        ({**keys, "bob": keys["eve"]}, "one key twice"),
+        ({**keys, "bob": low}, "large order"),
+    ):
+        message = ways.send(KeyList(keys=listed))
+        assert said in reason(PLAY.step, Step.SHARES, "ann", message)
+
+
+def test_the_tag_is_under_the_key_of_one_way() -> None:
+    here, there = channel_of("ann"), PLAY.server[Step.KEYS].channels["ann"]
+    assert here.sending == there.receiving != here.receiving == there.sending
+    terms = MaskedAggregation(users=5, dropouts=1, coordinates=4, modulus=1000).round("else")
+    other = Channel.between(terms, "ann", "", PLAY.enrolled["ann"], PLAY.own.public)
+    assert len({here.sending, here.receiving, other.sending, other.receiving}) == 4
