@@ -111,7 +111,8 @@ class PrivacyCurve:
         if exact == 1:
             return Enclosure.exactly(0)
         if exact == 0:
-            return Enclosure.exactly(1 - max(pair.hidden() for pair in self._pairs()))
+            shown = (_loss(partial(_shown, pair), bits) for pair in self._pairs())
+            return _within(_smallest(shown), Fraction(0), Fraction(1))
         found = (_narrowed(partial(p.tradeoff, exact), bits) for p in self._pairs())
         return _within(_smallest(found), Fraction(0), Fraction(1))
 
@@ -184,17 +185,19 @@ class PrivacyCurve:
 
 
 def _epsilon(pair: Pair, delta: Fraction, bits: int) -> Enclosure:
-    guess = None
     for working in (_BITS, 2 * _BITS, 8 * _BITS):
         with precision(working):
-            bottom = pair.bottom()
             guess = pair.guess(delta)
-            smallest = Enclosure.of(as_ball(pair.loss(bottom))).lower
+            smallest = Enclosure.of(as_ball(pair.smallest_loss())).lower
         if guess is not None:
             break
     negligible = Fraction(smallest) / 2**bits if 0 < smallest < math.inf else Fraction(0)
-    start = bottom if guess is None else guess
-    return _narrowed(lambda: pair.epsilon(delta, start), bits, negligible)
+    return _narrowed(lambda: pair.epsilon(delta, guess), bits, negligible)
+
+
+def _shown(pair: Pair) -> Loss:
+    # P(L < oo): what is left to a test that never errs under Q.
+    return 1 - pair.hidden()
 
 
 def _loss(compute: Callable[[], Loss | Enclosure], bits: int) -> Enclosure:
@@ -225,7 +228,11 @@ def _narrowed(
 
 
 def _largest(found: Iterable[Enclosure]) -> Enclosure:
-    enclosures = [*found]
+    enclosures: list[Enclosure] = []
+    for each in found:
+        if each.lower == math.inf:
+            return each  # nothing exceeds it: the rest need not be computed
+        enclosures.append(each)
     return Enclosure(max(e.lower for e in enclosures), max(e.upper for e in enclosures))
 
 

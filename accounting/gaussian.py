@@ -17,7 +17,7 @@ from typing import Final
 from flint import arb, arb_poly, ctx
 
 from accounting.errors import NotDerived
-from accounting.pair import Cell, Pair
+from accounting.ray import Cell, RayPair
 from accounting.search import hull, middle
 from accounting.shift import Shift
 from dpcore import theta
@@ -35,7 +35,7 @@ _CLOSE: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Gaussian(Pair):
+class _Gaussian(RayPair):
     # What one coordinate and several have in common: a loss (2m + D)/2v on integers m.
     noise: DiscreteGaussian
     shift: Shift
@@ -70,9 +70,9 @@ class _Gaussian(Pair):
 
     def guess(self, delta: Fraction) -> int | None:
         r"""From the curve of a real Gaussian, in floats; the general search where it strays."""
-        near = _real_gaussian_epsilon(self._distance / self._v, delta)
+        near = real_gaussian_epsilon(self._distance / self._v, delta)
         if self._v < _NEARLY_REAL or not near > 0:
-            return Pair.guess(self, delta)
+            return RayPair.guess(self, delta)
         return self.ray(Fraction(near))[0]
 
     def largest_loss(self) -> Enclosure:
@@ -157,7 +157,7 @@ class GaussianProduct(_Gaussian):
         return (tail[min(max(m + most, 0), len(tail) - 1)]) + hull([arb(0), lost])
 
 
-def _real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
+def real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
     # With mu^2 = D/v, a = epsilon/mu - mu/2 and Mills' ratio R: delta = phi(a) (R(a) - R(a+mu)).
     # Newton on its logarithm, whose slope in a is -mu R(a+mu)/(R(a) - R(a+mu)). Only a start.
     from scipy.special import erfcx  # here, not above: importing accounting stays fast

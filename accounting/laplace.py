@@ -17,7 +17,7 @@ from typing import Final
 from flint import arb, arb_poly, ctx
 
 from accounting.errors import NotDerived
-from accounting.pair import Cell, Pair
+from accounting.ray import Cell, RayPair
 from accounting.shift import Shift
 from dpcore.enclosure import Enclosure, ball
 
@@ -27,7 +27,7 @@ _MOST_ATOMS: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaplacePair(Pair):
+class LaplacePair(RayPair):
     r"""X against X - d for one discrete Laplace X of scale s and an integer d >= 1.
 
     >>> LaplacePair(scale=Fraction(10), shift=1).largest_loss()
@@ -83,7 +83,7 @@ class LaplacePair(Pair):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaplaceProduct(Pair):
+class LaplaceProduct(RayPair):
     r"""Independent coordinates X_i against X_i - d_i: finitely many losses J/s, J = 2m - D.
 
     D = sum_i d_i and m = 0..D. With Y_i = 0..d_i the loss of coordinate i is (d_i - 2 Y_i)/s, of

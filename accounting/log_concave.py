@@ -13,7 +13,7 @@ from typing import Final
 from flint import arb
 
 from accounting.errors import NotDerived
-from accounting.pair import Cell, Pair
+from accounting.ray import Cell, RayPair
 from accounting.search import least
 from dpcore.enclosure import Enclosure, ball
 from dpcore.errors import PrecisionExhausted
@@ -26,7 +26,7 @@ _WIDEST: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShiftedPair(Pair):
+class ShiftedPair(RayPair):
     r"""X against X - ``shift`` for a symmetric log-concave noise and a shift >= 1.
 
     >>> from dpcore import DiscreteLaplace
@@ -46,13 +46,23 @@ class ShiftedPair(Pair):
             return arb("inf") if 2 * m > -self.shift else arb("-inf")
         return (here / there).log()
 
+    def lowest(self) -> int:
+        r"""No ray below this one is ever the best: L(m) = -L(-d-m) <= 0 for 2m <= -d."""
+        return -(self.shift // 2)
+
+    def near(self, epsilon: Fraction) -> int:
+        r"""Where to look for the first loss above epsilon: sound anywhere, fast when near."""
+        del epsilon
+        return self.lowest()
+
     def ray(self, epsilon: Fraction) -> Cell | None:
         r"""By bisection; the cell is wider than one where balls cannot tell L from epsilon."""
         level = ball(epsilon)
-        # L(m) = -L(-d-m) <= 0 for 2m <= -d.
-        start = -(self.shift // 2)
+        start = self.lowest()
         try:
-            last = least(lambda m: m >= start and bool(self.loss(m) > level), start)
+            last = least(
+                lambda m: m >= start and bool(self.loss(m) > level), max(self.near(epsilon), start)
+            )
         except PrecisionExhausted:
             raise NotDerived(
                 f"whether a loss of {self.noise!r} exceeds {epsilon}",

@@ -3,7 +3,8 @@ r"""The supremum of D_alpha/alpha over all real orders, by branch and bound.
 K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0. So on an interval of orders [a, b] K lies
 below its chord l, and l(alpha)/(alpha(alpha-1)) = |l(0)|/alpha - |l(1)|/(alpha-1) has one maximum,
 (sqrt|l(0)| - sqrt|l(1)|)^2 at alpha* = r/(r-1), r = sqrt(l(0)/l(1)). Below the least order tried
-D_b bounds everything, beyond the largest D_oo/b does. Proofs: docs/proofs/curve.md.
+D_b bounds everything, beyond the largest D_oo/b does, or a bound that the law states.
+Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -37,43 +38,63 @@ class _Interval:
 
 def supremum_over_orders(
     divergence: Callable[[Fraction], Fraction | arb],
-    largest_loss: Fraction,
+    largest_loss: Fraction | None = None,
     *,
+    beyond: Callable[[Fraction], Fraction | arb] | None = None,
+    known: Fraction = Fraction(0),
     tolerance: Fraction = Fraction(1, 10**6),
     evaluations: int = 20_000,
 ) -> Enclosure:
     r"""sup over alpha > 1 of D_alpha/alpha, to a relative width of ``tolerance`` if it is reached.
 
-    ``divergence(alpha)`` is D_alpha of a pair, ``largest_loss`` = D_oo is finite. The enclosure is
-    rigorous whenever the search stops.
+    ``divergence(alpha)`` is D_alpha of a pair. ``beyond(a)`` bounds D_alpha/alpha for all
+    alpha >= a; where D_oo is finite, ``largest_loss`` = D_oo stands for D_oo/a. ``known`` is a
+    lower bound of the supremum. The enclosure is rigorous whenever the search stops; for it to
+    stop, ``beyond`` must fall to the supremum or below.
 
     >>> found = supremum_over_orders(lambda order: order / 8, Fraction(4), tolerance=Fraction(1, 9))
     >>> Fraction(1, 8) in found
     True
     """
+    if beyond is None:
+        if largest_loss is None:
+            raise TypeError("a search over orders needs largest_loss or beyond")
+        largest = largest_loss
+        beyond = lambda order: largest / order  # noqa: E731 - one line says it
+    bound = beyond
     with precision(_BITS):
         return _search(
-            lambda order: as_ball(divergence(order)), largest_loss, tolerance, evaluations
+            lambda order: as_ball(divergence(order)),
+            lambda order: Enclosure.of(as_ball(bound(order))).upper,
+            known,
+            tolerance,
+            evaluations,
         )
 
 
 def _search(
-    divergence: Callable[[Fraction], arb], largest: Fraction, tolerance: Fraction, evaluations: int
+    divergence: Callable[[Fraction], arb],
+    beyond: Callable[[Fraction], Fraction | float],
+    known: Fraction,
+    tolerance: Fraction,
+    evaluations: int,
 ) -> Enclosure:
     least_order = 1 + tolerance / 4
     first = divergence(least_order)
-    best = _lower(first / ball(least_order))
+    best = max(known, _lower(first / ball(least_order)))
     # Near order 1, D_alpha/alpha <= D_b.
     ceiling = _upper(first)
     heap: list[_Interval] = []
     low, at_low = least_order, first
-    while largest / low > best:
+    while (rest := beyond(low)) > best * (1 + tolerance):
         high = 1 + 2 * (low - 1)
         at_high = divergence(high)
         best = max(best, _lower(at_high / ball(high)))
         heapq.heappush(heap, _interval(low, high, at_low, at_high))
         low, at_low = high, at_high
-    ceiling = max(ceiling, largest / low)
+    ceiling = max(ceiling, Fraction(rest))
+    if not heap:
+        return Enclosure(best, max(best, ceiling))
     for _ in range(evaluations):
         if -heap[0].key <= max(best * (1 + tolerance), ceiling):
             break

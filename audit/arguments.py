@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from audit.claim import Claim
-from audit.target import Catalogued, NoiseAdded, Target
+from audit.target import Catalogued, KnownLaw, Target
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.parameter import rational
@@ -100,7 +100,7 @@ def read_pair(subject: Target, texts: tuple[str, str] | None) -> tuple[Any, Any]
             return subject.subject.pair
         raise InvalidParameter("--pair", "(none)", "is needed: two datasets, e.g. --pair 0 1")
     pair = (_dataset("A", texts[0]), _dataset("B", texts[1]))
-    return subject.check(pair) if isinstance(subject, NoiseAdded) else pair
+    return subject.check(pair)
 
 
 def _dataset(name: str, text: str) -> Any:
@@ -148,7 +148,7 @@ def read_layers(subject: Target, text: str | None) -> tuple[str, ...]:
     >>> read_layers(read_target("discrete-laplace:scale=1"), "exact,sample")
     ('exact', 'sample')
     """
-    known = isinstance(subject, NoiseAdded)
+    known = isinstance(subject, KnownLaw)
     if text is None:
         return ("exact",) if known else ("sample",)
     layers = tuple(layer.strip() for layer in text.split(","))

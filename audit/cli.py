@@ -71,7 +71,8 @@ def run(
         typer.Argument(
             metavar="TARGET",
             help="module:callable, file.py:callable, 'exec:./program args', a noise such as "
-            "discrete-laplace:scale=1, or a name that dpcore audit catalogue lists.",
+            "discrete-laplace:scale=1, a protocol such as protocol:pure,users=64,epsilon=1, or a "
+            "name that dpcore audit catalogue lists.",
         ),
     ],
     *,
@@ -201,9 +202,9 @@ def catalogue(
 
 
 def _examine(subject: Target, plan: Plan, layers: tuple[str, ...]) -> AuditReport:
-    from audit.target import NoiseAdded
+    from audit.target import KnownLaw
 
-    if "exact" not in layers or not isinstance(subject, NoiseAdded):
+    if "exact" not in layers or not isinstance(subject, KnownLaw):
         return _sampled(subject, plan)
     from audit.proof import both, prove
 

@@ -1,13 +1,14 @@
 r"""The exact layer: both output laws are known, so the divergence is proven and not measured.
 
-A law is a pmf with rational masses, or a dpcore noise moved by an integer. Of two laws P and Q,
+A law is a pmf with rational masses, or a dpcore noise moved by an integer (by a tuple of them: a
+draw for each coordinate). Of two laws P and Q,
 
     delta(epsilon) = sup_S P(S) - e^epsilon Q(S) = sum_x max(0, P(x) - e^epsilon Q(x)),
     epsilon(delta) = min {epsilon >= 0: delta(epsilon) <= delta},
     D_a(P || Q)    = 1/(a-1) log sum_x P(x)^a Q(x)^(1-a),
 
 each between two bounds. One direction; a claim needs both. Two shifts of one noise have the curve
-that ``accounting`` derives for a sensitivity of their distance; pmfs are summed here, with rational
+that ``accounting`` derives for their distance (``direction``); pmfs are summed here, with rational
 arithmetic up to the one exponential or logarithm. Proof: ``docs/proofs/exact_layer.md``.
 """
 
@@ -22,11 +23,9 @@ from typing import Final, TypeAlias
 from flint import arb
 
 from accounting.curve import PrivacyCurve
-from accounting.laws import pair_of
-from accounting.shift import shift_of
+from audit.direction import Box, between, rows, vectors
 from dpcore.enclosure import Enclosure, ball, narrow, precision
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
 from dpcore.parameter import RationalLike, integer, rational
 
@@ -38,7 +37,7 @@ _SHOWN: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    r"""The law of ``shift + X``.
+    r"""The law of ``shift + X``, X a draw for each coordinate where ``shift`` is a tuple.
 
     >>> from dpcore import DiscreteLaplace
     >>> Shifted(DiscreteLaplace(scale=1), 3).shift
@@ -46,10 +45,11 @@ class Shifted:
     """
 
     noise: Noise
-    shift: int
+    shift: int | tuple[int, ...]
 
     def __post_init__(self) -> None:
-        integer("shift", self.shift)
+        for step in self.shift if isinstance(self.shift, tuple) else (self.shift,):
+            integer("shift", step)
 
 
 Law: TypeAlias = Shifted | Mapping[Hashable, RationalLike]
@@ -129,7 +129,7 @@ def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosur
 
 
 def worst_event(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Event | None:
-    r"""An event where P(S) - e^epsilon Q(S) is largest; None where that is 0.
+    r"""An event where P(S) - e^epsilon Q(S) is largest; None where that is 0, and of vectors.
 
     >>> from dpcore import DiscreteLaplace
     >>> noise = DiscreteLaplace(scale=1)
@@ -138,7 +138,7 @@ def worst_event(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> 
     """
     level = _level(epsilon)
     if isinstance(p, Shifted) and isinstance(q, Shifted):
-        return _ray(p, q, level, bits) if _compare(p, q) is not None else None
+        return _interval(p, q, level, bits) if _compare(p, q) is not None else None
     table = _compare(p, q)
     return table.event(level) if isinstance(table, _Table) else None
 
@@ -150,16 +150,18 @@ def _level(epsilon: RationalLike) -> Fraction:
     return level
 
 
-def _compare(p: Law, q: Law) -> PrivacyCurve | _Table | None:
+def _compare(p: Law, q: Law) -> PrivacyCurve | Box | _Table | None:
     # The curve of two shifts of one noise (None where they are equal), or a table of two pmfs.
     match p, q:
         case Shifted(), Shifted():
             if p.noise != q.noise:
                 raise InvalidParameter("q", q, f"must be a shift of the same noise as p = {p}")
-            distance = abs(p.shift - q.shift)
-            if distance == 0:
-                return None
-            return PrivacyCurve(noise=p.noise, sensitivity=Sensitivity(distance))
+            match p.shift, q.shift:
+                case int(here), int(there):
+                    return None if here == there else between(p.noise, here, there)
+                case tuple(here), tuple(there) if len(here) == len(there):
+                    return vectors(p.noise, here, there)
+            raise InvalidParameter("q", q, f"must have as many coordinates as p = {p}")
         case Mapping(), Mapping():
             one, other = _read_pmf("p", p), _read_pmf("q", q)
             none = Fraction()
@@ -168,25 +170,16 @@ def _compare(p: Law, q: Law) -> PrivacyCurve | _Table | None:
     raise InvalidParameter("p, q", (p, q), "must be two pmfs or two shifts of one noise")
 
 
-def _ray(p: Shifted, q: Shifted, level: Fraction, bits: int) -> Event | None:
-    # The pair of accounting: P of X against Q of X - d, best on {m, m+1, ...}. With P at a and Q
-    # at a - d that is output >= a + m; with Q at a + d its mirror image, output <= a - m.
-    cell = pair_of(p.noise, shift_of([abs(p.shift - q.shift)])).ray(level)
-    if cell is None:
+def _interval(p: Shifted, q: Shifted, level: Fraction, bits: int) -> Event | None:
+    if isinstance(p.shift, tuple) or isinstance(q.shift, tuple):
         return None
-    m, noise = cell[1], p.noise
-    if q.shift < p.shift:
-        end = p.shift + m
-        return Event(
-            words=f"output >= {end}",
-            p=noise.enclose_sf(end - 1 - p.shift, bits),
-            q=noise.enclose_sf(end - 1 - q.shift, bits),
-        )
-    end = p.shift - m
+    found = rows(p.noise, p.shift, q.shift, level)
+    if found is None:
+        return None
     return Event(
-        words=f"output <= {end}",
-        p=noise.enclose_cdf(end - p.shift, bits),
-        q=noise.enclose_cdf(end - q.shift, bits),
+        words=found.words,
+        p=found.probability(p.noise, p.shift, bits),
+        q=found.probability(q.noise, q.shift, bits),
     )
 
 

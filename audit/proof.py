@@ -1,4 +1,4 @@
-r"""The verdict of the exact layer: a noise added to an integer keeps a claim, or it does not.
+r"""The verdict of the exact layer: a noise added to integers keeps a claim, or it does not.
 
 Proven or refuted, never estimated; about the law of the noise. Whether the code that draws it has
 that law is for the sample layer to doubt.
@@ -10,10 +10,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
+from audit.direction import NeverWorse
 from audit.exact import Shifted, epsilon_at, hockey_stick, worst_event
 from audit.plan import Plan
 from audit.report import AuditReport, ExactFinding, ExactWitness, Layer
-from audit.target import NoiseAdded
+from audit.target import KnownLaw
 from audit.verdict import versions
 from dpcore.enclosure import Enclosure
 from dpcore.errors import PrecisionExhausted
@@ -24,7 +25,7 @@ __all__ = ["both", "prove"]
 _BITS: Final = (64, 256, 1024, 4096)
 
 
-def prove(target: NoiseAdded, plan: Plan) -> AuditReport:
+def prove(target: KnownLaw, plan: Plan) -> AuditReport:
     r"""Decide the claim on this pair, in both directions.
 
     >>> from audit.claim import Claim
@@ -34,19 +35,20 @@ def prove(target: NoiseAdded, plan: Plan) -> AuditReport:
     >>> prove(target, plan).verdict
     'proven'
 
-    Raises :class:`InvalidParameter` for datasets that are not integers,
+    Raises :class:`InvalidParameter` for datasets that do not give integers,
     :class:`accounting.NotDerived` for a noise without a theorem, and
     :class:`PrecisionExhausted` where delta(epsilon) cannot be told from the claimed delta.
     """
-    a, b = target.check(plan.pair)
+    a, b = target.places(plan.pair)
     epsilon, delta = plan.claim.exact
     laws = {"A": Shifted(target.noise, a), "B": Shifted(target.noise, b)}
     found = {}
     for world, other in ("AB", "BA"):
-        found[world] = (
-            _decide(laws[world], laws[other], epsilon, delta),
-            epsilon_at(laws[world], laws[other], delta),
-        )
+        try:
+            reached = _decide(laws[world], laws[other], epsilon, delta)
+        except NeverWorse:
+            continue
+        found[world] = (reached, epsilon_at(laws[world], laws[other], delta))
     # The worse direction; for a symmetric noise both are equal.
     worse = max(found, key=lambda world: (found[world][0].upper, found[world][1].upper))
     reached, needed = found[worse]
@@ -62,7 +64,7 @@ def prove(target: NoiseAdded, plan: Plan) -> AuditReport:
         stopped="no runs: both laws are known",
         witness=None if proven else _witness(laws, worse, epsilon),
         exact=ExactFinding(delta=reached, epsilon=needed),
-        layers=(_layer(abs(a - b), proven=proven),),
+        layers=(_layer(a, b, target.about, proven=proven),),
         versions=versions(),
     )
 
@@ -89,12 +91,16 @@ def _witness(laws: dict[str, Shifted], world: str, epsilon: Fraction) -> ExactWi
     )
 
 
-def _layer(distance: int, *, proven: bool) -> Layer:
-    if proven:
-        proves = f"for every event, and every pair of integers at distance <= {distance}"
-    else:
+def _layer(
+    a: int | tuple[int, ...], b: int | tuple[int, ...], about: str, *, proven: bool
+) -> Layer:
+    if not proven:
         proves = "one probability > e^epsilon times the other + delta, both enclosed"
-    return Layer(layer="exact", method="enclosed hockey-stick divergence", proves=proves)
+    elif isinstance(a, int) and isinstance(b, int):
+        proves = f"for every event, and every pair of integers at distance <= {abs(a - b)}"
+    else:
+        proves = "for every event, and every pair that moves no coordinate further than this one"
+    return Layer(layer="exact", method="enclosed hockey-stick divergence", proves=proves + about)
 
 
 def both(proven: AuditReport, sampled: AuditReport) -> AuditReport:

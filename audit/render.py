@@ -10,18 +10,18 @@ import math
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from audit.claim import Claim
 from audit.report import AuditReport, ExactWitness, Verdict
-from dpcore.enclosure import Enclosure, End
+from dpcore.decimals import down, up
+from dpcore.enclosure import Enclosure
 from dpcore.parameter import rational
 
 if TYPE_CHECKING:
     from audit.catalogue import Entry
 
-__all__ = ["catalogue_table", "down", "resolution_reached", "show", "table", "up"]
+__all__ = ["catalogue_table", "resolution_reached", "show", "table"]
 
 _WORDS: Final[dict[Verdict | None, tuple[str, str]]] = {
     "refuted": ("REFUTED", "bold red"),
@@ -31,31 +31,6 @@ _WORDS: Final[dict[Verdict | None, tuple[str, str]]] = {
 }
 _SHOWN: Final = 60
 _NARROWEST, _WIDEST = 40, 100
-
-
-def down(value: End, digits: int = 4) -> str:
-    r"""``value`` in decimals, rounded down: for a lower bound.
-
-    >>> down(1.98366), up(0.00052604, 2), down(20.0), down(1e-9)
-    ('1.983', '0.00053', '20', '1e-9')
-    """
-    return _rounded(value, digits, ROUND_FLOOR)
-
-
-def up(value: End, digits: int = 4) -> str:
-    r"""``value`` in decimals, rounded up: for an upper bound."""
-    return _rounded(value, digits, ROUND_CEILING)
-
-
-def _rounded(value: End, digits: int, rounding: str) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "infinity"
-    with localcontext(prec=digits, rounding=rounding):
-        numerator, denominator = value.as_integer_ratio()
-        exact = (Decimal(numerator) / Decimal(denominator)).normalize()
-        if not exact or -6 < exact.adjusted() < 12:
-            return f"{exact:f}"
-        return f"{exact:e}"
 
 
 def _between(value: Enclosure, digits: int) -> str:

@@ -4,6 +4,8 @@ r"""What can be audited, and how it is written.
                                f(dataset, n, rng) -> n outputs along the first axis (faster)
     discrete-laplace:scale=1   an exact noise of dpcore: dataset + noise
     half-scale                 a name of the catalogue (``dpcore audit catalogue``)
+    protocol:pure,users=64,epsilon=1
+                               rounds of a distributed protocol, see ``audit.protocol``
     exec:./program args        any executable, see ``audit.program``
 
 A target draws one block of runs at a time, in run order, with randomness of its own for each world
@@ -25,7 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +43,16 @@ from dpcore.spelling import LAWS, read_noise
 if TYPE_CHECKING:
     from audit.catalogue import Subject
 
-__all__ = ["Block", "Catalogued", "NoiseAdded", "Scalar", "Target", "Vectorised", "read_target"]
+__all__ = [
+    "Block",
+    "Catalogued",
+    "KnownLaw",
+    "NoiseAdded",
+    "Scalar",
+    "Target",
+    "Vectorised",
+    "read_target",
+]
 
 _ROOM: Final = 1 << 62
 _FORMS: Final = "f(dataset), f(dataset, rng) or f(dataset, n, rng)"
@@ -94,12 +105,36 @@ class Target(ABC):
     lines: ClassVar[bool] = False
     r"""Whether outputs are lines of text still to be read."""
 
+    def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        r"""The pair, where it can be known without a run that the target takes it."""
+        return pair
+
     @abstractmethod
     def draw(self, block: Block) -> Iterator[Outputs]:
         r"""The outputs of a block in run order, in pieces; what was yielded is kept on a failure.
 
         Raises :class:`audit.errors.TargetFailed`.
         """
+
+
+@runtime_checkable
+class KnownLaw(Protocol):
+    r"""A target whose outputs are a noise of known law, moved to where the dataset says."""
+
+    @property
+    def spelling(self) -> str:
+        r"""As it was written."""
+
+    @property
+    def noise(self) -> Noise:
+        r"""The law, of every coordinate."""
+
+    @property
+    def about(self) -> str:
+        r"""What a proof is about beside the law itself, with a comma before it, or nothing."""
+
+    def places(self, pair: tuple[Any, Any]) -> tuple[int | tuple[int, ...], ...]:
+        r"""Where each dataset of the pair moves the noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +217,11 @@ class NoiseAdded(Target):
     r"""dataset + noise, for an integer dataset; drawn from the operating system unless seeded."""
 
     noise: Noise
+    about: ClassVar[str] = ""
+
+    def places(self, pair: tuple[Any, Any]) -> tuple[int, int]:
+        r"""The pair itself."""
+        return self.check(pair)
 
     def check(self, pair: tuple[Any, Any]) -> tuple[int, int]:
         r"""The pair as integers; refused otherwise."""
@@ -218,7 +258,8 @@ def _seed_of(seed: np.random.SeedSequence) -> int:
 def read_target(spelling: str, *, seeded: bool = True) -> Target:
     r"""The target that ``spelling`` names; see the module for what there is.
 
-    ``seeded = False`` lets a built-in noise draw from the operating system, as in earnest.
+    ``seeded = False`` lets a built-in noise or protocol draw from the operating system, as in
+    earnest.
 
     >>> read_target("discrete-laplace:scale=10").spelling
     'discrete-laplace:scale=10'
@@ -231,6 +272,10 @@ def read_target(spelling: str, *, seeded: bool = True) -> Target:
         from audit.program import read_program
 
         return read_program(spelling, rest)
+    if name == "protocol" and colon:
+        from audit.protocol import read_protocol
+
+        return read_protocol(spelling, rest, seeded=seeded)
     if name in LAWS:
         return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
     path, colon, attribute = spelling.rpartition(":")
@@ -255,7 +300,8 @@ def _catalogued(spelling: str) -> Target:
         "target",
         spelling,
         f"{hint}a target is written module:callable, file.py:callable, exec:./program, "
-        "a noise such as discrete-laplace:scale=1, or a name of dpcore audit catalogue",
+        "a noise such as discrete-laplace:scale=1, a protocol:..., or a name of "
+        "dpcore audit catalogue",
     )
 
 

@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from benchmarks.machine import write
-from dpcore import masked_server, masked_user
-from dpcore.masked_aggregation import MaskedAggregation
-from dpcore.masked_keys import KeyPair
+from dpcore.masked import server as masked_server
+from dpcore.masked import user as masked_user
+from dpcore.masked.aggregation import MaskedAggregation
+from dpcore.masked.keys import KeyPair
 
 _COORDINATES = 1000
 _MODULUS = 2**20 + 7

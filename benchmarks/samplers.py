@@ -11,13 +11,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from benchmarks.machine import interleaved, write
-from dpcore import DiscreteGaussian, DiscreteLaplace, Noise
+from dpcore import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteGaussianSum,
+    DiscreteLaplace,
+    Noise,
+    Poisson,
+    Polya,
+    PolyaDifference,
+    Skellam,
+)
 from dpcore.noise import batch_of
 from dpcore.reservoir import SERVED
 
@@ -26,8 +37,19 @@ _PEER_DRAWS = 10**5
 _SCALES = (1, 10, 1000)
 
 
-def opendp_measurement(noise: Noise, scale: float, *, vector: bool) -> Any:
+def _float(noise: Noise, parameter: str) -> float:
+    return float(noise.parameters[parameter])
+
+
+def opendp_measurement(noise: Noise, *, vector: bool) -> Any:
     r"""OpenDP's mechanism of the same law on a vector or on one integer; None where missing."""
+    match noise:
+        case DiscreteLaplace():
+            scale = _float(noise, "scale")
+        case DiscreteGaussian():
+            scale = math.sqrt(_float(noise, "sigma_squared"))
+        case _:
+            return None
     try:
         import opendp.prelude as dp
     except ImportError:
@@ -38,21 +60,45 @@ def opendp_measurement(noise: Noise, scale: float, *, vector: bool) -> Any:
     kind = "i64" if laplace else "f64"
     domain = dp.atom_domain(T="i64")
     if not vector:
-        return make(domain, dp.absolute_distance(T=kind), scale=float(scale))
+        return make(domain, dp.absolute_distance(T=kind), scale=scale)
     distance = dp.l1_distance if laplace else dp.l2_distance
-    return make(dp.vector_domain(domain), distance(T=kind), scale=float(scale))
+    return make(dp.vector_domain(domain), distance(T=kind), scale=scale)
 
 
-def numpy_sampler(noise: Noise, scale: float) -> Callable[[int], object]:
-    r"""The usual inexact recipe: a difference of geometrics, or a rounded normal."""
+def numpy_sampler(noise: Noise) -> Callable[[int], object] | None:
+    r"""The usual inexact recipe of the law, where numpy has one for such parameters."""
     rng = np.random.default_rng(1)
-    if isinstance(noise, DiscreteLaplace):
-        p = -math.expm1(-1 / scale)
-        return lambda count: rng.geometric(p, count) - rng.geometric(p, count)
-    return lambda count: np.rint(rng.normal(0, scale, count)).astype(np.int64)
+    match noise:
+        case DiscreteLaplace() if _float(noise, "scale") <= 2**20:
+            p = -math.expm1(-1 / _float(noise, "scale"))
+            return lambda count: rng.geometric(p, count) - rng.geometric(p, count)
+        case DiscreteGaussian() if _float(noise, "sigma_squared") <= 2**40:
+            sigma = math.sqrt(_float(noise, "sigma_squared"))
+            return lambda count: np.rint(rng.normal(0, sigma, count)).astype(np.int64)
+        case DiscreteGaussianSum():
+            sigma = math.sqrt(noise.count * _float(noise, "sigma_squared"))
+            return lambda count: np.rint(rng.normal(0, sigma, count)).astype(np.int64)
+        case Skellam():
+            half = _float(noise, "variance") / 2
+            return lambda count: rng.poisson(half, count) - rng.poisson(half, count)
+        case Poisson():
+            mean = _float(noise, "mean")
+            return lambda count: rng.poisson(mean, count)
+        case Binomial():
+            trials, probability = noise.trials, _float(noise, "probability")
+            return lambda count: rng.binomial(trials, probability, count)
+        case Polya():
+            shape, p = _float(noise, "shape"), -math.expm1(-1 / _float(noise, "scale"))
+            return lambda count: rng.negative_binomial(shape, p, count)
+        case PolyaDifference():
+            shape, p = _float(noise, "shape"), -math.expm1(-1 / _float(noise, "scale"))
+            return lambda count: (
+                rng.negative_binomial(shape, p, count) - rng.negative_binomial(shape, p, count)
+            )
+    return None
 
 
-def batch_row(noise: Noise, scale: float, repeats: int) -> dict[str, Any]:
+def batch_row(noise: Noise, repeats: int) -> dict[str, Any]:
     r"""Million draws a second of ours and the peers for one parameter."""
     batch_of.cache_clear()
     start = time.perf_counter()
@@ -60,11 +106,11 @@ def batch_row(noise: Noise, scale: float, repeats: int) -> dict[str, Any]:
     first = time.perf_counter() - start
     works: dict[str, Callable[[], object]] = {"dpcore": lambda: noise.sample(_DRAWS)}
     draws = {"dpcore": _DRAWS}
-    if scale <= 2**20:
-        numpy_draw = numpy_sampler(noise, scale)
+    numpy_draw = numpy_sampler(noise)
+    if numpy_draw is not None:
         works["numpy (inexact, not private)"] = lambda: numpy_draw(_DRAWS)
         draws["numpy (inexact, not private)"] = _DRAWS
-    peer = opendp_measurement(noise, scale, vector=True)
+    peer = opendp_measurement(noise, vector=True)
     if peer is not None:
         zeros = [0] * _PEER_DRAWS
         works["opendp"] = lambda: peer(zeros)
@@ -83,10 +129,10 @@ def batch_row(noise: Noise, scale: float, repeats: int) -> dict[str, Any]:
     }
 
 
-def scalar_row(noise: Noise, scale: float, count: int) -> dict[str, Any]:
+def scalar_row(noise: Noise, count: int) -> dict[str, Any]:
     r"""Single draws a second of a reused noise object, beside OpenDP's scalar mechanism."""
     works: dict[str, Callable[[], object]] = {"dpcore": noise.sample}
-    peer = opendp_measurement(noise, scale, vector=False)
+    peer = opendp_measurement(noise, vector=False)
     if peer is not None:
         works["opendp"] = lambda: peer(0)
 
@@ -159,15 +205,29 @@ def import_seconds(repeats: int) -> dict[str, float]:
 def main() -> None:
     quick = "--quick" in sys.argv[1:]
     repeats = 2 if quick else 7
-    pairs: list[tuple[Noise, float]] = []
-    for scale in (*_SCALES, 2**40):
-        pairs.append((DiscreteLaplace(scale=scale), scale))
-        pairs.append((DiscreteGaussian(sigma_squared=scale**2), scale))
+    noises: list[Noise] = [
+        noise
+        for scale in (*_SCALES, 2**40)
+        for noise in (DiscreteLaplace(scale=scale), DiscreteGaussian(sigma_squared=scale**2))
+    ]
+    noises += [Skellam(variance=scale**2) for scale in (*_SCALES, 2**20)]
+    noises += [
+        *(Polya(shape=Fraction(1, 2**20), scale=scale) for scale in (1024, 2**20)),
+        PolyaDifference(shape="9/10", scale=1024),
+        *(Poisson(mean=mean) for mean in (50, 2**40)),
+        *(Binomial(trials=trials, probability="1/2") for trials in (268, 2**42)),
+        DiscreteGaussianSum(count=16, sigma_squared=62500),
+    ]
     draws = 2_000 if quick else 20_000
     laplace, gaussian = DiscreteLaplace(scale=10), DiscreteGaussian(sigma_squared=100)
+    others = (
+        Skellam(variance=100),
+        PolyaDifference(shape="9/10", scale=10),
+        Polya(shape="1/1024", scale=1024),
+        Binomial(trials=268, probability="1/2"),
+    )
     timing = [
-        timing_row(repr(laplace), laplace.sample, draws),
-        timing_row(repr(gaussian), gaussian.sample, draws),
+        *(timing_row(repr(noise), noise.sample, draws) for noise in (laplace, gaussian, *others)),
         *(
             # The largest are drawn while the caller waits: see docs/known_limits.md.
             timing_of_batches(noise, draws if size <= SERVED else draws // 4, size)
@@ -176,14 +236,14 @@ def main() -> None:
         ),
     ]
     for noise in (laplace, gaussian):
-        peer = opendp_measurement(noise, 10, vector=False)
+        peer = opendp_measurement(noise, vector=False)
         if peer is not None:
             timing.append(timing_row(f"opendp, {noise!r}", partial(peer, 0), draws))
     write(
         "samplers",
         {
-            "batch": [batch_row(noise, scale, repeats) for noise, scale in pairs],
-            "scalar": [scalar_row(noise, 10, 10**5) for noise in (laplace, gaussian)],
+            "batch": [batch_row(noise, repeats) for noise in noises],
+            "scalar": [scalar_row(noise, 10**5) for noise in (laplace, gaussian, *others[:2])],
             "timing": timing,
             "import_seconds": import_seconds(repeats),
         },

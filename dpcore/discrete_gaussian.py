@@ -62,7 +62,6 @@ class DiscreteGaussian(SymmetricNoise):
     """
 
     name: ClassVar[str] = "discrete-gaussian"
-    log_concave: ClassVar[bool] = True
 
     sigma_squared: RationalLike
 
@@ -73,6 +72,11 @@ class DiscreteGaussian(SymmetricNoise):
     @property
     def _v(self) -> Fraction:
         return cast(Fraction, self.sigma_squared)  # __post_init__ made it one
+
+    @property
+    def log_concave(self) -> bool:
+        r"""Always: k^2 is convex."""
+        return True
 
     @property
     def variance(self) -> Enclosure:

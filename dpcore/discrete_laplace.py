@@ -30,7 +30,8 @@ from dpcore.inversion import (
     in_blocks,
     place,
 )
-from dpcore.parameter import RationalLike, positive_rational
+from dpcore.noise import Noise
+from dpcore.parameter import RationalLike, integer, positive_rational
 from dpcore.rng import Rng
 from dpcore.symmetric import SymmetricNoise
 
@@ -60,7 +61,6 @@ class DiscreteLaplace(SymmetricNoise):
     """
 
     name: ClassVar[str] = "discrete-laplace"
-    log_concave: ClassVar[bool] = True
 
     scale: RationalLike
 
@@ -71,6 +71,11 @@ class DiscreteLaplace(SymmetricNoise):
     @property
     def _s(self) -> Fraction:
         return cast(Fraction, self.scale)  # __post_init__ made it one
+
+    @property
+    def log_concave(self) -> bool:
+        r"""Always: |k| is convex."""
+        return True
 
     @property
     def variance(self) -> Enclosure:
@@ -108,6 +113,17 @@ class DiscreteLaplace(SymmetricNoise):
     def build_batch(self) -> Batch:
         r"""Independent digits, each by certified inversion (docs/proofs/discrete_laplace.md)."""
         return _Digits(self._s)
+
+    def share(self, parties: int) -> Noise:
+        r"""One of ``parties`` shares: PolyaDifference(1/parties, scale), a difference of urns.
+
+        >>> DiscreteLaplace(scale=10).share(4)
+        PolyaDifference(shape='1/4', scale=10)
+        """
+        from dpcore.polya_difference import PolyaDifference  # its batches are made of this law
+
+        parties = integer("parties", parties, at_least=1)
+        return PolyaDifference(shape=Fraction(1, parties), scale=self._s)
 
     def check_float_range(self) -> None:
         r"""The float64 functions cover 1e-6 <= scale <= 2^46."""

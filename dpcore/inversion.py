@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import pairwise
 from typing import Final, Protocol
 
 import numpy as np
@@ -35,7 +36,9 @@ __all__ = [
     "certified_threshold",
     "fixed_point",
     "in_blocks",
+    "invert",
     "place",
+    "table_of_masses",
 ]
 
 Integers = npt.NDArray[np.int64]
@@ -150,9 +153,10 @@ class InversionTable:
     r"""A law on consecutive integers by certified inversion.
 
     ``thresholds[i]`` separates at F(first + i) (see :func:`certified_threshold`); the first is 0
-    or stands at the least value of the law, the last is 2^64 - 1, so every word either falls
-    strictly between two thresholds or is refined. ``cdf(k)`` is the ball of F(k) at the ambient
-    precision, for every integer k.
+    or stands at the least value of the law. A table whose last threshold is below 2^64 - 1 is open
+    above: a word beyond it is refined. So every word either falls strictly between two thresholds,
+    below the first, or is refined. ``cdf(k)`` is the ball of F(k) at the ambient precision, for
+    every integer k.
 
     >>> from dpcore.rng import SeededRng
     >>> coin = InversionTable(0, [1 << 63, (1 << 64) - 1], lambda k: arb(min(max(k + 1, 0), 2)) / 2)
@@ -160,15 +164,18 @@ class InversionTable:
     [0, 1, 1, 0, 0, 0, 1, 1]
     """
 
-    __slots__ = ("_cdf", "_guide", "_open", "_shift", "_thresholds", "first")
+    __slots__ = ("_cdf", "_certain", "_guide", "_open", "_shift", "_thresholds", "first")
 
     def __init__(self, first: int, thresholds: Iterable[int], cdf: Callable[[int], arb]) -> None:
         self.first = first
         self._cdf = cdf
-        self._thresholds = np.array(list(thresholds), dtype=np.uint64)
-        falls = bool(np.any(self._thresholds[1:] < self._thresholds[:-1]))
-        if falls or int(self._thresholds[-1]) != _FULL - 1:
-            raise InvalidParameter("thresholds", self._thresholds, "must rise to 2^64 - 1")
+        given = [*thresholds]
+        if not given or any(after < before for before, after in pairwise(given)):
+            raise InvalidParameter("thresholds", given, "must rise, and one at least is needed")
+        # A word whose place is past the certain ones lies above an open table: it is refined.
+        self._certain = len(given)
+        end = [] if given[-1] == _FULL - 1 else [_FULL - 1]
+        self._thresholds = np.array([*given, *end], dtype=np.uint64)
         # Sixteen cells a value keep most words in cells without a threshold; beyond 2^18 cells
         # the guide leaves the cache and costs more than the searches it saves.
         bits = min(max(len(self._thresholds).bit_length() + 4, 10), 18)
@@ -177,17 +184,17 @@ class InversionTable:
         inside = (np.uint64(1) << self._shift) - np.uint64(1)
         below = np.searchsorted(self._thresholds, edges, side="left")
         reached = np.searchsorted(self._thresholds, edges | inside, side="right")
-        guide = np.where(below == reached, below, _UNDECIDED)
+        guide = np.where((below == reached) & (below < self._certain), below, _UNDECIDED)
         self._open = float(np.count_nonzero(guide < 0)) / len(guide)
         self._guide = guide.astype(np.int16 if len(self._thresholds) < 1 << 15 else np.int32)
 
     def __len__(self) -> int:
-        return len(self._thresholds)
+        return self._certain
 
     @property
     def thresholds(self) -> Words:
         r"""A copy of the table, for those who check it."""
-        return self._thresholds.copy()
+        return self._thresholds[: self._certain].copy()
 
     def draw(self, rng: Rng, count: int) -> Integers:
         r"""``count`` independent draws."""
@@ -211,7 +218,8 @@ class InversionTable:
         searched = words[places]
         index = np.searchsorted(self._thresholds, searched, side="left")
         target[places] = index + self.first
-        for tie in np.flatnonzero(self._thresholds[index] == searched):
+        undecided = (self._thresholds[index] == searched) | (index >= self._certain)
+        for tie in np.flatnonzero(undecided):
             # A word is refined once: a second tie at its place is the padding's copy of it.
             if tie < len(unsure):
                 target[places[tie]] = self.refine(rng, int(searched[tie]))
@@ -224,26 +232,69 @@ class InversionTable:
         >>> coin.refine(SeededRng(1), 1 << 62)
         0
         """
-        uniform = Uniform(rng, word)
+        guess = self.first + int(np.searchsorted(self._thresholds, np.uint64(word)))
+        return _least_above(Uniform(rng, word), self._cdf, guess)
 
-        def reached(k: int) -> bool:
-            return uniform.below(lambda: self._cdf(k))
 
-        # Gallop out from the place in the table, then bisect: F(low) <= V < F(high).
-        high = self.first + int(np.searchsorted(self._thresholds, np.uint64(word)))
-        step = 1
-        while not reached(high):
-            high += step
-            step *= 2
-        low, step = high - 1, 1
-        while reached(low):
-            high = low
-            low -= step
-            step *= 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            if reached(middle):
-                high = middle
-            else:
-                low = middle
-        return high
+def invert(rng: Rng, cdf: Callable[[int], arb], guess: int) -> int:
+    r"""One exact draw of the law with distribution function F = ``cdf``, from its balls alone.
+
+    For parameters that no table and no urn can serve: it costs a few dozen balls whatever they
+    are. ``guess`` decides speed only.
+
+    >>> from dpcore.rng import SeededRng
+    >>> invert(SeededRng(1), lambda k: arb(min(max(k + 1, 0), 2)) / 2, 0) in (0, 1)
+    True
+    """
+    return _least_above(Uniform(rng, rng.bits(64)), cdf, guess)
+
+
+def _least_above(uniform: Uniform, cdf: Callable[[int], arb], guess: int) -> int:
+    # The least k with V < F(k): gallop out from the guess, then bisect: F(low) <= V < F(high).
+    def reached(k: int) -> bool:
+        return uniform.below(lambda: cdf(k))
+
+    high, step = guess, 1
+    while not reached(high):
+        high += step
+        step *= 2
+    low, step = high - 1, 1
+    while reached(low):
+        high = low
+        low -= step
+        step *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if reached(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def table_of_masses(
+    first: int,
+    below: tuple[int, int],
+    masses: Iterable[tuple[int, int]],
+    cdf: Callable[[int], arb],
+) -> InversionTable:
+    r"""The table of a law from integer intervals of its masses, in units of 2^-FIXED_BITS.
+
+    ``masses[i]`` = (low, high) around P(X = first + i), ``below`` the same around P(X < first):
+    (0, 0) where ``first`` is the least value; otherwise F(first) must be below 2^-64. Where the
+    masses end before 1 - 2^-64 the table is open above. Narrow intervals are fast: a threshold
+    they cannot place costs a ball of F.
+
+    >>> half = 1 << (FIXED_BITS - 1)
+    >>> coin = table_of_masses(0, (0, 0), [(half, half)], lambda k: arb(min(k + 1, 2)) / 2)
+    >>> coin.thresholds.tolist()
+    [9223372036854775808]
+    """
+    low, high = below
+    sums = []
+    for least, most in masses:
+        low, high = low + least, min(high + most, 1 << FIXED_BITS)
+        sums.append((low, high))
+    if below != (0, 0) and not (sums and sums[0][1] < 1 << (FIXED_BITS - 64)):
+        raise InvalidParameter("first", first, "F(first) must be below 2^-64 for a table to start")
+    return InversionTable(first, place(sums, first, cdf), cdf)

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, ClassVar, Final, overload
+from typing import Any, ClassVar, Final, Protocol, overload, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from dpcore.parameter import integer, write_rational
 from dpcore.reservoir import SERVED, Reservoir
 from dpcore.rng import SYSTEM, Rng, SystemRng
 
-__all__ = ["FLOAT_ERROR", "Noise", "batch_of"]
+__all__ = ["FLOAT_ERROR", "Divisible", "Noise", "batch_of"]
 
 FLOAT_ERROR: Final = 1e-13
 """Relative error of the float64 functions wherever the value is above 1e-300."""
@@ -46,8 +46,6 @@ class Noise(ABC):
     r"""How the law is written in commands and files, e.g. ``"discrete-laplace"``."""
     symmetric: ClassVar[bool] = False
     r"""Whether P(X = k) = P(X = -k) for all k, for every parameter."""
-    log_concave: ClassVar[bool] = False
-    r"""Whether P(X = k)^2 >= P(X = k-1) P(X = k+1) for all k, for every parameter."""
 
     _ahead: Reservoir = field(init=False, repr=False, compare=False, default_factory=Reservoir)
 
@@ -66,9 +64,14 @@ class Noise(ABC):
         r"""P(X > k) as a ball at the ambient precision, tight relative to its size."""
 
     @property
+    def log_concave(self) -> bool:
+        r"""Whether P(X = k)^2 >= P(X = k-1) P(X = k+1) for all k, proven for these parameters."""
+        return False
+
+    @property
     @abstractmethod
-    def mean(self) -> Fraction:
-        r"""E[X], exact."""
+    def mean(self) -> Fraction | Enclosure:
+        r"""E[X]: exact where it is rational, else enclosed to 128 bits."""
 
     @property
     @abstractmethod
@@ -301,6 +304,18 @@ class Noise(ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         # Only the parameters travel: noise drawn ahead must never be used twice.
         return _rebuild, (type(self), self.parameters)
+
+
+@runtime_checkable
+class Divisible(Protocol):
+    r"""A law that several parties can add in equal shares."""
+
+    def share(self, parties: int) -> Noise:
+        r"""The law of one of ``parties`` independent shares whose sum has this law.
+
+        Raises :class:`InvalidParameter` when there is no such law for that number of parties.
+        """
+        ...
 
 
 def _rebuild(law: type[Noise], parameters: dict[str, Fraction | int]) -> Noise:

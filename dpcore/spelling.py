@@ -11,15 +11,34 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Final
 
+from dpcore.binomial import Binomial
 from dpcore.discrete_gaussian import DiscreteGaussian
+from dpcore.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.discrete_laplace import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
+from dpcore.parameter import rational
+from dpcore.poisson import Poisson
+from dpcore.polya import Polya
+from dpcore.polya_difference import PolyaDifference
+from dpcore.skellam import Skellam
 
 __all__ = ["LAWS", "noise_from_json", "parameter_names", "read_noise", "write_noise"]
 
 LAWS: Final[Mapping[str, type[Noise]]] = MappingProxyType(
-    {law.name: law for law in (DiscreteLaplace, DiscreteGaussian)}
+    {
+        law.name: law
+        for law in (
+            DiscreteLaplace,
+            DiscreteGaussian,
+            DiscreteGaussianSum,
+            Skellam,
+            Polya,
+            PolyaDifference,
+            Poisson,
+            Binomial,
+        )
+    }
 )
 
 
@@ -89,4 +108,14 @@ def _build(name: str, given: Mapping[str, str], text: str) -> Noise:
     for key in wanted:
         if key not in given:
             raise InvalidParameter("noise", text, f"{key} is missing: write {name}:{key}=...")
-    return law(**given)
+    whole = {f.name for f in fields(law) if f.type == "int"}
+    return law(
+        **{key: _whole(key, value) if key in whole else value for key, value in given.items()}
+    )
+
+
+def _whole(key: str, text: str) -> int:
+    value = rational(key, text)
+    if value.denominator != 1:
+        raise InvalidParameter(key, text, "must be an integer")
+    return int(value)

@@ -1,24 +1,30 @@
 r"""Rigorous theta sums: everything a discrete Gaussian needs to be enclosed, at any variance.
 
-With v = sigma^2 and w(k) = e^(-k^2/2v), the three quantities below are Jacobi theta functions or
-contour sums of them, so none of them costs more for v = 2^80 than for v = 1.
+With v = sigma^2 and w(k) = e^(-k^2/2v), the quantities below are Jacobi theta functions, so none
+of them costs more for v = 2^80 than for v = 1. :class:`ThetaSum` states the sum of some draws as
+``contour`` asks for it. A discrete Gaussian is a limit of sums of coins: by Jacobi's triple product
+E[e^(zX)] is, up to a constant, a product of factors 1 + q e^z and 1 + q e^-z, q = e^(-(2n-1)/2v).
 All functions work at the ambient precision and return balls. Proofs: docs/proofs/theta.md.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
 from flint import acb, arb, ctx
 
+from dpcore import contour
 from dpcore.enclosure import ball
 
-__all__ = ["log_moment", "moment", "partition", "second_moment", "upper_tail"]
+__all__ = ["ThetaSum", "log_moment", "moment", "partition", "second_moment", "upper_tail"]
 
 _DIRECT_VARIANCE: Final = 16
 _SUMMED_VARIANCE: Final = 1 << 14
+_STAIRS_VARIANCE: Final = 4
+_HALVINGS: Final = 64
 
 
 def partition(variance: Fraction) -> arb:
@@ -42,9 +48,8 @@ def moment(variance: Fraction, z: acb) -> acb:
     """
     v = ball(variance)
     if variance < _DIRECT_VARIANCE:
-        # theta_3 with nome e^(-1/2v) at z/(2 pi i): flint reduces tau and keeps the ball tight.
-        theta = acb.modular_theta(z / acb(0, 2 * arb.pi()), _tau(variance))[2]
-        return theta / partition(variance) * (-v * z * z / 2).exp()
+        # flint reduces tau and keeps the ball tight.
+        return _theta(variance, z) / partition(variance) * (-v * z * z / 2).exp()
     # q = e^(-2 pi^2 v) < 10^-137: the dual series needs only its first few terms.
     # The pair of terms at j is at most 2 e^(-2 pi^2 v j^2 + 2 pi v |Im z| j) in size, and these
     # bounds fall by a factor that falls too: the rest is a geometric series. The stop is asked
@@ -77,9 +82,7 @@ def log_moment(variance: Fraction, order: arb) -> arb:
     # theta_3 has period 2 pi i v^-1 in c up to a Gaussian factor: reducing c modulo 1/v keeps the
     # argument small, so that the ball stays tight for huge orders: M(c + n/v) = M(c) e^(cn+n^2/2v).
     v = ball(variance)
-    steps = (order * v).mid().floor()
-    steps = steps if steps.is_finite() else arb(0)
-    rest = order - steps / v
+    steps, rest = _reduced(v, order)
     inner = moment(variance, acb(rest)).real.log() + v * rest * rest / 2
     return inner + rest * steps + steps * steps / (2 * v)
 
@@ -116,20 +119,88 @@ def second_moment(variance: Fraction) -> arb:
 def upper_tail(variance: Fraction, least: int) -> arb:
     r"""P(X >= t) for t = ``least`` >= 1, with small *relative* width however far out t lies.
 
-    For small v the sum itself with a geometric bound on the rest (its term ratio falls). For
-    large v the contour sum: with z_j = c + 2 pi i j/N,
-
-        (1/N) sum_j M(z_j) e^(-z_j t)/(1 - e^(-z_j)) = sum_n e^(cnN) P(X >= t + nN),
-
-    whose terms n != 0 add up to at most, by Chernoff's bound at c - a and c + a for 0 < a <= c,
-    (M(c-a) e^(-(c-a)t) + M(c+a) e^(-(c+a)t)) e^(-aN)/(1 - e^(-aN)).
+    For small v the sum itself with a geometric bound on the rest (its term ratio falls), for large
+    v the contour sum.
 
     >>> upper_tail(Fraction(1), 1).str(10, radius=False)
     '0.3005288609'
     """
     if variance < _SUMMED_VARIANCE:
         return _direct_tail(variance, least)
-    return _contour_tail(variance, least)
+    return contour.upper_tail(ThetaSum(variance=variance), least)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThetaSum:
+    r"""The sum of ``count`` independent discrete Gaussians of parameter v, as a sum of coins.
+
+    >>> contour.mass(ThetaSum(variance=Fraction(4), count=16), 3).str(10, radius=False)
+    '0.04648188673'
+    """
+
+    variance: Fraction
+    count: int = 1
+
+    @property
+    def mean(self) -> Fraction:
+        r"""0, by symmetry."""
+        return Fraction(0)
+
+    def log_moment(self, c: arb) -> arb:
+        r"""log E[e^(cX)], X the sum."""
+        return self.count * log_moment(self.variance, c)
+
+    def tilted_characteristic(self, c: arb, theta: arb) -> acb:
+        r"""E[e^((c + i theta)X)]/E[e^(cX)], X the sum."""
+        # M(r + j/v) = M(r) e^(jr + j^2/2v) for complex r: j whole steps turn by e^(i j theta).
+        v = ball(self.variance)
+        steps, rest = _reduced(v, c)
+        if self.variance < _DIRECT_VARIANCE:
+            one = _theta(self.variance, acb(rest, theta)) / _theta(self.variance, acb(rest))
+        else:
+            one = moment(self.variance, acb(rest, theta)) / moment(self.variance, acb(rest))
+            one *= acb(-v * theta * theta / 2, v * rest * theta).exp()
+        return (one * acb(0, steps * theta).exp()) ** self.count
+
+    def tilted_variance(self, c: arb) -> arb:
+        r"""K''(c): the second logarithmic derivative of a theta function, of period 1/v in c."""
+        _, rest = _reduced(ball(self.variance), c)
+        value, slope, bend = (_theta(self.variance, acb(rest), order) for order in range(3))
+        second: arb = ((slope / value) ** 2 - bend / value).real
+        return self.count * second / (2 * arb.pi()) ** 2
+
+    def tilt(self, t: int) -> Fraction:
+        r"""t/(count v); for small v the staircase E_c[X] = t is solved, its fraction in floats."""
+        # Not rounded: far out, M(c) e^(-ct) grows like e^(V (c - saddle)^2/2).
+        target = Fraction(t, self.count)
+        if self.variance >= _STAIRS_VARIANCE:
+            return target / self.variance
+        return (math.floor(target) + self._centre(target)) / self.variance
+
+    def _centre(self, target: Fraction) -> Fraction:
+        # The y in [0, 1]: the discrete Gaussian centred at floor(target) + y has mean `target`.
+        wanted, twice = float(target - math.floor(target)), 2 * float(self.variance)
+        low, high = 0.0, 1.0
+        for _ in range(_HALVINGS):
+            y = (low + high) / 2
+            # The nearest value has weight 1, so that nothing underflows for tiny v.
+            best = min(y, 1 - y) ** 2
+            weights = [(k, math.exp((best - (k - y) ** 2) / twice)) for k in range(-12, 14)]
+            mean = sum(k * w for k, w in weights) / sum(w for _, w in weights)
+            low, high = (y, high) if mean < wanted else (low, y)
+        return Fraction(high)
+
+
+def _reduced(v: arb, order: arb) -> tuple[arb, arb]:
+    # order = steps/v + rest with a whole number of steps: exact, whatever is chosen.
+    steps = (order * v).mid().floor()
+    steps = steps if steps.is_finite() else arb(0)
+    return steps, order - steps / v
+
+
+def _theta(variance: Fraction, z: acb, derivative: int = 0) -> acb:
+    # theta_3 with nome e^(-1/2v) at z/(2 pi i), or a derivative of theta_3 there.
+    return acb.modular_theta(z / acb(0, 2 * arb.pi()), _tau(variance), derivative)[2]
 
 
 def _tau(variance: Fraction) -> acb:
@@ -150,54 +221,3 @@ def _direct_tail(variance: Fraction, least: int) -> arb:
         ratio *= shrink
     rest = (term / (1 - ratio)).upper()
     return (total + arb(rest / 2, rest / 2)) / partition(variance)
-
-
-def _contour_tail(variance: Fraction, least: int) -> arb:
-    v = ball(variance)
-    sigma = Fraction(_root(variance))
-    scaled = float(min(least / sigma, Fraction(10**30)))
-    # c near the saddle of M(c) e^(-ct)/(1 - e^(-c)), a at most 4/sigma: any 0 < a <= c is sound,
-    # so floats may choose them. t/v must be exact: v (c - t/v)^2/2 is what the balls lose.
-    tilt_exact = least / variance + Fraction(4 / (1 + scaled)) / sigma
-    gap_exact = min(tilt_exact, 4 / sigma)
-    tilt, gap = ball(tilt_exact), ball(gap_exact)
-    need = (ctx.prec + 24) * math.log(2)
-    points = math.ceil(Fraction(need) / gap_exact) + 1
-    turn = 2 * arb.pi() / points
-    # |M(c + i theta)| <= M(c) (e^(-v theta^2/2) + small): stop where that is below the need.
-    last = math.ceil(Fraction(math.sqrt(2 * need) / (2 * math.pi)) * points / sigma) + 1
-    last = min(last, points // 2)
-    total = acb(0)
-    for j in range(last + 1):
-        theta = turn * j
-        z = acb(tilt, theta)
-        # e^(v z^2/2 - z t) with e^(v c^2/2 - c t) taken out, so that no term is large.
-        phase = acb(-v * theta * theta / 2, theta * (v * tilt - least)).exp()
-        term = phase * moment(variance, z) / (1 - (-z).exp())
-        total += term if j == 0 or 2 * j == points else 2 * term.real
-    real = total.real + _neglected(v, turn, tilt, last, points)
-    alias = (-gap * points).exp()
-    alias *= _chernoff(variance, tilt - gap, least) + _chernoff(variance, tilt + gap, least)
-    error = (alias / (1 - (-gap * points).exp())).upper()
-    scale = (v * tilt * tilt / 2 - tilt * least).exp()
-    return real * scale / points - arb(error / 2, error / 2)
-
-
-def _chernoff(variance: Fraction, tilt: arb, least: int) -> arb:
-    v = ball(variance)
-    return (v * tilt * tilt / 2 - tilt * least).exp() * moment(variance, acb(tilt)).real
-
-
-def _root(variance: Fraction) -> int:
-    # floor(sqrt(v)) >= 4: close enough to sigma for every choice made with it.
-    return math.isqrt(math.floor(variance))
-
-
-def _neglected(v: arb, turn: arb, tilt: arb, last: int, points: int) -> arb:
-    # Frequencies beyond `last`, each at most (e^(-v theta^2/2) + 3 e^(-pi^2 v/2)) / (1 - e^-c)
-    # in size after the factor M(c) e^(-ct) was taken out: for theta in [0, pi] and j != 0,
-    # (theta - 2 pi j)^2 >= pi^2, and the j-sum over both signs is below 3 of its first term.
-    theta = turn * (last + 1)
-    each = (-v * theta * theta / 2).exp() + 3 * (-v * arb.pi() ** 2 / 2).exp()
-    bound = (each * points / (1 - (-tilt).exp())).upper() if last < points // 2 else arb(0)
-    return arb(0, bound)

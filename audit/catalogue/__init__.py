@@ -12,6 +12,7 @@ from typing import Final
 from audit.catalogue import (
     composition,
     noise_shape,
+    protocols,
     randomness,
     scale,
     selection,
@@ -32,6 +33,7 @@ ENTRIES: Final[tuple[Entry, ...]] = tuple(
             *selection.ENTRIES,
             *composition.ENTRIES,
             *shares.ENTRIES,
+            *protocols.ENTRIES,
         ),
         key=lambda entry: entry.number,
     )

@@ -20,9 +20,12 @@ class Triangle(SymmetricNoise):
     """P(X = k) = (n+1-|k|)/(n+1)^2 for |k| <= n: symmetric, log-concave, bounded, rational."""
 
     name: ClassVar[str] = "triangle"
-    log_concave: ClassVar[bool] = True
 
     half: int
+
+    @property
+    def log_concave(self) -> bool:
+        return True
 
     def pmf_ball(self, k: int) -> arb:
         return ball(Fraction(max(self.half + 1 - abs(k), 0), (self.half + 1) ** 2))
@@ -63,4 +66,7 @@ class Lopsided(Triangle):
     """The same, declared to be neither symmetric nor log-concave."""
 
     symmetric: ClassVar[bool] = False
-    log_concave: ClassVar[bool] = False
+
+    @property
+    def log_concave(self) -> bool:
+        return False

@@ -10,7 +10,8 @@ from flint import arb
 
 from accounting.gaussian import GaussianPair
 from accounting.laplace import LaplacePair
-from accounting.pair import Cell, Pair
+from accounting.pair import Pair
+from accounting.ray import Cell
 from accounting.search import as_ball
 from dpcore import DiscreteGaussian, Enclosure
 from dpcore.enclosure import precision

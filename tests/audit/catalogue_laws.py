@@ -23,6 +23,7 @@ Law: TypeAlias = Callable[[Any], Masses]
 mp.dps = 40
 
 _WIDE: Final = 400
+USERS: Final = 3
 
 
 def laplace(k: int, scale: Any) -> Any:
@@ -152,6 +153,93 @@ def twice(bit: int) -> list[int]:
     return [bit, bit]
 
 
+def polya_difference(k: int, shape: Any, scale: Any) -> Any:
+    """P(X - Y = k) for Polya X, Y of that shape, beta = e^(-1/scale): a hypergeometric series."""
+    n, beta = abs(k), mpmath.exp(-1 / mpf(scale))
+    first = mpmath.rf(shape, n) / mpmath.factorial(n) * beta**n * (1 - beta) ** (2 * shape)
+    return first * mpmath.hyp2f1(shape, shape + n, n + 1, beta**2)
+
+
+def half_of_the_noise(value: int) -> Masses:
+    """Two of four shares of Laplace noise of scale 10; the modulus of 1041 is never in sight."""
+    window = range(-60, 71)
+    return {k: polya_difference(k - 10 * value, mpf(1) / 2, 10) for k in window}
+
+
+def wrapped(shape: Any, scale: Any, modulus: int) -> list[Any]:
+    """A Polya difference mod m."""
+    return [
+        mpmath.fsum(polya_difference(k + turn * modulus, shape, scale) for turn in range(-3, 3))
+        for k in range(modulus)
+    ]
+
+
+def wrapped_shares(value: int) -> Masses:
+    """Two shares reduced mod 43, one at a time."""
+    share = wrapped(mpf(1) / 2, 1, 43)
+    masses: Masses = {}
+    for i, j in product(range(43), repeat=2):
+        total = value + i + j
+        masses[total] = masses.get(total, mpf(0)) + share[i] * share[j]
+    return masses
+
+
+def wrapped_messages(value: int) -> Masses:
+    """Laplace noise of scale 1, mod 43."""
+    turns = range(-4, 5)
+    return {k: mpmath.fsum(laplace(k - value + 43 * turn, 1) for turn in turns) for k in range(43)}
+
+
+def skellam(variance: int) -> Law:
+    """From four users, four steps a unit."""
+
+    def law(value: int) -> Masses:
+        return {
+            k: mpmath.exp(-variance) * mpmath.besseli(abs(k - 4 * value), variance)
+            for k in range(-60, 65)
+        }
+
+    return law
+
+
+def ordered_bits(value: int) -> Masses:
+    """Each user sends ones first: the value of the first one and a fair bit of everyone."""
+    rows = {ones: (1,) * ones + (0,) * (2 - ones) for ones in range(3)}
+    masses: Masses = {}
+    for coins in product((0, 1), repeat=USERS):
+        held = (coins[0] + value, *coins[1:])
+        masses[sum((rows[ones] for ones in held), ())] = mpf(2) ** -USERS
+    return masses
+
+
+def shuffled_bits(value: int) -> Masses:
+    """Every order of the same number of ones is as likely."""
+    ones = {value + k: mpmath.binomial(USERS, k) / mpf(2) ** USERS for k in range(USERS + 1)}
+    return {
+        bits: ones[sum(bits)] / mpmath.binomial(2 * USERS, sum(bits))
+        for bits in product((0, 1), repeat=2 * USERS)
+        if sum(bits) in ones
+    }
+
+
+def multiset_of_shares(value: int) -> Masses:
+    """Three Polya shares of scale 4, the first moved by 4 steps, sorted as residues mod 1013."""
+    window = range(-24, 29)
+    share = {k: polya_difference(k, mpf(1) / 3, 4) for k in range(-28, 29)}
+    masses: Masses = {}
+    for a, b in product(window, repeat=2):
+        others = share[a] * share[b]
+        for first in window:
+            cell = tuple(sorted(k % 1013 for k in (first, a, b)))
+            masses[cell] = masses.get(cell, mpf(0)) + share[first - 4 * value] * others
+    return masses
+
+
+def sum_of_shares(value: int) -> Masses:
+    """Their sum is Laplace noise of scale 4."""
+    return {(k % 1013, 0, 0): laplace(k - 4 * value, 4) for k in range(-160, 165)}
+
+
 BETA: Final = mpmath.exp(-1 / mpf(32))
 
 LAWS: Final[dict[str, Law]] = {
@@ -184,6 +272,16 @@ LAWS: Final[dict[str, Law]] = {
     "polya": number(32),
     "broadcast-draw": shared_draw(1),
     "arms": vector(1, 4),
+    "order-kept": ordered_bits,
+    "binary-shuffle": shuffled_bits,
+    "skellam-mean-as-variance": skellam(8),
+    "skellam-sum": skellam(16),
+    "dropout-blind": half_of_the_noise,
+    "dropouts-counted": half_of_the_noise,
+    "shuffled-polya": multiset_of_shares,
+    "aggregated-polya": sum_of_shares,
+    "wrapped-shares": wrapped_shares,
+    "wrapped-messages": wrapped_messages,
 }
 r"""One law a name, broken or twin."""
 

@@ -316,7 +316,7 @@ def test_both_layers_make_one_report() -> None:
 def test_a_noise_without_a_theorem_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = DiscreteLaplace(scale=1)
     monkeypatch.setattr(
-        "accounting.curve.candidates",
+        "audit.direction.pair_of",
         lambda *_: (_ for _ in ()).throw(NotDerived("the worst shift", "add it")),
     )
     with pytest.raises(NotDerived, match="is not derived"):

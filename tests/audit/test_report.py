@@ -15,8 +15,9 @@ import pytest
 from audit.claim import Claim
 from audit.errors import TargetFailed
 from audit.event import Witness
-from audit.render import down, show, table, up
+from audit.render import show, table
 from audit.report import AuditReport, ExactFinding, ExactWitness, Layer
+from dpcore.decimals import down, up
 from dpcore.enclosure import Enclosure
 
 WITNESS = Witness(event="output <= -1", world="A", inside_a=41, runs_a=100, inside_b=3, runs_b=97)

@@ -1,4 +1,4 @@
-r"""The tables of the batch samplers, and what they tabulate by mpmath."""
+r"""The tables of the batch samplers, what they tabulate by mpmath, and what they draw for V."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 from mpmath import mp
 
 from dpcore import DiscreteGaussian, DiscreteLaplace
@@ -13,6 +14,8 @@ from dpcore.discrete_laplace import _Digits
 from dpcore.inversion import InversionTable
 from dpcore.noise import batch_of
 from tests.dpcore import second_path
+from tests.dpcore.laws import discrete_gaussian, discrete_laplace
+from tests.dpcore.scripted import Digits
 
 WORDS = 1 << 64
 LAST = WORDS - 1
@@ -28,7 +31,8 @@ def laplace_digits(scale: Fraction) -> _Digits:
 
 def top_cdf(scale: Fraction, unit: int) -> Cdf:
     r"""P(H <= k) for X = unit H + L, X discrete Laplace: P(X < unit (k + 1))."""
-    return lambda k: 1 - second_path.laplace_sf(scale, unit * (k + 1) - 1)
+    noise = DiscreteLaplace(scale=scale)
+    return lambda k: 1 - discrete_laplace.sf(noise, unit * (k + 1) - 1)
 
 
 def digit_cdf(scale: Fraction, start: int, size: int) -> Cdf:
@@ -49,7 +53,7 @@ def gaussian_cdf_table(variance: Fraction, reach: int) -> Cdf:
         for k in range(-far, reach + 1):
             total += mp.exp(step * (k * k))
             sums[k] = total
-        whole = second_path.gaussian_total(variance)
+        whole = discrete_gaussian.total(variance)
     return lambda k: sums[k] / whole
 
 
@@ -77,7 +81,48 @@ def misplaced(thresholds: list[int], first: int, cdf: Cdf) -> list[int]:
 
 
 def check_table(table: InversionTable, cdf: Cdf) -> None:
+    r"""Every threshold separates; a word above all of them is refined, or there is none."""
     thresholds = table.thresholds.tolist()
     assert thresholds == sorted(thresholds)
-    assert thresholds[-1] == LAST, "a word above every threshold would be decided by nobody"
+    assert len(table) == len(thresholds) == table._certain
+    above = int(table._thresholds[-1])
+    assert above == LAST, "a word above every threshold would be decided by nobody"
     assert misplaced(thresholds, table.first, cdf) == []
+
+
+def hair(value: Any, depth: int) -> list[Fraction]:
+    r"""Three numbers of 2^-depth below, at, and above a real number in (0, 1)."""
+    cell = int(mp.floor(mp.ldexp(value, depth)))
+    return [Fraction(n, 1 << depth) for n in (cell - 1, cell, cell + 1) if 0 < n < 1 << depth]
+
+
+def wrong_draws(table: Any, cdf: Cdf, numbers: list[Fraction], draw: Any = None) -> list[Fraction]:
+    r"""The V for which the table's draw is not the k with F(k-1) <= V < F(k)."""
+    wrong = []
+    for v in numbers:
+        rng = Digits([v])
+        target = np.empty(1, dtype=np.int64)
+        (draw or InversionTable.fill)(table, rng, target)
+        k, exact = int(target[0]), real(v)
+        if not cdf(k - 1) <= exact < cdf(k):
+            wrong.append(v)
+    return wrong
+
+
+def next_to_thresholds(cdf: Cdf, ks: list[int]) -> list[Fraction]:
+    return [v for k in ks for depth in (64, 66, 128, 192, 250) for v in hair(cdf(k), depth)]
+
+
+def case(name: str) -> tuple[InversionTable, Cdf, list[int]]:
+    law, _, text = name.partition(" ")
+    value = Fraction(text)
+    if law == "laplace":
+        ks = [0] if value < Fraction(1, 100) else [-30, -7, -1, 0, 1, 2, 9, 40]
+        return laplace_digits(value)._top, top_cdf(value, 1), ks
+    table = table_of(value)
+    ks = [-1, 0, 1] if value <= 1 else [-50, -3, -1, 0, 1, 2, 60]
+    noise = DiscreteGaussian(sigma_squared=value)
+    return table, lambda k: discrete_gaussian.cdf(noise, k), ks
+
+
+TIES = ["laplace 1/3", "laplace 10", "gaussian 1/4", "gaussian 400"]

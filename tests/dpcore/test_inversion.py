@@ -16,15 +16,15 @@ import pytest
 from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
-from mpmath import mp
 
 from dpcore import PrecisionExhausted
 from dpcore.enclosure import ball
-from dpcore.inversion import BLOCK, InversionTable, Uniform, in_blocks
+from dpcore.inversion import BLOCK, InversionTable, Uniform, _least_above, in_blocks
+from dpcore.rng import Rng
 from tests.dpcore import second_path
-from tests.dpcore.mutants import mutated
+from tests.dpcore.mutants import mutated, rewired
 from tests.dpcore.scripted import Digits, leading
-from tests.dpcore.tables import WORDS, Cdf, laplace_digits, real, table_of, top_cdf
+from tests.dpcore.tables import TIES, WORDS, case, laplace_digits, next_to_thresholds, wrong_draws
 
 # -- one uniform real against one value ----------------------------------------------------------
 
@@ -76,43 +76,6 @@ def test_uniform_refuses_rather_than_guess() -> None:
 # -- draws at, next to and beyond the thresholds -------------------------------------------------
 
 
-def hair(value: Any, depth: int) -> list[Fraction]:
-    r"""Three numbers of 2^-depth below, at, and above a real number in (0, 1)."""
-    cell = int(mp.floor(mp.ldexp(value, depth)))
-    return [Fraction(n, 1 << depth) for n in (cell - 1, cell, cell + 1) if 0 < n < 1 << depth]
-
-
-def wrong_draws(table: Any, cdf: Cdf, numbers: list[Fraction], draw: Any = None) -> list[Fraction]:
-    r"""The V for which the table's draw is not the k with F(k-1) <= V < F(k)."""
-    wrong = []
-    for v in numbers:
-        rng = Digits([v])
-        target = np.empty(1, dtype=np.int64)
-        (draw or InversionTable.fill)(table, rng, target)
-        k, exact = int(target[0]), real(v)
-        if not cdf(k - 1) <= exact < cdf(k):
-            wrong.append(v)
-    return wrong
-
-
-def next_to_thresholds(cdf: Cdf, ks: list[int]) -> list[Fraction]:
-    return [v for k in ks for depth in (64, 66, 128, 192, 250) for v in hair(cdf(k), depth)]
-
-
-def case(name: str) -> tuple[InversionTable, Cdf, list[int]]:
-    law, _, text = name.partition(" ")
-    value = Fraction(text)
-    if law == "laplace":
-        ks = [0] if value < Fraction(1, 100) else [-30, -7, -1, 0, 1, 2, 9, 40]
-        return laplace_digits(value)._top, top_cdf(value, 1), ks
-    table = table_of(value)
-    ks = [-1, 0, 1] if value <= 1 else [-50, -3, -1, 0, 1, 2, 60]
-    return table, lambda k: 1 - second_path.gaussian_sf(value, k), ks
-
-
-TIES = ["laplace 1/3", "laplace 10", "gaussian 1/4", "gaussian 400"]
-
-
 @pytest.mark.parametrize("name", TIES)
 def test_a_tie_is_decided_exactly(name: str) -> None:
     table, cdf, ks = case(name)
@@ -159,25 +122,39 @@ def test_a_mutant_of_fill_is_caught(name: str, old: str, new: str) -> None:
         assert wrong_draws(table, cdf, next_to_thresholds(cdf, ks), mutant)
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("off by one", "return high", "return high - 1"),
-        ("new bits every time", "return uniform.below(", "return Uniform(rng, word).below("),
-        ("the table's own cell", "while not reached(high)", "while False"),
-    ],
-)  # fmt: skip
-def test_a_mutant_of_refine_is_caught(name: str, old: str, new: str) -> None:
+class Forgetful:
+    r"""A uniform real that draws its further bits anew for every comparison."""
+
+    def __init__(self, rng: Rng, word: int) -> None:
+        self._rng, self._word = rng, word
+
+    def below(self, value: Any) -> bool:
+        return Uniform(self._rng, self._word).below(value)
+
+
+REFINE_MUTANTS: dict[str, dict[str, Any]] = {
+    "off by one": {"_least_above": mutated(_least_above, "return high", "return high - 1")},
+    "new bits every time": {"Uniform": Forgetful},
+    "the table's own cell": {
+        "_least_above": mutated(_least_above, "while not reached(high)", "while False")
+    },
+}
+
+
+@pytest.mark.parametrize("name", REFINE_MUTANTS)
+def test_a_mutant_of_refine_is_caught(name: str) -> None:
     table, cdf, ks = case("laplace 10")
-    refine = mutated(InversionTable.refine, old, new)
 
     class Mutant(InversionTable):
         __slots__ = ()
 
-    Mutant.refine = refine  # type: ignore[method-assign]  # a mutant
+    Mutant.refine = rewired(InversionTable.refine, **REFINE_MUTANTS[name])  # type: ignore[method-assign]  # a mutant
     broken = Mutant(table.first, table.thresholds.tolist(), table._cdf)
     with second_path.digits(110):
         assert wrong_draws(broken, cdf, next_to_thresholds(cdf, ks))
+
+
+# -- guides and blocks ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", TIES)

@@ -25,6 +25,7 @@ from dpcore import (
 )
 from dpcore.rng import Rng
 from dpcore.spelling import noise_from_json
+from tests.dpcore.laws import BEYOND_INT64, EVERYDAY, SPELLED, centre, offers_floats
 from tests.dpcore.refusals import ident, names, refusal
 from tests.dpcore.scripted import NeverAsked
 
@@ -42,7 +43,9 @@ BAD_SIZES: list[Any] = [
 
 
 @pytest.mark.parametrize("size", BAD_SIZES, ids=ident)
-@pytest.mark.parametrize("noise", [LAPLACE, GAUSSIAN, DiscreteGaussian(sigma_squared=2**60)])
+@pytest.mark.parametrize(
+    "noise", [*map(read_noise, EVERYDAY.values()), DiscreteGaussian(sigma_squared=2**60)], ids=repr
+)
 def test_a_size_that_is_none(noise: Noise, size: Any) -> None:
     assert names(refusal(lambda: noise.sample(size, rng=NEVER)), "size")
 
@@ -63,7 +66,9 @@ def test_a_size_that_is_none(noise: Noise, size: Any) -> None:
 )
 @pytest.mark.parametrize("size", [None, 3, (2, 2), 0])
 def test_a_source_that_is_none(rng: Any, size: int | tuple[int, ...] | None) -> None:
-    assert names(refusal(lambda: LAPLACE.sample(size, rng=rng)), "rng")
+    for text in EVERYDAY.values():
+        noise = read_noise(text)
+        assert names(refusal(lambda noise=noise: noise.sample(size, rng=rng)), "rng")
 
 
 @pytest.mark.parametrize("rng", [None, np.random.default_rng(1)], ids=ident)
@@ -85,7 +90,10 @@ HUGE: list[Noise] = [
 ]
 
 
-@pytest.mark.parametrize("noise", HUGE, ids=repr)
+BEYOND = [read_noise(text) for text in BEYOND_INT64]
+
+
+@pytest.mark.parametrize("noise", HUGE + BEYOND, ids=repr)
 @pytest.mark.parametrize("size", [0, 1, 3, (2, 2)])
 def test_a_batch_that_could_leave_int64_draws_nothing(
     noise: Noise, size: int | tuple[int, ...]
@@ -96,7 +104,7 @@ def test_a_batch_that_could_leave_int64_draws_nothing(
     refusal(lambda: mechanism.release(np.arange(3), rng=NEVER), Unrepresentable)
 
 
-@pytest.mark.parametrize("noise", HUGE, ids=repr)
+@pytest.mark.parametrize("noise", HUGE + BEYOND, ids=repr)
 def test_a_single_draw_still_works(noise: Noise) -> None:
     drawn = [noise.sample(rng=SeededRng(seed)) for seed in range(4)]
     assert all(type(x) is int for x in drawn)
@@ -112,6 +120,11 @@ def test_a_single_draw_still_works(noise: Noise) -> None:
 def test_a_batch_just_inside_int64_is_drawn(noise: Noise) -> None:
     # The twin of the refusal: it does not refuse what fits.
     assert noise.sample(100, rng=SeededRng(1)).dtype == np.int64
+
+
+@pytest.mark.parametrize("text", SPELLED)
+def test_a_batch_of_every_example_is_drawn(text: str) -> None:
+    assert read_noise(text).sample(10, rng=SeededRng(1)).dtype == np.int64
 
 
 # -- releasing -----------------------------------------------------------------------------------
@@ -259,13 +272,17 @@ BAD_PLACES: list[Any] = [
 )
 @pytest.mark.parametrize("function", ["pmf", "log_pmf", "cdf", "sf"])
 def test_a_place_that_is_no_int64(function: str, k: Any) -> None:
-    assert names(refusal(lambda: getattr(LAPLACE, function)(k)), "k")
+    for text in EVERYDAY.values():
+        noise = read_noise(text)
+        assert names(refusal(lambda noise=noise: getattr(noise, function)(k)), "k")
 
 
 @pytest.mark.parametrize("k", [1.0, "1", None, True, [1], Fraction(1)], ids=ident)
 @pytest.mark.parametrize("function", ["enclose_pmf", "enclose_cdf", "enclose_sf"])
 def test_an_enclosure_is_asked_at_an_integer(function: str, k: Any) -> None:
-    assert names(refusal(lambda: getattr(GAUSSIAN, function)(k)), "k")
+    for text in EVERYDAY.values():
+        noise = read_noise(text)
+        assert names(refusal(lambda noise=noise: getattr(noise, function)(k)), "k")
 
 
 @pytest.mark.parametrize("bits", [0, 7, -1, 1 << 21, 64.0, "64", None, True], ids=ident)
@@ -288,7 +305,9 @@ BAD_LEVELS: list[Any] = [
 
 @pytest.mark.parametrize("p", BAD_LEVELS, ids=ident)
 def test_a_level_lies_strictly_between_0_and_1(p: Any) -> None:
-    assert names(refusal(lambda: LAPLACE.quantile(p)), "p")
+    for text in EVERYDAY.values():
+        noise = read_noise(text)
+        assert names(refusal(lambda noise=noise: noise.quantile(p)), "p")
 
 
 @pytest.mark.parametrize(
@@ -313,6 +332,16 @@ def test_floats_outside_their_range_point_to_the_enclosures(noise: Noise, argume
         assert names(line, argument)
         assert "enclose_pmf" in line
     assert noise.enclose_pmf(0).lower > 0
+
+
+@pytest.mark.parametrize("noise", BEYOND, ids=repr)
+def test_floats_beyond_int64_are_refused_or_right(noise: Noise) -> None:
+    if offers_floats(noise):
+        return
+    line = refusal(lambda: noise.pmf(0))
+    assert any(names(line, argument) for argument in noise.parameters)
+    assert "enclose_pmf" in line
+    assert noise.enclose_pmf(centre(noise)).lower > 0
 
 
 # -- spelling ------------------------------------------------------------------------------------

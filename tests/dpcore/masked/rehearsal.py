@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from dpcore import masked_server, masked_user
 from dpcore.inversion import Integers
-from dpcore.masked_aggregation import MaskedAggregation, Step
-from dpcore.masked_keys import KeyPair
-from dpcore.masked_messages import AggregationRefused
-from dpcore.masked_round import Round
-from dpcore.masked_server import Total
+from dpcore.masked import server as masked_server
+from dpcore.masked import user as masked_user
+from dpcore.masked.aggregation import MaskedAggregation, Step
+from dpcore.masked.keys import KeyPair
+from dpcore.masked.messages import AggregationRefused
+from dpcore.masked.round import Round
+from dpcore.masked.server import Total
 from dpcore.rng import Rng, SeededRng
 
 NAMES = ("ann", "bob", "eve", "joe", "zoë")

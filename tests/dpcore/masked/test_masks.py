@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from dpcore.errors import InvalidParameter
-from dpcore.masks import LARGEST_MODULUS, add, mask, subtract
+from dpcore.masked.masks import LARGEST_MODULUS, add, mask, subtract
 from tests.dpcore.masked.second_path import residues
 from tests.dpcore.mutants import mutated
 from tests.purse import purse

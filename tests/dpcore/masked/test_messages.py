@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore import masked_messages
 from dpcore.errors import InvalidParameter
-from dpcore.masked_messages import (
+from dpcore.masked import messages as masked_messages
+from dpcore.masked.messages import (
     SEALED_BYTES,
     TYPES,
     AggregationRefused,
@@ -30,8 +30,8 @@ from dpcore.masked_messages import (
     decode,
     encode,
 )
-from dpcore.masked_round import Round, check_identity
-from dpcore.shamir import PRIME
+from dpcore.masked.round import Round, check_identity
+from dpcore.masked.shamir import PRIME
 from tests.dpcore.masked.rehearsal import refusal
 from tests.dpcore.mutants import mutated
 

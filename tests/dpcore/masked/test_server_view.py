@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from dpcore import masked_user
 from dpcore.inversion import Integers
-from dpcore.masked_aggregation import Step
-from dpcore.masked_keys import agreements, mask_key, self_mask_key
-from dpcore.masked_messages import MaskedInput
-from dpcore.masks import mask, subtract
+from dpcore.masked import user as masked_user
+from dpcore.masked.aggregation import Step
+from dpcore.masked.keys import agreements, mask_key, self_mask_key
+from dpcore.masked.masks import mask, subtract
+from dpcore.masked.messages import MaskedInput
 from dpcore.rng import SeededRng
 from tests.dpcore.masked.rehearsal import Rehearsal, rehearse, take_step
 from tests.dpcore.mutants import mutated

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.errors import InvalidParameter
-from dpcore.rng import Rng, SeededRng, Words
-from dpcore.shamir import (
+from dpcore.masked.shamir import (
     ELEMENT_BYTES,
     PRIME,
     combine,
@@ -28,6 +27,7 @@ from dpcore.shamir import (
     weights,
     write_element,
 )
+from dpcore.rng import Rng, SeededRng, Words
 from tests.dpcore.mutants import mutated
 
 

@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore import masked_server, masked_user
 from dpcore.errors import InvalidParameter
-from dpcore.masked_aggregation import MaskedAggregation, Step
-from dpcore.masked_messages import AggregationRefused
+from dpcore.masked import server as masked_server
+from dpcore.masked import user as masked_user
+from dpcore.masked.aggregation import MaskedAggregation, Step
+from dpcore.masked.messages import AggregationRefused
+from dpcore.masked.shamir import PRIME
 from dpcore.rng import SeededRng
-from dpcore.shamir import PRIME
 from tests.dpcore.masked.rehearsal import plain_sum, rehearse
 from tests.dpcore.mutants import mutated
 from tests.dpcore.scripted import NeverAsked

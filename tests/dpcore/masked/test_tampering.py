@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore import masked_keys, masked_server
 from dpcore.errors import InvalidParameter
-from dpcore.masked_aggregation import MaskedAggregation, Step
-from dpcore.masked_keys import Channel, KeyPair
-from dpcore.masked_messages import (
+from dpcore.masked import keys as masked_keys
+from dpcore.masked import server as masked_server
+from dpcore.masked.aggregation import MaskedAggregation, Step
+from dpcore.masked.keys import Channel, KeyPair
+from dpcore.masked.messages import (
     AggregationRefused,
     KeyAdvertisement,
     KeyList,

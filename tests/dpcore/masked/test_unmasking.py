@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from dpcore import masked_user
-from dpcore.masked_aggregation import Step
-from dpcore.masked_keys import Channel
-from dpcore.masked_messages import UnmaskReply, UnmaskRequest
+from dpcore.masked import user as masked_user
+from dpcore.masked.aggregation import Step
+from dpcore.masked.keys import Channel
+from dpcore.masked.messages import UnmaskReply, UnmaskRequest
 from tests.dpcore.masked.rehearsal import refusal, rehearse
 from tests.dpcore.mutants import mutated
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dpcore.masked_aggregation import Step
-from dpcore.masked_messages import TYPES
+from dpcore.masked.aggregation import Step
+from dpcore.masked.messages import TYPES
 from tests.dpcore.masked.rehearsal import plain_sum, rehearse
 from tests.dpcore.masked.second_path import SecondServer, x25519
 from tests.dpcore.masked.vectors import PATH, ROUNDS, good, verdict

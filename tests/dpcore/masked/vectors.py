@@ -11,10 +11,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dpcore import masked_server
-from dpcore.masked_aggregation import Step
-from dpcore.masked_keys import Channel, KeyPair
-from dpcore.masked_messages import TYPES, KeyAdvertisement, MaskedInput, PublicKeys, UnmaskRequest
+from dpcore.masked import server as masked_server
+from dpcore.masked.aggregation import Step
+from dpcore.masked.keys import Channel, KeyPair
+from dpcore.masked.messages import TYPES, KeyAdvertisement, MaskedInput, PublicKeys, UnmaskRequest
 from dpcore.rng import SeededRng
 from tests.dpcore.masked.rehearsal import Rehearsal, refusal, rehearse
 

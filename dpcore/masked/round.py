@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dpcore.errors import InvalidParameter
-from dpcore.masks import checked_modulus
+from dpcore.masked.masks import checked_modulus
 from dpcore.parameter import integer
 
 __all__ = ["ROUND_BYTES", "SERVER", "Round", "check_identity"]

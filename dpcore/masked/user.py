@@ -20,7 +20,7 @@ import numpy as np
 from dpcore.arrays import IntegersLike
 from dpcore.errors import InvalidParameter
 from dpcore.inversion import Integers
-from dpcore.masked_keys import (
+from dpcore.masked.keys import (
     Channel,
     KeyPair,
     SharePair,
@@ -32,7 +32,8 @@ from dpcore.masked_keys import (
     seal_shares,
     self_mask_key,
 )
-from dpcore.masked_messages import (
+from dpcore.masked.masks import add, mask, subtract
+from dpcore.masked.messages import (
     AggregationRefused,
     KeyAdvertisement,
     KeyList,
@@ -43,10 +44,9 @@ from dpcore.masked_messages import (
     UnmaskReply,
     UnmaskRequest,
 )
-from dpcore.masked_round import SERVER, Round, check_identity
-from dpcore.masks import add, mask, subtract
+from dpcore.masked.round import SERVER, Round, check_identity
+from dpcore.masked.shamir import share
 from dpcore.rng import SYSTEM, Rng
-from dpcore.shamir import share
 
 __all__ = [
     "Advertised",

@@ -22,7 +22,7 @@ import numpy as np
 
 from dpcore.errors import InvalidParameter
 from dpcore.inversion import Integers
-from dpcore.masked_keys import (
+from dpcore.masked.keys import (
     Channel,
     KeyPair,
     agreements,
@@ -32,7 +32,8 @@ from dpcore.masked_keys import (
     public_of,
     self_mask_key,
 )
-from dpcore.masked_messages import (
+from dpcore.masked.masks import add, mask, subtract
+from dpcore.masked.messages import (
     KEY_BYTES,
     AggregationRefused,
     Body,
@@ -46,9 +47,8 @@ from dpcore.masked_messages import (
     UnmaskRequest,
     read_header,
 )
-from dpcore.masked_round import SERVER, Round, check_identity
-from dpcore.masks import add, mask, subtract
-from dpcore.shamir import interpolate, weights
+from dpcore.masked.round import SERVER, Round, check_identity
+from dpcore.masked.shamir import interpolate, weights
 
 __all__ = [
     "Advertising",

@@ -5,7 +5,7 @@ r"""The messages of masked aggregation: frozen values, one byte encoding each, a
 An identity is a length byte and 1 to 255 bytes of UTF-8; length 0 is the server. Numbers are big
 endian and of fixed width; what is listed by identity is listed in increasing order of identity.
 So each value has exactly one encoding, and :func:`decode` refuses every other string of bytes by
-name. The tag (see :mod:`dpcore.masked_keys`) covers all that stands before it.
+name. The tag (see :mod:`dpcore.masked.keys`) covers all that stands before it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.inversion import Integers
-from dpcore.masked_round import ROUND_BYTES, SERVER, Round
-from dpcore.shamir import ELEMENT_BYTES, read_element, write_element
+from dpcore.masked.round import ROUND_BYTES, SERVER, Round
+from dpcore.masked.shamir import ELEMENT_BYTES, read_element, write_element
 
 __all__ = [
     "KEY_BYTES",
@@ -60,7 +60,7 @@ class AggregationRefused(DpcoreError, ValueError):
     >>> raise AggregationRefused("MaskedInput", "ann", "a second one in this round")
     Traceback (most recent call last):
     ...
-    dpcore.masked_messages.AggregationRefused: MaskedInput of 'ann': a second one in this round
+    dpcore.masked.messages.AggregationRefused: MaskedInput of 'ann': a second one in this round
     """
 
     def __init__(self, message: str, sender: str | None, reason: str) -> None:
@@ -311,7 +311,7 @@ def decode(data: bytes, terms: Round) -> tuple[Header, Body]:
 
     Raises :class:`AggregationRefused`: truncated, extended, unknown version or type, another
     round, identities out of order, keys, shares or values that are not canonical. Says nothing
-    about who wrote the bytes: :func:`dpcore.masked_keys.Channel.receive` does.
+    about who wrote the bytes: :func:`dpcore.masked.keys.Channel.receive` does.
     """
     header, rest = read_header(data)
     reader = _Reader(rest)

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked_messages import (
+from dpcore.masked.messages import (
     KEY_BYTES,
     TAG_BYTES,
     AggregationRefused,
@@ -34,9 +34,9 @@ from dpcore.masked_messages import (
     encode,
     read_header,
 )
-from dpcore.masked_round import Round
+from dpcore.masked.round import Round
+from dpcore.masked.shamir import ELEMENT_BYTES, read_element, write_element
 from dpcore.rng import SYSTEM, Rng
-from dpcore.shamir import ELEMENT_BYTES, read_element, write_element
 
 __all__ = [
     "Channel",
@@ -205,7 +205,7 @@ class Channel:
     Keeps bytes whole and tells who sent them; hides nothing. Both ends derive the two keys from
     the enrolled X25519 keys.
 
-    >>> from dpcore.masked_messages import SealedShares
+    >>> from dpcore.masked.messages import SealedShares
     >>> terms = Round(identifier=bytes(32), users=2, dropouts=0, coordinates=1, modulus=2)
     >>> ann, server = KeyPair.draw(), KeyPair.draw()
     >>> here = Channel.between(terms, "ann", "", ann, server.public)

@@ -1,8 +1,8 @@
 r"""Secure aggregation with masks: the sum of vectors mod m, of whoever does not vanish.
 
 :class:`MaskedAggregation` runs a whole round in one process, through the bytes that a network
-would carry. On a network the roles run apart: :mod:`dpcore.masked_user` on each device,
-:mod:`dpcore.masked_server` in one place. Semi-honest protocol of Bonawitz et al., "Practical
+would carry. On a network the roles run apart: :mod:`dpcore.masked.user` on each device,
+:mod:`dpcore.masked.server` in one place. Semi-honest protocol of Bonawitz et al., "Practical
 Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017; adversary, theorem and proof
 in docs/proofs/masked_aggregation.md.
 """
@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
-from dpcore import masked_server, masked_user
 from dpcore.arrays import IntegersLike
 from dpcore.errors import InvalidParameter
-from dpcore.masked_keys import KeyPair
-from dpcore.masked_round import Round, check_identity
-from dpcore.masked_server import Total
+from dpcore.masked import server as masked_server
+from dpcore.masked import user as masked_user
+from dpcore.masked.keys import KeyPair
+from dpcore.masked.round import Round, check_identity
+from dpcore.masked.server import Total
 from dpcore.rng import SYSTEM, Rng
 
 __all__ = ["MaskedAggregation", "Step", "Total"]

@@ -1,0 +1,215 @@
+r"""The ``dpcore protocol`` commands; ``protocol`` is what the entry point names."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from dpcore.errors import InvalidParameter
+from dpcore.parameter import rational
+
+if TYPE_CHECKING:
+    from accounting.distributed import Plan
+
+__all__ = ["protocol"]
+
+_SEEDS: Final = 1 << 32
+_MOST: Final = 10**9
+
+protocol = typer.Typer(
+    name="protocol",
+    help="Many users, one sum: distributed protocols, planned and simulated.",
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+Instance = Annotated[
+    str,
+    typer.Option(
+        help="pure, renyi, concentrated, central, local, shuffled-pure, binary-shuffle or "
+        "vector-shuffle."
+    ),
+]
+Users = Annotated[str, typer.Option(help="How many users send a value in [0, 1].")]
+Epsilon = Annotated[str, typer.Option(help="The promise for one contribution, e.g. 1 or 1/2.")]
+Delta = Annotated[str | None, typer.Option(help="The delta of that promise. (0, else 1e-6)")]
+Honest = Annotated[
+    str, typer.Option(help="The share of users whose noise is counted on, e.g. 90%.")
+]
+Parameters = Annotated[
+    str, typer.Option(help="exact: the least noise that is enough; paper: what the paper prints.")
+]
+Precision = Annotated[str | None, typer.Option(help="Steps a unit. (the paper's)")]
+Scaling = Annotated[str, typer.Option(help="The paper's s: more steps, less error, more bits.")]
+Coordinates = Annotated[str, typer.Option(help="Entries of a user's vector (vector-shuffle).")]
+Failure = Annotated[str, typer.Option(help="The chance that a sum wraps around.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+
+@protocol.command()
+def plan(
+    *,
+    instance: Instance,
+    users: Users,
+    epsilon: Epsilon,
+    delta: Delta = None,
+    honest: Honest = "100%",
+    parameters: Parameters = "exact",
+    precision: Precision = None,
+    scaling: Scaling = "1",
+    coordinates: Coordinates = "1",
+    failure: Failure = "1e-6",
+    as_json: AsJson = False,
+) -> None:
+    r"""Choose the parameters of a protocol for a target, and print what they guarantee.
+
+    Example: dpcore protocol plan --instance binary-shuffle --users 1000 --epsilon 0.5 --delta 1e-6
+    """
+    from accounting.render import plan_json, plan_lines
+
+    chosen = _chosen(
+        instance=instance,
+        users=users,
+        epsilon=epsilon,
+        delta=delta,
+        honest=honest,
+        parameters=parameters,
+        precision=precision,
+        scaling=scaling,
+        coordinates=coordinates,
+        failure=failure,
+    )
+    _print(plan_json(chosen) if as_json else plan_lines(chosen))
+
+
+@protocol.command()
+def simulate(
+    *,
+    instance: Instance,
+    users: Users,
+    epsilon: Epsilon,
+    delta: Delta = None,
+    honest: Honest = "100%",
+    dropouts: Annotated[
+        str, typer.Option(help="How many users vanish in each run: 10% or a number.")
+    ] = "0",
+    runs: Annotated[str, typer.Option("-n", "--runs", help="How many runs.")] = "100",
+    aggregation: Annotated[
+        str,
+        typer.Option(
+            help="ideal (the sum's noise in one draw), ideal-per-user, or masked: the secure "
+            "aggregation itself, keys and all."
+        ),
+    ] = "ideal",
+    parameters: Parameters = "exact",
+    precision: Precision = None,
+    scaling: Scaling = "1",
+    coordinates: Coordinates = "1",
+    failure: Failure = "1e-6",
+    seed: Annotated[
+        str | None, typer.Option(help="Repeat a simulation; its noise is then NOT PRIVATE.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    r"""Run a protocol on simulated users: its error, its bits, the promise planned and kept.
+
+    Example: dpcore protocol simulate --instance pure --users 1024 --epsilon 1 --dropouts 10%
+    """
+    import numpy as np
+
+    from accounting.render import simulation_json, simulation_lines
+    from accounting.simulation import simulate as played
+    from dpcore.rng import SYSTEM, SeededRng
+
+    chosen = _chosen(
+        instance=instance,
+        users=users,
+        epsilon=epsilon,
+        delta=delta,
+        honest=honest,
+        parameters=parameters,
+        precision=precision,
+        scaling=scaling,
+        coordinates=coordinates,
+        failure=failure,
+    )
+    count, start = _whole("--runs", runs), None if seed is None else _whole("--seed", seed)
+    world = np.random.default_rng(start)
+    with _progress(count) as progress:
+        result = played(
+            chosen,
+            dropouts=_gone(dropouts, chosen.protocol.users),
+            runs=count,
+            aggregation=aggregation,  # type: ignore[arg-type]  # any text: simulate refuses it by name
+            world=world,
+            rng=SYSTEM if start is None else SeededRng(start),
+            progress=progress,
+        )
+    _print(simulation_json(result) if as_json else simulation_lines(result))
+
+
+def _chosen(**given: Any) -> Plan:
+    from accounting.distributed import choose
+
+    shuffled_or_concentrated = ("renyi", "concentrated", "binary-shuffle", "vector-shuffle")
+    delta = given["delta"]
+    if delta is None:
+        delta = "1e-6" if given["instance"] in shuffled_or_concentrated else 0
+    precision = given["precision"]
+    return choose(
+        instance=given["instance"],
+        users=_whole("--users", given["users"]),
+        epsilon=given["epsilon"],
+        delta=delta,
+        honest_fraction=_fraction("--honest", given["honest"]),
+        failure=given["failure"],
+        parameters=given["parameters"],
+        precision=None if precision is None else _whole("--precision", precision),
+        scaling=given["scaling"],
+        coordinates=_whole("--coordinates", given["coordinates"]),
+    )
+
+
+def _whole(argument: str, text: str) -> int:
+    exact = rational(argument, text)
+    if exact.denominator != 1 or not 0 <= exact <= _MOST * _SEEDS:
+        raise InvalidParameter(argument, text, "must be a whole number >= 0")
+    return int(exact)
+
+
+def _fraction(argument: str, text: str) -> Fraction:
+    if text.endswith("%"):
+        return rational(argument, text[:-1]) / 100
+    return rational(argument, text)
+
+
+def _gone(text: str, users: int) -> int:
+    if text.endswith("%"):
+        return math.ceil(_fraction("--dropouts", text) * users)
+    return _whole("--dropouts", text)
+
+
+def _print(lines: dict[str, Any] | list[str]) -> None:
+    print(json.dumps(lines, indent=2) if isinstance(lines, dict) else "\n".join(lines))
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None] | None]:
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("runs", total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -1,0 +1,201 @@
+r"""Plans and simulations as a person reads them, and as JSON: every bound says its side."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from accounting.box import BinomialBox
+from accounting.curve import PrivacyCurve
+from accounting.distributed import Plan, Protocol
+from accounting.simulation import Simulation
+from dpcore.decimals import down, up
+from dpcore.enclosure import Enclosure
+from dpcore.noise import Noise
+from dpcore.parameter import write_rational
+from dpcore.protocol import CentralSum, LocalSum
+from dpcore.shuffled_bits import BinaryShuffle, VectorShuffle
+from dpcore.spelling import write_noise
+
+__all__ = ["plan_json", "plan_lines", "simulation_json", "simulation_lines"]
+
+Curve = PrivacyCurve | BinomialBox
+_MARGIN = 14
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    r"""One line a fact, the promise first.
+
+    >>> from accounting.distributed import choose
+    >>> print("\n".join(plan_lines(choose(instance="pure", users=1024, epsilon=1))[:3]))
+    pure for 1024 users, parameters exact
+      promise     epsilon = 1, delta = 0 with 1024 honest users
+      guarantee   epsilon exactly 1: kept
+    """
+    protocol = plan.protocol
+    lines = [
+        f"{plan.instance} for {protocol.users} users, parameters {plan.parameters}",
+        _line("promise", f"{_target(plan)} with {plan.honest} honest users"),
+        _line("guarantee", f"{_at(plan.guarantee, plan.delta)}: {_kept(plan)}"),
+    ]
+    if plan.assumes:
+        lines.append(_line("assumes", f"{plan.assumes}; the guarantee is of the sum alone"))
+    lines += [_line(name, value) for name, value in _parameters(plan)]
+    return lines
+
+
+def simulation_lines(result: Simulation) -> list[str]:
+    r"""The plan in short, then what the runs gave and what promise was left."""
+    plan = result.plan
+    gone = f"{result.dropouts} of {plan.protocol.users} users vanished in each run"
+    runs = f"{result.runs} runs, {result.aggregation}"
+    error = f"mean |error| {result.mean_absolute_error:.4g}, root mean square "
+    error += f"{result.root_mean_square_error:.4g}, of a sum of {result.present} values in [0, 1]"
+    lines = [
+        f"{plan.instance} for {plan.protocol.users} users, parameters {plan.parameters}",
+        _line("runs", runs),
+        _line("dropouts", gone),
+        _line("error", error),
+        _line("noise", f"standard deviation {up(result.noise_deviation)} at most, exact law"),
+        _line("bits", f"{plan.protocol.bits_per_user} a user"),
+        _line("planned", f"{_at(result.planned, plan.delta)} ({plan.honest} honest users)"),
+        _line("kept", f"{_at(result.kept, plan.delta)} ({result.present} users stayed)"),
+    ]
+    if plan.assumes:
+        lines.append(_line("assumes", f"{plan.assumes}; both are of the sum alone"))
+    return lines
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    r"""The plan with exact parameters as text and bounds as two ends.
+
+    >>> from accounting.distributed import choose
+    >>> plan_json(choose(instance="pure", users=64, epsilon=1))["bits_per_user"]
+    11
+    """
+    return {
+        "schema": "dpcore-protocol-plan/1",
+        "instance": plan.instance,
+        "parameters": plan.parameters,
+        "users": plan.protocol.users,
+        "honest": plan.honest,
+        "target": {"epsilon": write_rational(plan.epsilon), "delta": write_rational(plan.delta)},
+        "guarantee": _curve_json(plan.guarantee, plan.delta),
+        "meets_target": plan.meets,
+        "assumes": plan.assumes or None,
+        "noise_of_a_user": _noise_json(_of_a_user(plan.protocol)),
+        "noise_of_the_sum": _noise_json(plan.protocol.planned_noise),
+        **_numbers(plan),
+        "bits_per_user": plan.protocol.bits_per_user,
+    }
+
+
+def simulation_json(result: Simulation) -> dict[str, Any]:
+    r"""The simulation, with the plan inside."""
+    delta = result.plan.delta
+    return {
+        "schema": "dpcore-protocol-simulation/1",
+        "plan": plan_json(result.plan),
+        "runs": result.runs,
+        "aggregation": result.aggregation,
+        "dropouts": result.dropouts,
+        "present": result.present,
+        "mean_absolute_error": result.mean_absolute_error,
+        "root_mean_square_error": result.root_mean_square_error,
+        "noise_deviation_upper": result.noise_deviation,
+        "bits_per_user": result.plan.protocol.bits_per_user,
+        "planned": _curve_json(result.planned, delta),
+        "kept": _curve_json(result.kept, delta),
+    }
+
+
+def _line(name: str, value: str) -> str:
+    return f"  {name}".ljust(_MARGIN) + value
+
+
+def _target(plan: Plan) -> str:
+    return f"epsilon = {plan.epsilon}, delta = {write_rational(plan.delta)}"
+
+
+def _kept(plan: Plan) -> str:
+    return "kept" if plan.meets else "NOT certified to keep the promise"
+
+
+def _at(curve: Curve, delta: Fraction) -> str:
+    found = curve.epsilon(delta)
+    low, high = down(found.lower, 6), up(found.upper, 6)
+    value = f"exactly {low}" if low == high else f"between {low} and {high}"
+    return f"epsilon {value}" + (f" at delta = {up(delta)}" if delta else "")
+
+
+def _curve_json(curve: Curve, delta: Fraction) -> dict[str, Any]:
+    found: Enclosure = curve.epsilon(delta)
+    ends = {"lower": _number(found.lower_float), "upper": _number(found.upper_float)}
+    return {"epsilon": ends, "delta": write_rational(delta)}
+
+
+def _number(value: float) -> float | str:
+    return value if value != float("inf") else "infinity"
+
+
+def _of_a_user(protocol: Protocol) -> Noise | None:
+    match protocol:
+        case BinaryShuffle() | VectorShuffle():
+            return None
+        case _:
+            return protocol.local_noise
+
+
+def _noise_json(noise: Noise | None) -> str | None:
+    return None if noise is None else write_noise(noise)
+
+
+def _numbers(plan: Plan) -> dict[str, Any]:
+    match plan.protocol:
+        case BinaryShuffle() as bits:
+            return {"noise_bits": bits.noise_bits, "probability": str(bits.probability)}
+        case VectorShuffle() as vector:
+            return {
+                "precision": vector.precision,
+                "coordinates": vector.coordinates,
+                "noise_bits": vector.noise_bits,
+                "probability": str(vector.probability),
+            }
+        case protocol:
+            wraps = plan.size.wraparound.upper_float if plan.size is not None else None
+            return {
+                "precision": protocol.precision,
+                "threshold": protocol.threshold,
+                "modulus": protocol.modulus,
+                "wraparound_upper": wraps,
+            }
+
+
+def _parameters(plan: Plan) -> list[tuple[str, str]]:
+    protocol, one = plan.protocol, _of_a_user(plan.protocol)
+    rows = [("of a user", write_noise(one))] if one is not None else []
+    match protocol:
+        case BinaryShuffle() | VectorShuffle():
+            rows.append(
+                (
+                    "of a user",
+                    f"{protocol.noise_bits} bits, each 1 with probability {protocol.probability}",
+                )
+            )
+            rows.append(("of the sum", write_noise(protocol.planned_noise)))
+            if isinstance(protocol, VectorShuffle):
+                rows.append(("precision", f"g = {protocol.precision} steps a unit"))
+        case _:
+            where = "of the analyzer" if isinstance(protocol, CentralSum) else "of the sum"
+            rows.append((where, write_noise(protocol.planned_noise)))
+            rows.append(("precision", f"g = {protocol.precision} steps a unit"))
+            rows.append(
+                ("modulus", f"m = {protocol.modulus}, threshold tau = {protocol.threshold}")
+            )
+            if plan.size is not None:
+                chance = up(plan.size.wraparound.upper)
+                rows.append(("wraps", f"with probability at most {chance}"))
+            if isinstance(protocol, LocalSum):
+                rows.append(("trust", "nobody: every message keeps the promise by itself"))
+    rows.append(("bits", f"{protocol.bits_per_user} a user"))
+    return rows

@@ -1,0 +1,219 @@
+r"""Distributed protocols: who vanishes, what is reduced, what a parameter means, what is hidden.
+
+Each is a protocol of dpcore in which one step is done wrong: noise, encoding, shuffler and analyzer
+are those that run in earnest, drawn for all runs at once. The pair is what one user holds; the
+others hold 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from audit.catalogue.entry import Entry, Twin, seeded
+from dpcore.aggregation import Shuffler
+from dpcore.discrete_laplace import DiscreteLaplace
+from dpcore.enclosure import Enclosure, narrow
+from dpcore.inversion import Integers
+from dpcore.noise import Noise
+from dpcore.protocol import AggregatedSum
+from dpcore.shuffled_bits import BinaryShuffle, BitMessages, Bits
+from dpcore.skellam import Skellam
+
+__all__ = ["ENTRIES"]
+
+_STEPS: Final = 10
+_CLAIMED: Final = Fraction("0.13")
+
+
+def _pure(users: int, precision: int, threshold: int) -> AggregatedSum:
+    # Planned for epsilon = 1: discrete Laplace noise of scale g, a Polya share from each user.
+    share = DiscreteLaplace(scale=precision).share(users)
+    return AggregatedSum(users=users, precision=precision, threshold=threshold, share=share)
+
+
+_FOUR: Final = _pure(4, _STEPS, 500)
+_THREE: Final = _pure(3, 4, 500)
+_TWO: Final = _pure(2, 1, 20)
+_HALF: Final = _FOUR.observed_noise(2)
+_BITS: Final = BinaryShuffle(users=3, noise_bits=1, probability=Fraction(1, 2))
+
+
+def _messages(
+    protocol: AggregatedSum, value: int, present: int, n: int, rng: np.random.Generator
+) -> Integers:
+    r"""A row of messages a run, before they are reduced: the first user holds ``value``."""
+    sent = protocol.share.sample((n, present), rng=seeded(rng))
+    sent[:, 0] += value * protocol.precision
+    return sent
+
+
+def _summed(protocol: AggregatedSum, messages: Integers) -> Integers:
+    # What the server reads from the sum mod m, in steps.
+    total: Integers = messages.sum(axis=1) % protocol.modulus
+    return protocol.unwrap(total)
+
+
+def half_vanish(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""Noise planned for four users at epsilon = 1, of whom two vanish with their shares."""
+    return _summed(_FOUR, _messages(_FOUR, value, 2, n, rng))
+
+
+def reduced_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""Each user reduces the noise mod m and adds the value; messages are summed as integers."""
+    sent = _messages(_TWO, 0, 2, n, rng) % _TWO.modulus
+    sent[:, 0] += value * _TWO.precision
+    total: Integers = sent.sum(axis=1)
+    return total
+
+
+def reduced_messages(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""The sum of values and noise, mod m: the reduction is post-processing."""
+    total: Integers = _messages(_TWO, value, 2, n, rng).sum(axis=1) % _TWO.modulus
+    return total
+
+
+def _skellam(variance: int, value: int, n: int, rng: np.random.Generator) -> Integers:
+    share: Noise = Skellam(variance=variance).share(4)
+    protocol = AggregatedSum(users=4, precision=4, threshold=100, share=share)
+    return _summed(protocol, _messages(protocol, value, 4, n, rng))
+
+
+def skellam(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""Skellam noise of variance 16 = g^2 from four users: two Poisson laws of mean 8."""
+    return _skellam(16, value, n, rng)
+
+
+def skellam_by_mean(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""The mean 8 of one Poisson law is passed where the variance of the difference belongs."""
+    return _skellam(8, value, n, rng)
+
+
+def _bits(value: int, n: int, rng: np.random.Generator) -> Bits:
+    # (n, users, bits): the users of all runs at once, each with noise of its own.
+    shape = (n, _BITS.users, _BITS.width)
+    if not n:
+        return np.zeros(shape, dtype=np.uint8)
+    held = np.zeros(shape[:2], dtype=np.int64)
+    held[:, 0] = value
+    crowd = replace(_BITS, users=held.size)
+    return crowd.randomize(held.reshape(-1), rng=seeded(rng)).bits.reshape(shape)
+
+
+def in_order(value: int, n: int, rng: np.random.Generator) -> Bits:
+    r"""The bits of three users, in the order of the users."""
+    return _bits(value, n, rng).reshape(n, _BITS.users * _BITS.width)
+
+
+def shuffled(value: int, n: int, rng: np.random.Generator) -> Bits:
+    r"""The same bits in a uniformly random order."""
+    bits = _bits(value, n, rng)
+    if not n:
+        return bits.reshape(0, _BITS.users * _BITS.width)
+    # The shuffler orders each coordinate by itself: here each run.
+    return Shuffler().shuffle(BitMessages(bits.transpose(1, 0, 2)), rng=seeded(rng))
+
+
+def shuffled_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""All messages in a random order, hence as a multiset: sorted. Most shares are 0."""
+    return np.sort(_messages(_THREE, value, 3, n, rng) % _THREE.modulus, axis=1)
+
+
+def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""The sum mod m of the same messages in the first place, and nothing in the others."""
+    sent = _messages(_THREE, value, 3, n, rng)
+    seen: NDArray[np.int64] = np.zeros((n, 3), dtype=np.int64)
+    seen[:, 0] = sent.sum(axis=1) % _THREE.modulus
+    return seen
+
+
+def _largest_loss(noise: Noise, steps: int) -> Enclosure:
+    # Of Polya differences of shape < 1: log p(0)/p(steps), at 0.
+    def loss() -> arb:
+        return (noise.pmf_ball(0) / noise.pmf_ball(steps)).log()
+
+    return narrow(loss, 64)
+
+
+ENTRIES: Final = (
+    Entry(
+        name="order-kept",
+        number=21,
+        sentence="The bits of a shuffle protocol reach the server in the order of the users.",
+        source="a shuffler that only strips names: batching, or sorting by time of arrival",
+        run=in_order,
+        pair=(0, 1),
+        epsilon=Fraction(1),
+        # P(Bin(3, 1/2) = 0) + P(= 1) - e P(= 0) = 0.1602...
+        delta=Fraction("0.161"),
+        true_epsilon=Enclosure.infinite(),
+        runs=500,
+        twin=Twin(
+            name="binary-shuffle",
+            run=shuffled,
+            pair=(0, 1),
+            epsilon=Fraction(1),
+            delta=Fraction("0.161"),
+        ),
+    ),
+    Entry(
+        name="skellam-mean-as-variance",
+        number=37,
+        sentence="Skellam noise gets the mean of one of its Poisson laws as its variance: half of "
+        "what is needed.",
+        source="Skellam laws parameterised by two means in one library and a variance in another",
+        run=skellam_by_mean,
+        pair=(0, 1),
+        epsilon=Fraction(1),
+        delta=_CLAIMED,
+        true_epsilon=Enclosure.infinite(),
+        runs=3_000,
+        twin=Twin(
+            name="skellam-sum", run=skellam, pair=(0, 1), epsilon=Fraction(1), delta=_CLAIMED
+        ),
+    ),
+    Entry(
+        name="dropout-blind",
+        number=43,
+        sentence="Half of the users vanish from a secure sum and take their noise along; the "
+        "claim stays.",
+        source="secure aggregation that tolerates dropouts under accounting that does not",
+        run=half_vanish,
+        pair=(0, 1),
+        epsilon=Fraction(1),
+        true_epsilon=_largest_loss(_HALF, _STEPS),
+        runs=1_000,
+        twin=Twin(name="dropouts-counted", run=half_vanish, pair=(0, 1), epsilon=Fraction("2.35")),
+    ),
+    Entry(
+        name="shuffled-polya",
+        number=44,
+        sentence="Noise shares meant for a sum go through a shuffler: most of them are 0 and show "
+        "the value.",
+        source="a shuffler in the place of the secure aggregation that the proof is about",
+        run=shuffled_shares,
+        pair=(0, 1),
+        epsilon=Fraction(1),
+        true_epsilon=_largest_loss(_THREE.share, 4),
+        runs=2_000,
+        twin=Twin(name="aggregated-polya", run=aggregated_shares, pair=(0, 1), epsilon=Fraction(1)),
+    ),
+    Entry(
+        name="wrapped-shares",
+        number=46,
+        sentence="Users reduce their noise modulo m and not their message; the messages are added "
+        "as integers.",
+        source="secure aggregation with the reduction on the wrong side, on the device",
+        run=reduced_noise,
+        pair=(0, 1),
+        epsilon=Fraction(1),
+        true_epsilon=Enclosure.infinite(),
+        runs=200,
+        twin=Twin(name="wrapped-messages", run=reduced_messages, pair=(0, 1), epsilon=Fraction(1)),
+    ),
+)

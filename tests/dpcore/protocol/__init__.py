@@ -1,0 +1,1 @@
+r"""Encodings, protocols, functionalities and their sizes."""

@@ -1,0 +1,285 @@
+r"""A run: who is in the sum, whose noise hides them, and the same law by every route."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from dpcore import DiscreteLaplace, SeededRng
+from dpcore.aggregation import (
+    Aggregation,
+    IdealAggregation,
+    RelaxedAggregation,
+    Shuffler,
+    Step,
+    _sum_modulo,
+    staying,
+)
+from dpcore.masked.aggregation import MaskedAggregation
+from dpcore.polya_difference import PolyaDifference
+from dpcore.protocol import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
+from dpcore.protocol_run import _crowd, run, run_relaxed
+from dpcore.shuffled_bits import BinaryShuffle, VectorShuffle
+from dpcore.skellam import Skellam
+from tests.dpcore.mutants import mutated
+from tests.dpcore.protocol.crowds import UNIT, Masses, convolved, masses, power, rounding
+from tests.dpcore.refusals import names, refusal
+from tests.dpcore.scripted import NeverAsked
+from tests.purse import purse
+
+SHARE = DiscreteLaplace(scale=2).share(4)
+PURE = AggregatedSum(users=4, precision=2, threshold=60, share=SHARE)
+IDEAL = IdealAggregation(modulus=PURE.modulus)
+PEOPLE = {"ann": 1, "bob": "1/2", "eve": Fraction(0), "joe": 0.5}
+
+
+def parts(users: int, modulus: int, dropouts: int = 0) -> MaskedAggregation:
+    return MaskedAggregation(users=users, dropouts=dropouts, coordinates=1, modulus=modulus)
+
+
+# -- the same law by every route -----------------------------------------------------------------
+
+
+def expected(protocol: AggregatedSum, x: list[Fraction]) -> list[float]:
+    r"""The exact law of the sum mod m, by convolution of encodings and shares."""
+    total: Masses = power(masses(protocol.share, 25), len(x))
+    for value in x:
+        total = convolved(total, rounding(value, protocol.precision))
+    folded = [0] * protocol.modulus
+    for k, mass in total.items():
+        folded[k % protocol.modulus] += mass
+    assert sum(folded) > UNIT * (1 - 1e-6)
+    return [mass / UNIT for mass in folded]
+
+
+TINY = AggregatedSum(users=3, precision=2, threshold=1, share=Skellam(variance="1/2"))
+HELD = [Fraction(1, 4), Fraction(1), Fraction(5, 8)]
+RUNS = 3000
+
+ROUTES: dict[str, Aggregation] = {
+    "at once": IdealAggregation(modulus=TINY.modulus),
+    "per user": IdealAggregation(modulus=TINY.modulus, per_user=True),
+}
+
+
+def p_value(sums: Counter[int], law: list[float]) -> float:
+    cells = [binomtest(sums[y], RUNS, law[y]).pvalue for y in range(len(law))]
+    return float(min(cells) * len(cells))
+
+
+def drawn(route: Callable[[Any], int]) -> Counter[int]:
+    rng = SeededRng(77)
+    return Counter(route(rng) for _ in range(RUNS))
+
+
+def steps_mod_m(estimate: Any) -> int:
+    return int(estimate * TINY.precision) % TINY.modulus
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_every_route_has_the_exact_law(route: str) -> None:
+    alpha = purse.buy(f"aggregated Skellam mod m, {route}", "1e-9")
+    x = np.array([float(value) for value in HELD])
+
+    def once(rng: Any) -> int:
+        return steps_mod_m(run(TINY, x, ROUTES[route], batch="b", rng=rng).estimate)
+
+    assert p_value(drawn(once), expected(TINY, HELD)) > alpha
+
+
+def test_the_wrong_number_of_shares_is_seen() -> None:
+    alpha = purse.buy("aggregated Skellam mod m: twin with one share more", "1e-9")
+    x = np.array([float(value) for value in HELD])
+    broken = mutated(ModularSum.sum_at_once, "summed(noise, held.size)", "noise")
+    sums = drawn(lambda rng: broken(TINY, x, rng=rng))
+    assert p_value(sums, expected(TINY, HELD)) < alpha
+
+
+def test_masks_do_not_change_the_sum() -> None:
+    # The messages are the same draws, so the masked sum is the ideal sum exactly.
+    central = CentralSum(users=4, precision=2, threshold=9, noise=DiscreteLaplace(scale="1/1000"))
+    for functionality in (
+        IdealAggregation(modulus=central.modulus),
+        IdealAggregation(modulus=central.modulus, per_user=True),
+        parts(4, central.modulus),
+    ):
+        assert run(central, [1.0, 0.5, 0.0, 0.5], functionality, batch="b").estimate == 2
+
+
+def test_sums_beyond_int64_are_exact() -> None:
+    m = (1 << 62) - 57
+    rows = np.full((1000, 2), m - 1, dtype=np.int64)
+    assert _sum_modulo(rows, m).tolist() == [1000 * (m - 1) % m] * 2
+    naive = int(rows.sum(axis=0)[0]) % m
+    assert naive != 1000 * (m - 1) % m
+
+
+# -- dropouts and collusion ----------------------------------------------------------------------
+
+
+def test_who_vanishes_before_the_input_is_not_in_the_sum() -> None:
+    quiet = CentralSum(users=4, precision=2, threshold=9, noise=DiscreteLaplace(scale="1/1000"))
+    for functionality in (
+        IdealAggregation(modulus=quiet.modulus),
+        IdealAggregation(modulus=quiet.modulus, per_user=True),
+        parts(4, quiet.modulus, dropouts=1),
+    ):
+        for step in Step:
+            outcome = run(quiet, PEOPLE, functionality, batch="b", vanish={"ann": step})
+            counted = step == Step.UNMASK
+            if not counted:
+                assert outcome.participants == ("bob", "eve", "joe")
+            assert outcome.estimate == 1 + counted
+            assert outcome.release.participants == outcome.participants
+            assert outcome.release.honest == 1
+
+
+def test_the_record_holds_the_honest_noise_only() -> None:
+    outcome = run(
+        PURE, PEOPLE, IDEAL, batch="monday", vanish={"ann": Step.KEYS}, colluding=["ann", "bob"]
+    )
+    assert outcome.participants == ("bob", "eve", "joe")
+    assert (outcome.honest, outcome.release.honest) == (2, Fraction(1, 2))
+    assert outcome.release.mechanism == PURE.mechanism(2)
+    assert outcome.release.mechanism.noise == PolyaDifference(shape="1/2", scale=2)
+    assert outcome.release.batch == "monday"
+    assert len(outcome.assumptions) == 1
+
+
+def test_a_crowd_that_counts_others_is_seen() -> None:
+    def honest(crowd: Any) -> int:
+        return int(crowd(4, PEOPLE, {"ann": Step.KEYS}, ["ann", "bob"]).honest)
+
+    assert honest(_crowd) == 2
+    assert honest(mutated(_crowd, " - len(hidden.intersection(present))", "")) != 2
+    # ann vanishes and does not collude: she must not be counted.
+    assert _crowd(4, PEOPLE, {"ann": Step.KEYS}, ["bob"]).honest == 2
+    everyone = mutated(_crowd, "staying(names, vanish)", "tuple(range(len(names)))")
+    assert everyone(4, PEOPLE, {"ann": Step.KEYS}, ["bob"]).honest == 3
+
+    late = {"ann": Step.UNMASK, "bob": Step.INPUT}
+    assert staying(("ann", "bob", "eve"), late) == (0, 2)
+    assert mutated(staying, "<= Step.INPUT", "< Step.INPUT")(("ann", "bob", "eve"), late) != (0, 2)
+
+
+def test_each_protocol_says_what_it_takes_for_granted() -> None:
+    local = LocalSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
+    outcome = run(
+        local, PEOPLE, IdealAggregation(modulus=local.modulus), batch="b", colluding=["bob"]
+    )
+    assert outcome.assumptions == ()
+    assert outcome.release.honest == 1
+    assert outcome.release.mechanism.noise == DiscreteLaplace(scale=2)
+    central = CentralSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
+    outcome = run(central, PEOPLE, IdealAggregation(modulus=central.modulus), batch="b")
+    assert "analyzer" in outcome.assumptions[0]
+    binary = BinaryShuffle(users=4, noise_bits=3, probability="1/2")
+    outcome = run(binary, {"a": 1, "b": 0, "c": 1, "d": 1}, Shuffler(), batch="b", colluding=["a"])
+    assert "shuffler" in outcome.assumptions[0]
+    assert outcome.release.mechanism == binary.mechanism(3)
+    assert outcome.release.honest == Fraction(3, 4)
+    assert -6 <= Fraction(str(outcome.estimate)) - 3 <= 6
+
+
+def test_a_shuffled_vector_run_takes_rows_by_name() -> None:
+    vector = VectorShuffle(users=2, precision=4, coordinates=2, noise_bits=2, probability="1/2")
+    rows = {"ann": ["1/4", 1], "bob": [Fraction(1, 2), 0]}
+    outcome = run(vector, rows, Shuffler(), batch="b", vanish={"bob": Step.INPUT})
+    assert outcome.participants == ("ann",)
+    assert isinstance(outcome.estimate, tuple)
+    assert all(
+        abs(z - x) <= Fraction(1, 4) for z, x in zip(outcome.estimate, (0.25, 1), strict=True)
+    )
+
+
+def test_a_relaxed_run_gives_its_assumption_and_no_release() -> None:
+    shuffled = ShuffledPure(users=4, precision=2, threshold=60, share=SHARE)
+    relaxed = RelaxedAggregation(modulus=shuffled.modulus, epsilon_hat="1/4", q_hat="1e-6")
+    outcome = run_relaxed(shuffled, PEOPLE, relaxed, vanish={"ann": Step.INPUT})
+    assert not hasattr(outcome, "release")
+    assert outcome.assumption is relaxed
+    assert outcome.sum_mechanism == shuffled.sum_mechanism(3)
+    # mypy refuses these lines too: an ignore that it does not need would be an error.
+    line = refusal(lambda: run(shuffled, PEOPLE, IDEAL, batch="b", rng=NeverAsked()))  # type: ignore[call-overload]  # what is refused
+    assert names(line, "protocol")
+    line = refusal(lambda: run(PURE, PEOPLE, relaxed, batch="b", rng=NeverAsked()))  # type: ignore[call-overload]  # what is refused
+    assert names(line, "functionality")
+    line = refusal(lambda: run_relaxed(PURE, PEOPLE, relaxed, rng=NeverAsked()))  # type: ignore[arg-type]  # what is refused
+    assert names(line, "protocol")
+    line = refusal(lambda: run_relaxed(shuffled, PEOPLE, IDEAL, rng=NeverAsked()))  # type: ignore[arg-type]  # what is refused
+    assert names(line, "assumption")
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argument", "more"),
+    [
+        ("values", {"values": {"ann": 1}}),
+        ("values", {"values": [0.5] * 5}),
+        ("values", {"values": 0.5}),
+        ("values", {"values": [[1], [1, 2]]}),
+        ("x", {"values": [0.5, 0.5, 0.5, 2.0]}),
+        ("functionality", {"functionality": IdealAggregation(modulus=PURE.modulus + 1)}),
+        ("functionality", {"functionality": None}),
+        ("vanish", {"vanish": {"zoe": Step.INPUT}}),
+        ("vanish", {"vanish": dict.fromkeys(PEOPLE, Step.INPUT)}),
+        ("vanish", {"vanish": {"ann": 3}}),
+        ("vanish", {"vanish": ["ann"]}),
+        ("vanish", {"vanish": dict.fromkeys([*PEOPLE, "zoe"], Step.INPUT)}),
+        ("colluding", {"colluding": ["zoe"]}),
+        ("colluding", {"colluding": "ann"}),
+        ("colluding", {"colluding": list(PEOPLE)}),
+        ("colluding", {"colluding": ["bob", "eve", "joe"], "vanish": {"ann": Step.INPUT}}),
+        ("batch", {"batch": ""}),
+        ("protocol", {"protocol": None}),
+    ],
+)
+def test_a_run_that_is_refused(argument: str, more: dict[str, Any]) -> None:
+    good: dict[str, Any] = {
+        "protocol": PURE,
+        "values": PEOPLE,
+        "functionality": IDEAL,
+        "batch": "b",
+    }
+    assert names(refusal(lambda: run(**{**good, **more}, rng=NeverAsked())), argument)
+
+
+@pytest.mark.parametrize(
+    ("argument", "messages"),
+    [
+        ("messages", {}),
+        ("messages", {"ann": [1]}),
+        ("messages", {"ann": np.array([10])}),
+        ("messages", {"ann": np.array([-1])}),
+        ("messages", {"ann": np.array([0.5])}),
+        ("messages", {"ann": np.array([[1]])}),
+        ("messages", {"ann": np.array([1]), "bob": np.array([1, 2])}),
+        ("messages", None),
+    ],
+)
+def test_messages_outside_the_residues(argument: str, messages: Any) -> None:
+    assert names(refusal(lambda: IdealAggregation(modulus=10).total(messages)), argument)
+
+
+@pytest.mark.parametrize("value", [1, 0, -3, 1 << 63, 2.0, True, None])
+def test_a_modulus_that_is_none(value: Any) -> None:
+    assert names(refusal(lambda: IdealAggregation(modulus=value)), "modulus")
+    line = refusal(lambda: RelaxedAggregation(modulus=value, epsilon_hat=0, q_hat=0))
+    assert names(line, "modulus")
+
+
+def test_relaxations_that_are_none() -> None:
+    for argument, value in (("epsilon_hat", -1), ("q_hat", -1), ("q_hat", 2), ("q_hat", "x")):
+        more: dict[str, Any] = {"epsilon_hat": 1, "q_hat": 0, argument: value}
+        line = refusal(lambda m=more: RelaxedAggregation(modulus=5, **m))  # type: ignore[misc]  # a default binds the loop variable
+        assert names(line, argument, value)
+    wrong: Any = 1
+    assert names(refusal(lambda: IdealAggregation(modulus=5, per_user=wrong)), "per_user", 1)
