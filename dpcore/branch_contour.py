@@ -125,9 +125,9 @@ def _saddle(law: Branch, k: int) -> Fraction:
     # About the gap g = 1/s - c with K'(c) = k, that is a/(e^g - 1) - b/(e^(2/s - g) - 1) = k, with
     # shapes below 1 taken as 1 so that g does not shrink with them. Any g > 0 is sound.
     right = max(float(min(law.right, Fraction(_FAR))), 1.0)
-    left = right if law.left else 0.0
-    if not law.left and law.scale < _LONG_SCALE:
-        return Fraction(math.log1p(right / max(k, 0.5)) if k < _FAR else right / _FAR)
+    if not law.left:
+        ratio = Fraction(right) / max(Fraction(k), Fraction(1, 2))
+        return ratio if ratio < 1 / _FAR else Fraction(math.log1p(min(ratio, Fraction(_FAR))))
     if law.scale >= _LONG_SCALE:  # e^g - 1 is nearly g: one curve for all scales in g s
         slope, unit, most = float(min(k / law.scale, Fraction(_FAR))), 1 / law.scale, 1.0
     else:
@@ -137,12 +137,10 @@ def _saddle(law: Branch, k: int) -> Fraction:
             float(min(1 / law.scale, Fraction(_FAR))),
         )
     expm1: Callable[[float], float] = (lambda g: g) if law.scale >= _LONG_SCALE else _expm1
-    if not left:
-        return unit * Fraction(right / max(slope, 0.25))
     low, high = 1e-205, most
     for _ in range(64):
         middle = math.sqrt(low * high)
-        if right / expm1(middle) - left / expm1(2 * most - middle) > slope:
+        if right / expm1(middle) - right / expm1(2 * most - middle) > slope:
             low = middle
         else:
             high = middle

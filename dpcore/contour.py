@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Final, Protocol
 
 from flint import acb, arb, ctx
@@ -201,14 +202,14 @@ def central_masses(law: CoinSum, reach: int) -> list[arb]:
     turn = 2 * arb.pi() / points
     last = min(_last_frequency(need, variance, points), points // 2)
     line = [law.tilted_characteristic(arb(0), turn * j).real for j in range(last + 1)]
-    cosines = [(turn * j).cos() for j in range(points)]
+    cosine = cache(lambda place: (turn * place).cos())
     alias = 2 * (growth - ball(gap) * (points - reach)).exp() / (1 - (-ball(gap) * points).exp())
     rest = _neglected(variance, turn, arb(1), last, points) / points + arb(0, alias.upper())
     found = []
     for k in range(reach + 1):
         total = arb(0)
         for j in range(1, last + 1):
-            term = line[j] * cosines[j * k % points]
+            term = line[j] * cosine(j * k % points)
             total += term if 2 * j == points else 2 * term
         found.append((line[0] + total) / points + rest)
     return found

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import pairwise
 from typing import Final, Protocol
 
 import numpy as np
@@ -169,13 +168,13 @@ class InversionTable:
     def __init__(self, first: int, thresholds: Iterable[int], cdf: Callable[[int], arb]) -> None:
         self.first = first
         self._cdf = cdf
-        given = [*thresholds]
-        if not given or any(after < before for before, after in pairwise(given)):
+        given = np.array([*thresholds], dtype=np.uint64)
+        if not len(given) or bool(np.any(given[1:] < given[:-1])):
             raise InvalidParameter("thresholds", given, "must rise, and one at least is needed")
         # A word whose place is past the certain ones lies above an open table: it is refined.
         self._certain = len(given)
-        end = [] if given[-1] == _FULL - 1 else [_FULL - 1]
-        self._thresholds = np.array([*given, *end], dtype=np.uint64)
+        closed = int(given[-1]) == _FULL - 1
+        self._thresholds = given if closed else np.append(given, np.uint64(_FULL - 1))
         # Sixteen cells a value keep most words in cells without a threshold; beyond 2^18 cells
         # the guide leaves the cache and costs more than the searches it saves.
         bits = min(max(len(self._thresholds).bit_length() + 4, 10), 18)

@@ -54,7 +54,7 @@ _NEAR_SHAPE: Final = 64
 _NEAR_SCALE: Final = 1 << 12
 _NEAR_SCALES: Final = 16
 _LEFT_BITS: Final = 72
-_RIGHT_BITS: Final = 48
+_RIGHT_BITS: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -312,7 +312,7 @@ class _Inverted:
 
 
 def _support(shape: Fraction, scale: Fraction) -> tuple[int, int]:
-    # Where a table starts and ends, by floats: less than 2^-72 is left below, 2^-48 above. The
+    # Where a table starts and ends, by floats: less than 2^-72 is left below, 2^-40 above. The
     # table checks the first, and refines what falls beyond the second.
     if shape > _LONGEST_TABLE**2 or scale > Fraction(2) ** 600:
         return 0, _LONGEST_TABLE

@@ -72,7 +72,7 @@ def test_a_tail_is_held_whatever_the_line(
         assert holds(contour._contour(law, t, right, min(gap, right), tail=True), law.above(t))
 
 
-@given(coins, st.integers(0, 12), bits)
+@given(coins, st.integers(0, 12), st.sampled_from([20, 53, 100]))
 def test_central_masses_are_held(given_coins: list[Any], reach: int, prec: int) -> None:
     mirrored = [(p, -sign) for p, sign in given_coins]
     law = Coins(coins=(*given_coins, *mirrored))
@@ -139,7 +139,9 @@ def missed(code: Sum, *, tail: bool, prec: int = 90) -> int:
                 saddle = law.tilt(t)
                 for off in map(Fraction, ("1/16", "1/2", "2")):
                     line = max(saddle, Fraction(0)) + off if tail else saddle + off
-                    found = code(law, t, line, min(line, Fraction(1, 2)) if tail else off, tail=tail)
+                    found = code(
+                        law, t, line, min(line, Fraction(1, 2)) if tail else off, tail=tail
+                    )
                     wrong += not holds(found, truth)
     return wrong
 
@@ -155,7 +157,7 @@ BOUNDS: dict[str, tuple[dict[str, Any], str, str]] = {
         "pass",
     ),
     "the alias is not in units of the sum": (COARSE, "(1 - decay) * points", "(1 - decay)"),
-    "only aliases to one side": (COARSE, "+ _chernoff(law, c, -ball(gap), t, base)", ""),
+    "only aliases to one side": (COARSE, "_chernoff(law, c, ball(gap), t, base) +", ""),
     "the alias falls twice as fast": (COARSE, "-ball(gap) * points", "-2 * ball(gap) * points"),
     "frequencies are forgotten": (
         CUT,
@@ -170,7 +172,9 @@ BOUNDS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("stand_ins", [COARSE, CUT, {**COARSE, **CUT}], ids=["coarse", "cut", "both"])
+@pytest.mark.parametrize(
+    "stand_ins", [COARSE, CUT, {**COARSE, **CUT}], ids=["coarse", "cut", "both"]
+)
 @pytest.mark.parametrize("tail", [False, True])
 def test_a_coarse_sum_stays_true(stand_ins: dict[str, Any], tail: bool) -> None:
     assert missed(rewired(contour._contour, **stand_ins), tail=tail) == 0
@@ -239,9 +243,9 @@ def test_a_variance_of_the_wrong_line_is_caught() -> None:
     law, line = Coins(coins=biased(10, "1/2")), Fraction(3)
     with precision(100):
         turn = 2 * arb.pi() / 40
-        bound = contour._neglected(law.tilted_variance(arb(0)), turn, arb(1), 3, 40)
+        bound = contour._neglected(law.tilted_variance(arb(0)), turn, arb(1), 8, 40)
         total = arb(0)
-        for j in range(4, 37):
+        for j in range(9, 32):
             total += abs(law.tilted_characteristic(ball(line), turn * j))
         assert total > bound.upper()
 

@@ -124,21 +124,21 @@ def test_plain_float_formulas_are_seen() -> None:
 
 
 def compared(noise: Noise, function: str, k: int, level: Fraction) -> int:
-    r"""The sign of a value less a level, at as many digits as that takes."""
+    r"""The sign of a value less a level, at as many digits as that takes; 0 for a tie."""
     for count in (35, 70, 140):
         with second_path.digits(count):
             exact = second_path.real(level)
             apart = second(noise, function, k) - exact
             if abs(apart) > exact * mpf(10) ** -(count - 5):
                 return 1 if apart > 0 else -1
-    raise AssertionError("a level that cannot be told from a value")
+    return 0
 
 
 def least_reaching(noise: Noise, k: int, p: Fraction) -> bool:
     r"""Whether F(k) >= p > F(k-1), asked of the smaller tail."""
     if p < Fraction(1, 2):
-        return compared(noise, "cdf", k, p) > 0 > compared(noise, "cdf", k - 1, p)
-    return compared(noise, "sf", k, 1 - p) < 0 < compared(noise, "sf", k - 1, 1 - p)
+        return compared(noise, "cdf", k, p) >= 0 > compared(noise, "cdf", k - 1, p)
+    return compared(noise, "sf", k, 1 - p) <= 0 < compared(noise, "sf", k - 1, 1 - p)
 
 
 def wrong_quantiles(noise: Noise, levels: list[float], found: Any = None) -> list[float]:
@@ -198,12 +198,7 @@ def test_rational_levels_are_decided_at_any_depth(noise: Noise) -> None:
 def test_levels_beyond_floats_are_decided(text: str) -> None:
     noise = read_noise(text)
     for p in (Fraction(1, 10**400), 1 - Fraction(1, 10**400)):
-        k = noise.quantile(p)
-        if k == 0 and p < Fraction(1, 2):  # a law of counts
-            assert compared(noise, "cdf", 0, p) > 0
-            assert second(noise, "cdf", -1) == 0
-        else:
-            assert least_reaching(noise, int(k), p)
+        assert least_reaching(noise, int(noise.quantile(p)), p)
 
 
 @given(st.floats(0, 1, exclude_min=True, exclude_max=True), st.sampled_from(FLOAT_NOISES))

@@ -76,6 +76,17 @@ def test_shape_one_is_the_discrete_laplace(scale: Any, k: int) -> None:
             assert narrow(lambda: branch_contour.mass(two, k), 64).width > 0
 
 
+@pytest.mark.parametrize("scale", ["1e-6", "1/2", 1000, 2**46, 2**80])
+@pytest.mark.parametrize("shape", ["1/1048576", "1/2", 64, 1024, 10**5])
+def test_the_left_end_is_the_closed_form(shape: Any, scale: Any) -> None:
+    # P(X <= 0) = (1-beta)^r, down to 2^-8000000: the line must pass near the saddle to see it.
+    law = Polya(shape=shape, scale=scale)
+    one = Branch(right=Fraction(shape), left=Fraction(0), scale=Fraction(scale))
+    found = narrow(lambda: branch_contour.lower_tail(one, 0), 40)
+    assert found.overlaps(law.enclose_pmf(0))
+    assert found.overlaps(law.enclose_cdf(0))
+
+
 CONTOUR_MUTANTS = {
     "left branch on the right": ("(-u - far)", "(u - far)"),
     "one branch forgotten": ("if law.left:", "if False:"),

@@ -46,6 +46,7 @@ NEED_A_PROOF = (
     "dpcore.polya_difference",
     "dpcore.branch_contour",
     "dpcore.log_jumps",
+    "dpcore.runs",
     "dpcore.encoding",
     "dpcore.protocol",
     "dpcore.summed",

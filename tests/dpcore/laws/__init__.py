@@ -19,7 +19,10 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 from typing import Any, Protocol
+
+from mpmath import mp
 
 from dpcore import Enclosure, InvalidParameter, Noise, read_noise
 from tests.dpcore.laws import (
@@ -72,7 +75,12 @@ NOISES: list[Noise] = [noise for module in LAWS.values() for noise in module.GRI
 
 
 def second(noise: Noise, function: str, k: int) -> Any:
-    r"""``pmf``, ``log_pmf``, ``cdf`` or ``sf`` at k by the second path."""
+    r"""``pmf``, ``log_pmf``, ``cdf`` or ``sf`` at k by the second path, at the ambient digits."""
+    return _second(noise, function, k, mp.dps)
+
+
+@cache
+def _second(noise: Noise, function: str, k: int, _dps: int) -> Any:
     return getattr(LAWS[noise.name], function)(noise, k)
 
 
@@ -106,7 +114,7 @@ def places(noise: Noise) -> list[int]:
     return sorted({*found, -1, 0, 1})
 
 
-WIDE = 1000
+WIDE = 100
 r"""Laws of as many values cost a ball or a quadrature for each: they are looked at less often."""
 
 
