@@ -1,4 +1,4 @@
-r"""Many releases: theorems between guarantees.
+r"""What releases cost: curves derived from laws, and protocols chosen for a target.
 
 The public names of accounting; each is documented where it is defined.
 """

@@ -37,6 +37,7 @@ _MOST_BITS: Final = 4096
 _FINEST: Final = 18
 _MOST_SIGNS: Final = 64
 _MANY: Final = 1 << 18
+_SMALLEST: Final = Fraction(1, 10**6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,7 @@ class BinomialBox:
         raise PrecisionExhausted(f"delta({at}) cannot be told from {most} on the finest lattice")
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Enclosure:
-        r"""The least epsilon at ``delta`` > 0, to that relative width (or absolute, below 1).
+        r"""The least epsilon at ``delta`` > 0, to that relative width (below 1e-6, of 1e-6).
 
         By default 1e-6 for one coordinate and 1e-3 for several, where each step costs a product.
         """
@@ -111,7 +112,7 @@ class BinomialBox:
             low, high = high, 2 * high
             if high > _MOST_BITS:
                 return Enclosure(low, math.inf)
-        while high - low > goal * max(low, Fraction(1)):
+        while high - low > goal * max(low, _SMALLEST):
             middle = (low + high) / 2
             low, high = (low, middle) if self.meets(middle, most) else (middle, high)
         return Enclosure(low, high)

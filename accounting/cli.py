@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["protocol"]
 
-_SEEDS: Final = 1 << 32
-_MOST: Final = 10**9
+_MOST: Final = 1 << 62
 
 protocol = typer.Typer(
     name="protocol",
@@ -30,6 +29,7 @@ protocol = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
+    add_completion=False,
 )
 
 Instance = Annotated[
@@ -164,13 +164,15 @@ def _chosen(**given: Any) -> Plan:
     delta = given["delta"]
     if delta is None:
         delta = "1e-6" if given["instance"] in shuffled_or_concentrated else 0
-    precision = given["precision"]
+    precision, honest = given["precision"], _share("--honest", given["honest"])
+    if not honest:
+        raise InvalidParameter("--honest", given["honest"], "must be above 0%: nobody is left")
     return choose(
         instance=given["instance"],
         users=_whole("--users", given["users"]),
         epsilon=given["epsilon"],
         delta=delta,
-        honest_fraction=_fraction("--honest", given["honest"]),
+        honest_fraction=honest,
         failure=given["failure"],
         parameters=given["parameters"],
         precision=None if precision is None else _whole("--precision", precision),
@@ -181,20 +183,24 @@ def _chosen(**given: Any) -> Plan:
 
 def _whole(argument: str, text: str) -> int:
     exact = rational(argument, text)
-    if exact.denominator != 1 or not 0 <= exact <= _MOST * _SEEDS:
-        raise InvalidParameter(argument, text, "must be a whole number >= 0")
+    if exact.denominator != 1 or not 0 <= exact <= _MOST:
+        raise InvalidParameter(argument, text, "must be a whole number from 0 to 2^62")
     return int(exact)
 
 
-def _fraction(argument: str, text: str) -> Fraction:
-    if text.endswith("%"):
-        return rational(argument, text[:-1]) / 100
-    return rational(argument, text)
+def _share(argument: str, text: str) -> Fraction:
+    try:
+        exact = rational(argument, text[:-1]) / 100 if text.endswith("%") else rational("", text)
+    except InvalidParameter:
+        raise InvalidParameter(argument, text, "must be a share such as 90% or 0.9") from None
+    if not 0 <= exact <= 1:
+        raise InvalidParameter(argument, text, "must lie between 0% and 100%")
+    return exact
 
 
 def _gone(text: str, users: int) -> int:
     if text.endswith("%"):
-        return math.ceil(_fraction("--dropouts", text) * users)
+        return math.ceil(_share("--dropouts", text) * users)
     return _whole("--dropouts", text)
 
 

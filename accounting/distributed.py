@@ -3,8 +3,9 @@ r"""Distributed protocols: what the honest users present guarantee, and paramete
 A protocol is planned for n users, of whom at least h are honest and stay. Their noise alone hides
 each of them, so the guarantee is that of ``protocol.mechanism(h)``; :func:`choose` enlarges every
 user's noise until that meets the target. Where more noise is smaller noise plus independent noise
-(Polya differences, Skellam, bits) the result is the least on its grid; for sums of discrete
-Gaussians only the two grid points are certified. Proofs: docs/proofs/shuffle.md.
+(Polya differences, Skellam, fair bits) the result is the least on its grid. For sums of discrete
+Gaussians, and for the probability of biased bits, only the two grid points are certified: delta
+need not fall in that probability. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from accounting import papers
 from accounting.box import BinomialBox
 from accounting.curve import PrivacyCurve
 from accounting.guarantee import guarantee
-from accounting.papers.arguments import ceil_sqrt
+from accounting.papers.arguments import ceil_sqrt, failure_of
 from accounting.real_gaussian import real_gaussian_ratio
 from accounting.search import least
 from accounting.shuffle import fewest_bits, least_probability
@@ -56,6 +57,7 @@ GRID: Final = 1024
 """Real parameters are multiples of 1/1024 of where their search starts."""
 
 _PROBABILITY_GRID: Final = 1 << 16
+_MOST_EPSILON: Final = 1000
 _ROUNDED: Final = 1 << 64
 
 
@@ -123,10 +125,10 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
 ) -> Plan:
     r"""A protocol for ``users``, of whom at least ``honest_fraction`` are honest and stay.
 
-    ``precision`` is g, by default the paper's. ``parameters="exact"``: the least noise with which
-    the honest alone meet (epsilon, delta), and the least modulus with which the chance of a wrong
-    sum is at most ``failure``. ``"paper"``: what the paper prints for epsilon (its corrected form),
-    everyone being honest; the plan says what that gives.
+    ``precision`` is g, by default the paper's. ``parameters="exact"``: noise with which the honest
+    alone meet (epsilon, delta) and with a grid step less of which they do not, and the least
+    modulus with which the chance of a wrong sum is at most ``failure``. ``"paper"``: what the paper
+    prints for epsilon (its corrected form), everyone being honest; the plan says what that gives.
 
     >>> plan = choose(instance="binary-shuffle", users=100, epsilon="1/2", delta="1e-6")
     >>> plan.protocol.noise_bits, plan.meets
@@ -137,18 +139,23 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
     >>> plan.protocol.noise_bits, plan.meets
     (56, True)
 
-    Raises :class:`InvalidParameter` for an argument out of range, a delta of 0 where no noise of
-    the instance is pure, or a ``precision`` with ``parameters="paper"``.
+    Raises :class:`InvalidParameter` for an argument out of range or one that the instance has no
+    use for, an epsilon beyond 1000, a delta of 0 where no noise of the instance is pure, or a
+    ``precision`` with ``parameters="paper"``.
     """
     target = _target(instance, users, epsilon, delta, honest_fraction, parameters)
     if parameters == "paper" and precision is not None:
         raise InvalidParameter("precision", precision, "the paper has its own; leave it out")
     steps = None if precision is None else integer("precision", precision, at_least=1)
+    failure_of(failure)  # refused before anything is searched
+    scale = positive_rational("scaling", scaling, "it multiplies the precision")
+    if scale != 1 and instance not in ("renyi", "concentrated"):
+        raise InvalidParameter("scaling", scaling, "only renyi and concentrated have it")
     if instance in ("binary-shuffle", "vector-shuffle"):
         return _bits(target, steps, integer("coordinates", coordinates, at_least=1))
     if coordinates != 1:
         raise InvalidParameter("coordinates", coordinates, "only vector-shuffle takes vectors")
-    return _sum(target, steps, rational("scaling", scaling), failure)
+    return _sum(target, steps, scale, failure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +200,8 @@ def _target(
         raise InvalidParameter("parameters", parameters, "must be 'exact' or 'paper'")
     n = integer("users", users, at_least=1)
     e = positive_rational("epsilon", epsilon, "no noise gives epsilon 0")
+    if e > _MOST_EPSILON:
+        raise InvalidParameter("epsilon", epsilon, f"must be <= {_MOST_EPSILON}: it hides nothing")
     d, fraction = rational("delta", delta), rational("honest_fraction", honest_fraction)
     if not 0 <= d < 1:
         raise InvalidParameter("delta", delta, "must lie in [0, 1)")
@@ -319,8 +328,10 @@ def _paper_sum(target: _Target, scaling: Fraction, failure: RationalLike) -> Pla
 def _bits(target: _Target, precision: int | None, coordinates: int) -> Plan:
     n, e, d = target.users, target.epsilon, target.delta
     binary = target.instance == "binary-shuffle"
-    if binary and (coordinates != 1 or precision not in (None, 1)):
+    if binary and coordinates != 1:
         raise InvalidParameter("coordinates", coordinates, "binary-shuffle sums one bit of a user")
+    if binary and precision not in (None, 1):
+        raise InvalidParameter("precision", precision, "binary-shuffle sums one bit of a user")
     paper = papers.tkms_bits(n, e, d) if binary else papers.lzj_vector(n, coordinates, e, d)
     g = precision or paper.precision
     if target.parameters == "paper":

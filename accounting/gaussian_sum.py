@@ -25,7 +25,7 @@ from accounting.gaussian import real_gaussian_epsilon
 from accounting.log_concave import ShiftedPair
 from accounting.ray import Cell, RayPair
 from accounting.renyi import supremum_over_orders
-from accounting.search import hull
+from accounting.search import hull, middle
 from dpcore import theta
 from dpcore.enclosure import Enclosure, ball, precision
 from dpcore.noise import Noise
@@ -156,17 +156,17 @@ class GaussianSumPair(ShiftedPair):
         # phi(0) e^(kE).
         excess, whole = order - 1, ball(self._whole)
         most = self._largest_excess()
-        need = ctx.prec * 0.7 + abs(float(most.mid()) * float(excess)) + 4
-        width = math.isqrt(math.ceil(2 * self._whole * math.ceil(need))) + 2
+        need = 7 * ctx.prec // 10 + math.ceil(abs(middle(most) * excess)) + 4
+        width = math.isqrt(math.ceil(2 * self._whole * need)) + 2
         if 2 * width > _MOST_TERMS or min(2 * width, self.count) > _MOST_RESIDUES:
             raise NotDerived(
                 f"the Renyi divergence of order {order} of {self.noise!r}",
                 f"it takes {2 * width} terms over {self.count} residues; use epsilon(delta)",
             )
         center = excess * self.shift
-        middle = math.floor(center)
+        floor = math.floor(center)
         total, rate = arb(0), 1 / (2 * whole)
-        for m in range(middle - width, middle + width + 2):
+        for m in range(floor - width, floor + width + 2):
             power = ball(order) * self._log_phi(m) - ball(excess) * self._log_phi(m + self.shift)
             total += (power - rate * ball(m - center) ** 2).exp()
         edge = (-rate * width * width).exp() / (1 - (-2 * rate * width).exp())

@@ -25,7 +25,7 @@ from flint import arb, ctx
 from accounting.pair import Pair
 from accounting.ray import unknown_probability
 from accounting.search import hull, least, middle
-from dpcore.enclosure import Enclosure, ball, narrow, precision
+from dpcore.enclosure import Enclosure, ball, narrow
 from dpcore.noise import Noise
 
 __all__ = ["LogConvexPair", "Span"]
@@ -201,8 +201,8 @@ class LogConvexPair(Pair):
         mirror image of S_-t.
         """
         level = ball(alpha)
-        with precision(64):
-            reach = middle(self.loss(0).upper()) + 1
+        # Not from a ball of fixed precision: where the noise is thin p(d) may touch 0 in it.
+        reach = Fraction(self.largest_loss().upper) + 1
         low, high = -reach, reach
         left, right = (arb(0), 1 - level), (arb(1), -level)  # S = everything, S = nothing
         floor = arb(0)

@@ -104,7 +104,8 @@ class RayPair(Pair):
                 return ray
             else:
                 high = epsilon
-            before, epsilon = ray, epsilon + middle(step)
+            # Where little of Q is left the tangent is flat, and its root is far beyond the answer.
+            before, epsilon = ray, epsilon + min(middle(step), epsilon + 1)
             if low < 0:
                 epsilon = max(epsilon, Fraction(0))
             elif not low < epsilon < high:

@@ -2,7 +2,6 @@ r"""Plans and simulations as a person reads them, and as JSON: every bound says 
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 from accounting.box import BinomialBox
@@ -36,7 +35,7 @@ def plan_lines(plan: Plan) -> list[str]:
     lines = [
         f"{plan.instance} for {protocol.users} users, parameters {plan.parameters}",
         _line("promise", f"{_target(plan)} with {plan.honest} honest users"),
-        _line("guarantee", f"{_at(plan.guarantee, plan.delta)}: {_kept(plan)}"),
+        _line("guarantee", f"{_at(plan, plan.guarantee, plan.honest)}: {_kept(plan)}"),
     ]
     if plan.assumes:
         lines.append(_line("assumes", f"{plan.assumes}; the guarantee is of the sum alone"))
@@ -58,8 +57,8 @@ def simulation_lines(result: Simulation) -> list[str]:
         _line("error", error),
         _line("noise", f"standard deviation {up(result.noise_deviation)} at most, exact law"),
         _line("bits", f"{plan.protocol.bits_per_user} a user"),
-        _line("planned", f"{_at(result.planned, plan.delta)} ({plan.honest} honest users)"),
-        _line("kept", f"{_at(result.kept, plan.delta)} ({result.present} users stayed)"),
+        _line("planned", f"{_at(plan, result.planned, plan.honest)} ({plan.honest} honest users)"),
+        _line("kept", f"{_at(plan, result.kept, result.present)} ({result.present} users stayed)"),
     ]
     if plan.assumes:
         lines.append(_line("assumes", f"{plan.assumes}; both are of the sum alone"))
@@ -71,7 +70,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
     >>> from accounting.distributed import choose
     >>> plan_json(choose(instance="pure", users=64, epsilon=1))["bits_per_user"]
-    11
+    10
     """
     return {
         "schema": "dpcore-protocol-plan/1",
@@ -80,7 +79,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "users": plan.protocol.users,
         "honest": plan.honest,
         "target": {"epsilon": write_rational(plan.epsilon), "delta": write_rational(plan.delta)},
-        "guarantee": _curve_json(plan.guarantee, plan.delta),
+        "guarantee": _curve_json(plan, plan.guarantee, plan.honest),
         "meets_target": plan.meets,
         "assumes": plan.assumes or None,
         "noise_of_a_user": _noise_json(_of_a_user(plan.protocol)),
@@ -92,10 +91,10 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 def simulation_json(result: Simulation) -> dict[str, Any]:
     r"""The simulation, with the plan inside."""
-    delta = result.plan.delta
+    plan = result.plan
     return {
         "schema": "dpcore-protocol-simulation/1",
-        "plan": plan_json(result.plan),
+        "plan": plan_json(plan),
         "runs": result.runs,
         "aggregation": result.aggregation,
         "dropouts": result.dropouts,
@@ -103,9 +102,9 @@ def simulation_json(result: Simulation) -> dict[str, Any]:
         "mean_absolute_error": result.mean_absolute_error,
         "root_mean_square_error": result.root_mean_square_error,
         "noise_deviation_upper": result.noise_deviation,
-        "bits_per_user": result.plan.protocol.bits_per_user,
-        "planned": _curve_json(result.planned, delta),
-        "kept": _curve_json(result.kept, delta),
+        "bits_per_user": plan.protocol.bits_per_user,
+        "planned": _curve_json(plan, result.planned, plan.honest),
+        "kept": _curve_json(plan, result.kept, result.present),
     }
 
 
@@ -121,17 +120,26 @@ def _kept(plan: Plan) -> str:
     return "kept" if plan.meets else "NOT certified to keep the promise"
 
 
-def _at(curve: Curve, delta: Fraction) -> str:
-    found = curve.epsilon(delta)
+def _epsilon(plan: Plan, curve: Curve, present: int) -> Enclosure:
+    # epsilon(delta) of what so many users hide. A plan that meets its target is certified to lie
+    # at or below it with the honest alone, which can be narrower than a box's bisection.
+    found = curve.epsilon(plan.delta)
+    if plan.meets and present == plan.honest:
+        return Enclosure(min(found.lower, plan.epsilon), min(found.upper, plan.epsilon))
+    return found
+
+
+def _at(plan: Plan, curve: Curve, present: int) -> str:
+    found, delta = _epsilon(plan, curve, present), plan.delta
     low, high = down(found.lower, 6), up(found.upper, 6)
     value = f"exactly {low}" if low == high else f"between {low} and {high}"
     return f"epsilon {value}" + (f" at delta = {up(delta)}" if delta else "")
 
 
-def _curve_json(curve: Curve, delta: Fraction) -> dict[str, Any]:
-    found: Enclosure = curve.epsilon(delta)
+def _curve_json(plan: Plan, curve: Curve, present: int) -> dict[str, Any]:
+    found = _epsilon(plan, curve, present)
     ends = {"lower": _number(found.lower_float), "upper": _number(found.upper_float)}
-    return {"epsilon": ends, "delta": write_rational(delta)}
+    return {"epsilon": ends, "delta": write_rational(plan.delta)}
 
 
 def _number(value: float) -> float | str:

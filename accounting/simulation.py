@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,8 @@ Estimate: TypeAlias = Fraction | tuple[Fraction, ...]
 Play: TypeAlias = Callable[[npt.NDArray[Any], dict[str, Step], Rng], Estimate]
 
 _BATCH: Final = "simulation"
+_MOST_VALUES: Final = 1 << 24
+_MOST_BITS: Final = 1 << 26
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +88,14 @@ def simulate(
     >>> result.kept.epsilon(0).upper > 1
     True
 
-    Raises :class:`InvalidParameter` for dropouts that leave nobody, and runs below 1.
+    Raises :class:`InvalidParameter` for dropouts that leave nobody, runs below 1, an aggregation
+    of what is shuffled, and runs of more than 2^24 values or 2^26 bits.
     """
     users = plan.protocol.users
     gone, runs = integer("dropouts", dropouts, at_least=0), integer("runs", runs, at_least=1)
     if gone >= users:
         raise InvalidParameter("dropouts", dropouts, f"must leave one of {users} users")
+    _check_size(plan.protocol)
     words, play = _stage(plan.protocol, gone, aggregation)
     errors = []
     for number in range(runs):
@@ -116,8 +120,26 @@ def simulate(
     )
 
 
+def _check_size(protocol: Protocol) -> None:
+    # One run is held in memory: what does not fit is refused before anything is drawn.
+    if isinstance(protocol, (BinaryShuffle, VectorShuffle)):
+        need, most, of = protocol.users * protocol.bits_per_user, _MOST_BITS, "bits"
+    else:
+        need, most, of = protocol.users, _MOST_VALUES, "values"
+    if need > most:
+        reason = f"a run of {need} {of} is beyond the {most} that are simulated at once"
+        raise InvalidParameter("users", protocol.users, reason)
+
+
 def _stage(protocol: Protocol, gone: int, aggregation: Kind) -> tuple[str, Play]:
     # What the runs go through, in words, and how one of them is played.
+    if aggregation not in get_args(Kind):
+        raise InvalidParameter(
+            "aggregation", aggregation, "must be ideal, ideal-per-user or masked"
+        )
+    shuffled = isinstance(protocol, (ShuffledPure, BinaryShuffle, VectorShuffle))
+    if shuffled and aggregation != "ideal":
+        raise InvalidParameter("aggregation", aggregation, "this protocol shuffles: leave it out")
     if isinstance(protocol, ShuffledPure):
         # Only assumed: its two numbers say what is assumed, and change nothing that is drawn.
         relaxed = RelaxedAggregation(modulus=protocol.modulus, epsilon_hat=0, q_hat=0)
@@ -153,7 +175,7 @@ def _functionality(
         case "ideal-per-user":
             ideal = IdealAggregation(modulus=protocol.modulus, per_user=True)
             return "ideal, noise drawn by every user", ideal
-        case "masked":
+        case _:
             masked = MaskedAggregation(
                 users=protocol.users,
                 dropouts=max(gone, (protocol.users - 1) // 3),
@@ -161,7 +183,6 @@ def _functionality(
                 modulus=protocol.modulus,
             )
             return f"masked, up to {masked.dropouts} dropouts", masked
-    raise InvalidParameter("aggregation", aggregation, "must be ideal, ideal-per-user or masked")
 
 
 def _values(protocol: Protocol, world: np.random.Generator) -> npt.NDArray[Any]:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Final
 
 from flint import arb, ctx
 
@@ -26,6 +27,9 @@ from dpcore.enclosure import Enclosure, ball
 from dpcore.noise import Noise
 
 __all__ = ["SkellamPair"]
+
+_HALVINGS: Final = 40
+_BENT: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +69,24 @@ class SkellamPair(ShiftedPair):
     def guess(self, delta: Fraction) -> int | None:
         r"""From the curve of a real Gaussian, in floats; the general search where it strays."""
         near = real_gaussian_epsilon(self.shift**2 / self.variance, delta)
-        if self.variance < self.shift**2 or not near > 0:
+        # Where epsilon/d is no longer small, L bends and the Gaussian's ray is far out in the tail.
+        if self.variance < self.shift**2 or not 0 < near <= self.shift * _BENT:
             return RayPair.guess(self, delta)
         return self.near(Fraction(near))
 
     def start(self, delta: Fraction) -> Fraction:
-        r"""As for a real Gaussian."""
-        near = real_gaussian_epsilon(self.shift**2 / self.variance, delta)
-        return Fraction(near) if 0 < near < math.inf else Fraction(0)
+        r"""About the loss where Chernoff's bound on the tail passes delta.
+
+        X
+        """
+        v, goal = float(self.variance), _log(delta)
+        low, high = 0.0, 2.0
+        while _chernoff(high, v) > goal:
+            low, high = high, 2 * high
+        for _ in range(_HALVINGS):
+            center = (low + high) / 2
+            low, high = (center, high) if _chernoff(center, v) > goal else (low, center)
+        return Fraction(self.shift * math.asinh(high / v)) if v > 0 else Fraction(0)
 
     def largest_loss(self) -> Enclosure:
         r"""Infinite: L(m) >= d asinh((m + 1/2)/v) for m >= 0."""
@@ -131,6 +145,15 @@ class SkellamPair(ShiftedPair):
         # x + sqrt(x^2 + v^2) at x = n + halves/2.
         x = ball(Fraction(2 * n + halves, 2))
         return x + (x * x + ball(self.variance) ** 2).sqrt()
+
+
+def _log(delta: Fraction) -> float:
+    return math.log(delta.numerator) - math.log(delta.denominator)
+
+
+def _chernoff(m: float, v: float) -> float:
+    # About log P(X >= m), in floats: inf over theta of v (cosh theta - 1) - theta m.
+    return m * m / (math.hypot(m, v) + v) - m * math.asinh(m / v) if v > 0 else -math.inf
 
 
 def _root_below(target: Fraction) -> Fraction:

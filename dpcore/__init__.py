@@ -22,6 +22,7 @@ from dpcore.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.sizing import size_protocol
 from dpcore.skellam import Skellam
 from dpcore.spelling import read_noise, write_noise
+from dpcore.summed import summed
 
 __all__ = [
     "AggregatedSum",
@@ -58,5 +59,6 @@ __all__ = [
     "VectorShuffle",
     "read_noise",
     "size_protocol",
+    "summed",
     "write_noise",
 ]

@@ -1,7 +1,7 @@
 r"""S, the part between users and server: secure aggregation and shuffling.
 
 :class:`IdealAggregation` and :class:`Shuffler` are functionalities: what a trusted third party
-would do, for simulation and accounting. ``masked_aggregation.MaskedAggregation`` is a real
+would do, for simulation and accounting. ``masked.aggregation.MaskedAggregation`` is a real
 aggregation with the same face. ``protocol_run.run`` plays a protocol over them. Proofs:
 docs/proofs/protocol.md.
 """
@@ -210,7 +210,8 @@ def _stacked(messages: Mapping[str, Integers], modulus: int) -> Integers:
             raise InvalidParameter("messages", vector, f"must lie in [0, {modulus}) ({name})")
     if len({len(vector) for vector in messages.values()}) > 1:
         raise InvalidParameter("messages", messages, "must be vectors of one length")
-    return np.stack([*messages.values()]).astype(np.int64)
+    # One by one: stacked together, signed and unsigned entries would meet as floats.
+    return np.stack([vector.astype(np.int64) for vector in messages.values()])
 
 
 def _sum_modulo(rows: Integers, modulus: int) -> Integers:

@@ -197,19 +197,23 @@ def central_masses(law: CoinSum, reach: int) -> list[arb]:
     variance = law.tilted_variance(arb(0))
     gap = _rounded(min(_GAP / _spread(law, Fraction(0)), float(_WIDEST_GAP)))
     growth = law.log_moment(ball(gap))
-    # P(|X| >= s) <= 2 M(a) e^(-as), and the nearest alias of k <= reach stands at N - reach.
-    points = reach + math.ceil(Fraction(need + float(growth.mid())) / gap) + 1
+    # P(X >= s) <= M(a) e^(-as): from `beyond` on a mass needs no sum, so that a narrow law costs
+    # no more than its width; and the nearest alias of k <= near stands at N - near.
+    beyond = max(math.ceil(Fraction(need + float(growth.mid())) / gap), 0)
+    near = min(reach, beyond)
+    points = near + beyond + 1
     turn = 2 * arb.pi() / points
     last = min(_last_frequency(need, variance, points), points // 2)
     line = [law.tilted_characteristic(arb(0), turn * j).real for j in range(last + 1)]
     cosine = cache(lambda place: (turn * place).cos())
-    alias = 2 * (growth - ball(gap) * (points - reach)).exp() / (1 - (-ball(gap) * points).exp())
+    alias = 2 * (growth - ball(gap) * (points - near)).exp() / (1 - (-ball(gap) * points).exp())
     rest = _neglected(variance, turn, arb(1), last, points) / points + arb(0, alias.upper())
     found = []
-    for k in range(reach + 1):
+    for k in range(near + 1):
         total = arb(0)
         for j in range(1, last + 1):
             term = line[j] * cosine(j * k % points)
             total += term if 2 * j == points else 2 * term
         found.append((line[0] + total) / points + rest)
-    return found
+    further = arb(0, (growth - ball(gap) * (near + 1)).exp().upper())
+    return found + [further] * (reach - near)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 from typing import Final, NamedTuple, cast
 
 import numpy as np
@@ -25,6 +26,7 @@ from dpcore.floating import Floats
 from dpcore.inversion import FIXED_BITS, Integers, InversionTable, table_of_masses
 from dpcore.noise import Noise
 from dpcore.pointwise import pointwise
+from dpcore.quantile_guess import normal_guess
 
 __all__ = ["CountNoise", "falling_sum", "table_of_counts"]
 
@@ -156,13 +158,8 @@ class CountNoise(Noise):
             high = np.searchsorted(-table.above, p - 1)
             found: Integers = np.where(p < 0.5, low, high) + (table.first - 1)
             return found
-        from scipy.special import ndtri  # here, not above: importing dpcore stays fast
-
-        # Cornish and Fisher's first correction of the normal quantile: skewness K'''/K''.
-        z = ndtri(p)
-        skew = float(self._skew)
-        away = np.ceil(math.sqrt(self._spread) * z + skew * (z * z - 1) / 6 - 0.5)
-        guess: Integers = np.maximum(away.astype(np.int64) + math.floor(self._mu), 0)
+        away = normal_guess(p, self._spread, self._skew)
+        guess: Integers = np.maximum(away + math.floor(self._mu), 0)
         return guess
 
     @property
@@ -215,8 +212,8 @@ def _rounded(noise: CountNoise) -> _Rounded:
         right = [*_walk(middle, noise._upwards(noise._mode))]
         first, last = noise._mode - len(left), noise._mode + len(right)
         balls = [*reversed(left), middle, *right]
-        below = _running(noise.cdf_ball(first - 1), balls)
-        above = _running(noise.sf_ball(last), reversed(balls))
+        below = [*accumulate(balls, initial=noise.cdf_ball(first - 1))]
+        above = [*accumulate(reversed(balls), initial=noise.sf_ball(last))]
         return _Rounded(
             first,
             np.array([0.0, *map(nearest, balls), 0.0]),
@@ -236,13 +233,6 @@ def _walk(mass: arb, ratios: Iterator[Ratio]) -> Iterator[arb]:
         if not mass > _LEAST_FLOAT:
             return
         yield mass
-
-
-def _running(start: arb, terms: Iterable[arb]) -> list[arb]:
-    sums = [start]
-    for term in terms:
-        sums.append(sums[-1] + term)
-    return sums
 
 
 def table_of_counts(noise: CountNoise) -> InversionTable:

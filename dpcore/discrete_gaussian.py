@@ -25,6 +25,7 @@ from dpcore.floating import Floats, Pair, exp_neg, pair_of, product, square
 from dpcore.inversion import FIXED_BITS, Batch, Integers, InversionTable, fixed_point, place
 from dpcore.noise import batch_of
 from dpcore.parameter import RationalLike, positive_rational
+from dpcore.quantile_guess import normal_guess
 from dpcore.rejection import GaussianByRejection
 from dpcore.rng import Rng
 from dpcore.symmetric import SymmetricNoise
@@ -168,10 +169,7 @@ class DiscreteGaussian(SymmetricNoise):
         return result
 
     def _quantile_guess(self, p: Floats) -> Integers:
-        from scipy.special import ndtri  # here, not above: importing dpcore stays fast
-
-        guess: Integers = np.ceil(math.sqrt(self._v) * ndtri(p) - 0.5).astype(np.int64)
-        return guess
+        return normal_guess(p, self._v)
 
 
 def _decay(exponent: Pair) -> Floats:

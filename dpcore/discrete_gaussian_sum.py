@@ -17,12 +17,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Final, cast
 
-import numpy as np
 from flint import arb
 
 from dpcore import contour, theta
 from dpcore.discrete_gaussian import DiscreteGaussian
-from dpcore.enclosure import Enclosure, ball, narrow, nearest, precision
+from dpcore.enclosure import Enclosure, ball, narrow, precision
 from dpcore.errors import InvalidParameter
 from dpcore.floating import Floats
 from dpcore.inversion import (
@@ -33,20 +32,20 @@ from dpcore.inversion import (
     fixed_point,
     in_blocks,
     invert,
-    table_of_masses,
 )
 from dpcore.noise import batch_of
 from dpcore.parameter import RationalLike, integer, positive_rational
 from dpcore.pointwise import pointwise
+from dpcore.quantile_guess import normal_guess
 from dpcore.rng import Rng
 from dpcore.symmetric import SymmetricNoise
+from dpcore.symmetric_tables import EXTRA, FloatTable, float_table, symmetric_table, table_reach
 
 __all__ = ["DiscreteGaussianSum"]
 
 _FLOAT_VARIANCES: Final = (Fraction(1, 10**6), Fraction(2**60))
 _TABLE_VARIANCE: Final = 1 << 22
 _MOST_BASES: Final = 512
-_EXTRA: Final = 64
 _MOST_DRAWS: Final = 1 << 12
 
 
@@ -167,22 +166,15 @@ class DiscreteGaussianSum(SymmetricNoise):
     def _pmf(self, k: Integers) -> Floats:
         if not self._tabled:
             return pointwise(k, self.pmf_ball)
-        masses, _ = _rounded(self)
-        # ~k = -k-1 without overflow at either end of int64; the table ends with zeros.
-        found: Floats = masses[np.minimum(np.where(k >= 0, k, ~k), len(masses) - 2) + (k < 0)]
-        return found
+        return _rounded(self).mass(k)
 
     def _upper(self, k: Integers) -> Floats:
         if not self._tabled:
             return pointwise(k, self.sf_ball)
-        _, tails = _rounded(self)
-        return tails[np.minimum(k, len(tails) - 1)]
+        return _rounded(self).upper(k)
 
     def _quantile_guess(self, p: Floats) -> Integers:
-        from scipy.special import ndtri  # here, not above: importing dpcore stays fast
-
-        guess: Integers = np.ceil(math.sqrt(self._whole) * ndtri(p) - 0.5).astype(np.int64)
-        return guess
+        return normal_guess(p, self._whole)
 
 
 class _Sum:
@@ -202,8 +194,7 @@ class _Sum:
 
 
 def _table(noise: DiscreteGaussianSum) -> InversionTable:
-    # Nine standard deviations and more: less than 2^-64 lies beyond, which the table checks.
-    reach = math.isqrt(86 * math.ceil(noise._whole)) + _EXTRA
+    reach = table_reach(noise._whole)
     half = min(noise.count // 2, reach)
     with precision(FIXED_BITS + 32):
         bases = contour.central_masses(noise._law, half)
@@ -219,14 +210,13 @@ def _table(noise: DiscreteGaussianSum) -> InversionTable:
         masses.append(((least * low) >> FIXED_BITS, ((most * high) >> FIXED_BITS) + 1))
         low = (low * shrink_low) >> FIXED_BITS
         high = ((high * shrink_high) >> FIXED_BITS) + 1
-    both = [*reversed(masses), *masses[1:]]
-    return table_of_masses(-reach, below, both, noise.cdf_ball)
+    return symmetric_table(masses, below, noise.cdf_ball)
 
 
 @lru_cache(maxsize=16)
-def _rounded(noise: DiscreteGaussianSum) -> tuple[Floats, Floats]:
-    # P(X = k) and P(X > k) for k = 0, 1, ... until they underflow, rounded once from balls.
-    reach = math.ceil(39 * math.sqrt(noise._whole)) + _EXTRA
+def _rounded(noise: DiscreteGaussianSum) -> FloatTable:
+    # Until masses and tails underflow.
+    reach = math.ceil(39 * math.sqrt(noise._whole)) + EXTRA
     half = min(noise.count // 2, reach)
     with precision(160):
         balls = [contour.mass(noise._law, k) for k in range(half + 1)]
@@ -235,10 +225,4 @@ def _rounded(noise: DiscreteGaussianSum) -> tuple[Floats, Floats]:
         for k in range(half + 1, reach + 1):
             balls.append(balls[abs(k - noise.count)] * factor)
             factor *= step
-        rest = noise.sf_ball(reach)
-        tails = [rest]
-        for mass in balls[:0:-1]:
-            rest += mass
-            tails.append(rest)
-        masses = [nearest(mass) for mass in balls]
-        return np.array([*masses, 0.0, 0.0]), np.array([*map(nearest, reversed(tails)), 0.0])
+        return float_table(balls, noise.sf_ball(reach))

@@ -202,7 +202,9 @@ class Release:
     r"""The record of one release: what ran, the share of planned noise present, and its batch.
 
     ``honest`` is the fraction of the planned noise that honest parties really added (1 for a
-    central mechanism). Accounting, ledgers, certificates and runs share this record.
+    central mechanism). ``mechanism`` already holds only the noise that is present: ``honest`` is
+    for the record, and is not to be applied again. Accounting, ledgers, certificates and runs
+    share this record.
 
     >>> from dpcore import DiscreteLaplace
     >>> mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)

@@ -3,8 +3,8 @@ r"""Noise: a law on the integers with exact rational parameters.
 A law is a frozen value. It states its own mass, distribution function and quantiles twice, as
 float64 with a stated relative error and as rigorous enclosures, and it draws exactly. This file
 holds what every law shares; one law lives in each file next to it. To add one, subclass
-:class:`Noise` (or ``symmetric.SymmetricNoise``), fill in the abstract methods, add the class to
-``spelling.LAWS`` and to the contract suite in tests/dpcore/.
+:class:`Noise` (or ``symmetric.SymmetricNoise``) and fill in the abstract methods; CONTRIBUTING.md
+lists the places it is entered in.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class ModularSum(ABC):
         if noise is None:
             return self.encoding.decode(read)
         if not isinstance(y, np.ndarray):
-            total = (y + noise.sample(rng=rng)) % self.modulus
+            total = (read + noise.sample(rng=rng)) % self.modulus
             return self.encoding.decode(self.unwrap(total))
         totals = np.remainder(read + noise.sample(y.shape, rng=rng), self.modulus)
         return self.encoding.decode(self.unwrap(totals))

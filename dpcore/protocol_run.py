@@ -26,12 +26,14 @@ from dpcore.aggregation import (
 from dpcore.encoding import RealsLike
 from dpcore.errors import InvalidParameter
 from dpcore.inversion import Integers
+from dpcore.masked.aggregation import MaskedAggregation
+from dpcore.masked.messages import AggregationRefused
 from dpcore.mechanism import Mechanism, Release
 from dpcore.protocol import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.rng import SYSTEM, Rng
 from dpcore.shuffled_bits import BinaryShuffle, VectorShuffle
 
-__all__ = ["Outcome", "RelaxedOutcome", "Values", "run", "run_relaxed"]
+__all__ = ["Outcome", "RelaxedOutcome", "RoundRefused", "Values", "run", "run_relaxed"]
 
 Values: TypeAlias = Mapping[str, Any] | RealsLike
 """What users hold: by name (exact rationals too), or an array of users "0", "1", and so on."""
@@ -67,6 +69,22 @@ class RelaxedOutcome:
     honest: int
     sum_mechanism: Mechanism
     assumption: RelaxedAggregation
+
+
+class RoundRefused(AggregationRefused):
+    r"""A round that gave no estimate, with the ``release`` to charge for what it may have shown.
+
+    ``release`` is the record that the run would have returned; what the aggregation refused is the
+    cause. A server with colluding users may know the sum although the round was refused.
+    """
+
+    def __init__(self, message: str, sender: str | None, reason: str, release: Release) -> None:
+        super().__init__(message, sender, reason)
+        self.args = (message, sender, reason, release)
+        self.release = release
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; charge its release, and draw fresh noise for the next round"
 
 
 @overload
@@ -116,8 +134,24 @@ def run(
     >>> outcome.participants, outcome.honest, outcome.release.mechanism.noise
     (('ann', 'bob', 'eve'), 3, PolyaDifference(shape='3/4', scale=4))
 
-    Raises :class:`InvalidParameter` for a number of values that is not n, an aggregation of
-    another modulus, names that are not there, and when no honest user would be left.
+    Raises :class:`InvalidParameter` for values that are not one for each of n users, an aggregation
+    of another modulus, names that are not there, so many colluding users that a masked aggregation
+    hides nothing from them, and when no honest user would be left.
+
+    Raises :class:`RoundRefused` when more vanish than a masked aggregation bears: no estimate then,
+    yet with colluding users the server may know the sum. Charge ``release`` of the error as if the
+    round had ended well, and draw fresh noise for the next: with the same messages, two sums differ
+    by those that are in only one. A masked aggregation that refused a step before ``UnmaskReply``
+    has shown nothing to a semi-honest server; to charge it is on the safe side.
+
+    >>> from dpcore.masked.aggregation import MaskedAggregation
+    >>> masked = MaskedAggregation(users=4, dropouts=1, coordinates=1, modulus=protocol.modulus)
+    >>> gone = {"eve": Step.UNMASK, "joe": Step.UNMASK}
+    >>> try:
+    ...     run(protocol, people, masked, batch="monday", vanish=gone, colluding=["bob"])
+    ... except RoundRefused as refused:
+    ...     refused.release.participants, refused.release.mechanism.noise
+    (('ann', 'bob', 'eve', 'joe'), PolyaDifference(shape='3/4', scale=4))
     """
     assumed = _ASSUMED.get(type(protocol))
     if assumed is None:
@@ -137,7 +171,11 @@ def run(
         messages = protocol.randomize(crowd.held[crowd.places], rng=rng)
         estimate = protocol.analyze(functionality.shuffle(messages, rng=rng))
     else:
-        estimate = protocol.analyze(_sum(protocol, crowd, functionality, vanish, rng), rng=rng)
+        try:
+            total = _sum(protocol, crowd, functionality, vanish, rng)
+        except AggregationRefused as error:
+            raise RoundRefused(error.message, error.sender, error.reason, release) from error
+        estimate = protocol.analyze(total, rng=rng)
     return Outcome(
         estimate=estimate,
         participants=crowd.present,
@@ -184,32 +222,34 @@ _ASSUMED: Final[dict[type, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Crowd:
-    # What every user holds and is called, the places and names of those who stay, and how many
-    # of them are honest.
+    # What every user holds and is called, the places and names of those who stay, how many of
+    # them are honest, and how many collude, wherever they are.
     held: npt.NDArray[Any]
     names: tuple[str, ...]
     places: Integers
     present: tuple[str, ...]
     honest: int
+    colluding: int
 
 
 def _crowd(
     users: int, values: Values, vanish: Mapping[str, Step], colluding: Collection[str]
 ) -> _Crowd:
-    if isinstance(values, Mapping):
-        names = tuple(values)
-        held = np.array([*values.values()], dtype=object)  # exact rationals stay what they are
-    else:
-        try:
+    try:
+        if isinstance(values, Mapping):
+            names = tuple(values)
+            held = np.array([*values.values()], dtype=object)  # exact rationals stay what they are
+        else:
             held = np.asarray(values)
-        except ValueError:
-            raise InvalidParameter("values", values, "must be an array or a mapping") from None
-        names = tuple(str(place) for place in range(len(held) if held.ndim else 0))
+            names = tuple(str(place) for place in range(len(held) if held.ndim else 0))
+    except ValueError:
+        raise InvalidParameter("values", values, "must be an array or a mapping") from None
     if len(names) != users:
         raise InvalidParameter("values", values, f"must hold one for each of {users} users")
     places = staying(names, vanish)
     present = tuple(names[place] for place in places)
-    if not isinstance(colluding, Collection) or isinstance(colluding, str):
+    listed = isinstance(colluding, Collection) and not isinstance(colluding, str)
+    if not listed or not all(isinstance(name, str) for name in colluding):
         raise InvalidParameter("colluding", colluding, "must be names of users")
     hidden = set(colluding)
     if not hidden <= set(names):
@@ -217,7 +257,7 @@ def _crowd(
     honest = len(present) - len(hidden.intersection(present))
     if not honest:
         raise InvalidParameter("colluding", colluding, "must leave an honest user")
-    return _Crowd(held, names, np.array(places), present, honest)
+    return _Crowd(held, names, np.array(places), present, honest, len(hidden))
 
 
 def _sum(
@@ -232,6 +272,17 @@ def _sum(
     if functionality.modulus != protocol.modulus:
         reason = f"must have the modulus of the protocol, {protocol.modulus}"
         raise InvalidParameter("functionality", functionality, reason)
+    if crowd.held.ndim != 1:
+        reason = "must hold one number a user: the sensitivity is that of one"
+        raise InvalidParameter("values", crowd.held, reason)
+    if (
+        isinstance(functionality, MaskedAggregation)
+        and isinstance(protocol, AggregatedSum)
+        and crowd.colluding >= functionality.threshold
+    ):
+        # With so many shares of every secret, the server reads each message by itself.
+        reason = f"must be fewer than n - t = {functionality.threshold}: they undo every mask"
+        raise InvalidParameter("colluding", crowd.colluding, reason)
     if isinstance(functionality, IdealAggregation) and not functionality.per_user:
         return protocol.sum_at_once(crowd.held[crowd.places], rng=rng)
     sent = protocol.randomize(crowd.held, rng=rng)

@@ -219,7 +219,8 @@ class BinaryShuffle(BitSum):
         held = as_array(x)
         if held.ndim != 1 or held.dtype.kind not in "iubO" or not 1 <= len(held) <= self.users:
             raise InvalidParameter("x", x, f"must hold one bit of each of 1 to {self.users} users")
-        if not bool(((held == 0) | (held == 1)).all()):
+        odd = held.dtype.kind == "O" and any(isinstance(v, (np.ndarray, complex)) for v in held)
+        if odd or not bool(((held == 0) | (held == 1)).all()):
             raise InvalidParameter("x", x, "must be 0 or 1; VectorShuffle takes reals")
         return held.astype(np.int64)[:, None]
 

@@ -18,7 +18,7 @@ import numpy as np
 from flint import acb, arb
 
 from dpcore import contour
-from dpcore.enclosure import ball, nearest, precision
+from dpcore.enclosure import ball, precision
 from dpcore.errors import InvalidParameter
 from dpcore.floating import Floats
 from dpcore.inversion import (
@@ -28,19 +28,20 @@ from dpcore.inversion import (
     InversionTable,
     fixed_point,
     in_blocks,
-    table_of_masses,
 )
 from dpcore.parameter import RationalLike, integer, positive_rational
 from dpcore.pointwise import pointwise
 from dpcore.poisson import Poisson
+from dpcore.quantile_guess import normal_guess
 from dpcore.rng import Rng
 from dpcore.symmetric import SymmetricNoise
+from dpcore.symmetric_tables import EXTRA, FloatTable, float_table, symmetric_table, table_reach
 
 __all__ = ["Skellam"]
 
 _FLOAT_VARIANCES: Final = (Fraction(1, 10**9), Fraction(2**60))
 _TABLE_VARIANCE: Final = 1 << 22
-_EXTRA: Final = 64
+_SERIES_VARIANCE: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -81,7 +82,7 @@ class Skellam(SymmetricNoise):
 
     def pmf_ball(self, k: int) -> arb:
         r"""e^(-v) I_|k|(v); by a contour sum where the Bessel series grow long."""
-        if self._v > _EXTRA and k * k > 16 * self._v:
+        if self._v > _SERIES_VARIANCE and k * k > 16 * self._v:
             return contour.mass(self, abs(k))
         return ball(self._v).bessel_i(arb(abs(k)), scaled=True)
 
@@ -143,23 +144,15 @@ class Skellam(SymmetricNoise):
     def _pmf(self, k: Integers) -> Floats:
         if self._v > _TABLE_VARIANCE:
             return pointwise(k, self.pmf_ball)
-        masses, _ = _rounded(self)
-        # ~k = -k-1 without overflow at either end of int64; the table ends with zeros.
-        out = np.minimum(np.where(k >= 0, k, ~k), len(masses) - 2) + (k < 0)
-        found: Floats = masses[out]
-        return found
+        return _rounded(self).mass(k)
 
     def _upper(self, k: Integers) -> Floats:
         if self._v > _TABLE_VARIANCE:
             return pointwise(k, self.sf_ball)
-        _, tails = _rounded(self)
-        return tails[np.minimum(k, len(tails) - 1)]
+        return _rounded(self).upper(k)
 
     def _quantile_guess(self, p: Floats) -> Integers:
-        from scipy.special import ndtri  # here, not above: importing dpcore stays fast
-
-        guess: Integers = np.ceil(math.sqrt(self._v) * ndtri(p) - 0.5).astype(np.int64)
-        return guess
+        return normal_guess(p, self._v)
 
 
 class _Difference:
@@ -198,8 +191,7 @@ def _ratios(noise: Skellam, reach: int) -> Iterator[tuple[int, int]]:
 
 
 def _table(noise: Skellam) -> InversionTable:
-    # Nine standard deviations and more: less than 2^-64 lies beyond, which the table checks.
-    reach = math.isqrt(86 * math.ceil(noise._v)) + _EXTRA
+    reach = table_reach(noise._v)
     with precision(FIXED_BITS + 32):
         low, high = fixed_point(noise.pmf_ball(0))
         below = fixed_point(noise.sf_ball(reach))
@@ -207,21 +199,20 @@ def _table(noise: Skellam) -> InversionTable:
     for least, most in reversed([*_ratios(noise, reach)]):
         low, high = (low * least) >> FIXED_BITS, ((high * most) >> FIXED_BITS) + 1
         masses.append((low, high))
-    both = [*reversed(masses), *masses[1:]]
-    return table_of_masses(-reach, below, both, noise.cdf_ball)
+    return symmetric_table(masses, below, noise.cdf_ball)
 
 
 def _vanishing(v: float) -> int:
     # A t with P(X > t) < 1e-308, by Chernoff's bound e^(v (cosh c - 1) - ct) at c = asinh(t/v).
-    t = math.ceil(39 * math.sqrt(v)) + _EXTRA
+    t = math.ceil(39 * math.sqrt(v)) + EXTRA
     while v * (math.hypot(1, t / v) - 1) - t * math.asinh(t / v) > -720:
         t += t // 8
     return t
 
 
 @lru_cache(maxsize=16)
-def _rounded(noise: Skellam) -> tuple[Floats, Floats]:
-    # P(X = k) and P(X > k) for k = 0, 1, ... until they underflow, rounded once from balls.
+def _rounded(noise: Skellam) -> FloatTable:
+    # Until masses and tails underflow.
     reach = _vanishing(float(noise._v))
     with precision(160):
         v = ball(noise._v)
@@ -234,10 +225,4 @@ def _rounded(noise: Skellam) -> tuple[Floats, Floats]:
         for ratio in reversed(ratios):
             mass *= ratio
             balls.append(mass)
-        rest = noise.sf_ball(reach)
-        tails = [rest]
-        for mass in balls[:0:-1]:
-            rest += mass
-            tails.append(rest)
-        masses = [nearest(mass) for mass in balls]
-        return np.array([*masses, 0.0, 0.0]), np.array([*map(nearest, reversed(tails)), 0.0])
+        return float_table(balls, noise.sf_ball(reach))

@@ -1,24 +1,25 @@
 r"""Secure aggregation with masks: the sum of vectors mod m, of whoever does not vanish.
 
 :class:`MaskedAggregation` runs a whole round in one process, through the bytes that a network
-would carry. On a network the roles run apart: :mod:`dpcore.masked.user` on each device,
-:mod:`dpcore.masked.server` in one place. Semi-honest protocol of Bonawitz et al., "Practical
-Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017; adversary, theorem and proof
-in docs/proofs/masked_aggregation.md.
+would carry. On a network the roles run apart: a :class:`~dpcore.masked.device.Device` at each user,
+a :class:`~dpcore.masked.device.Desk` in one place. Semi-honest protocol of Bonawitz et al.,
+"Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017; adversary,
+theorem and proof in docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from dpcore.arrays import IntegersLike
 from dpcore.errors import InvalidParameter
 from dpcore.masked import server as masked_server
 from dpcore.masked import user as masked_user
+from dpcore.masked.device import Desk, Device
 from dpcore.masked.keys import KeyPair
 from dpcore.masked.round import Round, check_identity
 from dpcore.masked.server import Total
@@ -124,37 +125,27 @@ class MaskedAggregation:
         enrolled = {name: KeyPair.draw(rng) for name in names}
         own = KeyPair.draw(rng)
         seats = {n: masked_user.sit(terms, n, enrolled[n], own.public) for n in names}
-        roster = [(name, enrolled[name].public) for name in names]
+        devices = {name: Device(seat) for name, seat in seats.items()}
+        desk = Desk(masked_server.open_round(terms, own, [(n, enrolled[n].public) for n in names]))
 
-        keys = masked_server.open_round(terms, own, roster)
-        present = heard(Step.KEYS, seats)
-        advertised = _each(present, lambda n: masked_user.advertise_keys(seats[n], rng))
-        for name in present:
-            keys = masked_server.receive(keys, advertised[name][1])
-        shares, outbox = masked_server.close_keys(keys)
-
-        present = heard(Step.SHARES, outbox)
-        shared = _each(present, lambda n: masked_user.share_keys(advertised[n][0], outbox[n], rng))
-        for name in present:
-            shares = masked_server.receive(shares, shared[name][1])
-        inputs, delivery = masked_server.close_shares(shares)
-
-        present = heard(Step.INPUT, delivery)
-        masked = _each(
-            present, lambda n: masked_user.mask_input(shared[n][0], delivery[n], messages[n])
-        )
-        for name in present:
-            inputs = masked_server.receive(inputs, masked[name][1])
-        replies, request = masked_server.close_inputs(inputs)
-
-        present = heard(Step.UNMASK, request)
-        answered = _each(present, lambda n: masked_user.unmask(masked[n][0], request[n]))
-        for name in present:
-            replies = masked_server.receive(replies, answered[name][1])
-        return masked_server.finish(replies)
+        for name in heard(Step.KEYS, devices):
+            desk.receive(devices[name].advertise_keys(rng))
+        outbox = desk.close_keys()
+        for name in heard(Step.SHARES, outbox):
+            desk.receive(devices[name].share_keys(outbox[name], rng))
+        outbox = desk.close_shares()
+        for name in heard(Step.INPUT, outbox):
+            desk.receive(devices[name].mask_input(outbox[name], messages[name]))
+        outbox = desk.close_inputs()
+        for name in heard(Step.UNMASK, outbox):
+            desk.receive(devices[name].unmask(outbox[name]))
+        return desk.finish()
 
     def _check(self, messages: Mapping[str, IntegersLike], vanish: Mapping[str, Step]) -> None:
         terms = self._terms(bytes(32))
+        for argument, given in (("messages", messages), ("vanish", vanish)):
+            if not isinstance(given, Mapping):
+                raise InvalidParameter(argument, "(not shown)", "must be a mapping by identity")
         for name, values in messages.items():
             check_identity(name)
             masked_user.checked_input(values, terms)
@@ -166,10 +157,3 @@ class MaskedAggregation:
                 raise InvalidParameter("vanish", name, "must name users who have a message")
             if not isinstance(step, Step):
                 raise InvalidParameter("vanish", step, "must be a Step")
-
-
-T = TypeVar("T")
-
-
-def _each(names: list[str], act: Callable[[str], T]) -> dict[str, T]:
-    return {name: act(name) for name in names}

@@ -32,6 +32,7 @@ from dpcore.masked.messages import (
     Body,
     decode,
     encode,
+    is_canonical,
     read_header,
 )
 from dpcore.masked.round import Round
@@ -101,11 +102,15 @@ def public_of(private: bytes) -> bytes:
 def agreements(private: bytes, public: Mapping[str, bytes]) -> dict[str, bytes]:
     r"""The X25519 secrets of one party with several others, by name, for key derivation only.
 
-    Raises :class:`InvalidParameter` for a public key of low order, whose secret everyone knows.
+    Raises :class:`InvalidParameter` for a public key of low order, whose secret everyone knows, and
+    for what is not the one encoding of a key: one key under two names would pass for two.
     """
     own = X25519PrivateKey.from_private_bytes(private)
     secrets = {}
     for name, key in public.items():
+        if not is_canonical(key):
+            reason = f"must hold canonical X25519 keys of 32 bytes: that of {name!r} is none"
+            raise InvalidParameter("public", key, reason)
         try:
             secrets[name] = own.exchange(X25519PublicKey.from_public_bytes(key))
         except ValueError:

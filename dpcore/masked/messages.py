@@ -39,6 +39,7 @@ __all__ = [
     "UnmaskRequest",
     "decode",
     "encode",
+    "is_canonical",
     "read_header",
 ]
 
@@ -249,7 +250,7 @@ class _Reader:
 
     def public_key(self) -> bytes:
         key = self.take(KEY_BYTES)
-        if int.from_bytes(key, "little") >= _FIELD_PRIME:
+        if not is_canonical(key):
             self.refuse("holds a public key that is not canonical")
         return key
 
@@ -287,8 +288,21 @@ class _Reader:
         return residues
 
 
+def is_canonical(key: object) -> bool:
+    r"""Whether this is the one encoding of an X25519 key: 32 bytes of a number below 2^255 - 19.
+
+    >>> is_canonical(bytes(32)), is_canonical(bytes(31) + b"\x80"), is_canonical(None)
+    (True, False, False)
+    """
+    if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+        return False
+    return int.from_bytes(key, "little") < _FIELD_PRIME
+
+
 def read_header(data: bytes) -> tuple[Header, bytes]:
     r"""The header and what follows it. Raises :class:`AggregationRefused`."""
+    if not isinstance(data, bytes):
+        raise AggregationRefused("message", None, "is not bytes")
     reader = _Reader(data)
     version = reader.number(1)
     if version != _VERSION:

@@ -6,7 +6,8 @@ Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Le
 Figure 4 without its consistency round: the semi-honest protocol. What it protects against stands
 in docs/proofs/masked_aggregation.md. Each state leads to one message: **a step is taken once from
 a state, and the state is then forgotten**. To answer two requests from one state would uncover the
-input. Secrets are drawn from ``rng``; with a seeded one nothing is private.
+input; a :class:`dpcore.masked.device.Device` sees to it. Secrets are drawn from ``rng``; with a
+seeded one nothing is private.
 """
 
 from __future__ import annotations

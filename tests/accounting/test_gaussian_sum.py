@@ -190,3 +190,9 @@ def test_a_broken_pair_is_caught(kind: type[GaussianSumPair]) -> None:
     assert not holds(pair(3, "0.25000001", 2))
     with precision(64):
         assert pair(3, "1/4", 2).loss(1).is_finite()  # type: ignore[union-attr]  # 3 does not divide 2
+
+
+def test_an_order_beyond_every_float_is_refused_by_name() -> None:
+    law = DiscreteGaussianSum(count=7, sigma_squared="1/30")
+    with pytest.raises(NotDerived, match="use epsilon"):
+        PrivacyCurve(noise=law, sensitivity=1).renyi(10**400)

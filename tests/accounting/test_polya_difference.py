@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import mpmath
 import pytest
@@ -166,6 +167,26 @@ class LateRich(RichDifferencePair):
     def ray(self, epsilon: Fraction) -> Cell | None:
         cell = RichDifferencePair.ray(self, epsilon)
         return cell and (cell[0] + 1, cell[1] + 1)
+
+
+@pytest.mark.parametrize("alpha", ["1e-18", "691/1000", "99999/100000"])
+def test_the_tests_of_a_thin_law_under_a_large_shift(alpha: str) -> None:
+    # p(29) is below 2^-30 of p(0), and no ball of 64 bits told log p(0)/p(29) from infinity.
+    shape, scale = Fraction(1, 10**6), Fraction(6)
+    found = curve(shape, scale, 29).tradeoff(alpha)
+    with mpmath.workdps(50):
+        r, beta = real(shape), mpmath.exp(-1 / real(scale))
+
+        def mass(n: int) -> Any:
+            rising = beta**n * mpmath.rf(r, n) / mpmath.factorial(n)
+            return (1 - beta) ** (2 * r) * rising * mpmath.hyp2f1(r, n + r, n + 1, beta**2)
+
+        missed, left = mpmath.mpf(1), real(alpha)
+        points = [(mass(abs(m)), mass(abs(m + 29))) for m in range(-600, 572)]
+        for here, there in sorted(points, key=lambda both: both[1] / both[0]):
+            share = min(left / there, 1)
+            missed, left = missed - share * here, left - share * there
+        assert close(found, missed, relative="1e-20")
 
 
 def holds(pair: LeanDifferencePair | RichDifferencePair, brute: Worlds) -> bool:

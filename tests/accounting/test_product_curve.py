@@ -148,6 +148,14 @@ def test_epsilon_inverts_delta() -> None:
     assert law.epsilon(1) == Enclosure.exactly(0)
 
 
+@pytest.mark.parametrize("target", ["1/100", "1/1000"])
+def test_a_small_epsilon_is_as_tight_as_a_large_one(target: str) -> None:
+    law = BinomialBox(trials=4_000_000, bounds=(1,))
+    found = law.epsilon(law.delta(target).lower)
+    assert Fraction(found.lower) <= Fraction(target) * (1 + Fraction(1, 10**9))
+    assert found.upper - found.lower <= Fraction(found.lower) / 10**6
+
+
 def test_ties_are_decided() -> None:
     # delta(0) of one fair bit under shift 1 is exactly 1/2.
     law = BinomialBox(trials=1, bounds=(1,))

@@ -129,6 +129,14 @@ def test_twenty_coordinates() -> None:
     assert abs(found.bits / (4 * 20 * ratio**2) - 1) < 0.01
 
 
+def test_delta_need_not_fall_in_the_probability() -> None:
+    # Three bits: at epsilon = 0, 1/4 hides more than 21/80. No search may assume otherwise.
+    quarter, more = (
+        BinomialBox(trials=3, bounds=(1,), probability=p).delta(0) for p in ("1/4", "21/80")
+    )
+    assert quarter.upper < more.lower
+
+
 def test_least_probability_is_certified_on_both_sides() -> None:
     found = least_probability(trials=400, epsilon="1/2", delta="1e-3", grid=256)
     step = Fraction(1, 256)

@@ -174,6 +174,37 @@ def test_a_broken_pair_is_caught(kind: type[SkellamPair]) -> None:
     assert not holds(pair("4.0000001", 3))
 
 
+@pytest.mark.parametrize("delta", ["1/2", "1e-6", "1e-30", "1e-100"])
+@pytest.mark.parametrize(
+    ("variance", "shift"), [("27/500", 4), ("1/1000", 1), ("1/10", 30), ("16", 1)]
+)
+def test_far_from_a_real_gaussian_few_rays_are_tried(
+    monkeypatch: pytest.MonkeyPatch, variance: str, shift: int, delta: str
+) -> None:
+    # The start from a real Gaussian led to rays near 10^14, where one mass takes a second, or so
+    # far out that the way back took more rays than are tried, at every precision.
+    tried = []
+
+    def loss(self: SkellamPair, m: int) -> arb:
+        tried.append(m)
+        return plain(self, m)
+
+    plain = SkellamPair.loss
+    monkeypatch.setattr(SkellamPair, "loss", loss)
+    found = curve(variance, shift).epsilon(delta)
+    assert max(map(abs, tried)) < 10**4
+    assert len(tried) < 500
+    if delta == "1e-100":
+        return  # beyond the digits of the sums below
+    largest = worlds(variance, shift, shift + (160 if variance == "16" else 40))
+    with mpmath.workdps(60):
+        for end, wrong in ((found.lower, -1), (found.upper, 1)):
+            if found.upper == 0 and wrong < 0:
+                continue  # delta(0) may lie below the target
+            difference = largest.delta(Fraction(end)) - real(delta)
+            assert wrong * difference <= real(delta) * mpmath.mpf(10) ** -15
+
+
 ENOUGH = "if max(left, right.rad()) <= total * arb(2) ** (-ctx.prec):"
 WHOLE = "return (total + right + arb(left / 2, left / 2)).log() / ball(order - 1)"
 

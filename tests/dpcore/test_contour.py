@@ -8,6 +8,7 @@ frequencies, the shipped code stays true and a mutant that drops or shrinks one 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -35,6 +36,7 @@ FAIR = Coins(coins=biased(24, "1/2"))
 MIXED = Coins(coins=biased(9, "1/3") + biased(6, "7/8", -1) + biased(5, "1/1000"))
 RARE = Coins(coins=biased(12, "1/50") + biased(12, "1/50", -1))
 WIDE = Coins(coins=biased(150, "2/5") + biased(90, "3/4", -1))
+WIDER = Coins(coins=biased(60, "1/2") + biased(60, "1/2", -1))
 LAWS = {"fair": FAIR, "mixed": MIXED, "rare": RARE, "wide": WIDE}
 
 probabilities = st.fractions(min_value=0, max_value=1, max_denominator=1000)
@@ -113,6 +115,50 @@ def test_central_masses_are_tight(prec: int) -> None:
         for k, found in enumerate(contour.central_masses(RARE, 9)):
             assert holds(found, truth[k])
             assert found.rad() < arb(2) ** (8 - prec)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    r"""A law that keeps count of the frequencies it was asked for."""
+
+    law: Coins
+    asked: list[arb] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.law, name)
+
+    def tilted_characteristic(self, c: arb, theta: arb) -> acb:
+        self.asked.append(theta)
+        return self.law.tilted_characteristic(c, theta)
+
+
+def frequencies(code: Callable[..., list[arb]], reach: int) -> int:
+    r"""How many frequencies serve the masses of a narrow law up to ``reach``; all are checked."""
+    truth, counted = RARE.masses(), Counted(law=RARE)
+    with precision(90):
+        for k, found in enumerate(code(counted, reach)):
+            assert holds(found, truth.get(k, Fraction(0)))
+            assert found.rad() < arb(2) ** -80
+    return len(counted.asked)
+
+
+def test_the_masses_of_a_narrow_law_cost_no_more_for_a_far_reach() -> None:
+    # Else a sum of 2^28 discrete Gaussians of sigma_squared 1/64, all but constant, takes hours.
+    code = contour.central_masses
+    assert frequencies(code, 3000) == frequencies(code, 300) <= 200
+    slow = mutated(code, "min(reach, beyond)", "reach")
+    assert frequencies(slow, 400) > 200
+
+
+def test_masses_beyond_the_sum_are_held() -> None:
+    # With a coarse goal the sum ends inside the law, and Chernoff's bound stands for the rest.
+    truth, stand_ins = WIDER.masses(), {"_GUARD": -84}
+    with precision(90):
+        found = rewired(contour.central_masses, **stand_ins)(WIDER, 60)
+        assert all(holds(one, truth.get(k, Fraction(0))) for k, one in enumerate(found))
+        old = "arb(0, (growth - ball(gap) * (near + 1)).exp().upper())"
+        found = mutated(contour.central_masses, old, "arb(0)", **stand_ins)(WIDER, 60)
+        assert not all(holds(one, truth.get(k, Fraction(0))) for k, one in enumerate(found))
 
 
 def test_the_two_tails_are_mirror_images() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +20,68 @@ ROWS = {
     "DiscreteGaussian(sigma_squared=100)": "discrete Gaussian, sigma 10",
     "DiscreteGaussian(sigma_squared=1000000)": "discrete Gaussian, sigma 1000",
     f"DiscreteGaussian(sigma_squared={2**80})": "discrete Gaussian, sigma 2^40",
+    "Skellam(variance=100)": "Skellam, sigma 10",
+    f"Skellam(variance={2**40})": "Skellam, sigma 2^20",
+    "PolyaDifference(shape='9/10', scale=1024)": "Polya difference, shape 9/10, scale 1024",
+    "Binomial(trials=268, probability='1/2')": "binomial, 268 fair coins",
 }
+# The laws whose single draws were timed, as the limits page calls them.
+LAWS = {
+    "DiscreteLaplace": "discrete Laplace",
+    "DiscreteGaussian": "discrete Gaussian",
+    "DiscreteGaussianSum": "sum of discrete Gaussians",
+    "Skellam": "Skellam",
+    "PolyaDifference": "Polya difference",
+    "Polya": "Polya",
+    "Poisson": "Poisson",
+    "Binomial": "binomial",
+}
+RESULTS = sorted(path.stem for path in (ROOT / "benchmarks" / "results").glob("*.json"))
 
 
 def result(name: str) -> Any:
     return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
 
 
+def line(label: str, speed: dict[str, float]) -> str:
+    opendp = f"{speed['opendp']:.2f}" if "opendp" in speed else "-"
+    numpy = f"{speed[NUMPY]:.0f}" if NUMPY in speed else "-"
+    return f"| {label} | {speed['dpcore']:.0f} | {opendp} | {numpy} |"
+
+
 def sampler_lines(samplers: Any) -> list[str]:
-    lines = []
-    for row in samplers["batch"]:
-        speed = row["million_draws_per_second"]
-        numpy = f"{speed[NUMPY]:.0f}" if NUMPY in speed else "-"
-        cells = (ROWS[row["noise"]], f"{speed['dpcore']:.0f}", f"{speed['opendp']:.2f}", numpy)
-        lines.append(f"| {' | '.join(cells)} |")
+    """The rows of the speed table: those of ROWS that were measured."""
+    lines = [
+        line(ROWS[row["noise"]], row["million_draws_per_second"])
+        for row in samplers["batch"]
+        if row["noise"] in ROWS
+    ]
     for row in samplers["scalar"]:
-        speed = {name: value / 1e6 for name, value in row["draws_per_second"].items()}
-        law = ROWS[row["noise"]]
-        cells = (f"single values: {law}", f"{speed['dpcore']:.0f}", f"{speed['opendp']:.2f}", "-")
-        lines.append(f"| {' | '.join(cells)} |")
+        if row["noise"] in ROWS:
+            speed = {name: value / 1e6 for name, value in row["draws_per_second"].items()}
+            lines.append(line(f"single values: {ROWS[row['noise']]}", speed))
     return lines
+
+
+def saved_lines(saved: Any) -> list[str]:
+    """The rows of the table of saved noise, from the first case of each kind."""
+    bits, skellam, gaussian = (
+        saved[kind][case]
+        for kind, case in (("binary_shuffle", 0), ("skellam", 0), ("gaussian_sum", 1))
+    )
+    rows = [("shuffled bits", bits, f"{bits['paper_bits']} bits", f"{bits['exact_bits']} bits")]
+    for label, case in (
+        ("Skellam, sensitivity 1", skellam),
+        ("16 discrete Gaussians, sensitivity 4", gaussian),
+    ):
+        theirs, ours = up(case["paper_variance"]), up(case["exact_variance"])
+        rows.append((label, case, f"variance {theirs}", f"variance {ours}"))
+    return [f"| {label}, {case['guarantee']}-DP | {a} | {b} |" for label, case, a, b in rows]
+
+
+def up(variance: float) -> str:
+    """To a hundredth, never below what is needed."""
+    return f"{math.ceil(variance * 100) / 100:.2f}"
 
 
 def missing(lines: list[str], text: str) -> str:
@@ -48,12 +91,16 @@ def missing(lines: list[str], text: str) -> str:
 def test_the_speed_table_is_the_committed_result() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert not missing(sampler_lines(result("samplers")), text)
+    assert not missing(saved_lines(result("noise_saved")), text)
 
 
 def test_a_table_of_other_figures_is_refused() -> None:
     samplers = result("samplers")
     samplers["batch"][0]["million_draws_per_second"]["dpcore"] *= 2
     assert missing(sampler_lines(samplers), (ROOT / "README.md").read_text("utf-8"))
+    saved = result("noise_saved")
+    saved["binary_shuffle"][0]["exact_bits"] -= 1
+    assert missing(saved_lines(saved), (ROOT / "README.md").read_text("utf-8"))
 
 
 def test_the_limits_page_tells_what_time_told() -> None:
@@ -63,12 +110,24 @@ def test_the_limits_page_tells_what_time_told() -> None:
     assert f"({max(large):.2f} at 32768 values)" in page
     # "no correlation is detectable" is said of the others: within 4 standard deviations of none.
     others = [row for row in timing if not row["draw"].endswith("of 32768")]
-    assert len(others) == 6
+    assert len(others) >= 6
+    assert {LAWS[row["draw"].partition("(")[0]] for row in others} == timed_laws(page)
     assert all(abs(row["spearman"]) < 4 / row["draws"] ** 0.5 for row in others)
     assert not all(value < 4 / 5_000**0.5 for value in large)
 
 
-@pytest.mark.parametrize("name", ["samplers", "accounting", "audit"])
+def timed_laws(page: str) -> set[str]:
+    """The laws that the limits page says were timed, in the brackets after "What is measured"."""
+    named = page.partition("What is measured, of ")[2].partition(" (")[0]
+    return {name.removeprefix("and ") for name in named.replace(" and ", ", ").split(", ")}
+
+
+def test_the_laws_that_were_timed_are_read_from_the_page() -> None:
+    page = "What is measured, of discrete Laplace, Skellam and Polya (`make bench`, ...): ..."
+    assert timed_laws(page) == {"discrete Laplace", "Skellam", "Polya"}
+
+
+@pytest.mark.parametrize("name", RESULTS)
 def test_a_result_names_its_machine_and_command(name: str) -> None:
     found = result(name)
     assert found["machine"]["processor"]

@@ -109,7 +109,7 @@ def places(noise: Noise) -> list[int]:
     middle, steps = centre(noise), ((1, 3), (1, 1), (5, 2), (7, 1), (12, 1), (30, 1))
     near, far = [0, 1, 2, 3, 17], [reach(noise) * n // d for n, d in steps]
     if reach(noise) >= WIDE:
-        near, far = near[:2], far[1::2]
+        return sorted({0, middle, middle - far[3], middle + far[1], middle + far[5]})
     found = {middle + sign * k for k in near + far for sign in (1, -1)}
     return sorted({*found, -1, 0, 1})
 

@@ -62,8 +62,7 @@ def pmf(noise: Noise, k: int) -> Real:
 
 
 def log_pmf(noise: Noise, k: int) -> Real:
-    n, v = _parameters(noise)
-    if k == 0 and v < 1:  # P(X = 0) may be next to 1
+    if k == 0 and noise.parameters["sigma_squared"] < 1:  # P(X = 0) may be next to 1
         return mp.log1p(-2 * sf(noise, 0))
     return mp.log(pmf(noise, k))
 
@@ -96,7 +95,7 @@ def reach(noise: Noise) -> int:
 
 
 def decay(noise: Noise, k: int) -> float:
-    r"""About k^2/2nv; for small v about the least sum of x_i^2/2v over integers that add up to k."""
+    r"""About k^2/2nv; for small v the least sum of x_i^2/2v over integers that add up to k."""
     n, v = _parameters(noise)
     if v >= Fraction(1, 10):
         return float(min(Fraction(k * k) / (2 * n * v), Fraction(10**9)))

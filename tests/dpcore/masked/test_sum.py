@@ -19,7 +19,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.masked import server as masked_server
 from dpcore.masked import user as masked_user
 from dpcore.masked.aggregation import MaskedAggregation, Step
-from dpcore.masked.messages import AggregationRefused
+from dpcore.masked.messages import AggregationRefused, UnmaskReply
 from dpcore.masked.shamir import PRIME
 from dpcore.rng import SeededRng
 from tests.dpcore.masked.rehearsal import plain_sum, rehearse
@@ -142,6 +142,27 @@ def test_a_server_that_does_not_count_is_noticed(monkeypatch: pytest.MonkeyPatch
         sum_is_right(parts, play_on, 5)
 
 
+@pytest.mark.parametrize("colluding", [("bob", "eve"), ("bob",)])
+def test_a_refused_round_may_have_shown_its_sum_to_colluders(colluding: tuple[str, ...]) -> None:
+    # One honest reply arrived, three are needed: no result. Two colluding users hold the rest.
+    play = rehearse(dropouts=2)
+    few = masked_server.receive(play.server[Step.UNMASK], play.sent[Step.UNMASK]["ann"])
+    with pytest.raises(AggregationRefused, match="1 are there and 3 are needed"):
+        masked_server.finish(few)
+    held = {name: play.users[Step.UNMASK][name].shares for name in colluding}
+    pooled = {
+        name: UnmaskReply(seeds={other: shares[other].seed for other in few.inputs}, keys={})
+        for name, shares in held.items()
+    }
+    together = dataclasses.replace(few, arrived={**few.arrived, **pooled})
+    if len(colluding) == 2:
+        total = masked_server.finish(together)
+        assert total.sum.tolist() == plain_sum(play.inputs, total.participants, 1000)
+    else:
+        with pytest.raises(AggregationRefused, match="2 are there and 3 are needed"):
+            masked_server.finish(together)
+
+
 WITHOUT_BOB = rehearse(dropouts=2, vanish={"bob": Step.INPUT})
 HEARD = ("ann", "eve", "joe")  # whose shares are combined, the first three replies
 
@@ -212,6 +233,9 @@ PARTS = MaskedAggregation(users=2, dropouts=0, coordinates=2, modulus=10)
         ("values", {"a": [1, 2], "b": 1}, {}),
         ("vanish", {"a": [1, 2], "b": [1, 2]}, {"c": Step.KEYS}),
         ("vanish", {"a": [1, 2], "b": [1, 2]}, {"a": 3}),
+        ("vanish", {"a": [1, 2], "b": [1, 2]}, None),
+        ("messages", None, {}),
+        ("messages", [[1, 2], [1, 2]], {}),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_drawn(

@@ -100,6 +100,8 @@ def test_truncated_extended_and_empty(step: Step) -> None:
     data = PLAY.sent[step]["bob"] if step < Step.INPUT else PLAY.sent[step]["ann"]
     edited = [data[:n] for n in range(len(data))] + [data + b"\0", data + data, b"\0" + data]
     assert accepted_by_server(PLAY, step, edited) == []
+    for other in (bytearray(data), memoryview(data), None, ""):
+        assert reason(masked_server.receive, PLAY.server[step], other) == "is not bytes"
 
 
 def reason(act: Any, *arguments: Any) -> str:
@@ -199,13 +201,17 @@ def test_somebody_who_is_not_enrolled_is_refused() -> None:
 
 
 def test_two_users_with_one_identity_are_refused() -> None:
-    roster = [(name, pair.public) for name, pair in PLAY.enrolled.items()]
+    roster: list[Any] = [(name, pair.public) for name, pair in PLAY.enrolled.items()]
     for edited, said in (
         ([*roster[:-1], ("ann", KeyPair.draw().public)], "each identity once"),
         ([*roster[:-1], ("mal", roster[0][1])], "each public key once"),
         (roster[:-1], "must hold 5 users"),
         ([*roster[:-1], ("", KeyPair.draw().public)], "1 to 255 bytes"),
         ([*roster[:-1], ("mal", bytes(32))], "large order"),
+        # X25519 ignores the last bit: the same key again, written otherwise.
+        ([*roster[:-1], ("mal", roster[0][1][:31] + bytes([roster[0][1][31] | 128]))], "canonical"),
+        ([*roster[:-1], ("mal", roster[0][1][:31])], "canonical"),
+        ([*roster[:-1], ("mal", None)], "canonical"),
     ):
         with pytest.raises(InvalidParameter, match=said):
             masked_server.open_round(PLAY.terms, PLAY.own, edited)

@@ -208,6 +208,21 @@ def test_a_central_message_carries_no_noise_and_each_analysis_draws() -> None:
     assert names(refusal(lambda: protocol.analyze(-1, rng=NeverAsked())), "y", -1)
 
 
+def test_central_noise_of_any_size_is_added_exactly() -> None:
+    # A numpy integer in, and noise beyond int64: a failure after the draw would change the law.
+    wide = CentralSum(users=4, precision=2, threshold=9, noise=DiscreteLaplace(scale=10**30))
+    rng, again = SeededRng(3), SeededRng(3)
+    y: Any = np.int64(5)
+    for _ in range(20):
+        total = (5 + wide.noise.sample(rng=again)) % wide.modulus
+        assert wide.analyze(y, rng=rng) == Fraction(wide.unwrap(total), 2)
+    numpy_adds = mutated(
+        ModularSum.analyze, "read + noise.sample(rng=rng)", "y + noise.sample(rng=rng)"
+    )
+    with pytest.raises(OverflowError):
+        numpy_adds(wide, y, rng=rng)
+
+
 def test_a_modulus_at_the_border_of_int64() -> None:
     protocol = aggregated(2, 1, (1 << 61) - 2)
     assert protocol.modulus == (1 << 62) - 1

@@ -2,6 +2,8 @@ r"""A run: who is in the sum, whose noise hides them, and the same law by every 
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -18,13 +20,15 @@ from dpcore.aggregation import (
     RelaxedAggregation,
     Shuffler,
     Step,
+    _stacked,
     _sum_modulo,
     staying,
 )
 from dpcore.masked.aggregation import MaskedAggregation
+from dpcore.masked.messages import AggregationRefused
 from dpcore.polya_difference import PolyaDifference
 from dpcore.protocol import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
-from dpcore.protocol_run import _crowd, run, run_relaxed
+from dpcore.protocol_run import RoundRefused, _crowd, _sum, run, run_relaxed
 from dpcore.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.skellam import Skellam
 from tests.dpcore.mutants import mutated
@@ -120,6 +124,14 @@ def test_sums_beyond_int64_are_exact() -> None:
     assert naive != 1000 * (m - 1) % m
 
 
+def test_sums_of_signed_and_unsigned_messages_are_exact() -> None:
+    # Stacked as they are, numpy would make floats of them: 2^61 + 1 loses its last bit.
+    messages = {"ann": np.array([(1 << 61) + 1], dtype=np.uint64), "bob": np.array([1])}
+    assert IdealAggregation(modulus=1 << 62).total(messages).sum.tolist() == [(1 << 61) + 2]
+    broken = mutated(_stacked, "vector.astype(np.int64)", "vector")
+    assert int(broken(messages, 1 << 62).astype(np.int64).sum()) != (1 << 61) + 2
+
+
 # -- dropouts and collusion ----------------------------------------------------------------------
 
 
@@ -166,6 +178,107 @@ def test_a_crowd_that_counts_others_is_seen() -> None:
     late = {"ann": Step.UNMASK, "bob": Step.INPUT}
     assert staying(("ann", "bob", "eve"), late) == (0, 2)
     assert mutated(staying, "<= Step.INPUT", "< Step.INPUT")(("ann", "bob", "eve"), late) != (0, 2)
+
+
+def test_so_many_colluding_that_masks_hide_nothing_are_refused() -> None:
+    masked = parts(4, PURE.modulus, dropouts=1)
+    outcome = run(PURE, PEOPLE, masked, batch="b", colluding=["ann", "bob"])
+    assert outcome.honest == 2
+
+    def three(vanish: dict[str, Step]) -> object:
+        colluding = ["ann", "bob", "eve"]
+        return run(
+            PURE, PEOPLE, masked, batch="b", vanish=vanish, colluding=colluding, rng=NeverAsked()
+        )
+
+    # Who has vanished still holds shares of everyone's secrets.
+    for vanish in ({}, {"ann": Step.UNMASK}, {"ann": Step.INPUT}):
+        assert names(refusal(lambda v=vanish: three(v)), "colluding", 3)  # type: ignore[misc]  # a default binds the loop variable
+    # One honest user is enough over the ideal party, and where every message hides itself.
+    assert run(PURE, PEOPLE, IDEAL, batch="b", colluding=["ann", "bob", "eve"]).honest == 1
+    local = LocalSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
+    alone = parts(4, local.modulus, dropouts=1)
+    assert run(local, PEOPLE, alone, batch="b", colluding=["ann", "bob", "eve"]).honest == 1
+    crowd = _crowd(4, PEOPLE, {}, ["ann", "bob", "eve"])
+    blind = mutated(_sum, "crowd.colluding >= functionality", "crowd.colluding > functionality")
+    assert 0 <= blind(PURE, crowd, masked, {}, SeededRng(1)) < PURE.modulus
+
+
+def too_few_reply(play: Any = run, **more: Any) -> AggregationRefused:
+    r"""Of four inputs that are in the sum, two users reply: three are needed."""
+    silent = {"bob": Step.UNMASK, "joe": Step.UNMASK}
+    with pytest.raises(AggregationRefused) as refused:
+        play(PURE, PEOPLE, parts(4, PURE.modulus, dropouts=1), batch="b", vanish=silent, **more)
+    return refused.value
+
+
+def carries_what_it_may_have_shown(refused: AggregationRefused) -> bool:
+    # ann colludes: the sum is hidden by the shares of the three others.
+    release = getattr(refused, "release", None)
+    return (
+        release is not None
+        and release.mechanism.noise == PolyaDifference(shape="3/4", scale=2)
+        and release.mechanism.sensitivity.amount == PURE.precision
+        and (release.participants, release.honest) == (tuple(PEOPLE), Fraction(3, 4))
+        and release.batch == "b"
+    )
+
+
+def test_a_round_that_is_refused_leaves_a_record_to_charge() -> None:
+    refused = too_few_reply(colluding=["ann"])
+    assert isinstance(refused, RoundRefused)
+    assert carries_what_it_may_have_shown(refused)
+    cause = refused.__cause__
+    assert type(cause) is AggregationRefused
+    assert (refused.message, refused.sender) == (cause.message, cause.sender)
+    assert refused.message == "the step UnmaskReply"
+    tail = "; charge its release, and draw fresh noise for the next round"
+    assert str(refused) == f"{cause}{tail}"
+    # An error that crosses to another process keeps its record.
+    unpickled = pickle.loads(pickle.dumps(refused))  # noqa: S301 - these bytes are our own
+    for twin in (copy.copy(refused), unpickled):
+        assert carries_what_it_may_have_shown(twin)
+        assert str(twin) == str(refused)
+    # Who vanished before the input is not in the record.
+    gone = {"ann": Step.INPUT, "bob": Step.UNMASK}
+    masked = parts(4, PURE.modulus, dropouts=1)
+    with pytest.raises(RoundRefused) as caught:
+        run(PURE, PEOPLE, masked, batch="b", vanish=gone)
+    assert caught.value.release.participants == ("bob", "eve", "joe")
+    assert caught.value.release.mechanism == PURE.mechanism(3)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("except AggregationRefused", "except ZeroDivisionError"),
+        ("mechanism=protocol.mechanism(crowd.honest)", "mechanism=protocol.mechanism(4)"),
+        ("participants=crowd.present,\n        honest=Fraction(1)", "honest=Fraction(1)"),
+    ],
+    ids=["no record", "everyone's noise", "nobody in it"],
+)
+def test_a_refused_round_without_its_record_is_seen(edit: tuple[str, str]) -> None:
+    assert not carries_what_it_may_have_shown(too_few_reply(mutated(run, *edit), colluding=["ann"]))
+
+
+def test_two_numbers_of_one_user_are_no_two_users() -> None:
+    # Two rows of two are four numbers, and would fit four users: the noise and the sensitivity
+    # of the record would be those of one number each.
+    gone = {"2": Step.INPUT, "3": Step.INPUT}
+    rows = np.ones((4, 2))
+    ideal, each = IDEAL, IdealAggregation(modulus=PURE.modulus, per_user=True)
+    for functionality in (ideal, each, parts(4, PURE.modulus, dropouts=1)):
+        for values in (rows, rows[:, :1]):
+            line = refusal(
+                lambda f=functionality, v=values: run(  # type: ignore[misc]  # a default binds the loop variable
+                    PURE, v, f, batch="b", vanish=gone, rng=NeverAsked()
+                )
+            )
+            assert names(line, "values")
+    line = refusal(lambda: run(PURE, {name: [1, 1] for name in PEOPLE}, ideal, batch="b"))
+    assert names(line, "values")
+    doubled = mutated(_sum, "crowd.held.ndim != 1", "False")
+    assert 0 <= doubled(PURE, _crowd(4, rows, gone, []), ideal, gone, SeededRng(1)) < PURE.modulus
 
 
 def test_each_protocol_says_what_it_takes_for_granted() -> None:
@@ -226,6 +339,10 @@ def test_a_relaxed_run_gives_its_assumption_and_no_release() -> None:
         ("values", {"values": [0.5] * 5}),
         ("values", {"values": 0.5}),
         ("values", {"values": [[1], [1, 2]]}),
+        (
+            "values",
+            {"values": dict(zip("abcd", map(np.ones, [(2, 2), *[(2, 3)] * 3]), strict=True))},
+        ),
         ("x", {"values": [0.5, 0.5, 0.5, 2.0]}),
         ("functionality", {"functionality": IdealAggregation(modulus=PURE.modulus + 1)}),
         ("functionality", {"functionality": None}),
@@ -236,6 +353,9 @@ def test_a_relaxed_run_gives_its_assumption_and_no_release() -> None:
         ("vanish", {"vanish": dict.fromkeys([*PEOPLE, "zoe"], Step.INPUT)}),
         ("colluding", {"colluding": ["zoe"]}),
         ("colluding", {"colluding": "ann"}),
+        ("colluding", {"colluding": [["ann"]]}),
+        ("colluding", {"colluding": [0]}),
+        ("colluding", {"colluding": 3}),
         ("colluding", {"colluding": list(PEOPLE)}),
         ("colluding", {"colluding": ["bob", "eve", "joe"], "vanish": {"ann": Step.INPUT}}),
         ("batch", {"batch": ""}),

@@ -272,6 +272,13 @@ def test_bits_that_are_none(x: Any) -> None:
     assert names(refusal(lambda: BINARY.ones_at_once(x, rng=NeverAsked())), "x")
 
 
+@pytest.mark.parametrize("odd", [np.array([0, 1]), [0, 1], 1j, 1 + 0j, None, "1"], ids=repr)
+def test_one_user_with_something_that_is_no_bit(odd: Any) -> None:
+    x = np.empty(2, dtype=object)
+    x[0], x[1] = odd, 1
+    assert names(refusal(lambda: BINARY.randomize(x, rng=NeverAsked())), "x")
+
+
 @pytest.mark.parametrize(
     "x", [[[0.5]], [[0.5, 2.0]], [0.5, 0.5], [[0.5, 0.5]] * 6, [], 0.5, [[1], [1, 2]]]
 )

@@ -1,0 +1,229 @@
+r"""The two ends of a round as objects that use each state once: a device of a user, a desk.
+
+The steps of :mod:`dpcore.masked.user` and :mod:`dpcore.masked.server` are functions of a state. A
+state that is kept may answer twice, which uncovers an input, or give users two stories. Here the
+state lives in one place: it is taken out for a step and replaced by what follows from it; one
+process has it, one thread at a time, and nobody a copy. This is the form for a network; the
+functions are what it is made of. Proof: docs/proofs/masked_aggregation.md, claim (O).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, NoReturn, TypeVar, final
+
+from dpcore.arrays import IntegersLike
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.masked import server as masked_server
+from dpcore.masked import user as masked_user
+from dpcore.masked.messages import AggregationRefused
+from dpcore.masked.round import SERVER
+from dpcore.masked.server import Outbox, Total
+from dpcore.rng import SYSTEM, Rng, forget_after_fork
+
+__all__ = ["Desk", "Device"]
+
+_NOTHING: Final = ""
+
+T = TypeVar("T")
+
+
+class _Once:
+    # One state, and the step that is due from it. The state is None while a step is under way, for
+    # a signal handler or an Rng that calls back; after a step was broken off by anything but a
+    # refusal; and in the child of a fork. Then nothing is answered.
+    __slots__ = ("__weakref__", "_forgotten", "_lock", "_name", "_state")
+
+    _DUE: ClassVar[Mapping[type, str]]
+
+    def __init__(self, name: str, state: object) -> None:
+        self._name = name
+        self._state: object | None = state
+        self._forgotten = False
+        self._lock = threading.RLock()
+        forget_after_fork(self)
+
+    @property
+    def due(self) -> str:
+        r"""The step that comes next; empty after the last, and when the state is gone."""
+        return _NOTHING if self._forgotten else self._DUE.get(type(self._state), _NOTHING)
+
+    def forget(self) -> None:
+        r"""Drop the state, so that nothing more is answered; called in the child of a fork."""
+        self._forgotten = True
+        self._lock = threading.RLock()  # another thread of the parent may have held the old one
+        self._state = None
+
+    def _step(self, step: str, act: Callable[[Any], tuple[object, T]]) -> T:
+        # ``act`` gives the state that follows and what goes out, or refuses, and then nothing went
+        # out: the old state is as good as before.
+        with self._lock:
+            state = self._state
+            if step != self.due:
+                self._refuse(step)
+            self._state = None
+            try:
+                after, sent = act(state)
+            except DpcoreError:
+                self._keep(state, step)
+                raise
+            self._keep(after, step)
+            return sent
+
+    def _keep(self, state: object, step: str) -> None:
+        if self._forgotten:  # a signal handler forked while the step was under way
+            self._refuse(step)
+        self._state = state
+
+    def _refuse(self, step: str) -> NoReturn:
+        order = list(self._DUE.values())
+        if self._state is None or self._forgotten:
+            reason = "has no state: a step is under way, or was broken off, or the process forked"
+        elif step not in order:
+            reason = "comes after the last step"
+        elif self.due == _NOTHING or order.index(step) < order.index(self.due):
+            reason = "was taken already"
+        else:
+            reason = f"comes too early: {self.due} is due"
+        raise AggregationRefused(f"the step {step}", self._name, reason)
+
+    def __reduce__(self) -> NoReturn:
+        reason = "it holds the state of a round, and a copy would answer a second time"
+        raise TypeError(f"a {type(self).__name__} cannot be copied or pickled: {reason}")
+
+
+@final
+class Device(_Once):
+    r"""A user's end of one round: four steps, each taken once, each giving the bytes to send.
+
+    It starts at a seat, from :func:`dpcore.masked.user.sit`. A second device at one seat draws
+    other keys, and refuses a list that does not hold them.
+
+    >>> from dpcore.masked.keys import KeyPair
+    >>> from dpcore.masked.round import Round
+    >>> from dpcore.masked.user import sit
+    >>> terms = Round(identifier=bytes(32), users=3, dropouts=1, coordinates=1, modulus=10)
+    >>> device = Device(sit(terms, "ann", KeyPair.draw(), KeyPair.draw().public))
+    >>> len(device.advertise_keys())
+    135
+    >>> device
+    <Device of 'ann': share_keys is due>
+    >>> device.advertise_keys()
+    Traceback (most recent call last):
+    ...
+    dpcore.masked.messages.AggregationRefused: the step advertise_keys of 'ann': was taken already
+
+    Raises :class:`AggregationRefused` for a step taken twice or out of order, and whatever the
+    function of the step refuses, with its state as it was: the step may be tried again. After any
+    other error the device answers nothing more. Copying and pickling raise ``TypeError``.
+    """
+
+    __slots__ = ()
+
+    _DUE: ClassVar[Mapping[type, str]] = {
+        masked_user.Seat: "advertise_keys",
+        masked_user.Advertised: "share_keys",
+        masked_user.Shared: "mask_input",
+        masked_user.Masked: "unmask",
+    }
+
+    def __init__(self, seat: masked_user.Seat) -> None:
+        if not isinstance(seat, masked_user.Seat):
+            raise InvalidParameter("seat", "(not shown)", "must be a Seat, which sit() gives")
+        super().__init__(seat.channel.own, seat)
+
+    def __repr__(self) -> str:
+        return f"<Device of {self._name!r}: {self.due or 'nothing'} is due>"
+
+    def advertise_keys(self, rng: Rng = SYSTEM) -> bytes:
+        r"""Step 1: :func:`dpcore.masked.user.advertise_keys`."""
+        return self._step("advertise_keys", lambda at: masked_user.advertise_keys(at, rng))
+
+    def share_keys(self, data: bytes, rng: Rng = SYSTEM) -> bytes:
+        r"""Step 2: :func:`dpcore.masked.user.share_keys`."""
+        return self._step("share_keys", lambda at: masked_user.share_keys(at, data, rng))
+
+    def mask_input(self, data: bytes, values: IntegersLike) -> bytes:
+        r"""Step 3: :func:`dpcore.masked.user.mask_input`."""
+        return self._step("mask_input", lambda at: masked_user.mask_input(at, data, values))
+
+    def unmask(self, data: bytes) -> bytes:
+        r"""Step 4: :func:`dpcore.masked.user.unmask`."""
+        return self._step("unmask", lambda at: masked_user.unmask(at, data))
+
+
+@final
+class Desk(_Once):
+    r"""The server's end of one round: messages come in one by one, each step is closed once.
+
+    It starts from :func:`dpcore.masked.server.open_round`, and tells everyone one story: two
+    requests about one user, of two states that were both kept, would uncover an input.
+
+    >>> from dpcore.masked.keys import KeyPair
+    >>> from dpcore.masked.round import Round
+    >>> from dpcore.masked.server import open_round
+    >>> from dpcore.masked.user import sit
+    >>> terms = Round(identifier=bytes(32), users=2, dropouts=0, coordinates=1, modulus=10)
+    >>> own, inputs = KeyPair.draw(), {"ann": [4], "bob": [9]}
+    >>> enrolled = {name: KeyPair.draw() for name in inputs}
+    >>> devices = {name: Device(sit(terms, name, enrolled[name], own.public)) for name in inputs}
+    >>> desk = Desk(open_round(terms, own, [(name, enrolled[name].public) for name in inputs]))
+    >>> for name, device in devices.items():
+    ...     desk.receive(device.advertise_keys())
+    >>> for name, data in desk.close_keys().items():
+    ...     desk.receive(devices[name].share_keys(data))
+    >>> for name, data in desk.close_shares().items():
+    ...     desk.receive(devices[name].mask_input(data, inputs[name]))
+    >>> for name, data in desk.close_inputs().items():
+    ...     desk.receive(devices[name].unmask(data))
+    >>> desk.finish().sum.tolist()
+    [3]
+
+    Errors as those of :class:`Device`.
+    """
+
+    __slots__ = ()
+
+    _DUE: ClassVar[Mapping[type, str]] = {
+        masked_server.Advertising: "close_keys",
+        masked_server.Sharing: "close_shares",
+        masked_server.Masking: "close_inputs",
+        masked_server.Unmasking: "finish",
+    }
+
+    def __init__(self, opened: masked_server.Advertising) -> None:
+        if not isinstance(opened, masked_server.Advertising):
+            reason = "must be an Advertising, which open_round() gives"
+            raise InvalidParameter("opened", "(not shown)", reason)
+        super().__init__(SERVER, opened)
+
+    def __repr__(self) -> str:
+        return f"<Desk: {self.due or 'nothing'} is due>"
+
+    def receive(self, data: bytes) -> None:
+        r"""One message for the step that is open: :func:`dpcore.masked.server.receive`."""
+        with self._lock:
+            step = self.due or "receive"
+            self._step(step, lambda at: (masked_server.receive(at, data), None))
+
+    def close_keys(self) -> Outbox:
+        r"""End step 1: :func:`dpcore.masked.server.close_keys`."""
+        return self._step("close_keys", masked_server.close_keys)
+
+    def close_shares(self) -> Outbox:
+        r"""End step 2: :func:`dpcore.masked.server.close_shares`."""
+        return self._step("close_shares", masked_server.close_shares)
+
+    def close_inputs(self) -> Outbox:
+        r"""End step 3: :func:`dpcore.masked.server.close_inputs`."""
+        return self._step("close_inputs", masked_server.close_inputs)
+
+    def finish(self) -> Total:
+        r"""End step 4: :func:`dpcore.masked.server.finish`."""
+
+        def total_twice(at: masked_server.Unmasking) -> tuple[Total, Total]:
+            total = masked_server.finish(at)
+            return total, total
+
+        return self._step("finish", total_twice)

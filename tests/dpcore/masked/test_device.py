@@ -1,0 +1,445 @@
+r"""A device answers each step once, whoever asks: again, meanwhile, from a copy or from a fork.
+
+Mutants: a state that is not taken out, a lock that is not held, a refusal that loses the state, an
+order that is not looked at, a fork that keeps everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import pickle
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.masked import device as masked_device
+from dpcore.masked import server as masked_server
+from dpcore.masked import user as masked_user
+from dpcore.masked.aggregation import MaskedAggregation, Step
+from dpcore.masked.device import Desk, Device
+from dpcore.masked.messages import AggregationRefused
+from dpcore.rng import Rng, SeededRng, Words
+from tests.dpcore.masked.rehearsal import plain_sum, refusal, rehearse
+from tests.dpcore.mutants import mutated
+
+PLAY = rehearse(vanish={"eve": Step.INPUT})
+ANN = PLAY.users[Step.KEYS]["ann"]
+STEPS = ("advertise_keys", "share_keys", "mask_input", "unmask")
+CLOSERS = ("close_keys", "close_shares", "close_inputs", "finish")
+
+
+class Ann:
+    r"""A device of the rehearsal, asked what Ann was asked there."""
+
+    def __init__(self, step: Step, rng: Rng | None = None) -> None:
+        self.device = Device(ANN)
+        self.device._state = PLAY.users[step]["ann"]
+        self.rng = rng or SeededRng(99)
+
+    def ask(self, step: Step, data: bytes | None = None) -> bytes:
+        received = PLAY.given[step].get("ann", b"") if data is None else data
+        match step:
+            case Step.KEYS:
+                return self.device.advertise_keys(self.rng)
+            case Step.SHARES:
+                return self.device.share_keys(received, self.rng)
+            case Step.INPUT:
+                return self.device.mask_input(received, PLAY.inputs["ann"])
+            case Step.UNMASK:
+                return self.device.unmask(received)
+
+
+# -- the same bytes as the functions, each once ---------------------------------------------------
+
+
+@pytest.mark.parametrize("step", Step)
+def test_a_step_is_that_of_the_function_and_is_taken_once(step: Step) -> None:
+    ann = Ann(step)
+    assert ann.device.due == STEPS[step - 1]
+    _, expected = PLAY.step(step, "ann")
+    assert ann.ask(step) == expected
+    for other in Step:
+        if other <= step:
+            refused = refusal(ann.ask, other)
+            assert refused is not None
+            assert str(refused) == f"the step {STEPS[other - 1]} of 'ann': was taken already"
+
+
+@pytest.mark.parametrize("step", Step)
+def test_a_step_that_comes_too_early_is_refused_and_changes_nothing(step: Step) -> None:
+    for earlier in Step:
+        if earlier < step:
+            ann = Ann(earlier)
+            refused = refusal(ann.ask, step)
+            assert refused is not None
+            assert refused.reason == f"comes too early: {STEPS[earlier - 1]} is due"
+            assert ann.ask(earlier)
+
+
+def test_an_order_that_is_not_looked_at_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Device, "_step", mutated(Device._step, "step != self.due", "False"))
+    with pytest.raises(AttributeError):  # the function got a state that is not its own
+        Ann(Step.SHARES).ask(Step.UNMASK)
+
+
+def test_the_sum_of_devices_at_a_desk() -> None:
+    parts = MaskedAggregation(users=5, dropouts=1, coordinates=4, modulus=1000)
+    total = parts.total(PLAY.inputs, {"eve": Step.INPUT})
+    assert total.participants == ("ann", "bob", "joe", "zoë")
+    assert total.sum.tolist() == plain_sum(PLAY.inputs, total.participants, 1000)
+
+
+# -- a refusal gives the state back, anything else does not ---------------------------------------
+
+
+def survives_refusals(step: Step) -> bool:
+    ann = Ann(step)
+    for data in (b"", b"x", PLAY.given[Step.SHARES]["bob"], 7):
+        assert refusal(ann.ask, step, data) is not None
+    if step is Step.INPUT:
+        with pytest.raises(DpcoreError):
+            ann.device.mask_input(PLAY.given[step]["ann"], [1, 2, 3])
+    return refusal(ann.ask, step) is None
+
+
+@pytest.mark.parametrize("step", [step for step in Step if step > Step.KEYS])
+def test_a_refused_message_may_be_followed_by_the_right_one(
+    step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert survives_refusals(step)
+    monkeypatch.setattr(Device, "_step", mutated(Device._step, "self._keep(state, step)", "pass"))
+    assert not survives_refusals(step)
+
+
+class Breaks(Rng):
+    r"""Fails in the middle of a step, or does something there first."""
+
+    __slots__ = ("act",)
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act = act
+
+    def bits(self, count: int) -> int:
+        self.act()
+        return SeededRng(7).bits(count)
+
+    def words(self, count: int) -> Words:
+        self.act()
+        return SeededRng(7).words(count)
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_step_that_was_broken_off_is_not_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers_after(step: Step) -> bool:
+        ann = Ann(step, Breaks(interrupted))
+        with pytest.raises(KeyboardInterrupt):
+            ann.ask(step)
+        ann.rng = SeededRng(99)
+        refused = refusal(ann.ask, step)
+        assert refused is None or refused.reason.startswith("has no state")
+        return refused is None
+
+    assert not answers_after(Step.KEYS)
+    assert not answers_after(Step.SHARES)
+    monkeypatch.setattr(
+        Device, "_step", mutated(Device._step, "except DpcoreError", "except BaseException")
+    )
+    assert answers_after(Step.SHARES)
+
+
+# -- meanwhile ------------------------------------------------------------------------------------
+
+
+def test_a_state_forgotten_within_a_step_does_not_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def kept() -> bool:
+        ann = Ann(Step.SHARES)
+        ann.rng = Breaks(ann.device.forget)
+        refused = refusal(ann.ask, Step.SHARES)
+        assert refused is None or refused.reason.startswith("has no state")
+        return refused is None or ann.device.due != ""
+
+    assert not kept()
+    monkeypatch.setattr(Device, "_keep", mutated(Device._keep, "self._forgotten", "False"))
+    assert kept()
+
+
+def test_what_is_forgotten_stays_so() -> None:
+    device = Device(ANN)
+    device.forget()
+    device._state = ANN  # as of a step that was under way in another thread
+    assert device.due == ""
+    refused = refusal(device.advertise_keys)
+    assert refused is not None
+    assert refused.reason.startswith("has no state")
+    assert mutated(type(device).due.fget, "self._forgotten", "False").fget(device) != ""  # type: ignore[attr-defined]  # a property
+
+
+def answers_within(step: Step) -> list[bytes]:
+    r"""What a step gives when its source of randomness, or a signal, asks for the same step."""
+    sent: list[bytes] = []
+    ann = Ann(step)
+
+    def again() -> None:
+        ann.rng = SeededRng(5)
+        refusal(lambda: sent.append(ann.ask(step)))
+
+    ann.rng = Breaks(again)
+    sent.append(ann.ask(step))
+    return sent
+
+
+@pytest.mark.parametrize("step", [Step.KEYS, Step.SHARES])
+def test_a_step_within_a_step_is_refused(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(answers_within(step)) == 1
+    monkeypatch.setattr(Device, "_step", mutated(Device._step, "self._state = None", "pass"))
+    assert len(answers_within(step)) > 1
+
+
+class Unheld:
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+def race(
+    monkeypatch: pytest.MonkeyPatch, data: list[bytes], lock: Any = None
+) -> tuple[list[bytes], list[str]]:
+    r"""Threads that ask for step 4 at one moment; each waits within it for the others."""
+    meet, start = threading.Barrier(len(data)), threading.Barrier(len(data))
+    plain = masked_user.unmask
+
+    def slowly(state: Any, received: bytes) -> Any:
+        with contextlib.suppress(threading.BrokenBarrierError):  # nobody else is let in
+            meet.wait(0.5)
+        return plain(state, received)
+
+    monkeypatch.setattr(masked_user, "unmask", slowly)
+    ann = Ann(Step.UNMASK)
+    ann.device._lock = lock or ann.device._lock
+    sent: list[bytes] = []
+    refused: list[str] = []
+
+    def ask(received: bytes) -> None:
+        start.wait(10)
+        try:
+            sent.append(ann.ask(Step.UNMASK, received))
+        except AggregationRefused as error:
+            refused.append(error.reason)
+
+    threads = [threading.Thread(target=ask, args=(received,)) for received in data]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    monkeypatch.setattr(masked_user, "unmask", plain)
+    return sent, refused
+
+
+GIVEN = PLAY.given[Step.UNMASK]["ann"]
+
+
+def test_of_threads_that_race_for_a_step_one_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, refused = race(monkeypatch, [GIVEN, GIVEN])
+    assert sent == [PLAY.sent[Step.UNMASK]["ann"]]
+    assert refused == ["was taken already"]
+
+
+def test_who_comes_second_to_a_refused_message_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Junk that arrives at the same moment must not cost the user its step: the lock is held until
+    # the state is back.
+    for _ in range(3):
+        sent, refused = race(monkeypatch, [GIVEN, b"junk"])
+        assert sent == [PLAY.sent[Step.UNMASK]["ann"]]
+        assert len(refused) == 1
+
+
+def test_without_lock_and_taking_out_both_threads_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent, refused = race(monkeypatch, [GIVEN, GIVEN], Unheld())
+    assert len(sent) == 1
+    assert refused[0].startswith("has no state")  # it came while the step was under way
+    monkeypatch.setattr(Device, "_step", mutated(Device._step, "self._state = None", "pass"))
+    sent, _ = race(monkeypatch, [GIVEN, GIVEN])
+    assert len(sent) == 1
+    sent, _ = race(monkeypatch, [GIVEN, GIVEN], Unheld())
+    assert len(sent) == 2
+
+
+# -- copies ---------------------------------------------------------------------------------------
+
+COPIES: dict[str, Callable[[Any], object]] = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": pickle.dumps,
+    "old pickle": lambda end: pickle.dumps(end, 0),
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+@pytest.mark.parametrize("end", [Device(ANN), Desk(PLAY.server[Step.KEYS])], ids=["device", "desk"])
+def test_nothing_copies_a_state(way: str, end: Any) -> None:
+    with pytest.raises(TypeError, match="cannot be copied or pickled: it holds the state"):
+        COPIES[way](end)
+
+
+def test_without_the_refusal_a_copy_answers_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(masked_device._Once, "__reduce__")
+    ann = Ann(Step.UNMASK)
+    two = copy.copy(ann.device)
+    assert ann.ask(Step.UNMASK) == two.unmask(GIVEN)
+
+
+def child_answers(act: Callable[[], object]) -> bool:
+    r"""Whether ``act`` answers in a forked child; fails when the child does not end by itself."""
+    with warnings.catch_warnings():
+        # From 3.12 on Python warns when a process with threads forks, which is the point here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        status = 3
+        try:
+            act()
+            status = 1
+        except AggregationRefused as error:
+            status = 0 if error.reason.startswith("has no state") else 2
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 1), status
+    return status == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_the_child_of_a_fork_has_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    ann, desk = Ann(Step.UNMASK), Desk(PLAY.server[Step.KEYS])
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with ann.device._lock:
+            inside.set()
+            leave.wait(10)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert inside.wait(10)
+    assert not child_answers(lambda: ann.ask(Step.UNMASK))
+    assert not child_answers(lambda: desk.receive(PLAY.sent[Step.KEYS]["ann"]))
+    leave.set()
+    other.join(10)
+    assert ann.ask(Step.UNMASK) == PLAY.sent[Step.UNMASK]["ann"]
+    monkeypatch.setattr(masked_device._Once, "forget", lambda self: None)
+    forgetful = Ann(Step.UNMASK)
+    assert child_answers(lambda: forgetful.ask(Step.UNMASK))
+
+
+def test_a_device_shows_no_secret() -> None:
+    for step in Step:
+        assert repr(Ann(step).device) == f"<Device of 'ann': {STEPS[step - 1]} is due>"
+    assert repr(Desk(PLAY.server[Step.KEYS])) == "<Desk: close_keys is due>"
+    assert not hasattr(Device(ANN), "__dict__")
+    ann = Ann(Step.UNMASK)
+    ann.ask(Step.UNMASK)
+    assert repr(ann.device) == "<Device of 'ann': nothing is due>"
+
+
+@pytest.mark.parametrize("wrong", [None, 7, PLAY.users[Step.SHARES]["ann"]])
+def test_it_starts_at_a_seat(wrong: Any) -> None:
+    with pytest.raises(InvalidParameter, match=r"seat = .not shown.: must be a Seat"):
+        Device(wrong)
+    with pytest.raises(InvalidParameter, match=r"opened = .not shown.: must be an Advertising"):
+        Desk(wrong)
+
+
+# -- the desk -------------------------------------------------------------------------------------
+
+
+def closed(desk: Desk, step: Step) -> Any:
+    return getattr(desk, CLOSERS[step - 1])()
+
+
+def played(until: Step) -> Desk:
+    desk = Desk(PLAY.server[Step.KEYS])
+    for step in Step:
+        if step > until:
+            break
+        for message in PLAY.sent[step].values():
+            desk.receive(message)
+        if step < until:
+            assert closed(desk, step) == PLAY.given[Step(step + 1)]
+    return desk
+
+
+@pytest.mark.parametrize("step", Step)
+def test_a_desk_closes_each_step_once(step: Step) -> None:
+    desk = played(step)
+    for later in Step:
+        if later > step:
+            refused = refusal(closed, desk, later)
+            assert refused is not None
+            assert refused.reason == f"comes too early: {CLOSERS[step - 1]} is due"
+    again = refusal(desk.receive, PLAY.sent[step]["ann"])
+    assert again is not None
+    assert again.reason == "is a second one in this round"
+    closed(desk, step)
+    refused = refusal(closed, desk, step)
+    assert str(refused) == f"the step {CLOSERS[step - 1]} of the server: was taken already"
+
+
+def test_a_desk_gives_the_sum_and_ends() -> None:
+    desk = played(Step.UNMASK)
+    total = desk.finish()
+    assert total.sum.tolist() == plain_sum(PLAY.inputs, total.participants, 1000)
+    assert desk.due == ""
+    refused = refusal(desk.receive, PLAY.sent[Step.UNMASK]["ann"])
+    assert str(refused) == "the step receive of the server: comes after the last step"
+
+
+def test_a_step_that_too_few_reached_stays_open() -> None:
+    desk = Desk(PLAY.server[Step.KEYS])
+    assert refusal(desk.close_keys) is not None
+    for message in PLAY.sent[Step.KEYS].values():
+        assert refusal(desk.receive, message + b"x") is not None
+        desk.receive(message)
+    assert desk.close_keys() == PLAY.given[Step.SHARES]
+
+
+def test_no_message_that_threads_bring_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, arrived = masked_server.receive, threading.Barrier(len(PLAY.sent[Step.KEYS]))
+
+    def slowly(state: Any, data: bytes) -> Any:
+        after = plain(state, data)
+        threading.Event().wait(0.02)
+        return after
+
+    monkeypatch.setattr(masked_server, "receive", slowly)
+
+    def brought(lock: Any = None) -> int:
+        desk = Desk(PLAY.server[Step.KEYS])
+        desk._lock = lock or desk._lock
+
+        def bring(message: bytes) -> None:
+            arrived.wait(10)
+            refusal(desk.receive, message)
+
+        threads = [threading.Thread(target=bring, args=(m,)) for m in PLAY.sent[Step.KEYS].values()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        return len(desk._state.arrived)  # type: ignore[attr-defined]  # an Advertising
+
+    assert brought() == 5
+    assert brought(Unheld()) < 5

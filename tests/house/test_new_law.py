@@ -1,0 +1,38 @@
+"""A law is in every place CONTRIBUTING names: a page of proofs, the README, the public names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import dpcore
+from dpcore.noise import Noise
+from dpcore.spelling import LAWS
+from tests.accounting.laws import Triangle
+from tests.house.proofs import NEED_A_PROOF
+
+ROOT = Path(__file__).parents[2]
+
+
+def homeless(laws: Iterable[type[Noise]]) -> dict[str, list[str]]:
+    """The places each law is missing from."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = " ".join(p.read_text(encoding="utf-8") for p in (ROOT / "docs" / "proofs").glob("*.md"))
+    found = {}
+    for law in laws:
+        here = {
+            "the list of what needs a proof": law.__module__ in NEED_A_PROOF,
+            "a page of proofs": f"  - {law.__module__} " in pages,
+            "the README's table": f"| `{law.__name__}` | `{law.name}:" in readme,
+            "the public names": law.__name__ in dpcore.__all__,
+        }
+        found[law.name] = [place for place, there in here.items() if not there]
+    return {name: places for name, places in found.items() if places}
+
+
+def test_every_law_is_where_a_reader_looks_for_it() -> None:
+    assert homeless(LAWS.values()) == {}
+
+
+def test_a_law_that_is_nowhere_is_noticed() -> None:
+    assert len(homeless([Triangle])["triangle"]) == 4
