@@ -29,14 +29,15 @@ from dpcore.inversion import (
     Batch,
     Integers,
     InversionTable,
+    Inverted,
     fixed_point,
-    in_blocks,
     invert,
 )
 from dpcore.noise import batch_of
 from dpcore.parameter import RationalLike, integer, positive_rational
 from dpcore.pointwise import pointwise
 from dpcore.quantile_guess import normal_guess
+from dpcore.ripple import Rippled, ripple
 from dpcore.rng import Rng
 from dpcore.symmetric import SymmetricNoise
 from dpcore.symmetric_tables import EXTRA, FloatTable, float_table, symmetric_table, table_reach
@@ -46,6 +47,7 @@ __all__ = ["DiscreteGaussianSum"]
 _FLOAT_VARIANCES: Final = (Fraction(1, 10**6), Fraction(2**60))
 _TABLE_VARIANCE: Final = 1 << 22
 _MOST_BASES: Final = 512
+_MOST_RIPPLE: Final = Fraction(1, 1 << 16)
 _MOST_DRAWS: Final = 1 << 12
 
 
@@ -140,10 +142,19 @@ class DiscreteGaussianSum(SymmetricNoise):
         return DiscreteGaussianSum(count=self.count // parties, sigma_squared=self._v)
 
     def build_batch(self) -> Batch:
-        r"""One table up to a variance of 2^22; beyond, the draws themselves are added."""
-        if self._whole <= _TABLE_VARIANCE:
+        r"""One table where few masses give it; else a discrete Gaussian with a ripple.
+
+        Where the ripple is large and the draws too many (``sigma_squared`` below about 1.4), a
+        table of all masses, and lazy inversion beyond that.
+        """
+        small = self._whole <= _TABLE_VARIANCE
+        if small and min(self.count // 2, table_reach(self._whole)) <= _MOST_BASES:
             return _table(self)
-        return _Sum(self.count, batch_of(DiscreteGaussian(sigma_squared=self._v)))
+        most = Enclosure.of(ripple(self._law)).upper
+        if most <= _MOST_RIPPLE:
+            proposal = batch_of(DiscreteGaussian(sigma_squared=self._whole))
+            return Rippled(self._law, proposal, Fraction(most))
+        return _table(self) if small else Inverted(self.cdf_ball, 0)
 
     def check_float_range(self) -> None:
         r"""The float64 functions cover 1e-6 <= sigma_squared and count sigma_squared <= 2^60."""
@@ -161,7 +172,12 @@ class DiscreteGaussianSum(SymmetricNoise):
         return self._whole <= _TABLE_VARIANCE and reach <= _MOST_BASES
 
     def _log_pmf(self, k: Integers) -> Floats:
-        return pointwise(k, lambda n: self.pmf_ball(n).log())
+        return pointwise(k, self._log_mass)
+
+    def _log_mass(self, k: int) -> arb:
+        if k == 0 and self._v < 1:  # next to mass 1 the logarithm comes from the rest of it
+            return (-2 * self.sf_ball(0)).log1p()
+        return self.pmf_ball(k).log()
 
     def _pmf(self, k: Integers) -> Floats:
         if not self._tabled:
@@ -177,22 +193,6 @@ class DiscreteGaussianSum(SymmetricNoise):
         return normal_guess(p, self._whole)
 
 
-class _Sum:
-    # One draw of the sum is `count` draws, however large: exact, and slower the more there are.
-
-    def __init__(self, count: int, one: Batch) -> None:
-        self._count = count
-        self._one = one
-
-    def draw(self, rng: Rng, count: int) -> Integers:
-        def fill(piece: Integers) -> None:
-            piece.fill(0)
-            for _ in range(self._count):
-                piece += self._one.draw(rng, len(piece))
-
-        return in_blocks(count, fill)
-
-
 def _table(noise: DiscreteGaussianSum) -> InversionTable:
     reach = table_reach(noise._whole)
     half = min(noise.count // 2, reach)
@@ -202,7 +202,8 @@ def _table(noise: DiscreteGaussianSum) -> InversionTable:
         below = fixed_point(noise.sf_ball(reach))
         step = (-1 / ball(noise._v)).exp()
         # P(X = k) = P(X = |k - n|) e^(-(k - n/2)/v) for k > n/2, where |k - n| < k.
-        start = (-ball((half + 1 - Fraction(noise.count, 2)) / noise._v)).exp()
+        # (Where `half` is `reach` there is no such k, and the factor is not used.)
+        start = (-ball(max(half + 1 - Fraction(noise.count, 2), Fraction(0)) / noise._v)).exp()
         shrink_low, shrink_high = fixed_point(step)
         low, high = fixed_point(start)
     for k in range(half + 1, reach + 1):

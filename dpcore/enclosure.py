@@ -250,7 +250,7 @@ def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:
     >>> narrow(lambda: (arb(1) / 3).exp(), 100).width < Fraction(1, 2**99)
     True
     """
-    working = bits + 32
+    working, topped = bits + 32, False
     while working <= _MOST_BITS:
         with precision(working):
             value = compute()
@@ -259,5 +259,11 @@ def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:
             # done at the working precision and adds below 2^-(bits+29).
             with precision(working):
                 return Enclosure.of(value)
-        working *= 2
+        # Where a little is missing a little is added, once: a ball of 4000 bits is no cheap trial.
+        found = value.rel_accuracy_bits() if value.is_finite() else 0
+        short = bits + 2 - found
+        if 0 < found and 2 * short < working and not topped:
+            working, topped = working + short + 32, True
+        else:
+            working *= 2
     raise PrecisionExhausted(f"no enclosure of relative width 2^-{bits} within {_MOST_BITS} bits")

@@ -31,6 +31,7 @@ __all__ = [
     "Batch",
     "Integers",
     "InversionTable",
+    "Inverted",
     "Uniform",
     "certified_threshold",
     "fixed_point",
@@ -246,6 +247,24 @@ def invert(rng: Rng, cdf: Callable[[int], arb], guess: int) -> int:
     True
     """
     return _least_above(Uniform(rng, rng.bits(64)), cdf, guess)
+
+
+class Inverted:
+    r"""A batch of draws by :func:`invert`: for laws that no table and no proposal serve.
+
+    >>> from dpcore.rng import SeededRng
+    >>> coin = Inverted(lambda k: arb(min(max(k + 1, 0), 2)) / 2, 0)
+    >>> set(coin.draw(SeededRng(1), 20).tolist())
+    {0, 1}
+    """
+
+    def __init__(self, cdf: Callable[[int], arb], guess: int) -> None:
+        self._cdf, self._guess = cdf, guess
+
+    def draw(self, rng: Rng, count: int) -> Integers:
+        r"""``count`` independent draws."""
+        drawn = (invert(rng, self._cdf, self._guess) for _ in range(count))
+        return np.fromiter(drawn, dtype=np.int64, count=count)
 
 
 def _least_above(uniform: Uniform, cdf: Callable[[int], arb], guess: int) -> int:

@@ -22,7 +22,7 @@ from flint import arb
 
 from dpcore.arrays import IntegersLike, integers, shape_of, shaped
 from dpcore.enclosure import Enclosure, narrow, round_up
-from dpcore.errors import InvalidParameter, Unrepresentable
+from dpcore.errors import InvalidParameter, PrecisionExhausted, Unrepresentable
 from dpcore.floating import Floats
 from dpcore.inversion import Batch, Integers
 from dpcore.parameter import integer, write_rational
@@ -35,6 +35,7 @@ FLOAT_ERROR: Final = 1e-13
 """Relative error of the float64 functions wherever the value is above 1e-300."""
 
 _LARGEST_DRAW: Final = 1 << 62
+_FINEST: Final = 1 << 20
 _NEGLIGIBLE: Final = Fraction(1, 1 << 100)
 
 
@@ -62,6 +63,10 @@ class Noise(ABC):
     @abstractmethod
     def sf_ball(self, k: int) -> arb:
         r"""P(X > k) as a ball at the ambient precision, tight relative to its size."""
+
+    def tail_ball(self, t: int) -> arb:
+        r"""P(|X| > t) for t >= 0, as a ball at the ambient precision."""
+        return self.sf_ball(t) + self.cdf_ball(-t - 1)
 
     @property
     def log_concave(self) -> bool:
@@ -213,6 +218,8 @@ class Noise(ABC):
                 return True
             if most < p:
                 return False
+            if bits == _FINEST:
+                raise PrecisionExhausted(f"the level could not be told from F({k}) of {self!r}")
             bits *= 2
 
     # -- enclosures ---------------------------------------------------------------------------
@@ -235,7 +242,7 @@ class Noise(ABC):
     def enclose_tail(self, t: int, bits: int = 128) -> Enclosure:
         r"""P(|X| > t) between two rationals, for t >= 0."""
         t = integer("t", t, at_least=0)
-        return narrow(lambda: self.sf_ball(t) + self.cdf_ball(-t - 1), _bits(bits))
+        return narrow(lambda: self.tail_ball(t), _bits(bits))
 
     def tail(self, t: int) -> float:
         r"""P(|X| > t) rounded up to a float: an upper bound."""
@@ -345,6 +352,6 @@ def _check(rng: Rng) -> Rng:
 
 def _bits(bits: int) -> int:
     bits = integer("bits", bits, at_least=8)
-    if bits > 1 << 20:
+    if bits > _FINEST:
         raise InvalidParameter("bits", bits, "must be at most 2^20")
     return bits

@@ -30,5 +30,6 @@ def pointwise(k: Integers, value: Callable[[int], arb]) -> Floats:
     """
     distinct, places = np.unique(k, return_inverse=True)
     found = [float(narrow(partial(value, int(one)), _BITS).lower) for one in distinct]
-    floats: Floats = np.array(found, dtype=np.float64)[places.reshape(k.shape)]
+    # + 0.0: the logarithm of a mass next to 1 may round to -0.
+    floats: Floats = np.array(found, dtype=np.float64)[places.reshape(k.shape)] + 0.0
     return floats

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import ClassVar, Final, cast
 
 import numpy as np
@@ -30,8 +29,8 @@ from dpcore.inversion import (
     Batch,
     Integers,
     InversionTable,
+    Inverted,
     fixed_point,
-    in_blocks,
     invert,
     table_of_masses,
 )
@@ -186,7 +185,7 @@ class Polya(Noise):
             return _table(self, first, last)
         whole = math.floor(self._r)
         if whole > _MOST_GEOMETRICS:
-            return _Inverted(self.cdf_ball, self._middle)
+            return Inverted(self.cdf_ball, self._middle)
         parts: list[Batch] = []
         if whole:
             parts.append(_Geometrics(whole, batch_of(DiscreteLaplace(scale=self._s))))
@@ -297,18 +296,6 @@ class _Sum:
         for part in self._parts[1:]:
             total += part.draw(rng, count)
         return total
-
-
-class _Inverted:
-    def __init__(self, cdf: Callable[[int], arb], guess: int) -> None:
-        self._cdf, self._guess = cdf, guess
-
-    def draw(self, rng: Rng, count: int) -> Integers:
-        return in_blocks(count, partial(self._fill, rng))
-
-    def _fill(self, rng: Rng, target: Integers) -> None:
-        for place in range(len(target)):
-            target[place] = invert(rng, self._cdf, self._guess)
 
 
 def _support(shape: Fraction, scale: Fraction) -> tuple[int, int]:

@@ -36,6 +36,10 @@ class SymmetricNoise(Noise):
         r"""P(X <= k) = P(X > -k-1)."""
         return self.sf_ball(-k - 1)
 
+    def tail_ball(self, t: int) -> arb:
+        r"""P(|X| > t) = 2 P(X > t) for t >= 0."""
+        return 2 * self.sf_ball(t)
+
     def _sf(self, k: Integers) -> Floats:
         # ~k = -k-1 without overflow at either end of int64.
         tail = self._upper(np.where(k >= 0, k, ~k))

@@ -15,11 +15,22 @@ from mpmath import mp, mpf
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, read_noise
 from dpcore.noise import FLOAT_ERROR
 from tests.dpcore import second_path
-from tests.dpcore.laws import EVERYDAY, FLOAT_NOISES, LAWS, WIDE, centre, reach, second, spelled
+from tests.dpcore.laws import (
+    EVERYDAY,
+    FLOAT_NOISES,
+    LAWS,
+    WIDE,
+    cases,
+    centre,
+    reach,
+    second,
+    spelled,
+)
 from tests.dpcore.mutants import mutated
 
 # -- float64 -------------------------------------------------------------------------------------
 
+NARROW = [noise for noise in FLOAT_NOISES if reach(noise) < WIDE]
 DEPTHS = (0.1, 0.5, 1, 5, 12, 20, 100, 200, 350, 500, 600, 680, 688, 690, 692, 700, 720, 745)
 
 
@@ -69,7 +80,7 @@ def float_errors(noise: Noise, function: str, ks: list[int], found: Any = None) 
     return wrong
 
 
-@pytest.mark.parametrize("noise", FLOAT_NOISES, ids=repr)
+@pytest.mark.parametrize("noise", cases(FLOAT_NOISES), ids=repr)
 @pytest.mark.parametrize("function", ["pmf", "log_pmf", "cdf", "sf"])
 def test_floats_are_within_their_error(noise: Noise, function: str) -> None:
     assert float_errors(noise, function, float_places(noise)) == []
@@ -97,7 +108,7 @@ def test_gaussian_floats_at_any_variance(octave: Fraction, x: float, function: s
     assert float_errors(DiscreteGaussian(sigma_squared=variance), function, [k]) == []
 
 
-@pytest.mark.parametrize("noise", FLOAT_NOISES, ids=repr)
+@pytest.mark.parametrize("noise", cases(FLOAT_NOISES), ids=repr)
 def test_floats_at_the_ends_of_int64(noise: Noise) -> None:
     for k in (-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1):
         if LAWS[noise.name].decay(noise, k) < 10_000:
@@ -170,7 +181,7 @@ LEVELS = [
 ]
 
 
-@pytest.mark.parametrize("noise", FLOAT_NOISES, ids=repr)
+@pytest.mark.parametrize("noise", cases(FLOAT_NOISES, every=3), ids=repr)
 def test_quantiles_are_exact(noise: Noise) -> None:
     levels = LEVELS if reach(noise) < WIDE else LEVELS[::3]
     assert wrong_quantiles(noise, levels + jumps(noise)) == []
@@ -183,7 +194,7 @@ def test_quantiles_that_trust_their_guess_are_seen() -> None:
     assert wrong_quantiles(noise, levels, trusting(noise, np.array(levels)))
 
 
-@pytest.mark.parametrize("noise", [n for n in FLOAT_NOISES if reach(n) < WIDE], ids=repr)
+@pytest.mark.parametrize("noise", cases(NARROW, every=3), ids=repr)
 def test_rational_levels_are_decided_at_any_depth(noise: Noise) -> None:
     with second_path.digits(140):
         for k in {centre(noise) + off for off in (-2 * reach(noise), -1, 0, 3)}:
@@ -202,6 +213,6 @@ def test_levels_beyond_floats_are_decided(text: str) -> None:
         assert least_reaching(noise, int(noise.quantile(p)), p)
 
 
-@given(st.floats(0, 1, exclude_min=True, exclude_max=True), st.sampled_from(FLOAT_NOISES))
+@given(st.floats(0, 1, exclude_min=True, exclude_max=True), st.sampled_from(NARROW))
 def test_any_level_is_exact(p: float, noise: Noise) -> None:
     assert wrong_quantiles(noise, [p]) == []

@@ -37,6 +37,7 @@ NEED_A_PROOF = (
     "dpcore.discrete_laplace",
     "dpcore.discrete_gaussian",
     "dpcore.discrete_gaussian_sum",
+    "dpcore.ripple",
     "dpcore.skellam",
     "dpcore.symmetric_tables",
     "dpcore.counts",

@@ -22,6 +22,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, Protocol
 
+import pytest
 from mpmath import mp
 
 from dpcore import Enclosure, InvalidParameter, Noise, read_noise
@@ -127,11 +128,24 @@ def offers_floats(noise: Noise) -> bool:
     return True
 
 
-def _float_noises(module: LawModule) -> list[Noise]:
-    # Of the wide laws, where floats are rounded balls, the first and the last stand for all.
-    offered = [noise for noise in module.GRID if offers_floats(noise)]
-    wide = sorted((noise for noise in offered if reach(noise) >= WIDE), key=reach)
-    return [noise for noise in offered if noise not in wide[1:-1]]
+def _between(noises: list[Noise]) -> list[Noise]:
+    wide = sorted((noise for noise in noises if reach(noise) >= WIDE), key=reach)
+    return wide[1:-1]
 
 
-FLOAT_NOISES = [noise for module in LAWS.values() for noise in _float_noises(module)]
+def cases(noises: list[Noise], *, every: int = 1) -> list[Any]:
+    r"""Noises as parameters of a test: for wide laws the first and the last stand for all.
+
+    The others, and all but each ``every``-th of a law, wait for the night.
+    """
+    found = []
+    for name in LAWS:
+        mine = [noise for noise in noises if noise.name == name]
+        late = _between(mine)
+        for place, noise in enumerate(mine):
+            waits = noise in late or place % every
+            found.append(pytest.param(noise, marks=pytest.mark.nightly) if waits else noise)
+    return found
+
+
+FLOAT_NOISES = [noise for noise in NOISES if offers_floats(noise)]
