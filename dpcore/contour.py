@@ -34,7 +34,8 @@ __all__ = ["CoinSum", "central_masses", "lower_tail", "mass", "upper_tail"]
 _GUARD: Final = 24
 _GAP: Final = 4
 _WIDEST_GAP: Final = Fraction(1)
-_FAR: Final = 10**30
+_FAR: Final = Fraction(10**30)
+_FLAT: Final = Fraction(1, 10**9)
 
 
 class CoinSum(Protocol):
@@ -70,8 +71,8 @@ def mass(law: CoinSum, k: int) -> arb:
     '0.2240418077'
     """
     tilt = law.tilt(k)
-    spread = _spread(law, tilt)
-    gap = _rounded(min(_GAP / spread, float(_WIDEST_GAP)))
+    spread = _deviation(law.tilted_variance(ball(tilt)))
+    gap = _rounded(min(_GAP / spread, _WIDEST_GAP))
     return _contour(law, k, tilt, gap, tail=False)
 
 
@@ -84,12 +85,13 @@ def upper_tail(law: CoinSum, least: int) -> arb:
     """
     # The pole of 1/(1 - e^-z) at 0 pushes the best line to the right of the saddle.
     saddle = law.tilt(least)
-    spread = _spread(law, saddle)
-    scaled = min(float(min(abs(least - law.mean), Fraction(_FAR))) / spread, float(_FAR))
-    tilt = saddle + _rounded(min(_GAP / ((1 + scaled) * spread), 1.0))
+    spread = _deviation(law.tilted_variance(ball(saddle)))
+    scaled = min(abs(least - law.mean) / spread, _FAR)
+    widest = _rounded(min(_GAP / spread, _WIDEST_GAP))
+    tilt = saddle + _rounded(min(_GAP / ((1 + scaled) * spread), _WIDEST_GAP))
     if tilt <= 0:
-        tilt = _rounded(min(_GAP / spread, 1.0))
-    gap = min(tilt, _rounded(min(_GAP / spread, float(_WIDEST_GAP))))
+        tilt = widest
+    gap = min(tilt, widest)
     return _contour(law, least, tilt, gap, tail=True)
 
 
@@ -124,16 +126,20 @@ class _Mirrored:
         return -self.law.tilt(-t)
 
 
-def _spread(law: CoinSum, tilt: Fraction) -> float:
-    # The tilted standard deviation, roughly; what is chosen with it is sound for any value.
-    found = float(law.tilted_variance(ball(tilt)).mid())
-    return math.sqrt(found) if 1e-300 < found < 1e300 else 1.0
+def _deviation(variance: arb) -> Fraction:
+    # The root of a variance of any size, roughly; what is chosen with it is sound for any value.
+    if not (variance.is_finite() and variance.mid() > 0):
+        return Fraction(1)
+    mantissa, exponent = (int(part) for part in variance.mid().man_exp())
+    unit = Fraction(2) ** ((mantissa.bit_length() + exponent) // 2 - 30)
+    return math.isqrt(math.floor(mantissa * Fraction(2) ** exponent / unit**2)) * unit
 
 
-def _rounded(value: float) -> Fraction:
-    # A short dyadic number near a positive float: balls hold it exactly at any precision.
-    mantissa, exponent = math.frexp(value)
-    return Fraction(math.floor(mantissa * 4096)) / 4096 * Fraction(2) ** exponent
+def _rounded(value: Fraction) -> Fraction:
+    # A short dyadic number near a positive one: balls hold it exactly at any precision.
+    size = value.numerator.bit_length() - value.denominator.bit_length()
+    unit = Fraction(2) ** (size - 12)
+    return math.floor(value / unit) * unit
 
 
 def _contour(law: CoinSum, t: int, tilt: Fraction, gap: Fraction, *, tail: bool) -> arb:
@@ -161,12 +167,12 @@ def _contour(law: CoinSum, t: int, tilt: Fraction, gap: Fraction, *, tail: bool)
 
 
 def _last_frequency(need: float, variance: arb, points: int) -> int:
-    # Beyond theta with V(1 - cos theta) = need nothing matters; from a float, as any is sound.
-    spread = float(variance.mid())
-    if not need < 2 * spread < math.inf:
+    # Beyond theta with V(1 - cos theta) = 2 V sin^2(theta/2) = need nothing matters; any is sound.
+    sine = Fraction(math.sqrt(need / 2)) / _deviation(variance)
+    if sine >= 1:
         return points
-    theta = 2 * math.asin(math.sqrt(need / (2 * spread)))
-    return math.ceil(Fraction(theta / (2 * math.pi)) * points) + 1
+    half = Fraction(math.asin(sine)) if sine > _FLAT else sine
+    return math.ceil(half / Fraction(math.pi) * points) + 1
 
 
 def _neglected(variance: arb, turn: arb, pole: arb, last: int, points: int) -> arb:
@@ -195,7 +201,7 @@ def central_masses(law: CoinSum, reach: int) -> list[arb]:
     """
     need = (ctx.prec + _GUARD) * math.log(2)
     variance = law.tilted_variance(arb(0))
-    gap = _rounded(min(_GAP / _spread(law, Fraction(0)), float(_WIDEST_GAP)))
+    gap = _rounded(min(_GAP / _deviation(variance), _WIDEST_GAP))
     growth = law.log_moment(ball(gap))
     # P(X >= s) <= M(a) e^(-as): from `beyond` on a mass needs no sum, so that a narrow law costs
     # no more than its width; and the nearest alias of k <= near stands at N - near.

@@ -9,7 +9,6 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +18,7 @@ from dpcore import DiscreteGaussian, Enclosure
 from dpcore import discrete_gaussian_sum as module
 from dpcore.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.enclosure import ball, narrow
-from dpcore.inversion import BLOCK, Integers, InversionTable
+from dpcore.inversion import InversionTable
 from dpcore.noise import batch_of
 from dpcore.rng import SeededRng
 from tests.dpcore import second_path
@@ -27,7 +26,6 @@ from tests.dpcore.laws import discrete_gaussian_sum as second
 from tests.dpcore.laws import reach
 from tests.dpcore.layers import lower_end
 from tests.dpcore.mutants import mutated, rewired
-from tests.dpcore.scripted import NeverAsked
 from tests.dpcore.tables import check_table, misplaced
 from tests.exact_law import Forking, unroll
 
@@ -147,50 +145,6 @@ def test_a_mutant_of_the_table_is_caught(name: str) -> None:
         return
     wrong = misplaced(table.thresholds.tolist(), table.first, lambda k: second.cdf(noise, k))
     assert wrong
-
-
-# -- batches beyond the table --------------------------------------------------------------------
-
-
-class Counting:
-    r"""A batch that deals 1, 1, ..., then 2, 2, ..., one number for each call."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.dealt = 0
-
-    def draw(self, rng: Any, count: int) -> Integers:
-        self.calls += 1
-        self.dealt += count
-        return np.full(count, 10**self.calls, dtype=np.int64)
-
-
-def adds_up(draw: Any, terms: int, count: int) -> bool:
-    source = Counting()
-    found = draw(module._Sum(terms, source), NeverAsked(), count).tolist()
-    first = sum(10**call for call in range(1, terms + 1))
-    return source.dealt == terms * count and found[: min(count, BLOCK)] == [first] * min(
-        count, BLOCK
-    )
-
-
-@pytest.mark.parametrize("terms", [1, 2, 7])
-@pytest.mark.parametrize("count", [1, 5, BLOCK + 2])
-def test_a_wide_draw_adds_every_term_once(terms: int, count: int) -> None:
-    assert adds_up(module._Sum.draw, terms, count)
-
-
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("one term short", "range(self._count)", "range(self._count - 1)"),
-        ("starts anywhere", "piece.fill(0)", "piece.fill(3)"),
-        ("the last term only", "piece += self._one.draw(rng, len(piece))",
-         "piece[:] = self._one.draw(rng, len(piece))"),
-    ],
-)  # fmt: skip
-def test_a_mutant_of_the_sum_is_caught(name: str, old: str, new: str) -> None:
-    assert not adds_up(mutated(module._Sum.draw, old, new), 3, 5)
 
 
 # -- identities ----------------------------------------------------------------------------------

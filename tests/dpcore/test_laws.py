@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -64,7 +64,7 @@ def test_enclosures_hold_what_mpmath_finds(noise: Noise, function: str) -> None:
             assert tight(enclosure, 127), k
 
 
-@pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
+@pytest.mark.parametrize("noise", cases(NOISES, every=2), ids=repr)
 def test_enclosures_tighten_around_one_number(noise: Noise) -> None:
     wide, middle = reach(noise), centre(noise)
     precisions = (8, 40, 128, 500) if wide < WIDE else (8, 200)
@@ -90,7 +90,7 @@ def add_up_to_one(parts: list[Enclosure]) -> bool:
 
 @pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
 def test_the_whole_mass_is_one(noise: Noise) -> None:
-    far = min(3 * reach(noise), 40)
+    far = min(3 * reach(noise), 40 if reach(noise) < WIDE else 5)
     assert add_up_to_one(pieces(noise, centre(noise) - far, centre(noise) + far))
 
 
@@ -124,10 +124,10 @@ def disagreements(noise: Noise, k: int) -> list[str]:
     return [name for name, right in found.items() if not right]
 
 
-@pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
+@pytest.mark.parametrize("noise", cases(NOISES, every=2), ids=repr)
 def test_the_functions_agree_with_each_other(noise: Noise) -> None:
     wide, middle = reach(noise), centre(noise)
-    near = {0, 1, 2, -1, wide, -wide, 5 * wide} if wide < WIDE else {0, 2 * wide}
+    near = {0, 1, -1, 5 * wide} if wide < WIDE else {0, 2 * wide}
     for k in sorted({*near, *(middle + off for off in near)}):
         if spelled(noise, k) and spelled(noise, -k):
             assert disagreements(noise, k) == [], k
@@ -283,7 +283,7 @@ def test_one_share_more_or_less_is_seen(law: str) -> None:
     for noise in (n for n in SMALL if n.name == law):
         if noise.enclose_pmf(0).lower > Fraction(999, 1000):
             continue  # next to no noise, whatever the number of shares
-        for parties, share in shares(noise):  # type: ignore[arg-type]  # SMALL is divisible
+        for parties, share in shares(noise):
             if refuted(noise, share, parties) == []:
                 checked += 1
                 assert refuted(noise, share, parties + 1)
@@ -301,7 +301,7 @@ def test_a_number_of_parties_that_is_none(noise: Any, parties: Any) -> None:
 def test_whole_parameters_divide_or_are_refused(noise: Any) -> None:
     for value in noise.parameters.values():
         if isinstance(value, int):
-            assert names(refusal(lambda value=value: noise.share(value + 1)), "parties")
+            assert names(refusal(partial(noise.share, value + 1)), "parties")
 
 
 # -- the theta function and its contour ----------------------------------------------------------

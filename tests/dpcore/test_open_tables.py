@@ -8,6 +8,7 @@ side only, sums that forget what lies below.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -106,7 +107,7 @@ def test_a_batch_of_an_open_table_is_the_batch_of_the_whole_one() -> None:
     class Counted(InversionTable):
         __slots__ = ()
 
-    Counted.refine = refine  # type: ignore[method-assign]  # counts what is refined
+    Counted.refine = refine  # type: ignore[assignment]  # counts what is refined
     counted = Counted(table.first, table.thresholds.tolist(), table._cdf)
     counted.fill(Digits(numbers), target)
     plain = np.searchsorted(
@@ -253,11 +254,11 @@ def test_a_mutant_of_the_table_of_masses_is_caught(name: str, old: str, new: str
 def test_tables_that_are_none_are_refused() -> None:
     cdf, half = poisson_cdf(1), (UNIT // 2, UNIT // 2)
     for thresholds in ([], [5, 4], [1 << 63, 3, (1 << 64) - 1]):
-        line = refusal(lambda thresholds=thresholds: InversionTable(0, thresholds, cdf))
+        line = refusal(partial(InversionTable, 0, thresholds, cdf))
         assert names(line, "thresholds")
     word = 1 << (FIXED_BITS - 64)
     for below in ((0, word), (word, word), (1, UNIT)):
-        line = refusal(lambda below=below: table_of_masses(7, below, [(0, 1), half], cdf))
+        line = refusal(partial(table_of_masses, 7, below, [(0, 1), half], cdf))
         assert names(line, "first", 7)
     assert names(refusal(lambda: table_of_masses(7, (0, 1), [half], cdf)), "first", 7)
     assert names(refusal(lambda: table_of_masses(7, (0, 1), [], cdf)), "first", 7)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def test_a_size_that_is_none(noise: Noise, size: Any) -> None:
 def test_a_source_that_is_none(rng: Any, size: int | tuple[int, ...] | None) -> None:
     for text in EVERYDAY.values():
         noise = read_noise(text)
-        assert names(refusal(lambda noise=noise: noise.sample(size, rng=rng)), "rng")
+        assert names(refusal(partial(noise.sample, size, rng=rng)), "rng")
 
 
 @pytest.mark.parametrize("rng", [None, np.random.default_rng(1)], ids=ident)
@@ -274,7 +275,7 @@ BAD_PLACES: list[Any] = [
 def test_a_place_that_is_no_int64(function: str, k: Any) -> None:
     for text in EVERYDAY.values():
         noise = read_noise(text)
-        assert names(refusal(lambda noise=noise: getattr(noise, function)(k)), "k")
+        assert names(refusal(partial(getattr(noise, function), k)), "k")
 
 
 @pytest.mark.parametrize("k", [1.0, "1", None, True, [1], Fraction(1)], ids=ident)
@@ -282,7 +283,7 @@ def test_a_place_that_is_no_int64(function: str, k: Any) -> None:
 def test_an_enclosure_is_asked_at_an_integer(function: str, k: Any) -> None:
     for text in EVERYDAY.values():
         noise = read_noise(text)
-        assert names(refusal(lambda noise=noise: getattr(noise, function)(k)), "k")
+        assert names(refusal(partial(getattr(noise, function), k)), "k")
 
 
 @pytest.mark.parametrize("bits", [0, 7, -1, 1 << 21, 64.0, "64", None, True], ids=ident)
@@ -307,7 +308,7 @@ BAD_LEVELS: list[Any] = [
 def test_a_level_lies_strictly_between_0_and_1(p: Any) -> None:
     for text in EVERYDAY.values():
         noise = read_noise(text)
-        assert names(refusal(lambda noise=noise: noise.quantile(p)), "p")
+        assert names(refusal(partial(noise.quantile, p)), "p")
 
 
 @pytest.mark.parametrize(

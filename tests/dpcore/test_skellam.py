@@ -100,7 +100,7 @@ def table_of(noise: Skellam) -> InversionTable:
 def cdf_table(noise: Skellam, last: int) -> Cdf:
     r"""F(k) for |k| <= last, by one downward recurrence from far outside."""
     with second_path.digits(80):
-        v = second_path.real(Fraction(noise.variance))  # type: ignore[arg-type]  # a Fraction
+        v = second_path.real(Fraction(noise.variance))
         far = last + 40 + int(mp.sqrt(400 * v))
         above, here, masses = mp.besseli(far + 1, v), mp.besseli(far, v), []
         for k in range(far, -1, -1):
