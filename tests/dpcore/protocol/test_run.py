@@ -2,8 +2,6 @@ r"""A run: who is in the sum, whose noise hides them, and the same law by every 
 
 from __future__ import annotations
 
-import copy
-import pickle
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -25,10 +23,9 @@ from dpcore.aggregation import (
     staying,
 )
 from dpcore.masked.aggregation import MaskedAggregation
-from dpcore.masked.messages import AggregationRefused
 from dpcore.polya_difference import PolyaDifference
 from dpcore.protocol import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
-from dpcore.protocol_run import RoundRefused, _crowd, _sum, run, run_relaxed
+from dpcore.protocol_run import _crowd, _sum, run, run_relaxed
 from dpcore.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.skellam import Skellam
 from tests.dpcore.mutants import mutated
@@ -202,63 +199,6 @@ def test_so_many_colluding_that_masks_hide_nothing_are_refused() -> None:
     crowd = _crowd(4, PEOPLE, {}, ["ann", "bob", "eve"])
     blind = mutated(_sum, "crowd.colluding >= functionality", "crowd.colluding > functionality")
     assert 0 <= blind(PURE, crowd, masked, {}, SeededRng(1)) < PURE.modulus
-
-
-def too_few_reply(play: Any = run, **more: Any) -> AggregationRefused:
-    r"""Of four inputs that are in the sum, two users reply: three are needed."""
-    silent = {"bob": Step.UNMASK, "joe": Step.UNMASK}
-    with pytest.raises(AggregationRefused) as refused:
-        play(PURE, PEOPLE, parts(4, PURE.modulus, dropouts=1), batch="b", vanish=silent, **more)
-    return refused.value
-
-
-def carries_what_it_may_have_shown(refused: AggregationRefused) -> bool:
-    # ann colludes: the sum is hidden by the shares of the three others.
-    release = getattr(refused, "release", None)
-    return (
-        release is not None
-        and release.mechanism.noise == PolyaDifference(shape="3/4", scale=2)
-        and release.mechanism.sensitivity.amount == PURE.precision
-        and (release.participants, release.honest) == (tuple(PEOPLE), Fraction(3, 4))
-        and release.batch == "b"
-    )
-
-
-def test_a_round_that_is_refused_leaves_a_record_to_charge() -> None:
-    refused = too_few_reply(colluding=["ann"])
-    assert isinstance(refused, RoundRefused)
-    assert carries_what_it_may_have_shown(refused)
-    cause = refused.__cause__
-    assert type(cause) is AggregationRefused
-    assert (refused.message, refused.sender) == (cause.message, cause.sender)
-    assert refused.message == "the step UnmaskReply"
-    tail = "; charge its release, and draw fresh noise for the next round"
-    assert str(refused) == f"{cause}{tail}"
-    # An error that crosses to another process keeps its record.
-    unpickled = pickle.loads(pickle.dumps(refused))  # noqa: S301 - these bytes are our own
-    for twin in (copy.copy(refused), unpickled):
-        assert carries_what_it_may_have_shown(twin)
-        assert str(twin) == str(refused)
-    # Who vanished before the input is not in the record.
-    gone = {"ann": Step.INPUT, "bob": Step.UNMASK}
-    masked = parts(4, PURE.modulus, dropouts=1)
-    with pytest.raises(RoundRefused) as caught:
-        run(PURE, PEOPLE, masked, batch="b", vanish=gone)
-    assert caught.value.release.participants == ("bob", "eve", "joe")
-    assert caught.value.release.mechanism == PURE.mechanism(3)
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        ("except AggregationRefused", "except ZeroDivisionError"),
-        ("mechanism=protocol.mechanism(crowd.honest)", "mechanism=protocol.mechanism(4)"),
-        ("participants=crowd.present,\n        honest=Fraction(1)", "honest=Fraction(1)"),
-    ],
-    ids=["no record", "everyone's noise", "nobody in it"],
-)
-def test_a_refused_round_without_its_record_is_seen(edit: tuple[str, str]) -> None:
-    assert not carries_what_it_may_have_shown(too_few_reply(mutated(run, *edit), colluding=["ann"]))
 
 
 def test_two_numbers_of_one_user_are_no_two_users() -> None:
