@@ -262,7 +262,7 @@ def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:
         # Where a little is missing a little is added, once: a ball of 4000 bits is no cheap trial.
         found = value.rel_accuracy_bits() if value.is_finite() else 0
         short = bits + 2 - found
-        if 0 < found and 2 * short < working and not topped:
+        if found > 0 and 2 * short < working and not topped:
             working, topped = working + short + 32, True
         else:
             working *= 2

@@ -36,6 +36,7 @@ FLOAT_ERROR: Final = 1e-13
 
 _LARGEST_DRAW: Final = 1 << 62
 _FINEST: Final = 1 << 20
+_TELLING: Final = 1 << 14
 _NEGLIGIBLE: Final = Fraction(1, 1 << 100)
 
 
@@ -218,7 +219,7 @@ class Noise(ABC):
                 return True
             if most < p:
                 return False
-            if bits == _FINEST:
+            if bits == _TELLING:
                 raise PrecisionExhausted(f"the level could not be told from F({k}) of {self!r}")
             bits *= 2
 

@@ -174,7 +174,7 @@ def _asinh(x: Fraction) -> Fraction:
     size = abs(x.numerator).bit_length() - x.denominator.bit_length()
     if size < 1000:
         return Fraction(math.asinh(float(x)))
-    return Fraction(math.copysign((size + 1) * math.log(2), x))
+    return Fraction((size + 1) * math.log(2)) * (1 if x > 0 else -1)
 
 
 def _ratios(noise: Skellam, reach: int) -> Iterator[tuple[int, int]]:
@@ -184,10 +184,11 @@ def _ratios(noise: Skellam, reach: int) -> Iterator[tuple[int, int]]:
         low, high = fixed_point(noise.pmf_ball(reach) / noise.pmf_ball(reach - 1))
     square = 1 << (2 * FIXED_BITS)
     top, bottom = (2 << FIXED_BITS) * noise._v.denominator, noise._v.numerator
-    for n in range(reach - 1, -1, -1):
-        yield low, high
+    yield low, high
+    for n in range(reach - 1, 0, -1):
         slope = n * top // bottom
         low, high = square // (slope + 1 + high), square // (slope + low) + 1
+        yield low, high
 
 
 def _table(noise: Skellam) -> InversionTable:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from dpcore import Enclosure
+from dpcore import Enclosure, SeededRng
 from dpcore import skellam as module
 from dpcore.enclosure import precision
 from dpcore.inversion import BLOCK, Integers, InversionTable
@@ -253,3 +253,12 @@ def test_floats_at_any_variance(octave: Fraction, x: float, function: str) -> No
     with second_path.digits(40):
         exact = getattr(second, function)(noise, k)
         assert abs(value - exact) <= abs(exact) * mpf(10) ** -13 or abs(exact) < mpf("1e-300")
+
+
+@pytest.mark.parametrize("variance", ["1e-60", "1e-300"])
+def test_a_variance_next_to_nothing_is_served(variance: str) -> None:
+    # r(0) would divide 0 by 0, and t/v is beyond every float.
+    noise = Skellam(variance=variance)
+    assert noise.sample(5, rng=SeededRng(1)).tolist() == [0] * 5
+    assert noise.enclose_tail(0).upper <= Fraction(variance) * (1 + Fraction(1, 10**30))
+    assert noise.enclose_tail((1 << 62) - 1).upper < Fraction(1, 1 << 4000)
