@@ -174,7 +174,8 @@ def _asinh(x: Fraction) -> Fraction:
     size = abs(x.numerator).bit_length() - x.denominator.bit_length()
     if size < 1000:
         return Fraction(math.asinh(float(x)))
-    return Fraction((size + 1) * math.log(2)) * (1 if x > 0 else -1)
+    far = Fraction(math.log(2 * abs(x.numerator)) - math.log(x.denominator))
+    return far if x > 0 else -far
 
 
 def _ratios(noise: Skellam, reach: int) -> Iterator[tuple[int, int]]:
