@@ -58,10 +58,14 @@ def arguments(*words: object) -> list[str]:
     return ["audit", *map(str, words)]
 
 
+# A test run started in the background ignores SIGINT, and its children would; a shell's do not.
+HEARS_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
 def process(*words: object, cwd: Path) -> subprocess.Popen[str]:
     """A real process, its streams piped."""
     return subprocess.Popen(
-        [sys.executable, "-c", START, *arguments(*words)],
+        [sys.executable, "-c", HEARS_CTRL_C + START, *arguments(*words)],
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
