@@ -104,7 +104,9 @@ def test_a_table_of_other_figures_is_refused() -> None:
 
 
 def test_the_limits_page_tells_what_time_told() -> None:
-    timing = [row for row in result("samplers")["timing"] if not row["draw"].startswith("opendp")]
+    rows = result("samplers")["timing"]
+    peers = [row for row in rows if row["draw"].startswith("opendp")]
+    timing = [row for row in rows if row not in peers]
     large = [abs(row["spearman"]) for row in timing if row["draw"].endswith("of 32768")]
     page = " ".join((ROOT / "docs" / "known_limits.md").read_text("utf-8").split())
     assert f"({max(large):.2f} at 32768 values)" in page
@@ -113,7 +115,9 @@ def test_the_limits_page_tells_what_time_told() -> None:
     assert len(others) >= 6
     assert {LAWS[row["draw"].partition("(")[0]] for row in others} == timed_laws(page)
     assert all(abs(row["spearman"]) < 4 / row["draws"] ** 0.5 for row in others)
-    assert not all(value < 1.96 / 5_000**0.5 for value in large)
+    # The twin: the same measure of OpenDP's single draws, which tell their time.
+    assert len(peers) == 2
+    assert not any(abs(row["spearman"]) < 4 / row["draws"] ** 0.5 for row in peers)
 
 
 def timed_laws(page: str) -> set[str]:
