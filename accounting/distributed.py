@@ -22,7 +22,6 @@ from accounting.curve import PrivacyCurve
 from accounting.guarantee import guarantee
 from accounting.papers.arguments import ceil_sqrt, failure_of
 from accounting.real_gaussian import real_gaussian_ratio
-from accounting.search import least
 from accounting.shuffle import fewest_bits, least_probability
 from dpcore.binomial import Binomial
 from dpcore.discrete_gaussian import DiscreteGaussian
@@ -32,6 +31,7 @@ from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.noise import Noise
 from dpcore.parameter import RationalLike, integer, positive_rational, rational
 from dpcore.protocol import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+from dpcore.search import least
 from dpcore.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.sizing import ProtocolSize, size_protocol
 from dpcore.skellam import Skellam

@@ -14,10 +14,10 @@ from flint import arb
 
 from accounting.errors import NotDerived
 from accounting.ray import Cell, RayPair
-from accounting.search import least
 from dpcore.enclosure import Enclosure, ball
 from dpcore.errors import PrecisionExhausted
 from dpcore.noise import Noise
+from dpcore.search import least
 
 __all__ = ["ShiftedPair"]
 

@@ -24,9 +24,10 @@ from flint import arb, ctx
 
 from accounting.pair import Pair
 from accounting.ray import unknown_probability
-from accounting.search import hull, least, middle
+from accounting.search import hull, middle
 from dpcore.enclosure import Enclosure, ball, narrow
 from dpcore.noise import Noise
+from dpcore.search import least
 
 __all__ = ["LogConvexPair", "Span"]
 

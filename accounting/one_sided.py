@@ -20,8 +20,8 @@ from flint import arb
 from accounting.log_concave import ShiftedPair
 from accounting.pair import Loss, Pair
 from accounting.ray import Cell
-from accounting.search import least
 from dpcore.enclosure import Enclosure, ball
+from dpcore.search import least
 
 __all__ = ["BinomialPair", "OneSidedPair", "PoissonPair", "PolyaPair"]
 

@@ -21,10 +21,11 @@ from accounting.log_concave import ShiftedPair
 from accounting.log_convex import LogConvexPair
 from accounting.pair import Pair
 from accounting.ray import Cell, unknown_probability
-from accounting.search import hull, least
+from accounting.search import hull
 from accounting.symmetric_sum import renyi_by_sum, zcdp_by_search
 from dpcore.enclosure import Enclosure, ball
 from dpcore.noise import Noise
+from dpcore.search import least
 
 __all__ = ["DisclosingPair", "LeanDifferencePair", "RichDifferencePair"]
 

@@ -22,8 +22,9 @@ from flint import arb
 
 from accounting.errors import NotDerived
 from accounting.pair import Loss, Pair
-from accounting.search import as_ball, hull, least, middle
+from accounting.search import as_ball, hull, middle
 from dpcore.enclosure import ball
+from dpcore.search import least
 
 __all__ = ["Cell", "RayPair", "unknown_probability"]
 

@@ -15,9 +15,9 @@ from fractions import Fraction
 from typing import Final
 
 from accounting.box import BinomialBox
-from accounting.search import least
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.search import least
 
 __all__ = ["LeastBits", "LeastProbability", "fewest_bits", "least_probability"]
 

@@ -20,12 +20,13 @@ from accounting.one_sided import OneSidedPair
 from accounting.pair import Pair
 from accounting.polya import DisclosingPair
 from accounting.ray import RayPair
-from accounting.search import as_ball, least
+from accounting.search import as_ball
 from accounting.shift import shift_of
 from dpcore.binomial import Binomial
 from dpcore.enclosure import Enclosure, ball, narrow, precision
 from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
+from dpcore.search import least
 
 __all__ = ["Box", "NeverWorse", "OneWay", "Rows", "between", "rows", "vectors"]
 

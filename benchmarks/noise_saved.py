@@ -21,11 +21,11 @@ from rich.table import Table
 
 from accounting import PrivacyCurve, papers
 from accounting.real_gaussian import real_gaussian_delta, real_gaussian_ratio
-from accounting.search import least
 from accounting.shuffle import fewest_bits
 from benchmarks.machine import write
 from dpcore.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.enclosure import Enclosure, ball, precision
+from dpcore.search import least
 from dpcore.skellam import Skellam
 
 GRID = 1024

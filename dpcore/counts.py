@@ -21,9 +21,15 @@ import numpy as np
 from flint import arb, ctx
 
 from dpcore import contour
-from dpcore.enclosure import Enclosure, narrow, nearest, precision
+from dpcore.enclosure import narrow, nearest, precision
 from dpcore.floating import Floats
-from dpcore.inversion import FIXED_BITS, Integers, InversionTable, table_of_masses
+from dpcore.inversion import (
+    FIXED_BITS,
+    Integers,
+    InversionTable,
+    fixed_enclosure,
+    table_of_masses,
+)
 from dpcore.noise import Noise
 from dpcore.pointwise import pointwise
 from dpcore.quantile_guess import normal_guess
@@ -238,17 +244,12 @@ def _walk(mass: arb, ratios: Iterator[Ratio]) -> Iterator[arb]:
 def table_of_counts(noise: CountNoise) -> InversionTable:
     r"""The table of a law of standard deviation up to about 2^11, outwards from its mode."""
     mode = noise._mode
-    start = _fixed(narrow(lambda: noise.pmf_ball(mode), FIXED_BITS))
+    start = fixed_enclosure(narrow(lambda: noise.pmf_ball(mode), FIXED_BITS))
     left = _outward(start, noise._downwards(mode), _LEFT_BITS)
     right = _outward(start, noise._upwards(mode), _RIGHT_BITS)
     first = mode - len(left)
-    below = _fixed(narrow(lambda: noise.cdf_ball(first - 1), 64))
+    below = fixed_enclosure(narrow(lambda: noise.cdf_ball(first - 1), 64))
     return table_of_masses(first, below, [*reversed(left), start, *right], noise.cdf_ball)
-
-
-def _fixed(value: Enclosure) -> tuple[int, int]:
-    unit = 1 << FIXED_BITS
-    return math.floor(value.lower * unit), min(math.ceil(value.upper * unit), unit)
 
 
 def _outward(start: tuple[int, int], ratios: Iterator[Ratio], bits: int) -> list[tuple[int, int]]:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
-from dpcore.enclosure import integer_below, precision
+from dpcore.enclosure import Enclosure, integer_below, precision
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.rng import Rng, Words
 
@@ -34,6 +34,7 @@ __all__ = [
     "Inverted",
     "Uniform",
     "certified_threshold",
+    "fixed_enclosure",
     "fixed_point",
     "in_blocks",
     "invert",
@@ -147,6 +148,16 @@ def fixed_point(value: arb) -> tuple[int, int]:
     low = integer_below(scaled)
     high = -integer_below(-scaled)
     return max(low, 0), min(high, 1 << FIXED_BITS)
+
+
+def fixed_enclosure(value: Enclosure) -> tuple[int, int]:
+    r"""As :func:`fixed_point`, from the rational ends of an enclosure of x in [0, 1].
+
+    >>> fixed_enclosure(Enclosure.exactly(1)) == (1 << 192, 1 << 192)
+    True
+    """
+    unit = 1 << FIXED_BITS
+    return math.floor(value.lower * unit), min(math.ceil(value.upper * unit), unit)
 
 
 class InversionTable:

@@ -9,7 +9,7 @@ together (Goryczka and Xiong 2017). Proofs: docs/proofs/polya.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, cast
@@ -30,6 +30,7 @@ from dpcore.inversion import (
     Integers,
     InversionTable,
     Inverted,
+    fixed_enclosure,
     fixed_point,
     invert,
     table_of_masses,
@@ -40,6 +41,7 @@ from dpcore.parameter import RationalLike, integer, positive_rational
 from dpcore.pointwise import pointwise
 from dpcore.rng import Rng
 from dpcore.runs import by_runs, closer
+from dpcore.search import least
 
 __all__ = ["Polya", "check_floats", "is_near", "one_minus_beta", "polya_parameters"]
 
@@ -313,35 +315,19 @@ def _support(shape: Fraction, scale: Fraction) -> tuple[int, int]:
         return mass - math.log(-math.expm1(step)) if step < 0 else math.inf
 
     middle = math.floor(r / math.expm1(rate)) if rate < 700 else 0
-    last = _least(lambda d: log_rest(middle + d, 1) < -_RIGHT_BITS * math.log(2))
-    keep = _least(lambda d: d >= middle or log_rest(middle - d, -1) < -_LEFT_BITS * math.log(2))
+    left, right = -_LEFT_BITS * math.log(2), -_RIGHT_BITS * math.log(2)
+    last = least(lambda d: d >= 0 and log_rest(middle + d, 1) < right, 0)
+    keep = least(lambda d: d >= middle or (d >= 0 and log_rest(middle - d, -1) < left), 0)
     return max(middle - keep, 0), middle + last
 
 
-def _least(reached: Callable[[int], bool]) -> int:
-    # The least d >= 0 with reached(d), for a condition that stays true.
-    high = 1
-    while not reached(high):
-        high *= 2
-    low = -1
-    while high - low > 1:
-        centre = (low + high) // 2
-        low, high = (low, centre) if reached(centre) else (centre, high)
-    return high
-
-
 def _table(noise: Polya, first: int, last: int) -> InversionTable:
-    start = _fixed(narrow(lambda: noise.pmf_ball(first), FIXED_BITS))
+    start = fixed_enclosure(narrow(lambda: noise.pmf_ball(first), FIXED_BITS))
     below = (0, 0)
     if first:
-        below = _fixed(narrow(lambda: noise.cdf_ball(first - 1), FIXED_BITS))
+        below = fixed_enclosure(narrow(lambda: noise.cdf_ball(first - 1), FIXED_BITS))
     masses = _masses(noise, start, first, last)
     return table_of_masses(first, below, masses, noise.cdf_ball)
-
-
-def _fixed(value: Enclosure) -> tuple[int, int]:
-    unit = 1 << FIXED_BITS
-    return math.floor(value.lower * unit), min(math.ceil(value.upper * unit), unit)
 
 
 def _masses(

@@ -14,6 +14,7 @@ from dpcore.enclosure import Enclosure
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.parameter import RationalLike, integer, rational
+from dpcore.search import least
 
 __all__ = ["ProtocolSize", "size_protocol"]
 
@@ -68,24 +69,13 @@ def size_protocol(
     chance = rational("failure", failure)
     if not 0 < chance < 1:
         raise InvalidParameter("failure", failure, "must lie in (0, 1)")
-    threshold = _least(noise, chance)
+    threshold = least(lambda t: t >= 0 and _certified(noise, t, chance), 0)
     return ProtocolSize(
         threshold=threshold,
         modulus=users * precision + 2 * threshold + 1,
         wraparound=noise.enclose_tail(threshold),
         one_less=noise.enclose_tail(threshold - 1) if threshold else None,
     )
-
-
-def _least(noise: Noise, chance: Fraction) -> int:
-    # Invariant: the tail at `high` is certified, that at `low` is not (-1 stands for the whole).
-    low, high = -1, 0
-    while not _certified(noise, high, chance):
-        low, high = high, 2 * high + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _certified(noise, middle, chance) else (middle, high)
-    return high
 
 
 def _certified(noise: Noise, threshold: int, chance: Fraction) -> bool:

@@ -13,7 +13,7 @@ from mpmath import mp
 from scipy import stats
 
 from dpcore import DiscreteLaplace, SeededRng, Unrepresentable, polya
-from dpcore.inversion import InversionTable
+from dpcore.inversion import InversionTable, fixed_enclosure
 from dpcore.log_jumps import LogJumps, below
 from dpcore.noise import batch_of
 from dpcore.polya import Polya
@@ -59,7 +59,7 @@ def test_the_intervals_of_a_table_stay_narrow(shape: Any, scale: Any) -> None:
     # Wide ones would be right, and each threshold they cannot place would cost a ball of F.
     noise = Polya(shape=shape, scale=scale)
     first, last = polya._support(noise._r, noise._s)
-    start = polya._fixed(noise.enclose_pmf(first, 192))
+    start = fixed_enclosure(noise.enclose_pmf(first, 192))
     masses = [*polya._masses(noise, start, first, last)]
     assert sum(high - low for low, high in masses) < 1 << (192 - 64 - 10)
     growing = mutated(polya._masses, "(short * decay >> 64)", "short")
@@ -78,7 +78,7 @@ MASS_MUTANTS = {
 def test_a_table_of_wrong_masses_is_seen(name: str) -> None:
     mutant = mutated(polya._masses, *MASS_MUTANTS[name])
     noise = Polya(shape="1/4", scale=10)
-    start = polya._fixed(noise.enclose_pmf(0, 192))
+    start = fixed_enclosure(noise.enclose_pmf(0, 192))
     with second_path.digits(80):
         masses, _ = one_sided.masses(Fraction(1, 4), Fraction(10), 80, 1 << 12)
         right = [int(mp.floor(mp.ldexp(mass, 192))) for mass in masses[:50]]

@@ -17,10 +17,11 @@ from dpcore.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.noise import Noise
 from dpcore.polya_difference import PolyaDifference
 from dpcore.protocol import AggregatedSum
-from dpcore.sizing import _least, size_protocol
+from dpcore.search import least
+from dpcore.sizing import size_protocol
 from dpcore.skellam import Skellam
 from dpcore.summed import summed
-from tests.dpcore.mutants import mutated
+from tests.dpcore.mutants import mutated, rewired
 from tests.dpcore.protocol.crowds import UNIT, masses
 from tests.dpcore.refusals import names, refusal
 from tests.dpcore.second_path import digits, real
@@ -32,10 +33,11 @@ def laplace_tail(scale: Fraction, t: int) -> Any:
     return 2 * beta ** (t + 1) / (1 + beta)
 
 
-def is_least(scale: Fraction, failure: Fraction, least: int) -> bool:
+def is_least(scale: Fraction, failure: Fraction, threshold: int) -> bool:
     with digits(60):
-        enough = laplace_tail(scale, least) <= real(failure)
-        return bool(enough and (least == 0 or laplace_tail(scale, least - 1) > real(failure)))
+        enough = laplace_tail(scale, threshold) <= real(failure)
+        less = threshold == 0 or laplace_tail(scale, threshold - 1) > real(failure)
+        return bool(enough and less)
 
 
 @given(st.fractions("1/50", 5000, max_denominator=50), st.fractions("1e-30", "9/10"))
@@ -54,13 +56,20 @@ def test_the_threshold_is_the_least_by_closed_form(scale: Fraction, failure: Fra
         ("return high", "return high + 1"),
         ("return high", "return max(high - 1, 0)"),
         ("high - low > 1", "high - low > 2"),
-        ("_certified(noise, middle, chance)", "_certified(noise, middle + 1, chance)"),
+        ("holds(center)", "holds(center + 1)"),
     ],
 )
 def test_a_wrong_bisection_is_seen(old: str, new: str) -> None:
-    broken = mutated(_least, old, new)
+    broken = rewired(size_protocol, least=mutated(least, old, new))
     cases = [(Fraction(s), Fraction(1, d)) for s in (1, 7, 100) for d in (3, 10, 10**6, 10**20)]
-    assert not all(is_least(s, p, broken(DiscreteLaplace(scale=s), p)) for s, p in cases)
+    assert not all(is_least(s, p, size(broken, s, p)) for s, p in cases)
+    assert all(is_least(s, p, size(size_protocol, s, p)) for s, p in cases)
+
+
+def size(sized: Any, scale: Fraction, failure: Fraction) -> int:
+    noise = DiscreteLaplace(scale=scale)
+    threshold: int = sized(users=3, precision=2, noise=noise, failure=failure).threshold
+    return threshold
 
 
 @pytest.mark.parametrize(
