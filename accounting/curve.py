@@ -17,10 +17,10 @@ from flint import arb
 
 from accounting.claim import Pure
 from accounting.laws import candidates, worst
+from accounting.narrowing import MOST_BITS, enclose_delta, enclose_epsilon, narrowed, within
 from accounting.pair import Loss, Pair
-from accounting.search import as_ball
-from dpcore.enclosure import Enclosure, End, ball, precision
-from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.enclosure import Enclosure
+from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.parameter import RationalLike, integer, rational
@@ -28,7 +28,6 @@ from dpcore.parameter import RationalLike, integer, rational
 __all__ = ["PrivacyCurve"]
 
 _BITS: Final = 64
-_MOST_BITS: Final = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -70,8 +69,7 @@ class PrivacyCurve:
         """
         exact = _at_least_zero("epsilon", epsilon)
         bits = _checked(bits)
-        found = (_narrowed(partial(p.delta, exact), bits) for p in self._pairs())
-        return _within(_largest(found), Fraction(0), Fraction(1))
+        return _largest(enclose_delta(pair, exact, bits) for pair in self._pairs())
 
     def epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least epsilon at ``delta`` in [0, 1].
@@ -91,8 +89,7 @@ class PrivacyCurve:
             return worst(self.noise, self._moves).largest_loss()
         if exact == 1:
             return Enclosure.exactly(0)
-        found = (_epsilon(pair, exact, bits) for pair in self._pairs())
-        return _within(_largest(found), Fraction(0), math.inf)
+        return _largest(enclose_epsilon(pair, exact, bits) for pair in self._pairs())
 
     def tradeoff(self, alpha: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least type II error of any test between neighbours with type I error ``alpha``.
@@ -112,9 +109,9 @@ class PrivacyCurve:
             return Enclosure.exactly(0)
         if exact == 0:
             shown = (_loss(partial(_shown, pair), bits) for pair in self._pairs())
-            return _within(_smallest(shown), Fraction(0), Fraction(1))
-        found = (_narrowed(partial(p.tradeoff, exact), bits) for p in self._pairs())
-        return _within(_smallest(found), Fraction(0), Fraction(1))
+            return within(_smallest(shown), Fraction(0), Fraction(1))
+        found = (narrowed(partial(p.tradeoff, exact), bits) for p in self._pairs())
+        return within(_smallest(found), Fraction(0), Fraction(1))
 
     # -- Renyi --------------------------------------------------------------------------------
 
@@ -184,17 +181,6 @@ class PrivacyCurve:
         return f"PrivacyCurve(noise={self.noise!r}, sensitivity={self.sensitivity!r}{scope})"
 
 
-def _epsilon(pair: Pair, delta: Fraction, bits: int) -> Enclosure:
-    for working in (_BITS, 2 * _BITS, 8 * _BITS):
-        with precision(working):
-            guess = pair.guess(delta)
-            smallest = Enclosure.of(as_ball(pair.smallest_loss())).lower
-        if guess is not None:
-            break
-    negligible = Fraction(smallest) / 2**bits if 0 < smallest < math.inf else Fraction(0)
-    return _narrowed(lambda: pair.epsilon(delta, guess), bits, negligible)
-
-
 def _shown(pair: Pair) -> Loss:
     # P(L < oo): what is left to a test that never errs under Q.
     return 1 - pair.hidden()
@@ -207,24 +193,7 @@ def _loss(compute: Callable[[], Loss | Enclosure], bits: int) -> Enclosure:
     if isinstance(found, Fraction):
         return Enclosure.exactly(found)
 
-    return _narrowed(lambda: cast("arb", compute()), bits)
-
-
-def _narrowed(
-    compute: Callable[[], arb], bits: int, negligible: Fraction = Fraction(0)
-) -> Enclosure:
-    # As dpcore's `narrow`, with two differences: precision rises by what is missing, and a value
-    # known to lie below `negligible` is narrow enough.
-    working = bits + 32
-    while working <= _MOST_BITS + 64 * bits:
-        with precision(working):
-            value = compute()
-            found = math.inf if value.is_exact() else value.rel_accuracy_bits()
-            if not value.is_nan() and (found >= bits or abs(value) <= ball(negligible)):
-                return Enclosure.of(value)
-        missing = bits - found if value.is_finite() and found > 0 else working
-        working += max(int(missing), 0) + 16
-    raise PrecisionExhausted(f"no enclosure of relative width 2^-{bits} within {working} bits")
+    return narrowed(lambda: cast("arb", compute()), bits)
 
 
 def _largest(found: Iterable[Enclosure]) -> Enclosure:
@@ -241,11 +210,6 @@ def _smallest(found: Iterable[Enclosure]) -> Enclosure:
     return Enclosure(min(e.lower for e in enclosures), min(e.upper for e in enclosures))
 
 
-def _within(found: Enclosure, least: End, most: End) -> Enclosure:
-    # The truth lies in this range, so the part of a ball outside of it can be cut off.
-    return Enclosure(max(found.lower, least), min(found.upper, most))
-
-
 def _at_least_zero(argument: str, value: RationalLike) -> Fraction:
     exact = rational(argument, value)
     if exact < 0:
@@ -255,6 +219,6 @@ def _at_least_zero(argument: str, value: RationalLike) -> Fraction:
 
 def _checked(bits: int) -> int:
     bits = integer("bits", bits, at_least=8)
-    if bits > _MOST_BITS:
-        raise InvalidParameter("bits", bits, f"must be at most {_MOST_BITS}")
+    if bits > MOST_BITS:
+        raise InvalidParameter("bits", bits, f"must be at most {MOST_BITS}")
     return bits

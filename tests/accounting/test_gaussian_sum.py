@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve
-from accounting.curve import _narrowed
 from accounting.gaussian_sum import GaussianSumPair
+from accounting.narrowing import narrowed
 from accounting.ray import Cell
 from accounting.search import as_ball
 from dpcore import DiscreteGaussian
@@ -174,10 +174,10 @@ def holds(one: GaussianSumPair) -> bool:
     brute = worlds(3, "1/4", 2, 12)
 
     def delta(epsilon: str) -> Enclosure:
-        return _narrowed(partial(one.delta, Fraction(epsilon)), 64)
+        return narrowed(partial(one.delta, Fraction(epsilon)), 64)
 
     def renyi(order: str) -> Enclosure:
-        return _narrowed(lambda: as_ball(one.renyi(Fraction(order))), 64)
+        return narrowed(lambda: as_ball(one.renyi(Fraction(order))), 64)
 
     return agrees(delta, brute.delta, EPSILONS) and agrees(renyi, brute.renyi, ("3/2", "2"))
 

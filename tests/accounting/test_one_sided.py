@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve
-from accounting.curve import _narrowed
 from accounting.laws import candidates, pair_of
+from accounting.narrowing import narrowed
 from accounting.one_sided import BinomialPair, OneSidedPair, PoissonPair, PolyaPair
 from accounting.polya import DisclosingPair
 from dpcore import Noise, Sensitivity
@@ -173,7 +173,7 @@ def test_inverse_and_order_of_shifts(noise: Noise, shift: int, epsilon: Fraction
 
 
 def delta_of(pair: OneSidedPair | DisclosingPair, epsilon: str) -> Enclosure:
-    return _narrowed(partial(pair.delta, Fraction(epsilon)), 64)
+    return narrowed(partial(pair.delta, Fraction(epsilon)), 64)
 
 
 def holds(pair: OneSidedPair, brute: Worlds, *, both: bool = True) -> bool:

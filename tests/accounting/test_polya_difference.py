@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import PrivacyCurve, Pure
-from accounting.curve import _narrowed
 from accounting.log_convex import LogConvexPair, Span
+from accounting.narrowing import narrowed
 from accounting.polya import LeanDifferencePair, RichDifferencePair
 from accounting.ray import Cell
 from dpcore import DiscreteLaplace
@@ -191,7 +191,7 @@ def test_the_tests_of_a_thin_law_under_a_large_shift(alpha: str) -> None:
 
 def holds(pair: LeanDifferencePair | RichDifferencePair, brute: Worlds) -> bool:
     def delta(epsilon: str) -> Enclosure:
-        return _narrowed(partial(pair.delta, Fraction(epsilon)), 64)
+        return narrowed(partial(pair.delta, Fraction(epsilon)), 64)
 
     return agrees(delta, brute.delta, ("0", "1/10", "2/3", "4/3", "19/10", "199/100", "21/10"))
 

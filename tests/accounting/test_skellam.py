@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve
-from accounting.curve import _narrowed
+from accounting.narrowing import narrowed
 from accounting.ray import Cell
 from accounting.search import as_ball
 from accounting.skellam import SkellamPair
@@ -161,7 +161,7 @@ class WrongDirection(SkellamPair):
 
 def holds(one: SkellamPair) -> bool:
     def delta(epsilon: str) -> Enclosure:
-        return _narrowed(partial(one.delta, Fraction(epsilon)), 64)
+        return narrowed(partial(one.delta, Fraction(epsilon)), 64)
 
     return agrees(delta, worlds("4", 3, 70).delta, EPSILONS)
 
