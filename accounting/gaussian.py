@@ -3,32 +3,34 @@ r"""Discrete Gaussian against its shifts.
 The loss of x under the shifts d_i is (2 S + D)/2v with S = sum_i d_i x_i and D = sum_i d_i^2: exact
 rationals on a lattice, and under Q the law of S is moved by D. D_alpha = D/2v +
 sum_i log E[e^((alpha-1) d_i X/v)]/(alpha-1) is at most alpha D/2v, with equality when every
-(alpha-1) d_i is an integer. Proofs: docs/proofs/curve.md.
+(alpha-1) d_i is an integer. Proofs: docs/proofs/curve.md and
+docs/proofs/lattice.md.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, reduce
 from typing import Final
 
-from flint import arb, arb_poly, ctx
+from flint import acb, arb, ctx
 
-from accounting.errors import NotDerived
+from accounting.lattice import LatticePair, Limit, residue
 from accounting.ray import Cell, RayPair
-from accounting.search import hull, middle
+from accounting.search import middle
 from accounting.shift import Shift
 from dpcore import theta
 from dpcore.discrete_gaussian import DiscreteGaussian
 from dpcore.enclosure import Enclosure, ball
+from dpcore.theta import ThetaSum
 
 __all__ = ["GaussianPair", "GaussianProduct"]
 
 _SUMMED: Final = 64
-_MOST_TERMS: Final = 1 << 17
 _NEARLY_REAL: Final = 4
+_REACH: Final = 16
 _NEWTON: Final = 40
 _SHORT: Final = 1e-6
 _CLOSE: Final = 1e-9
@@ -123,38 +125,100 @@ class GaussianPair(_Gaussian):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GaussianProduct(_Gaussian):
-    r"""Several coordinates: the law of S = sum_i d_i X_i by rigorous polynomial products.
+class GaussianProduct(_Gaussian, LatticePair):
+    r"""Several coordinates: S/g = sum_i (d_i/g) X_i is a lattice sum, at any number of them.
 
-    Raises :class:`NotDerived` where the polynomial would have more than 2^17 terms.
+    >>> rounds = GaussianProduct(noise=DiscreteGaussian(sigma_squared=400), shift=((1, 1000),))
+    >>> rounds.epsilon(Fraction(1, 10**6), rounds.guess(Fraction(1, 10**6))).str(7, radius=False)
+    '8.306226'
     """
 
-    def tails(self, m: int) -> tuple[arb, arb]:
-        r"""A(m) = P(S >= gm), B(m) = P(S >= gm + D)."""
-        rest = self._at_least(m + self._distance // self._unit)
-        return self._at_least(m) - rest, rest
+    @property
+    def rise(self) -> Fraction:
+        r"""g/v."""
+        return self._unit / self._v
 
-    def below(self, m: int) -> arb:
-        r"""P(S < gm) = P(S >= g(1-m))."""
-        return self._at_least(1 - m)
+    @property
+    def twice_centre(self) -> int:
+        r"""-D/g: X_i -> -X_i - d_i swaps the two."""
+        return -self._distance // self._unit
 
-    def _at_least(self, m: int) -> arb:
-        # Coordinates are cut at |x| <= T, where P(|X| > T) is about 2^-prec of P(S >= gm):
-        # S has about the tail e^(-(gm)^2/2vD). Any T is sound, for the mass cut off is added.
-        need = (self._unit * max(m, 0)) ** 2 / self._distance + 2 * self._v * ctx.prec
-        cut = math.isqrt(math.ceil(need)) + 1
-        grain = 1 << max(cut.bit_length() - 3, 0)
-        cut = -(-cut // grain) * grain
-        shift = tuple((step // self._unit, count) for step, count in self.shift)
-        most = cut * sum(step * count for step, count in shift)
-        if 2 * most >= _MOST_TERMS:
-            raise NotDerived(
-                f"the exact curve of {self.noise!r} under the shift {self.shift}",
-                f"its lattice has {2 * most + 1} points within reach and at most {_MOST_TERMS} are "
-                "summed; zcdp() is exact",
-            )
-        tail, lost = _lattice(self.noise, shift, cut, ctx.prec)
-        return (tail[min(max(m + most, 0), len(tail) - 1)]) + hull([arb(0), lost])
+    @property
+    def top(self) -> None:
+        r"""S is unbounded."""
+
+    def parts(self) -> tuple[_Draws, ...]:
+        r"""The coordinates of each step."""
+        return tuple(
+            _Draws(law=ThetaSum(variance=self._v, count=count), step=step // self._unit)
+            for step, count in self.shift
+        )
+
+    def guess(self, delta: Fraction) -> int | None:
+        r"""From the saddle: for large v this is the curve of a real Gaussian too."""
+        return LatticePair.guess(self, delta)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draws:
+    # step (X_1 + ... + X_n) for independent draws: a part of a lattice sum.
+    law: ThetaSum
+    step: int
+
+    def log_moment(self, c: arb) -> arb:
+        return self.law.log_moment(self.step * c)
+
+    def line(self, c: arb, points: int, kept: Sequence[int]) -> list[acb]:
+        turn = 2 * arb.pi() / points
+        places = [residue(self.step * j, points) for j in kept]
+        angles = [turn * place for place in places]
+        near = self._ripple(turn * max(map(abs, places), default=0))
+        if near is None:
+            return [self.law.tilted_characteristic(self.step * c, angle) for angle in angles]
+        v, n = ball(self.law.variance), self.law.count
+        damp, lift = -v * n / 2, v * n * self.step * c
+        return [near * acb(damp * x * x, lift * x).exp() for x in angles]
+
+    def _ripple(self, widest: arb) -> acb | None:
+        # Around (S(z)/S(c))^n, S the dual series, for |Im z| <= widest; None where it is not a
+        # tiny ball around 1. The pairs of terms of S fall at least as fast as the first two.
+        v = 2 * arb.pi() * ball(self.law.variance)
+        lift = v * widest
+        first, ratio = (lift - v * arb.pi()).exp(), (lift - 3 * v * arb.pi()).exp()
+        size = (2 * first / (1 - ratio)).upper()
+        if not (ratio < 0.5 and size * self.law.count < arb(2) ** -ctx.prec):
+            return None
+        return ((1 + acb(arb(0, size), arb(0, size))) / (1 + arb(0, size))) ** self.law.count
+
+    def limits(self, c: arb, need: arb) -> list[Limit]:
+        # The lemma of coins of docs/proofs/contour.md; 1 - cos x = 2 sin^2(x/2).
+        variance = self.law.tilted_variance(self.step * c)
+
+        def bound(x: arb) -> arb:
+            return (-2 * variance * (x / 2).sin() ** 2).exp()
+
+        angle = 2 * (need / (2 * variance)).sqrt().asin()
+        return [Limit(step=self.step, angle=angle, bound=bound)]
+
+    def cumulants(self, c: float) -> tuple[float, float, float]:
+        v, n, d = float(self.law.variance), self.law.count, self.step
+        value, mean, variance = _cumulants(v, d * c)
+        return n * value, n * d * mean, n * d * d * variance
+
+
+def _cumulants(v: float, c: float) -> tuple[float, float, float]:
+    # log E[e^(cX)] and two derivatives in floats; the integers near vc carry all for small v.
+    if v >= _NEARLY_REAL:
+        return v * c * c / 2, v * c, v
+    total = sum(math.exp(-x * x / (2 * v)) for x in range(-_REACH, _REACH + 1))
+    best = round(v * c)
+    terms = [(x, c * x - x * x / (2 * v)) for x in range(best - _REACH, best + _REACH + 1)]
+    top = max(size for _, size in terms)
+    weights = [(x - best, math.exp(size - top)) for x, size in terms]
+    whole = sum(w for _, w in weights)
+    mean = sum(x * w for x, w in weights) / whole
+    variance = sum((x - mean) ** 2 * w for x, w in weights) / whole
+    return top + math.log(whole / total), best + mean, variance
 
 
 def real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
@@ -179,24 +243,3 @@ def real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
     except (ArithmeticError, ValueError):
         pass
     return math.nan
-
-
-@lru_cache(maxsize=32)
-def _lattice(noise: DiscreteGaussian, shift: Shift, cut: int, bits: int) -> tuple[list[arb], arb]:
-    # (P(S >= k - most, all |X_i| <= cut) for k = 0, 1, ..., and P(some |X_i| > cut) or more);
-    # `bits` is the ambient precision, part of the key.
-    del bits
-    variance = Fraction(noise.sigma_squared)
-    rate, total = 1 / (2 * ball(variance)), theta.partition(variance)
-    half = [(-rate * x * x).exp() / total for x in range(cut + 1)]
-    powers = []
-    for step, count in shift:
-        spread = [arb(0)] * (2 * cut * step + 1)
-        for x in range(-cut, cut + 1):
-            spread[(x + cut) * step] = half[abs(x)]
-        powers.append(arb_poly(spread) ** count)
-    tails = [arb(0)]
-    for mass in reversed(reduce(lambda left, right: left * right, powers).coeffs()):
-        tails.append(tails[-1] + mass)
-    count = sum(count for _, count in shift)
-    return tails[::-1], 2 * count * noise.sf_ball(cut).upper()

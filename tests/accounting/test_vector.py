@@ -19,7 +19,7 @@ from accounting.search import as_ball
 from accounting.shift import Shift, heaviest, maximal, shift_of
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, Sensitivity
 from dpcore.enclosure import Enclosure, precision
-from tests.accounting.brute import Brute, close, gaussian, laplace
+from tests.accounting.brute import Brute, close, gaussian, laplace, real
 from tests.accounting.laws import Triangle
 
 ONE = DiscreteGaussian(sigma_squared=1)
@@ -203,15 +203,30 @@ def test_pure_and_zcdp_hold_where_the_curve_is_too_large() -> None:
             large.epsilon("1e-6")
 
 
-def test_a_lattice_that_is_too_large_is_refused() -> None:
+def test_a_wide_lattice_has_its_curve() -> None:
     wide = curve(DiscreteGaussian(sigma_squared=10**8), Sensitivity.box((3, 1)))
-    with pytest.raises(NotDerived, match="lattice"):
-        wide.delta("1/100")
+    found = wide.delta("1/100000")
+    with mpmath.workdps(30):
+        # A real Gaussian with mu^2 = 10/10^8, which the lattice of step 10^-4 deviations is near.
+        mu, epsilon = mpmath.sqrt(mpmath.mpf(10) ** -7), mpmath.mpf(10) ** -5
+        delta = mpmath.ncdf(mu / 2 - epsilon / mu)
+        delta -= mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+        assert abs(real(Fraction(found.lower)) / delta - 1) < mpmath.mpf(10) ** -6
     assert wide.zcdp() == Enclosure.exactly(Fraction(10, 2 * 10**8))
     steep = curve(DiscreteLaplace(scale=10), Sensitivity.box((10**5, 1)))
-    with pytest.raises(NotDerived, match="losses"):
-        steep.epsilon("1e-6")
+    above = steep.epsilon("1e-6")
+    with mpmath.workdps(50):
+        # Beyond epsilon lies the highest loss alone, of mass (1 + beta)^-2.
+        top = (1 + mpmath.exp(mpmath.mpf(-1) / 10)) ** -2
+        assert close(above, mpmath.mpf("10000.1") + mpmath.log1p(-mpmath.mpf("1e-6") / top))
     assert steep.pure() == Pure("100001/10")
+
+
+def test_too_many_frequencies_are_refused() -> None:
+    comb = curve(DiscreteGaussian(sigma_squared=100), Sensitivity.box((10**7, 1)))
+    with pytest.raises(NotDerived, match="lattice"):
+        comb.delta("1/100")
+    assert comb.zcdp() == Enclosure.exactly(Fraction(10**14 + 1, 200))
 
 
 def test_several_coordinates_of_an_unknown_law_are_refused() -> None:
