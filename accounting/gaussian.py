@@ -17,7 +17,11 @@ from typing import Final
 
 from flint import acb, arb, ctx
 
+from accounting.gaussian_factor import gaussian_part
 from accounting.lattice import LatticePair, Limit, residue
+from accounting.line_factor import Part
+from accounting.listing import gaussian_losses
+from accounting.loss import Losses
 from accounting.ray import Cell, RayPair
 from accounting.search import middle
 from accounting.shift import Shift
@@ -122,6 +126,14 @@ class GaussianPair(_Gaussian):
     def below(self, m: int) -> arb:
         r"""P(X < m)."""
         return self.noise.cdf_ball(m - 1)
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        r"""d(2m + d)/2v of mass p(m)."""
+        return gaussian_losses(self._v, self.shift[0][0], tilt, bits)
+
+    def part(self) -> Part:
+        r"""In closed form, for the line."""
+        return gaussian_part(self._v, self.shift[0][0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ e = phi(0)/mean - 1. Proofs: docs/proofs/curve_of_laws.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -22,10 +23,12 @@ from flint import arb, ctx
 
 from accounting.errors import NotDerived
 from accounting.gaussian import real_gaussian_epsilon
+from accounting.listing import Cut, geometric, list_losses, outward
 from accounting.log_concave import ShiftedPair
+from accounting.loss import Losses
 from accounting.ray import Cell, RayPair
 from accounting.renyi import supremum_over_orders
-from accounting.search import hull, middle
+from accounting.search import as_ball, hull, middle
 from dpcore import theta
 from dpcore.enclosure import Enclosure, ball, precision
 from dpcore.noise import Noise
@@ -97,6 +100,54 @@ class GaussianSumPair(ShiftedPair):
     def hidden(self) -> Fraction:
         r"""0: every integer has mass."""
         return Fraction(0)
+
+    # -- losses -------------------------------------------------------------------------------
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        r"""From e^(-m^2/2V) phi(m), with Gaussian rests."""
+        return list_losses(self, tilt, bits)
+
+    def ends(self, tilt: float, need: float) -> tuple[int, int]:
+        r"""As for a Gaussian, with room for the largest ratio of phi."""
+        whole, d = float(self._whole), self.shift
+        room = need + (2 * tilt + 1) * float(self._largest_excess().upper())
+        right = outward(lambda m: (tilt * d - m) / whole, 0, room)
+        finite = outward(lambda m: (2 * tilt * d - m) / whole, 0, 1.0)
+        return -outward(lambda m: -m / whole, 0, room), max(right, finite)
+
+    def cut(self, low: int, high: int) -> Cut:
+        r"""phi(m) (phi(m)/phi(m+d))^c <= phi(0) e^(cE), times a Gaussian: geometric."""
+        low, high = min(low, -self.shift), max(high, 1)
+        span = range(low, high + 1)
+        rate, unit = 1 / (2 * ball(self._whole)), ball(self.shift / (2 * self._whole))
+        most, peak = self._largest_excess(), self.noise.pmf_ball(0)
+
+        def side(edge: int, away: int) -> Callable[[arb], arb]:
+            # The bound at m is phi(0) e^(cE) e^(-m^2/2V + c d (2m + d)/2V): from the first m left
+            # out its ratio to the next one away from the edge falls.
+            first = edge + away
+
+            def bound(c: arb) -> arb:
+                start = c * (most + unit * (2 * first + self.shift)) - rate * first**2
+                ratio = (2 * away * (c * unit - rate * first) - rate).exp()
+                return geometric(peak * start.exp(), ratio)
+
+            return bound
+
+        return Cut(
+            masses=tuple(self._mass(m) for m in span),
+            losses=tuple(as_ball(self.loss(m)) for m in span),
+            left=side(low, -1),
+            right=side(high, 1),
+            hidden=arb(0),
+            largest=arb("inf"),
+        )
+
+    def _mass(self, m: int) -> arb:
+        # e^(-m^2/2V) phi(m).
+        line = -ball(Fraction(m * m) / (2 * self._whole))
+        flat = _flat(self.count, self.sigma_squared, self.noise, ctx.prec)
+        return (line + self._log_phi(m)).exp() if flat is None else line.exp() * flat[0]
 
     # -- orders -------------------------------------------------------------------------------
 
@@ -177,10 +228,9 @@ class GaussianSumPair(ShiftedPair):
 
     def _excess(self, m: int) -> arb:
         # log phi(m)/phi(m+d), from the ripple alone where that says enough.
-        ripple = _ripple(self.count, self.sigma_squared, self.noise, ctx.prec)
-        if ripple < arb(2) ** (-ctx.prec // 2 - _GUARD):
-            wide = ((1 + ripple) / (1 - ripple)).log().upper()
-            return arb(0, wide)
+        flat = _flat(self.count, self.sigma_squared, self.noise, ctx.prec)
+        if flat is not None:
+            return flat[1]
         return self._log_phi(m) - self._log_phi(m + self.shift)
 
     def _log_phi(self, m: int) -> arb:
@@ -205,11 +255,26 @@ def _dual(sigma_squared: Fraction) -> arb:
     return theta.partition(sigma_squared) / (2 * arb.pi() * ball(sigma_squared)).sqrt()
 
 
+def _mean(count: int, sigma_squared: Fraction) -> arb:
+    # Of phi: S(0)^-n/sqrt(2 pi V).
+    return _dual(sigma_squared) ** (-count) / (2 * arb.pi() * ball(count * sigma_squared)).sqrt()
+
+
+@lru_cache(maxsize=64)
+def _flat(count: int, sigma_squared: Fraction, noise: Noise, bits: int) -> tuple[arb, arb] | None:
+    # Every phi, and every log phi/phi, if the ripple alone says enough; `bits` is the precision.
+    ripple = _ripple(count, sigma_squared, noise, bits)
+    if not ripple < arb(2) ** (-bits // 2 - _GUARD):
+        return None
+    wide = ((1 + ripple) / (1 - ripple)).log().upper()
+    return _mean(count, sigma_squared) * (1 + arb(0, ripple)), arb(0, wide)
+
+
 @lru_cache(maxsize=64)
 def _ripple(count: int, sigma_squared: Fraction, noise: Noise, bits: int) -> arb:
     # An upper bound of e = phi(0)/mean - 1, mean = S(0)^-n/sqrt(2 pi V); `bits` is the precision.
     del bits
-    mean = _dual(sigma_squared) ** (-count) / (2 * arb.pi() * ball(count * sigma_squared)).sqrt()
+    mean = _mean(count, sigma_squared)
     return (noise.pmf_ball(0) / mean - 1).max(arb(0)).upper()
 
 

@@ -18,6 +18,8 @@ from typing import Final
 from flint import acb, arb
 
 from accounting.lattice import LatticePair, Limit, residue
+from accounting.listing import laplace_losses
+from accounting.loss import Losses
 from accounting.ray import Cell, RayPair
 from accounting.shift import Shift
 from dpcore.enclosure import Enclosure, ball
@@ -65,6 +67,11 @@ class LaplacePair(RayPair):
     def below(self, m: int) -> arb:
         r"""P(X < m) = P(X >= 1-m)."""
         return _upper(1 / ball(self.scale), 1 - m)
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        r"""All d + 1 of them."""
+        del tilt, bits
+        return laplace_losses(self.scale, self.shift)
 
     def largest_loss(self) -> Enclosure:
         r"""d/s, attained at every x >= 0."""

@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache, partial
 from typing import Final
 
-from flint import arb
+from flint import arb, ctx
 
+from accounting.listing import Cut, geometric, list_losses, nothing
 from accounting.log_concave import ShiftedPair
+from accounting.loss import Losses
+from accounting.one_sided_cut import flat_rest, one_sided_cut, one_sided_ends, two_ended_rest
 from accounting.pair import Loss, Pair
 from accounting.ray import Cell
 from dpcore.enclosure import Enclosure, ball
@@ -28,6 +33,7 @@ __all__ = ["BinomialPair", "OneSidedPair", "PoissonPair", "PolyaPair"]
 _SUMMED: Final = 64
 _WIDEST: Final = 8
 _MOST_EXACT: Final = 1 << 12
+_LEAST: Final = 1e-290
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +151,35 @@ class OneSidedPair(ShiftedPair):
         r"""As every Renyi divergence."""
         return self.renyi(Fraction(2)) if self.mirrored else ShiftedPair.zcdp(self)
 
+    # -- losses -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def step(self, k: int) -> arb:
+        r"""p(k+1)/p(k), falling in k."""
+
+    @abstractmethod
+    def log_step(self, k: float) -> float:
+        r"""About log p(k+1)/p(k), in floats, for real k >= 0; nothing rests on it but speed."""
+
+    @abstractmethod
+    def rest(self, last: int, mass: arb, loss: arb) -> tuple[Callable[[arb], arb], arb]:
+        r"""For X against X - d: a bound on sum_{k > last} p(k) e^(c loss(k)), and sup loss.
+
+        ``mass`` and ``loss`` are those at ``last``.
+        """
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        r"""From the ratios of neighbouring masses."""
+        return list_losses(self, tilt, bits)
+
+    def ends(self, tilt: float, need: float) -> tuple[int, int]:
+        r"""From the mean outwards."""
+        return one_sided_ends(self, tilt, need)
+
+    def cut(self, low: int, high: int) -> Cut:
+        r"""In values k of X: p(k) and log p(k)/p(k+d), or in the mirrored direction p(k)/p(k-d)."""
+        return one_sided_cut(self, low, high)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoissonPair(OneSidedPair):
@@ -165,6 +200,25 @@ class PoissonPair(OneSidedPair):
     def odds(self, k: int) -> Fraction:
         r"""The same, exactly."""
         return Fraction(math.prod(range(k + 1, k + self.shift + 1))) / self.intensity**self.shift
+
+    def step(self, k: int) -> arb:
+        r"""lambda/(k+1)."""
+        return ball(self.intensity) / (k + 1)
+
+    def log_step(self, k: float) -> float:
+        r"""log lambda/(k + 1), in the middle of the step."""
+        return math.log(max(float(self.intensity), _LEAST) / (k + 0.5))
+
+    def rest(self, last: int, mass: arb, loss: arb) -> tuple[Callable[[arb], arb], arb]:
+        r"""t(k+1)/t(k) = lambda/(k+1) ((k+1+d)/(k+1))^c falls: geometric. No largest loss."""
+        step = self.step(last)
+        rise = (step / self.step(last + self.shift)).log()
+
+        def bound(c: arb) -> arb:
+            ratio = step * (c * rise).exp()
+            return geometric(mass * (c * loss).exp() * ratio, ratio)
+
+        return bound, arb("inf")
 
     def crossing(self, level: float) -> float:
         r"""lambda e^(level/d), in the middle of the shift."""
@@ -208,6 +262,26 @@ class BinomialPair(OneSidedPair):
         down = math.prod(range(self.trials - k - self.shift + 1, self.trials - k + 1))
         return Fraction(up, down) * ((1 - self.probability) / self.probability) ** self.shift
 
+    def step(self, k: int) -> arb:
+        r"""(n-k)/(k+1) p/(1-p)."""
+        odds = ball(self.probability) / (1 - ball(self.probability))
+        return odds * (self.trials - k) / (k + 1)
+
+    def log_step(self, k: float) -> float:
+        r"""The same, in the middle of the step."""
+        odds = float(self.probability / (1 - self.probability))
+        return math.log(max(odds * (self.trials - k), _LEAST) / (k + 0.5))
+
+    def rest(self, last: int, mass: arb, loss: arb) -> tuple[Callable[[arb], arb], arb]:
+        r"""As near 0 in the mirrored direction, which swaps p and 1-p."""
+        end = self.trials - self.shift
+        top, final = self.log_odds(end), self.noise.pmf_ball(end)
+        if last == end:
+            return nothing, top
+        step = self.step(last)
+        ratios = step, step / self.step(last + self.shift)
+        return partial(two_ended_rest, end - last, ratios, (mass, loss), (final, top)), top
+
     def crossing(self, level: float) -> float:
         r"""n x/(1 + x), x = p/(1-p) e^(level/d), in the middle of the shift."""
         x = float(self.probability / (1 - self.probability)) * math.exp(level / self.shift)
@@ -233,6 +307,20 @@ class PolyaPair(OneSidedPair):
         r"""Never rational."""
         del k
 
+    def step(self, k: int) -> arb:
+        r"""beta (k+r)/(k+1)."""
+        return _beta(self.scale, ctx.prec) * ball(k + self.shape) / (k + 1)
+
+    def log_step(self, k: float) -> float:
+        r"""The same, in the middle of the step."""
+        return math.log((k + float(self.shape) - 0.5) / (k + 0.5)) - float(1 / self.scale)
+
+    def rest(self, last: int, mass: arb, loss: arb) -> tuple[Callable[[arb], arb], arb]:
+        r"""No loss reaches d/s, and p(k+1)/p(k) falls."""
+        del loss
+        top, step = ball(self.shift / self.scale), self.step(last)
+        return partial(flat_rest, geometric(mass * step, step), top), top
+
     def crossing(self, level: float) -> float:
         r"""Where (k + r)/(k + 1) = e^(1/s - level/d), in the middle of the shift."""
         step = math.expm1(float(1 / self.scale) - level / self.shift)
@@ -256,3 +344,10 @@ def _rising(start: arb, count: int) -> arb:
     if count <= _SUMMED:
         return start.rising(count).log()
     return (start + count).lgamma() - start.lgamma()
+
+
+@lru_cache(maxsize=64)
+def _beta(scale: Fraction, bits: int) -> arb:
+    # e^(-1/s); `bits` is the ambient precision, part of the key.
+    del bits
+    return (-1 / ball(scale)).exp()

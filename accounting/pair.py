@@ -18,6 +18,7 @@ from typing import TypeAlias
 from flint import arb
 
 from accounting.errors import NotDerived
+from accounting.loss import Losses
 from accounting.renyi import supremum_over_orders
 from dpcore.enclosure import Enclosure
 
@@ -69,6 +70,15 @@ class Pair(ABC):
     def hidden(self) -> Loss:
         r"""P(L = oo): the mass that the other world never shows; 0 where the supports agree."""
         raise NotDerived("the mass outside the shifted support of this noise", "use alpha > 0")
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        r"""A listing with beyond(c) <= 2^-bits E[e^(cL); L < oo] for every 0 < c <= ``tilt``.
+
+        beyond is finite for c <= 2 ``tilt``. Raises :class:`NotDerived` where a law has none, or
+        too long a one.
+        """
+        del tilt, bits
+        raise NotDerived(f"a listing of the losses of {self!r}", "compose its guarantee instead")
 
     def renyi(self, order: Fraction) -> Loss:
         r"""D_alpha(P || Q) for alpha = ``order`` > 1."""

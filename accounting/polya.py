@@ -17,8 +17,17 @@ from typing import Final
 
 from flint import arb, ctx
 
+from accounting.listing import (
+    Cut,
+    geometric,
+    list_losses,
+    outward,
+    symmetric_cut,
+    total_variation_losses,
+)
 from accounting.log_concave import ShiftedPair
 from accounting.log_convex import LogConvexPair
+from accounting.loss import Losses
 from accounting.pair import Pair
 from accounting.ray import Cell, unknown_probability
 from accounting.search import hull
@@ -31,6 +40,7 @@ __all__ = ["DisclosingPair", "LeanDifferencePair", "RichDifferencePair"]
 
 _BITS_PER_SCALE: Final = Fraction(7, 10)
 _SUMMED: Final = 64
+_LEAST: Final = 1e-300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +90,23 @@ class RichDifferencePair(ShiftedPair):
 
     def logarithms(self, reach: int) -> Sequence[arb]:
         r"""From the ratios of neighbouring masses."""
-        return _logarithms(self.noise, self.shape, self.scale, reach, ctx.prec)
+        return _table(self.noise, self.shape, self.scale, reach, ctx.prec)[2]
 
     def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
         r"""The loss lies between L(first) and d/s: the tail times e^(kL) at either."""
         return _beyond(self, self.scale, first, order, logarithms)
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        r"""From the ratios of neighbouring masses, with geometric rests."""
+        return list_losses(self, tilt, bits)
+
+    def ends(self, tilt: float, need: float) -> tuple[int, int]:
+        r"""From ratios of about the root of their recurrence."""
+        return _ends(float(self.shape), float(self.scale), self.shift, tilt, need)
+
+    def cut(self, low: int, high: int) -> Cut:
+        r"""Beyond ``high`` the loss is below d/s, and p(n+1)/p(n) falls."""
+        return _cut(self, low, high, most=ball(self.shift / self.scale))
 
     def reach(self, order: Fraction, bits: int) -> int:
         r"""The tails fall like beta^n, under a power n^(r-1)."""
@@ -130,11 +152,23 @@ class LeanDifferencePair(LogConvexPair):
 
     def logarithms(self, reach: int) -> Sequence[arb]:
         r"""From the ratios of neighbouring masses."""
-        return _logarithms(self.noise, self.shape, self.scale, reach, ctx.prec)
+        return _table(self.noise, self.shape, self.scale, reach, ctx.prec)[2]
 
     def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
         r"""The loss lies between d/s and L(first): the tail times e^(kL) at either."""
         return _beyond(self, self.scale, first, order, logarithms)
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        r"""From the ratios of neighbouring masses, with geometric rests."""
+        return list_losses(self, tilt, bits)
+
+    def ends(self, tilt: float, need: float) -> tuple[int, int]:
+        r"""From ratios of about the root of their recurrence."""
+        return _ends(float(self.shape), float(self.scale), self.shift, tilt, need)
+
+    def cut(self, low: int, high: int) -> Cut:
+        r"""Below -d the loss is below -d/s, and p(n+1)/p(n) <= beta."""
+        return _cut(self, low, high, least=-ball(self.shift / self.scale))
 
     def reach(self, order: Fraction, bits: int) -> int:
         r"""As ``far``."""
@@ -190,6 +224,15 @@ class DisclosingPair(Pair):
     def hidden(self) -> arb:
         r"""P(X < d)."""
         return self.noise.cdf_ball(self.shift - 1)
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        r"""Of the pair that dominates both directions: all or nothing, with mass P(X < d).
+
+        Exact for rounds of this law alone, where each loss is oo or at most 0. Beside rounds of
+        other laws an upper bound: those losses below 0 are counted as 0.
+        """
+        del tilt, bits
+        return total_variation_losses(self.hidden())
 
     def largest_loss(self) -> Enclosure:
         r"""Infinite: a mass is hidden."""
@@ -268,18 +311,73 @@ def _log_mass(noise: Noise, n: int, bits: int) -> arb:
     return noise.pmf_ball(n).log()
 
 
+def _ends(r: float, s: float, d: int, tilt: float, need: float) -> tuple[int, int]:
+    beta = math.exp(-1 / s)
+
+    def log_ratio(n: float) -> float:
+        # Of p(n)/p(n-1), where it hardly changes: the root of its recurrence.
+        root = math.hypot(n * (1 - beta * beta), 2 * beta * (r - 1))
+        return math.log(max(2 * beta * (n - 1 + r), _LEAST) / (n * (1 + beta * beta) + root))
+
+    def falling(m: float) -> float:
+        return (1 + tilt) * log_ratio(m + 0.5) - tilt * log_ratio(m + d + 0.5)
+
+    right = outward(falling, 0, need)
+    # The bound on the right takes the largest loss there, which is so much above that at the end.
+    right = outward(falling, 0, need + tilt * d * abs(r - 1) / (right + r))
+    return -outward(lambda m: log_ratio(m + 0.5), 0, need) - d, right
+
+
+def _cut(
+    pair: RichDifferencePair | LeanDifferencePair,
+    low: int,
+    high: int,
+    *,
+    least: arb | None = None,
+    most: arb | None = None,
+) -> Cut:
+    # `least` and `most` bound the loss left of low and right of high, where its value at the end
+    # does not.
+    low, high = min(low, -pair.shift), max(high, 0)
+    reach = max(-low, high + pair.shift)
+    ratios, masses, logs = _table(pair.noise, pair.shape, pair.scale, reach, ctx.prec)
+
+    def beyond(n: int) -> arb:
+        # P(X > n): the ratios fall for r >= 1, and stay below beta for r < 1.
+        ratio = ratios[n] if pair.shape >= 1 else (-1 / ball(pair.scale)).exp()
+        return geometric(masses[n] * ratio, ratio)
+
+    below, above = beyond(-low), beyond(high)
+    left = logs[-low] - logs[-low - pair.shift] if least is None else least
+    right = logs[high] - logs[high + pair.shift] if most is None else most
+    sides = (lambda c: below * (c * left).exp(), lambda c: above * (c * right).exp())
+    largest = logs[0] - logs[pair.shift] if most is None else most
+    return symmetric_cut(masses, logs, pair.shift, low, high, sides, largest)
+
+
 @lru_cache(maxsize=8)
-def _logarithms(noise: Noise, shape: Fraction, scale: Fraction, reach: int, bits: int) -> list[arb]:
-    # rho_n = p(n)/p(n-1) = beta (n-1+r)/((1 + beta^2) n - beta (n+1-r) rho_(n+1)), downwards.
-    del bits
+def _table(
+    noise: Noise, shape: Fraction, scale: Fraction, reach: int, bits: int
+) -> tuple[list[arb], list[arb], list[arb]]:
+    # p(n+1)/p(n), p(n) and log p(n) for n = 0..reach, from
+    # rho_n = p(n)/p(n-1) = beta (n-1+r)/((1 + beta^2) n - beta (n+1-r) rho_(n+1)), downwards. The
+    # first one lies between beta and beta (n-1+r)/n, so far out that the recurrence, which
+    # multiplies a relative error by about beta^2, has shrunk it below 2^-bits; how far decides on
+    # width only.
     beta, r = (-1 / ball(scale)).exp(), ball(shape)
-    both = 1 + beta * beta
-    ratio = noise.pmf_ball(reach + 1) / noise.pmf_ball(reach)
-    logs = []
-    for n in range(reach, 0, -1):
+    start = reach + math.ceil(scale * bits * _BITS_PER_SCALE / 2) + 3
+    both, ratio = 1 + beta * beta, beta.union(beta * (start + r) / (start + 1))
+    ratios = []
+    for n in range(start, 0, -1):
         ratio = beta * (n - 1 + r) / (both * n - beta * (n + 1 - r) * ratio)
-        logs.append(ratio.log())
-    found = [noise.pmf_ball(0).log()]
-    for each in reversed(logs):
-        found.append(found[-1] + each)
-    return found
+        if n <= reach + 1:
+            ratios.append(ratio)
+    ratios.reverse()
+    mass = noise.pmf_ball(0)
+    masses, logs, log = [mass], [mass.log()], mass.log()
+    for ratio in ratios[:-1]:
+        mass *= ratio
+        log += ratio.log()
+        masses.append(mass)
+        logs.append(log)
+    return ratios, masses, logs

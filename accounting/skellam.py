@@ -14,13 +14,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from flint import arb, ctx
 
 from accounting.gaussian import real_gaussian_epsilon
+from accounting.listing import Cut, geometric, list_losses, outward, symmetric_cut
 from accounting.log_concave import ShiftedPair
+from accounting.loss import Losses
 from accounting.ray import Cell, RayPair
 from accounting.symmetric_sum import gaussian_reach, renyi_by_sum, zcdp_by_search
 from dpcore.enclosure import Enclosure, ball
@@ -30,6 +32,8 @@ __all__ = ["SkellamPair"]
 
 _HALVINGS: Final = 40
 _BENT: Final = 0.25
+_MOST_EXTRA: Final = 1 << 16
+_THINNEST: Final = 1e-290
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +120,44 @@ class SkellamPair(ShiftedPair):
         excess = ball(v / self.shift) * theta * cosh
         return (bound + (-bound).exp()) / excess**2
 
+    # -- losses -------------------------------------------------------------------------------
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        r"""From the ratios of Bessel functions, with geometric rests."""
+        return list_losses(self, tilt, bits)
+
+    def ends(self, tilt: float, need: float) -> tuple[int, int]:
+        r"""From r_m of about e^(-asinh((m + 1/2)/v))."""
+        v, d = max(float(self.variance), _THINNEST), self.shift
+
+        def falling(c: float, m: float) -> float:
+            here = math.asinh((m + 0.5) / v)
+            return c * (math.asinh((m + d + 0.5) / v) - here) - here
+
+        right = outward(partial(falling, tilt), 0, need)
+        return -outward(partial(falling, 0.0), 0, need), max(
+            right, outward(partial(falling, 2 * tilt), 0, 1.0)
+        )
+
+    def cut(self, low: int, high: int) -> Cut:
+        r"""P(X < low) <= p(n) r_n/(1 - r_n), n = -low, and t(m+1)/t(m) below its Amos bound."""
+        low, high = min(low, -self.shift), max(high, 1)
+        ratios, masses, logs = _table(
+            self.noise, self.variance, _rounded(max(1 - low, high + self.shift)), ctx.prec
+        )
+        least, most = (logs[abs(m)] - logs[abs(m + self.shift)] for m in (low, high))
+        outside = geometric(masses[-low] * ratios[-low], ratios[-low])
+        first = ball(self.variance) / self._amos(high, 1)
+        rise = (self._amos(high + self.shift, 3) / self._amos(high, 1)).log()
+
+        def right(c: arb) -> arb:
+            ratio = first * (c * rise).exp()
+            return geometric(masses[high] * (c * most).exp() * ratio, ratio)
+
+        return symmetric_cut(
+            masses, logs, self.shift, low, high, (lambda c: outside * (c * least).exp(), right)
+        )
+
     # -- orders -------------------------------------------------------------------------------
 
     def renyi(self, order: Fraction) -> arb:
@@ -124,7 +166,7 @@ class SkellamPair(ShiftedPair):
 
     def logarithms(self, reach: int) -> Sequence[arb]:
         r"""From the ratios r_(n-1) = 1/(2n/v + r_n), which lose no accuracy going down."""
-        return _logarithms(self.noise, self.variance, _rounded(reach), ctx.prec)
+        return _table(self.noise, self.variance, _rounded(reach), ctx.prec)[2]
 
     def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
         r"""t(m+1)/t(m) = r_m (r_m/r_(m+d))^k is at most its Amos bound at ``first``: geometric."""
@@ -185,15 +227,29 @@ def _log_mass(noise: Noise, n: int, bits: int) -> arb:
 
 
 @lru_cache(maxsize=8)
-def _logarithms(noise: Noise, variance: Fraction, reach: int, bits: int) -> list[arb]:
-    del bits
-    ratio = noise.pmf_ball(reach + 1) / noise.pmf_ball(reach)
-    step = 2 / ball(variance)
-    logs = []
-    for n in range(reach, 0, -1):
+def _table(
+    noise: Noise, variance: Fraction, reach: int, bits: int
+) -> tuple[list[arb], list[arb], list[arb]]:
+    # r_n, p(n) and log p(n) for n = 0..reach, from r_(n-1) = 1/(2n/v + r_n). Amos' bounds are taken
+    # so far out that the recurrence, which multiplies a relative error by about -r_n^2 at most, has
+    # shrunk what they leave open below 2^-bits; how far decides on width only.
+    v = ball(variance)
+    fall = math.asinh(reach / max(variance, Fraction(_THINNEST)))
+    start = reach + math.ceil(min(bits / (2 * fall), _MOST_EXTRA)) + 2
+    x = ball(Fraction(2 * start + 1, 2))
+    low, high = (v / (x + (y * y + v * v).sqrt()) for y in (x + 1, x))
+    ratio, step = low.union(high), 2 / v
+    ratios = []
+    for n in range(start, 0, -1):
         ratio = 1 / (step * n + ratio)
-        logs.append(ratio.log())
-    found = [noise.pmf_ball(0).log()]
-    for each in reversed(logs):
-        found.append(found[-1] + each)
-    return found
+        if n <= reach + 1:
+            ratios.append(ratio)
+    ratios.reverse()
+    mass = noise.pmf_ball(0)
+    masses, logs, log = [mass], [mass.log()], mass.log()
+    for ratio in ratios[:-1]:
+        mass *= ratio
+        log += ratio.log()
+        masses.append(mass)
+        logs.append(log)
+    return ratios, masses, logs

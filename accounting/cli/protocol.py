@@ -2,25 +2,18 @@ r"""The ``dpcore protocol`` commands; ``protocol`` is what the entry point names
 
 from __future__ import annotations
 
-import json
 import math
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from accounting.cli.arguments import AsJson, progress, share, show, whole
 from dpcore.errors import InvalidParameter
-from dpcore.parameter import rational
 
 if TYPE_CHECKING:
     from accounting.distributed import Plan
 
 __all__ = ["protocol"]
-
-_MOST: Final = 1 << 62
 
 protocol = typer.Typer(
     name="protocol",
@@ -52,7 +45,6 @@ Precision = Annotated[str | None, typer.Option(help="Steps a unit. (the paper's)
 Scaling = Annotated[str, typer.Option(help="The paper's s: more steps, less error, more bits.")]
 Coordinates = Annotated[str, typer.Option(help="Entries of a user's vector (vector-shuffle).")]
 Failure = Annotated[str, typer.Option(help="The chance that a sum wraps around.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
 @protocol.command()
@@ -88,7 +80,7 @@ def plan(
         coordinates=coordinates,
         failure=failure,
     )
-    _print(plan_json(chosen) if as_json else plan_lines(chosen))
+    show(plan_json(chosen) if as_json else plan_lines(chosen))
 
 
 @protocol.command()
@@ -142,9 +134,9 @@ def simulate(
         coordinates=coordinates,
         failure=failure,
     )
-    count, start = _whole("--runs", runs), None if seed is None else _whole("--seed", seed)
+    count, start = whole("--runs", runs), None if seed is None else whole("--seed", seed)
     world = np.random.default_rng(start)
-    with _progress(count) as progress:
+    with progress(count, "runs") as advance:
         result = played(
             chosen,
             dropouts=_gone(dropouts, chosen.protocol.users),
@@ -152,9 +144,9 @@ def simulate(
             aggregation=aggregation,  # type: ignore[arg-type]  # any text: simulate refuses it by name
             world=world,
             rng=SYSTEM if start is None else SeededRng(start),
-            progress=progress,
+            progress=advance,
         )
-    _print(simulation_json(result) if as_json else simulation_lines(result))
+    show(simulation_json(result) if as_json else simulation_lines(result))
 
 
 def _chosen(**given: Any) -> Plan:
@@ -164,58 +156,24 @@ def _chosen(**given: Any) -> Plan:
     delta = given["delta"]
     if delta is None:
         delta = "1e-6" if given["instance"] in shuffled_or_concentrated else 0
-    precision, honest = given["precision"], _share("--honest", given["honest"])
+    precision, honest = given["precision"], share("--honest", given["honest"])
     if not honest:
         raise InvalidParameter("--honest", given["honest"], "must be above 0%: nobody is left")
     return choose(
         instance=given["instance"],
-        users=_whole("--users", given["users"]),
+        users=whole("--users", given["users"]),
         epsilon=given["epsilon"],
         delta=delta,
         honest_fraction=honest,
         failure=given["failure"],
         parameters=given["parameters"],
-        precision=None if precision is None else _whole("--precision", precision),
+        precision=None if precision is None else whole("--precision", precision),
         scaling=given["scaling"],
-        coordinates=_whole("--coordinates", given["coordinates"]),
+        coordinates=whole("--coordinates", given["coordinates"]),
     )
-
-
-def _whole(argument: str, text: str) -> int:
-    exact = rational(argument, text)
-    if exact.denominator != 1 or not 0 <= exact <= _MOST:
-        raise InvalidParameter(argument, text, "must be a whole number from 0 to 2^62")
-    return int(exact)
-
-
-def _share(argument: str, text: str) -> Fraction:
-    try:
-        exact = rational(argument, text[:-1]) / 100 if text.endswith("%") else rational("", text)
-    except InvalidParameter:
-        raise InvalidParameter(argument, text, "must be a share such as 90% or 0.9") from None
-    if not 0 <= exact <= 1:
-        raise InvalidParameter(argument, text, "must lie between 0% and 100%")
-    return exact
 
 
 def _gone(text: str, users: int) -> int:
     if text.endswith("%"):
-        return math.ceil(_share("--dropouts", text) * users)
-    return _whole("--dropouts", text)
-
-
-def _print(lines: dict[str, Any] | list[str]) -> None:
-    print(json.dumps(lines, indent=2) if isinstance(lines, dict) else "\n".join(lines))
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None] | None]:
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("runs", total=total)
-        yield lambda done: bar.update(task, completed=done)
+        return math.ceil(share("--dropouts", text) * users)
+    return whole("--dropouts", text)

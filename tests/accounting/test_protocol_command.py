@@ -24,7 +24,7 @@ from dpcore.summed import summed
 from tests.dpcore.mutants import mutated
 
 ROOT = Path(__file__).parents[2]
-POINT = EntryPoint("protocol", "accounting.cli:protocol", "dpcore.commands")
+POINT = EntryPoint("protocol", "accounting.cli.protocol:protocol", "dpcore.commands")
 INSTANCES = (
     "pure",
     "renyi",

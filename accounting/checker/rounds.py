@@ -1,0 +1,137 @@
+r"""Which shifts of which laws a certificate's parts stand for, and the sums that are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from accounting.checker.laws import Law, Unchecked
+from accounting.checker.reading import Part
+
+__all__ = ["Rounds", "alternatives", "exact_pure", "exact_zcdp"]
+
+_MOST_SHIFTS: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    r"""``count`` rounds of one law under one step, or of a stated (epsilon, delta)."""
+
+    law: Law | None
+    step: int
+    mirrored: bool
+    stated: tuple[Fraction, Fraction]
+    count: int
+
+
+def alternatives(parts: tuple[Part, ...]) -> list[tuple[Rounds, ...]]:
+    r"""The lists of rounds of which the worst is claimed.
+
+    Raises :class:`Unchecked` where rounds may differ in shift or direction and there is more than
+    one: then more lists are possible than are tried here.
+    """
+    choices = [_choices(part) for part in parts]
+    if any(len(each) > 1 for each in choices) and sum(part.rounds for part in parts) > 1:
+        raise Unchecked("rounds whose worst shift or direction may differ")
+    if len(parts) == 1:
+        return choices[0]
+    return [tuple(one for each in choices for one in each[0])]
+
+
+def _choices(part: Part) -> list[tuple[Rounds, ...]]:
+    law = part.law
+    if law is None:
+        assert part.stated is not None  # noqa: S101 - a part has one of the two
+        word, values = part.stated
+        if word == "zcdp":
+            raise Unchecked("a curve from a zCDP claim: it gives an upper bound only")
+        lost = values[1] if word == "approx" else Fraction(0)
+        one = Rounds(law=None, step=0, mirrored=False, stated=(values[0], lost), count=part.rounds)
+        return [(one,)]
+    return [
+        tuple(
+            Rounds(
+                law=law,
+                step=step,
+                mirrored=mirrored,
+                stated=(Fraction(0), Fraction(0)),
+                count=part.rounds * count,
+            )
+            for step, count in sorted(shift.items())
+        )
+        for shift in _shifts(part, law)
+        for mirrored in ((False,) if law.symmetric else (False, True))
+    ]
+
+
+def _shifts(part: Part, law: Law) -> list[dict[int, int]]:
+    # Steps with their counts. In l1 the whole shift in one coordinate is worst for discrete
+    # Laplace; otherwise every partition that no step can enlarge is tried.
+    if part.norm == "absolute" or (part.norm == "l1" and law.name == "discrete-laplace"):
+        return [{part.amounts[0]: 1}]
+    if part.norm == "box":
+        return [{step: part.amounts.count(step) for step in part.amounts}]
+    if not law.symmetric:
+        raise Unchecked(f"a norm of several coordinates of {law.name}")
+    power = 2 if part.norm == "l2-squared" else 1
+    found = []
+    for shift in _partitions(part.amounts[0], part.amounts[0], power):
+        found.append(shift)
+        if len(found) > _MOST_SHIFTS:
+            raise Unchecked(f"more than {_MOST_SHIFTS} shifts")
+    return found
+
+
+def _partitions(amount: int, largest: int, power: int) -> Iterator[dict[int, int]]:
+    if amount > 400:
+        raise Unchecked("a norm sensitivity above 400")
+    if amount == 0:
+        yield {}
+        return
+    for step in range(1, largest + 1):
+        if step**power > amount:
+            return
+        for rest in _partitions(amount - step**power, step, power):
+            yield {**rest, step: rest.get(step, 0) + 1}
+
+
+def exact_pure(parts: tuple[Part, ...]) -> Fraction:
+    r"""sup of the total loss: Delta/s for a discrete Laplace or a Polya difference of shape >= 1.
+
+    Raises :class:`Unchecked` for laws whose largest loss is infinite or no rational.
+    """
+    total = Fraction(0)
+    for part in parts:
+        match part:
+            case Part(stated=("pure", (epsilon,))):
+                total += part.rounds * epsilon
+            case Part(law=Law(name="discrete-laplace", parameters=(scale,))):
+                total += part.rounds * sum(part.amounts) / scale
+            case Part(law=Law(name="polya-difference", parameters=(shape, scale))) if (
+                shape >= 1 and part.norm in ("absolute", "box")
+            ):
+                total += part.rounds * sum(part.amounts) / scale
+            case _:
+                raise Unchecked("the largest loss of a part is infinite, or not a rational")
+    return total
+
+
+def exact_zcdp(parts: tuple[Part, ...]) -> Fraction:
+    r"""Sum of Delta_2^2/2v of discrete Gaussians, epsilon^2/2 of pure claims, and stated rhos."""
+    total = Fraction(0)
+    for part in parts:
+        match part:
+            case Part(stated=("zcdp", (rho,))):
+                total += part.rounds * rho
+            case Part(stated=("pure", (epsilon,))):
+                total += part.rounds * epsilon**2 / 2
+            case Part(law=Law(name="discrete-gaussian", parameters=(v,))):
+                squared = sum(step**2 for step in part.amounts)
+                if part.norm == "l2-squared":
+                    squared = part.amounts[0]
+                total += part.rounds * squared / (2 * v)
+            case _:
+                raise Unchecked("no exact rho of a part")
+    return total

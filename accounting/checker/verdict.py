@@ -1,0 +1,249 @@
+r"""Every claim of a certificate, computed again, and what is found.
+
+A claim [lower, upper] is one unit of its last digit wide and the truth lies at least a sixteenth of
+a unit inside. So the second path must place it more than 1/32 of a unit inside either end, with an
+error below 1/64: a claim moved by one unit fails, and no claim passes that this path cannot decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+from accounting.checker.laws import REAL, Number, Unchecked, real
+from accounting.checker.losses import Losses, losses_of, randomised_response, renyi_of
+from accounting.checker.reading import Claim, Malformed, Part, Read, parsed, read
+from accounting.checker.rounds import Rounds, alternatives, exact_pure, exact_zcdp
+from accounting.checker.totals import deltas
+from accounting.checker.value import Value, Wanted
+
+__all__ = ["Finding", "Status", "Verdict", "verify"]
+
+_INSIDE: Final = Fraction(1, 32)
+_ERROR: Final = Fraction(1, 64)
+_MOST_ATOMS: Final = 1 << 17
+_SAME: Final = Fraction(1, 10**12)
+
+
+class Status(Enum):
+    r"""What was found of one claim, or of the text."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    UNCHECKED = "unchecked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    r"""``where`` in the certificate, the status, and why."""
+
+    where: str
+    status: Status
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.status.value}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    r"""What the second path found, a line a claim and a line a fault of the text.
+
+    >>> verify("{}").holds
+    False
+    >>> print(verify("{}"))
+    schema: fails: must be dpcore-certificate/1
+    """
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def holds(self) -> bool:
+        r"""Whether every claim was computed again and holds. What is unchecked does not hold."""
+        return all(finding.status is Status.HOLDS for finding in self.findings)
+
+    @property
+    def failures(self) -> tuple[Finding, ...]:
+        r"""Whatever does not hold."""
+        return tuple(each for each in self.findings if each.status is not Status.HOLDS)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""``{"holds": ..., "findings": [...]}``."""
+        findings = [
+            {"where": each.where, "status": each.status.value, "reason": each.reason}
+            for each in self.findings
+        ]
+        return {"holds": self.holds, "findings": findings}
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.findings))
+
+
+class Document(Protocol):
+    r"""Whatever can write itself as the JSON of a certificate."""
+
+    def to_json(self) -> Mapping[str, Any]: ...
+
+
+def verify(certificate: str | bytes | Mapping[str, Any] | Document) -> Verdict:
+    r"""Check a certificate: its form, its digest, its assumptions, and every claim anew.
+
+    Never raises for anything the text may hold: what is malformed is a finding. A verdict that
+    holds says that a second computation agrees to the last digit stated; the digest is no
+    signature, so it does not say who wrote the certificate.
+    """
+    try:
+        if isinstance(certificate, (str, bytes)):
+            document = parsed(certificate)
+        elif isinstance(certificate, Mapping):
+            document = certificate
+        elif hasattr(certificate, "to_json"):
+            document = certificate.to_json()
+        else:
+            raise Malformed("certificate", "must be text, an object, or a Certificate")
+        found = read(document)
+    except Malformed as error:
+        return Verdict(
+            findings=(Finding(where=error.where, status=Status.FAILS, reason=error.reason),)
+        )
+    findings = [
+        Finding(where=where, status=Status.FAILS, reason=reason)
+        for where, reason in found.complaints
+    ]
+    findings += [_finding(found, i) for i in range(len(found.claims))]
+    return Verdict(findings=tuple(findings))
+
+
+def _finding(found: Read, index: int) -> Finding:
+    claim = found.claims[index]
+    where = f"claims[{index}] ({claim.quantity})"
+    try:
+        holds, reason = _checked(found.parts, claim)
+        status = Status.HOLDS if holds else Status.FAILS
+    except (Unchecked, ArithmeticError, ValueError) as error:
+        status, reason = Status.UNCHECKED, str(error) or type(error).__name__
+    return Finding(where=where, status=status, reason=reason)
+
+
+@lru_cache(maxsize=128)
+def _checked(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
+    match claim.quantity:
+        case "pure":
+            return _equal(claim.at, exact_pure(parts))
+        case "zcdp":
+            return _equal(claim.at, exact_zcdp(parts))
+        case "renyi":
+            return _renyi(parts, claim)
+        case "delta":
+            return _delta(parts, claim)
+    return _epsilon(parts, claim)
+
+
+def _equal(claimed: Fraction, found: Fraction) -> tuple[bool, str]:
+    if claimed == found:
+        return True, "equal, exactly"
+    return False, f"the second path finds {found}"
+
+
+# -- enclosed claims -------------------------------------------------------------------------------
+
+
+def _delta(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
+    size = max(claim.lower, claim.unit)
+    wanted = Wanted(relative=float(claim.unit * _ERROR / size))
+    found = [_at(rounds, [claim.at], claim.unit, wanted)[0] for rounds in alternatives(parts)]
+    return _inside(claim, _largest(found))
+
+
+def _renyi(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
+    found = []
+    for rounds in alternatives(parts):
+        total = REAL.zero
+        for each in rounds:
+            total += each.count * _renyi_of_one(each, claim.at)
+        found.append(Value(value=total, error=abs(total) * REAL.mpf(10) ** -28))
+    return _inside(claim, _largest(found))
+
+
+def _renyi_of_one(each: Rounds, order: Fraction) -> Number:
+    if each.law is not None:
+        return renyi_of(each.law, each.step, order)
+    epsilon, lost = each.stated
+    if lost:
+        raise Unchecked("a Renyi divergence of an approximate claim")
+    one, a = randomised_response(epsilon, lost), real(order)
+    pairs = zip(one.here, one.losses, strict=True)
+    return REAL.log(REAL.fsum(p * REAL.exp((a - 1) * loss) for p, loss in pairs)) / (a - 1)
+
+
+def _largest(found: list[Value]) -> Value:
+    return Value(value=max(each.value for each in found), error=max(each.error for each in found))
+
+
+def _inside(claim: Claim, found: Value) -> tuple[bool, str]:
+    unit = real(claim.unit)
+    shown = f"the second path finds {REAL.nstr(found.value, 20)}"
+    if not REAL.isfinite(found.value):
+        return False, shown
+    if claim.lower == claim.upper:
+        # An end that is exact must be met far beyond the digits that are stated.
+        off = abs(found.value - real(claim.lower)) + found.error
+        return bool(off <= real(_SAME) * unit), shown
+    if found.error > real(_ERROR) * unit:
+        raise Unchecked(f"{shown} with error {REAL.nstr(found.error, 3)}")
+    low, high = (real(end) for end in (claim.lower, claim.upper))
+    margin = real(_INSIDE) * unit
+    return bool(low + margin < found.value < high - margin), shown
+
+
+def _epsilon(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
+    # delta(epsilon) falls: it must exceed the target just inside the lower end, and stay below it
+    # just inside the upper end.
+    target, goal = real(claim.at), Wanted(of_epsilon=float(claim.unit * _ERROR))
+    allowed = claim.at * min(claim.unit, Fraction(1))
+    if claim.lower == claim.upper:
+        if claim.lower:
+            return False, "no epsilon but 0 is exact"
+        found = [_at(each, [Fraction(0)], allowed, goal)[0] for each in alternatives(parts)]
+        most = _largest(found)
+        return bool(most.value + most.error <= target), f"delta(0) is {REAL.nstr(most.value, 20)}"
+    ends = [claim.lower + _INSIDE * claim.unit, claim.upper - _INSIDE * claim.unit]
+    pairs = [_at(each, ends, allowed, goal) for each in alternatives(parts)]
+    left, right = (_largest([pair[i] for pair in pairs]) for i in (0, 1))
+    for each in (left, right):
+        if abs(each.value - target) <= each.error:
+            raise Unchecked(
+                f"delta at an end is {REAL.nstr(each.value, 20)} with error "
+                f"{REAL.nstr(each.error, 3)}: too near the target"
+            )
+    holds = bool(left.value > target > right.value)
+    return holds, (
+        f"delta just inside the ends is {REAL.nstr(left.value, 16)} and "
+        f"{REAL.nstr(right.value, 16)}"
+    )
+
+
+def _at(
+    rounds: tuple[Rounds, ...], epsilons: list[Fraction], allowed: Fraction, wanted: Wanted
+) -> list[Value]:
+    # What the listings leave out is a 4000th of the error allowed, over all rounds.
+    count = sum(each.count for each in rounds)
+    share = allowed / (4096 * 64 * count)
+    surprise = math.log(share.denominator) - math.log(share.numerator)
+    listed = [(_listed(each, surprise), each.count) for each in rounds]
+    if sum(len(one.here) for one, _ in listed if one) > _MOST_ATOMS:
+        raise Unchecked(f"more than {_MOST_ATOMS} losses in all")
+    dropped = 2 * count * REAL.exp(-REAL.mpf(surprise))
+    return deltas([(one, k) for one, k in listed if one], epsilons, wanted, dropped)
+
+
+def _listed(each: Rounds, surprise: float) -> Losses | None:
+    if each.law is not None:
+        return losses_of(each.law, each.step, surprise, each.mirrored)
+    epsilon, lost = each.stated
+    return randomised_response(epsilon, lost) if epsilon or lost else None

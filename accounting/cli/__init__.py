@@ -1,0 +1,1 @@
+r"""The commands of accounting: each file is one of them, named in pyproject.toml."""

@@ -1,0 +1,173 @@
+r"""How the commands of accounting read what is typed, and print what was found."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from dpcore.decimals import down, up
+from dpcore.enclosure import End
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Scope, Sensitivity
+from dpcore.parameter import rational
+
+if TYPE_CHECKING:
+    from accounting.bound import Bound
+    from accounting.convert import Word
+
+__all__ = [
+    "AsJson",
+    "between",
+    "each",
+    "number",
+    "progress",
+    "read_claim",
+    "read_sensitivity",
+    "share",
+    "show",
+    "whole",
+]
+
+_MOST: Final = 1 << 62
+_DIGITS: Final = 9
+_CLAIMS: Final = "must be epsilon=1, epsilon=1,delta=1e-6 or rho=1/2"
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+_T = TypeVar("_T")
+
+
+def whole(argument: str, text: str, at_least: int = 0) -> int:
+    r"""A whole number, 1000 or 1e3.
+
+    >>> whole("--rounds", "1e3")
+    1000
+    """
+    exact = rational(argument, text)
+    if exact.denominator != 1 or not at_least <= exact <= _MOST:
+        raise InvalidParameter(argument, text, f"must be a whole number from {at_least} to 2^62")
+    return int(exact)
+
+
+def share(argument: str, text: str) -> Fraction:
+    r"""A part of the whole: 90% or 0.9.
+
+    >>> share("--honest", "90%")
+    Fraction(9, 10)
+    """
+    try:
+        exact = rational(argument, text[:-1]) / 100 if text.endswith("%") else rational("", text)
+    except InvalidParameter:
+        raise InvalidParameter(argument, text, "must be a share such as 90% or 0.9") from None
+    if not 0 <= exact <= 1:
+        raise InvalidParameter(argument, text, "must lie between 0% and 100%")
+    return exact
+
+
+def read_sensitivity(text: str) -> Sensitivity:
+    r"""``3``, ``l1=3``, ``l2-squared=4`` or ``box=1x2x2``.
+
+    >>> read_sensitivity("box=1x2"), read_sensitivity("3")
+    (Sensitivity.box((1, 2)), Sensitivity(3))
+    """
+    norm, equals, amount = text.partition("=")
+    if not equals:
+        return Sensitivity(whole("--sensitivity", text, 1))
+    match norm.strip():
+        case "l1":
+            return Sensitivity.l1(whole("--sensitivity", amount, 1))
+        case "l2-squared":
+            return Sensitivity.l2_squared(whole("--sensitivity", amount, 1))
+        case "box":
+            return Sensitivity.box(
+                tuple(whole("--sensitivity", bound, 1) for bound in amount.split("x"))
+            )
+    raise InvalidParameter("--sensitivity", text, "must be 3, l1=3, l2-squared=4 or box=1x2x2")
+
+
+def read_claim(argument: str, text: str, scope: Scope) -> Word:
+    r"""``epsilon=1``, ``epsilon=1,delta=1e-6`` or ``rho=1/2``, as a claim under ``scope``.
+
+    >>> read_claim("--budget", "epsilon=1,delta=1e-6", Scope())
+    Approx(1, '1/1000000')
+    """
+    from accounting.claim import Approx, Pure, ZCdp
+
+    given: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not equals or key in given:
+            raise InvalidParameter(argument, text, _CLAIMS)
+        given[key] = value
+    match given:
+        case {"epsilon": epsilon, "delta": delta, **rest} if not rest:
+            return Approx(epsilon, delta, scope=scope)
+        case {"epsilon": epsilon, **rest} if not rest:
+            return Pure(epsilon, scope=scope)
+        case {"rho": rho, **rest} if not rest:
+            return ZCdp(rho, scope=scope)
+    raise InvalidParameter(argument, text, _CLAIMS)
+
+
+def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[_T]:
+    r"""One value for each of ``count`` groups: as many as there are, or one for all of them.
+
+    >>> each("--rounds", ["5"], 2, "1"), each("--rounds", [], 2, "1")
+    (['5', '5'], ['1', '1'])
+    """
+    if len(given) == count:
+        return list(given)
+    if len(given) <= 1:
+        return [given[0] if given else otherwise] * count
+    raise InvalidParameter(
+        argument,
+        " ".join(map(str, given)),
+        f"must be given once, or once for each of {count} --noise",
+    )
+
+
+def between(bound: Bound) -> str:
+    r"""A bound in words: both ends where both are known.
+
+    >>> from accounting.bound import Bound
+    >>> between(Bound(upper=Fraction(5, 2), method="basic", theorem=""))
+    'at most 2.5'
+    """
+    if bound.upper == math.inf and bound.lower == math.inf:
+        return "infinite"
+    if bound.lower is None:
+        return f"at most {number(bound.upper)}"
+    if bound.lower == bound.upper and down(bound.lower, _DIGITS) == up(bound.upper, _DIGITS):
+        return f"exactly {up(bound.upper, _DIGITS)}"
+    return f"between {down(bound.lower, _DIGITS)} and {up(bound.upper, _DIGITS)}"
+
+
+def number(value: End) -> str:
+    r"""An upper bound in a few digits, rounded up."""
+    return up(value, _DIGITS)
+
+
+def show(found: dict[str, Any] | list[str]) -> None:
+    r"""A dictionary as JSON, lines as lines."""
+    print(json.dumps(found, indent=2) if isinstance(found, dict) else "\n".join(found))
+
+
+@contextmanager
+def progress(total: int, what: str) -> Iterator[Callable[[int], None] | None]:
+    r"""A bar on stderr where a person looks at it; None elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -1,0 +1,173 @@
+r"""A few rounds of narrow laws: their total loss, outcome by outcome.
+
+The outcomes of a short list are few enough to be named one by one. Then delta(epsilon) is the sum
+of (P - e^epsilon Q)+ over them, in balls, and losses of large probability, on which a smoothed
+integral is wide, cost nothing. What the listings leave out is bounded by its exponential moment.
+Proofs: docs/proofs/composition.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations_with_replacement, product
+from typing import Final, TypeAlias
+
+from flint import arb
+
+from accounting.line_factor import LossLaw
+from accounting.loss import Losses
+from accounting.search import middle
+from dpcore.enclosure import Enclosure, ball, precision
+
+__all__ = ["Enumeration"]
+
+MOST_OUTCOMES: Final = 1 << 13
+"""The most outcomes that are named."""
+
+_BITS: Final = 192
+_SPARE: Final = 40
+_FIRST_TILT: Final = 2
+_LARGEST_TILT: Final = 512
+_WIDENINGS: Final = 200
+
+_Point: TypeAlias = tuple[arb, arb]
+"""(P, Q) of one outcome."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcomes:
+    # All outcomes of listed losses; P(L = oo); and a bound of E[e^(cL)] over what is left out.
+    points: tuple[_Point, ...]
+    hidden: arb
+    tilt: Fraction
+    beyond: arb
+
+    def rest(self, epsilon: Fraction) -> arb:
+        # P(L > epsilon) of what is left out, by Markov.
+        return (self.beyond * (-ball(self.tilt * epsilon)).exp()).upper()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enumeration:
+    r"""The total of ``parts``, laws with their counts, where it has few outcomes.
+
+    >>> from accounting.laplace import LaplacePair
+    >>> parts = ((LaplacePair(scale=Fraction(1), shift=1), 2),)
+    >>> Enumeration(parts=parts).delta(Fraction(1), Fraction(1, 10**9)).upper_float
+    0.33782...
+    """
+
+    parts: tuple[tuple[LossLaw, int], ...]
+
+    def delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure | None:
+        r"""The least delta at ``epsilon`` >= 0; None where it takes too many outcomes."""
+        with precision(_BITS):
+            for outcomes in self._narrowing():
+                found = _delta(outcomes, epsilon)
+                if found.upper - found.lower <= relative * found.lower:
+                    return found
+        return None
+
+    def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
+        r"""The least epsilon at ``delta`` > 0; None where it takes too many outcomes."""
+        with precision(_BITS):
+            for outcomes in self._narrowing():
+                if outcomes.hidden > ball(delta):
+                    return Enclosure.infinite()
+                if _delta(outcomes, Fraction(0)).upper <= delta:
+                    return Enclosure.exactly(0)
+                found = _epsilon(outcomes, delta)
+                if found is not None and found.upper - found.lower <= relative * found.upper:
+                    return found
+        return None
+
+    def _narrowing(self) -> Iterator[_Outcomes]:
+        # The further the tilt, the smaller a delta that the listings still resolve.
+        tilt = Fraction(_FIRST_TILT)
+        while tilt <= _LARGEST_TILT:
+            listed = [(law.losses(tilt, _BITS - _SPARE), count) for law, count in self.parts]
+            if _count(listed) > MOST_OUTCOMES:
+                return
+            yield _outcomes(listed, tilt)
+            tilt *= 4
+
+
+def _count(listed: Sequence[tuple[Losses, int]]) -> int:
+    return math.prod(math.comb(len(each.masses) + k - 1, k) for each, k in listed)
+
+
+def _outcomes(listed: Sequence[tuple[Losses, int]], tilt: Fraction) -> _Outcomes:
+    c = ball(tilt)
+    shown, moment, whole = arb(1), arb(1), arb(1)
+    for each, count in listed:
+        inside = sum(
+            (p * (c * l).exp() for p, l in zip(each.masses, each.losses, strict=True)), arb(0)
+        )
+        moment *= inside**count
+        whole *= (inside + each.beyond(c).upper()) ** count
+        shown *= (1 - each.hidden) ** count
+    rounds = [_powers(each, count) for each, count in listed]
+    return _Outcomes(
+        points=tuple(_joined(parts) for parts in product(*rounds)),
+        hidden=1 - shown,
+        tilt=tilt,
+        beyond=(whole - moment).max(arb(0)),
+    )
+
+
+def _powers(listed: Losses, count: int) -> list[_Point]:
+    # Copies in any order are one outcome, as often as they have orders.
+    atoms = [(p, p * (-l).exp()) for p, l in zip(listed.masses, listed.losses, strict=True)]
+    points = []
+    for chosen in combinations_with_replacement(range(len(atoms)), count):
+        orders = math.factorial(count)
+        for atom in set(chosen):
+            orders //= math.factorial(chosen.count(atom))
+        here, there = _joined([atoms[atom] for atom in chosen])
+        points.append((orders * here, orders * there))
+    return points
+
+
+def _joined(points: Sequence[_Point]) -> _Point:
+    here, there = arb(1), arb(1)
+    for p, q in points:
+        here, there = here * p, there * q
+    return here, there
+
+
+def _delta(outcomes: _Outcomes, epsilon: Fraction) -> Enclosure:
+    factor, zero = ball(epsilon).exp(), arb(0)
+    total = outcomes.hidden + sum(((p - factor * q).max(zero) for p, q in outcomes.points), zero)
+    found = Enclosure.of(total + zero.union(outcomes.rest(epsilon)))
+    return Enclosure(max(found.lower, Fraction(0)), min(found.upper, Fraction(1)))
+
+
+def _epsilon(outcomes: _Outcomes, delta: Fraction) -> Enclosure | None:
+    # Every set of outcomes S gives the lower bound log((P(S) - delta)/Q(S)); the best is a ray of
+    # losses, found in the order of midpoints, which may be wrong and costs only width.
+    points = sorted(outcomes.points, key=lambda point: _quotient(*point), reverse=True)
+    above, below, best = outcomes.hidden - ball(delta), arb(0), arb("-inf")
+    for p, q in points:
+        above, below = above + p, below + q
+        if above > 0 and below > 0:
+            bound = (above / below).log()
+            if bound.mid() < best.mid():
+                break
+            best = bound
+    if not best.is_finite():
+        return None
+    low = max(Fraction(Enclosure.of(best).lower), Fraction(0))
+    step = max(abs(low), Fraction(1)) / 2**_BITS
+    high = max(middle(best), Fraction(0))
+    for _ in range(_WIDENINGS):
+        if _delta(outcomes, high).upper <= delta:
+            return Enclosure(low, max(high, low))
+        high, step = high + step, 2 * step
+    return None
+
+
+def _quotient(p: arb, q: arb) -> float:
+    return float((p.mid() / q.mid()).log().mid()) if q.mid() > 0 else math.inf

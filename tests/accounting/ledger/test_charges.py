@@ -1,0 +1,271 @@
+"""One ledger, one process: what is charged, acknowledged, refused and shown."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounting.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.curve import PrivacyCurve
+from accounting.errors import NotDerived
+from accounting.filter import ApproxFilter
+from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable
+from accounting.ledger_names import name
+from dpcore import DiscreteGaussian
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
+from tests.accounting.ledger.budget import BUDGET, PER_USER
+
+
+def test_each_user_pays_and_nobody_else(ledger: Ledger) -> None:
+    receipt = ledger.charge(["bob", "ada"], ZCdp("1/4"), batch="one")
+    assert (receipt.paid, receipt.number, receipt.left_out) == (2, 1, ())
+    ledger.charge({"ada"}, ZCdp("1/2"), batch="two")
+    assert ledger.spent("ada") == ZCdp("3/4", scope=PER_USER)
+    assert ledger.remaining("bob") == {"rho": Fraction(3, 4)}
+    assert ledger.remaining("never seen") == {"rho": 1}
+    assert [charge.batch for charge in ledger.history("ada")] == ["one", "two"]
+    assert [charge.batch for charge in ledger.history("bob")] == ["one"]
+    assert ledger.history("eve") == ()
+    assert (ledger.users(), ledger.charges()) == (2, 2)
+    assert ledger.check(receipt) == ()
+
+
+def test_all_or_nothing(ledger: Ledger) -> None:
+    ledger.charge(["ada"], ZCdp("3/4"), batch="one")
+    with pytest.raises(BudgetExhausted) as refused:
+        ledger.charge(["ada", "bob", "eve"], ZCdp("1/2"), batch="two")
+    assert refused.value.users == ("ada",)
+    assert "1 of 3 users has too little left: ada (rho 1/4)" in str(refused.value)
+    assert ledger.remaining("bob") == {"rho": 1}
+    assert (ledger.users(), ledger.charges(), ledger.check()) == (1, 1, ())
+    # What was refused has no trace: its batch is free.
+    ledger.charge(["ada", "bob", "eve"], ZCdp("1/4"), batch="two")
+    assert ledger.remaining("ada") == {"rho": 0}
+
+
+def test_the_exhausted_are_left_out_by_name(ledger: Ledger) -> None:
+    ledger.charge(["ada", "cid"], ZCdp(1), batch="one")
+    receipt = ledger.charge(["ada", "bob", "cid"], ZCdp("1/2"), batch="two", skip_exhausted=True)
+    assert (receipt.paid, receipt.left_out) == (1, ("ada", "cid"))
+    again = ledger.charge(["bob", "cid", "ada"], ZCdp("1/2"), batch="two", skip_exhausted=True)
+    assert again == receipt
+    assert ledger.remaining("bob") == {"rho": Fraction(1, 2)}
+    dear = ledger.charge(["bob", "eve"], ZCdp(2), batch="three", skip_exhausted=True)
+    assert (dear.paid, dear.left_out) == (0, ("bob", "eve"))
+    assert ledger.check(receipt, dear) == ()
+    for users, price, skip in (
+        (["ada", "bob"], "1/2", True),
+        (["ada", "bob", "cid", "eve"], "1/2", True),
+        (["ada", "bob", "cid"], "1/4", True),
+        (["ada", "bob", "cid"], "1/2", False),
+    ):
+        with pytest.raises(InvalidParameter, match="batch = two: was charged before"):
+            ledger.charge(users, ZCdp(price), batch="two", skip_exhausted=skip)
+
+
+def test_a_batch_is_paid_once(ledger: Ledger) -> None:
+    first = ledger.charge(["ada", "bob"], ZCdp("1/2"), batch="one")
+    ledger.charge(["ada", "bob"], ZCdp("1/2"), batch="two")
+    assert ledger.charge(["bob", "ada"], ZCdp("1/2"), batch="one") == first
+    assert ledger.remaining("ada") == {"rho": 0}
+    assert ledger.charges() == 2
+    for users, price in ((["ada"], "1/2"), (["ada", "eve"], "1/2"), (["ada", "bob"], "1/4")):
+        with pytest.raises(InvalidParameter, match="batch = one: was charged before"):
+            ledger.charge(users, ZCdp(price), batch="one")
+
+
+def test_a_release_says_who_what_and_which_batch(ledger: Ledger) -> None:
+    mechanism = Mechanism(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
+    release = Release(mechanism=mechanism, batch="monday", participants=("ada", "bob"))
+    assert ledger.charge(release) == ledger.charge(release)
+    assert ledger.spent("bob") == ZCdp("1/800", scope=PER_USER)
+    (charge,) = ledger.history("bob")
+    assert charge.guarantee["claim"] == "curve"
+    assert charge.guarantee["scope"] == {"unit": "user", "relation": "replace"}
+    curve = PrivacyCurve(noise=mechanism.noise, sensitivity=1)
+    ledger.charge(["ada"], curve, batch="tuesday")
+    assert ledger.spent("ada") == ZCdp("1/400", scope=PER_USER)
+    with pytest.raises(InvalidParameter, match="must name someone"):
+        ledger.charge(Release(mechanism=mechanism, batch="nobody"))
+    with pytest.raises(InvalidParameter, match="give nothing else"):
+        ledger.charge(release, batch="one")  # type: ignore[call-overload]  # what is refused
+
+
+def test_what_is_assumed_stays_visible(ledger: Ledger) -> None:
+    ledger.charge(["ada", "bob"], ZCdp("1/4"), batch="one")
+    ledger.charge(["ada"], Assumed(ZCdp("1/4"), "a data sheet"), batch="two")
+    ledger.charge(["ada"], Assumed(ZCdp("1/8"), "a promise"), batch="three")
+    ledger.charge(["ada"], Assumed(ZCdp("1/8"), "a promise"), batch="four")
+    spent = ZCdp("3/4", scope=PER_USER)
+    assert ledger.spent("ada") == Assumed(spent, "a data sheet; a promise")
+    assert ledger.spent("bob") == ZCdp("1/4", scope=PER_USER)
+    assert ledger.check() == ()
+
+
+@pytest.mark.parametrize(
+    ("budget", "guarantee", "times"),
+    [
+        (Pure(1, scope=PER_USER), Pure("1/3"), 3),
+        (Pure(1, scope=PER_USER), Pure("1/13"), 12),
+        (Rdp({2: 1, 8: 4}, scope=PER_USER), Rdp({2: "1/2", 8: "1/2"}), 2),
+        (Rdp({2: 1, 8: 4}, scope=PER_USER), ZCdp("1/4"), 2),
+        (Approx(2, "1e-6", scope=PER_USER), Approx("1/10", "1e-7"), 5),
+        (ApproxFilter(budget=Approx(2, "1e-6", scope=PER_USER), slack="8e-7"), ZCdp("1/100"), 8),
+    ],
+)
+def test_every_kind_of_budget_admits_what_it_holds(
+    tmp_path: Path, budget: Pure, guarantee: Pure, times: int
+) -> None:
+    file = str(tmp_path / "ledger.db")
+    with Ledger.create(file, budget=budget) as ledger:
+        for batch in range(times):
+            ledger.charge(["ada"], guarantee, batch=f"{batch}")
+        with pytest.raises(BudgetExhausted):
+            ledger.charge(["ada"], guarantee, batch="more")
+        assert all(left >= 0 for left in ledger.remaining("ada").values())
+        assert ledger.check() == ()
+    with Ledger.open(file, budget=budget) as again:
+        assert again.charges() == times
+
+
+def test_mixed_scopes_never_compose(ledger: Ledger, tmp_path: Path) -> None:
+    for scope in (
+        Scope(relation=Relation.ADD_REMOVE),
+        Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE),
+    ):
+        for guarantee in (ZCdp("1/8", scope=scope), Assumed(ZCdp("1/8", scope=scope), "hope")):
+            with pytest.raises(InvalidParameter, match="mixed scopes never compose"):
+                ledger.charge(["ada"], guarantee, batch="one")
+    with pytest.raises(InvalidParameter, match="must have scope unit 'user'"):
+        Ledger.create(str(tmp_path / "other.db"), budget=ZCdp(1))
+    assert not (tmp_path / "other.db").exists()
+    ledger.charge(["ada"], ZCdp("1/8", scope=PER_USER), batch="a guarantee for the user")
+    assert ledger.charges() == 1
+
+
+REFUSED: list[tuple[Callable[[Any], object], str]] = [
+    (lambda ledger: ledger.charge([], ZCdp(1), batch="b"), "users = .*must name someone"),
+    (lambda ledger: ledger.charge("ada", ZCdp(1), batch="b"), "users = ada: must be several"),
+    (lambda ledger: ledger.charge(7, ZCdp(1), batch="b"), "users = 7: must be several"),
+    (lambda ledger: ledger.charge([7], ZCdp(1), batch="b"), "users = 7: must be a name"),
+    (lambda ledger: ledger.charge(["a", "a"], ZCdp(1), batch="b"), "users = a: appears twice"),
+    (lambda ledger: ledger.charge([""], ZCdp(1), batch="b"), "must be a name of 1 to 200"),
+    (lambda ledger: ledger.charge(["a" * 201], ZCdp(1), batch="b"), "a name of 1 to 200"),
+    (lambda ledger: ledger.charge(["a\n"], ZCdp(1), batch="b"), "must be printable"),
+    (lambda ledger: ledger.charge([" a"], ZCdp(1), batch="b"), "space at its ends"),
+    (lambda ledger: ledger.charge(["\ud800"], ZCdp(1), batch="b"), "must be printable"),
+    (lambda ledger: ledger.charge(["e\u0301"], ZCdp(1), batch="b"), "normal form NFC"),
+    (lambda ledger: ledger.charge(["a"], ZCdp(1), batch=""), "batch = .*must be a name"),
+    (lambda ledger: ledger.charge(["a"], ZCdp(1), batch=None), "batch = None"),
+    (lambda ledger: ledger.charge(["a"], 1, batch="b"), "guarantee = 1: must be a claim"),
+    (lambda ledger: ledger.charge(["a"], None, batch="b"), "guarantee = None"),
+    (lambda ledger: ledger.charge(["a"], Approx(1, "1e-6"), batch="b"), "is not derived"),
+    (lambda ledger: ledger.spent(7), "user = 7"),
+    (lambda ledger: ledger.remaining("a "), "user = a"),
+    (lambda ledger: ledger.history("\x00"), "user = "),
+]
+
+
+def test_what_is_no_charge_is_refused_by_name(ledger: Ledger) -> None:
+    for refused, match in REFUSED:
+        with pytest.raises(DpcoreError, match=match) as error:
+            refused(ledger)
+        assert isinstance(error.value, (InvalidParameter, NotDerived))
+    assert (ledger.users(), ledger.charges(), ledger.check()) == (0, 0, ())
+
+
+@given(st.text(min_size=1, max_size=10))
+def test_two_names_that_look_the_same_are_the_same(text: str) -> None:
+    try:
+        kept = name("user", text)
+    except InvalidParameter:
+        return
+    assert kept == text
+    assert kept.encode().decode().split("\n") == [kept]
+
+
+@pytest.mark.parametrize(
+    "odd", ["ä", "日本", "\U0001f600", "o'hara", '"; DROP TABLE ledger; --', "\\", "%", "a b", "1"]
+)
+def test_odd_names_are_names(ledger: Ledger, odd: str) -> None:
+    ledger.charge([odd, "ada"], ZCdp("1/2"), batch=odd)
+    assert ledger.remaining(odd) == {"rho": Fraction(1, 2)}
+    assert ledger.history(odd)[0].batch == odd
+    assert ledger.check() == ()
+    with pytest.raises(BudgetExhausted) as refused:
+        ledger.charge([odd, "bob"], ZCdp("3/4"), batch="two")
+    assert refused.value.users == (odd,)
+
+
+def test_a_ledger_is_opened_with_its_own_budget_only(url: str) -> None:
+    with pytest.raises(LedgerUnavailable, match=r"no such file|holds no ledger"):
+        Ledger.open(url)
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        ledger.charge(["ada"], ZCdp("1/2"), batch="one")
+    for opened in (
+        Ledger.create(url, budget=BUDGET),
+        Ledger.open(url, budget=BUDGET),
+        Ledger.open(url),
+    ):
+        with opened:
+            assert opened.budget == BUDGET
+            assert opened.remaining("ada") == {"rho": Fraction(1, 2)}
+    for other in (ZCdp(2, scope=PER_USER), Pure(1, scope=PER_USER)):
+        for method in (Ledger.create, Ledger.open):
+            with pytest.raises(InvalidParameter, match=r"budget = .*a budget never changes"):
+                method(url, budget=other)
+
+
+@pytest.mark.parametrize(
+    ("url", "match"),
+    [
+        ("", "must be a path"),
+        (7, "must be a path"),
+        ("sqlite://", "in memory forgets"),
+        ("sqlite:///:memory:", "in memory forgets"),
+        ("mysql://root@localhost/x", "must be a path"),
+        ("postgresql+asyncpg://root:secret@localhost/x", "must be a path"),
+        ("sqlite+aiosqlite:///x.db", "must be a path"),
+        ("nonsense://", "must be a path"),
+    ],
+)
+def test_a_url_is_a_file_or_postgresql(url: str, match: str) -> None:
+    with pytest.raises(InvalidParameter, match=match) as refused:
+        Ledger.open(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_an_export_is_checked_without_this_package(ledger: Ledger) -> None:
+    ledger.charge(["ada", "ö", "cid"], Assumed(ZCdp("1/2"), "said so"), batch="one")
+    last = ledger.charge(["ö", "bob"], ZCdp("3/4"), batch="zwölf", skip_exhausted=True)
+    header, *charges = map(json.loads, ledger.export())
+
+    def text(value: object) -> str:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+    def of_names(names: list[str]) -> str:
+        return hashlib.sha256("".join(f"{name}\n" for name in names).encode()).hexdigest()
+
+    digest = hashlib.sha256(text([header["format"], text(header["filter"])]).encode()).hexdigest()
+    for number, charge in enumerate(charges, start=1):
+        assert charge["previous"] == digest
+        said = [
+            *(number, charge["batch"], charge["made"], charge["guarantee"]),
+            *([int(amount) for amount in charge["amounts"]], int(charge["assumed"])),
+            *(len(charge["users"]), len(charge["left_out"])),
+            *(of_names(charge["users"]), of_names(charge["left_out"]), digest),
+        ]
+        digest = hashlib.sha256(text(said).encode()).hexdigest()
+        assert charge["digest"] == digest
+    assert digest == last.digest
+    assert [charge["users"] for charge in charges] == [["ada", "cid", "ö"], ["bob"]]
+    assert charges[1]["left_out"] == ["ö"]

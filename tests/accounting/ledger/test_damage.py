@@ -1,0 +1,200 @@
+"""A database that was edited by hand is noticed, and the place is named."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, insert, select, text
+
+from accounting.claim import ZCdp
+from accounting.filter import SHARES
+from accounting.ledger import Ledger, LedgerDamaged
+from accounting.ledger_history import Charge, Receipt
+from accounting.ledger_store import Store
+from accounting.ledger_tables import Tables
+from tests.accounting.ledger.budget import BUDGET
+from tests.dpcore.mutants import mutated
+
+# What somebody did, and what the check says of it.
+EDITS = [
+    ("UPDATE ledger_charges SET owed_0 = 1 WHERE id = 2", "charge 2 (batch 'two'): was edited"),
+    ("UPDATE ledger_charges SET owed_0 = 1 WHERE id = 3", "charge 3 (batch 'three'): was edited"),
+    ("UPDATE ledger_charges SET batch = 'x' WHERE id = 2", "charge 2 (batch 'x'): was edited"),
+    ("UPDATE ledger_charges SET made = '1970' WHERE id = 1", "charge 1 (batch 'one'): was edited"),
+    ("UPDATE ledger_charges SET guarantee = 'x' WHERE id = 2", "charge 2: its guarantee was"),
+    ("UPDATE ledger_charges SET guarantee = '{}' WHERE id = 2", "charge 2 (batch 'two'): was edit"),
+    ("UPDATE ledger_charges SET assumed = 1 WHERE id = 2", "charge 2 (batch 'two'): was edited"),
+    ("UPDATE ledger_charges SET paid = 1 WHERE id = 2", "charge 2 (batch 'two'): 1 users paid"),
+    ("UPDATE ledger_charges SET digest = 'x' WHERE id = 2", "charge 2 (batch 'two'): was edited"),
+    ("UPDATE ledger_charges SET previous = 'x' WHERE id = 2", "does not follow the charge before"),
+    ("UPDATE ledger_charges SET id = 9 WHERE id = 2", "charge 9 (batch 'two'): was edited"),
+    ("DELETE FROM ledger_charges WHERE id = 2", "charge 2: is missing"),
+    ("DELETE FROM ledger_charges WHERE id = 3", "ledger: its last charge was 3, and is 2 now"),
+    ("DELETE FROM ledger_charges", "charge 1: there is no such charge, and 2 users paid in it"),
+    ("DELETE FROM ledger_paid WHERE charge = 2 AND name = 'bob'", "2 users paid when"),
+    ("DELETE FROM ledger_paid WHERE charge = 2", "2 users paid when it was made, 0 now"),
+    ("INSERT INTO ledger_paid VALUES (2, 'eve')", "2 users paid when it was made, 3 now"),
+    ("INSERT INTO ledger_paid VALUES (7, 'eve')", "charge 7: there is no such charge"),
+    ("UPDATE ledger_paid SET name = 'eve' WHERE name = 'bob'", "the users paid were edited"),
+    ("UPDATE ledger_paid SET charge = 3 WHERE charge = 2 AND name = 'bob'", "2 users paid when"),
+    ("UPDATE ledger_spared SET name = 'eve'", "(batch 'three'): the users spared were edited"),
+    ("DELETE FROM ledger_spared", "1 users spared when it was made, 0 now"),
+    ("UPDATE ledger_users SET spent_0 = 0 WHERE name = 'bob'", "user 'bob': rho is 0, the history"),
+    ("UPDATE ledger_users SET assumed = 2 WHERE name = 'bob'", "user 'bob': assumed charges is 2"),
+    ("DELETE FROM ledger_users WHERE name = 'bob'", "user 'bob': paid, but has no counters"),
+    ("INSERT INTO ledger_users VALUES ('eve', 1, 0)", "user 'eve': rho is 1, the history"),
+    ("UPDATE ledger_users SET name = 'eve' WHERE name = 'bob'", "user 'bob': paid, but has"),
+    ("DELETE FROM ledger", "the row of its ledger is gone"),
+    ("UPDATE ledger SET charges = 2", "ledger: its last charge was 2, and is 3 now"),
+    ("UPDATE ledger SET head = 'x'", "ledger: its last charge was 3, and is 3 now, or was edited"),
+    ("UPDATE ledger SET filter = replace(filter, '\"1\"', '\"2\"')", "does not follow the charge"),
+]  # fmt: skip
+
+
+def three_charges(ledger: Ledger) -> list[Receipt]:
+    return [
+        ledger.charge(["ada", "bob"], ZCdp("1/2"), batch="one"),
+        ledger.charge(["ada", "bob"], ZCdp("1/4"), batch="two"),
+        ledger.charge(["ada", "cid", "dan"], ZCdp("1/2"), batch="three", skip_exhausted=True),
+    ]
+
+
+def edit(url: str, *statements: str, **values: object) -> None:
+    with closing(Store(url)) as store, store.writing() as connection:
+        for statement in statements:
+            connection.execute(text(statement), values)
+
+
+def said(ledger: Ledger, *receipts: Receipt) -> str:
+    return "\n".join(str(damage) for damage in ledger.check(*receipts))
+
+
+def test_every_edit_is_noticed_where_it_was_made(url: str) -> None:
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        receipts = three_charges(ledger)
+        assert ledger.check(*receipts) == ()
+        whole = dump(url)
+        for statement, expected in EDITS:
+            edit(url, statement)
+            assert expected in said(ledger), statement
+            restore(url, whole)
+        assert ledger.check(*receipts) == ()
+
+
+@pytest.mark.parametrize(
+    ("statement", "match"),
+    [
+        ("UPDATE ledger_charges SET owed_0 = 1 WHERE id = 3", "charge 3 is not what it says was"),
+        ("DELETE FROM ledger_charges WHERE id = 3", "charge 2 is not what it says was last"),
+        ("UPDATE ledger SET filter = replace(filter, '\"1\"', '\"2\"')", "its filter was edited"),
+    ],
+)
+def test_no_charge_is_added_to_a_damaged_end(url: str, statement: str, match: str) -> None:
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        three_charges(ledger)
+        edit(url, statement)
+        with pytest.raises(LedgerDamaged, match=match):
+            ledger.charge(["eve"], ZCdp("1/4"), batch="four")
+        with Ledger.open(url) as again:
+            assert again.check()
+
+
+def test_a_filter_that_cannot_be_read_is_damage(url: str) -> None:
+    Ledger.create(url, budget=BUDGET).close()
+    edit(url, "UPDATE ledger SET filter = '{}'")
+    with pytest.raises(LedgerDamaged, match="ledger: its filter was edited"):
+        Ledger.open(url)
+
+
+def rewrite(url: str, ledger: Ledger, forget: int) -> None:
+    """Take out the last ``forget`` charges, as somebody would who knows how it all works."""
+    last = ledger.charges() - forget
+    kept = ledger.history()[last - 1]
+    edit(
+        url,
+        "DELETE FROM ledger_paid WHERE charge > :last",
+        "DELETE FROM ledger_spared WHERE charge > :last",
+        "DELETE FROM ledger_charges WHERE id > :last",
+        "UPDATE ledger SET charges = :last, head = :digest",
+        "UPDATE ledger_users SET spent_0 = COALESCE((SELECT SUM(owed_0) FROM ledger_paid p"
+        " JOIN ledger_charges c ON c.id = p.charge WHERE p.name = ledger_users.name), 0)",
+        last=last,
+        digest=kept.digest,
+    )
+
+
+def test_a_history_that_was_rewritten_whole_is_found_by_its_receipts(url: str) -> None:
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        receipts = three_charges(ledger)
+        rewrite(url, ledger, forget=1)
+        assert ledger.check() == ()  # it is whole: another history
+        assert said(ledger, *receipts) == "charge 3: is missing, and has a receipt"
+        ledger.charge(["eve"], ZCdp("1/4"), batch="three")
+        assert "is not the charge that its receipt acknowledges" in said(ledger, *receipts)
+
+
+def relabel(url: str, ledger: Ledger) -> None:
+    """Change the second charge, and what names its digest, but no later digest."""
+    edit(url, "UPDATE ledger_charges SET batch = 'renamed' WHERE id = 2")
+    changed = ledger.history()[1]
+    edit(
+        url,
+        "UPDATE ledger_charges SET digest = :digest WHERE id = 2",
+        "UPDATE ledger_charges SET previous = :digest WHERE id = 3",
+        digest=changed.digest,
+    )
+
+
+def test_digests_that_are_not_chained_would_miss_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, chained in (("chained.db", True), ("unchained.db", False)):
+        if not chained:
+            digest: Any = Charge.__dict__["digest"]
+            mutant = mutated(digest.fget, "self.spared_digest, self.previous", "self.spared_digest")
+            monkeypatch.setattr(Charge, "digest", mutant)
+        with Ledger.create(str(tmp_path / name), budget=BUDGET) as ledger:
+            three_charges(ledger)
+            relabel(str(tmp_path / name), ledger)
+            assert bool(ledger.check()) == chained
+
+
+def test_a_file_that_is_no_database_is_damage(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    file.write_text("not a database, and long enough to be read as the head of one" * 20)
+    with pytest.raises(LedgerDamaged, match="is not a whole database"):
+        Ledger.open(str(file))
+
+
+def test_bytes_that_were_overwritten_are_damage(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    with Ledger.create(str(file), budget=BUDGET) as ledger:
+        ledger.charge([f"user {n}" for n in range(2000)], ZCdp("1/8"), batch="one")
+    page = 4096
+    content = bytearray(file.read_bytes())
+    assert len(content) > 20 * page
+    content[12 * page : 12 * page + 100] = bytes(100)
+    file.write_bytes(content)
+    with Ledger.open(str(file)) as ledger:
+        assert ledger.check()
+
+
+TABLES = Tables.of((SHARES,)).metadata.sorted_tables
+
+
+def dump(url: str) -> dict[str, list[dict[str, Any]]]:
+    with closing(Store(url)) as store, store.reading() as connection:
+        return {
+            kept.name: [dict(row) for row in connection.execute(select(kept)).mappings()]
+            for kept in TABLES
+        }
+
+
+def restore(url: str, rows: dict[str, list[dict[str, Any]]]) -> None:
+    with closing(Store(url)) as store, store.writing() as connection:
+        for kept in TABLES:
+            connection.execute(delete(kept))
+            connection.execute(insert(kept), rows[kept.name])

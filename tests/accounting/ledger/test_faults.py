@@ -1,0 +1,165 @@
+"""What the machine does to a ledger: full disks, limits, locks, files that may not be written."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from accounting import ledger_store
+from accounting.claim import ZCdp
+from accounting.ledger import Ledger, LedgerUnavailable
+from accounting.ledger_book import Book
+from tests.accounting.ledger.budget import BUDGET
+from tests.dpcore.mutants import mutated
+
+MANY = [f"user {n:05d}" for n in range(30_000)]
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """No file of this process may grow beyond ``size`` bytes: Python ignores SIGXFSZ."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_file_that_may_not_grow_leaves_the_old_state(tmp_path: Path) -> None:
+    with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
+        first = ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+        for room in (1 << 18, 1 << 19, 1 << 20):
+            with largest_file(room), pytest.raises(LedgerUnavailable, match=r"full|I/O"):
+                ledger.charge([*MANY, "ada"], ZCdp("1/4"), batch="two")
+            assert ledger.check(first) == ()
+            assert (ledger.charges(), ledger.users()) == (1, 1)
+            assert ledger.remaining("ada") == {"rho": Fraction(3, 4)}
+        assert ledger.charge([*MANY, "ada"], ZCdp("1/4"), batch="two").number == 2
+        assert ledger.check(first) == ()
+
+
+FULL = """
+import sys
+from accounting.claim import ZCdp
+from accounting.ledger import Ledger, LedgerUnavailable
+from dpcore.mechanism import Scope, Unit
+with Ledger.create(sys.argv[1], budget=ZCdp(1, scope=Scope(unit=Unit.USER))) as ledger:
+    receipts = []
+    try:
+        for number in range(1000):
+            users = [f"user {n}" for n in range(3000)]
+            receipts.append(ledger.charge(users, ZCdp("1/1000"), batch=f"{number}"))
+    except LedgerUnavailable as error:
+        print(str(error))
+    assert 2 < len(receipts) < 1000 and ledger.check(*receipts) == ()
+    assert ledger.charges() == len(receipts)
+"""
+
+
+def test_a_disk_that_is_full_leaves_the_old_state(tmp_path: Path) -> None:
+    room = tmp_path / "room"
+    room.mkdir()
+    mount = f"mount -t tmpfs -o size=2m none '{room}'"
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    if shutil.which("unshare") is None or subprocess.run([*alone, mount], check=False).returncode:
+        pytest.skip("this machine gives no file system of one's own")
+    run = subprocess.run(
+        [*alone, f'{mount} && exec "$@"', "sh", sys.executable, "-c", FULL, room / "ledger.db"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == f"{room / 'ledger.db'}: database or disk is full\n"
+
+
+def test_who_charges_has_the_ledger_to_itself(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_store, "_PATIENCE", 0.05)
+    with Ledger.create(url, budget=BUDGET) as ledger, Ledger.open(url) as other:
+        with other._store.writing() as connection:
+            other._book.head(connection, lock=True)
+            with pytest.raises(LedgerUnavailable, match=r"locked|lock timeout") as refused:
+                ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+            assert "\n" not in str(refused.value)
+            assert ledger.charges() == 0  # who reads does not wait
+        assert ledger.charge(["ada"], ZCdp("1/4"), batch="one").number == 1
+
+
+def test_without_the_lock_two_charge_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Book, "head", mutated(Book.head, "if lock else", "if False else"))
+    lax = mutated(ledger_store._begin, '"BEGIN IMMEDIATE"', '"BEGIN"')
+    monkeypatch.setattr(ledger_store, "_begin", lax)
+    with (
+        Ledger.create(url, budget=BUDGET) as ledger,
+        Ledger.open(url) as other,
+        other._store.writing() as connection,
+    ):
+        other._book.head(connection, lock=True)
+        assert ledger.charge(["ada"], ZCdp("1/4"), batch="one").number == 1
+
+
+def test_a_charge_that_breaks_off_is_absent(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        with monkeypatch.context() as patched:
+            patched.setattr(Book, "_add_up", broken_off)
+            with pytest.raises(KeyboardInterrupt):
+                ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+        assert (ledger.charges(), ledger.check()) == (0, ())
+
+
+def test_a_charge_in_parts_would_leave_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_store, "_begin", lambda connection: None)
+    monkeypatch.setattr(Book, "_add_up", broken_off)
+    with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
+        with pytest.raises(KeyboardInterrupt):
+            ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+        assert ledger.check() != ()
+
+
+def broken_off(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("url", "match"),
+    [
+        ("absent/ledger.db", "absent/ledger.db: there is no such file"),
+        ("sqlite:///absent/ledger.db", "there is no such file"),
+        ("postgresql://nobody:secret@/none?host=/absent", "connection"),
+    ],
+)
+def test_a_database_that_is_not_there_is_one_line(url: str, match: str) -> None:
+    with pytest.raises(LedgerUnavailable, match=match) as refused:
+        Ledger.open(url)
+    assert "\n" not in str(refused.value)
+    assert "secret" not in str(refused.value)
+    with pytest.raises(LedgerUnavailable) as refused:
+        Ledger.create(url, budget=BUDGET)
+    assert "\n" not in str(refused.value)
+
+
+def test_threads_share_one_ledger(ledger: Ledger) -> None:
+    def work(me: int) -> None:
+        for number in range(5):
+            ledger.charge(["shared"], ZCdp("1/50"), batch=f"{me}:{number}")
+
+    threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert ledger.remaining("shared") == {"rho": Fraction(30, 50)}
+    assert ledger.check() == ()

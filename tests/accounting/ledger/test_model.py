@@ -1,0 +1,163 @@
+"""The ledger against a dictionary, over sequences that hypothesis looks for."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+import accounting.filter
+from accounting.claim import ZCdp
+from accounting.filter import SHARES
+from accounting.ledger import BudgetExhausted, Ledger
+from accounting.ledger_book import Book
+from dpcore.errors import InvalidParameter
+from tests.accounting.ledger.budget import BUDGET
+from tests.dpcore.mutants import mutated
+
+USERS = ("ada", "bob", "cid")
+PRICES = ("1/2", "1/3", "1/13", "2/5", "1", "3/2")
+
+
+class Against(RuleBasedStateMachine):
+    """``spent`` is what each user has been charged, exact; ``made`` is each batch's story."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.file = str(Path(self.folder.name, "ledger.db"))
+        self.ledger = Ledger.create(self.file, budget=BUDGET)
+        self.counters = dict.fromkeys(USERS, 0)
+        self.exact = dict.fromkeys(USERS, Fraction(0))
+        self.made: dict[str, tuple[frozenset[str], str, frozenset[str]]] = {}
+
+    @rule(
+        users=st.sets(st.sampled_from(USERS), min_size=1),
+        price=st.sampled_from(PRICES),
+        batch=st.sampled_from("abcdefgh"),
+        skip=st.booleans(),
+    )
+    def charge(self, users: set[str], price: str, batch: str, skip: bool) -> None:
+        amount = math.ceil(Fraction(price) * SHARES)
+        poor = frozenset(user for user in users if self.counters[user] + amount > SHARES)
+
+        def attempt() -> frozenset[str]:
+            receipt = self.ledger.charge(users, ZCdp(price), batch=batch, skip_exhausted=skip)
+            assert receipt.paid == len(users) - len(receipt.left_out)
+            return frozenset(receipt.left_out)
+
+        if batch in self.made:
+            asked, before, left_out = self.made[batch]
+            if asked == users and before == price and (skip or not left_out):
+                assert attempt() == left_out
+            else:
+                with pytest.raises(InvalidParameter, match="was charged before"):
+                    attempt()
+        elif poor and not skip:
+            with pytest.raises(BudgetExhausted) as refused:
+                attempt()
+            assert refused.value.users == tuple(sorted(poor))
+        else:
+            assert attempt() == poor
+            self.made[batch] = (frozenset(users), price, poor)
+            for user in users - poor:
+                self.counters[user] += amount
+                self.exact[user] += Fraction(price)
+
+    @rule()
+    def reopen(self) -> None:
+        self.ledger.close()
+        self.ledger = Ledger.open(self.file, budget=BUDGET)
+
+    @invariant()
+    def agrees(self) -> None:
+        for user in USERS:
+            (left,) = self.ledger.remaining(user).values()
+            assert left == 1 - Fraction(self.counters[user], SHARES)
+            assert 0 <= left <= 1 - self.exact[user]
+            assert [charge.batch for charge in self.ledger.history(user)] == [
+                batch for batch, (asked, _, spared) in self.made.items() if user in asked - spared
+            ]
+        assert self.ledger.charges() == len(self.made)
+        assert self.ledger.check() == ()
+
+    def teardown(self) -> None:
+        self.ledger.close()
+        self.folder.cleanup()
+
+
+def test_the_ledger_does_what_a_dictionary_does() -> None:
+    run_state_machine_as_test(Against, settings=settings(max_examples=15, stateful_step_count=10))
+
+
+# Who, at what price, in which batch, skipping the exhausted or not.
+STORY = [
+    ("ada bob", "1/2", "a", False),
+    ("ada bob", "1/2", "a", False),
+    ("ada", "1/2", "b", False),
+    ("ada cid", "1/13", "c", False),
+    ("ada cid", "1/13", "c", True),
+    ("ada bob", "1/2", "a", True),
+    ("cid", "3/2", "d", False),
+    ("bob cid", "3/2", "e", True),
+    *(("cid", "1/13", f"thirteenth {n}", False) for n in range(13)),
+]
+
+
+def tell() -> None:
+    """The model's comparisons along a story that comes to each edge."""
+    told = Against()
+    try:
+        for users, price, batch, skip in STORY:
+            told.charge(users=set(users.split()), price=price, batch=batch, skip=skip)
+            told.agrees()
+    finally:
+        told.teardown()
+
+
+def test_the_story_agrees() -> None:
+    tell()
+
+
+@contextmanager
+def broken(
+    monkeypatch: pytest.MonkeyPatch, owner: object, name: str, old: str, new: str
+) -> Iterator[None]:
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, mutated(getattr(owner, name), old, new))
+        yield
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "old", "new"),
+    [
+        # Nobody is ever found poor: the table's own rule stops the overspending.
+        (Book, "poor", "return tuple(sorted(found))", "return ()"),
+        # The price is left out of the comparison.
+        (Book, "poor", "> limit - amount", "> limit"),
+        # One share too early.
+        (Book, "poor", "> limit - amount", ">= limit - amount"),
+        (Book, "poor", "return tuple(names)", "return ()"),
+        # Rounded down, thirteen thirteenths would be paid with less than a budget.
+        (accounting.filter, "_shares", "math.ceil(cost * SHARES", "math.floor(cost * SHARES"),
+        # A retried charge would be paid twice.
+        (Ledger, "charge", "if made is not None", "if False"),
+        # The history and the counters part.
+        (Book, "_add_up", "users.c[name] + amount", "users.c[name]"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_ledger_that_is_broken_is_not_a_dictionary(
+    monkeypatch: pytest.MonkeyPatch, owner: object, name: str, old: str, new: str
+) -> None:
+    # What fails is a comparison with the model, or the database's own rule.
+    with broken(monkeypatch, owner, name, old, new), pytest.raises(Exception):  # noqa: B017, PT011 - any failure rejects the mutant
+        tell()

@@ -1,0 +1,114 @@
+"""Many processes at one ledger, and processes that are killed in the middle of a charge."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from accounting.ledger import Ledger, LedgerUnavailable, Receipt
+from tests.accounting.ledger.budget import BUDGET
+from tests.accounting.ledger.server import Server
+from tests.accounting.ledger.workers import PRICE, charge_on, killed, processes, together
+
+WORKERS, ROUNDS, AFFORDED = 8, 12, 50
+
+
+def test_eight_processes_overspend_nobody_and_lose_nothing(url: str, tmp_path: Path) -> None:
+    words = together(url, tmp_path, workers=WORKERS, rounds=ROUNDS)
+    paid = [word for word in words if word[0] == "paid"]
+    refused = [word for word in words if word[0] == "refused"]
+    assert len(paid) == AFFORDED
+    assert len(refused) == WORKERS * ROUNDS - AFFORDED
+    common = {tuple(word[1:]) for word in words if word[0] == "common"}
+    assert len(common) == 3  # every process was shown the same three charges
+    receipts = [
+        Receipt(batch="", number=int(word[-2]), digest=word[-1], paid=2)
+        for word in words
+        if word[0] != "refused"
+    ]
+    with Ledger.open(url) as ledger:
+        assert ledger.check(*receipts) == ()
+        assert ledger.charges() == AFFORDED + 3
+        assert ledger.remaining("shared") == {"rho": 0}
+        assert ledger.remaining("common") == {"rho": 1 - 3 * Fraction(1, AFFORDED)}
+        for me in range(WORKERS):
+            own = sum(word[1] == str(me) for word in paid)
+            assert ledger.remaining(f"own {me}") == {"rho": 1 - Fraction(own, AFFORDED)}
+
+
+def survive(url_of: list[str], folder: Path, kills: int) -> None:
+    """Kill so many processes; after each the ledger is whole and holds what it acknowledged."""
+    context, generator = processes(), random.Random(20)
+    path = folder / "written"
+    absent = present = 0
+    for number in range(kills):
+        url = url_of[number * len(url_of) // kills]
+        process = context.Process(target=charge_on, args=(url, str(path), f"{number}"), daemon=True)
+        begun, paid = killed(process, path, generator)
+        if begun == "0":
+            continue  # killed while the ledger was being made: the next one makes it
+        with Ledger.open(url, budget=BUDGET) as ledger:
+            assert ledger.check(*paid) == ()
+            batches = {charge.batch for charge in ledger.history()}
+            assert batches >= {receipt.batch for receipt in paid}
+            if begun not in {receipt.batch for receipt in paid}:
+                absent += begun not in batches
+                present += begun in batches
+    # Most processes were killed inside a charge, and some of those before it was there.
+    assert absent + present > kills // 4
+    assert absent > 0
+
+
+def test_two_hundred_kills_leave_every_charge_whole_or_absent(tmp_path: Path) -> None:
+    survive([str(tmp_path / f"{n}.db") for n in range(20)], tmp_path, kills=200)
+
+
+def test_kills_at_a_server(server: Server, tmp_path: Path) -> None:
+    survive([server.database() for _ in range(2)], tmp_path, kills=20)
+
+
+def test_a_server_that_crashes_keeps_what_it_acknowledged(server: Server) -> None:
+    with Ledger.create(server.database(), budget=BUDGET) as ledger:
+        receipt = ledger.charge(["ada"], PRICE, batch="one")
+        server.stop(signal.SIGQUIT)
+        with pytest.raises(LedgerUnavailable):
+            ledger.charge(["ada"], PRICE, batch="two")
+        server.start()
+        assert ledger.check(receipt) == ()
+        assert ledger.charge(["ada"], PRICE, batch="two").number == 2
+
+
+FORKED = """
+import os, sys
+from accounting.claim import ZCdp
+from accounting.ledger import Ledger
+with Ledger.open(sys.argv[1]) as ledger:
+    ledger.charge(["ada"], ZCdp("1/50"), batch="parent")
+    child = os.fork()
+    for number in range(10):
+        ledger.charge(["ada"], ZCdp("1/50"), batch=f"{child == 0} {number}")
+    if child == 0:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert ledger.check() == () and ledger.charges() == 21
+"""
+
+
+def test_a_ledger_may_be_used_on_both_sides_of_a_fork(url: str) -> None:
+    Ledger.create(url, budget=BUDGET).close()
+    run = subprocess.run(
+        [sys.executable, "-c", FORKED, url],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+    assert run.returncode == 0, run.stderr
