@@ -191,6 +191,7 @@ def certify(
     while True:
         enclosed = [each.claim(count) for each, count in zip(asked, counts, strict=True)]
         certificate = replace(draft, claims=(*enclosed, *exact))
+        _check_form(certificate)
         verdict = verify(certificate)
         if verdict.holds:
             return certificate
@@ -218,6 +219,14 @@ def _asked(
         if at <= 1:
             raise InvalidParameter("order", order, "must be > 1")
         yield Asked(quantity="renyi", key="order", at=at, bound=at_any_width(total.renyi))
+
+
+def _check_form(certificate: Certificate) -> None:
+    # The limits of the format: too many parts, or a number too long to write.
+    try:
+        read(certificate.to_json())
+    except Malformed as error:
+        raise NotDerived("a certificate of this composition", str(error)) from None
 
 
 def _check_reach(draft: Certificate) -> None:

@@ -24,11 +24,11 @@ from dpcore.enclosure import Enclosure, ball, precision
 
 __all__ = ["Enumeration"]
 
-MOST_OUTCOMES: Final = 1 << 13
+MOST_OUTCOMES: Final = 1 << 14
 """The most outcomes that are named."""
 
 _BITS: Final = 192
-_SPARE: Final = 40
+_LISTED_BITS: Final = 72
 _FIRST_TILT: Final = 2
 _LARGEST_TILT: Final = 512
 _WIDENINGS: Final = 200
@@ -88,7 +88,7 @@ class Enumeration:
         # The further the tilt, the smaller a delta that the listings still resolve.
         tilt = Fraction(_FIRST_TILT)
         while tilt <= _LARGEST_TILT:
-            listed = [(law.losses(tilt, _BITS - _SPARE), count) for law, count in self.parts]
+            listed = [(law.losses(tilt, _LISTED_BITS), count) for law, count in self.parts]
             if _count(listed) > MOST_OUTCOMES:
                 return
             yield _outcomes(listed, tilt)

@@ -168,7 +168,7 @@ def _floor(turn: arb) -> int:
 
 
 def multiples(high: Turns, low: Turns, counts: Integers) -> Turns:
-    r"""The top 64 bits of n times a 128-bit turn, modulo 1, for 0 <= n < 2^32: at most 3 too low.
+    r"""The top 64 bits of n times a 128-bit turn, modulo 1, for 0 <= n < 2^32: at most 2 too low.
 
     >>> word = np.array([1], dtype=np.uint64)
     >>> multiples(word, word << np.uint64(63), np.array([0, 2, 5])).tolist()

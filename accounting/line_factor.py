@@ -104,7 +104,7 @@ class Grid:
     r"""The frequencies y_j = j ``step``, j >= 0, in blocks of 2^``depth``.
 
     Block b is the interval step [b 2^depth, (b+1) 2^depth]; its centre is a frequency. ``step`` is
-    a float of at most 24 bits and ``blocks`` 2^depth <= 2^29, so that every y_j is exact.
+    a float of at most 20 bits and ``blocks`` 2^depth <= 2^30, so that every y_j is exact.
 
     >>> grid = Grid(step=0.5, depth=2, blocks=10)
     >>> grid.frequencies(np.array([0, 3])).tolist()

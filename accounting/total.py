@@ -85,7 +85,7 @@ class Total:
         shown = self._shown()
         least, most = ((delta - 1 + share) / share for share in (shown.lower, shown.upper))
         low, high = self._from(most, relative).lower, self._from(least, relative).upper
-        return Enclosure(low, high if high > low else low)
+        return Enclosure(low, max(low, high))
 
     def _from(self, delta: End, relative: Fraction) -> Enclosure:
         if delta < 0:
@@ -163,7 +163,8 @@ def _merged(parts: Iterable[tuple[_Law, int]]) -> tuple[tuple[_Law, int], ...]:
     counts: dict[_Law, int] = {}
     for law, count in parts:
         counts[law] = counts.get(law, 0) + count
-    return tuple(counts.items())
+    # In one order, whatever order they came in: a total is the same number to the last digit.
+    return tuple(sorted(counts.items(), key=repr))
 
 
 def _steps(law: LossLaw) -> Shift:

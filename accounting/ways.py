@@ -16,6 +16,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
+from flint import arb
+
 from accounting.claim import Approx, Pure, Rdp, ZCdp
 from accounting.curve import PrivacyCurve
 from accounting.dots import dominating
@@ -23,7 +25,10 @@ from accounting.errors import NotDerived
 from accounting.laplace import LaplacePair
 from accounting.laws import pair_of
 from accounting.line_factor import LossLaw
+from accounting.listing import nothing
+from accounting.loss import Losses
 from accounting.pair import Pair
+from accounting.polya import DisclosingPair
 from accounting.shift import Shift, heaviest, maximal
 from accounting.subsampling import FixedSizeSampled, PoissonSampled
 from dpcore.discrete_laplace import DiscreteLaplace
@@ -50,6 +55,25 @@ class Ways:
     above: tuple[Laws, ...]
     attained: tuple[Laws, ...]
     lost: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disclosed:
+    r"""One direction of one-sided Polya noise, seen only as "was it shown?".
+
+    Of all that is not shown one outcome is made: post-processing, so a bound from below.
+    """
+
+    pair: DisclosingPair
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        r"""log(1 - h) with mass 1 - h, and h hidden."""
+        del tilt, bits
+        hidden = self.pair.hidden()
+        kept = 1 - hidden
+        return Losses(
+            masses=(kept,), losses=(kept.log(),), hidden=hidden, beyond=nothing, largest=arb(0)
+        )
 
 
 @lru_cache(maxsize=256)
@@ -110,10 +134,16 @@ def _coordinates(noise: Noise, shift: Shift) -> Ways:
     for step, count in shift:
         pair = pair_of(noise, ((step, 1),))
         mirror = pair.mirror()
+        if isinstance(pair, DisclosingPair):
+            # Its listing dominates both directions; what one of them shows is less.
+            above.append((pair, count))
+            forward.append((Disclosed(pair=pair), count))
+            backward.append((Disclosed(pair=pair), count))
+            continue
         forward.append((pair, count))
         backward.append((mirror, count))
         above.append((pair if mirror is pair else dominating((pair, mirror)), count))
-    if forward == backward:
+    if forward == backward == above:
         return _exactly(tuple(forward))
     return Ways(above=(tuple(above),), attained=(tuple(forward), tuple(backward)))
 

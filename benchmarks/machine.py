@@ -19,7 +19,17 @@ from typing import Any
 
 __all__ = ["best_seconds", "interleaved", "machine", "write"]
 
-_PACKAGES = ("dpcore", "numpy", "scipy", "python-flint", "cryptography", "opendp", "diffprivlib")
+_PACKAGES = (
+    "dpcore",
+    "numpy",
+    "scipy",
+    "python-flint",
+    "cryptography",
+    "sqlalchemy",
+    "opendp",
+    "diffprivlib",
+    "dp-accounting",
+)
 _RESULTS = Path(__file__).parent / "results"
 
 

@@ -20,7 +20,7 @@ __all__ = ["Claim", "Malformed", "Part", "Read", "parsed", "part_of", "read"]
 
 _MOST_TEXT: Final = 1 << 18
 _MOST_ITEMS: Final = 64
-_MOST_LETTERS: Final = 400
+_MOST_LETTERS: Final = 2000
 _MOST_ROUNDS: Final = 10**7
 _MOST_DECIMALS: Final = 400
 _FIELDS: Final = frozenset(
@@ -249,7 +249,7 @@ def _claim(where: str, item: Mapping[str, Any]) -> Claim:
 
 
 def rational(where: str, value: object) -> Fraction:
-    r"""A rational >= 0 in lowest terms, as text, of 400 characters at most.
+    r"""A rational >= 0 in lowest terms, as text, of 2000 characters at most.
 
     >>> rational("delta", "2/4")
     Traceback (most recent call last):
@@ -265,7 +265,7 @@ def rational(where: str, value: object) -> Fraction:
 
 
 def _decimal(where: str, value: object, digits: int) -> Fraction:
-    text = _text(where, value, 2 * _MOST_LETTERS)
+    text = _text(where, value)
     match = _DECIMAL.fullmatch(text)
     if match and len(match[1] or "") == digits:
         return Fraction(text)

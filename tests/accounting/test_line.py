@@ -101,9 +101,8 @@ def test_epsilon_inverts_the_enumerated_curve(parts: Parts, share: Fraction, pow
     target = share / 10**power
     found = Line(parts=tuple(parts)).epsilon(target, "1/100")
     assert inverts(found, parts, target)
-    assert found.upper <= max(sum(count * law.largest for law, count in parts), 0) or (
-        found.upper == math.inf
-    )
+    most = max(sum(count * law.largest for law, count in parts), Fraction(0))
+    assert found.upper <= most + Fraction(1, 2**100) or found == Enclosure.infinite()
 
 
 def test_epsilon_on_an_atom() -> None:
@@ -397,7 +396,7 @@ def test_multiples_of_a_turn(turn: int, count: int) -> None:
         high, low = fixed_point([arb(turn)])
     found = int(multiples(high, low, np.array([count]))[0])
     exact = (turn * count % 2**128) >> 64
-    assert (exact - found) % 2**64 <= 3
+    assert (exact - found) % 2**64 <= 2
 
 
 @settings(max_examples=50)

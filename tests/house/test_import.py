@@ -12,7 +12,17 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 # What a person who only draws noise must not wait for.
-HEAVY = ("matplotlib", "scipy.stats", "rich", "typer", "sklearn", "opendp", "diffprivlib")
+HEAVY = (
+    "matplotlib",
+    "sqlalchemy",
+    "psycopg",
+    "scipy.stats",
+    "rich",
+    "typer",
+    "sklearn",
+    "opendp",
+    "diffprivlib",
+)
 
 PROBE = """
 import os, sys, threading
@@ -52,7 +62,12 @@ def test_importing_dpcore_is_silent_and_light() -> None:
 
 @pytest.mark.parametrize("package", ["accounting", "audit", "bandits"])
 def test_importing_a_sibling_is_silent(package: str) -> None:
-    assert noise_of_import(package, ("matplotlib", "sklearn", "opendp", "diffprivlib")) == ""
+    assert (
+        noise_of_import(
+            package, ("matplotlib", "sqlalchemy", "mpmath", "sklearn", "opendp", "diffprivlib")
+        )
+        == ""
+    )
 
 
 @pytest.mark.parametrize(
