@@ -27,7 +27,8 @@ from accounting.subsampling import FixedSizeSampled, PoissonSampled
 
 if TYPE_CHECKING:
     from accounting.calibrate import Calibration, calibrate
-    from accounting.certificate import Certificate, certify, verify
+    from accounting.certificate import Certificate, certify
+    from accounting.checker import verify
     from accounting.ledger import Ledger
 
 __all__ = [
@@ -63,7 +64,7 @@ _LATER = {
     "Ledger": "ledger",
     "calibrate": "calibrate",
     "certify": "certificate",
-    "verify": "certificate",
+    "verify": "checker",
 }
 
 

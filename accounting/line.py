@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Final, TypeAlias
@@ -36,7 +36,7 @@ _FIRST_REACH: Final = 8
 _ATTEMPTS: Final = 6
 _MOST_SMOOTHING: Final = 0.5
 _MOST_ERROR: Final = 0.25
-_LEAST_GAIN: Final = 2.0**-10
+_LEAST_GAIN: Final = 0.01
 _FINEST: Final = Fraction(1, 10**12)
 _NO_LOSS: Final = Fraction(1, 10**9)
 _NO_MASS: Final = Fraction(1, 10**100)
@@ -84,12 +84,13 @@ class Line:
                 low, high = total.bounds(exact)
                 return Enclosure.of((hidden + low).union(hidden + high))
 
-            # What is hidden is known: beside it the rest may be off by more.
-            error = wanted * (1 + float(hidden) * math.exp(-saddle.log_delta))
+            def aim(found: Enclosure) -> tuple[Saddle, float]:
+                # What is hidden is known: beside it the rest may be off by more.
+                rest = saddle.less(float(found.upper - known.lower))
+                return rest, wanted * (1 + float(hidden) * math.exp(-rest.log_delta))
+
             best = _within(Enclosure(known.lower, certain), Fraction(0), certain)
-            return _refined(
-                parts, evaluate, lambda _: (saddle, error), best, partial(_excess, wanted, _NO_MASS)
-            )
+            return _refined(parts, evaluate, aim, best, partial(_excess, wanted, _NO_MASS))
 
     def epsilon(self, delta: RationalLike, relative: RationalLike) -> Enclosure:
         r"""The inverse of the curve at 0 < ``delta`` < 1; infinite below P(L = oo)."""
@@ -103,21 +104,22 @@ class Line:
             if goal < 0:
                 return Enclosure.infinite()
             largest = Enclosure.of(_largest(parts)).upper if goal >= 0 else math.inf
-            best = Enclosure(Fraction(0), max(largest, Fraction(0)))
-            if not goal > 0 or best.upper == 0:
-                return best
+            first = Enclosure(Fraction(0), max(largest, Fraction(0)))
+            if not goal > 0 or first.upper == 0:
+                return first
 
             def evaluate(total: LineSum) -> Enclosure:
-                return epsilon_between(total, goal, best.upper)
+                return epsilon_between(total, goal, first.upper)
 
             def aim(found: Enclosure) -> tuple[Saddle, float]:
-                # |delta'| is about c delta.
-                at = saddle
-                if found.lower > 0 or saddle.epsilon <= 0:
-                    at = saddle_at_epsilon(float(found.lower), parts, reach)
-                return at, wanted * max(at.tilt * at.epsilon, _LEAST_GAIN)
+                # |delta'| is about c delta. Whether epsilon is 0 is seen from afar.
+                at, near = saddle, found.lower or found.upper
+                if near < first.upper or saddle.epsilon <= 0:
+                    at = saddle_at_epsilon(float(near if near < first.upper else 0), parts, reach)
+                    at = replace(at, log_delta=saddle.log_delta)
+                return at, max(wanted * at.tilt * at.epsilon, _LEAST_GAIN * (at.epsilon == 0))
 
-            return _refined(parts, evaluate, aim, best, partial(_excess, wanted, _NO_LOSS))
+            return _refined(parts, evaluate, aim, first, partial(_excess, wanted, _NO_LOSS))
 
     def _tilted(self, choose: Callable[[_Parts, float], Saddle]) -> tuple[_Parts, Saddle, float]:
         # Listings good for a first guess of the tilt, and longer ones as long as that is too low.

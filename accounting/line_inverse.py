@@ -60,8 +60,11 @@ def _newton(total: LineSum, target: float, place: tuple[float, float], *, upper:
     close = _NUDGE * max(near, 1 / total.window.tilt)
     for _ in range(_STEPS):
         log, slope = total.logarithm(near, upper=upper)
-        low, high = (near, high) if log > target else (low, near)
-        step = (target - log) / slope if slope < 0 and math.isfinite(log) else math.nan
+        # Far from where the sum is placed it is all error: too far to the left, or to the right.
+        lost = not math.isfinite(log)
+        right = near < total.window.epsilon if lost else log > target
+        low, high = (near, high) if right else (low, near)
+        step = math.nan if lost or slope >= 0 else (target - log) / slope
         if abs(step) <= close or high - low <= close:
             break
         near += step

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -39,6 +39,11 @@ class Saddle:
     tilt: float
     epsilon: float
     log_delta: float
+
+    def less(self, delta: float) -> Saddle:
+        r"""The same, where the curve is known to be at most ``delta`` there."""
+        log = math.log(delta) if delta > 0 else _LEAST_LOG
+        return replace(self, log_delta=max(min(self.log_delta, log), _LEAST_LOG))
 
 
 def saddle_at_epsilon(epsilon: float, parts: Sequence[tuple[Part, int]], reach: float) -> Saddle:

@@ -34,7 +34,7 @@ def integral(
     plain, least = [*listed], float(min(epsilons))
     c = best_tilt(plain, least)
     reached = wanted.relative + c * wanted.of_epsilon
-    goal = max(reached / 8, _FINEST)
+    goal = max(reached / 4, _FINEST)
     laws = tilted(plain, c)
     level = sum(one.count * one.log_moment for one in laws) - c * least
     mean = sum(one.count * one.mean for one in laws) - least
@@ -63,8 +63,9 @@ def integral(
 def _terms(
     laws: list[Tilted], c: float, eta: float, drift: float, goal: float
 ) -> tuple[list[tuple[complex, complex]], float]:
-    # (z, summand) at every frequency that matters, and the share of the rest, estimated by the
-    # mean size over the last half of what was seen, which spans the first echoes.
+    # (z, summand) at every frequency that matters, and the share of the rest: what the mean size
+    # over the last half of what was seen, which spans the first echoes, makes of it, and two
+    # whole echoes of the peak just beyond.
     terms: list[tuple[complex, complex]] = []
     sizes: list[tuple[float, float]] = []
     bulk, weight = 0.0, c * (c + 1)
@@ -73,7 +74,7 @@ def _terms(
         y = point.j * eta
         if y > until:
             late = math.fsum(size for at, size in sizes if at > until / 2)
-            rest = late / (until / 2) * weight / until * 2 / bulk
+            rest = late / (until / 2) * weight / until * 2 / bulk + 2 * weight / until**2
             if rest < goal:
                 return terms, rest
             until = y * 1.25

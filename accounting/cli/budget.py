@@ -28,7 +28,7 @@ from dpcore.spelling import read_noise
 if TYPE_CHECKING:
     from accounting.compose import Composition
 
-__all__ = ["budget"]
+__all__ = ["Noises", "Rounds", "Sampled", "Sensitivities", "budget", "composed"]
 
 _SCHEMA: Final = "dpcore-budget/1"
 _MARGIN: Final = 13
@@ -88,7 +88,7 @@ def epsilon(
 
     Example: dpcore budget epsilon --noise skellam:variance=400 --rounds 1000 --delta 1e-6
     """
-    total = _total(noise, sensitivity, rounds, poisson)
+    total = composed(noise, sensitivity, rounds, poisson)
     at = rational("--delta", delta)
     found = total.epsilon(at, relative)
     if as_json:
@@ -112,7 +112,7 @@ def delta_command(
 
     Example: dpcore budget delta --noise discrete-laplace:scale=20 --rounds 100 --epsilon 2
     """
-    total = _total(noise, sensitivity, rounds, poisson)
+    total = composed(noise, sensitivity, rounds, poisson)
     at = rational("--epsilon", epsilon)
     found = total.delta(at, relative)
     if as_json:
@@ -144,7 +144,7 @@ def curve(
 
     if plot is not None:
         check_plot(plot)
-    total = _total(noise, sensitivity, rounds, poisson)
+    total = composed(noise, sensitivity, rounds, poisson)
     deltas = _deltas(rational("--least-delta", least), whole("--points", points, 2))
     found = []
     with progress(len(deltas), "points") as advance:
@@ -265,12 +265,13 @@ def _table(table: Sequence[tuple[int, Any]], delta: str) -> list[str]:
     return lines + ([""] if reasons else []) + sorted(reasons)
 
 
-def _total(
+def composed(
     noises: Sequence[str],
     sensitivities: Sequence[str] | None,
     rounds: Sequence[str] | None,
     poisson: Sequence[str] | None,
 ) -> Composition:
+    r"""The composition that repeated options spell, one group for each noise."""
     from accounting.compose import compose
     from accounting.subsampling import PoissonSampled
 
