@@ -36,7 +36,8 @@ _FIRST_REACH: Final = 8
 _ATTEMPTS: Final = 6
 _MOST_SMOOTHING: Final = 0.5
 _MOST_ERROR: Final = 0.25
-_LEAST_GAIN: Final = 0.01
+_FROM_AFAR: Final = 0.01
+_MOST_GAIN: Final = 64.0
 _FINEST: Final = Fraction(1, 10**12)
 _NO_LOSS: Final = Fraction(1, 10**9)
 _NO_MASS: Final = Fraction(1, 10**100)
@@ -117,7 +118,7 @@ class Line:
                 if near < first.upper or saddle.epsilon <= 0:
                     at = saddle_at_epsilon(float(near if near < first.upper else 0), parts, reach)
                     at = replace(at, log_delta=saddle.log_delta)
-                return at, max(wanted * at.tilt * at.epsilon, _LEAST_GAIN * (at.epsilon == 0))
+                return at, max(wanted * at.tilt * at.epsilon, _FROM_AFAR * (at.epsilon == 0))
 
             return _refined(parts, evaluate, aim, first, partial(_excess, wanted, _NO_LOSS))
 
@@ -166,12 +167,12 @@ def _refined(
             continue
         reached, found = tau, evaluate(total)
         best = _within(best, found.lower, found.upper)
-        over = min(excess(best), 1e9)
+        over = min(excess(best), _MOST_GAIN)
         if over <= 1:
             break
         # The width falls like tau^2, but only like tau at a loss of positive probability.
-        tau *= max(0.7 * over ** (-0.5 if attempt == 0 else -1.0), 1 / 32)
-        patience *= max(min(0.125, 0.5 / over), 2.0**-10)
+        tau *= 0.7 * over ** (-0.5 if attempt == 0 else -1.0)
+        patience *= min(0.125, 0.5 / over)
         saddle, error = aim(best)
     return best
 

@@ -65,12 +65,14 @@ def _newton(total: LineSum, target: float, place: tuple[float, float], *, upper:
         right = near < total.window.epsilon if lost else log > target
         low, high = (near, high) if right else (low, near)
         step = math.nan if lost or slope >= 0 else (target - log) / slope
-        if abs(step) <= close or high - low <= close:
+        if abs(step) <= close:
+            return min(max(near + step, low), high)
+        if high - low <= close:
             break
         near += step
         if not (low < near < high and abs(step) <= leap):
             near = (low + high) / 2 if high < math.inf else low + leap
-    return min(max(near + step, low), high) if abs(step) <= close else low if not upper else high
+    return min(high, near + leap) if upper else low
 
 
 def _first(certified: Callable[[Fraction], bool], start: float, scale: float, last: End) -> End:

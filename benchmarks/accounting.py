@@ -1,11 +1,10 @@
 r"""How tight and how fast the accountant is, beside dp-accounting and prv-accountant.
 
 ``python -m benchmarks.accounting [--quick]``. Ours is an enclosure or a bound: both ends, its
-width, and milliseconds with every cache of ours emptied first, so that tables are included
-(``again_ms``: the same question once more). A peer's
-row gives its number with its default discretisation, its excess over our upper end (positive:
-looser; negative by more than the last digits: not a bound at all), milliseconds and the ratio of
-times. BLAS has one thread. ``truth`` has the digits on which both our ends agree.
+width, and milliseconds with every cache of ours emptied first, tables included (``again_ms``: the
+same question once more). A peer's row gives its number with its default discretisation, its excess
+over our upper end (positive: looser; negative by more than the last digits: no bound at all),
+milliseconds and the ratio of times. BLAS has one thread. ``truth``: where both our ends agree.
 """
 
 from __future__ import annotations
@@ -130,15 +129,9 @@ Peer = Callable[[], float]
 
 
 def peer(name: str, case: Case) -> Peer | None:
-    r"""epsilon(delta) of the case by one peer; None where it is missing or has no such noise."""
+    r"""epsilon(delta) of the case by one peer; None where it is not installed."""
     try:
-        match name:
-            case "pld":
-                return _pld(case)
-            case "rdp":
-                return _rdp(case)
-            case _:
-                return _prv(case)
+        return {"pld": _pld, "rdp": _rdp, "prv": _prv}[name](case)
     except ImportError:
         return None
 
@@ -151,7 +144,7 @@ def _scale(noise: Noise) -> float:
     return float(Fraction(noise.parameters["scale"]))
 
 
-def _pld(case: Case) -> Peer | None:
+def _pld(case: Case) -> Peer:
     # Version 0.6 has functions, not events, for discrete noise.
     pld = import_module("dp_accounting.pld.privacy_loss_distribution")
 
@@ -168,7 +161,7 @@ def _pld(case: Case) -> Peer | None:
     return run
 
 
-def _rdp(case: Case) -> Peer | None:
+def _rdp(case: Case) -> Peer:
     # Its own events: Gaussian (whose Renyi curve bounds that of the discrete law) and Laplace.
     events = import_module("dp_accounting.dp_event")
     rdp = import_module("dp_accounting.rdp.rdp_privacy_accountant")
@@ -186,7 +179,7 @@ def _rdp(case: Case) -> Peer | None:
     return run
 
 
-def _prv(case: Case) -> Peer | None:
+def _prv(case: Case) -> Peer:
     # For Gaussian noise on the reals only: near the discrete one, and no bound of it.
     prv = import_module("prv_accountant")
 

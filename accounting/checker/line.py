@@ -21,6 +21,7 @@ __all__ = ["integral"]
 
 _FLOAT: Final = 1e-15
 _FINEST: Final = 1e-13
+_FEW: Final = 4
 _MOST_STEPS: Final = 1 << 26
 
 
@@ -65,16 +66,17 @@ def _terms(
 ) -> tuple[list[tuple[complex, complex]], float]:
     # (z, summand) at every frequency that matters, and the share of the rest: what the mean size
     # over the last half of what was seen, which spans the first echoes, makes of it, and two
-    # whole echoes of the peak just beyond.
+    # whole echoes of the peak just beyond: few laws may beat, many do not coincide.
     terms: list[tuple[complex, complex]] = []
     sizes: list[tuple[float, float]] = []
     bulk, weight = 0.0, c * (c + 1)
     until = max(echoes(laws), 16 / min(one.deviation for one in laws))
+    whole = 2 if len(laws) <= _FEW else 0
     for point in scan(laws, eta, _MOST_STEPS, goal * 1e-4, weight):
         y = point.j * eta
         if y > until:
             late = math.fsum(size for at, size in sizes if at > until / 2)
-            rest = late / (until / 2) * weight / until * 2 / bulk + 2 * weight / until**2
+            rest = late / (until / 2) * weight / until * 2 / bulk + whole * weight / until**2
             if rest < goal:
                 return terms, rest
             until = y * 1.25
