@@ -344,7 +344,9 @@ MUTANTS = [
 ]
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
+@pytest.mark.parametrize(
+    "mutant", MUTANTS, ids=[f"{name}-{i}" for i, (_, name, *_) in enumerate(MUTANTS)]
+)
 def test_a_broken_formula_disagrees(
     mutant: tuple[Any, str, str, str, str], monkeypatch: Any
 ) -> None:
