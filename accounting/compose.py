@@ -137,7 +137,7 @@ class Composition:
             return math.inf
 
 
-def compose(*parts: Part | Composition | tuple[Part, int]) -> Composition:
+def compose(*parts: Part | Composition | tuple[Part | Composition, int]) -> Composition:
     r"""The list of ``parts``: a guarantee, or a pair (guarantee, rounds).
 
     >>> compose(Pure(1), (Pure("1/2"), 3)).pure().upper

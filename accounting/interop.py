@@ -134,18 +134,13 @@ def _read(dp: Any, event: Any, scope: Scope) -> Composition:
         case dp.SelfComposedDpEvent():
             count = integer("count", event.count, at_least=0)
             inner = _read(dp, event.event, scope)
-            return _times(inner, count) if count else compose(Pure(0, scope=scope))
+            return compose((inner, count)) if count else compose(Pure(0, scope=scope))
         case dp.ComposedDpEvent():
             parts = [_read(dp, each, scope) for each in event.events]
             return compose(*parts) if parts else compose(Pure(0, scope=scope))
         case dp.PoissonSampledDpEvent() | dp.SampledWithoutReplacementDpEvent():
             return compose(_sampled(dp, event, scope))
     return compose(_single(dp, event, scope))
-
-
-def _times(found: Composition, count: int) -> Composition:
-    listed: Any = (found, count)
-    return compose(listed)
 
 
 def _single(dp: Any, event: Any, scope: Scope) -> Part:

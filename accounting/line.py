@@ -114,9 +114,11 @@ class Line:
 
             def aim(found: Enclosure) -> tuple[Saddle, float]:
                 # |delta'| is about c delta. Whether epsilon is 0 is seen from afar.
-                at, near = saddle, found.lower or found.upper
-                if near < first.upper or saddle.epsilon <= 0:
-                    at = saddle_at_epsilon(float(near if near < first.upper else 0), parts, reach)
+                near = found.upper if found.upper < first.upper else found.lower
+                if near == 0 and saddle.epsilon > 0:
+                    at = saddle
+                else:
+                    at = saddle_at_epsilon(float(near), parts, reach)
                     at = replace(at, log_delta=saddle.log_delta)
                 return at, max(wanted * at.tilt * at.epsilon, _FROM_AFAR * (at.epsilon == 0))
 

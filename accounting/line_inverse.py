@@ -31,8 +31,10 @@ def epsilon_between(total: LineSum, goal: arb, largest: End) -> Enclosure:
     lower end where nothing better is certified.
     """
     most = round_down(largest)
-    high = _proposed(total, goal, most, upper=True)
-    low = _proposed(total, goal, most, upper=False)
+    start = min(max(total.window.epsilon, 0.0), most)
+    high = _proposed(total, goal, (start, most), upper=True)
+    # The lower bound dips at every atom: its last crossing is looked for, from above.
+    low = _proposed(total, goal, (high, most), upper=False)
     scale = 1 / total.window.tilt
     upper = _first(lambda b: total.bounds(b)[1] <= goal, high, scale, largest)
     if upper == 0:
@@ -41,16 +43,15 @@ def epsilon_between(total: LineSum, goal: arb, largest: End) -> Enclosure:
     return Enclosure(lower, upper)
 
 
-def _proposed(total: LineSum, goal: arb, most: float, *, upper: bool) -> float:
+def _proposed(total: LineSum, goal: arb, place: tuple[float, float], *, upper: bool) -> float:
     # Newton on log delta, then once more with the bound's own error at that point.
     target = float(goal.log())
-    start = min(max(total.window.epsilon, 0.0), most)
-    near = _newton(total, target, (start, most), upper=upper)
+    near = _newton(total, target, place, upper=upper)
     bound, log = total.bounds(Fraction(near))[1 if upper else 0], total.logarithm(near, upper=upper)
     if not (bound > 0 and math.isfinite(log[0])):
         return near
     error = float(bound.log()) - log[0]
-    return _newton(total, target - error, (near, most), upper=upper)
+    return _newton(total, target - error, (near, place[1]), upper=upper)
 
 
 def _newton(total: LineSum, target: float, place: tuple[float, float], *, upper: bool) -> float:

@@ -29,6 +29,7 @@ _PACKAGES = (
     "opendp",
     "diffprivlib",
     "dp-accounting",
+    "prv-accountant",
 )
 _RESULTS = Path(__file__).parent / "results"
 

@@ -29,8 +29,8 @@ def claims_command(
 ) -> None:
     r"""Replay the privacy theorems of four papers: what is claimed, what is exact, the verdict.
 
-    holds: proven and true. loose: true, with far more noise than needed. fails: the printed number
-    is wrong. unproven: true where it was looked at, but the proof does not give it.
+    holds: true. loose: true by a factor of two or more. fails: refuted by a certified bound.
+    unproven: true where it was looked at, but the printed argument does not give it.
 
     Example: dpcore claims --quick
     """
