@@ -267,7 +267,7 @@ def _kind() -> Callable[..., Any]:
             except DpcoreError as refusal:
                 return self.CompositionErrorDetails(event, str(refusal))
             if do_compose and count:
-                self._parts.append(_times(found, count))
+                self._parts.append(compose((found, count)))
             return None
 
         @property

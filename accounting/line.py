@@ -114,7 +114,7 @@ class Line:
 
             def aim(found: Enclosure) -> tuple[Saddle, float]:
                 # |delta'| is about c delta. Whether epsilon is 0 is seen from afar.
-                near = found.upper if found.upper < first.upper else found.lower
+                near = found.lower or (found.upper if found.upper < first.upper else 0)
                 if near == 0 and saddle.epsilon > 0:
                     at = saddle
                 else:

@@ -24,14 +24,14 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     # Read when numpy is loaded, so before anything that loads it.
     os.environ[_threads] = "1"
 
-from accounting import PrivacyCurve  # noqa: E402 - after the threads are set
-from accounting.bound import Bound  # noqa: E402
-from accounting.compose import compose  # noqa: E402
-from accounting.papers import skellam_renyi_bound  # noqa: E402
-from benchmarks.machine import best_seconds, write  # noqa: E402
-from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, Noise, Sensitivity  # noqa: E402
-from dpcore.polya_difference import PolyaDifference  # noqa: E402
-from dpcore.skellam import Skellam  # noqa: E402
+from accounting import PrivacyCurve  # noqa: E402  # after the threads are set
+from accounting.bound import Bound  # noqa: E402  # after the threads are set
+from accounting.compose import compose  # noqa: E402  # after the threads are set
+from accounting.papers import skellam_renyi_bound  # noqa: E402  # after the threads are set
+from benchmarks.machine import best_seconds, write  # noqa: E402  # after the threads are set
+from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, Noise, Sensitivity  # noqa: E402  # after the threads are set
+from dpcore.polya_difference import PolyaDifference  # noqa: E402  # after the threads are set
+from dpcore.skellam import Skellam  # noqa: E402  # after the threads are set
 
 GAUSSIAN = DiscreteGaussian(sigma_squared=400)
 LAPLACE = DiscreteLaplace(scale=20)
