@@ -88,6 +88,8 @@ class Atoms:
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         r"""K, K' and K'' of what is listed, in floats."""
+        if not self.listing.masses:
+            return 0.0, 0.0, 0.0
         exponents = self._logs + tilt * self._losses
         top = float(exponents.max())
         weights = np.exp(exponents - top)

@@ -34,6 +34,7 @@ _BITS: Final = 128
 _LISTED_BITS: Final = 56
 _FIRST_REACH: Final = 8
 _ATTEMPTS: Final = 6
+_MOST_ROUNDS: Final = 1 << 40
 _MOST_SMOOTHING: Final = 0.5
 _MOST_ERROR: Final = 0.25
 _FROM_AFAR: Final = 0.01
@@ -57,7 +58,15 @@ class Line:
     large probability, where delta is close to 1, and where it is so small that epsilon touches the
     largest loss, whose sum is then the upper end.
 
-    Raises :class:`InvalidParameter` for an empty list, a count below 1, or arguments out of range.
+    >>> from accounting.skellam import SkellamPair
+    >>> from dpcore.skellam import Skellam
+    >>> pair = SkellamPair(noise=Skellam(variance=400), shift=1, variance=Fraction(400))
+    >>> found = Line(parts=((pair, 1000),)).epsilon("1e-6", "1e-8")
+    >>> round(found.upper_float, 6), found.width < Fraction(1, 10**7)
+    (8.306148, True)
+
+    Raises :class:`InvalidParameter` for an empty list, a count below 1 or above 2^40, and arguments
+    out of range.
     """
 
     parts: tuple[tuple[LossLaw | ClosedForm, int], ...]
@@ -66,6 +75,8 @@ class Line:
         if not self.parts:
             raise InvalidParameter("parts", self.parts, "must hold at least one law")
         checked = tuple((law, integer("count", count, at_least=1)) for law, count in self.parts)
+        if max(count for _, count in checked) > _MOST_ROUNDS:
+            raise InvalidParameter("count", checked, f"must be at most {_MOST_ROUNDS} for each law")
         object.__setattr__(self, "parts", checked)
 
     def delta(self, epsilon: RationalLike, relative: RationalLike) -> Enclosure:
@@ -78,7 +89,7 @@ class Line:
             parts, saddle, _ = self._tilted(partial(saddle_at_epsilon, near))
             hidden = _hidden(parts)
             known, certain = Enclosure.of(hidden), Fraction(1)
-            if _largest(parts) <= ball(exact):
+            if hidden >= 1 or _largest(parts) <= ball(exact):
                 return _within(known, Fraction(0), certain)
 
             def evaluate(total: LineSum) -> Enclosure:

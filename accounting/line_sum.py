@@ -48,9 +48,9 @@ _MOST_FREQUENCIES: Final = 1 << 19
 class Window:
     r"""Where the integral is summed: tilt c, smoothing tau, grid, and what may be left out.
 
-    ``tilt`` and ``smoothing`` are floats of at most 24 bits, c >= 2^-20. ``budget`` is what the
-    frequencies that are skipped may add up to; it decides cost, and the error is counted anyway.
-    ``epsilon`` is about where the sum will be asked.
+    ``tilt`` and ``smoothing`` are floats of at most 24 bits, c >= 2^-20, tau <= 1. ``budget`` is
+    what the frequencies that are skipped may add up to; it decides cost, and the error is counted
+    anyway. ``epsilon`` is about where the sum will be asked.
     """
 
     epsilon: float
@@ -139,14 +139,10 @@ def line_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> LineSum |
     blocks, lost = _covered(sampled, window)
     if len(blocks) << window.grid.depth > _MOST_FREQUENCIES:
         return None
-    product: Discs | None = None
-    for _, each, count in sampled:
-        power = each.values(blocks).power(count)
-        product = power if product is None else product.times(power)
     indices, frequencies = window.grid.indices(blocks), window.grid.frequencies(blocks)
-    bump = (
-        _gaussian(window, indices) if product is None else product.times(_gaussian(window, indices))
-    )
+    bump = _gaussian(window, indices)
+    for _, each, count in sampled:
+        bump = bump.times(each.values(blocks).power(count))
     c, tau = ball(Fraction(window.tilt)), ball(Fraction(window.smoothing))
     scales = [count * factor.log_scale for factor, count in factors]
     poles = _pole(window.tilt, frequencies).times(_pole(window.tilt + 1, frequencies))

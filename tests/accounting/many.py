@@ -20,6 +20,7 @@ Atom = tuple[Any, Any]
 """(P, Q) of one outcome; either may be 0."""
 
 DIGITS = 40
+BITS = 200
 
 
 def round_of(noise: Noise, shift: int, low: int, high: int) -> list[Atom]:
@@ -38,14 +39,21 @@ def response(epsilon: str, delta: str = "0") -> list[Atom]:
 
 
 def delta(rounds: Sequence[Iterable[Atom]], epsilon: Fraction) -> Any:
-    """sum of (P - e^epsilon Q)+ over the product of all outcomes."""
-    with mp.workdps(DIGITS):
-        factor = mp.exp(real(epsilon))
-        total = mpf(0)
-        for point in itertools.product(*rounds):
-            p, q = mp.fprod(a for a, _ in point), mp.fprod(b for _, b in point)
-            total += max(p - factor * q, 0)
-        return total
+    """sum of (P - e^epsilon Q)+ over the product of all outcomes, in fixed point of 2^-BITS."""
+    with mp.workdps(DIGITS + 20):
+        factor = int(mp.ldexp(mp.exp(real(epsilon)), BITS))
+        units = [[(_fixed(p), _fixed(q)) for p, q in outcomes] for outcomes in rounds]
+        total = 0
+        for point in itertools.product(*units):
+            p = q = 1 << BITS
+            for here, there in point:
+                p, q = p * here >> BITS, q * there >> BITS
+            total += max(p - (factor * q >> BITS), 0)
+        return mp.ldexp(mpf(total), -BITS)
+
+
+def _fixed(value: Any) -> int:
+    return int(mp.ldexp(value, BITS))
 
 
 def lost(rounds: Sequence[Sequence[Atom]]) -> Any:

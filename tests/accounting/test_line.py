@@ -15,19 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import PrivacyCurve
-from accounting.atom_factor import Atoms
 from accounting.laws import pair_of
 from accounting.line import Line
 from accounting.line_discs import (
-    CIRCLE,
-    PRODUCT,
     UNIT,
     Discs,
     Floats,
     Integers,
-    circle,
-    fixed_point,
-    multiples,
 )
 from accounting.line_factor import Factor, Grid
 from accounting.listing import gaussian_losses, laplace_losses
@@ -148,6 +142,17 @@ def test_no_loss_at_all() -> None:
     assert line.epsilon("1e-9", "1e-6") == Enclosure.exactly(0)
 
 
+def test_a_law_that_shows_everything() -> None:
+    class Shown(Listed):
+        @property
+        def largest(self) -> Fraction:
+            return Fraction(0)
+
+    line = Line(parts=((Shown(atoms=()), 1), (COIN, 2)))
+    assert line.delta(1, "1e-6") == Enclosure.exactly(1)
+    assert line.epsilon("1/2", "1e-6") == Enclosure.infinite()
+
+
 def test_near_and_beyond_the_largest_loss() -> None:
     line = Line(parts=((COIN, 1000),))
     assert line.delta(1000, "1e-6") == Enclosure.exactly(0)
@@ -171,12 +176,13 @@ def test_a_delta_that_the_curve_never_reaches_costs_nothing() -> None:
     [
         ("parts", lambda: Line(parts=())),
         ("count", lambda: Line(parts=((COIN, 0),))),
+        ("count", lambda: Line(parts=((COIN, 2**40 + 1),))),
         ("epsilon", lambda: Line(parts=((COIN, 1),)).delta(-1, "1e-6")),
         ("delta", lambda: Line(parts=((COIN, 1),)).epsilon(0, "1e-6")),
         ("delta", lambda: Line(parts=((COIN, 1),)).epsilon(1, "1e-6")),
         ("relative", lambda: Line(parts=((COIN, 1),)).epsilon("1/2", 0)),
     ],
-    ids=["no law", "no round", "negative", "zero", "one", "no width"],
+    ids=["no law", "no round", "too many", "negative", "zero", "one", "no width"],
 )
 def test_what_is_refused(argument: str, call: Any) -> None:
     with pytest.raises(InvalidParameter) as caught:
@@ -374,73 +380,3 @@ def test_sums_at_other_windows_enclose_the_same_curve() -> None:
                 grid = Grid(step=step, depth=3, blocks=int(9 / smoothing / step / 8) + 1)
                 total = sum_of(parts, tilt=tilt, smoothing=smoothing, grid=grid, budget=budget)
                 assert encloses(total, parts, epsilons)
-
-
-# -- floats ------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(min_value=0, max_value=2**64 - 1), min_size=1, max_size=50))
-def test_circle_is_as_near_as_it_says(turns: list[int]) -> None:
-    found = circle(np.array(turns, dtype=np.uint64))
-    with mpmath.workdps(40):
-        for turn, value in zip(turns, found.tolist(), strict=True):
-            truth = mpmath.expjpi(mpmath.mpf(turn) / 2**63)
-            assert abs(mpmath.mpc(value) - truth) <= CIRCLE
-
-
-@given(
-    st.integers(min_value=0, max_value=2**128 - 1), st.integers(min_value=0, max_value=2**32 - 1)
-)
-def test_multiples_of_a_turn(turn: int, count: int) -> None:
-    with precision(256):
-        high, low = fixed_point([arb(turn)])
-    found = int(multiples(high, low, np.array([count]))[0])
-    exact = (turn * count % 2**128) >> 64
-    assert (exact - found) % 2**64 <= 2
-
-
-@settings(max_examples=50)
-@given(
-    st.lists(st.complex_numbers(max_magnitude=1.5), min_size=1, max_size=5),
-    st.integers(min_value=1, max_value=300),
-)
-def test_discs_hold_powers(values: list[complex], exponent: int) -> None:
-    start = Discs(np.array(values), np.full(len(values), 2.0**-40))
-    found = start.power(exponent)
-    with mpmath.workdps(80):
-        for value, centre, radius in zip(values, found.centres, found.radii, strict=True):
-            for turn in (1, 1j, -1, -1j):
-                truth = (mpmath.mpc(value) + turn * mpmath.mpf(2) ** -40) ** exponent
-                assert abs(mpmath.mpc(complex(centre)) - truth) <= mpmath.mpf(float(radius))
-
-
-def test_the_error_of_a_product_is_needed() -> None:
-    values = np.exp(1j * np.linspace(0.1, 3, 1000))
-    found = Discs(values, np.zeros(1000)).times(Discs(values, np.zeros(1000)))
-    with mpmath.workdps(40):
-        worst = max(
-            abs(mpmath.mpc(complex(v)) ** 2 - mpmath.mpc(complex(c)))
-            for v, c in zip(values, found.centres, strict=True)
-        )
-    assert UNIT < worst <= found.radii.max() <= 1.01 * PRODUCT
-
-
-def test_values_and_cover_of_atoms_hold() -> None:
-    law = listed(("1/2", "1/4"), ("1/3", "-2/7"), ("1/6", "5/3"))
-    tilt = Fraction(3, 2)
-    grid = Grid(step=0.3125, depth=4, blocks=3000)
-    with precision(128):
-        factor = Atoms(listing=law.losses(tilt, 60)).factor(tilt)
-        sampled = factor.on(grid)
-    blocks = np.array([0, 1, 130, 2999])
-    values, cover = sampled.values(blocks), sampled.cover(np.arange(3000))[blocks]
-    with mpmath.workdps(40), precision(128):
-        scale = mpmath.mpf(str(factor.log_scale.exp().mid().str(40, radius=False)))
-        for at, y in enumerate(grid.frequencies(blocks).tolist()):
-            truth = sum(
-                real(mass) * mpmath.exp(real(loss) * mpmath.mpc(1.5, y)) for mass, loss in law.atoms
-            )
-            truth /= scale
-            assert abs(mpmath.mpc(complex(values.centres[at])) - truth) <= values.radii[at]
-            assert abs(truth) <= cover[at // 16]
-    assert values.radii.max() < 1e-12

@@ -7,16 +7,22 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import mpmath
+import numpy as np
 import pytest
 from flint import arb
 
 import accounting.atom_factor
+import accounting.line
+import accounting.line_inverse
 import accounting.line_sum
-from accounting.atom_factor import _sampled, _tilted
+from accounting.atom_factor import Atoms, AtomsOnGrid, _sampled, _tilted
+from accounting.line import Line
 from accounting.line_factor import Grid
 from accounting.line_sum import LineSum, _covered
 from accounting.loss import Losses
-from tests.accounting.lines import Listed, encloses, listed, sum_of
+from dpcore.enclosure import precision
+from tests.accounting.lines import DIGITS, Listed, encloses, finite_delta, listed, sum_of
 from tests.dpcore.mutants import mutated
 
 RARE = listed(("1/100", "3"), ("99/100", "-1/10"))
@@ -89,7 +95,34 @@ def rare_loss() -> bool:
     return encloses(total, [(RARE, 1)], ["29/10"])
 
 
+def covered() -> bool:
+    """Whether each block's bound holds at every frequency of the block."""
+    with precision(128):
+        sampled = Atoms(listing=THREE.losses(Fraction(2), 60)).factor(Fraction(2)).on(FINE)
+    blocks = np.arange(FINE.blocks)
+    moduli = np.abs(sampled.values(blocks).centres).reshape(FINE.blocks, -1)
+    return bool((moduli.max(axis=1) <= sampled.cover(blocks)).all())
+
+
+def hidden_mass() -> bool:
+    shown = listed(("9/10", "0"))
+    found = Line(parts=((shown, 3), (COIN, 1))).delta(2, "1e-3")
+    return found.lower <= 1 - Fraction(9, 10) ** 3 <= found.upper
+
+
+def inverse_on_an_atom() -> bool:
+    """Whether epsilon(delta(epsilon)) holds epsilon at a loss of large probability."""
+    parts = ((COIN, 3),)
+    with mpmath.workdps(DIGITS):
+        at_atom = Fraction(str(finite_delta(parts, Fraction(1))))
+    found = Line(parts=parts).epsilon(at_atom, "1e-2")
+    return found.lower <= 1 <= found.upper
+
+
 CHECKS = [
+    covered,
+    hidden_mass,
+    inverse_on_an_atom,
     rare_loss,
     short_line,
     unlisted,
@@ -103,6 +136,24 @@ CHECKS = [
 Mutant = tuple[Callable[[], bool], object, str, Callable[..., Any]]
 
 MUTANTS: dict[str, Mutant] = {
+    "a block bounded by its middle": (
+        covered,
+        AtomsOnGrid,
+        "cover",
+        mutated(AtomsOnGrid.cover, "(self.error + reach)", "self.error"),
+    ),
+    "hidden masses added": (
+        hidden_mass,
+        accounting.line,
+        "_hidden",
+        lambda parts: sum((count * part.hidden for part, count in parts), arb(0)),
+    ),
+    "ends moved the wrong way, uncertified": (
+        inverse_on_an_atom,
+        accounting.line_inverse,
+        "_first",
+        lambda certified, start, scale, last: Fraction(start) - Fraction(scale) / 1000,
+    ),
     "half a bump": (
         at_an_atom,
         LineSum,

@@ -146,7 +146,7 @@ def test_words() -> None:
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: PoissonSampled(curve=CASES["gaussian"].replaced(), rate="1/2"), "scope"),
-    (lambda: PoissonSampled(curve=3, rate="1/2"), "curve"),  # type: ignore[arg-type]  # refused
+    (lambda: PoissonSampled(curve=3, rate="1/2"), "curve"),  # type: ignore[arg-type]  # refused by name
     (lambda: PoissonSampled(curve=CASES["gaussian"].added(), rate=0), "rate"),
     (lambda: PoissonSampled(curve=CASES["gaussian"].added(), rate="11/10"), "rate"),
     (lambda: FixedSizeSampled(curve=CASES["gaussian"].added(), sample=1, population=2), "scope"),
