@@ -12,6 +12,7 @@ Proofs: docs/proofs/composition.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -44,8 +45,8 @@ _FREE: Final = {
     "binomial": "trials",
 }
 _STEP: Final = Fraction(1, 1000)
-_WIDTH: Final = Fraction(1, 10**5)
-_SURE: Final = Fraction(1, 10**8)
+_WIDTHS: Final = (Fraction(1, 10**5), Fraction(1, 10**8), Fraction(1, 10**11))
+_KEPT: Final = Fraction(1, 10**6)
 _DIGITS: Final = 5
 _LARGE: Final = 10**4
 _LEAST: Final = 1e-12
@@ -54,7 +55,8 @@ _FIRST_STRIDE: Final = math.log(16)
 _ASIDE: Final = 0.35
 _TRUSTED: Final = 8
 _TRIES: Final = 400
-_NO_DELTA: Final = -1e4
+_STEEP: Final = 4.0
+_NOTHING: Final = -1e5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,7 @@ class Calibration:
         """
         if self.delta == 0:
             return self.found
-        found = self.total().epsilon(self.delta, Fraction(1, 10**6))
+        found = self.total().epsilon(self.delta, _KEPT)
         upper = min(found.upper, self.epsilon)
         return Bound(upper=upper, lower=found.lower, method=found.method, theorem=found.theorem)
 
@@ -249,9 +251,12 @@ class _Promise:
         if self.rounds == 1:
             return Bound.of(curve.delta(self.epsilon), "direct", "the curve of the noise")
         total = compose((curve, self.rounds))
-        found = total.delta(self.epsilon, _WIDTH)
-        if found.lower is not None and found.lower <= self.limit < found.upper:
-            return total.delta(self.epsilon, _SURE)
+        for width in _WIDTHS:
+            found = total.delta(self.epsilon, width)
+            told = found.lower is None or not found.lower <= self.limit < found.upper
+            # What is wider than asked for does not narrow.
+            if told or not found.upper - found.lower <= 2 * width * found.upper:
+                break
         return found
 
     def keeps(self, found: Bound) -> bool:
@@ -278,57 +283,107 @@ class _Promise:
 
     # -- the values tried -----------------------------------------------------------------------
 
-    def at_least(self, logarithm: float) -> Fraction:
-        # Five digits, or a whole number that has shares.
-        if not math.log(_LEAST) < logarithm < math.log(_MOST):
-            raise NotDerived(
-                f"a {self.family.free} of {self.family.law} for epsilon {float(self.epsilon):g} "
-                f"and delta {float(self.delta):g}",
-                "no noise of this law within reach keeps the promise; allow a larger delta"
-                if logarithm > 0
-                else "the least noise within reach keeps the promise",
-            )
-        value = math.exp(logarithm)
-        if self.family.whole:
-            unit = Fraction(self.honest.denominator)
-            return max(math.ceil(Fraction(value) / unit), 1) * unit
-        unit = Fraction(10) ** (math.floor(math.log10(value)) - _DIGITS + 1)
-        return math.ceil(Fraction(value) / unit) * unit
+    def inside(self, place: float, low: Fraction | None, high: Fraction | None) -> Fraction:
+        # The value at e^place or just above, kept between the two.
+        value = self._above(place)
+        if high is not None and value >= high:
+            value = self.less(high) or high
+        if low is not None and value <= low:
+            value = low + self._unit if self.family.whole else low / (1 - _STEP)
+        return value
 
     def less(self, value: Fraction) -> Fraction | None:
         if not self.family.whole:
             return value * (1 - _STEP)
-        below = value - self.honest.denominator
-        return below if below > 0 else None
+        return value - self._unit if value > self._unit else None
+
+    @property
+    def _unit(self) -> int:
+        # A whole number must have shares.
+        return self.honest.denominator
+
+    def _above(self, place: float) -> Fraction:
+        if not math.log(_LEAST) < place < math.log(_MOST):
+            wanted = f"a {self.family.free} of {self.family.law} for this epsilon and delta"
+            if place > 0:
+                raise NotDerived(wanted, f"none up to {_MOST:g} is enough: allow more")
+            raise NotDerived(wanted, f"{_LEAST:g} is more than enough: ask for less")
+        value = Fraction(math.exp(place))
+        if self.family.whole:
+            return Fraction(max(math.ceil(value / self._unit), 1) * self._unit)
+        # To five digits.
+        unit = Fraction(10) ** (math.floor(math.log10(value)) - _DIGITS + 1)
+        return math.ceil(value / unit) * unit
 
 
-def _least(promise: _Promise, bound: Any) -> tuple[Fraction, Fraction | None]:
-    # Between `low`, too little, and `high`, enough. A secant of the distances to enough proposes;
-    # two certified values one step apart end the search.
+def _least(
+    promise: _Promise, bound: Callable[[Fraction], Bound]
+) -> tuple[Fraction, Fraction | None]:
+    # `low` was too little, `high` is enough. The distances to enough propose by a secant; values
+    # one step apart, the larger one enough and the smaller one not shown to be, end the search.
     low: Fraction | None = None
     high: Fraction | None = None
-    slope, stride, before = 1.0, _FIRST_STRIDE, None
+    before: tuple[float, float] | None = None
+    slope, stride = 1.0, _FIRST_STRIDE
     place = promise.guess()
     for attempt in range(_TRIES):
-        value = _between(promise, place, low, high)
+        value = promise.inside(place, low, high)
         found = bound(value)
         if found.upper == math.inf:
             raise NotDerived(
-                f"a {promise.family.free} of {promise.family.law} at delta 0",
-                "its loss is unbounded, whatever the noise: allow a delta > 0",
+                f"a {promise.family.free} of {promise.family.law} for delta = 0",
+                "the loss of this law is unbounded or unknown; allow a delta > 0",
             )
         here, away = _log(value), promise.away(found)
         if before is not None and before[1] != away:
-            slope = min(max((here - before[0]) / (before[1] - away), 1 / 4), 4.0)
-        before = (here, away)
-        there = here + slope * away
-        less = promise.less(value)
-        step = 0.0 if less is None else here - _log(less)
-        if promise.keeps(found):
-            high = value
-            if less is None or not (high - less > _STEP * high) or True:
-                pass
-        else:
+            slope = min(max((here - before[0]) / (before[1] - away), 1 / _STEEP), _STEEP)
+        before, root = (here, away), here + slope * away
+        if not promise.keeps(found):
             low = value
-        ...
-    raise PrecisionExhausted("no least noise was found: two certified values one step apart")
+        else:
+            high, less = value, promise.less(value)
+            if less is None:
+                return value, None
+            close = here - root <= 2 * (here - _log(less)) or (low is not None and less <= low)
+            if close or attempt >= _TRUSTED:
+                if not promise.keeps(bound(less)):
+                    return value, less
+                high = less
+                low = None if low is None or low >= high else low
+        place = _next(root, low, high, stride, trusted=attempt < _TRUSTED or attempt % 2 == 0)
+        stride *= 2
+    raise PrecisionExhausted("no two values one step apart were told apart: ask for another target")
+
+
+def _next(
+    root: float, low: Fraction | None, high: Fraction | None, stride: float, *, trusted: bool
+) -> float:
+    # The proposal where it lies between what is known, else the middle; beyond it by strides.
+    place = root + _ASIDE * float(_STEP)
+    if low is not None and high is not None:
+        least, most = _log(low), _log(high)
+        return place if trusted and least < place < most else (least + most) / 2
+    if low is not None:
+        return min(max(place, _log(low) + float(_STEP)), _log(low) + stride)
+    if high is not None:
+        return max(min(place, _log(high) - float(_STEP)), _log(high) - stride)
+    return place
+
+
+def _honest(noise: Noise, honest: Fraction) -> Noise:
+    # The shares of h of n users, for honest = h/n.
+    if honest == 1:
+        return noise
+    if not isinstance(noise, Divisible):
+        raise InvalidParameter(
+            "honest_fraction", honest, f"must be 1: {noise.name} noise has no shares"
+        )
+    return summed(noise.share(honest.denominator), honest.numerator)
+
+
+def _log(value: End) -> float:
+    # Of a number >= 0; 0 counts as far below everything.
+    if value <= 0:
+        return _NOTHING
+    exact = Fraction(value)
+    return math.log(exact.numerator) - math.log(exact.denominator)
