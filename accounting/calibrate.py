@@ -52,7 +52,7 @@ _LARGE: Final = 10**4
 _LEAST: Final = 1e-12
 _MOST: Final = 1e30
 _FIRST_STRIDE: Final = math.log(16)
-_ASIDE: Final = 0.35
+_ASIDE: Final = 0.25
 _TRUSTED: Final = 8
 _TRIES: Final = 400
 _STEEP: Final = 4.0
@@ -91,7 +91,7 @@ class Calibration:
         return compose((PrivacyCurve(noise=noise, sensitivity=self.sensitivity), self.rounds))
 
     def epsilon_at_delta(self) -> Bound:
-        r"""epsilon at ``delta``, of the noise found; never above the target, which ``found`` proves.
+        r"""epsilon at ``delta``, of the noise found. It is at most the target: ``found`` proves it.
 
         >>> calibrate(noise="discrete-laplace", epsilon=2).epsilon_at_delta().upper
         Fraction(2, 1)
@@ -169,7 +169,7 @@ def calibrate(
         honest=honest,
     )
     bound = cache(promise.bound)
-    value, less = _least(promise, bound)
+    value, less = _exactly(promise, bound) or _least(promise, bound)
     return Calibration(
         noise=promise.family.at(value),
         sensitivity=promise.sensitivity,
@@ -253,9 +253,9 @@ class _Promise:
         total = compose((curve, self.rounds))
         for width in _WIDTHS:
             found = total.delta(self.epsilon, width)
-            told = found.lower is None or not found.lower <= self.limit < found.upper
-            # What is wider than asked for does not narrow.
-            if told or not found.upper - found.lower <= 2 * width * found.upper:
+            low, high = found.lower, Fraction(found.upper)
+            # What is told apart, or wider than it was asked to be, is not asked again.
+            if low is None or not low <= self.limit < high or high - low > 2 * width * high:
                 break
         return found
 
@@ -314,6 +314,19 @@ class _Promise:
         # To five digits.
         unit = Fraction(10) ** (math.floor(math.log10(value)) - _DIGITS + 1)
         return math.ceil(value / unit) * unit
+
+
+def _exactly(
+    promise: _Promise, bound: Callable[[Fraction], Bound]
+) -> tuple[Fraction, Fraction | None] | None:
+    # At delta = 0 discrete Laplace noise loses k d/s, exactly: s = k d/epsilon.
+    if promise.family.law != "discrete-laplace" or promise.delta != 0 or promise.honest != 1:
+        return None
+    at_one = bound(Fraction(1))
+    if at_one.lower != at_one.upper or not isinstance(at_one.upper, Fraction):
+        return None
+    scale = at_one.upper / promise.epsilon
+    return scale, promise.less(scale)
 
 
 def _least(

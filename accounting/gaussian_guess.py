@@ -13,6 +13,7 @@ from typing import Final
 __all__ = ["log_delta", "log_mu"]
 
 _SHORT: Final = 1e-6
+_FAR: Final = 1e4
 _FARTHEST: Final = 75.0
 _HALVINGS: Final = 60
 
@@ -32,7 +33,7 @@ def log_delta(mu: float, epsilon: float) -> float:
     else:
         # The logarithm of a ratio of Mills' ratios at two near places: its slope times mu.
         density = -place * place / 2 - math.log(2 * math.pi) / 2
-        ratio = mu * (place - math.exp(density - first))
+        ratio = mu * (place - math.exp(density - first) if place < _FAR else -1 / place)
     return first + math.log(-math.expm1(ratio)) if ratio < 0 else -math.inf
 
 

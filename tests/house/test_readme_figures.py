@@ -79,6 +79,22 @@ def saved_lines(saved: Any) -> list[str]:
     return [f"| {label}, {case['guarantee']}-DP | {a} | {b} |" for label, case, a, b in rows]
 
 
+def total_lines(accounting: Any) -> list[str]:
+    """The rows of the table of totals: ours to its width, beside the peer's loss distributions."""
+    lines = []
+    for row in accounting["totals"]:
+        said = row.get("pld", {})
+        peer = f"{said['epsilon']:.6f}" if isinstance(said.get("epsilon"), float) else "-"
+        peer = "infinite" if said.get("epsilon") == "inf" else peer
+        theirs = f"{said['ms']:.0f}" if "ms" in said else "-"
+        width, truth = row["ours"]["width"], row["truth"]
+        lines.append(
+            f"| {row['case']}; {row['delta']} | {truth} | {width:.0e} | {row['ours_ms']:.1f} "
+            f"| {peer} | {theirs} |"
+        )
+    return lines
+
+
 def up(variance: float) -> str:
     """To a hundredth, never below what is needed."""
     return f"{math.ceil(variance * 100) / 100:.2f}"
@@ -92,6 +108,7 @@ def test_the_speed_table_is_the_committed_result() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert not missing(sampler_lines(result("samplers")), text)
     assert not missing(saved_lines(result("noise_saved")), text)
+    assert not missing(total_lines(result("accounting")), text)
 
 
 def test_a_table_of_other_figures_is_refused() -> None:
@@ -101,6 +118,9 @@ def test_a_table_of_other_figures_is_refused() -> None:
     saved = result("noise_saved")
     saved["binary_shuffle"][0]["exact_bits"] -= 1
     assert missing(saved_lines(saved), (ROOT / "README.md").read_text("utf-8"))
+    accounting = result("accounting")
+    accounting["totals"][0]["ours_ms"] += 1
+    assert missing(total_lines(accounting), (ROOT / "README.md").read_text("utf-8"))
 
 
 def test_the_limits_page_tells_what_time_told() -> None:
