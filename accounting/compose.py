@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
@@ -92,9 +92,13 @@ class Composition:
         return _summed(found, "Renyi", "Renyi divergences add (Mironov 2017, Proposition 1)")
 
     def zcdp(self) -> Bound:
-        r"""rho of the whole list: the parameters of the rounds add."""
+        r"""rho of the whole list: the parameters of the rounds add.
+
+        Parts that differ may reach their suprema at different orders: then from above only.
+        """
         found = [(zcdp_of(source), rounds) for source, rounds in self.parts]
-        return _summed(found, "zCDP", "rhos add (Bun and Steinke 2016, Lemma 1.7)")
+        total = _summed(found, "zCDP", "rhos add (Bun and Steinke 2016, Lemma 1.7)")
+        return total if len(found) == 1 else replace(total, lower=None)
 
     def pure(self) -> Bound:
         r"""The largest total loss, infinite where it is: epsilon at delta = 0."""

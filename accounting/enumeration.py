@@ -12,15 +12,20 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from itertools import combinations_with_replacement, product
 from typing import Final, TypeAlias
 
 from flint import arb
 
+from accounting.errors import NotDerived
+from accounting.laplace import LaplacePair
 from accounting.line_factor import LossLaw
 from accounting.loss import Losses
+from accounting.pair import Pair
 from accounting.search import middle
 from dpcore.enclosure import Enclosure, ball, precision
+from dpcore.errors import PrecisionExhausted
 
 __all__ = ["Enumeration"]
 
@@ -31,6 +36,9 @@ _BITS: Final = 192
 _LISTED_BITS: Final = 72
 _FIRST_TILT: Final = 2
 _LARGEST_TILT: Final = 512
+_TILTS: Final = 4
+_FEW_ROUNDS: Final = 16
+_CHEAP_ROUNDS: Final = 128
 _WIDENINGS: Final = 200
 
 _Point: TypeAlias = tuple[arb, arb]
@@ -39,15 +47,16 @@ _Point: TypeAlias = tuple[arb, arb]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcomes:
-    # All outcomes of listed losses; P(L = oo); and a bound of E[e^(cL)] over what is left out.
+    # All outcomes of listed losses; P(L = oo); and, for some c, a bound of E[e^(cL)] over what is
+    # left out.
     points: tuple[_Point, ...]
     hidden: arb
-    tilt: Fraction
-    beyond: arb
+    beyond: tuple[tuple[Fraction, arb], ...]
 
     def rest(self, epsilon: Fraction) -> arb:
-        # P(L > epsilon) of what is left out, by Markov.
-        return (self.beyond * (-ball(self.tilt * epsilon)).exp()).upper()
+        # P(L > epsilon) of what is left out, by Markov at the best of these tilts.
+        bounds = [(moment * (-ball(tilt * epsilon)).exp()).upper() for tilt, moment in self.beyond]
+        return reduce(arb.min, bounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,34 +97,60 @@ class Enumeration:
         # The further the tilt, the smaller a delta that the listings still resolve.
         tilt = Fraction(_FIRST_TILT)
         while tilt <= _LARGEST_TILT:
-            listed = [(law.losses(tilt, _LISTED_BITS), count) for law, count in self.parts]
-            if _count(listed) > MOST_OUTCOMES:
+            listed = self._listed(tilt)
+            if listed is None:
                 return
             yield _outcomes(listed, tilt)
             tilt *= 4
 
+    def _listed(self, tilt: Fraction) -> list[tuple[Losses, int]] | None:
+        # None as soon as the outcomes are too many, or too costly to form.
+        found: list[tuple[Losses, int]] = []
+        for law, count in sorted(self.parts, key=lambda part: -part[1]):
+            if count > _FEW_ROUNDS and isinstance(law, Pair) and not isinstance(law, LaplacePair):
+                return None
+            try:
+                found.append((law.losses(tilt, _LISTED_BITS), count))
+            except (NotDerived, PrecisionExhausted):
+                return None
+            if _count(found) > MOST_OUTCOMES:
+                return None
+        return found
+
 
 def _count(listed: Sequence[tuple[Losses, int]]) -> int:
-    return math.prod(math.comb(len(each.masses) + k - 1, k) for each, k in listed)
+    outcomes = math.prod(math.comb(len(each.masses) + k - 1, k) for each, k in listed)
+    # An outcome of many rounds is a product of as many masses.
+    return outcomes * -(-max(k for _, k in listed) // _CHEAP_ROUNDS)
 
 
 def _outcomes(listed: Sequence[tuple[Losses, int]], tilt: Fraction) -> _Outcomes:
-    c = ball(tilt)
-    shown, moment, whole = arb(1), arb(1), arb(1)
+    shown = arb(1)
     for each, count in listed:
-        inside = sum(
-            (p * (c * l).exp() for p, l in zip(each.masses, each.losses, strict=True)), arb(0)
-        )
-        moment *= inside**count
-        whole *= (inside + each.beyond(c).upper()) ** count
         shown *= (1 - each.hidden) ** count
+    tilts = [tilt / 4**i for i in range(_TILTS)]
     rounds = [_powers(each, count) for each, count in listed]
     return _Outcomes(
         points=tuple(_joined(parts) for parts in product(*rounds)),
         hidden=1 - shown,
-        tilt=tilt,
-        beyond=(whole - moment).max(arb(0)),
+        beyond=tuple((each, _beyond(listed, ball(each))) for each in tilts),
     )
+
+
+def _beyond(listed: Sequence[tuple[Losses, int]], c: arb) -> arb:
+    # prod (M_i + b_i)^k_i - prod M_i^k_i, round by round, so that nothing cancels.
+    inside, left_out = arb(1), arb(0)
+    for each, count in listed:
+        rest = each.beyond(c).upper()
+        moment = sum(
+            (p * (c * l).exp() for p, l in zip(each.masses, each.losses, strict=True)), arb(0)
+        )
+        for _ in range(count if rest > 0 else 0):
+            left_out = left_out * (moment + rest) + inside * rest
+            inside *= moment
+        if not rest > 0:
+            left_out, inside = left_out * moment**count, inside * moment**count
+    return left_out
 
 
 def _powers(listed: Losses, count: int) -> list[_Point]:

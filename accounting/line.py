@@ -22,7 +22,14 @@ from accounting.atom_factor import Atoms
 from accounting.errors import NotDerived
 from accounting.line_factor import ClosedForm, LossLaw, Part
 from accounting.line_inverse import epsilon_between
-from accounting.line_saddle import MOST_TILT, Saddle, saddle_at_delta, saddle_at_epsilon, window
+from accounting.line_saddle import (
+    MOST_TILT,
+    Saddle,
+    calm,
+    saddle_at_delta,
+    saddle_at_epsilon,
+    window,
+)
 from accounting.line_sum import LineSum, line_sum
 from dpcore.enclosure import Enclosure, End, ball, precision
 from dpcore.errors import InvalidParameter, PrecisionExhausted
@@ -169,6 +176,8 @@ def _refined(
     # Sums with less and less smoothing, until the enclosure is narrow or the next sum too long.
     # `aim` says where the next one is best placed, and the relative error in delta it may have.
     saddle, error = aim(best)
+    saddle = calm(parts, saddle)
+    most = saddle.tilt
     tau = 0.85 * math.sqrt(min(error, _MOST_ERROR) / (saddle.tilt * (saddle.tilt + 1)))
     reached, patience = _MOST_SMOOTHING, 1.0
     for attempt in range(_ATTEMPTS):
@@ -187,12 +196,12 @@ def _refined(
         tau *= 0.7 * over ** (-0.5 if attempt == 0 else -1.0)
         patience *= min(0.125, 0.5 / over)
         saddle, error = aim(best)
+        saddle = saddle if saddle.tilt <= most else replace(saddle, tilt=most)
     return best
 
 
 def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> LineSum | None:
-    tilt = Fraction(saddle.tilt)
-    factors = [(part.factor(tilt), count) for part, count in parts]
+    factors = [(part.factor(Fraction(saddle.tilt)), count) for part, count in parts]
     smoothing = float(np.float32(min(tau, _MOST_SMOOTHING)))
     chosen = window(factors, saddle, error, smoothing)
     return None if chosen is None else line_sum(factors, chosen)

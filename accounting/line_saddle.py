@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -16,12 +17,23 @@ import numpy as np
 from accounting.line_factor import Factor, Grid, Part
 from accounting.line_sum import Window
 
-__all__ = ["LEAST_TILT", "MOST_TILT", "Saddle", "saddle_at_delta", "saddle_at_epsilon", "window"]
+__all__ = [
+    "LEAST_TILT",
+    "MOST_TILT",
+    "Saddle",
+    "calm",
+    "saddle_at_delta",
+    "saddle_at_epsilon",
+    "window",
+]
 
 LEAST_TILT: Final = 2.0**-20
 MOST_TILT: Final = 2.0**27
 
 _HALVINGS: Final = 20
+_CALMINGS: Final = 60
+_CALM: Final = 64.0
+_CALMER: Final = 0.8
 _LEAST_LOG: Final = -700.0
 _SHARE: Final = 64
 _FEW: Final = 64
@@ -63,6 +75,27 @@ def saddle_at_delta(log_delta: float, parts: Sequence[tuple[Part, int]], reach: 
 
     tilt = _bisected(above, reach)
     return Saddle(tilt=tilt, epsilon=_point(parts, tilt)[0], log_delta=max(log_delta, _LEAST_LOG))
+
+
+def calm(parts: Sequence[tuple[Part, int]], saddle: Saddle) -> Saddle:
+    r"""A tilt at most that of the saddle at which the moment at 2c does not drown the sum.
+
+    The bound of the aliases needs E[e^(2cL)], which a rare tail of large losses may rule long
+    before it rules E[e^(cL)].
+    """
+    c = saddle.tilt
+    for _ in range(_CALMINGS):
+        factors = [(part.factor(Fraction(c)), count) for part, count in parts]
+        twice = sum(k * float(f.log_moment_twice()) for f, k in factors)
+        if not twice - 2 * c * max(saddle.epsilon, 0.0) > _CALM - 2 * saddle.log_delta:
+            break
+        c = float(np.float32(c * _CALMER))
+    if c == saddle.tilt:
+        return saddle
+    # Chernoff's bound at this tilt.
+    log = sum(k * float(f.log_scale) for f, k in factors)
+    near = (log - saddle.log_delta) / c
+    return replace(saddle, tilt=c, epsilon=min(max(near, 0.0), saddle.epsilon))
 
 
 def window(

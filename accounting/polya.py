@@ -366,12 +366,20 @@ def _table(
     # width only.
     beta, r = (-1 / ball(scale)).exp(), ball(shape)
     start = reach + math.ceil(scale * bits * _BITS_PER_SCALE / 2) + 3
-    both, ratio = 1 + beta * beta, beta.union(beta * (start + r) / (start + 1))
-    ratios = []
-    for n in range(start, 0, -1):
-        ratio = beta * (n - 1 + r) / (both * n - beta * (n + 1 - r) * ratio)
-        if n <= reach + 1:
-            ratios.append(ratio)
+    both = 1 + beta * beta
+
+    def before(n: int, ratio: arb) -> arb:
+        return beta * (n - 1 + r) / (both * n - beta * (n + 1 - r) * ratio)
+
+    # Monotone in its argument, with no pole between: either end by itself stays thin, where the
+    # radius of a wide ball would not shrink below that of its own arithmetic.
+    low, high = beta, beta * (start + r) / (start + 1)
+    for n in range(start, reach + 1, -1):
+        low, high = before(n, low), before(n, high)
+    ratio, ratios = low.union(high), []
+    for n in range(reach + 1, 0, -1):
+        ratio = before(n, ratio)
+        ratios.append(ratio)
     ratios.reverse()
     mass = noise.pmf_ball(0)
     masses, logs, log = [mass], [mass.log()], mass.log()

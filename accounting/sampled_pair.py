@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Final, TypeAlias
 
 from flint import arb, ctx
@@ -19,7 +20,7 @@ from accounting.dots import DottedPair
 from accounting.errors import NotDerived
 from accounting.loss import Losses
 from accounting.pair import Pair
-from dpcore.enclosure import ball, precision
+from dpcore.enclosure import Enclosure, End, ball, narrow, precision
 
 __all__ = ["AbsentPair", "Base", "PresentPair"]
 
@@ -29,6 +30,8 @@ Base: TypeAlias = Pair | DottedPair
 _SPARE: Final = 64
 _TRIES: Final = 4
 _MOST_BITS: Final = 1 << 14
+_LOSS_BITS: Final = 64
+_UNKNOWN: Final = Enclosure(Fraction(0), math.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,14 @@ class PresentPair:
         """
         return _listed(self.base, self.rate, tilt, bits, _present)
 
+    def largest_loss(self) -> Enclosure:
+        r"""log(1 + gamma (e^l - 1)) at the largest loss l of the base, infinite where that is."""
+
+        def lost(end: End) -> arb:
+            return (ball(self.rate) * ball(Fraction(end)).expm1()).log1p()
+
+        return _mapped(self.base, lost, Enclosure.infinite())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbsentPair:
@@ -75,6 +86,14 @@ class AbsentPair:
     def losses(self, tilt: Fraction, bits: int) -> Losses:
         r"""From a listing of the base; raises :class:`NotDerived` as the base does."""
         return _listed(self.base, 1 - self.rate, tilt, bits, _absent)
+
+    def largest_loss(self) -> Enclosure:
+        r"""-log(1 + gamma (e^-l - 1)) at the largest loss l of the base; -log(1 - gamma) at oo."""
+
+        def lost(end: End) -> arb:
+            return -(ball(self.rate) * (-ball(Fraction(end))).expm1()).log1p()
+
+        return _mapped(self.base, lost, narrow(lambda: -(-ball(self.rate)).log1p(), _LOSS_BITS))
 
 
 _Mixed: TypeAlias = tuple[Losses, arb]
@@ -111,12 +130,8 @@ def _present(listed: Losses, rate: Fraction, tilt: Fraction) -> _Mixed:
     there = [mass * (-loss).exp() for mass, loss in zip(listed.masses, listed.losses, strict=True)]
     masses = [other * q + gamma * p for p, q in zip(listed.masses, there, strict=True)]
     losses = [(gamma * loss.expm1()).log1p() for loss in listed.losses]
+    # Of what is left out and counted as hidden, gamma P stays hidden and (1 - gamma) Q is unlisted.
     whole, unlisted = _whole(listed), 1 - sum(there, zero)
-    if not whole and listed.hidden != 0:
-        raise NotDerived(
-            "the sampled losses of a noise with hidden and unlisted mass",
-            "use accounting.dots.dominating as the base",
-        )
     if whole and unlisted > 0:
         # Nothing of P is left out: the rest of Q lies where P has no mass.
         masses.append(other * unlisted)
@@ -147,14 +162,28 @@ def _absent(listed: Losses, other: Fraction, tilt: Fraction) -> _Mixed:
     else:
         unlisted += listed.hidden
     rest = unlisted.max(zero).upper()
+    bounded = listed.hidden == 0 and listed.largest.is_finite()
     found = Losses(
         masses=tuple(masses),
         losses=tuple(losses),
         hidden=zero,
         beyond=lambda c: rest * (c * top).exp(),
-        largest=top,
+        largest=-(gamma * (-listed.largest).expm1()).log1p() if bounded else top,
     )
     return found, rest * (ball(tilt) * top).exp()
+
+
+def _mapped(base: Base, lost: Callable[[End], arb], at_infinity: Enclosure) -> Enclosure:
+    # Where the largest loss of the base is unknown, it lies anywhere.
+    try:
+        found = base.largest_loss() if isinstance(base, Pair) else _UNKNOWN
+    except NotDerived:
+        found = _UNKNOWN
+    low, high = (
+        at_infinity if end == math.inf else narrow(partial(lost, end), _LOSS_BITS)
+        for end in (found.lower, found.upper)
+    )
+    return Enclosure(low.lower, high.upper)
 
 
 def _whole(listed: Losses) -> bool:

@@ -24,12 +24,14 @@ from accounting.line import Line
 from accounting.line_factor import LossLaw
 from accounting.narrowing import enclose_delta, enclose_epsilon
 from accounting.pair import Pair
+from accounting.sampled_pair import AbsentPair, PresentPair
 from accounting.shift import Shift
 from dpcore.enclosure import Enclosure, End, ball, narrow, precision
 
 __all__ = ["Total"]
 
-_SHOWN_BITS: Final = 128
+_HIDDEN_BITS: Final = 128
+_MOST_EXACT: Final = 1 << 20
 _FEWEST_BITS: Final = 64
 _MOST_BITS: Final = 1 << 12
 
@@ -42,7 +44,7 @@ class Total:
 
     >>> part = LaplacePair(scale=Fraction(20), shift=1)
     >>> Total(parts=((part, 100),)).epsilon(Fraction(1, 10**6))
-    Enclosure([2.2075327009286..., 2.2075327009286...])
+    Enclosure([2.2075327009349354, 2.2075327009349355])
     """
 
     parts: tuple[tuple[LossLaw, int], ...]
@@ -70,10 +72,13 @@ class Total:
         found = self._delta_of_shown(epsilon, relative)
         if not self.lost:
             return found
-        shown = self._shown()
-        return Enclosure(
-            1 - shown.upper * (1 - found.lower), min(1 - shown.lower * (1 - found.upper), 1)
+        # h + (1 - h) delta', which rises in both.
+        hidden = narrow(self._hidden, _HIDDEN_BITS) if self._known() else Enclosure.exactly(1)
+        low, high = (
+            share + (1 - share) * end
+            for share, end in ((hidden.lower, found.lower), (hidden.upper, found.upper))
         )
+        return Enclosure(low, min(high, 1))
 
     def epsilon(self, delta: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
         r"""The least epsilon at ``delta`` in [0, 1], to about this relative width."""
@@ -81,16 +86,14 @@ class Total:
             return Enclosure.exactly(0)
         if not self.lost:
             return self._epsilon_of_shown(delta, relative)
-        # delta = (1 - shown) + shown delta', and epsilon falls in delta'.
-        shown = self._shown()
-        least, most = ((delta - 1 + share) / share for share in (shown.lower, shown.upper))
-        low, high = self._from(most, relative).lower, self._from(least, relative).upper
-        return Enclosure(low, max(low, high))
-
-    def _from(self, delta: End, relative: Fraction) -> Enclosure:
-        if delta < 0:
+        share = self._share(delta) if self._known() else Enclosure.exactly(-1)
+        if share.upper < 0:
             return Enclosure.infinite()
-        return self._epsilon_of_shown(Fraction(delta), relative)
+        # epsilon falls in the share of delta that is left.
+        low = self._epsilon_of_shown(Fraction(share.upper), relative).lower
+        if share.lower < 0:
+            return Enclosure(low, math.inf)
+        return Enclosure(low, self._epsilon_of_shown(Fraction(share.lower), relative).upper)
 
     def _delta_of_shown(self, epsilon: Fraction, relative: Fraction) -> Enclosure:
         match self._engine():
@@ -124,16 +127,22 @@ class Total:
             low, high = low + count * found.lower, high + count * found.upper
         return Enclosure(low, high)
 
-    def _shown(self) -> Enclosure:
-        def product() -> arb:
-            kept = arb(1)
-            for delta, count in self.lost:
-                kept *= (1 - ball(delta)) ** count
-            return kept
+    def _known(self) -> bool:
+        return all(delta < 1 for delta, _ in self.lost)
 
-        if any(delta == 1 for delta, _ in self.lost):
+    def _hidden(self) -> arb:
+        # h = 1 - prod (1 - d)^k, with no cancellation.
+        return -self._log_shown().expm1()
+
+    def _log_shown(self) -> arb:
+        return sum((count * (-ball(delta)).log1p() for delta, count in self.lost), arb(0))
+
+    def _share(self, delta: Fraction) -> Enclosure:
+        # (delta - h)/(1 - h): what is left of delta. Whether that is 0 is decided exactly.
+        bits = sum(count * (1 - d).denominator.bit_length() for d, count in self.lost)
+        if bits <= _MOST_EXACT and 1 - delta == math.prod((1 - d) ** k for d, k in self.lost):
             return Enclosure.exactly(0)
-        return narrow(product, _SHOWN_BITS)
+        return narrow(lambda: -((-ball(delta)).log1p() - self._log_shown()).expm1(), _HIDDEN_BITS)
 
     def _engine(self) -> Pair | Line | None:
         if not self.parts:
@@ -177,17 +186,17 @@ def _steps(law: LossLaw) -> Shift:
 
 
 def _largest(law: LossLaw) -> Enclosure:
-    if not isinstance(law, Pair):
-        with precision(_SHOWN_BITS):
-            listed = law.losses(Fraction(1), _SHOWN_BITS)
-            if listed.hidden > 0:
-                return Enclosure.infinite()
-            top = Enclosure.of(listed.largest)
-            return top if listed.hidden == 0 else Enclosure(top.lower, math.inf)
-    try:
-        return law.largest_loss()
-    except NotDerived:
-        return Enclosure(Fraction(0), math.inf)
+    if isinstance(law, (Pair, PresentPair, AbsentPair)):
+        try:
+            return law.largest_loss()
+        except NotDerived:
+            return Enclosure(Fraction(0), math.inf)
+    # Of a pair that bounds others, the listing says no more than an upper end.
+    with precision(_HIDDEN_BITS):
+        listed = law.losses(Fraction(1), _HIDDEN_BITS)
+        if listed.hidden == 0:
+            return Enclosure(Fraction(0), max(Enclosure.of(listed.largest).upper, Fraction(0)))
+    return Enclosure(Fraction(0), math.inf)
 
 
 def _bits(relative: Fraction) -> int:

@@ -16,6 +16,7 @@ from accounting import Approx, Assumed, Pure, Rdp, ZCdp, compose, guarantee
 from accounting.bound import Bound
 from accounting.compose import Composition
 from accounting.curve import PrivacyCurve
+from accounting.real_gaussian import real_gaussian_delta
 from accounting.subsampling import PoissonSampled
 from accounting.total import Total
 from accounting.ways import ways
@@ -135,7 +136,9 @@ def test_an_asymmetric_noise_may_turn_at_every_round(noise: Noise) -> None:
     worst = max(
         many.delta(
             [
-                many.round_of(noise, step, -1, 30) if step > 0 else many.round_of(noise, step, 0, 31)
+                many.round_of(noise, step, -1, 30)
+                if step > 0
+                else many.round_of(noise, step, 0, 31)
                 for step in steps
             ],
             Fraction(1, 2),
@@ -279,10 +282,7 @@ def test_a_stated_claim_is_among_the_assumptions() -> None:
 
 
 def test_subsampled_rounds_take_one_direction_for_all() -> None:
-    scope = Scope(relation="add-remove")  # type: ignore[arg-type]  # read by value
-    base = PrivacyCurve(noise=LAPLACE, sensitivity=1, scope=scope)
-    sampled = PoissonSampled(curve=base, rate=Fraction(1, 5))
-    found = compose((sampled, 3)).delta("1/10")
+    found = compose((sampled(LAPLACE, "1/5"), 3)).delta("1/10")
     p = many.round_of(LAPLACE, 1, -45, 45)
     fifth = real(Fraction(1, 5))
     remove = [((1 - fifth) * b + fifth * a, b) for a, b in p]
@@ -343,15 +343,13 @@ def test_a_total_that_forgets_the_delta_of_a_claim_is_seen() -> None:
 
 def test_a_composition_that_drops_a_direction_is_seen() -> None:
     broken = mutated(composing_totals(), "max(len(choices) for _, choices, _ in listed)", "1")
-    scope = Scope(relation="add-remove")  # type: ignore[arg-type]  # read by value
-    base = PrivacyCurve(noise=LAPLACE, sensitivity=1, scope=scope)
-    sampled = ways(PoissonSampled(curve=base, rate=Fraction(1, 5)))
-    kept = broken([(sampled, sampled.above, 3)])
-    both = composing_totals()([(sampled, sampled.above, 3)])
+    found = ways(sampled(LAPLACE, "1/5"))
+    kept = broken([(found, found.above, 3)])
+    both = composing_totals()([(found, found.above, 3)])
     at = Fraction(1, 10)
     assert len(both) == 2
     assert kept[0].delta(at).upper != max(total.delta(at).upper for total in both) or (
-        broken([(sampled, sampled.above[::-1], 3)])[0].delta(at).upper
+        broken([(found, found.above[::-1], 3)])[0].delta(at).upper
         < max(total.delta(at).upper for total in both)
     )
 
@@ -364,3 +362,86 @@ def composing_totals() -> Any:
 def test_guarantees_of_mechanisms_compose() -> None:
     released = guarantee(Mechanism(noise=NARROW, sensitivity=1))
     assert isinstance(compose((released, 2)), Composition)
+
+
+# -- what was wide, slow or wrong once -----------------------------------------------------------
+
+
+def sampled(noise: Noise, rate: str) -> PoissonSampled:
+    scope = Scope(relation="add-remove")  # type: ignore[arg-type]  # read by value
+    base = PrivacyCurve(noise=noise, sensitivity=1, scope=scope)
+    return PoissonSampled(curve=base, rate=Fraction(rate))
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_the_largest_loss_of_a_sample_is_not_that_of_any_noise(rounds: int) -> None:
+    one = sampled(DiscreteLaplace(scale=100), "9/10")
+    total, single = compose((one, rounds)).epsilon(0), one.epsilon(0)
+    assert total.lower is not None
+    assert total.lower <= rounds * single.upper
+    assert rounds * single.lower <= total.upper
+    assert total.upper - total.lower < Fraction(1, 10**15)
+
+
+@pytest.mark.parametrize(
+    ("claim", "delta", "epsilon"),
+    [
+        (Approx(1, "1e-6"), "1e-6", 1),
+        (Approx(0, "1e-3"), "1e-3", 0),
+        (Approx(1, 1), "1/2", math.inf),
+        (Approx(1, "1/10"), "1/20", math.inf),
+    ],
+)
+def test_a_claim_at_its_own_delta_is_itself(claim: Approx, delta: str, epsilon: float) -> None:
+    found = compose(claim).epsilon(delta)
+    assert (found.lower, found.upper) == (epsilon, epsilon)
+
+
+def test_a_tiny_delta_is_not_lost() -> None:
+    found = compose(Approx(1, "1e-60")).delta(2)
+    assert found.lower is not None
+    assert abs(found.upper / Fraction("1e-60") - 1) < Fraction(1, 10**15)
+    assert abs(found.lower / Fraction("1e-60") - 1) < Fraction(1, 10**15)
+
+
+def test_a_listing_that_is_too_long_to_name_goes_to_the_line() -> None:
+    wide, wider = (curve(DiscreteGaussian(sigma_squared=v)) for v in (10**10, 2 * 10**10))
+    found = compose((wide, 10**9), (wider, 10**9)).epsilon("1e-6")
+    assert found.lower is not None
+    # 10^9 (1/10^10 + 1/(2 10^10)) = 3/20 is the squared shift of a real Gaussian.
+    ratio = math.sqrt(20 / 3)
+    assert isinstance(found.upper, Fraction)
+    assert real_gaussian_delta(ratio, found.lower).upper >= Fraction("0.99e-6")
+    assert real_gaussian_delta(ratio, found.upper).lower <= Fraction("1.01e-6")
+
+
+def test_a_small_sample_of_a_gaussian_has_a_finite_epsilon() -> None:
+    found = compose((sampled(DiscreteGaussian(sigma_squared=4), "1e-3"), 10**4)).epsilon("1e-6")
+    assert found.lower is not None
+    # By a transform on a grid of 2e-5, elsewhere: 0.20493.
+    assert abs(found.upper_float - 0.20493) < 1e-5
+    assert found.upper - found.lower < Fraction(1, 10**6)
+
+
+def test_a_wide_polya_difference_keeps_its_digits() -> None:
+    found = compose((curve(PolyaDifference(shape=2, scale=1000), 10), 1000)).epsilon("1e-6")
+    assert found.lower is not None
+    assert found.upper - found.lower < found.upper / 10**7
+
+
+def test_rare_coins_are_sampled() -> None:
+    coins = sampled(Binomial(trials=1000, probability="1/2"), "1/100")
+    found = compose((coins, 100)).epsilon("1e-6")
+    assert found.lower is not None
+    assert found.upper - found.lower < found.upper / 10**5
+
+
+def test_losses_that_are_large_are_told_apart() -> None:
+    found = compose((Pure(10**6), 2), Pure(1)).delta(10**4)
+    assert found.lower is not None
+    assert found.lower > 1 - Fraction(1, 10**6)
+
+
+def test_many_rounds_of_few_losses_are_not_named_one_by_one() -> None:
+    found = compose((sampled(DiscreteLaplace(scale=1), "1/100"), 6400)).epsilon("1e-6")
+    assert found.method == "line"
