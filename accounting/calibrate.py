@@ -22,28 +22,20 @@ from accounting.bound import Bound
 from accounting.compose import Composition, compose
 from accounting.curve import PrivacyCurve
 from accounting.errors import NotDerived
+from accounting.free_law import FreeLaw, read_free_law
 from accounting.gaussian_guess import log_mu
+from accounting.listing import MOST_LISTED
 from accounting.shift import heaviest
-from dpcore.enclosure import Enclosure, End
+from dpcore.enclosure import End
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Sensitivity
 from dpcore.noise import Divisible, Noise
 from dpcore.parameter import RationalLike, integer, positive_rational, rational
-from dpcore.spelling import LAWS, noise_from_json, parameter_names
+from dpcore.spelling import write_noise
 from dpcore.summed import summed
 
 __all__ = ["Calibration", "calibrate"]
 
-_FREE: Final = {
-    "discrete-laplace": "scale",
-    "discrete-gaussian": "sigma_squared",
-    "discrete-gaussian-sum": "sigma_squared",
-    "skellam": "variance",
-    "polya": "scale",
-    "polya-difference": "scale",
-    "poisson": "mean",
-    "binomial": "trials",
-}
 _STEP: Final = Fraction(1, 1000)
 _WIDTHS: Final = (Fraction(1, 10**5), Fraction(1, 10**8), Fraction(1, 10**11))
 _KEPT: Final = Fraction(1, 10**6)
@@ -65,6 +57,8 @@ class Calibration:
 
     ``found`` and ``found_less`` bound delta(epsilon) of the two, or epsilon(0) when delta = 0.
     ``step_less`` is None where no parameter is smaller.
+
+    Raises :class:`InvalidParameter` where ``found`` does not show that the promise is kept.
     """
 
     noise: Noise
@@ -77,13 +71,17 @@ class Calibration:
     step_less: Noise | None
     found_less: Bound | None
 
+    def __post_init__(self) -> None:
+        # Whatever a search proposes, nothing else leaves this file.
+        if not self.found.upper <= self._limit:
+            raise InvalidParameter("found", self.found.upper, f"must be <= {self._limit}")
+
     @property
     def least(self) -> bool:
         r"""Whether one step less is certified not to keep the promise, or there is none."""
         if self.found_less is None:
             return True
-        limit = self.delta or self.epsilon
-        return self.found_less.lower is not None and self.found_less.lower > limit
+        return self.found_less.lower is not None and self.found_less.lower > self._limit
 
     def total(self) -> Composition:
         r"""The rounds, with the noise that honest users alone add."""
@@ -124,6 +122,10 @@ class Calibration:
         }
 
     @property
+    def _limit(self) -> Fraction:
+        return self.delta or self.epsilon
+
+    @property
     def _quantity(self) -> str:
         return "delta_at_target" if self.delta else "epsilon_at_zero"
 
@@ -161,7 +163,7 @@ def calibrate(
     if not 0 < honest <= 1:
         raise InvalidParameter("honest_fraction", honest_fraction, "must lie in (0, 1]")
     promise = _Promise(
-        family=_family(noise),
+        family=read_free_law(noise),
         sensitivity=Sensitivity.of(sensitivity),
         rounds=integer("max_visits", max_visits, at_least=1),
         epsilon=at,
@@ -184,54 +186,8 @@ def calibrate(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Family:
-    # A law with one parameter left open.
-    law: str
-    free: str
-    fixed: tuple[tuple[str, str], ...]
-
-    @property
-    def whole(self) -> bool:
-        return self.free == "trials"
-
-    @property
-    def power(self) -> int:
-        # The variance grows like this power of the parameter.
-        return 2 if self.free == "scale" else 1
-
-    def at(self, value: Fraction) -> Noise:
-        return noise_from_json({"law": self.law, self.free: str(value), **dict(self.fixed)})
-
-
-def _family(text: str) -> _Family:
-    if not isinstance(text, str):
-        raise InvalidParameter("noise", text, "must be a law's name, e.g. discrete-gaussian")
-    law, _, rest = text.partition(":")
-    law = law.strip()
-    if law not in _FREE:
-        raise InvalidParameter("noise", text, f"must start with one of {', '.join(_FREE)}")
-    given: dict[str, str] = {}
-    for part in filter(None, (piece.strip() for piece in rest.split(","))):
-        key, equals, value = (word.strip() for word in part.partition("="))
-        if not key or not equals:
-            raise InvalidParameter("noise", text, f"{part!r} must be written key=value")
-        if key in given:
-            raise InvalidParameter("noise", text, f"{key} is given twice")
-        given[key] = value
-    free = _FREE[law]
-    if free in given:
-        raise InvalidParameter("noise", text, f"{free} is what is looked for: leave it out")
-    wanted = [name for name in parameter_names(LAWS[law]) if name != free]
-    if missing := [name for name in wanted if name not in given]:
-        raise InvalidParameter("noise", text, f"{missing[0]} is missing: {law}:{missing[0]}=...")
-    if left := [name for name in given if name not in wanted]:
-        raise InvalidParameter("noise", text, f"{law} has no parameter {left[0]}")
-    return _Family(law=law, free=free, fixed=tuple(given.items()))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Promise:
-    family: _Family
+    family: FreeLaw
     sensitivity: Sensitivity
     rounds: int
     epsilon: Fraction
@@ -244,13 +200,25 @@ class _Promise:
 
     def bound(self, value: Fraction) -> Bound:
         # delta(epsilon), or epsilon(0), certified; narrower where the limit lies between the ends.
-        noise = _honest(self.family.at(value), self.honest)
+        planned = self.family.at(value)
+        try:
+            return self._bound(_honest(planned, self.honest))
+        except NotDerived as error:
+            raise NotDerived(
+                f"the least {self.family.law} noise for this promise",
+                f"the search came to {write_noise(planned)}, and {error.instead}",
+            ) from error
+
+    def _bound(self, noise: Noise) -> Bound:
         curve = PrivacyCurve(noise=noise, sensitivity=self.sensitivity)
+        total = compose((curve, self.rounds))
         if self.delta == 0:
-            return compose((curve, self.rounds)).epsilon(0)
+            return total.epsilon(0)
         if self.rounds == 1:
             return Bound.of(curve.delta(self.epsilon), "direct", "the curve of the noise")
-        total = compose((curve, self.rounds))
+        if not noise.symmetric and 12 * math.exp(_log_variance(noise) / 2) > MOST_LISTED:
+            # It would be found out after a minute.
+            raise NotDerived("its total", f"losses are listed up to {MOST_LISTED} outputs")
         for width in _WIDTHS:
             found = total.delta(self.epsilon, width)
             low, high = found.lower, Fraction(found.upper)
@@ -276,9 +244,8 @@ class _Promise:
         if self.delta == 0:
             return math.log(self.rounds) + math.log(squared) / 2 - _log(self.epsilon)
         wanted = math.log(squared) - 2 * log_mu(float(self.epsilon), _log(self.delta))
-        large = self.family.at(Fraction(_LARGE)).variance
-        high = Enclosure.exactly(large) if isinstance(large, Fraction) else large
-        there = _log(high.upper) + _log(self.honest) - self.family.power * math.log(_LARGE)
+        there = _log_variance(self.family.at(Fraction(_LARGE))) + _log(self.honest)
+        there -= self.family.power * math.log(_LARGE)
         return (wanted - there) / self.family.power
 
     # -- the values tried -----------------------------------------------------------------------
@@ -304,10 +271,11 @@ class _Promise:
 
     def _above(self, place: float) -> Fraction:
         if not math.log(_LEAST) < place < math.log(_MOST):
-            wanted = f"a {self.family.free} of {self.family.law} for this epsilon and delta"
+            wanted = f"the least {self.family.law} noise for this promise"
             if place > 0:
-                raise NotDerived(wanted, f"none up to {_MOST:g} is enough: allow more")
-            raise NotDerived(wanted, f"{_LEAST:g} is more than enough: ask for less")
+                what = f"a {self.family.free} of {_MOST:g} is not enough; allow a larger delta"
+                raise NotDerived(wanted, what)
+            raise NotDerived(wanted, f"a {self.family.free} of {_LEAST:g} is more than enough")
         value = Fraction(math.exp(place))
         if self.family.whole:
             return Fraction(max(math.ceil(value / self._unit), 1) * self._unit)
@@ -344,8 +312,8 @@ def _least(
         found = bound(value)
         if found.upper == math.inf:
             raise NotDerived(
-                f"a {promise.family.free} of {promise.family.law} for delta = 0",
-                "the loss of this law is unbounded or unknown; allow a delta > 0",
+                f"{promise.family.law} noise that keeps delta = 0",
+                "its losses are unbounded, or no theorem bounds them; allow a delta > 0",
             )
         here, away = _log(value), promise.away(found)
         if before is not None and before[1] != away:
@@ -392,6 +360,11 @@ def _honest(noise: Noise, honest: Fraction) -> Noise:
             "honest_fraction", honest, f"must be 1: {noise.name} noise has no shares"
         )
     return summed(noise.share(honest.denominator), honest.numerator)
+
+
+def _log_variance(noise: Noise) -> float:
+    found = noise.variance
+    return _log(found if isinstance(found, Fraction) else found.upper)
 
 
 def _log(value: End) -> float:

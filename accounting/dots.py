@@ -24,6 +24,7 @@ from flint import arb
 from accounting.errors import NotDerived
 from accounting.listing import nothing
 from accounting.loss import Losses
+from accounting.merged import UNSEEN, bins, fineness, spread
 from accounting.narrowing import within
 from accounting.pair import Pair
 from accounting.ray import RayPair
@@ -38,7 +39,6 @@ Dot: TypeAlias = tuple[Fraction, Fraction]
 """(x, u) with u >= h(x), at x = e^epsilon > 0."""
 
 _START: Final = (Fraction(0), Fraction(1))
-_UNSEEN: Final = Fraction(1, 1 << 160)
 _MOST: Final = 2000
 _FEWEST: Final = 250
 _BITS: Final = 256
@@ -165,13 +165,12 @@ def highest(parts: Iterable[DottedPair]) -> DottedPair:
 
 
 @lru_cache(maxsize=64)
-def dominating(
-    pairs: tuple[Pair, ...], unseen: Fraction = _UNSEEN, most: int = _MOST
-) -> DottedPair:
+def dominating(pairs: tuple[Pair, ...], unseen: Fraction = UNSEEN, most: int = _MOST) -> DottedPair:
     r"""A pair above all of ``pairs`` at every epsilon, real: any round may be any one of them.
 
     The dots of a pair are at the losses that it has, where its curve bends: little is lost. They
     are about ``most`` together, up to where a P-mass of ``unseen`` is left, which counts as hidden.
+    A pair with too many outcomes to be listed is cut into bins (``merged``), whose ends are dots.
 
     >>> from accounting.laplace import LaplacePair
     >>> response = dominating((LaplacePair(scale=Fraction(1), shift=1),)).losses(Fraction(1), 64)
@@ -185,17 +184,22 @@ def dominating(
 
 
 def _above(pair: Pair, unseen: Fraction, most: int) -> DottedPair:
-    try:
-        with precision(_BITS):
-            listed = pair.losses(Fraction(1), _bits(unseen))
-            return DottedPair.through(_dots(listed, most))
-    except NotDerived:
-        mirror = pair.mirror()
-        forward = [*_places(pair, unseen, most)]
-        backward = forward if mirror is pair else [*_places(mirror, unseen, most)]
-        curve = _curve(pair)
-        mirrored = curve if mirror is pair else _curve(mirror)
-        return connected(curve, mirrored, {*forward, *(-place for place in backward if place)})
+    with precision(_BITS):
+        try:
+            return DottedPair.through(_dots(pair.losses(Fraction(1), _bits(unseen)), most))
+        except NotDerived:
+            pass
+        try:
+            listed = spread(bins(pair, min(most, fineness(pair)), unseen))
+            return DottedPair.through(_dots(listed, len(listed.masses)))
+        except NotDerived:
+            pass
+    mirror = pair.mirror()
+    forward = [*_places(pair, unseen, most)]
+    backward = forward if mirror is pair else [*_places(mirror, unseen, most)]
+    curve = _curve(pair)
+    mirrored = curve if mirror is pair else _curve(mirror)
+    return connected(curve, mirrored, {*forward, *(-place for place in backward if place)})
 
 
 def _dots(listed: Losses, most: int) -> Iterator[Dot]:

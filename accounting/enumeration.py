@@ -66,7 +66,7 @@ class Enumeration:
     >>> from accounting.laplace import LaplacePair
     >>> parts = ((LaplacePair(scale=Fraction(1), shift=1), 2),)
     >>> Enumeration(parts=parts).delta(Fraction(1), Fraction(1, 10**9)).upper_float
-    0.33782...
+    0.33783...
     """
 
     parts: tuple[tuple[LossLaw, int], ...]

@@ -302,7 +302,7 @@ class ApproxFilter(Filter):
         object.__setattr__(self, "slack", slack)
         object.__setattr__(self, "charge_delta", charge)
         if self.rho is None:
-            rho = _short(rho_within(epsilon, slack))
+            rho = _positive("rho", _short(rho_within(epsilon, slack)))
         else:
             # A stored one is kept, for the counters were written in its shares, and checked anew.
             rho = _positive("rho", self.rho)

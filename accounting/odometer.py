@@ -79,8 +79,16 @@ class Odometer:
         object.__setattr__(self, "slack", slack)
 
     def read(self, total: Sequence[int]) -> AtAllTimes:
-        r"""What counters at ``total`` mean, rounded up."""
+        r"""What counters at ``total`` mean, rounded up.
+
+        Raises :class:`InvalidParameter` for counters beyond the limits of an Approx filter.
+        """
         held = self.filter.held(total)
+        if isinstance(self.filter, ApproxFilter) and any(
+            n > most for n, most in zip(total, self.filter.limits, strict=True)
+        ):
+            # The delta of what it refuses is not paid for.
+            raise InvalidParameter("total", total, "must lie within the limits of the filter")
         match self.filter:
             case PureFilter():
                 return AtAllTimes(

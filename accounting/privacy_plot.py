@@ -6,10 +6,12 @@ Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from textwrap import wrap
+from typing import Any, Final
 
 from accounting.bound import Bound
 from dpcore.errors import InvalidParameter
@@ -19,19 +21,24 @@ __all__ = ["check_plot", "draw"]
 _ENDINGS: Final = (".svg", ".png", ".pdf")
 _SIZE: Final = (7.0, 4.5)
 _DOTS: Final = 150
-_TITLE: Final = 80
+_LINE: Final = 95
+_LINES: Final = 3
+_SEEN: Final = 1 / 1000
+"""Two lines that are closer than this part of the picture's width are one line to the eye."""
 
 
 def check_plot(path: Path) -> None:
     r"""Whether a picture can be written there, before hours are spent on what it shows.
 
-    Raises :class:`InvalidParameter` for an ending that is no picture's, a folder that is not there,
-    and a missing matplotlib, by the name of the extra.
+    Raises :class:`InvalidParameter` for an ending that is no picture's, a folder that is not there
+    or that nothing may be written to, and a missing matplotlib, by the name of the extra.
     """
-    if path.suffix not in _ENDINGS:
+    if path.suffix.lower() not in _ENDINGS:
         raise InvalidParameter("--plot", str(path), f"must end in {', '.join(_ENDINGS)}")
     if not path.parent.is_dir():
         raise InvalidParameter("--plot", str(path), f"there is no folder {path.parent}")
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise InvalidParameter("--plot", str(path), "is no place that a file can be written to")
     if find_spec("matplotlib") is None:
         raise InvalidParameter(
             "--plot", str(path), "needs matplotlib: pip install 'dpcore[plot]', or leave it out"
@@ -41,39 +48,56 @@ def check_plot(path: Path) -> None:
 def draw(path: Path, points: Sequence[tuple[float, Bound]], *, title: str) -> None:
     r"""``points``: (delta, bound of epsilon). Delta on a logarithmic axis, upwards.
 
-    Written beside the target and moved there when it is whole.
+    The picture is written beside the target and moved there when it is whole. What is proven are
+    the points; the lines between them guide the eye, and the picture says so.
+
+    Raises :class:`InvalidParameter` when no epsilon is finite, or the file cannot be written.
     """
     from matplotlib.figure import Figure
 
-    shown = [(delta, bound) for delta, bound in points if bound.upper_float < math.inf]
-    if not shown:
+    above = [(bound.upper_float, delta) for delta, bound in points]
+    above = [(upper, delta) for upper, delta in above if upper < math.inf]
+    if not above:
         raise InvalidParameter("--plot", str(path), "every epsilon is infinite: nothing to draw")
+    below = [
+        (bound.lower_float, delta)
+        for delta, bound in points
+        if bound.lower_float is not None and bound.lower_float < math.inf
+    ]
     figure = Figure(figsize=_SIZE, layout="constrained")
     axes = figure.add_subplot()
-    axes.plot(
-        [bound.upper_float for _, bound in shown],
-        [delta for delta, _ in shown],
-        color="black",
-        label="proven upper bound: the promise",
-    )
-    below = [(bound.lower_float, delta) for delta, bound in shown if bound.lower_float is not None]
-    if below:
-        axes.plot(
-            [lower for lower, _ in below],
-            [delta for _, delta in below],
-            color="tab:red",
-            linestyle="--",
-            label="proven lower bound: no analysis can promise less",
-        )
+    marked: dict[str, Any] = {"marker": "o", "markersize": 2.5, "linewidth": 1.0}
+    if _is_one_line(points):
+        label = "proven: both bounds lie within this line"
+        axes.plot(*zip(*above, strict=True), color="black", label=label, **marked)
+    else:
+        label = "proven upper bound: the promise"
+        axes.plot(*zip(*above, strict=True), color="black", label=label, **marked)
+        if below:
+            label = "proven lower bound: nobody can promise less"
+            axes.plot(*zip(*below, strict=True), color="tab:red", label=label, **marked)
     axes.set_yscale("log")
+    axes.set_xlim(left=0)
     axes.set_xlabel("epsilon")
-    axes.set_ylabel("delta (chance that the promise of epsilon fails)")
-    axes.set_title(title if len(title) <= _TITLE else f"{title[: _TITLE - 3]}...", fontsize="small")
+    axes.set_ylabel("delta")
+    axes.set_title("\n".join(wrap(title, _LINE, max_lines=_LINES)), fontsize="small")
     axes.grid(visible=True, alpha=0.3)
-    axes.legend()
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+    axes.legend(title="dots are proven, lines join them", title_fontsize="small", fontsize="small")
+    partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
         figure.savefig(partial, dpi=_DOTS)
         partial.replace(path)
+    except OSError as error:
+        reason = f"cannot be written: {error.strerror or error}"
+        raise InvalidParameter("--plot", str(path), reason) from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _is_one_line(points: Sequence[tuple[float, Bound]]) -> bool:
+    ends = [(bound.lower_float, bound.upper_float) for _, bound in points]
+    widest = max((upper for _, upper in ends if upper < math.inf), default=0.0)
+    return all(
+        lower is not None and (lower == upper or upper - lower <= _SEEN * widest)
+        for lower, upper in ends
+    )

@@ -28,6 +28,7 @@ from accounting.gaussian import GaussianProduct
 from accounting.laplace import LaplaceProduct
 from accounting.laws import candidates
 from accounting.loss import Losses
+from accounting.merged import is_wide
 from accounting.narrowing import within
 from accounting.pair import Pair
 from accounting.polya import DisclosingPair
@@ -107,7 +108,8 @@ class PoissonSampled:
     def exact(self) -> bool:
         r"""Whether some neighbours have the pairs of :meth:`pairs` in every round.
 
-        Else several shifts or directions compete, and a pair above them all is sampled.
+        Else several shifts or directions compete, or the pair has too many outcomes to be listed,
+        and a pair above them all is sampled.
         """
         return isinstance(_base(self.curve), Pair)
 
@@ -220,8 +222,9 @@ def _check(curve: object, relation: Relation, what: str) -> None:
 
 def _base(curve: PrivacyCurve) -> Base:
     pairs = candidates(curve.noise, Sensitivity.of(curve.sensitivity))
-    # Products have no listing, and that of a disclosing pair lies above it.
-    if len(pairs) > 1 or isinstance(pairs[0], (GaussianProduct, LaplaceProduct, DisclosingPair)):
+    # Products have no listing, wide laws too long a one, and that of a disclosing pair lies above.
+    unlisted = isinstance(pairs[0], (GaussianProduct, LaplaceProduct, DisclosingPair))
+    if len(pairs) > 1 or unlisted or is_wide(pairs[0]):
         return dominating(pairs)
     return pairs[0]
 

@@ -10,11 +10,11 @@ Proofs: docs/proofs/composition.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from flint import arb
 
@@ -24,9 +24,10 @@ from accounting.dots import dominating
 from accounting.errors import NotDerived
 from accounting.laplace import LaplacePair
 from accounting.laws import pair_of
-from accounting.line_factor import LossLaw
+from accounting.line_factor import ClosedForm, LossLaw
 from accounting.listing import nothing
 from accounting.loss import Losses
+from accounting.merged import MergedPair, fineness, is_wide
 from accounting.pair import Pair
 from accounting.polya import DisclosingPair
 from accounting.shift import Shift, heaviest, maximal
@@ -55,6 +56,23 @@ class Ways:
     above: tuple[Laws, ...]
     attained: tuple[Laws, ...]
     lost: Fraction = Fraction(0)
+
+    def in_bins(self) -> Ways:
+        r"""The same, with bounds in place of pairs that have too many outcomes to be listed.
+
+        In ``above`` a pair above stands for each of them, in ``attained`` what its outcomes show
+        once they are merged. No such pair: the same object.
+        """
+        if not any(_unlisted(law) for laws in (*self.above, *self.attained) for law, _ in laws):
+            return self
+        return replace(
+            self,
+            above=tuple(_each(laws, lambda pair: dominating((pair,))) for laws in self.above),
+            attained=tuple(
+                _each(laws, lambda pair: MergedPair(pair=pair, most=fineness(pair)))
+                for laws in self.attained
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +121,17 @@ def ways(source: Source) -> Ways:
         f"one pair of laws that {source!r} stands for",
         "a claim in Renyi terms composes order by order: use renyi(order) or epsilon(delta)",
     )
+
+
+def _unlisted(law: LossLaw) -> TypeGuard[Pair]:
+    # Discrete Laplace noise has d + 1 losses. Its totals may be refused long before those are.
+    if isinstance(law, LaplacePair):
+        return law.shift > fineness(law)
+    return isinstance(law, Pair) and not isinstance(law, ClosedForm) and is_wide(law)
+
+
+def _each(laws: Laws, bound: Callable[[Pair], LossLaw]) -> Laws:
+    return tuple((bound(law) if _unlisted(law) else law, count) for law, count in laws)
 
 
 def _exactly(*lists: Laws) -> Ways:

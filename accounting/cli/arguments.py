@@ -16,7 +16,9 @@ from dpcore.decimals import down, up
 from dpcore.enclosure import End
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope, Sensitivity
+from dpcore.noise import Noise
 from dpcore.parameter import rational
+from dpcore.spelling import read_noise
 
 if TYPE_CHECKING:
     from accounting.bound import Bound
@@ -25,10 +27,14 @@ if TYPE_CHECKING:
 __all__ = [
     "AsJson",
     "between",
+    "counts",
     "each",
+    "exact",
+    "named",
     "number",
     "progress",
     "read_claim",
+    "read_law",
     "read_sensitivity",
     "share",
     "show",
@@ -37,6 +43,8 @@ __all__ = [
 
 _MOST: Final = 1 << 62
 _DIGITS: Final = 9
+_LONGEST: Final = 1 << 16
+_LONGEST_DECIMAL: Final = 30
 _CLAIMS: Final = "must be epsilon=1, epsilon=1,delta=1e-6 or rho=1/2"
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
@@ -54,6 +62,49 @@ def whole(argument: str, text: str, at_least: int = 0) -> int:
     if exact.denominator != 1 or not at_least <= exact <= _MOST:
         raise InvalidParameter(argument, text, f"must be a whole number from {at_least} to 2^62")
     return int(exact)
+
+
+def counts(argument: str, text: str) -> list[int]:
+    r"""Whole numbers >= 1 with commas between; dots go on as the three before them do.
+
+    >>> counts("--visits", "1,2,4,...,32"), counts("--visits", "3, 5")
+    ([1, 2, 4, 8, 16, 32], [3, 5])
+    """
+    found: list[int] = []
+    dots = False
+    for part in (piece.strip() for piece in text.split(",")):
+        if part in ("...", "\N{HORIZONTAL ELLIPSIS}"):
+            if dots or len(found) < 3:
+                raise InvalidParameter(argument, text, "dots need three numbers before them")
+            dots = True
+            continue
+        last = whole(argument, part, 1)
+        found += [*_between(argument, text, found[-3:], last), last] if dots else [last]
+        dots = False
+    if dots:
+        raise InvalidParameter(argument, text, "dots need a number after them")
+    return found
+
+
+def _between(argument: str, text: str, before: list[int], last: int) -> Iterator[int]:
+    first, second, third = before
+    if not first < second < third < last:
+        raise InvalidParameter(argument, text, "numbers around dots must rise")
+    times, plus = Fraction(third, second), third - second
+    if Fraction(second, first) == times:
+        following: Callable[[Fraction], Fraction] = lambda at: at * times  # noqa: E731  # one of two
+    elif second - first == plus:
+        following = lambda at: at + plus  # noqa: E731  # the other
+    else:
+        raise InvalidParameter(argument, text, "dots need equal steps or equal ratios before them")
+    at = following(Fraction(third))
+    for _ in range(_LONGEST):
+        if at >= last:
+            break
+        yield int(at)
+        at = following(at)
+    if at != last:
+        raise InvalidParameter(argument, text, f"the dots do not lead to {last}")
 
 
 def share(argument: str, text: str) -> Fraction:
@@ -92,20 +143,59 @@ def read_sensitivity(text: str) -> Sensitivity:
     raise InvalidParameter("--sensitivity", text, "must be 3, l1=3, l2-squared=4 or box=1x2x2")
 
 
+def read_law(argument: str, text: str) -> Noise:
+    r"""A noise, ``skellam:variance=400``; what is wrong with it is said of the option.
+
+    >>> read_law("--noise", "skellam:variance=0")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: --noise = skellam:variance=0: variance must be > 0: ...
+    """
+    try:
+        return read_noise(text)
+    except InvalidParameter as error:
+        what = error.reason if error.argument == "noise" else f"{error.argument} {error.reason}"
+        raise InvalidParameter(argument, text, what) from None
+
+
+@contextmanager
+def named(**options: str) -> Iterator[None]:
+    r"""Errors about the arguments named are said of the options that a person typed.
+
+    >>> with named(delta="--delta"):
+    ...     raise InvalidParameter("delta", 2, "must lie in [0, 1]")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: --delta = 2: must lie in [0, 1]
+    """
+    try:
+        yield
+    except InvalidParameter as error:
+        option = options.get(error.argument)
+        if option is None:
+            raise
+        raise InvalidParameter(option, error.value, error.reason) from None
+
+
 def read_claim(argument: str, text: str, scope: Scope) -> Word:
     r"""``epsilon=1``, ``epsilon=1,delta=1e-6`` or ``rho=1/2``, as a claim under ``scope``.
 
     >>> read_claim("--budget", "epsilon=1,delta=1e-6", Scope())
     Approx(1, '1/1000000')
     """
-    from accounting.claim import Approx, Pure, ZCdp
-
     given: dict[str, str] = {}
     for part in text.split(","):
         key, equals, value = (word.strip() for word in part.partition("="))
         if not equals or key in given:
             raise InvalidParameter(argument, text, _CLAIMS)
         given[key] = value
+    with named(epsilon=argument, delta=argument, rho=argument):
+        return _claim(argument, text, given, scope)
+
+
+def _claim(argument: str, text: str, given: dict[str, str], scope: Scope) -> Word:
+    from accounting.claim import Approx, Pure, ZCdp
+
     match given:
         case {"epsilon": epsilon, "delta": delta, **rest} if not rest:
             return Approx(epsilon, delta, scope=scope)
@@ -147,6 +237,24 @@ def between(bound: Bound) -> str:
     if bound.lower == bound.upper and down(bound.lower, _DIGITS) == up(bound.upper, _DIGITS):
         return f"exactly {up(bound.upper, _DIGITS)}"
     return f"between {down(bound.lower, _DIGITS)} and {up(bound.upper, _DIGITS)}"
+
+
+def exact(value: Fraction) -> float | str:
+    r"""For JSON: the float that is written like the number, or its exact text where none is.
+
+    A delta of 1e-400 must not be read as 0, nor 1/3 as the float next to it.
+
+    >>> exact(Fraction(1, 10**6)), exact(Fraction(1, 3)), exact(Fraction("1e-400"))
+    (1e-06, '1/3', '1e-400')
+    """
+    try:
+        near = float(value)
+    except OverflowError:
+        near = math.inf
+    if math.isfinite(near) and Fraction(repr(near)) == value:
+        return near
+    text = down(value, _LONGEST_DECIMAL)
+    return text if Fraction(text) == value else str(value)
 
 
 def number(value: End) -> str:

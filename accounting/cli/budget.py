@@ -2,6 +2,7 @@ r"""The ``dpcore budget`` commands: what releases cost together, and the noise a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -12,31 +13,43 @@ import typer
 from accounting.cli.arguments import (
     AsJson,
     between,
-    each,
-    number,
+    counts,
+    exact,
+    named,
     progress,
     read_sensitivity,
     share,
     show,
     whole,
 )
+from accounting.cli.parts import Noises, Rounds, Sampled, Sensitivities, composed, told
+from dpcore.decimals import up
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Scope, Sensitivity
 from dpcore.parameter import rational
-from dpcore.spelling import read_noise
+from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
+    from accounting.bound import Bound
     from accounting.compose import Composition
+    from accounting.returning import Route
 
 __all__ = ["Noises", "Rounds", "Sampled", "Sensitivities", "budget", "composed"]
 
 _SCHEMA: Final = "dpcore-budget/1"
 _MARGIN: Final = 13
 _POINTS: Final = 61
+_SHOWN: Final = 6
+_DRAWN: Final = Fraction(1, 10**300)
 
 budget = typer.Typer(
     name="budget",
-    help="What releases cost together: certified epsilon and delta of any list of noises.",
+    help=(
+        "What releases cost together: certified epsilon and delta of any list of noises.\n\n"
+        "Every answer is an interval that holds the truth: rely on its upper end. A list of "
+        "different noises is written as several --noise, each with its own --rounds and "
+        "--sensitivity, in the same order.\n\n"
+        "Exit codes: 0 done, 2 a wrong option, or a number that no theorem gives."
+    ),
     rich_markup_mode="rich",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -44,33 +57,13 @@ budget = typer.Typer(
     add_completion=False,
 )
 
-Noises = Annotated[
-    list[str],
-    typer.Option(
-        "--noise", metavar="NOISE", help="A noise, e.g. skellam:variance=400; repeatable."
-    ),
+Delta = Annotated[
+    str, typer.Option(metavar="DELTA", help="The delta of the promise, e.g. 1e-6; 0 for pure.")
 ]
-Sensitivities = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sensitivity",
-        help="What one person moves: 3, l1=3, l2-squared=4 or box=1x2; once, or once a noise. (1)",
-    ),
+Relative = Annotated[
+    str,
+    typer.Option(metavar="WIDTH", help="How narrow the interval shall be, relative to its ends."),
 ]
-Rounds = Annotated[
-    list[str] | None,
-    typer.Option("--rounds", help="How many releases; once, or once a noise. (1)"),
-]
-Sampled = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--poisson",
-        help="Each person enters a round with this chance, e.g. 1%; once, or once a noise. (100%) "
-        "Neighbours then differ by one person added or removed.",
-    ),
-]
-Delta = Annotated[str, typer.Option(help="The delta of the promise, e.g. 1e-6; 0 for pure.")]
-Relative = Annotated[str, typer.Option(help="The relative width asked of the two ends.")]
 
 
 @budget.command()
@@ -90,9 +83,10 @@ def epsilon(
     """
     total = composed(noise, sensitivity, rounds, poisson)
     at = rational("--delta", delta)
-    found = total.epsilon(at, relative)
+    with named(delta="--delta", relative="--relative"):
+        found = total.epsilon(at, relative)
     if as_json:
-        show(_document({"epsilon": found.to_json(), "delta": float(at)}, total, found))
+        show(_document({"epsilon": found.to_json(), "delta": exact(at)}, total, found))
         return
     show([_line("epsilon", f"{between(found)} at delta = {delta}"), *_lines(total, found)])
 
@@ -114,9 +108,10 @@ def delta_command(
     """
     total = composed(noise, sensitivity, rounds, poisson)
     at = rational("--epsilon", epsilon)
-    found = total.delta(at, relative)
+    with named(epsilon="--epsilon", relative="--relative"):
+        found = total.delta(at, relative)
     if as_json:
-        show(_document({"delta": found.to_json(), "epsilon": float(at)}, total, found))
+        show(_document({"delta": found.to_json(), "epsilon": exact(at)}, total, found))
         return
     show([_line("delta", f"{between(found)} at epsilon = {epsilon}"), *_lines(total, found)])
 
@@ -142,23 +137,29 @@ def curve(
     """
     from accounting.privacy_plot import check_plot, draw
 
+    lowest = rational("--least-delta", least)
     if plot is not None:
         check_plot(plot)
+        if lowest < _DRAWN:
+            raise InvalidParameter("--least-delta", least, "must be >= 1e-300 for a picture")
     total = composed(noise, sensitivity, rounds, poisson)
-    deltas = _deltas(rational("--least-delta", least), whole("--points", points, 2))
-    found = []
-    with progress(len(deltas), "points") as advance:
+    deltas = _deltas(lowest, whole("--points", points, 2))
+    found: list[tuple[Fraction, Bound]] = []
+    with progress(len(deltas), "points") as advance, named(relative="--relative"):
         for at in deltas:
             found.append((at, total.epsilon(at, relative)))
             if advance is not None:
                 advance(len(found))
     if plot is not None:
-        draw(plot, [(float(at), bound) for at, bound in found], title=_title(total))
-    rows = [{"delta": float(at), "epsilon": bound.to_json()} for at, bound in found]
+        title = " + ".join(told(source, count) for source, count in total.parts)
+        draw(plot, [(float(at), bound) for at, bound in found], title=title)
     if as_json:
-        show(_document({"curve": rows}, total, found[0][1]))
+        rows = [{"delta": exact(at), "epsilon": bound.to_json()} for at, bound in found]
+        show(_document({"curve": rows}, total, found[-1][1]))
         return
-    show([f"{float(at):<12.4g}{between(bound)}" for at, bound in found])
+    lines = [f"{'delta'.ljust(_MARGIN)}epsilon"]
+    lines += [f"{up(at, 4).ljust(_MARGIN)}{between(bound)}" for at, bound in found]
+    show([*lines, "", *_lines(total, found[-1][1])])
 
 
 @budget.command("calibrate")
@@ -171,12 +172,18 @@ def calibrate_command(
             help="A law without its size: discrete-gaussian, polya-difference:shape=0.9",
         ),
     ],
-    epsilon: Annotated[str, typer.Option(help="The epsilon to keep.")],
+    epsilon: Annotated[str, typer.Option(metavar="EPSILON", help="The epsilon to keep.")],
     delta: Delta = "0",
-    sensitivity: Annotated[str, typer.Option(help="What one person moves, as elsewhere.")] = "1",
-    rounds: Annotated[str, typer.Option(help="How many releases.")] = "1",
+    sensitivity: Annotated[
+        str, typer.Option(metavar="MOVES", help="How far one person moves the query.")
+    ] = "1",
+    rounds: Annotated[str, typer.Option(metavar="K", help="How many releases.")] = "1",
     honest: Annotated[
-        str, typer.Option(help="The share of users whose noise is counted on, e.g. 90%.")
+        str,
+        typer.Option(
+            metavar="SHARE",
+            help="The share of the users whose noise is counted on, e.g. 90%: noise is enlarged.",
+        ),
     ] = "100%",
     as_json: AsJson = False,
 ) -> None:
@@ -185,41 +192,53 @@ def calibrate_command(
     Example: dpcore budget calibrate --noise discrete-gaussian --rounds 50 --epsilon 2 --delta 1e-6
     """
     from accounting.calibrate import calibrate
-    from dpcore.spelling import write_noise
 
-    found = calibrate(
-        noise=noise,
-        epsilon=epsilon,
-        delta=delta,
-        max_visits=whole("--rounds", rounds, 1),
-        sensitivity=read_sensitivity(sensitivity),
-        honest_fraction=share("--honest", honest),
-    )
+    moves, count = read_sensitivity(sensitivity), whole("--rounds", rounds, 1)
+    kept, target = rational("--delta", delta), rational("--epsilon", epsilon)
+    laws = dict.fromkeys(("noise", "shape", "probability", "count"), "--noise")
+    with named(epsilon="--epsilon", delta="--delta", honest_fraction="--honest", **laws):
+        found = calibrate(
+            noise=noise,
+            epsilon=target,
+            delta=kept,
+            max_visits=count,
+            sensitivity=moves,
+            honest_fraction=share("--honest", honest),
+        )
     if as_json:
-        show({"schema": _SCHEMA, **found.to_json()})
+        show({"schema": _SCHEMA, **found.to_json(), "delta": exact(kept)})
         return
-    quantity = "delta" if found.delta else "epsilon"
-    less = "does not keep it" if found.least else "could not be told from enough"
-    show(
-        [
-            _line("noise", write_noise(found.noise)),
-            _line("promise", f"epsilon = {epsilon}, delta = {delta} over {found.rounds} rounds"),
-            _line("kept", f"{quantity} {between(found.found)}"),
-            _line("less", f"{write_noise(found.step_less)} {less}: {between(found.found_less)}"),
-            _line("method", found.found.method),
-        ]
-    )
+    quantity = f"delta({epsilon})" if kept else "epsilon(0)"
+    lines = [
+        _line("noise", write_noise(found.noise)),
+        _line("promise", f"epsilon = {epsilon}, delta = {delta} over {count} rounds"),
+        _line("kept", f"{quantity} is {between(found.found)}"),
+    ]
+    if found.step_less is not None and found.found_less is not None:
+        said = "breaks it" if found.least else "is not shown to keep it"
+        bound = between(found.found_less)
+        lines.append(_line("less", f"{write_noise(found.step_less)} {said}: {quantity} is {bound}"))
+    show([*lines, _line("method", f"{found.found.method}: {found.found.theorem}")])
 
 
 @budget.command()
 def returning(
     *,
-    noise: Annotated[str, typer.Option(metavar="NOISE", help="The noise of one visit.")],
+    noise: Annotated[
+        str, typer.Option(metavar="NOISE", help="The noise of one visit, skellam:variance=400.")
+    ],
     visits: Annotated[
-        str, typer.Option(help="How often a user may come back: a list, e.g. 1,2,4,8.")
-    ] = "1,2,4,8,16,32,64,128,256,512,1024",
+        str,
+        typer.Option(metavar="LIST", help="How often a user may come back: 1,3,9 or 1,2,4,...,64."),
+    ] = "1,2,4,...,1024",
     delta: Delta = "1e-6",
-    sensitivity: Annotated[str, typer.Option(help="What one visit moves, as elsewhere.")] = "1",
+    sensitivity: Annotated[
+        str, typer.Option(metavar="MOVES", help="How far one visit moves the query.")
+    ] = "1",
+    poisson: Annotated[
+        str | None,
+        typer.Option(metavar="RATE", help="A visit is sampled with this chance, e.g. 1%."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     r"""Users who come back: epsilon of a user by every composition theorem, the tightest marked.
@@ -228,84 +247,73 @@ def returning(
     """
     from accounting.returning import per_user, routes
 
-    visit = _curve(noise, read_sensitivity(sensitivity), Scope())
-    counts = [whole("--visits", text.strip(), 1) for text in visits.split(",")]
-    at = rational("--delta", delta)
-    table = []
-    with progress(len(counts), "visits") as advance:
-        for count in counts:
+    rates = None if poisson is None else [poisson]
+    visit = composed([noise], [sensitivity], None, rates).parts[0][0]
+    times, at = counts("--visits", visits), rational("--delta", delta)
+    table: list[tuple[int, tuple[Route, ...]]] = []
+    with progress(len(times), "visits") as advance, named(delta="--delta"):
+        for count in times:
             table.append((count, routes(per_user(visit, max_visits=count), at)))
             if advance is not None:
                 advance(len(table))
     if as_json:
         rows = [
-            {"visits": count, "routes": [route.to_json() for route in found]}
+            {
+                "visits": count,
+                "tightest": _tightest(found),
+                "routes": [route.to_json() for route in found],
+            }
             for count, found in table
         ]
-        show({"schema": _SCHEMA, "delta": float(at), "noise": noise, "returning": rows})
+        document = {"schema": _SCHEMA, "delta": exact(at), "visit": visit.to_json()}
+        show({**document, "returning": rows})
         return
-    show(_table(table, delta))
+    show(_table(table, f"epsilon of a user at delta = {delta}"))
 
 
-def _table(table: Sequence[tuple[int, Any]], delta: str) -> list[str]:
-    names = [route.method for route in table[0][1]]
-    lines = [f"epsilon of a user at delta = {delta}, rounded up; * is the least", ""]
-    lines.append("visits".ljust(8) + "".join(name.rjust(14) for name in names))
+def _tightest(found: Sequence[Route]) -> str | None:
+    bounded = [(r.bound.upper, -i, r.method) for i, r in enumerate(found) if r.bound is not None]
+    # Of equal bounds the first route's: the exact one.
+    return min(bounded, key=lambda each: (each[0], -each[1]))[2] if bounded else None
+
+
+def _table(table: Sequence[tuple[int, Sequence[Route]]], title: str) -> list[str]:
+    rows = [["visits", *(route.method for route in table[0][1])]]
     for count, found in table:
-        bounds = [route.bound for route in found]
-        best = min(bound.upper for bound in bounds if bound is not None)
-        cells = ""
-        for bound in bounds:
-            text = "-" if bound is None else number(bound.upper)[:11]
-            cells += (text + ("*" if bound is not None and bound.upper == best else " ")).rjust(14)
-        lines.append(str(count).ljust(8) + cells)
+        best = _tightest(found)
+        row = [str(count)]
+        for route in found:
+            text = "-" if route.bound is None else up(route.bound.upper, _SHOWN)
+            row.append(text + ("*" if route.method == best else " "))
+        rows.append(row)
+    widths = [max(len(row[column]) for row in rows) + 2 for column in range(len(rows[0]))]
+    lines = [f"{title}, rounded up; * is the least", ""]
+    for row in rows:
+        cells = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+        lines.append((row[0].ljust(widths[0]) + "".join(cells)).rstrip())
     reasons = {
-        f"{route.method}: {route.reason}" for _, found in table for route in found if route.reason
+        f"{route.method}: {route.reason}": None
+        for _, found in table
+        for route in found
+        if route.reason
     }
-    return lines + ([""] if reasons else []) + sorted(reasons)
-
-
-def composed(
-    noises: Sequence[str],
-    sensitivities: Sequence[str] | None,
-    rounds: Sequence[str] | None,
-    poisson: Sequence[str] | None,
-) -> Composition:
-    r"""The composition that repeated options spell, one group for each noise."""
-    from accounting.compose import compose
-    from accounting.subsampling import PoissonSampled
-
-    count = len(noises)
-    moves = [read_sensitivity(s) for s in each("--sensitivity", sensitivities or [], count, "1")]
-    times = [whole("--rounds", r, 1) for r in each("--rounds", rounds or [], count, "1")]
-    rates = [share("--poisson", p) for p in each("--poisson", poisson or [], count, "100%")]
-    scope = Scope() if poisson is None else Scope(relation="add-remove")  # type: ignore[arg-type]  # read by value
-    parts = []
-    for spelled, move, rate, time in zip(noises, moves, rates, times, strict=True):
-        whole_curve = _curve(spelled, move, scope)
-        if rate == 0:
-            raise InvalidParameter("--poisson", "0", "must be above 0%: nobody is ever sampled")
-        part = whole_curve if rate == 1 else PoissonSampled(curve=whole_curve, rate=rate)
-        parts.append((part, time))
-    return compose(*parts)
-
-
-def _curve(noise: str, sensitivity: Sensitivity, scope: Scope) -> Any:
-    from accounting.guarantee import guarantee
-    from dpcore.mechanism import Mechanism
-
-    return guarantee(Mechanism(noise=read_noise(noise), sensitivity=sensitivity, scope=scope))
+    return [*lines, *([""] if reasons else []), *reasons]
 
 
 def _deltas(least: Fraction, count: int) -> list[Fraction]:
     if not 0 < least < Fraction(1, 2):
-        raise InvalidParameter("--least-delta", str(least), "must lie in (0, 1/2)")
+        raise InvalidParameter("--least-delta", str(float(least)), "must lie in (0, 1/2)")
     # Evenly spaced in the logarithm, written in four digits: 1/2 and the least one are exact.
-    steps = [float(2 * least) ** (i / (count - 1)) / 2 for i in range(count)]
-    return [Fraction(1, 2), *(Fraction(f"{step:.4g}") for step in steps[1:-1]), least]
+    span = math.log10(least.numerator) - math.log10(least.denominator) + math.log10(2)
+    found = [Fraction(1, 2)]
+    for i in range(1, count - 1):
+        place = span * i / (count - 1) - math.log10(2)
+        digits = Fraction(f"{10 ** (place - math.floor(place)):.3f}")
+        found.append(digits * Fraction(10) ** math.floor(place))
+    return [*found, least]
 
 
-def _document(answer: dict[str, Any], total: Composition, found: Any) -> dict[str, Any]:
+def _document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[str, Any]:
     return {
         "schema": _SCHEMA,
         **answer,
@@ -317,16 +325,10 @@ def _document(answer: dict[str, Any], total: Composition, found: Any) -> dict[st
     }
 
 
-def _lines(total: Composition, found: Any) -> list[str]:
-    lines = [
-        _line("rounds", str(total.rounds)),
-        _line("method", f"{found.method}: {found.theorem}"),
-    ]
+def _lines(total: Composition, found: Bound) -> list[str]:
+    lines = [_line("rounds", told(source, count)) for source, count in total.parts]
+    lines.append(_line("method", f"{found.method}: {found.theorem}"))
     return lines + [_line("assumes", reason) for reason in total.assumptions]
-
-
-def _title(total: Composition) -> str:
-    return " and ".join(f"{rounds} x {source!r}" for source, rounds in total.parts)
 
 
 def _line(name: str, value: str) -> str:

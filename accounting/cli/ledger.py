@@ -2,26 +2,35 @@ r"""The ``dpcore ledger`` commands: who has spent what, in an SQL database."""
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from accounting.cli.arguments import AsJson, read_claim, read_sensitivity, show
+from accounting.cli.arguments import (
+    AsJson,
+    named,
+    read_claim,
+    read_law,
+    read_sensitivity,
+    show,
+)
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.parameter import write_rational
 
 if TYPE_CHECKING:
+    from accounting.claim import Assumed
+    from accounting.convert import Word
     from accounting.guarantee import Guarantee
     from accounting.ledger import Ledger
 
 __all__ = ["ledger"]
 
-DAMAGED: Final = 3
 _SCHEMA: Final = "dpcore-ledger/1"
 _MARGIN: Final = 11
 
@@ -29,8 +38,11 @@ ledger = typer.Typer(
     name="ledger",
     help=(
         "Who has spent what: a privacy budget for each user, charged before each release.\n\n"
-        "Exit codes: 0 done, 1 a user cannot pay and nobody was charged, 2 usage or database, "
-        "3 the ledger was edited by hand."
+        "Open a ledger with the budget that every user is promised; charge each batch before its "
+        "noise is drawn, and release only after exit code 0. The same batch again is acknowledged "
+        "and not paid again. What was charged is never taken back.\n\n"
+        "Exit codes: 0 done, 1 a user cannot pay and nobody was charged, 2 a wrong option or the "
+        "database, 3 the ledger is damaged or was edited by hand."
     ),
     rich_markup_mode="rich",
     no_args_is_help=True,
@@ -41,10 +53,13 @@ ledger = typer.Typer(
 
 Database = Annotated[
     str,
-    typer.Option("--db", help="A file, sqlite:///file or postgresql://user@host/name."),
+    typer.Option(
+        "--db", metavar="URL", help="A file, sqlite:///file or postgresql://user@host/database."
+    ),
 ]
 RelationOption = Annotated[
-    str, typer.Option(help="Neighbours differ in one person: replace, or add-remove.")
+    str,
+    typer.Option(metavar="WORD", help="Neighbours differ in one person: replace, or add-remove."),
 ]
 
 
@@ -55,7 +70,8 @@ def open_command(
     budget: Annotated[
         str,
         typer.Option(
-            help="What each user is promised: epsilon=1, epsilon=1,delta=1e-6 or rho=1/2."
+            metavar="CLAIM",
+            help="What each user is promised: epsilon=1, epsilon=1,delta=1e-6 or rho=1/2.",
         ),
     ],
     relation: RelationOption = "replace",
@@ -67,31 +83,47 @@ def open_command(
     """
     from accounting.ledger import Ledger
 
-    promised = read_claim("--budget", budget, _scope(Unit.USER, relation))
-    with Ledger.create(db, budget=promised) as book:
-        _describe(book, as_json=as_json)
+    with _said_of_options():
+        promised = read_claim("--budget", budget, _scope(Unit.USER, relation))
+        with Ledger.create(db, budget=promised) as book:
+            _describe(book, as_json=as_json)
 
 
 @ledger.command()
 def charge(
     *,
     db: Database,
-    batch: Annotated[str, typer.Option(help="The name of the release; charged once.")],
+    batch: Annotated[
+        str, typer.Option(metavar="NAME", help="The name of the release; it is charged once.")
+    ],
     users: Annotated[
-        str | None, typer.Option(help="Who takes part: names with commas between.")
+        str | None, typer.Option(metavar="NAMES", help="Who takes part, with commas between.")
     ] = None,
     users_file: Annotated[
-        str | None, typer.Option(help="One name a line; - reads standard input.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Who takes part, one name a line; - reads standard input."
+        ),
     ] = None,
     noise: Annotated[
-        str | None, typer.Option(help="The noise of the release, e.g. skellam:variance=400.")
+        str | None,
+        typer.Option(metavar="NOISE", help="The noise of the release: skellam:variance=400."),
     ] = None,
-    sensitivity: Annotated[str, typer.Option(help="What one person moves.")] = "1",
+    sensitivity: Annotated[
+        str,
+        typer.Option(metavar="MOVES", help="How far one person moves the query: 3, l1=3, box=1x2."),
+    ] = "1",
     claim: Annotated[
-        str | None, typer.Option(help="A claim that no noise here derives: needs --reason.")
+        str | None,
+        typer.Option(
+            metavar="CLAIM", help="In place of a noise: epsilon=1 or rho=1/2; needs --reason."
+        ),
     ] = None,
     reason: Annotated[
-        str | None, typer.Option(help="Why the claim is believed; kept with the charge for ever.")
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="Why the claim is believed; kept with the charge for ever."
+        ),
     ] = None,
     skip_exhausted: Annotated[
         bool, typer.Option("--skip-exhausted", help="Leave out who cannot pay, and name them.")
@@ -103,12 +135,14 @@ def charge(
     Example: dpcore ledger charge --db ledger.db --batch monday --users ada,bob --noise
     discrete-gaussian:sigma_squared=400
     """
-    from accounting.ledger import Ledger
+    from accounting.ledger import BudgetExhausted, Ledger
 
-    with Ledger.open(db) as book:
+    people = _names(users, users_file)
+    typed = "--users" if users is not None else "--users-file"
+    with _said_of_options(typed), Ledger.open(db) as book:
         relation = book.budget.scope.relation
         receipt = book.charge(
-            _names(users, users_file),
+            people,
             _guarantee(noise, sensitivity, claim, reason, relation),
             batch=batch,
             skip_exhausted=skip_exhausted,
@@ -124,32 +158,41 @@ def charge(
                 "left_out": list(receipt.left_out),
             }
         )
-        return
-    lines = [f"charged {receipt.paid} users for {receipt.batch}, charge {receipt.number}"]
-    show(lines + [f"left out: {user}" for user in receipt.left_out])
+    else:
+        who = "1 user" if receipt.paid == 1 else f"{receipt.paid} users"
+        lines = [f"charged {who} for {receipt.batch}, charge {receipt.number}"]
+        show(lines + [f"left out: {user}" for user in receipt.left_out])
+    if not receipt.paid:
+        raise typer.Exit(BudgetExhausted.exit_code)
 
 
 @ledger.command("show")
 def show_command(
     *,
     db: Database,
-    user: Annotated[str | None, typer.Option(help="One user: spent, remaining, history.")] = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="NAME", help="One user: spent, left, history.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     r"""The budget, how many users and charges, and whether anyone edited the history.
 
     Example: dpcore ledger show --db ledger.db --user ada
     """
-    from accounting.ledger import Ledger
+    from accounting.ledger import Ledger, LedgerDamaged
 
-    with Ledger.open(db) as book:
-        if user is not None:
-            _show_user(book, user, as_json=as_json)
-            return
+    with _said_of_options(), Ledger.open(db) as book:
         damages = [str(damage) for damage in book.check()]
-        _describe(book, as_json=as_json, damages=damages)
+        if user is None:
+            _describe(book, as_json=as_json, damages=damages)
+        elif not damages:
+            _show_user(book, user, as_json=as_json)
+        else:
+            # What a damaged ledger says of a user is worth nothing.
+            found = {"schema": _SCHEMA, "user": user, "damages": damages}
+            show(found if as_json else _history(damages))
     if damages:
-        raise typer.Exit(DAMAGED)
+        raise typer.Exit(LedgerDamaged.exit_code)
 
 
 @ledger.command()
@@ -160,9 +203,17 @@ def export(*, db: Database) -> None:
     """
     from accounting.ledger import Ledger
 
-    with Ledger.open(db) as book:
-        for record in book.export():
-            print(json.dumps(record))
+    with _said_of_options(), Ledger.open(db) as book:
+        for line in book.export():
+            print(line)
+
+
+@contextmanager
+def _said_of_options(users: str = "--user") -> Iterator[None]:
+    # What a ledger refuses, said of the options that a person typed.
+    laws = dict.fromkeys(("relation", "scope"), "--relation")
+    with named(url="--db", budget="--budget", batch="--batch", user=users, users=users, **laws):
+        yield
 
 
 def _describe(book: Ledger, *, as_json: bool, damages: list[str] | None = None) -> None:
@@ -177,13 +228,16 @@ def _describe(book: Ledger, *, as_json: bool, damages: list[str] | None = None) 
         show(found if damages is None else {**found, "damages": damages})
         return
     lines = [
-        _line("budget", repr(book.budget)),
+        _line("budget", _told(book.budget)),
+        _line("neighbours", book.budget.scope.relation.value),
         _line("users", str(users)),
         _line("charges", str(charges)),
     ]
-    if damages is not None:
-        lines += [_line("damaged", damage) for damage in damages] or [_line("history", "whole")]
-    show(lines)
+    show(lines + ([] if damages is None else _history(damages)))
+
+
+def _history(damages: list[str]) -> list[str]:
+    return [_line("damaged", damage) for damage in damages] or [_line("history", "whole")]
 
 
 def _show_user(book: Ledger, user: str, *, as_json: bool) -> None:
@@ -198,26 +252,41 @@ def _show_user(book: Ledger, user: str, *, as_json: bool) -> None:
                 "spent": spent.to_json(),
                 "remaining": left,
                 "history": charges,
+                "damages": [],
             }
         )
         return
-    lines = [_line("user", user), _line("spent", repr(spent))]
+    lines = [_line("user", user if history else f"{user}, never charged")]
+    lines.append(_line("spent", _told(spent)))
     lines += [_line("left", f"{name} {value}") for name, value in left.items()]
-    show(lines + [_line(each.made[:10], each.batch) for each in history])
+    lines += [_line(each.made[:10], each.batch) for each in history]
+    show(lines + _history([]))
+
+
+def _told(word: Word | Assumed) -> str:
+    # As --budget reads it.
+    from accounting.claim import Assumed
+
+    claim = word.guarantee if isinstance(word, Assumed) else word
+    numbers = {key: text for key, text in claim.to_json().items() if key not in ("claim", "scope")}
+    told = ",".join(f"{key}={text}" for key, text in numbers.items())
+    return f"{told}, assumed: {word.reason}" if isinstance(word, Assumed) else told
 
 
 def _names(users: str | None, users_file: str | None) -> list[str]:
     if (users is None) == (users_file is None):
-        raise InvalidParameter("--users", users, "give either --users or --users-file")
+        raise InvalidParameter("--users", users or "", "give either --users or --users-file")
     if users is not None:
         return [name.strip() for name in users.split(",")]
-    if users_file == "-":
-        return sys.stdin.read().splitlines()
-    path = Path(str(users_file))
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        if users_file == "-":
+            text = sys.stdin.read()
+        else:
+            text = Path(str(users_file)).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidParameter("--users-file", users_file, f"cannot be read: {error}") from None
+    # Line ends only: what else splits lines is no part of a name, and is refused as such.
+    return text.removesuffix("\n").split("\n")
 
 
 def _guarantee(
@@ -226,17 +295,19 @@ def _guarantee(
     from accounting.claim import Assumed
     from accounting.guarantee import guarantee
     from dpcore.mechanism import Mechanism
-    from dpcore.spelling import read_noise
 
     if (noise is None) == (claim is None):
-        raise InvalidParameter("--noise", noise, "give either --noise, or --claim with --reason")
+        raise InvalidParameter(
+            "--noise", noise or "", "give either --noise, or --claim with --reason"
+        )
     scope = Scope(relation=relation)
     if noise is not None:
-        moves = read_sensitivity(sensitivity)
-        return guarantee(Mechanism(noise=read_noise(noise), sensitivity=moves, scope=scope))
+        law, moves = read_law("--noise", noise), read_sensitivity(sensitivity)
+        return guarantee(Mechanism(noise=law, sensitivity=moves, scope=scope))
     if reason is None:
-        raise InvalidParameter("--reason", reason, "is missing: a stated claim is an assumption")
-    return Assumed(read_claim("--claim", str(claim), scope), reason)
+        raise InvalidParameter("--reason", "", "is missing: a stated claim is an assumption")
+    with named(reason="--reason"):
+        return Assumed(read_claim("--claim", str(claim), scope), reason)
 
 
 def _scope(unit: Unit, relation: str) -> Scope:

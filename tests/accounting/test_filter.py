@@ -219,6 +219,8 @@ def test_budgets_and_counters_are_checked() -> None:
     for slack in (0, "2e-6", -1):
         with pytest.raises(InvalidParameter, match=r"^slack"):
             ApproxFilter(budget=Approx(1, "1e-6"), slack=slack)
+    with pytest.raises(InvalidParameter, match=r"^rho = .*nothing could be charged"):
+        ApproxFilter(budget=Approx("1e-300", "1e-300"))  # it could not be read again
     with pytest.raises(InvalidParameter, match=r"^charge_delta"):
         ApproxFilter(budget=Approx(1, "1e-6"), charge_delta="1e-6")
 

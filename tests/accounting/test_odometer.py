@@ -103,3 +103,7 @@ def test_odometer_refusals() -> None:
         Odometer(filter=ZCdp(1), slack="1e-6")  # type: ignore[arg-type]  # what the types forbid
     approx = Odometer(filter=ApproxFilter(budget=Approx(1, "1e-6")), slack="1e-7")
     assert approx.read((1, 0)).delta == Fraction("1e-7") + Fraction("5e-7")
+    # Beyond its limits the filter pays for no delta.
+    for beyond in ((0, SHARES + 1), (SHARES + 1, 0)):
+        with pytest.raises(InvalidParameter, match=r"^total"):
+            approx.read(beyond)

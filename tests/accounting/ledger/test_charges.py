@@ -17,8 +17,8 @@ from accounting.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.curve import PrivacyCurve
 from accounting.errors import NotDerived
 from accounting.filter import ApproxFilter
-from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable
-from accounting.ledger_names import name
+from accounting.ledger import BudgetExhausted, Ledger, LedgerDamaged, LedgerUnavailable
+from accounting.ledger.names import name
 from dpcore import DiscreteGaussian
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
@@ -52,6 +52,12 @@ def test_all_or_nothing(ledger: Ledger) -> None:
     assert ledger.remaining("ada") == {"rho": 0}
 
 
+def test_a_command_that_is_refused_ends_with_the_errors_own_code() -> None:
+    assert BudgetExhausted("batch", ("ada",), 1, {}).exit_code == 1
+    assert LedgerUnavailable("ledger.db", "is full").exit_code == 2
+    assert LedgerDamaged("charge 3", "was edited").exit_code == 3
+
+
 def test_the_exhausted_are_left_out_by_name(ledger: Ledger) -> None:
     ledger.charge(["ada", "cid"], ZCdp(1), batch="one")
     receipt = ledger.charge(["ada", "bob", "cid"], ZCdp("1/2"), batch="two", skip_exhausted=True)
@@ -81,6 +87,10 @@ def test_a_batch_is_paid_once(ledger: Ledger) -> None:
     for users, price in ((["ada"], "1/2"), (["ada", "eve"], "1/2"), (["ada", "bob"], "1/4")):
         with pytest.raises(InvalidParameter, match="batch = one: was charged before"):
             ledger.charge(users, ZCdp(price), batch="one")
+    # At the same price, and yet not the release that was charged.
+    for guarantee in (Pure(1), Assumed(ZCdp("1/2"), "a data sheet")):
+        with pytest.raises(InvalidParameter, match="was charged before, for another guarantee"):
+            ledger.charge(["ada", "bob"], guarantee, batch="one")
 
 
 def test_a_release_says_who_what_and_which_batch(ledger: Ledger) -> None:
@@ -164,6 +174,8 @@ REFUSED: list[tuple[Callable[[Any], object], str]] = [
     (lambda ledger: ledger.charge([" a"], ZCdp(1), batch="b"), "space at its ends"),
     (lambda ledger: ledger.charge(["\ud800"], ZCdp(1), batch="b"), "must be printable"),
     (lambda ledger: ledger.charge(["e\u0301"], ZCdp(1), batch="b"), "normal form NFC"),
+    (lambda ledger: ledger.charge(["ada\ufe0f"], ZCdp(1), batch="b"), "that shows nothing"),
+    (lambda ledger: ledger.charge(["\u3164"], ZCdp(1), batch="b"), "that shows nothing"),
     (lambda ledger: ledger.charge(["a"], ZCdp(1), batch=""), "batch = .*must be a name"),
     (lambda ledger: ledger.charge(["a"], ZCdp(1), batch=None), "batch = None"),
     (lambda ledger: ledger.charge(["a"], 1, batch="b"), "guarantee = 1: must be a claim"),
@@ -232,6 +244,16 @@ def test_a_ledger_is_opened_with_its_own_budget_only(url: str) -> None:
         (7, "must be a path"),
         ("sqlite://", "in memory forgets"),
         ("sqlite:///:memory:", "in memory forgets"),
+        (":memory:", "in memory forgets"),
+        ("sqlite:///file:x.db?nolock=1&uri=true", "without options"),
+        ("sqlite:///x.db?timeout=0", "without options"),
+        ("sqlite://root:secret@host/x.db", "without options"),
+        ("postgresql://root:secret@host:port/x", "must be a path"),
+        ("postgresql-x://root:secret@host/x", "must be a path"),
+        (" postgres://root:secret@host/x", "must be a path"),
+        ("a\0b", "must be a path"),
+        ("postgresql://root:secret@host/x\n", "must be a path"),
+        ("\ud800.db", "must be a path"),
         ("mysql://root@localhost/x", "must be a path"),
         ("postgresql+asyncpg://root:secret@localhost/x", "must be a path"),
         ("sqlite+aiosqlite:///x.db", "must be a path"),

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import delete, insert, select, text
 
-from accounting.claim import ZCdp
+from accounting.claim import Assumed, ZCdp
 from accounting.filter import SHARES
 from accounting.ledger import Ledger, LedgerDamaged
-from accounting.ledger_history import Charge, Receipt
-from accounting.ledger_store import Store
-from accounting.ledger_tables import Tables
+from accounting.ledger.history import Charge, Receipt
+from accounting.ledger.store import Store
+from accounting.ledger.tables import Tables
 from tests.accounting.ledger.budget import BUDGET
 from tests.dpcore.mutants import mutated
 
@@ -24,7 +27,7 @@ EDITS = [
     ("UPDATE ledger_charges SET owed_0 = 1 WHERE id = 3", "charge 3 (batch 'three'): was edited"),
     ("UPDATE ledger_charges SET batch = 'x' WHERE id = 2", "charge 2 (batch 'x'): was edited"),
     ("UPDATE ledger_charges SET made = '1970' WHERE id = 1", "charge 1 (batch 'one'): was edited"),
-    ("UPDATE ledger_charges SET guarantee = 'x' WHERE id = 2", "charge 2: its guarantee was"),
+    ("UPDATE ledger_charges SET guarantee = 'x' WHERE id = 2", "charge 2 (batch 'two'): was edit"),
     ("UPDATE ledger_charges SET guarantee = '{}' WHERE id = 2", "charge 2 (batch 'two'): was edit"),
     ("UPDATE ledger_charges SET assumed = 1 WHERE id = 2", "charge 2 (batch 'two'): was edited"),
     ("UPDATE ledger_charges SET paid = 1 WHERE id = 2", "charge 2 (batch 'two'): 1 users paid"),
@@ -50,7 +53,13 @@ EDITS = [
     ("DELETE FROM ledger", "the row of its ledger is gone"),
     ("UPDATE ledger SET charges = 2", "ledger: its last charge was 2, and is 3 now"),
     ("UPDATE ledger SET head = 'x'", "ledger: its last charge was 3, and is 3 now, or was edited"),
-    ("UPDATE ledger SET filter = replace(filter, '\"1\"', '\"2\"')", "does not follow the charge"),
+    ("UPDATE ledger SET filter = replace(filter, '\"1\"', '\"2\"')", "its filter is not the one"),
+    # The same to a reader, and yet not what was written.
+    ("UPDATE ledger SET filter = replace(filter, ':', ': ')", "its filter is not the one it was"),
+    ("UPDATE ledger SET format = 2", "ledger: is not of format 1"),
+    ("UPDATE ledger_charges SET guarantee = replace(guarantee, ':', ': ') WHERE id = 2",
+     "charge 2 (batch 'two'): was edited: its guarantee is not as it was written"),
+    ("INSERT INTO ledger_users VALUES ('eve', 0, 0)", "user 'eve': has counters, and paid for"),
 ]  # fmt: skip
 
 
@@ -87,7 +96,7 @@ def test_every_edit_is_noticed_where_it_was_made(url: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "match"),
     [
-        ("UPDATE ledger_charges SET owed_0 = 1 WHERE id = 3", "charge 3 is not what it says was"),
+        ("UPDATE ledger_charges SET owed_0 = 1 WHERE id = 3", "charge 3 .*was edited: its digest"),
         ("DELETE FROM ledger_charges WHERE id = 3", "charge 2 is not what it says was last"),
         ("UPDATE ledger SET filter = replace(filter, '\"1\"', '\"2\"')", "its filter was edited"),
     ],
@@ -100,6 +109,80 @@ def test_no_charge_is_added_to_a_damaged_end(url: str, statement: str, match: st
             ledger.charge(["eve"], ZCdp("1/4"), batch="four")
         with Ledger.open(url) as again:
             assert again.check()
+
+
+def test_what_was_edited_is_not_shown_as_history(url: str) -> None:
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        ledger.charge(["ada"], Assumed(ZCdp("1/4"), "a data sheet"), batch="zero")
+        three_charges(ledger)
+        edit(url, "UPDATE ledger_charges SET guarantee = '{}' WHERE id = 1")
+        for look in (
+            lambda: ledger.spent("ada"),
+            ledger.history,
+            lambda: list(ledger.export()),
+            lambda: ledger.charge(["ada"], ZCdp("1/4"), batch="zero"),
+        ):
+            with pytest.raises(LedgerDamaged, match=r"charge 1 \(batch 'zero'\): was edited"):
+                look()
+
+
+@pytest.mark.parametrize("table", ["ledger_charges", "ledger_users", "ledger"])
+def test_a_table_that_is_gone_is_damage(url: str, table: str) -> None:
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        three_charges(ledger)
+        edit(url, f"DROP TABLE {table}")
+        assert "its tables are not those of a ledger" in said(ledger)
+        for method in (Ledger.open, Ledger.create):
+            with pytest.raises(LedgerDamaged, match="some tables of a ledger"):
+                method(url, budget=BUDGET)
+
+
+# A value of each kind that SQLite knows, and the same cell as bytes and with a space.
+VALUES = ["0", "7", "-1", "9223372036854775807", "1.5", "'x'", "x'ff'", "CAST(x'ff' AS TEXT)"]
+VALUES += ["CAST({column} AS BLOB)", "{column} || ' '"]
+
+
+def test_every_cell_of_a_file_is_noticed(tmp_path: Path) -> None:
+    file = str(tmp_path / "ledger.db")
+    with (
+        Ledger.create(file, budget=BUDGET) as ledger,
+        closing(sqlite3.connect(file, isolation_level=None)) as hand,
+        closing(sqlite3.connect(":memory:")) as saved,
+    ):
+        ledger.charge(["ada"], ZCdp("1/2"), batch="one")
+        # A name that bytes would spell if they were shown as text.
+        ledger.charge(["b'x'"], Assumed(ZCdp("1/4"), "a data sheet"), batch="b'x'")
+        ledger.charge(["b'x'"], ZCdp(1), batch="nobody", skip_exhausted=True)
+        hand.execute("PRAGMA ignore_check_constraints = ON")
+        hand.backup(saved)
+        edits = 0
+        for table, column, where, row in cells(saved):
+            whole = content(hand, table, column)
+            for value in VALUES:
+                to = value.format(column=column)
+                change = f"UPDATE {table} SET {column} = {to} {where}"  # noqa: S608 - by hand
+                with suppress(sqlite3.IntegrityError):
+                    hand.execute(change, row)
+                if content(hand, table, column) != whole:
+                    edits += 1
+                    assert said(ledger), (change, row)
+                    saved.backup(hand)
+        assert edits > 300
+        assert ledger.check() == ()
+
+
+def cells(connection: sqlite3.Connection) -> Iterator[tuple[str, str, str, tuple[object, ...]]]:
+    """Table, column, and how to find the row, of each cell."""
+    for table in TABLES:
+        key = [column.name for column in table.primary_key]
+        where = f"WHERE {' AND '.join(f'{name} IS ?' for name in key)}"
+        for row in connection.execute(f"SELECT {', '.join(key)} FROM {table}"):  # noqa: S608 - by hand
+            yield from ((table.name, column.name, where, row) for column in table.columns)
+
+
+def content(connection: sqlite3.Connection, table: str, column: str) -> list[tuple[object, ...]]:
+    look = f"SELECT typeof({column}), hex({column}) FROM {table}"  # noqa: S608 - by hand
+    return connection.execute(look).fetchall()
 
 
 def test_a_filter_that_cannot_be_read_is_damage(url: str) -> None:
@@ -121,6 +204,7 @@ def rewrite(url: str, ledger: Ledger, forget: int) -> None:
         "UPDATE ledger SET charges = :last, head = :digest",
         "UPDATE ledger_users SET spent_0 = COALESCE((SELECT SUM(owed_0) FROM ledger_paid p"
         " JOIN ledger_charges c ON c.id = p.charge WHERE p.name = ledger_users.name), 0)",
+        "DELETE FROM ledger_users WHERE name NOT IN (SELECT name FROM ledger_paid)",
         last=last,
         digest=kept.digest,
     )
@@ -133,16 +217,23 @@ def test_a_history_that_was_rewritten_whole_is_found_by_its_receipts(url: str) -
         assert ledger.check() == ()  # it is whole: another history
         assert said(ledger, *receipts) == "charge 3: is missing, and has a receipt"
         ledger.charge(["eve"], ZCdp("1/4"), batch="three")
-        assert "is not the charge that its receipt acknowledges" in said(ledger, *receipts)
+        for shown in (receipts, [receipts[-1], *receipts_of(ledger)]):
+            # Of two receipts for one charge, one is wrong.
+            for order in (shown, shown[::-1]):
+                damage = "is not the charge that its receipt acknowledges"
+                assert damage in said(ledger, *order)
+
+
+def receipts_of(ledger: Ledger) -> list[Receipt]:
+    return [Receipt.of(charge, ()) for charge in ledger.history()]
 
 
 def relabel(url: str, ledger: Ledger) -> None:
     """Change the second charge, and what names its digest, but no later digest."""
-    edit(url, "UPDATE ledger_charges SET batch = 'renamed' WHERE id = 2")
-    changed = ledger.history()[1]
+    changed = replace(ledger.history()[1], batch="renamed")
     edit(
         url,
-        "UPDATE ledger_charges SET digest = :digest WHERE id = 2",
+        "UPDATE ledger_charges SET batch = 'renamed', digest = :digest WHERE id = 2",
         "UPDATE ledger_charges SET previous = :digest WHERE id = 3",
         digest=changed.digest,
     )

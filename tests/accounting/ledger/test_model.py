@@ -18,7 +18,7 @@ import accounting.filter
 from accounting.claim import ZCdp
 from accounting.filter import SHARES
 from accounting.ledger import BudgetExhausted, Ledger
-from accounting.ledger_book import Book
+from accounting.ledger.book import Book
 from dpcore.errors import InvalidParameter
 from tests.accounting.ledger.budget import BUDGET
 from tests.dpcore.mutants import mutated
