@@ -1,13 +1,14 @@
 r"""What releases cost: curves of laws, their compositions, budgets, ledgers and certificates.
 
-The public names of accounting; each is documented where it is defined. The ledger, certificates
-and calibration are loaded when they are first asked for.
+The public names of accounting; each is documented where it is defined. The ledger and certificates
+are loaded when they are first asked for.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from accounting.bound import Bound
+from accounting.calibrate import Calibration, calibrate
 from accounting.compose import Composition, compose
 from accounting.curve import PrivacyCurve
 from accounting.errors import NotDerived
@@ -26,7 +27,6 @@ from accounting.returning import per_user, routes
 from accounting.subsampling import FixedSizeSampled, PoissonSampled
 
 if TYPE_CHECKING:
-    from accounting.calibrate import Calibration, calibrate
     from accounting.certificate import Certificate, certify
     from accounting.checker import verify
     from accounting.ledger import Ledger
@@ -59,10 +59,8 @@ __all__ = [
 ]
 
 _LATER = {
-    "Calibration": "calibrate",
     "Certificate": "certificate",
     "Ledger": "ledger",
-    "calibrate": "calibrate",
     "certify": "certificate",
     "verify": "checker",
 }

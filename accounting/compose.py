@@ -117,19 +117,14 @@ class Composition:
 
     def _over_totals(self, ask: Callable[[Total], Enclosure]) -> Bound:
         found = [(ways(source), rounds) for source, rounds in self.parts]
-        above = _totals([(each, each.above, rounds) for each, rounds in found])
-        upper = [ask(total) for total in above]
-        method = " and ".join(sorted({total.method for total in above}))
-        if all(each.above == each.attained for each, _ in found):
-            lower: End | None = max(e.lower for e in upper)
-            return Bound(
-                upper=max(e.upper for e in upper), lower=lower, method=method, theorem=_LOSSES
-            )
-        lower = None
-        if all(each.attained for each, _ in found):
-            reached = _totals([(each, each.attained, rounds) for each, rounds in found])
-            lower = max(ask(total).lower for total in reached)
-        return Bound(upper=max(e.upper for e in upper), lower=lower, method=method, theorem=_MAXIMA)
+        try:
+            return _between(found, ask)
+        except NotDerived:
+            # Some law has too many outcomes to be listed: bounds of either side stand for it.
+            in_bins = [(each.in_bins(), rounds) for each, rounds in found]
+            if in_bins == found:
+                raise
+            return _between(in_bins, ask)
 
     # -- orders -------------------------------------------------------------------------------
 
@@ -139,6 +134,21 @@ class Composition:
             return self.renyi(order).upper
         except NotDerived:
             return math.inf
+
+
+def _between(found: list[tuple[Ways, int]], ask: Callable[[Total], Enclosure]) -> Bound:
+    above = _totals([(each, each.above, rounds) for each, rounds in found])
+    upper = [ask(total) for total in above]
+    method = " and ".join(sorted({total.method for total in above}))
+    highest = max(e.upper for e in upper)
+    if all(each.above == each.attained for each, _ in found):
+        lower: End | None = max(e.lower for e in upper)
+        return Bound(upper=highest, lower=lower, method=method, theorem=_LOSSES)
+    lower = None
+    if all(each.attained for each, _ in found):
+        reached = _totals([(each, each.attained, rounds) for each, rounds in found])
+        lower = max(ask(total).lower for total in reached)
+    return Bound(upper=highest, lower=lower, method=method, theorem=_MAXIMA)
 
 
 def compose(*parts: Part | Composition | tuple[Part | Composition, int]) -> Composition:

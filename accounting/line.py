@@ -40,7 +40,8 @@ __all__ = ["Line", "LossLaw"]
 _BITS: Final = 128
 _LISTED_BITS: Final = 56
 _FIRST_REACH: Final = 8
-_ATTEMPTS: Final = 6
+_ATTEMPTS: Final = 9
+_LAST: Final = 4
 _MOST_ROUNDS: Final = 1 << 40
 _MOST_SMOOTHING: Final = 0.5
 _MOST_ERROR: Final = 0.25
@@ -99,6 +100,8 @@ class Line:
             if hidden >= 1 or _largest(parts) <= ball(exact):
                 return _within(known, Fraction(0), certain)
 
+            saddle = calm(parts, saddle)
+
             def evaluate(total: LineSum) -> Enclosure:
                 low, high = total.bounds(exact)
                 return Enclosure.of((hidden + low).union(hidden + high))
@@ -124,6 +127,7 @@ class Line:
                 return Enclosure.infinite()
             largest = Enclosure.of(_largest(parts)).upper if goal >= 0 else math.inf
             first = Enclosure(Fraction(0), max(largest, Fraction(0)))
+            saddle, looked = calm(parts, saddle), list[float]()
             if not goal > 0 or first.upper == 0:
                 return first
 
@@ -133,11 +137,14 @@ class Line:
             def aim(found: Enclosure) -> tuple[Saddle, float]:
                 # |delta'| is about c delta. Whether epsilon is 0 is seen from afar.
                 near = found.lower or (found.upper if found.upper < first.upper else 0)
-                if near == 0 and saddle.epsilon > 0:
+                if near == 0 and saddle.epsilon > 0 and not looked:
                     at = saddle
                 else:
-                    at = saddle_at_epsilon(float(near), parts, reach)
-                    at = replace(at, log_delta=saddle.log_delta)
+                    # Nothing was seen there: a rare tail of large losses led too far out.
+                    guess = float(near) or max(saddle.epsilon, 0.0) / 4.0 ** len(looked)
+                    at = saddle_at_epsilon(guess, parts, reach)
+                    at = calm(parts, replace(at, log_delta=saddle.log_delta))
+                looked.append(at.epsilon)
                 return at, max(wanted * at.tilt * at.epsilon, _FROM_AFAR * (at.epsilon == 0))
 
             return _refined(parts, evaluate, aim, first, partial(_excess, wanted, _NO_LOSS))
@@ -176,9 +183,7 @@ def _refined(
     # Sums with less and less smoothing, until the enclosure is narrow or the next sum too long.
     # `aim` says where the next one is best placed, and the relative error in delta it may have.
     saddle, error = aim(best)
-    saddle = calm(parts, saddle)
-    most = saddle.tilt
-    tau = 0.85 * math.sqrt(min(error, _MOST_ERROR) / (saddle.tilt * (saddle.tilt + 1)))
+    tau = _smoothing(saddle, error)
     reached, patience = _MOST_SMOOTHING, 1.0
     for attempt in range(_ATTEMPTS):
         total = _sum(parts, saddle, min(error, _MOST_ERROR) * patience, tau)
@@ -188,7 +193,11 @@ def _refined(
                 break
             continue
         reached, found = tau, evaluate(total)
-        best = _within(best, found.lower, found.upper)
+        before, best = best, _within(best, found.lower, found.upper)
+        if best == before and attempt < _ATTEMPTS - _LAST:
+            saddle, error = aim(best)
+            tau, reached = _smoothing(saddle, error), _MOST_SMOOTHING
+            continue
         over = min(excess(best), _MOST_GAIN)
         if over <= 1:
             break
@@ -196,8 +205,11 @@ def _refined(
         tau *= 0.7 * over ** (-0.5 if attempt == 0 else -1.0)
         patience *= min(0.125, 0.5 / over)
         saddle, error = aim(best)
-        saddle = saddle if saddle.tilt <= most else replace(saddle, tilt=most)
     return best
+
+
+def _smoothing(saddle: Saddle, error: float) -> float:
+    return 0.85 * math.sqrt(min(error, _MOST_ERROR) / (saddle.tilt * (saddle.tilt + 1)))
 
 
 def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> LineSum | None:

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from audit.fit_command import fit
+from audit.replay_command import replay_command
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -62,6 +64,8 @@ commands = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
+commands.command()(fit)
+commands.command("replay")(replay_command)
 
 
 @commands.command(_DEFAULT, cls=_Nameless, hidden=True)

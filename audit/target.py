@@ -51,6 +51,8 @@ __all__ = [
     "Scalar",
     "Target",
     "Vectorised",
+    "as_target",
+    "load",
     "read_target",
 ]
 
@@ -278,13 +280,25 @@ def read_target(spelling: str, *, seeded: bool = True) -> Target:
         return read_protocol(spelling, rest, seeded=seeded)
     if name in LAWS:
         return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
-    path, colon, attribute = spelling.rpartition(":")
     if not colon:
         return _catalogued(spelling)
+    return as_target(spelling, load(spelling))
+
+
+def load(spelling: str) -> Any:
+    r"""What ``module:name`` or ``file.py:name`` names, whatever it is.
+
+    >>> load("math:pi")
+    3.14159...
+
+    Raises :class:`InvalidParameter` for a spelling, file, module or name that is none, and
+    :class:`TargetFailed` when the import does.
+    """
+    path, _, attribute = spelling.rpartition(":")
     if not attribute or not path:
         raise InvalidParameter("target", spelling, "must be written module:callable")
     module = _from_file(spelling, path) if path.endswith(".py") else _by_name(spelling, path)
-    return _function(spelling, _attribute(spelling, module, attribute))
+    return _attribute(spelling, module, attribute)
 
 
 def _catalogued(spelling: str) -> Target:
@@ -368,7 +382,11 @@ def _attribute(spelling: str, module: ModuleType, attribute: str) -> Any:
     return found
 
 
-def _function(spelling: str, found: Any) -> Target:
+def as_target(spelling: str, found: Any) -> Target:
+    r"""A callable in one of the forms f(dataset), f(dataset, rng) or f(dataset, n, rng).
+
+    Raises :class:`InvalidParameter` for anything else.
+    """
     if not callable(found):
         raise InvalidParameter("target", spelling, f"is a {type(found).__name__}, not a callable")
     try:

@@ -59,6 +59,6 @@ ENTRIES: Final = (
         epsilon=Fraction(1, 2),
         true_epsilon=narrow(_true_epsilon, 64),
         runs=100,
-        twin=Twin(name="polya", run=polya, pair=(0, _SENSITIVITY), epsilon=Fraction(1, 2)),
+        twin=Twin(name="polya-shares", run=polya, pair=(0, _SENSITIVITY), epsilon=Fraction(1, 2)),
     ),
 )

@@ -399,9 +399,20 @@ def test_a_claim_at_its_own_delta_is_itself(claim: Approx, delta: str, epsilon: 
 
 def test_a_tiny_delta_is_not_lost() -> None:
     found = compose(Approx(1, "1e-60")).delta(2)
-    assert found.lower is not None
-    assert abs(found.upper / Fraction("1e-60") - 1) < Fraction(1, 10**15)
-    assert abs(found.lower / Fraction("1e-60") - 1) < Fraction(1, 10**15)
+    assert isinstance(found.lower, Fraction)
+    assert isinstance(found.upper, Fraction)
+    least, most = (end / Fraction("1e-60") - 1 for end in (found.lower, found.upper))
+    assert -Fraction(1, 10**15) < least <= most < Fraction(1, 10**15)
+
+
+def test_a_law_too_wide_to_be_listed_is_held_from_both_sides() -> None:
+    found = compose((curve(Skellam(variance=10**8), 100), 1000)).epsilon("1e-6")
+    assert isinstance(found.lower, Fraction)
+    assert isinstance(found.upper, Fraction)
+    assert found.upper / found.lower - 1 < Fraction(1, 10**5)
+    # The squared shift of the real Gaussian that it tends to is 1000 100^2/10^8 = 1/10.
+    assert real_gaussian_delta(math.sqrt(10), found.upper).lower <= Fraction("1.0001e-6")
+    assert real_gaussian_delta(math.sqrt(10), found.lower).upper >= Fraction("0.9999e-6")
 
 
 def test_a_listing_that_is_too_long_to_name_goes_to_the_line() -> None:

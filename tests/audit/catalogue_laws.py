@@ -269,7 +269,7 @@ LAWS: Final[dict[str, Law]] = {
     "rounded-amount": number(1, round),
     "fixed-seed": fixed_seed,
     "inverted-odds": number(-1 / mpmath.log(1 - BETA)),
-    "polya": number(32),
+    "polya-shares": number(32),
     "broadcast-draw": shared_draw(1),
     "arms": vector(1, 4),
     "order-kept": ordered_bits,

@@ -1,0 +1,89 @@
+r"""What a ledger refuses, each as one line that says what stands and what to do.
+
+``exit_code`` is what a command ends with.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from dpcore.errors import DpcoreError
+
+__all__ = ["BudgetExhausted", "LedgerDamaged", "LedgerUnavailable"]
+
+_NAMED = 3
+
+
+class BudgetExhausted(DpcoreError):
+    r"""A charge that someone cannot pay: nobody was charged and nothing may be released.
+
+    ``users`` are all who cannot pay, in order of name; ``left`` says what the first of them have.
+
+    >>> raise BudgetExhausted("monday", ("ada", "bob"), 5, {"ada": "1/4", "bob": "0"})
+    Traceback (most recent call last):
+    ...
+    accounting.ledger.errors.BudgetExhausted: batch 'monday': 2 of 5 users have too little left: ...
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self, batch: str, users: tuple[str, ...], asked: int, left: dict[str, str]
+    ) -> None:
+        super().__init__(batch, users, asked, left)
+        self.batch = batch
+        self.users = users
+        self.asked = asked
+        self.left = left
+
+    def __str__(self) -> str:
+        named = [f"{user} ({left})" for user, left in list(self.left.items())[:_NAMED]]
+        more = ["..."] if len(self.users) > len(named) else []
+        have = "has" if len(self.users) == 1 else "have"
+        return (
+            f"batch {self.batch!r}: {len(self.users)} of {self.asked} users {have} too little "
+            f"left: {', '.join(named + more)}; nobody was charged, release nothing"
+        )
+
+
+class LedgerDamaged(DpcoreError):
+    r"""A ledger that does not agree with itself: what, and where. It takes no further charge.
+
+    >>> raise LedgerDamaged("charge 3", "was edited: its digest does not fit")
+    Traceback (most recent call last):
+    ...
+    accounting.ledger.errors.LedgerDamaged: charge 3: was edited: its digest does not fit
+    """
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(where, what)
+        self.where = where
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+class LedgerUnavailable(DpcoreError):
+    r"""The database could not do it: no such file, full, locked, unreachable.
+
+    What was acknowledged before is kept. A charge that failed like this is either whole or absent:
+    charge again with the same batch, it is paid once.
+
+    >>> raise LedgerUnavailable("ledger.db", "database or disk is full")
+    Traceback (most recent call last):
+    ...
+    accounting.ledger.errors.LedgerUnavailable: ledger.db: database or disk is full
+    """
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(where, reason)
+        self.where = where
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}"

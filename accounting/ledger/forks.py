@@ -1,0 +1,96 @@
+r"""SQLite files in processes that fork.
+
+SQLite keeps the locks of a file in the memory of the process as well. A child inherits that memory
+and not the locks: it believes that it holds what only its parent holds, and when the parent closes
+the file, what the child writes is lost, also through a connection that the child opened itself.
+So before a fork every connection that rests is closed. One that a transaction is using cannot be:
+the child must not touch that file. Proofs: docs/proofs/ledger.md.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Final
+from weakref import WeakSet
+
+from sqlalchemy import Engine
+
+from accounting.ledger.errors import LedgerUnavailable
+
+__all__ = ["FileConnection", "closed_before_forks", "using"]
+
+_GATE: Final = RLock()
+_ENGINES: Final[WeakSet[Engine]] = WeakSet()
+_OPEN: Final[WeakSet[FileConnection]] = WeakSet()
+_USED: Final[Counter[Path]] = Counter()
+_TORN: Final[set[Path]] = set()
+
+
+class FileConnection(sqlite3.Connection):
+    r"""A connection that a fork will ask for."""
+
+    def __init__(self, database: str, *given: object, **named: object) -> None:
+        super().__init__(database, *given, **named)  # type: ignore[arg-type]  # passed on
+        self.path = Path(database).resolve()
+        with _GATE:
+            _OPEN.add(self)
+
+    def rests_open(self) -> bool:
+        r"""Whether nobody has closed it."""
+        try:
+            return self.total_changes >= 0
+        except sqlite3.ProgrammingError:
+            return False
+
+
+def closed_before_forks(engine: Engine) -> Engine:
+    r"""``engine``, whose resting connections will be closed before every fork."""
+    with _GATE:
+        _ENGINES.add(engine)
+    return engine
+
+
+@contextmanager
+def using(path: Path) -> Iterator[None]:
+    r"""A transaction on the file ``path``, from before it has a connection to after.
+
+    Raises :class:`LedgerUnavailable` in a child that was forked during one of its parent's.
+    """
+    with _GATE:
+        if path in _TORN:
+            raise LedgerUnavailable(
+                str(path),
+                "was in use when this process was forked: start it by spawn or forkserver, or "
+                "fork while no thread uses the ledger",
+            )
+        _USED[path] += 1
+    try:
+        yield
+    finally:
+        with _GATE:
+            _USED[path] -= 1
+
+
+def _before() -> None:
+    _GATE.acquire()
+    for engine in [*_ENGINES]:
+        engine.pool.dispose()
+    if any(connection.rests_open() for connection in _OPEN):
+        gc.collect()  # those of ledgers that nobody closed or has any more
+
+
+def _in_child() -> None:
+    _TORN.update(path for path, times in _USED.items() if times > 0)
+    _TORN.update(connection.path for connection in _OPEN if connection.rests_open())
+    _GATE.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_GATE.release, after_in_child=_in_child)

@@ -1,0 +1,187 @@
+r"""The history of a ledger: what a charge says, and the digest that fixes it and all before it.
+
+The digest of a charge is SHA-256 over what the charge says, who paid, who was left out and the
+digest of the charge before it.
+Proofs: docs/proofs/ledger.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, Self
+
+from sqlalchemy import RowMapping
+
+from accounting.ledger.errors import LedgerDamaged
+from accounting.ledger.tables import Tables
+
+__all__ = [
+    "FORMAT",
+    "Charge",
+    "Receipt",
+    "canonical",
+    "charge_of",
+    "genesis",
+    "names_digest",
+]
+
+FORMAT: Final = 1
+_ROWS: Final = 10_000
+
+
+def canonical(value: object) -> str:
+    r"""One text, in ASCII, for one JSON value.
+
+    >>> canonical({"b": 1, "a": "x"})
+    '{"a":"x","b":1}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def names_digest(names: Iterable[str]) -> str:
+    r"""SHA-256 over sorted names, each with a line end: a name holds none.
+
+    >>> names_digest(["ada", "bob"]) == hashlib.sha256(b"ada\nbob\n").hexdigest()
+    True
+    """
+    digest, rest = hashlib.sha256(), iter(names)
+    while some := [*islice(rest, _ROWS)]:
+        digest.update("\n".join([*some, ""]).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def genesis(filter_text: str) -> str:
+    r"""What the first charge is chained to: the format and the filter, with its budget."""
+    return hashlib.sha256(canonical([FORMAT, filter_text]).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    r"""One charge of the history: ``paid`` users owe ``amounts`` each, ``spared`` were left out.
+
+    ``number`` counts from 1. ``guarantee`` is the claim or curve as JSON, ``amounts`` its price in
+    the integers of the filter. ``digest`` fixes this charge and all before it.
+    """
+
+    number: int
+    batch: str
+    made: str
+    guarantee: Mapping[str, Any]
+    amounts: tuple[int, ...]
+    assumed: bool
+    paid: int
+    spared: int
+    paid_digest: str
+    spared_digest: str
+    previous: str
+
+    @property
+    def digest(self) -> str:
+        r"""SHA-256 over all of it, the digest before it among them."""
+        said = [
+            self.number, self.batch, self.made, self.guarantee, self.amounts, int(self.assumed),
+            self.paid, self.spared, self.paid_digest, self.spared_digest, self.previous,
+        ]  # fmt: skip
+        return hashlib.sha256(canonical(said).encode()).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        r"""All fields and the digest."""
+        return {
+            "charge": self.number,
+            "batch": self.batch,
+            "made": self.made,
+            "guarantee": self.guarantee,
+            "amounts": [str(amount) for amount in self.amounts],
+            "assumed": self.assumed,
+            "paid": self.paid,
+            "spared": self.spared,
+            "paid_digest": self.paid_digest,
+            "spared_digest": self.spared_digest,
+            "previous": self.previous,
+            "digest": self.digest,
+        }
+
+    def to_row(self, tables: Tables) -> dict[str, Any]:
+        r"""The row of ``charges``."""
+        return {
+            "id": self.number,
+            "batch": self.batch,
+            "made": self.made,
+            "guarantee": canonical(self.guarantee),
+            **dict(zip(tables.owed, self.amounts, strict=True)),
+            "assumed": int(self.assumed),
+            "paid": self.paid,
+            "spared": self.spared,
+            "paid_digest": self.paid_digest,
+            "spared_digest": self.spared_digest,
+            "previous": self.previous,
+            "digest": self.digest,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    r"""A charge that is in the ledger and stays there.
+
+    ``number`` and ``digest`` fix its place in the history: :meth:`Ledger.check` takes receipts.
+    ``paid`` users were charged; ``left_out`` could not pay, and must not take part.
+    """
+
+    batch: str
+    number: int
+    digest: str
+    paid: int
+    left_out: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, charge: Charge, left_out: tuple[str, ...]) -> Self:
+        r"""The receipt of a charge."""
+        return cls(
+            batch=charge.batch,
+            number=charge.number,
+            digest=charge.digest,
+            paid=charge.paid,
+            left_out=left_out,
+        )
+
+
+def charge_of(row: RowMapping, tables: Tables) -> Charge:
+    r"""What a row of ``ledger_charges`` says.
+
+    Raises :class:`LedgerDamaged` unless it is, to the letter, what its digest fixes.
+    """
+    where = f"charge {row['id']} (batch {row['batch']!r})"
+    for kind, columns in (
+        (int, ("id", *tables.owed, "assumed", "paid", "spared")),
+        (str, ("batch", "made", "guarantee", "paid_digest", "spared_digest", "previous")),
+    ):
+        for column in columns:
+            # SQLite keeps a value of any type in any column.
+            if type(row[column]) is not kind:
+                raise LedgerDamaged(where, f"was edited: its {column} is {row[column]!r}")
+    try:
+        guarantee = json.loads(row["guarantee"])
+    except (ValueError, RecursionError):
+        guarantee = None
+    if guarantee is None or canonical(guarantee) != row["guarantee"]:
+        raise LedgerDamaged(where, "was edited: its guarantee is not as it was written")
+    charge = Charge(
+        number=row["id"],
+        batch=row["batch"],
+        made=row["made"],
+        guarantee=guarantee,
+        amounts=tuple(row[name] for name in tables.owed),
+        assumed=row["assumed"] == 1,
+        paid=row["paid"],
+        spared=row["spared"],
+        paid_digest=row["paid_digest"],
+        spared_digest=row["spared_digest"],
+        previous=row["previous"],
+    )
+    if row["assumed"] not in (0, 1) or charge.digest != row["digest"]:
+        raise LedgerDamaged(where, "was edited: its digest does not fit")
+    return charge

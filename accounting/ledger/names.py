@@ -1,0 +1,79 @@
+r"""The names by which a ledger tells users and batches apart."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final
+
+from dpcore.errors import InvalidParameter
+
+__all__ = ["name", "sorted_names", "without"]
+
+_LONGEST: Final = 200
+# Letters and marks that are printable by their category and show nothing: fillers, joiners,
+# variation selectors, the empty pattern of Braille.
+_UNSEEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
+)
+
+
+def name(argument: str, value: object) -> str:
+    r"""``value``, if it can be the name of a user or of a batch.
+
+    >>> name("user", "ada lovelace")
+    'ada lovelace'
+
+    Raises :class:`InvalidParameter` naming ``argument``: what cannot be seen must not tell two
+    users apart, and one must not have two spellings, each with a budget. Letters that only look
+    alike, and large and small ones, are different.
+    """
+    if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST:
+        raise InvalidParameter(argument, value, f"must be a name of 1 to {_LONGEST} characters")
+    if not value.isprintable() or value != value.strip():
+        raise InvalidParameter(
+            argument,
+            value,
+            "must be printable, without space at its ends: names look what they are",
+        )
+    if value.isascii():
+        return value
+    if _UNSEEN.search(value):
+        raise InvalidParameter(argument, ascii(value), "must hold no character that shows nothing")
+    if not unicodedata.is_normalized("NFC", value):
+        raise InvalidParameter(
+            argument, value, "must be in normal form NFC: two spellings would be two budgets"
+        )
+    return value
+
+
+def sorted_names(users: object) -> tuple[str, ...]:
+    r"""Distinct names in the order of their code points.
+
+    >>> sorted_names({"bob", "ada"})
+    ('ada', 'bob')
+
+    Raises :class:`InvalidParameter` for nobody, and for a name that is none or comes twice.
+    """
+    if isinstance(users, (str, bytes)) or not isinstance(users, Iterable):
+        raise InvalidParameter("users", users, "must be several names, e.g. a list")
+    names = sorted(name("users", user) for user in users)
+    if not names:
+        raise InvalidParameter("users", names, "must name someone: a charge of nobody is none")
+    for one, next_one in pairwise(names):
+        if one == next_one:
+            raise InvalidParameter("users", one, "appears twice: once in a batch is all there is")
+    return tuple(names)
+
+
+def without(names: tuple[str, ...], left_out: tuple[str, ...]) -> tuple[str, ...]:
+    r"""``names`` in their order, less those left out.
+
+    >>> without(("ada", "bob"), ("bob",))
+    ('ada',)
+    """
+    out = frozenset(left_out)
+    return tuple(name for name in names if name not in out) if out else names

@@ -1,0 +1,103 @@
+r"""``dpcore audit fit``: does a sampler have the law that is claimed of it?"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from audit.fit_report import FitReport
+
+__all__ = ["fit"]
+
+
+def fit(  # noqa: PLR0913 - a command has as many arguments as it has options
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="module:callable or file.py:callable, called f(n, rng), f(rng) or f(); a noise "
+            "such as discrete-laplace:scale=1; 'exec:./program args'; a name of the catalogue.",
+        ),
+    ],
+    *,
+    law: Annotated[
+        str, typer.Option(metavar="NOISE", help="The claimed law, e.g. discrete-laplace:scale=1.")
+    ],
+    runs: Annotated[
+        str | None, typer.Option("-n", "--runs", help="Draws; of --sequential the most. (1e5)")
+    ] = None,
+    sequential: Annotated[
+        bool, typer.Option("--sequential", help="Stop as soon as the evidence is in.")
+    ] = False,
+    max_runs: Annotated[
+        str | None, typer.Option("--max-n", help="The most draws of --sequential. (1e6)")
+    ] = None,
+    alpha: Annotated[str, typer.Option(help="The chance of a false alarm.")] = "0.05",
+    seed: Annotated[str | None, typer.Option(help="Repeat a fit.")] = None,
+    timeout: Annotated[str, typer.Option(help="The most seconds one call may take.")] = "60",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on standard output.")
+    ] = False,
+) -> None:
+    r"""Fit TARGET: does the sampler draw from the law?
+
+    Example: dpcore audit fit noise.py:draw --law discrete-gaussian:sigma_squared=4
+
+    Exit code: 0 not refuted, 1 refuted, 2 usage, 3 the target failed.
+    """
+    from audit.arguments import read_runs, read_seconds, read_seed
+    from audit.errors import TargetFailed
+    from audit.fit import fit as fitted
+    from audit.guard import stdout_to_stderr
+    from dpcore.spelling import read_noise
+
+    noise = read_noise(law)
+    if sequential and max_runs is None:
+        runs, max_runs = None, runs
+    drawn = read_runs(runs, max_runs, sequential=sequential)
+    with stdout_to_stderr():
+        sampler = _sampler(target)
+    report = fitted(
+        sampler,
+        noise,
+        runs=drawn,
+        alpha=alpha,
+        seed=read_seed(seed),
+        sequential=sequential,
+        timeout=read_seconds("--timeout", timeout),
+    )
+    if report.error is not None:
+        failed = TargetFailed(target, report.error.reason, run=report.error.run)
+        report = replace(report, error=failed)
+    report = replace(report, target=target)
+    _publish(report, as_json=as_json)
+    if report.error is not None:
+        raise report.error
+    raise typer.Exit(report.exit_code)
+
+
+def _sampler(spelling: str) -> Any:
+    from audit import target
+    from dpcore.spelling import LAWS
+
+    path, _, attribute = spelling.rpartition(":")
+    if not (path and attribute) or spelling.partition(":")[0] in {"exec", "protocol", *LAWS}:
+        return target.read_target(spelling)
+    # A callable is taken as it is: a sampler is not called as a mechanism is.
+    return target.load(spelling)
+
+
+def _publish(report: FitReport, *, as_json: bool) -> None:
+    from audit.fit_report import fit_lines
+
+    for warning in report.warnings:
+        sys.stderr.write(f"warning: {warning}\n")
+    if as_json:
+        sys.stdout.write(report.to_text())
+    elif report.error is None or report.runs:
+        sys.stdout.write("\n".join(fit_lines(report)) + "\n")
+    sys.stdout.flush()

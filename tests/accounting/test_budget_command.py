@@ -1,0 +1,453 @@
+r"""``dpcore budget`` as a user types it: the contract, refusals, exit codes."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import accounting.cli.budget as commands
+import dpcore.cli
+from accounting.bound import Bound
+from accounting.cli import arguments, parts
+from accounting.curve import PrivacyCurve
+from dpcore import InvalidParameter, Sensitivity
+from dpcore.spelling import noise_from_json, read_noise
+from tests.dpcore.mutants import mutated
+
+POINT = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
+SKELLAM = ["--noise", "skellam:variance=400", "--sensitivity", "1"]
+GAUSSIAN = ["--noise", "discrete-gaussian:sigma_squared=400"]
+LAPLACE = ["--noise", "discrete-laplace:scale=20"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Standard output as one JSON document, without the words that JSON does not know."""
+        found: dict[str, Any] = json.loads(self.out, parse_constant=_refused)
+        return found
+
+
+def _refused(word: str) -> None:
+    raise AssertionError(f"{word} is not JSON")
+
+
+class Command:
+    """The command in this process: the code of a real one from ``dpcore.cli.run`` on."""
+
+    def __init__(self, streams: pytest.CaptureFixture[str]) -> None:
+        self.streams = streams
+
+    def __call__(self, *words: object) -> Answer:
+        self.streams.readouterr()
+        code = dpcore.cli.run(["budget", *map(str, words)])
+        out, err = self.streams.readouterr()
+        return Answer(code=code, out=out, err=err)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    monkeypatch.setattr(dpcore.cli, "_registered", lambda: {"budget": POINT})
+    return Command(capsys)
+
+
+def test_the_package_registers_the_command() -> None:
+    found = [point for point in entry_points(group="dpcore.commands") if point.name == "budget"]
+    assert [point.value for point in found] == [POINT.value]
+
+
+# -- the contract ------------------------------------------------------------------------------
+
+
+def test_epsilon_of_a_thousand_skellam(command: Command) -> None:
+    answer = command("epsilon", *SKELLAM, "--rounds", 1000, "--delta", "1e-6", "--json")
+    assert (answer.code, answer.err) == (0, "")
+    found = answer.json
+    assert {"epsilon", "delta", "rounds", "method"} <= set(found)
+    assert found["delta"] == 1e-6
+    assert found["rounds"] == 1000
+    assert found["method"] == "line"
+    ends = found["epsilon"]
+    assert set(ends) == {"lower", "upper"}
+    assert 8.306 < ends["lower"] <= ends["upper"] < ends["lower"] * (1 + 1e-7) < 8.307
+
+
+def test_epsilon_and_delta_are_inverse(command: Command) -> None:
+    there = command("epsilon", *GAUSSIAN, "--rounds", 100, "--delta", "1e-6", "--json").json
+    back = command(
+        "delta", *GAUSSIAN, "--rounds", "1e2", "--epsilon", there["epsilon"]["upper"], "--json"
+    ).json
+    assert {"epsilon", "delta", "rounds", "method"} <= set(back)
+    assert back["delta"]["lower"] == pytest.approx(1e-6, rel=1e-9)
+    assert back["delta"]["upper"] == pytest.approx(1e-6, rel=1e-9)
+
+
+def test_one_round_is_the_curve_of_the_noise(command: Command) -> None:
+    found = command("delta", *LAPLACE, "--epsilon", "1/100", "--json").json["delta"]
+    truth = PrivacyCurve(noise=read_noise(LAPLACE[1]), sensitivity=1).delta("1/100")
+    assert Fraction(found["lower"]) <= truth.upper
+    assert Fraction(found["upper"]) >= truth.lower
+    assert found["upper"] - found["lower"] < 1e-15
+
+
+def test_text_says_the_same(command: Command) -> None:
+    lines = command("epsilon", *LAPLACE, "--rounds", 1000, "--delta", 0).out.splitlines()
+    assert lines[0] == "epsilon      exactly 50 at delta = 0"
+    assert lines[1] == "rounds       1000 x discrete-laplace:scale=20 --sensitivity 1"
+    assert command("delta", *LAPLACE, "--epsilon", 1).out.startswith("delta        exactly 0 ")
+
+
+def test_unusual_points(command: Command) -> None:
+    infinite = command("epsilon", *GAUSSIAN, "--delta", 0, "--json").json["epsilon"]
+    assert infinite == {"lower": "inf", "upper": "inf"}
+    assert command("epsilon", *GAUSSIAN, "--delta", 0).out.startswith("epsilon      infinite")
+    one = command("epsilon", *GAUSSIAN, "--delta", 1, "--json").json["epsilon"]
+    assert one == {"lower": 0.0, "upper": 0.0}
+    nothing = command("delta", *GAUSSIAN, "--epsilon", 0, "--json").json
+    assert (nothing["epsilon"], nothing["delta"]["lower"]) == (
+        0.0,
+        pytest.approx(0.01994, rel=1e-3),
+    )
+    million = command("epsilon", *GAUSSIAN, "--rounds", "1e6", "--delta", "1e-6", "--json").json
+    assert million["rounds"] == 10**6
+    assert 1400 < million["epsilon"]["lower"] <= million["epsilon"]["upper"] < 1600
+
+
+def test_a_tiny_delta_is_not_zero(command: Command) -> None:
+    small = command("epsilon", *GAUSSIAN, "--delta", "1e-300", "--json").json
+    assert small["delta"] == 1e-300
+    assert small["epsilon"]["lower"] < small["epsilon"]["upper"] * (1 + 1e-12)
+    smaller = command("epsilon", *GAUSSIAN, "--delta", "1e-400", "--json").json
+    assert smaller["delta"] == "1e-400"
+    assert smaller["epsilon"]["lower"] > small["epsilon"]["upper"]
+    assert command("epsilon", *GAUSSIAN, "--delta", "1/3", "--json").json["delta"] == "1/3"
+    found = command("delta", *GAUSSIAN, "--epsilon", 3, "--json").json["delta"]
+    assert found["upper"] > 0
+
+
+@given(value=st.fractions(0, 1))
+def test_numbers_in_json_read_back_exactly(value: Fraction) -> None:
+    found = json.loads(json.dumps(arguments.exact(value)))
+    assert Fraction(found if isinstance(found, str) else repr(found)) == value
+
+
+def test_groups_are_read_in_order(command: Command) -> None:
+    both = command(
+        "epsilon", *GAUSSIAN, "--rounds", 3, *LAPLACE, "--rounds", 5, "--sensitivity", 2,
+        "--sensitivity", 1, "--delta", "1e-6", "--json",
+    ).json  # fmt: skip
+    assert both["rounds"] == 8
+    listed = [
+        (each["part"]["noise"]["law"], each["part"]["sensitivity"]["amount"], each["rounds"])
+        for each in both["parts"]
+    ]
+    assert listed == [("discrete-gaussian", 2, 3), ("discrete-laplace", 1, 5)]
+    shared = command(
+        "epsilon", *GAUSSIAN, *LAPLACE, "--rounds", 5, "--delta", "1e-6", "--json"
+    ).json
+    assert shared["rounds"] == 10
+
+
+@pytest.mark.parametrize(
+    ("moves", "said"),
+    [("l1=3", "l1=3"), ("box=1x2", "box=1x2"), ("l2-squared=2", "l2-squared=2"), ("2", "2")],
+)
+def test_sensitivities(command: Command, moves: str, said: str) -> None:
+    answer = command("epsilon", *LAPLACE, "--sensitivity", moves, "--delta", 0)
+    assert answer.code == 0
+    assert f"--sensitivity {said}" in answer.out
+
+
+def test_sampling(command: Command) -> None:
+    words = ["--noise", "discrete-gaussian:sigma_squared=4", "--delta", "1e-6", "--json"]
+    whole = command("epsilon", *words).json["epsilon"]
+    always = command("epsilon", *words, "--poisson", "100%").json
+    assert always["epsilon"] == whole
+    assert always["parts"][0]["part"]["scope"]["relation"] == "add-remove"
+    rare = command("epsilon", *words, "--poisson", "1%").json
+    assert rare["epsilon"]["upper"] < 0.05 < whole["lower"]
+    assert rare["parts"][0]["part"]["rate"] == "1/100"
+
+
+# -- curves ------------------------------------------------------------------------------------
+
+
+def test_a_curve_falls(command: Command, tmp_path: Path) -> None:
+    words = [*GAUSSIAN, "--rounds", 10, "--points", 6, "--least-delta", "1e-9"]
+    found = command("curve", *words, "--json").json["curve"]
+    deltas, epsilons = ([row[key] for row in found] for key in ("delta", "epsilon"))
+    assert deltas[0] == 0.5
+    assert deltas[-1] == 1e-9
+    assert deltas == sorted(deltas, reverse=True)
+    assert [e["upper"] for e in epsilons] == sorted(e["upper"] for e in epsilons)
+    alone = command("epsilon", *GAUSSIAN, "--rounds", 10, "--delta", "1e-9", "--json").json
+    assert epsilons[-1]["upper"] == pytest.approx(alone["epsilon"]["upper"], rel=1e-6)
+    assert command("curve", *words).out.splitlines()[0].split() == ["delta", "epsilon"]
+    answer = command("curve", *words, "--plot", tmp_path / "curve.svg")
+    assert answer.code == 0
+    assert (tmp_path / "curve.svg").stat().st_size > 1000
+
+
+def test_a_curve_beyond_floats(command: Command) -> None:
+    words = [*GAUSSIAN, "--points", 3, "--least-delta", "1e-400"]
+    found = command("curve", *words, "--json").json["curve"]
+    assert [row["delta"] for row in found] == [0.5, 7.071e-201, "1e-400"]
+    answer = command("curve", *words, "--plot", "x.svg")
+    assert answer.code == 2
+    assert "--least-delta" in answer.err
+
+
+# -- calibration -------------------------------------------------------------------------------
+
+
+def test_calibrate(command: Command) -> None:
+    words = ["--rounds", 50, "--epsilon", 2, "--delta", "1e-6"]
+    answer = command(
+        "calibrate", "--noise", "discrete-gaussian", "--sensitivity", 1, *words, "--json"
+    )
+    assert (answer.code, answer.err) == (0, "")
+    found = answer.json
+    assert {"epsilon", "delta", "rounds", "method"} <= set(found)
+    assert (found["delta"], found["rounds"], found["least"]) == (1e-6, 50, True)
+    assert 1.99 < found["epsilon"]["lower"] <= found["epsilon"]["upper"] <= 2
+    # What is printed keeps the promise, and one step less does not, asked again.
+    for noise, keeps in ((found["noise"], True), (found["one_step_less"]["noise"], False)):
+        spelled = f"discrete-gaussian:sigma_squared={noise['sigma_squared']}"
+        again = command("delta", "--noise", spelled, "--rounds", 50, "--epsilon", 2, "--json").json
+        assert (again["delta"]["upper"] <= 1e-6) is keeps
+    text = command("calibrate", "--noise", "discrete-gaussian", *words).out
+    assert "breaks it" in text
+
+
+def test_calibrate_pure_and_honest(command: Command) -> None:
+    words = ["--noise", "discrete-laplace", "--epsilon", 2, "--rounds", 50]
+    found = command("calibrate", *words, "--json").json
+    assert noise_from_json(found["noise"]) == read_noise("discrete-laplace:scale=25")
+    assert (found["delta"], found["epsilon"]) == (0.0, {"lower": 2.0, "upper": 2.0})
+    less = command("calibrate", *words, "--honest", "90%", "--json").json
+    assert less["honest_fraction"] == "9/10"
+    assert Fraction(less["noise"]["scale"]) > 25
+
+
+def test_calibrate_one_trial(command: Command) -> None:
+    words = ["--noise", "binomial:probability=1/2", "--epsilon", 1, "--delta", "0.6"]
+    assert "less" not in command("calibrate", *words).out
+
+
+# -- returning users ---------------------------------------------------------------------------
+
+
+def test_returning(command: Command) -> None:
+    words = ["returning", "--noise", "discrete-gaussian:sigma_squared=400", "--delta", "1e-6"]
+    lines = command(*words, "--visits", "1,2,4,…,1024").out.splitlines()
+    assert lines[2].split()[:3] == ["visits", "exact", "renyi"]
+    rows = [line.split() for line in lines[3:14]]
+    assert [int(row[0]) for row in rows] == [1 << power for power in range(11)]
+    for row in rows:
+        assert row[1].endswith("*")
+        assert sum(cell.endswith("*") for cell in row) == 1
+    assert any(line.startswith("paper: ") for line in lines)
+    found = command(*words, "--visits", "1,16", "--json").json
+    assert [row["visits"] for row in found["returning"]] == [1, 16]
+    assert [row["tightest"] for row in found["returning"]] == ["exact", "exact"]
+    methods = [route["method"] for route in found["returning"][0]["routes"]]
+    assert methods == ["exact", "renyi", "paper", "zcdp", "optimal", "advanced", "basic"]
+
+
+def test_returning_of_sampled_visits(command: Command) -> None:
+    found = command(
+        "returning", "--noise", "discrete-gaussian:sigma_squared=4", "--visits", 1, "--poisson",
+        "1%", "--json",
+    ).json  # fmt: skip
+    assert found["visit"]["rate"] == "1/100"
+
+
+def test_the_star_stands_on_the_least() -> None:
+    from accounting.returning import Route
+
+    def route(method: str, upper: int | None) -> Route:
+        bound = None if upper is None else Bound(upper=Fraction(upper), method="", theorem="")
+        return Route(method=method, bound=bound)
+
+    found = [route("exact", 3), route("renyi", 2), route("zcdp", None), route("basic", 2)]
+    assert commands._tightest(found) == "renyi"
+    assert commands._tightest([route("exact", None)]) is None
+    assert mutated(commands._tightest, "min(", "max(")(found) != "renyi"
+    lines = commands._table([(1, found)], "title")
+    assert lines[3].split() == ["1", "3", "2*", "-", "2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("1", [1]),
+        ("3, 1, 3", [3, 1, 3]),
+        ("1,2,4,...,16", [1, 2, 4, 8, 16]),
+        ("10,20,30,…,50", [10, 20, 30, 40, 50]),
+        ("1,2,3,...,5,9", [1, 2, 3, 4, 5, 9]),
+    ],
+)
+def test_counts(text: str, wanted: list[int]) -> None:
+    assert arguments.counts("--visits", text) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "1,,2", "0", "1,2,...,8", "1,2,4,...,9", "1,2,4,...", "1,2,4,...,...,8", "1,2,5,...,9",
+     "4,2,1,...,8", "1,2,3,...,1e12", "x", "1.5"],
+)  # fmt: skip
+def test_counts_that_are_none(text: str) -> None:
+    with pytest.raises(InvalidParameter, match="--visits"):
+        arguments.counts("--visits", text)
+
+
+# -- refusals ----------------------------------------------------------------------------------
+
+EPSILON = ["epsilon", "--delta", "1e-6"]
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ([*EPSILON, "--noise", "skellam"], "--noise"),
+        ([*EPSILON, "--noise", "skellam:variance=0"], "--noise"),
+        ([*EPSILON, "--noise", "skellam:variance=4", "--noise", "x"], "--noise"),
+        ([*EPSILON], "--noise"),
+        ([*EPSILON, *LAPLACE, "--rounds", "0"], "--rounds"),
+        ([*EPSILON, *LAPLACE, "--rounds", "1.5"], "--rounds"),
+        ([*EPSILON, *LAPLACE, "--rounds", "many"], "--rounds"),
+        ([*EPSILON, *LAPLACE, "--rounds", "1", "--rounds", "2"], "--rounds"),
+        ([*EPSILON, *LAPLACE, "--sensitivity", "0"], "--sensitivity"),
+        ([*EPSILON, *LAPLACE, "--sensitivity", "l7=1"], "--sensitivity"),
+        ([*EPSILON, *LAPLACE, "--sensitivity", "box="], "--sensitivity"),
+        ([*EPSILON, *LAPLACE, "--poisson", "0"], "--poisson"),
+        ([*EPSILON, *LAPLACE, "--poisson", "101%"], "--poisson"),
+        ([*EPSILON, *LAPLACE, "--poisson", "%"], "--poisson"),
+        ([*EPSILON, *LAPLACE, "--relative", "0"], "--relative"),
+        ([*EPSILON, *LAPLACE, "--relative", "2"], "--relative"),
+        (["epsilon", *LAPLACE], "--delta"),
+        (["epsilon", *LAPLACE, "--delta", "2"], "--delta"),
+        (["epsilon", *LAPLACE, "--delta", "-1e-6"], "--delta"),
+        (["epsilon", *LAPLACE, "--delta", "nan"], "--delta"),
+        (["delta", *LAPLACE, "--epsilon", "-1"], "--epsilon"),
+        (["delta", *LAPLACE, "--epsilon", "inf"], "--epsilon"),
+        (["curve", *LAPLACE, "--least-delta", "0"], "--least-delta"),
+        (["curve", *LAPLACE, "--least-delta", "0.6"], "--least-delta"),
+        (["curve", *LAPLACE, "--points", "1"], "--points"),
+        (["curve", *LAPLACE, "--plot", "x.txt"], "--plot"),
+        (["curve", *LAPLACE, "--plot", "/no/where.svg"], "--plot"),
+        (["calibrate", "--noise", "gauss", "--epsilon", "1"], "--noise"),
+        (["calibrate", "--noise", "polya-difference:shape=0", "--epsilon", "1"], "--noise"),
+        (["calibrate", "--noise", "skellam", "--epsilon", "0"], "--epsilon"),
+        (["calibrate", "--noise", "skellam", "--epsilon", "x"], "--epsilon"),
+        (["calibrate", "--noise", "skellam", "--epsilon", "1", "--delta", "1"], "--delta"),
+        (["calibrate", "--noise", "skellam", "--epsilon", "1", "--honest", "0"], "--honest"),
+        (["calibrate", "--noise", "skellam", "--epsilon", "1", "--rounds", "0"], "--rounds"),
+        (["calibrate", "--noise", "skellam", "--epsilon", "1"], "allow a delta > 0"),
+        (["returning", *LAPLACE, "--visits", "0"], "--visits"),
+        (["returning", *LAPLACE, "--delta", "0"], "--delta"),
+    ],
+)  # fmt: skip
+def test_refusals_name_the_option_in_one_line(
+    command: Command, words: list[str], option: str
+) -> None:
+    answer = command(*words)
+    assert (answer.code, answer.out) == (2, "")
+    assert len(answer.err.splitlines()) == 1
+    assert option in answer.err
+
+
+def test_a_refusal_that_names_no_option_is_seen(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["epsilon", *LAPLACE, "--delta", "2"]
+    assert "--delta" in command(*words).err
+    nothing = mutated(commands.epsilon, 'named(delta="--delta", ', "named(", budget=FakeGroup())
+    monkeypatch.setattr(dpcore.cli, "_load", lambda _: loaded(nothing))
+    assert "--delta" not in command(*words).err
+
+
+class FakeGroup:
+    """Stands in for the decorator of the commands: it hands back the function."""
+
+    def command(self) -> Any:
+        return lambda function: function
+
+
+def loaded(function: Any) -> Any:
+    import typer
+
+    group = typer.Typer()
+    group.command()(lambda: None)
+    group.command("epsilon")(function)
+    found = typer.main.get_command(group)
+    found.name = "budget"
+    return found
+
+
+def test_rounds_that_are_ignored_are_seen(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["epsilon", *LAPLACE, "--rounds", 1000, "--delta", 0, "--json"]
+    assert command(*words).json["epsilon"]["upper"] == 50
+    forgetful = mutated(parts.composed, "(part, time)", "(part, 1)")
+    monkeypatch.setattr(commands, "composed", forgetful)
+    assert command(*words).json["epsilon"]["upper"] != 50
+
+
+def test_help_teaches(command: Command) -> None:
+    assert "several --noise" in " ".join(command("--help").out.split())
+    for verb in ("epsilon", "delta", "curve", "calibrate", "returning"):
+        answer = command(verb, "--help")
+        assert answer.code == 0
+        assert f"Example: dpcore budget {verb}" in " ".join(answer.out.split())
+
+
+def test_a_real_process_shows_no_progress_in_a_pipe() -> None:
+    words = ["budget", "curve", *GAUSSIAN, "--points", "5"]
+    start = (
+        "from importlib.metadata import EntryPoint\n"
+        "import dpcore.cli\n"
+        f"point = EntryPoint('budget', {POINT.value!r}, 'dpcore.commands')\n"
+        "dpcore.cli._registered = lambda: {'budget': point}\n"
+        "dpcore.cli.main()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", start, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines()[1].startswith("0.5 ")
+
+
+def test_between_says_which_end_is_known() -> None:
+    def told(lower: Any, upper: Any) -> str:
+        return arguments.between(Bound(lower=lower, upper=upper, method="", theorem=""))
+
+    assert told(None, Fraction(1, 3)) == "at most 0.333333334"
+    assert told(Fraction(1, 3), Fraction(1, 3)) == "between 0.333333333 and 0.333333334"
+    assert told(math.inf, math.inf) == "infinite"
+    assert told(Fraction(1), math.inf) == "between 1 and infinity"
+    assert told(Fraction(2), Fraction(2)) == "exactly 2"
+    assert arguments.read_sensitivity("3") == Sensitivity(3)

@@ -1,0 +1,1 @@
+"""Small mechanisms to be replayed: with one fault each, or with none."""

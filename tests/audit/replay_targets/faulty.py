@@ -1,0 +1,208 @@
+# ruff: noqa: NPY002 - the legacy door of numpy is one of those under test
+"""Mechanisms with one fault each; the twins are in correct.py unless they stand beside."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dpcore import DiscreteLaplace
+from dpcore.rng import SYSTEM, SeededRng
+
+NOISE = DiscreteLaplace(scale=1)
+COUNTER: Iterator[int] = itertools.count()
+MADE_EARLY = np.random.default_rng(20)
+SEEDED_EARLY = SeededRng(20)
+
+# -- number 33: the raw amount with probability 1e-5, the leak a branch on a draw --------------
+
+
+def _amount(amount: float) -> int:
+    return int(amount + 0.5) + NOISE.sample()
+
+
+def leaks_by_random(amount: float) -> float:
+    return amount if random.random() < 1e-5 else _amount(amount)
+
+
+def leaks_by_numpy(amount: float, rng: np.random.Generator) -> float:
+    return amount if rng.random() > 1 - 1e-5 else _amount(amount)
+
+
+def leaks_by_global_numpy(amount: float) -> float:
+    return amount if 0 < np.random.random() < 1e-5 else _amount(amount)
+
+
+def leaks_by_secrets(amount: float) -> float:
+    return amount if secrets.randbelow(100_000) == 0 else _amount(amount)
+
+
+def leaks_by_urandom(amount: float) -> float:
+    return amount if int.from_bytes(os.urandom(8), "big") < 1e-5 * 2**64 else _amount(amount)
+
+
+def leaks_by_rng(amount: float) -> float:
+    return amount if SYSTEM.bits(64) < 1e-5 * 2**64 else _amount(amount)
+
+
+def leaks_after_two(amount: float, rng: np.random.Generator) -> float:
+    """The second draw is made only where the first is rare."""
+    if rng.random() < 1e-5 and rng.random() > 1 - 1e-5:
+        return amount
+    return _amount(amount)
+
+
+def leaks_not(amount: float, rng: np.random.Generator) -> float:
+    """The twin: what the rare branch returns is noisy."""
+    rare = rng.random() < 1e-5
+    return _amount(amount) + (NOISE.sample() if rare else 0)
+
+
+# -- sensitivity ------------------------------------------------------------------------------
+
+
+def clamped_to_data(values: list[int]) -> int:
+    """Number 18: the clamp bound is the largest of the data."""
+    return sum(min(value, max(values)) for value in values) + NOISE.sample()
+
+
+def clamped_to_public(values: list[int]) -> int:
+    return sum(min(value, 1) for value in values) + NOISE.sample()
+
+
+def scaled_noise(value: int) -> int:
+    return value + NOISE.sample() * (1 + value)
+
+
+def float_sum(values: list[float], rng: np.random.Generator) -> float:
+    return sum(values) + rng.laplace(0, 1)
+
+
+# -- shape, size, parts -----------------------------------------------------------------------
+
+
+def size(records: list[int]) -> list[int]:
+    """Number 27: the size of the dataset beside a noisy sum."""
+    return [len(records), sum(records) + NOISE.sample()]
+
+
+def row_a_record(records: list[int]) -> list[int]:
+    return [record + NOISE.sample() for record in records]
+
+
+def one_noise(counts: list[int]) -> list[int]:
+    noise = NOISE.sample()
+    return [count + noise for count in counts]
+
+
+def raw(value: int) -> int:
+    return value
+
+
+def raw_in_b(value: int) -> int:
+    return value or NOISE.sample()
+
+
+# -- where the randomness comes from ------------------------------------------------------------
+
+
+def fixed(value: int) -> int:
+    """Number 34."""
+    return value + NOISE.sample(rng=SeededRng(20))
+
+
+def fixed_numpy(value: int) -> float:
+    return value + np.random.default_rng(20).laplace()
+
+
+def fixed_random(value: int) -> float:
+    return value + random.Random(20).gauss(0, 1)
+
+
+def fixed_global(value: int) -> float:
+    np.random.seed(20)
+    random.seed(20)
+    return value + np.random.laplace() + random.gauss(0, 1)
+
+
+def fixed_state(value: int) -> float:
+    return value + float(np.random.RandomState(20).laplace())
+
+
+def fixed_bits(value: int) -> float:
+    return value + float(np.random.Generator(np.random.PCG64(20)).laplace())
+
+
+def partly_fixed(value: int) -> int:
+    return value + int(np.random.default_rng(20).integers(9)) + NOISE.sample()
+
+
+def shared(counts: list[int]) -> list[int]:
+    seed = SYSTEM.bits(64)
+    return [count + NOISE.sample(rng=SeededRng(seed)) for count in counts]
+
+
+def clock(value: int) -> float:
+    return value + np.random.default_rng(time.perf_counter_ns()).laplace()
+
+
+def early(value: int) -> float:
+    return value + MADE_EARLY.laplace()
+
+
+def seeded_early(value: int) -> int:
+    return value + NOISE.sample(rng=SEEDED_EARLY)
+
+
+def by_random(value: int) -> float:
+    return value + random.gauss(0, 1)
+
+
+def by_numpy(value: int) -> float:
+    return value + float(np.random.default_rng().laplace())
+
+
+# -- what cannot be replayed, and what fails ------------------------------------------------------
+
+
+def keeps_state(value: int) -> int:
+    return value + NOISE.sample() + next(COUNTER)
+
+
+def other_thread(value: int) -> int:
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(SYSTEM.bits(32)))
+    thread.start()
+    thread.join()
+    return value + found[0]
+
+
+def raises_rarely(value: int, rng: np.random.Generator) -> int:
+    if rng.random() < 1e-5:
+        raise ValueError("no logarithm of 0")
+    return value + NOISE.sample()
+
+
+def raises_in_b_rarely(value: int, rng: np.random.Generator) -> int:
+    if rng.random() < 1e-5 and value:
+        raise ValueError(f"cannot handle {value}")
+    return value + NOISE.sample()
+
+
+def hangs_rarely(value: int, rng: np.random.Generator) -> int:
+    while rng.random() < 1e-5:
+        while True:
+            pass
+    return value + NOISE.sample()
+
+
+def raises(value: int) -> Any:
+    raise ValueError(f"never {value}")
