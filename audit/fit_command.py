@@ -81,14 +81,15 @@ def fit(  # noqa: PLR0913 - a command has as many arguments as it has options
 
 
 def _sampler(spelling: str) -> Any:
-    from audit import target
+    from audit.loading import load
+    from audit.target import read_target
     from dpcore.spelling import LAWS
 
     path, _, attribute = spelling.rpartition(":")
     if not (path and attribute) or spelling.partition(":")[0] in {"exec", "protocol", *LAWS}:
-        return target.read_target(spelling)
+        return read_target(spelling)
     # A callable is taken as it is: a sampler is not called as a mechanism is.
-    return target.load(spelling)
+    return load(spelling)
 
 
 def _publish(report: FitReport, *, as_json: bool) -> None:

@@ -16,17 +16,12 @@ from __future__ import annotations
 
 import copy
 import difflib
-import importlib
-import importlib.util
 import inspect
 import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -34,6 +29,7 @@ from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
 from audit.guard import RAISED, Watchdog, failure
+from audit.loading import load
 from audit.outputs import Outputs, join, require_readable
 from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.noise import Noise
@@ -52,7 +48,6 @@ __all__ = [
     "Target",
     "Vectorised",
     "as_target",
-    "load",
     "read_target",
 ]
 
@@ -285,22 +280,6 @@ def read_target(spelling: str, *, seeded: bool = True) -> Target:
     return as_target(spelling, load(spelling))
 
 
-def load(spelling: str) -> Any:
-    r"""What ``module:name`` or ``file.py:name`` names, whatever it is.
-
-    >>> load("math:pi")
-    3.14159...
-
-    Raises :class:`InvalidParameter` for a spelling, file, module or name that is none, and
-    :class:`TargetFailed` when the import does.
-    """
-    path, _, attribute = spelling.rpartition(":")
-    if not attribute or not path:
-        raise InvalidParameter("target", spelling, "must be written module:callable")
-    module = _from_file(spelling, path) if path.endswith(".py") else _by_name(spelling, path)
-    return _attribute(spelling, module, attribute)
-
-
 def _catalogued(spelling: str) -> Target:
     from audit.catalogue import ENTRIES
 
@@ -317,69 +296,6 @@ def _catalogued(spelling: str) -> Target:
         "a noise such as discrete-laplace:scale=1, a protocol:..., or a name of "
         "dpcore audit catalogue",
     )
-
-
-@contextmanager
-def _first_on_path(folder: str) -> Iterator[None]:
-    # First while the target is imported, as for a script; last afterwards, for what it imports
-    # later, so that its files never stand in front of a library's.
-    sys.path.insert(0, folder)
-    try:
-        yield
-    finally:
-        if folder in sys.path:
-            sys.path.remove(folder)
-        if folder not in sys.path:
-            sys.path.append(folder)
-
-
-def _by_name(spelling: str, name: str) -> ModuleType:
-    with _first_on_path(str(Path.cwd())):
-        try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-                raise InvalidParameter("target", spelling, f"no module {error.name}") from None
-            raise _import_failed(spelling, error) from error
-        except RAISED as error:
-            raise _import_failed(spelling, error) from error
-
-
-def _from_file(spelling: str, name: str) -> ModuleType:
-    path = Path(name)
-    if not path.is_file():
-        raise InvalidParameter("target", spelling, f"there is no file {name}")
-    # Its own name may be that of a library that is already here.
-    own = f"audited_{path.stem}"
-    spec = importlib.util.spec_from_file_location(own, path)
-    if spec is None or spec.loader is None:
-        raise InvalidParameter("target", spelling, f"{name} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    with _first_on_path(str(path.resolve().parent)):
-        sys.modules[own] = module
-        try:
-            spec.loader.exec_module(module)
-        except RAISED as error:
-            del sys.modules[own]
-            raise _import_failed(spelling, error) from error
-    return module
-
-
-def _import_failed(spelling: str, error: BaseException) -> TargetFailed:
-    failed = failure(spelling, error)
-    return TargetFailed(spelling, f"{failed.reason} while it was imported")
-
-
-def _attribute(spelling: str, module: ModuleType, attribute: str) -> Any:
-    found: Any = module
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            public = [name for name in dir(module) if callable(getattr(module, name))]
-            close = difflib.get_close_matches(attribute, public, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise InvalidParameter("target", spelling, f"it has no {attribute}{hint}")
-        found = getattr(found, part)
-    return found
 
 
 def as_target(spelling: str, found: Any) -> Target:

@@ -7,36 +7,20 @@ import json
 import sqlite3
 import subprocess
 import sys
-from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import accounting.cli.ledger as commands
 import dpcore.cli
 from accounting.ledger import BudgetExhausted, Ledger, LedgerDamaged
+from tests.accounting.typed import Answer, typed
 from tests.dpcore.mutants import mutated
 
 POINT = EntryPoint("ledger", "accounting.cli.ledger:ledger", "dpcore.commands")
 GAUSSIAN = ["--noise", "discrete-gaussian:sigma_squared=4"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a command answered."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """Standard output as one JSON document."""
-        found: dict[str, Any] = json.loads(self.out)
-        return found
 
 
 class Command:
@@ -47,10 +31,7 @@ class Command:
         self.path = path
 
     def __call__(self, verb: str, *words: object) -> Answer:
-        self.streams.readouterr()
-        code = dpcore.cli.run(["ledger", verb, "--db", str(self.path), *map(str, words)])
-        out, err = self.streams.readouterr()
-        return Answer(code=code, out=out, err=err)
+        return typed(self.streams, "ledger", verb, "--db", self.path, *words)
 
     def left(self, user: str) -> Fraction:
         return Fraction(self("show", "--user", user, "--json").json["remaining"]["rho"])

@@ -2,11 +2,9 @@ r"""``dpcore protocol plan`` and ``simulate`` as a user types them: facts, refus
 
 from __future__ import annotations
 
-import json
 import math
 import subprocess
 import sys
-from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -21,6 +19,7 @@ from accounting.curve import PrivacyCurve
 from dpcore import Sensitivity
 from dpcore.spelling import read_noise
 from dpcore.summed import summed
+from tests.accounting.typed import Answer, typed
 from tests.dpcore.mutants import mutated
 
 ROOT = Path(__file__).parents[2]
@@ -51,25 +50,6 @@ SIMULATION_KEYS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a command answered."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """Standard output as one JSON document, without the words that JSON does not know."""
-        found: dict[str, Any] = json.loads(self.out, parse_constant=_refused)
-        return found
-
-
-def _refused(word: str) -> None:
-    raise AssertionError(f"{word} is not JSON")
-
-
 class Command:
     """The command in this process: the code of a real one from ``dpcore.cli.run`` on."""
 
@@ -77,11 +57,8 @@ class Command:
         self.streams = streams
 
     def __call__(self, verb: str, instance: str, *words: object, users: object = 12) -> Answer:
-        self.streams.readouterr()
         given = ["--instance", instance, "--users", users, "--epsilon", 1, *words]
-        code = dpcore.cli.run(["protocol", verb, *map(str, given)])
-        out, err = self.streams.readouterr()
-        return Answer(code=code, out=out, err=err)
+        return typed(self.streams, "protocol", verb, *given)
 
 
 @pytest.fixture

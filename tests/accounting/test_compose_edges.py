@@ -1,0 +1,98 @@
+r"""Lists of releases at the edges of the engines: what was wide, slow or wrong once."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from accounting import Approx, Pure, compose
+from accounting.real_gaussian import real_gaussian_delta
+from dpcore import Binomial, DiscreteGaussian, DiscreteLaplace, PolyaDifference, Skellam
+from tests.accounting.lists import curve, sampled
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_the_largest_loss_of_a_sample_is_not_that_of_any_noise(rounds: int) -> None:
+    one = sampled(DiscreteLaplace(scale=100), "9/10")
+    total, single = compose((one, rounds)).epsilon(0), one.epsilon(0)
+    assert total.lower is not None
+    assert total.lower <= rounds * single.upper
+    assert rounds * single.lower <= total.upper
+    assert total.upper - total.lower < Fraction(1, 10**15)
+
+
+@pytest.mark.parametrize(
+    ("claim", "delta", "epsilon"),
+    [
+        (Approx(1, "1e-6"), "1e-6", 1),
+        (Approx(0, "1e-3"), "1e-3", 0),
+        (Approx(1, 1), "1/2", math.inf),
+        (Approx(1, "1/10"), "1/20", math.inf),
+    ],
+)
+def test_a_claim_at_its_own_delta_is_itself(claim: Approx, delta: str, epsilon: float) -> None:
+    found = compose(claim).epsilon(delta)
+    assert (found.lower, found.upper) == (epsilon, epsilon)
+
+
+def test_a_tiny_delta_is_not_lost() -> None:
+    found = compose(Approx(1, "1e-60")).delta(2)
+    assert isinstance(found.lower, Fraction)
+    assert isinstance(found.upper, Fraction)
+    least, most = (end / Fraction("1e-60") - 1 for end in (found.lower, found.upper))
+    assert -Fraction(1, 10**15) < least <= most < Fraction(1, 10**15)
+
+
+def test_a_law_too_wide_to_be_listed_is_held_from_both_sides() -> None:
+    found = compose((curve(Skellam(variance=10**8), 100), 1000)).epsilon("1e-6")
+    assert isinstance(found.lower, Fraction)
+    assert isinstance(found.upper, Fraction)
+    assert found.upper / found.lower - 1 < Fraction(1, 10**5)
+    # The squared shift of the real Gaussian that it tends to is 1000 100^2/10^8 = 1/10.
+    assert real_gaussian_delta(math.sqrt(10), found.upper).lower <= Fraction("1.0001e-6")
+    assert real_gaussian_delta(math.sqrt(10), found.lower).upper >= Fraction("0.9999e-6")
+
+
+def test_a_listing_that_is_too_long_to_name_goes_to_the_line() -> None:
+    wide, wider = (curve(DiscreteGaussian(sigma_squared=v)) for v in (10**10, 2 * 10**10))
+    found = compose((wide, 10**9), (wider, 10**9)).epsilon("1e-6")
+    assert found.lower is not None
+    # 10^9 (1/10^10 + 1/(2 10^10)) = 3/20 is the squared shift of a real Gaussian.
+    ratio = math.sqrt(20 / 3)
+    assert isinstance(found.upper, Fraction)
+    assert real_gaussian_delta(ratio, found.lower).upper >= Fraction("0.99e-6")
+    assert real_gaussian_delta(ratio, found.upper).lower <= Fraction("1.01e-6")
+
+
+def test_a_small_sample_of_a_gaussian_has_a_finite_epsilon() -> None:
+    found = compose((sampled(DiscreteGaussian(sigma_squared=4), "1e-3"), 10**4)).epsilon("1e-6")
+    assert found.lower is not None
+    # By a transform on a grid of 2e-5, elsewhere: 0.20493.
+    assert abs(found.upper_float - 0.20493) < 1e-5
+    assert found.upper - found.lower < Fraction(1, 10**6)
+
+
+def test_a_wide_polya_difference_keeps_its_digits() -> None:
+    found = compose((curve(PolyaDifference(shape=2, scale=1000), 10), 1000)).epsilon("1e-6")
+    assert found.lower is not None
+    assert found.upper - found.lower < found.upper / 10**7
+
+
+def test_rare_coins_are_sampled() -> None:
+    coins = sampled(Binomial(trials=1000, probability="1/2"), "1/100")
+    found = compose((coins, 100)).epsilon("1e-6")
+    assert found.lower is not None
+    assert found.upper - found.lower < found.upper / 10**5
+
+
+def test_losses_that_are_large_are_told_apart() -> None:
+    found = compose((Pure(10**6), 2), Pure(1)).delta(10**4)
+    assert found.lower is not None
+    assert found.lower > 1 - Fraction(1, 10**6)
+
+
+def test_many_rounds_of_few_losses_are_not_named_one_by_one() -> None:
+    found = compose((sampled(DiscreteLaplace(scale=1), "1/100"), 6400)).epsilon("1e-6")
+    assert found.method == "line"
