@@ -13,8 +13,8 @@ from accounting.bound import Bound
 from accounting.cli import arguments
 from dpcore import InvalidParameter
 from dpcore.spelling import noise_from_json, read_noise
-from tests.accounting.typed import Command
 from tests.dpcore.mutants import mutated
+from tests.typed import Command
 
 POINT = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
 SKELLAM = ["--noise", "skellam:variance=400", "--sensitivity", "1"]

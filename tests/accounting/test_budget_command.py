@@ -22,8 +22,8 @@ from accounting.cli import arguments, parts
 from accounting.curve import PrivacyCurve
 from dpcore import Sensitivity
 from dpcore.spelling import read_noise
-from tests.accounting.typed import Command
 from tests.dpcore.mutants import mutated
+from tests.typed import Command
 
 POINT = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
 SKELLAM = ["--noise", "skellam:variance=400", "--sensitivity", "1"]

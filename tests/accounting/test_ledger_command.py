@@ -16,8 +16,8 @@ import pytest
 import accounting.cli.ledger as commands
 import dpcore.cli
 from accounting.ledger import BudgetExhausted, Ledger, LedgerDamaged
-from tests.accounting.typed import Answer, typed
 from tests.dpcore.mutants import mutated
+from tests.typed import Answer, typed
 
 POINT = EntryPoint("ledger", "accounting.cli.ledger:ledger", "dpcore.commands")
 GAUSSIAN = ["--noise", "discrete-gaussian:sigma_squared=4"]

@@ -19,8 +19,8 @@ from accounting.curve import PrivacyCurve
 from dpcore import Sensitivity
 from dpcore.spelling import read_noise
 from dpcore.summed import summed
-from tests.accounting.typed import Answer, typed
 from tests.dpcore.mutants import mutated
+from tests.typed import Answer, typed
 
 ROOT = Path(__file__).parents[2]
 POINT = EntryPoint("protocol", "accounting.cli.protocol:protocol", "dpcore.commands")

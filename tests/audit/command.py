@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import dpcore.cli
 from tests.purse import purse
+from tests.typed import Answer
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,21 +28,6 @@ START = (
 
 # Shared by the audits that must not refute: fewer than a hundred.
 ALPHA = purse.buy("the audit command keeps true claims", "1e-8") / 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a command answered."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """Standard output as one JSON document."""
-        found: dict[str, Any] = json.loads(self.out)
-        return found
 
 
 KEYS = {

@@ -12,8 +12,8 @@ import typer
 
 import dpcore.cli
 from audit.fit_command import fit
-from tests.audit.command import Answer
 from tests.purse import purse
+from tests.typed import Answer
 
 ALPHA = purse.buy("the fit command keeps true laws", "1e-9") / 10
 

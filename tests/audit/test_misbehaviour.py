@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.audit.command import KEYS, Answer, Shell, at, process, started
+from tests.audit.command import KEYS, Shell, at, process, started
+from tests.typed import Answer
 
 
 def failed(answer: Answer) -> dict[str, Any]:
