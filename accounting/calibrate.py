@@ -24,7 +24,6 @@ from accounting.curve import PrivacyCurve
 from accounting.errors import NotDerived
 from accounting.free_law import FreeLaw, read_free_law
 from accounting.gaussian_guess import log_mu
-from accounting.listing import MOST_LISTED
 from accounting.shift import heaviest
 from dpcore.enclosure import End
 from dpcore.errors import InvalidParameter, PrecisionExhausted
@@ -216,9 +215,6 @@ class _Promise:
             return total.epsilon(0)
         if self.rounds == 1:
             return Bound.of(curve.delta(self.epsilon), "direct", "the curve of the noise")
-        if not noise.symmetric and 12 * math.exp(_log_variance(noise) / 2) > MOST_LISTED:
-            # It would be found out after a minute.
-            raise NotDerived("its total", f"losses are listed up to {MOST_LISTED} outputs")
         for width in _WIDTHS:
             found = total.delta(self.epsilon, width)
             low, high = found.lower, Fraction(found.upper)

@@ -77,7 +77,7 @@ class AbsentPair:
     >>> base = LaplacePair(scale=Fraction(1), shift=1)
     >>> found = AbsentPair(base=base, rate=Fraction(1, 10)).losses(Fraction(1), 40)
     >>> found.largest.str(8, radius=False)
-    '0.10536052'
+    '0.065298336'
     """
 
     base: Base

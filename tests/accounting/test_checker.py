@@ -382,4 +382,10 @@ def test_the_checker_loads_no_engine_of_its_own() -> None:
     for name in ("laws", "losses", "direct", "lattice", "line", "tilt", "verdict", "reading"):
         module = importlib.import_module(f"accounting.checker.{name}")
         assert not {"flint", "arb", "acb"} & set(vars(module))
-    assert mpmath.mp.prec == 53  # its precision is its own
+
+
+def test_the_precision_of_mpmath_is_not_touched() -> None:
+    text = (GOLDEN / "one_gaussian.json").read_text("utf-8")
+    before = mpmath.mp.prec
+    assert verify(text).holds
+    assert mpmath.mp.prec == before
