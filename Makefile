@@ -24,8 +24,8 @@ help:  ## show the targets
 demo: .venv/.runtime  ## what was proven, what was refuted, with which witness: half a screen
 	@$(PY) examples/demo.py
 
-test: lint  ## what CI runs: linters, types, layers, doctests, tests
-	@$(PY) -m pytest
+test: lint  ## what CI runs: linters, types, layers, doctests, tests; in two processes
+	@$(PY) -m tests.halves
 
 nightly: lint  ## the same and the slow tests; needs a package registry
 	@$(PY) -m pytest -m ""

@@ -15,6 +15,7 @@ test puts its parameter into the name.
 
 from __future__ import annotations
 
+import os
 from fractions import Fraction
 
 from dpcore.parameter import RationalLike, rational
@@ -84,4 +85,5 @@ class Purse:
         )
 
 
-purse = Purse(TOTAL)
+# A run in several processes gives each of them its share of the one purse.
+purse = Purse(TOTAL * Fraction(os.environ.get("PURSE_SHARE", "1")))
