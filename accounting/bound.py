@@ -7,15 +7,18 @@ lower end is absent: it is not 0, and it is not guessed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from dpcore.decimals import down, up
 from dpcore.enclosure import Enclosure, End, round_down, round_up
 from dpcore.errors import InvalidParameter
 
 __all__ = ["Bound"]
 
+_DIGITS: Final = 17
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Bound:
     r"""``lower <= truth <= upper``, ``lower`` None where only an upper bound is known.
 
@@ -23,8 +26,8 @@ class Bound:
 
     >>> from fractions import Fraction
     >>> basic = Bound(upper=Fraction(5, 2), method="basic", theorem="epsilons add")
-    >>> basic.upper_float, basic.lower_float
-    (2.5, None)
+    >>> basic, basic.upper_float, basic.lower_float
+    (Bound(at most 2.5, 'basic'), 2.5, None)
 
     Raises :class:`InvalidParameter` when the ends are out of order.
     """
@@ -52,6 +55,12 @@ class Bound:
     def lower_float(self) -> float | None:
         r"""The largest float <= ``lower``, or None."""
         return None if self.lower is None else round_down(self.lower)
+
+    def __repr__(self) -> str:
+        if self.lower is None:
+            return f"Bound(at most {up(self.upper, _DIGITS)}, {self.method!r})"
+        ends = f"{down(self.lower, _DIGITS)}, {up(self.upper, _DIGITS)}"
+        return f"Bound([{ends}], {self.method!r})"
 
     def to_json(self) -> dict[str, Any]:
         r"""``{"lower": ..., "upper": ...}`` as floats rounded outwards; infinity as text.

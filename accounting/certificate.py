@@ -157,9 +157,9 @@ def _bits(relative: RationalLike) -> int:
 def certify(
     subject: Subject,
     *,
-    deltas: Iterable[RationalLike] = ("1e-6",),
-    epsilons: Iterable[RationalLike] = (),
-    orders: Iterable[RationalLike] = (),
+    deltas: Iterable[RationalLike] | RationalLike = ("1e-6",),
+    epsilons: Iterable[RationalLike] | RationalLike = (),
+    orders: Iterable[RationalLike] | RationalLike = (),
     digits: int = 8,
 ) -> Certificate:
     r"""The certificate of a composition, of one mechanism or curve, or of a run of releases.
@@ -200,25 +200,30 @@ def certify(
 
 def _asked(
     total: Certifiable,
-    deltas: Iterable[RationalLike],
-    epsilons: Iterable[RationalLike],
-    orders: Iterable[RationalLike],
+    deltas: Iterable[RationalLike] | RationalLike,
+    epsilons: Iterable[RationalLike] | RationalLike,
+    orders: Iterable[RationalLike] | RationalLike,
 ) -> Iterator[Asked]:
-    for delta in deltas:
+    for delta in _several(deltas):
         at = rational("delta", delta)
         if not 0 < at < 1:
             raise InvalidParameter("delta", delta, "must lie in (0, 1)")
         yield Asked(quantity="epsilon", key="delta", at=at, bound=total.epsilon)
-    for epsilon in epsilons:
+    for epsilon in _several(epsilons):
         at = rational("epsilon", epsilon)
         if at < 0:
             raise InvalidParameter("epsilon", epsilon, "must be >= 0")
         yield Asked(quantity="delta", key="epsilon", at=at, bound=total.delta)
-    for order in orders:
+    for order in _several(orders):
         at = rational("order", order)
         if at <= 1:
             raise InvalidParameter("order", order, "must be > 1")
         yield Asked(quantity="renyi", key="order", at=at, bound=at_any_width(total.renyi))
+
+
+def _several(values: Iterable[RationalLike] | RationalLike) -> Iterable[RationalLike]:
+    # One number is a list of one; text is a number and no list of letters.
+    return values if isinstance(values, Iterable) and not isinstance(values, str) else (values,)
 
 
 def _check_form(certificate: Certificate) -> None:

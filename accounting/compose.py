@@ -164,9 +164,9 @@ def compose(*parts: Part | Composition | tuple[Part | Composition, int]) -> Comp
     scopes: list[Scope] = []
     assumptions: list[str] = []
     for part in parts:
-        for source, rounds, reasons in _read(part):
+        for source, rounds, scope, reasons in _read(part):
             listed.append((source, rounds))
-            scopes.append(source.scope)
+            scopes.append(scope)
             assumptions += reasons
     if not listed:
         raise InvalidParameter("parts", parts, "must hold at least one guarantee")
@@ -240,19 +240,20 @@ def _totals(listed: list[tuple[Ways, tuple[Laws, ...], int]]) -> list[Total]:
     return totals
 
 
-def _read(part: Any) -> Iterable[tuple[Source, int, tuple[str, ...]]]:
+def _read(part: Any) -> Iterable[tuple[Source, int, Scope, tuple[str, ...]]]:
     rounds: int = 1
     if isinstance(part, tuple) and len(part) == 2:
         part, rounds = part[0], integer("rounds", part[1], at_least=1)
     match part:
         case Composition():
-            return [(source, rounds * count, part.assumptions) for source, count in part.parts]
+            # The scope is that of the whole: a user's rounds are contributions by themselves.
+            return [(one, rounds * k, part.scope, part.assumptions) for one, k in part.parts]
         case Assumed(guarantee=claim, reason=reason):
-            return [(claim, rounds, (f"{claim!r}: {reason}",))]
+            return [(claim, rounds, claim.scope, (f"{claim!r}: {reason}",))]
         case Pure() | ZCdp() | Rdp() | Approx():
-            return [(part, rounds, (f"{part!r}: taken as it is stated",))]
+            return [(part, rounds, part.scope, (f"{part!r}: taken as it is stated",))]
         case _ if isinstance(part, _SOURCES):
-            return [(part, rounds, ())]
+            return [(part, rounds, part.scope, ())]
     raise InvalidParameter("parts", part, "must be a guarantee, or a guarantee and its rounds")
 
 

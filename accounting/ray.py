@@ -106,7 +106,8 @@ class RayPair(Pair):
             else:
                 high = epsilon
             # Where little of Q is left the tangent is flat, and its root is far beyond the answer.
-            before, epsilon = ray, epsilon + min(middle(step), epsilon + 1)
+            most = epsilon + 1
+            before, epsilon = ray, epsilon + (most if step > ball(most) else middle(step))
             if low < 0:
                 epsilon = max(epsilon, Fraction(0))
             elif not low < epsilon < high:

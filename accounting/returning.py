@@ -24,6 +24,7 @@ from accounting.errors import NotDerived
 from accounting.optimal import optimal_epsilon
 from accounting.orders import approx_from_renyi, epsilon_at_order
 from accounting.papers import gaussian_sum_epsilon, skellam_renyi_bound
+from accounting.subsampling import PoissonSampled
 from accounting.theorems import advanced_over_splits
 from accounting.ways import Source
 from dpcore.discrete_gaussian_sum import DiscreteGaussianSum
@@ -36,6 +37,7 @@ from dpcore.skellam import Skellam
 __all__ = ["Route", "per_user", "routes"]
 
 _ORDERS: Final = 4096
+_SAMPLED_ORDERS: Final = tuple(map(Fraction, (2, 4, 8, 16, 32)))
 _KEPT: Final = 4096
 _ROUND_WIDTH: Final = Fraction(1, 10**5)
 _PROPOSITION_13: Final = Fraction(1, 4)
@@ -82,7 +84,7 @@ def per_user(guarantee: Part, *, max_visits: int) -> Composition:
     )
 
 
-def routes(total: Composition, delta: RationalLike) -> tuple[Route, ...]:
+def routes(total: Composition | Part, delta: RationalLike) -> tuple[Route, ...]:
     r"""epsilon of ``total`` at ``delta`` in (0, 1) by every route, in a fixed order.
 
     exact: privacy losses. renyi: exact divergences, order by order. paper: the bounds of the
@@ -98,6 +100,7 @@ def routes(total: Composition, delta: RationalLike) -> tuple[Route, ...]:
     >>> uppers[0] < uppers[1] < uppers[5]
     True
     """
+    total = compose(total)
     at = rational("delta", delta)
     if not 0 < at < 1:
         raise InvalidParameter("delta", delta, "must lie in (0, 1): every route spends some of it")
@@ -142,6 +145,13 @@ def _renyi(total: Composition, delta: Fraction) -> Bound:
         except NotDerived:
             return math.inf
 
+    if any(isinstance(source, PoissonSampled) for source, _ in total.parts):
+        # Each order is a sum over a listing of its own.
+        return Bound(
+            upper=min(epsilon_at_order(divergence(a), a, delta) for a in _SAMPLED_ORDERS),
+            method="renyi",
+            theorem="Renyi divergences add; the best of a few integer orders",
+        )
     return approx_from_renyi(divergence, delta)
 
 

@@ -103,7 +103,11 @@ class Total:
                 named = Enumeration(parts=self.parts).delta(epsilon, relative)
                 return line.delta(epsilon, relative) if named is None else named
             case pair:
-                return enclose_delta(pair, epsilon, _bits(relative))
+                try:
+                    return enclose_delta(pair, epsilon, _bits(relative))
+                except NotDerived:
+                    # A loss so far out that its size is not told: a bound is enough.
+                    return Line(parts=self.parts).delta(epsilon, relative)
 
     def _epsilon_of_shown(self, delta: Fraction, relative: Fraction) -> Enclosure:
         if delta == 0:

@@ -54,7 +54,7 @@ def fit(
     *,
     runs: int = 100_000,
     alpha: RationalLike = "0.05",
-    seed: int = 0,
+    seed: int | None = None,
     sequential: bool = False,
     timeout: float | None = None,
 ) -> FitReport:
@@ -71,10 +71,16 @@ def fit(
     >>> fit(DiscreteLaplace(scale=11), noise, runs=10_000, seed=7).verdict
     'refuted'
 
+    The level is over the draws and over the coins of the simulations: without a ``seed`` both are
+    fresh, and the report says which they were. One seed for many samplers of one law repeats the
+    coins, and with them whatever luck they had.
+
     Raises :class:`InvalidParameter` for what is out of range, for something that is no sampler,
     and for a law outside the range of the float functions.
     """
     integer("runs", runs, at_least=1)
+    if seed is None:
+        seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
     integer("seed", seed, at_least=0)
     level = rational("alpha", alpha)
     if not _LEAST_ALPHA <= level < 1:

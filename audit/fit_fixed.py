@@ -68,6 +68,8 @@ def _calibrated(cells: FitCells, counts: Integers, coins: np.random.Generator) -
 def _rank(values: Floats) -> float:
     # The first is the data's. The share of all that are at least as extreme, itself included.
     own = values[0]
+    if np.isnan(own):
+        return 1.0  # no score, no evidence
     return float(np.count_nonzero(values >= own - _TIE * (1 + abs(own)))) / len(values)
 
 

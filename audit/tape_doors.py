@@ -188,6 +188,7 @@ def _random_seed(self: random.Random, a: Any = None, version: int = 2) -> None:
     if tape is None or session is None:
         return
     tape.met.add("Random")
+    session.touched = session.touched or self is _MODULE
     stream = session.fresh("Random") if a is None else session.seeded("Random", a)
     session.instances[id(self)] = (self, stream)
 

@@ -28,6 +28,7 @@ _GENERATOR: Final = np.random.Generator
 _get_bits: Final[Callable[[], Any]] = np.random.mtrand.get_bit_generator
 _set_bits: Final[Callable[[Any], None]] = np.random.mtrand.set_bit_generator
 _get_state: Final = np.random.get_state
+_MODULE: Final = random.seed.__self__  # type: ignore[attr-defined]  # a bound method
 _set_state: Final = np.random.set_state
 
 
@@ -122,6 +123,8 @@ class Session:
         self.constants: frozenset[Seeded] = frozenset()
         self.learning = False
         self.interrupted: BaseException | None = None
+        # Whether the target moved the generator behind the functions of `random`.
+        self.touched = False
         # Random instances of this run, and what they read (None: what they deal themselves).
         self.instances: dict[int, tuple[random.Random, Stream | None]] = {}
         self._copies: dict[Seeded, tuple[str, int]] = {}
@@ -135,19 +138,25 @@ class Session:
         before = _get_bits()
         legacy = _get_state(legacy=False)
         own = random.getstate()
+        self.touched = False
         self.instances.clear()
         self._copies.clear()
         self.interrupted = None
         try:
             _set_bits(TapeBits(stream=Stream("numpy.random")))
-            random.setstate((*own[:2], None))  # no half of a pair of gauss() is left from before
+            # No half of a pair of gauss() is left from before.
+            half, _MODULE.gauss_next = _MODULE.gauss_next, None
             self.tape = tape
             returned = call()
         finally:
             self.tape = None
             _set_bits(before)
             _set_state(legacy)
-            random.setstate(own)
+            # Only what the target itself moved is moved back: other threads draw on.
+            if self.touched:
+                random.setstate(own)
+            else:
+                _MODULE.gauss_next = half
         if self.interrupted is not None:
             raise self.interrupted
         return returned

@@ -74,7 +74,7 @@ app = typer.Typer(
         "the code that really runs.\n\n"
         "A noise is written the same everywhere: [bold]name:key=value,key=value[/bold], for "
         "example discrete-laplace:scale=10 or discrete-gaussian:sigma_squared=1/4.\n\n"
-        "Start with [bold]dpcore audit --help[/bold]."
+        "Start with [bold]dpcore audit --help[/bold] or [bold]dpcore budget --help[/bold]."
     ),
 )
 

@@ -7,6 +7,8 @@ also inherits the built-in exception a Python reader expects (``ValueError``, ``
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 __all__ = ["DpcoreError", "InvalidParameter", "PrecisionExhausted", "Unrepresentable"]
 
 _SHOWN = 80
@@ -47,7 +49,7 @@ def _repr(value: object) -> str:
     # An error must not fail while it explains itself: integers beyond Python's limit for decimal
     # conversion, and objects with a broken repr, are described instead of printed.
     try:
-        return repr(value)
+        return str(value) if isinstance(value, Fraction) else repr(value)
     except Exception:
         return f"<{type(value).__name__}>"
 

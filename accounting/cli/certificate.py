@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from accounting.cli.arguments import AsJson, show, whole
-from accounting.cli.budget import Noises, Rounds, Sampled, Sensitivities, composed
+from accounting.cli.budget import Noises, Rounds, Sensitivities, composed
 from dpcore.errors import InvalidParameter
 
 __all__ = ["certify", "verify"]
@@ -39,7 +39,6 @@ def certify_command(
     noise: Noises,
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
-    poisson: Sampled = None,
     delta: Annotated[
         list[str] | None, typer.Option(help="Claim epsilon at this delta; repeatable. (1e-6)")
     ] = None,
@@ -64,7 +63,7 @@ def certify_command(
     from accounting.certificate import certify as made
     from accounting.returning import per_user
 
-    total = composed(noise, sensitivity, rounds, poisson)
+    total = composed(noise, sensitivity, rounds, None)
     if visits is not None:
         if total.rounds != 1:
             raise InvalidParameter("--visits", visits, "counts the rounds: leave out --rounds")

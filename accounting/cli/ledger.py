@@ -110,9 +110,11 @@ def charge(
         typer.Option(metavar="NOISE", help="The noise of the release: skellam:variance=400."),
     ] = None,
     sensitivity: Annotated[
-        str,
-        typer.Option(metavar="MOVES", help="How far one person moves the query: 3, l1=3, box=1x2."),
-    ] = "1",
+        str | None,
+        typer.Option(
+            metavar="MOVES", help="How far one person moves the query, with --noise: 3, l1=3. (1)"
+        ),
+    ] = None,
     claim: Annotated[
         str | None,
         typer.Option(
@@ -282,15 +284,19 @@ def _names(users: str | None, users_file: str | None) -> list[str]:
         if users_file == "-":
             text = sys.stdin.read()
         else:
-            text = Path(str(users_file)).read_text(encoding="utf-8")
+            text = Path(str(users_file)).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidParameter("--users-file", users_file, f"cannot be read: {error}") from None
     # Line ends only: what else splits lines is no part of a name, and is refused as such.
-    return text.removesuffix("\n").split("\n")
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
 def _guarantee(
-    noise: str | None, sensitivity: str, claim: str | None, reason: str | None, relation: Relation
+    noise: str | None,
+    sensitivity: str | None,
+    claim: str | None,
+    reason: str | None,
+    relation: Relation,
 ) -> Guarantee:
     from accounting.claim import Assumed
     from accounting.guarantee import guarantee
@@ -301,8 +307,12 @@ def _guarantee(
             "--noise", noise or "", "give either --noise, or --claim with --reason"
         )
     scope = Scope(relation=relation)
+    if noise is not None and reason is not None:
+        raise InvalidParameter("--reason", reason, "goes with --claim: a noise needs none")
+    if claim is not None and sensitivity is not None:
+        raise InvalidParameter("--sensitivity", sensitivity, "goes with --noise, not with a claim")
     if noise is not None:
-        law, moves = read_law("--noise", noise), read_sensitivity(sensitivity)
+        law, moves = read_law("--noise", noise), read_sensitivity(sensitivity or "1")
         return guarantee(Mechanism(noise=law, sensitivity=moves, scope=scope))
     if reason is None:
         raise InvalidParameter("--reason", "", "is missing: a stated claim is an assumption")

@@ -7,9 +7,16 @@ from fractions import Fraction
 
 import pytest
 
-from accounting import Approx, Pure, compose
+from accounting import Approx, Pure, compose, per_user, routes
 from accounting.real_gaussian import real_gaussian_delta
-from dpcore import Binomial, DiscreteGaussian, DiscreteLaplace, PolyaDifference, Skellam
+from dpcore import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    InvalidParameter,
+    PolyaDifference,
+    Skellam,
+)
 from tests.accounting.lists import curve, sampled
 
 
@@ -96,3 +103,32 @@ def test_losses_that_are_large_are_told_apart() -> None:
 def test_many_rounds_of_few_losses_are_not_named_one_by_one() -> None:
     found = compose((sampled(DiscreteLaplace(scale=1), "1/100"), 6400)).epsilon("1e-6")
     assert found.method == "line"
+
+
+def test_the_guarantee_of_a_user_does_not_compose_with_that_of_a_contribution() -> None:
+    visit = curve(Skellam(variance=400))
+    user = per_user(visit, max_visits=4)
+    assert compose(user, user).scope == user.scope
+    for mixed in ((user, visit), (visit, user)):
+        with pytest.raises(InvalidParameter, match="scopes never compose"):
+            compose(*mixed)
+    with pytest.raises(InvalidParameter, match="is of a user"):
+        per_user(user, max_visits=2)  # type: ignore[arg-type]  # refused by name
+
+
+def test_a_delta_beyond_every_float_is_bounded_at_once() -> None:
+    far = compose(curve(Skellam(variance=400))).delta(100)
+    assert far.lower is not None
+    assert 0 <= far.lower <= far.upper < Fraction(1, 10**300)
+    assert len(repr(far)) < 200
+
+
+def test_a_loss_of_any_size_is_searched_for() -> None:
+    found = compose(curve(DiscreteLaplace(scale=20), 10**15)).epsilon("1e-6")
+    assert found.lower is not None
+    assert Fraction("0.99") * 10**15 / 20 < found.lower <= found.upper <= Fraction(10**15, 20)
+
+
+def test_routes_take_any_guarantee() -> None:
+    visit = curve(Skellam(variance=400))
+    assert routes(visit, "1e-6") == routes(compose(visit), "1e-6")

@@ -342,3 +342,28 @@ def test_a_real_process_ends_with_1(opened: Command) -> None:
     )
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.startswith("error: batch 'one': 1 of 1 users has too little left")
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("--claim", "rho=1/100", "--reason", "r", "--sensitivity", "50"), "--sensitivity"),
+        (("--noise", "skellam:variance=400", "--reason", "r"), "--reason"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(
+    opened: Command, words: tuple[str, ...], option: str
+) -> None:
+    said = opened("charge", "--batch", "monday", "--users", "ada", *words)
+    assert said.code == 2
+    assert said.err.startswith(f"error: {option} = ")
+    assert opened("show", "--json").json["charges"] == 0
+
+
+def test_a_file_of_names_may_come_from_anywhere(opened: Command, tmp_path: Path) -> None:
+    names = tmp_path / "names.txt"
+    names.write_bytes(b"\xef\xbb\xbfada\r\nbob\r\n")
+    noise = ("--noise", "discrete-gaussian:sigma_squared=100")
+    said = opened("charge", "--batch", "monday", "--users-file", str(names), *noise)
+    assert said.code == 0
+    assert opened("show", "--user", "ada").code == 0

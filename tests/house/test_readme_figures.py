@@ -83,6 +83,8 @@ def total_lines(accounting: Any) -> list[str]:
     """The rows of the table of totals: ours to its width, beside the peer's loss distributions."""
     lines = []
     for row in accounting["totals"]:
+        if row["relative"] == "1e-6" or row["delta"] in ("1e-12", "0"):
+            continue
         said = row.get("pld", {})
         peer = f"{said['epsilon']:.6f}" if isinstance(said.get("epsilon"), float) else "-"
         peer = "infinite" if said.get("epsilon") == "inf" else peer
