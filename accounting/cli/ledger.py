@@ -40,8 +40,8 @@ ledger = typer.Typer(
         "Who has spent what: a privacy budget for each user, charged before each release.\n\n"
         "Open a ledger with the budget that every user is promised; charge each batch before its "
         "noise is drawn, and release only after exit code 0. The same batch again is acknowledged "
-        "and not paid again: publish what was released, draw no new noise. What was charged is never "
-        "taken back. charge looks at the ends of the history; show looks at all of it.\n\n"
+        "and not paid again: publish what was released, draw no new noise. What was charged is "
+        "never taken back. charge looks at the ends of the history; show looks at all of it.\n\n"
         "Exit codes: 0 done, 1 a user cannot pay and nobody was charged, 2 a wrong option or the "
         "database, 3 the ledger is damaged or was edited by hand."
     ),
