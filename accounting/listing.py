@@ -26,6 +26,7 @@ __all__ = [
     "Cut",
     "Listed",
     "Slope",
+    "from_ratios",
     "gaussian_losses",
     "geometric",
     "laplace_losses",
@@ -290,6 +291,22 @@ def gaussian_losses(variance: Fraction, shift: int, tilt: Fraction, bits: int) -
     True
     """
     return list_losses(_Gaussian(variance, shift), tilt, bits)
+
+
+def from_ratios(first: arb, ratios: Sequence[arb]) -> tuple[list[arb], list[arb]]:
+    r"""p(n) and log p(n) for n = 0, 1, ..., from p(0) and the ratios p(n+1)/p(n).
+
+    >>> masses, logs = from_ratios(arb(1), [arb(0.5), arb(0.5)])
+    >>> masses[2] == 0.25, logs[2].overlaps(masses[2].log())
+    (True, True)
+    """
+    mass, log = first, first.log()
+    masses, logs = [mass], [log]
+    for ratio in ratios:
+        mass, log = mass * ratio, log + ratio.log()
+        masses.append(mass)
+        logs.append(log)
+    return masses, logs
 
 
 def symmetric_cut(

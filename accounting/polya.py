@@ -19,6 +19,7 @@ from flint import arb, ctx
 
 from accounting.listing import (
     Cut,
+    from_ratios,
     geometric,
     list_losses,
     outward,
@@ -381,11 +382,4 @@ def _table(
         ratio = before(n, ratio)
         ratios.append(ratio)
     ratios.reverse()
-    mass = noise.pmf_ball(0)
-    masses, logs, log = [mass], [mass.log()], mass.log()
-    for ratio in ratios[:-1]:
-        mass *= ratio
-        log += ratio.log()
-        masses.append(mass)
-        logs.append(log)
-    return ratios, masses, logs
+    return (ratios, *from_ratios(noise.pmf_ball(0), ratios[:-1]))

@@ -20,7 +20,7 @@ from typing import Final
 from flint import arb, ctx
 
 from accounting.gaussian import real_gaussian_epsilon
-from accounting.listing import Cut, geometric, list_losses, outward, symmetric_cut
+from accounting.listing import Cut, from_ratios, geometric, list_losses, outward, symmetric_cut
 from accounting.log_concave import ShiftedPair
 from accounting.loss import Losses
 from accounting.ray import Cell, RayPair
@@ -245,11 +245,4 @@ def _table(
         if n <= reach + 1:
             ratios.append(ratio)
     ratios.reverse()
-    mass = noise.pmf_ball(0)
-    masses, logs, log = [mass], [mass.log()], mass.log()
-    for ratio in ratios[:-1]:
-        mass *= ratio
-        log += ratio.log()
-        masses.append(mass)
-        logs.append(log)
-    return ratios, masses, logs
+    return (ratios, *from_ratios(noise.pmf_ball(0), ratios[:-1]))

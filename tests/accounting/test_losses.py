@@ -257,9 +257,7 @@ MUTANTS = {
     ),
     "Skellam ratios off by one": (
         "skellam",
-        rewired(
-            SkellamPair.cut, _table=mutated(_table.__wrapped__, "in ratios[:-1]", "in ratios[1:]")
-        ),
+        rewired(SkellamPair.cut, _table=mutated(_table.__wrapped__, "ratios[:-1]", "ratios[1:]")),
     ),
     "a sum of Gaussians without a right rest": (
         "sum",
@@ -324,7 +322,7 @@ MUTANTS = {
                 polya_cut,
                 "def beyond(",
                 "def beyond(",
-                _table=mutated(polya_table.__wrapped__, "in ratios[:-1]", "in ratios[1:]"),
+                _table=mutated(polya_table.__wrapped__, "ratios[:-1]", "ratios[1:]"),
             ),
         ),
     ),
