@@ -37,7 +37,8 @@ class Subject:
     r"""A mechanism on two neighbouring datasets, and what it claims about them.
 
     ``pair`` are neighbours under ``relation``, as a command line would give them (JSON values).
-    The claim is (``epsilon``, ``delta``)-DP.
+    The claim is (``epsilon``, ``delta``)-DP; ``curve`` spells a whole claimed curve that holds of
+    the mechanism as described (``discrete-gaussian:sigma_squared=4@1``), where there is one.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Subject:
     epsilon: Fraction
     delta: Fraction = Fraction(0)
     relation: Relation = Relation.REPLACE
+    curve: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
