@@ -39,6 +39,7 @@ class Subject:
     ``pair`` are neighbours under ``relation``, as a command line would give them (JSON values).
     The claim is (``epsilon``, ``delta``)-DP; ``curve`` spells a whole claimed curve that holds of
     the mechanism as described (``discrete-gaussian:sigma_squared=4@1``), where there is one.
+    ``features`` are those that show the slip (``last-bits:8``); the outputs themselves where empty.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Subject:
     delta: Fraction = Fraction(0)
     relation: Relation = Relation.REPLACE
     curve: str | None = None
+    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
