@@ -17,13 +17,16 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-from collections import ChainMap
+import shlex
+from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+
+from audit.plugin_terms import Terms
 
 if TYPE_CHECKING:
     from audit.claim import Claim
@@ -33,71 +36,17 @@ if TYPE_CHECKING:
     from audit.testing import Auditable
     from dpcore.noise import Noise
 
-__all__ = ["EFFORTS", "Auditor", "Bought", "Terms", "dp"]
+__all__ = ["EFFORTS", "Auditor", "Bought", "dp"]
 
 EFFORTS: Final = {"quick": 1, "nightly": 10}
 r"""What ``--dp-effort`` multiplies the runs of every audit with."""
 
 _ALPHA: Final = Fraction(1, 1000)
-_RUNS: Final = 20_000
-_WORDS: Final = (
-    "claim", "epsilon", "delta", "relation", "pair", "pairs", "runs", "audits",
-)  # fmt: skip
 _MARK: Final = (
     "dp(epsilon, delta=0, relation='replace', pair, pairs, runs=20000, audits=1): a test that "
     "audits with the fixture dp, at its share of --dp-alpha. claim='epsilon=1' may stand for "
     "epsilon and delta. audits: how many statistical assertions share what the test may spend."
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    r"""What the marks of a test state; of several, the nearest to the test decides each word."""
-
-    claim: Claim | None
-    pairs: tuple[tuple[Any, Any], ...]
-    runs: int
-    audits: int
-
-    @classmethod
-    def read(cls, *words: Mapping[str, Any]) -> Terms:
-        r"""The terms, from the farthest mark to the nearest.
-
-        >>> Terms.read({"runs": 500, "audits": 2}, {"epsilon": 1, "runs": 900}).runs
-        900
-
-        Raises :class:`dpcore.errors.InvalidParameter`.
-        """
-        from audit.claim import Claim
-        from audit.testing import read_pairs
-        from dpcore.errors import InvalidParameter
-        from dpcore.parameter import integer
-
-        given = dict(ChainMap(*map(dict, reversed(words))))
-        for word, value in given.items():
-            if word not in _WORDS:
-                raise InvalidParameter(word, value, f"dp takes {', '.join(_WORDS)}")
-        for one, other in (("claim", "epsilon"), ("claim", "delta"), ("pairs", "pair")):
-            if one in given and other in given:
-                raise InvalidParameter(other, given[other], f"is said by {one} already")
-        claim: Claim | None = None
-        relation = given.get("relation", "replace")
-        if "claim" in given:
-            text = given["claim"]
-            claim = text if isinstance(text, Claim) else Claim.read(str(text), relation)
-        elif "epsilon" in given:
-            claim = Claim(epsilon=given["epsilon"], delta=given.get("delta", 0), relation=relation)
-        elif "delta" in given:
-            raise InvalidParameter("delta", given["delta"], "needs an epsilon beside it")
-        pairs = given.get("pairs", [given["pair"]] if "pair" in given else None)
-        return cls(
-            claim=claim,
-            pairs=()
-            if pairs is None
-            else read_pairs("pairs" if "pairs" in given else "pair", pairs),
-            runs=integer("runs", given.get("runs", _RUNS), at_least=1),
-            audits=integer("audits", given.get("audits", 1), at_least=1),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +69,12 @@ class _Run:
     audited: dict[str, Fraction] = field(default_factory=dict)
     lost: int = 0
 
-    def bought(self, nodeid: str, price: Fraction, place: int, runs: int) -> Bought:
-        name = f"{nodeid} #{place}"
+    def bought(self, test: str, price: Fraction, place: int, runs: int) -> Bought:
+        name = f"{test} #{place}"
         # A second attempt at a test that failed buys nothing: the run is red by the first alone.
         if self.purse is not None and name not in self.purse.bought:
             self.purse.buy(name, price)
-            self.audited[nodeid] = self.audited.get(nodeid, Fraction()) + price
+            self.audited[test] = self.audited.get(test, Fraction()) + price
         coins = hashlib.sha256(f"{self.seed} {name}".encode()).digest()
         return Bought(
             alpha=price,
@@ -137,7 +86,7 @@ class _Run:
 _RUN: Final = pytest.StashKey[_Run]()
 _AUDITOR: Final = pytest.StashKey["Auditor"]()
 _REFUSED: Final = pytest.StashKey[str]()
-_SHARE: Final = pytest.StashKey[tuple[Terms, Fraction]]()
+_SHARE: Final = pytest.StashKey[tuple[str, Terms, Fraction]]()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -145,10 +94,11 @@ class Auditor:
     r"""What the fixture ``dp`` gives: audits under the terms of the test's mark.
 
     Every call of :meth:`audit`, :meth:`fits` or :meth:`buy` spends one of the ``audits`` of the
-    mark, each an equal part of the test's share.
+    mark, each an equal part of the test's share. ``name`` tells tests of one ``nodeid`` apart.
     """
 
     nodeid: str
+    name: str
     terms: Terms
     share: Fraction
     run: _Run = field(repr=False)
@@ -169,7 +119,7 @@ class Auditor:
         self.bought += 1
         price = self.share / self.terms.audits
         return self.run.bought(
-            self.nodeid, price, self.bought, self.terms.runs if runs is None else runs
+            self.name, price, self.bought, self.terms.runs if runs is None else runs
         )
 
     def audit(
@@ -220,10 +170,8 @@ class Auditor:
     def _again(self) -> str:
         # Alone, a test is the only one collected: its share is all of alpha.
         run = self.run
-        return (
-            f"pytest {self.nodeid!r} --dp-seed {run.seed} --dp-alpha {self.share} "
-            f"--dp-effort {run.effort}"
-        )
+        words = ("pytest", self.nodeid, "--dp-seed", str(run.seed), "--dp-alpha", str(self.share))
+        return shlex.join((*words, "--dp-effort", run.effort))
 
 
 @pytest.fixture
@@ -236,9 +184,13 @@ def dp(request: pytest.FixtureRequest) -> Auditor:
             "collected: their shares of --dp-alpha are fixed then",
             pytrace=False,
         )
-    terms, share = fixed
+    name, terms, share = fixed
     auditor = Auditor(
-        nodeid=request.node.nodeid, terms=terms, share=share, run=request.config.stash[_RUN]
+        nodeid=request.node.nodeid,
+        name=name,
+        terms=terms,
+        share=share,
+        run=request.config.stash[_RUN],
     )
     request.node.stash[_AUDITOR] = auditor
     return auditor
@@ -307,12 +259,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     run.purse = Purse(run.alpha)
     copies = getattr(config, "workerinput", {}).get("dp_copies", 1)
     share = equal_share(run.alpha, run.collected * copies)
+    times: Counter[str] = Counter()
     for item in marked:
+        # A test that is collected twice (--keep-duplicates) is two tests.
+        times[item.nodeid] += 1
+        again = times[item.nodeid]
+        name = item.nodeid if again == 1 else f"{item.nodeid} ({again})"
         try:
             if "dp" not in getattr(item, "fixturenames", ()):
                 raise InvalidParameter("fixture", "(none)", "the test must take dp")
             marks = reversed(list(item.iter_markers("dp")))
-            item.stash[_SHARE] = (Terms.read(*map(_words, marks)), share)
+            item.stash[_SHARE] = (name, Terms.read(*map(_words, marks)), share)
         except InvalidParameter as error:
             item.stash[_REFUSED] = f"{item.nodeid}: @pytest.mark.dp: {error}"
     refused = [item.stash[_REFUSED] for item in marked if _REFUSED in item.stash]
@@ -388,8 +345,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if run.audited:
         most = shown_up(sum(run.audited.values(), Fraction()))
         line += (
-            f": where all that they assert is true, any fails with probability at most {most} "
-            f"(--dp-alpha {shown_up(run.alpha)}); effort {run.effort}; --dp-seed {run.seed} repeats"
+            ": where all that they assert through dp is true, any fails with probability at most "
+            f"{most} (--dp-alpha {shown_up(run.alpha)}); effort {run.effort}; "
+            f"--dp-seed {run.seed} repeats"
         )
     if run.lost:
         line += f"; without those of {run.lost} worker{'s' if run.lost > 1 else ''} that crashed"

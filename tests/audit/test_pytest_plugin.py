@@ -4,90 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import subprocess
-import sys
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from tests.audit.plugin_runs import HEAD, PLUGIN, ROOT, mutant, ran, started
 from tests.purse import purse
-
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "audit" / "pytest_plugin.py"
-PLUGIN = "audit.pytest_plugin"
 
 # Of each suite whose audits must not refute: two of them.
 ALPHA = purse.buy("pytest plugin: small suites of correct mechanisms", "2e-9") / 2
 
-HEAD = """
-import numpy as np, pytest
-from fractions import Fraction
-def response(epsilon, bit, n, rng):  # exactly epsilon, and no audit is nearer to its level
-    return np.where(rng.random(n) < 1 / (1 + np.exp(-epsilon)), bit, 1 - bit)
-def kept(bit, n, rng): return response(1, bit, n, rng)
-def broken(bit, n, rng): return response(3, bit, n, rng)
-def uniform(bought):  # a p-value that is exactly uniform
-    assert np.random.default_rng(bought.seed).random() > bought.alpha
-audits = pytest.mark.dp(epsilon=1, pair=(0, 1), runs=2000)
-"""
 MANY = """
 @pytest.mark.parametrize("i", range(200))
 @pytest.mark.dp
 def test_it(dp, i): uniform(dp.buy())
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """What a run of a small suite came to."""
-
-    code: int
-    out: str
-
-    @property
-    def line(self) -> str:
-        """What the run says of itself."""
-        (line,) = re.findall(r"^dp: .*$", self.out, re.MULTILINE)
-        return str(line)
-
-
-# Where they are set, pytest prints a failure's whole message in its summary once more.
-OF_A_BUILD_SERVER = ("CI", "BUILD_NUMBER")
-
-
-def started(folder: Path, *words: str, path: Path | None = None) -> Ran:
-    places = [str(p) for p in (path, ROOT) if p is not None]
-    environment = {name: os.environ[name] for name in os.environ if name not in OF_A_BUILD_SERVER}
-    run = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env={**environment, "PYTHONPATH": os.pathsep.join(places), "COLUMNS": "300"},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    return Ran(code=run.returncode, out=run.stdout + run.stderr)
-
-
-def ran(folder: Path, body: str, *options: str, plugin: str = PLUGIN, head: str = HEAD) -> Ran:
-    """A suite of one file, under strict markers and with every warning an error."""
-    (folder / "test_suite.py").write_text(head + body)
-    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\nstrict = true\n")
-    own = ("-p", plugin, *(() if plugin == PLUGIN else ("-p", f"no:{PLUGIN}")))
-    return started(folder, "-m", "pytest", "-p", "no:cacheprovider", *own, *options)
-
-
-def mutant(folder: Path, old: str, new: str) -> str:
-    """The shipped plugin with one edit, as a plugin of its own."""
-    source = SOURCE.read_text(encoding="utf-8")
-    assert source.count(old) == 1, f"{old!r} must occur once"
-    (folder / "mutant_plugin.py").write_text(source.replace(old, new))
-    return "mutant_plugin"
 
 
 def beyond(tests: int, rate: Fraction, alpha: float) -> int:
@@ -114,8 +47,8 @@ def test_it(dp, i):
     assert len(failed) < beyond(200, Fraction(1, 400), bought) < 12, run.out
     assert all("Refuted" in line for line in failed)
     assert run.line == (
-        "dp: 200 statistical tests ran, of 200 collected: where all that they assert is true, any "
-        "fails with probability at most 0.5 (--dp-alpha 0.5); effort quick; --dp-seed 1 repeats"
+        "dp: 200 statistical tests ran, of 200 collected: where all that they assert "
+        "through dp is true, any fails with probability at most 0.5 (--dp-alpha 0.5); effort quick; --dp-seed 1 repeats"
     )
 
 
@@ -183,7 +116,7 @@ def test_fit(dp):
     assert re.search(r"output .*: \d+ of \d+ runs in world A, \d+ of \d+ in world B", witnesses[0])
     assert "does not draw from discrete-laplace:scale=9" in run.out
     assert "def assert_private" not in run.out  # the test is shown, not the library
-    (again,) = re.findall(r"again: pytest '(test_suite.py::test_broken)' (.*)", run.out)
+    (again,) = re.findall(r"again: pytest (test_suite.py::test_broken) (.*)", run.out)
     assert again[1].strip() == "--dp-seed 5 --dp-alpha 1/3000000000 --dp-effort quick"
     alone = ran(tmp_path, body, again[0], *again[1].split())
     assert alone.code == 1
@@ -253,92 +186,6 @@ def test_unmarked(dp): pass
     assert "the fixture dp is for tests that are marked" in run.out
 
 
-SHARED = """
-import json, pathlib
-def noted(dp):
-    bought = dp.buy()
-    with pathlib.Path("spent").open("a") as file: file.write(f"{bought.alpha} {bought.runs}\\n")
-pytestmark = pytest.mark.dp(runs=70)
-@pytest.mark.parametrize("i", range(3))
-def test_each(dp, i): noted(dp)
-@pytest.mark.dp(audits=2, runs=90)
-def test_two(dp): noted(dp), noted(dp)
-@pytest.mark.skip
-def test_never(dp): noted(dp)
-def test_red(dp): noted(dp); assert False
-def test_last(dp): noted(dp)
-"""
-# Options, what was spent (7 tests collected; 1e-3/7 each), and how many tests spent it.
-RUNS: dict[str, tuple[tuple[str, ...], list[str], int]] = {
-    "all": ((), ["1/7000 70"] * 3 + ["1/14000 90"] * 2 + ["1/7000 70"] * 2, 6),
-    "-k": (("-k", "each"), ["1/7000 70"] * 3, 3),
-    "-x": (("-x",), ["1/7000 70"] * 3 + ["1/14000 90"] * 2 + ["1/7000 70"], 5),
-    "a file's part": (("test_suite.py::test_two",), ["1/2000 90"] * 2, 1),
-    "--deselect": (("--deselect", "test_suite.py::test_each", "-k", "two"), ["1/14000 90"] * 2, 1),
-    "nightly": (("-k", "last", "--dp-effort=nightly", "--dp-alpha=7e-9"), ["1/1000000000 700"], 1),
-    "nothing": (("-k", "never"), [], 0),
-}  # fmt: skip
-
-
-def truth(folder: Path, told: str) -> tuple[bool, list[str]]:
-    """Whether a run's line is what its tests noted, and what they noted."""
-    file = folder / "spent"
-    spent = file.read_text().splitlines() if file.exists() else []
-    total = sum((Fraction(entry.split()[0]) for entry in spent), Fraction())
-    found = re.search(r"at most (\S+) \(", told)
-    rate = Fraction(found[1]) if found else Fraction()
-    return total <= rate <= total * Fraction(101, 100), spent
-
-
-@pytest.mark.parametrize("case", RUNS)
-def test_shares_are_fixed_at_collection_whatever_runs(tmp_path: Path, case: str) -> None:
-    options, spent, tests = RUNS[case]
-    run = ran(tmp_path, SHARED, *options)
-    assert truth(tmp_path, run.line) == (True, spent), run.out
-    collected = 1 if case == "a file's part" else 7
-    ending = "" if tests == 1 else "s"
-    assert run.line.startswith(
-        f"dp: {tests} statistical test{ending} ran, of {collected} collected"
-    )
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("sum(run.audited.values(), Fraction())", "max(run.audited.values())"),
-        ("self.audited.get(nodeid, Fraction()) + price", "price"),
-    ],
-    ids=["the largest for the sum", "the last for the sum"],
-)
-def test_a_line_that_says_less_than_was_spent_is_noticed(
-    tmp_path: Path, old: str, new: str
-) -> None:
-    run = ran(tmp_path, SHARED, plugin=mutant(tmp_path, old, new))
-    assert truth(tmp_path, run.line)[0] is False
-
-
-def test_an_interrupted_run_says_what_it_spent(tmp_path: Path) -> None:
-    body = (
-        SHARED
-        + """
-import os, signal
-@pytest.mark.dp(epsilon=1, pair=(0, 1))
-def test_z(dp):
-    def stop(bit):
-        os.kill(os.getpid(), signal.SIGINT)
-        return bit
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    dp.audit(stop)
-@audits
-def test_zz(dp): dp.audit(kept)
-"""
-    )
-    run = ran(tmp_path, body, "-k", "last or test_z")
-    assert run.code == pytest.ExitCode.INTERRUPTED, run.out
-    assert "dp: 2 statistical tests ran, of 9 collected" in run.line
-    assert "at most 2.23e-4" in run.line
-
-
 def test_a_suite_without_marks_is_left_alone(tmp_path: Path) -> None:
     body = "def test_it():\n    import sys\n    assert not {'dpcore', 'numpy'} & set(sys.modules)\n"
     outs = {}
@@ -364,27 +211,6 @@ def test_our_own_suite_is_not_disturbed(tmp_path: Path) -> None:
         run = started(ROOT, *words, *own, path=tmp_path)
         assert run.code == 0, run.out
         assert "\ndp: " not in run.out
-
-
-@pytest.mark.nightly
-def test_workers_share_one_seed_and_one_purse(tmp_path: Path) -> None:
-    pytest.importorskip("xdist")
-    for options, tests in ((("-n", "2"), 6), (("-n", "2", "--dist", "each"), 6)):
-        (tmp_path / "spent").unlink(missing_ok=True)
-        run = ran(tmp_path, SHARED, *options)
-        assert truth(tmp_path, run.line)[0] is True, run.out
-        assert f"dp: {tests} statistical tests ran, of 7 collected" in run.line
-    bad = "@pytest.mark.dp(epsilon=-1)\ndef test_it(dp): pass\n"
-    run = ran(tmp_path, bad, "-n", "2")
-    assert (run.code, "@pytest.mark.dp: epsilon = -1" in run.out) == (1, True)
-
-
-def test_a_second_attempt_is_the_first_again(tmp_path: Path) -> None:
-    pytest.importorskip("pytest_rerunfailures")
-    run = ran(tmp_path, SHARED, "-k", "red", "--reruns", "2")
-    spent = (tmp_path / "spent").read_text().splitlines()
-    assert spent == ["1/7000 70"] * 3
-    assert "at most 1.43e-4" in run.line  # red by the first attempt alone
 
 
 def test_the_example_suite_runs_and_skips_by_name(tmp_path: Path) -> None:
