@@ -48,7 +48,8 @@ def test_it(dp, i):
     assert all("Refuted" in line for line in failed)
     assert run.line == (
         "dp: 200 statistical tests ran, of 200 collected: where all that they assert "
-        "through dp is true, any fails with probability at most 0.5 (--dp-alpha 0.5); effort quick; --dp-seed 1 repeats"
+        "through dp is true, any fails with probability at most 0.5 (--dp-alpha 0.5); "
+        "effort quick; --dp-seed 1 repeats"
     )
 
 
