@@ -7,12 +7,8 @@ that has a sub-command's name is written with its path, ``./fit.py:fit``).
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -20,20 +16,20 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from audit.fit_command import fit
+from audit.output_file import check_writable, write_whole
+from audit.progress import progress_bar
 from audit.replay_command import replay_command
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from audit.plan import Plan
     from audit.report import AuditReport
-    from audit.run import Progress
     from audit.target import Target
 
 __all__ = ["commands"]
 
 _DEFAULT: Final = "run"
 _NOT_REACHED: Final = 4
-_BAR_STEPS: Final = 500
 _INTERRUPTED: Final = 128 + signal.SIGINT
 
 
@@ -145,7 +141,7 @@ def run(
         from audit.plan import Plan
         from audit.target import read_target
 
-        _check_output(output)
+        check_writable("--output", output)
         wanted = read_resolution(resolution)
         with stdout_to_stderr():
             subject = read_target(target, seeded=seed is not None)
@@ -219,28 +215,8 @@ def _examine(subject: Target, plan: Plan, layers: tuple[str, ...]) -> AuditRepor
 def _sampled(subject: Target, plan: Plan) -> AuditReport:
     from audit.run import sample
 
-    with _progress(plan.runs) as progress:
+    with progress_bar("runs", plan.runs) as progress:
         return sample(subject, plan, progress=progress)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Progress | None]:
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, TimeRemainingColumn
-
-    columns = (*Progress.get_default_columns()[:-1], TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("runs", total=total)
-        step = max(total // _BAR_STEPS, 1)
-
-        def advance(drawn: int) -> None:
-            if drawn - bar.tasks[task].completed >= step:
-                bar.update(task, completed=drawn)
-
-        yield advance
 
 
 def _publish(report: AuditReport, *, as_json: bool, output: Path | None) -> None:
@@ -248,10 +224,9 @@ def _publish(report: AuditReport, *, as_json: bool, output: Path | None) -> None
     unwritten: InvalidParameter | None = None
     if output is not None:
         try:
-            _write(output, report.to_text())
-        except OSError as error:
-            reason = error.strerror or str(error)
-            unwritten = InvalidParameter("--output", str(output), reason)
+            write_whole("--output", output, report.to_text())
+        except InvalidParameter as error:
+            unwritten = error
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     sys.stderr.flush()
@@ -264,42 +239,3 @@ def _publish(report: AuditReport, *, as_json: bool, output: Path | None) -> None
     sys.stdout.flush()
     if unwritten is not None:
         raise unwritten
-
-
-def _check_output(path: Path | None) -> None:
-    # Before a run is drawn: an hour of runs is not lost to a slip of the pen.
-    if path is None:
-        return
-    if path.is_dir():
-        raise InvalidParameter("--output", str(path), "is a directory")
-    there = path.resolve()
-    if there.exists() and not os.access(there, os.W_OK):
-        raise InvalidParameter("--output", str(path), "cannot be written to")
-    if not _special(there) and not os.access(there.parent, os.W_OK):
-        raise InvalidParameter("--output", str(path), "its directory cannot be written to")
-
-
-def _special(path: Path) -> bool:
-    return path.exists() and not path.is_file()
-
-
-def _write(path: Path, text: str) -> None:
-    # Whole or not at all: written beside its place, then renamed into it. What a link leads to is
-    # replaced and not the link; a device or a pipe is written to and never replaced.
-    path = path.resolve()
-    if _special(path):
-        path.write_text(text, encoding="utf-8")
-        return
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink()
-        raise

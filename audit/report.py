@@ -1,18 +1,21 @@
 r"""What leaves the building after an audit: a frozen report, and its JSON.
 
-JSON, schema ``dpcore-audit/1``. Every key is always there; null where it does not apply.
+JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it does not apply.
 
-    schema          "dpcore-audit/1"
+    schema          "dpcore-audit/2"
     target          as it was written
-    claim           {"epsilon", "delta": exact, as text; "relation"}
-    pair            [dataset A, dataset B]
+    claim           {"epsilon", "delta": exact, as text; "relation"}; of a claimed curve epsilon and
+                    delta are null, "claim" is its spelling and "points" are those tested
+    pair            [dataset A, dataset B] that the witness and epsilon_lower are of
+    pairs           all pairs that were audited
     verdict         "refuted", "not_refuted", "proven"; null when the target failed
     epsilon_lower   a number; "inf" where no epsilon holds. Of the sample layer: exceeds the true
                     epsilon with probability at most alpha. Of the exact layer: proven.
-    alpha           the false-alarm level of the sample layer
+    at_delta        the delta that epsilon_lower is at, exact, as text
+    alpha           the false-alarm level of all statistical layers together
     p_value         of the claim, for a number of runs fixed beforehand
     e_value         of the claim, for --sequential: the largest wealth so far
-    runs            runs drawn, both worlds together
+    runs            runs drawn, both worlds and all pairs together
     runs_by_world   {"a", "b"}
     stopped         why no more runs were drawn
     witness         {"event", "world", "inside_a", "runs_a", "inside_b", "runs_b"}: counts, or for
@@ -20,7 +23,16 @@ JSON, schema ``dpcore-audit/1``. Every key is always there; null where it does n
                     upper]
     resolution      an always-revealing output of this probability would have been seen in 95 of 100
                     audits; null: too few runs to count on refuting anything
+    outcomes        of several pairs, features or points, one test each: {"pair": its place in
+                    "pairs", "feature", "epsilon", "delta", "p_value", "e_value", "epsilon_lower",
+                    "refuted"}
     exact           {"delta", "epsilon": [lower, upper] at the claim, the worse direction}
+    fit             what the fit layer says: {"law", "verdict", "p_value", "runs", "witness"}
+    findings        of the replay layer: {"kind", "severity", "refutes", "statement", "witness"}
+    baselines       for comparison only: {"name", "epsilon_lower", "says", "valid"}
+    search          how the pair was found: {"space", "runs", "tried"}
+    histogram       outputs by cell: [{"cell", "a", "b", "in_witness"}]
+    trace           [[runs, epsilon_lower after so many runs]]
     layers          [{"layer", "method", "proves"}]
     seed            repeats the audit
     repeatable      whether the target keeps to the randomness it is given; false also for one
@@ -35,17 +47,27 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from audit.claim import Claim
 from audit.errors import TargetFailed
 from audit.event import Witness
+from audit.outcome import Outcome
 from dpcore.enclosure import Enclosure
-from dpcore.parameter import RationalLike
+from dpcore.parameter import RationalLike, write_rational
+
+if TYPE_CHECKING:
+    from audit.baseline import BaselineFinding
+    from audit.curve_claim import CurveClaim
+    from audit.fit_report import FitReport
+    from audit.replay_findings import Finding
+    from audit.search import Found
+    from audit.trace import Histogram, Trace
 
 __all__ = ["SCHEMA", "AuditReport", "ExactFinding", "ExactWitness", "Layer", "Verdict"]
 
-SCHEMA: Final = "dpcore-audit/1"
+SCHEMA: Final = "dpcore-audit/2"
 
 Verdict: TypeAlias = Literal["refuted", "not_refuted", "proven"]
 
@@ -61,7 +83,7 @@ _EXIT_CODES: Final[dict[Verdict | None, int]] = {
 class Layer:
     r"""One layer that ran: its method, and what its result proves under which assumption."""
 
-    layer: Literal["exact", "sample"]
+    layer: Literal["exact", "fit", "replay", "sample"]
     method: str
     proves: str
 
@@ -99,7 +121,10 @@ class ExactFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    r"""What was observed or proven about one claim on one pair of datasets; see the module.
+    r"""What was observed or proven about one claim; see the module for its parts.
+
+    ``pair`` is the one that ``witness`` and ``epsilon_lower`` are of, ``pairs``
+    are all of them where there are several.
 
     >>> report = AuditReport(
     ...     target="f.py:f",
@@ -116,18 +141,27 @@ class AuditReport:
     """
 
     target: str
-    claim: Claim
+    claim: Claim | CurveClaim
     pair: tuple[Any, Any]
     verdict: Verdict | None
     epsilon_lower: float
     alpha: RationalLike
     runs_by_world: tuple[int, int]
     stopped: str
+    pairs: tuple[tuple[Any, Any], ...] = ()
+    at_delta: Fraction = Fraction(0)
     p_value: float | None = None
     e_value: float | None = None
     witness: Witness | ExactWitness | None = None
     resolution: float = math.inf
+    outcomes: tuple[Outcome, ...] = ()
     exact: ExactFinding | None = None
+    fit: FitReport | None = None
+    findings: tuple[Finding, ...] = ()
+    baselines: tuple[BaselineFinding, ...] = ()
+    search: Found | None = None
+    histogram: Histogram | None = None
+    trace: Trace | None = None
     layers: tuple[Layer, ...] = ()
     seed: int | None = None
     repeatable: bool = True
@@ -142,8 +176,9 @@ class AuditReport:
 
     @property
     def exit_code(self) -> int:
-        r"""0 not refuted or proven, 1 refuted, 3 the target failed."""
-        return _EXIT_CODES[self.verdict]
+        r"""0 not refuted or proven, 1 refuted or a fault found by replay, 3 the target failed."""
+        faults = any(finding.severity == "error" for finding in self.findings)
+        return max(_EXIT_CODES[self.verdict], int(faults))
 
     def to_json(self) -> dict[str, Any]:
         r"""The report as plain values, the keys of the module's schema."""
@@ -153,8 +188,10 @@ class AuditReport:
             "target": self.target,
             "claim": self.claim.to_json(),
             "pair": list(self.pair),
+            "pairs": [list(pair) for pair in self.pairs or (self.pair,)],
             "verdict": self.verdict,
             "epsilon_lower": _number(self.epsilon_lower),
+            "at_delta": write_rational(self.at_delta),
             "alpha": float(self.alpha),
             "p_value": self.p_value,
             "e_value": self.e_value,
@@ -163,7 +200,14 @@ class AuditReport:
             "stopped": self.stopped,
             "witness": None if self.witness is None else self.witness.to_json(),
             "resolution": self.resolution if math.isfinite(self.resolution) else None,
+            "outcomes": [outcome.to_json() for outcome in self.outcomes],
             "exact": None if self.exact is None else self.exact.to_json(),
+            "fit": None if self.fit is None else _fit(self.fit),
+            "findings": [finding.to_json() for finding in self.findings],
+            "baselines": [baseline.to_json() for baseline in self.baselines],
+            "search": None if self.search is None else self.search.to_json(),
+            "histogram": None if self.histogram is None else self.histogram.to_json(),
+            "trace": None if self.trace is None else self.trace.to_json(),
             "layers": [asdict(layer) for layer in self.layers],
             "seed": self.seed,
             "repeatable": self.repeatable,
@@ -177,6 +221,11 @@ class AuditReport:
     def to_text(self) -> str:
         r"""The JSON document, with a newline at its end."""
         return json.dumps(self.to_json(), indent=2, default=str, allow_nan=False) + "\n"
+
+
+def _fit(report: FitReport) -> dict[str, Any]:
+    found = report.to_json()
+    return {name: found[name] for name in ("law", "verdict", "p_value", "runs", "witness")}
 
 
 def _number(value: float) -> float | str:

@@ -1,0 +1,70 @@
+r"""Files that a command writes: refused before the work where they cannot be, and whole or not."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from dpcore.errors import InvalidParameter
+
+__all__ = ["check_writable", "write_whole"]
+
+
+def check_writable(option: str, path: Path | None) -> None:
+    r"""Refuse, before a run is drawn, a place where no file can be written.
+
+    >>> from tempfile import gettempdir
+    >>> check_writable("--output", Path(gettempdir()))
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: --output = ...: is a directory
+
+    Raises :class:`InvalidParameter`, naming the option.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise InvalidParameter(option, str(path), "is a directory")
+    there = path.resolve()
+    if there.exists() and not os.access(there, os.W_OK):
+        raise InvalidParameter(option, str(path), "cannot be written to")
+    if not _special(there) and not os.access(there.parent, os.W_OK):
+        raise InvalidParameter(option, str(path), "its directory cannot be written to")
+
+
+def write_whole(option: str, path: Path, text: str) -> None:
+    r"""Write a file whole or not at all: beside its place, then renamed into it.
+
+    What a link leads to is replaced and not the link; a device or a pipe is written to and never
+    replaced.
+
+    Raises :class:`InvalidParameter`, naming the option, for what the system refuses.
+    """
+    try:
+        _write(path.resolve(), text)
+    except OSError as error:
+        raise InvalidParameter(option, str(path), error.strerror or str(error)) from error
+
+
+def _special(path: Path) -> bool:
+    return path.exists() and not path.is_file()
+
+
+def _write(path: Path, text: str) -> None:
+    if _special(path):
+        path.write_text(text, encoding="utf-8")
+        return
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(name).chmod(0o666 & ~umask)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink()
+        raise
