@@ -55,6 +55,12 @@ _WORDS: Final[dict[Verdict, str]] = {
     "nothing_found": "NOTHING FOUND BY REPLAY",
     "not_replayable": "CANNOT BE REPLAYED",
 }
+# What a finding that refutes is a counterexample to: never the privacy claim itself.
+_DECLARED: Final = {
+    "sensitivity-exceeded": "the declared sensitivity",
+    "draws": "the declared draws",
+    "shape": "the declared shape of output",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +166,9 @@ class ReplayReport:
         'NOTHING FOUND BY REPLAY  f.py:f on A = 0, B = 1'
         """
         a, b = (_shown(dataset) for dataset in self.pair)
-        found = [f"{_WORDS[self.verdict]}  {self.target} on A = {a}, B = {b}"]
+        refuted = next((f.kind for f in self.findings if f.refutes), None)
+        what = "" if refuted is None else f"{_DECLARED.get(refuted, 'what is declared')} of "
+        found = [f"{_WORDS[self.verdict]}  {what}{self.target} on A = {a}, B = {b}"]
         for finding in self.findings:
             refutes = ", refutes" if finding.refutes else ""
             found.append(f"  {finding.severity}{refutes}: {finding.statement} [{finding.kind}]")

@@ -26,7 +26,7 @@ def replayed(*words: str) -> tuple[int, str]:
 def test_a_refuted_declaration_exits_with_1() -> None:
     code, shown = replayed("clipped-to-two", "--sensitivity", "1", "--seed", "7")
     assert code == 1
-    assert shown.startswith("REFUTED  clipped-to-two on A = 0, B = 2")
+    assert shown.startswith("REFUTED  the declared sensitivity of clipped-to-two on A = 0, B = 2")
     assert "--seed 7" in shown
 
 

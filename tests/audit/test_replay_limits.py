@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from audit.replay import replay
+from dpcore import DiscreteLaplace
 
 _KEPT: dict[int, int] = {}
 
@@ -51,3 +52,13 @@ def test_the_random_numbers_of_other_threads_go_on() -> None:
         stop.set()
         thread.join()
     assert len(set(seen)) == len(seen)
+
+
+def test_a_release_that_is_withheld_where_nobody_is_is_worth_a_look_only() -> None:
+    def withheld(count: int) -> int | None:
+        released = count and count + DiscreteLaplace(scale=1).sample()
+        return released if released >= 4 else None
+
+    (found,) = (f for f in replay(withheld, (0, 1)).findings if f.kind == "no-noise")
+    assert found.severity == "warning"
+    assert "dataset A draws nothing: its output is certain; the other gave it on" in found.statement
