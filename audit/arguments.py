@@ -5,27 +5,38 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from audit.claim import Claim
+from audit.curve_claim import CurveClaim
+from audit.curve_claim import read_claim as read
+from audit.layers import LAYERS
 from audit.target import Catalogued, KnownLaw, Target
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.parameter import rational
 
+if TYPE_CHECKING:
+    from audit.feature import Feature
+    from audit.space import Space
+
 __all__ = [
     "read_claim",
+    "read_features",
+    "read_jobs",
     "read_layers",
     "read_pair",
+    "read_pairs",
     "read_resolution",
     "read_runs",
     "read_seconds",
     "read_seed",
+    "read_space",
 ]
 
-_LAYERS: Final = ("exact", "sample")
 _SEEDS: Final = 1 << 32
 _MOST_RUNS: Final = 10**12
 _MOST_SECONDS: Final = 10**7  # a timer of the operating system takes a little more
@@ -70,8 +81,8 @@ def read_seconds(argument: str, text: str) -> float:
     return float(exact)
 
 
-def read_claim(subject: Target, text: str | None, relation: str | None) -> Claim:
-    r"""The claim, or that of a catalogue entry.
+def read_claim(subject: Target, text: str | None, relation: str | None) -> Claim | CurveClaim:
+    r"""The claim, or that of a catalogue entry: its curve where it has one.
 
     >>> from audit.target import read_target
     >>> print(read_claim(read_target("discrete-laplace:scale=1"), "epsilon=1", None))
@@ -80,9 +91,11 @@ def read_claim(subject: Target, text: str | None, relation: str | None) -> Claim
     own = subject.subject if isinstance(subject, Catalogued) else None
     of = relation or (Relation.REPLACE if own is None else own.relation)
     if text is not None:
-        return Claim.read(text, of)
+        return read(text, of)
     if own is None:
         raise InvalidParameter("--claim", "(none)", "is needed, e.g. --claim epsilon=1")
+    if own.curve is not None:
+        return read(own.curve, of)
     return Claim(epsilon=own.epsilon, delta=own.delta, relation=of)
 
 
@@ -141,20 +154,84 @@ def read_resolution(text: str | None) -> Fraction | None:
     return wanted
 
 
-def read_layers(subject: Target, text: str | None) -> tuple[str, ...]:
-    r"""Which layers run: the strongest there is, or those asked for.
+def read_layers(subject: Target, text: str | None, *, drawn: bool = False) -> tuple[str, ...]:
+    r"""Which layers run: the strongest that decides, or those asked for, strongest first.
+
+    ``drawn`` says that something was asked for which only runs can answer.
 
     >>> from audit.target import read_target
-    >>> read_layers(read_target("discrete-laplace:scale=1"), "exact,sample")
+    >>> read_layers(read_target("discrete-laplace:scale=1"), "sample,exact")
     ('exact', 'sample')
     """
     known = isinstance(subject, KnownLaw)
     if text is None:
-        return ("exact",) if known else ("sample",)
-    layers = tuple(layer.strip() for layer in text.split(","))
-    if not set(layers) <= set(_LAYERS):
-        raise InvalidParameter("--layers", text, "must be exact, sample or exact,sample")
-    if "exact" in layers and not known:
-        reason = f"the law of {subject.spelling} is not known; of a noise it is"
+        strongest = ("exact", "sample") if drawn else ("exact",)
+        return strongest if known else ("sample",)
+    given = [layer.strip() for layer in text.split(",")]
+    if not set(given) <= set(LAYERS) or len(set(given)) < len(given):
+        reason = f"must be of {', '.join(LAYERS)}, each once, with commas between"
         raise InvalidParameter("--layers", text, reason)
-    return layers
+    for layer in ("exact", "fit"):
+        if layer in given and not known:
+            reason = f"{layer}: the law of {subject.spelling} is not known; of a noise it is"
+            raise InvalidParameter("--layers", text, reason)
+    return tuple(layer for layer in LAYERS if layer in given)
+
+
+def read_pairs(
+    subject: Target, one: tuple[str, str] | None, file: Path | None, *, searched: bool
+) -> tuple[tuple[Any, Any], ...]:
+    r"""The pairs of --pair or --pairs; none where a search is to find one.
+
+    >>> from audit.target import read_target
+    >>> read_pairs(read_target("half-scale"), None, None, searched=False)
+    ((0, 1),)
+    """
+    given = [name for name, value in (("--pair", one), ("--pairs", file)) if value is not None]
+    if searched and given:
+        raise InvalidParameter("--search", given[0], "looks for the pair: leave the pair out")
+    if searched:
+        return ()
+    if file is None:
+        return (read_pair(subject, one),)
+    if one is not None:
+        raise InvalidParameter("--pairs", str(file), "is given beside --pair: leave one out")
+    from audit.pairs import read_pairs_file
+
+    return tuple(subject.check(pair) for pair in read_pairs_file(file))
+
+
+def read_features(subject: Target, names: list[str] | None) -> tuple[Feature, ...]:
+    r"""The features by name, or those that a catalogue entry brings.
+
+    >>> from audit.target import read_target
+    >>> [feature.name for feature in read_features(read_target("half-scale"), ["sign", "length"])]
+    ['sign', 'length']
+    """
+    from audit.feature import read_feature
+
+    own = subject.subject.features if isinstance(subject, Catalogued) else ()
+    return tuple(map(read_feature, names or own))
+
+
+def read_jobs(text: str) -> int:
+    r"""How many processes draw; -1: one for each core.
+
+    >>> read_jobs("2"), read_jobs("-1")
+    (2, -1)
+    """
+    exact = rational("--jobs", text)
+    if exact != -1 and (exact.denominator != 1 or exact < 1):
+        raise InvalidParameter("--jobs", text, "must be a whole number >= 1, or -1: one a core")
+    return int(exact)
+
+
+def read_space(text: str, claim: Claim | CurveClaim) -> Space:
+    r"""The space that --search names, under the neighbouring relation of the claim.
+
+    >>> read_space("integer:low=0,high=3", Claim(epsilon=1)).spelling
+    'integer:low=0,high=3'
+    """
+    from audit.space import read_space as spelled
+
+    return spelled(text, claim.relation)

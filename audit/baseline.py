@@ -1,75 +1,208 @@
-r"""What others do, for comparison only: never a default, always by name."""
+r"""What others do, by name and for comparison only.
+
+A baseline never decides anything: the verdict and its bound come from :mod:`audit.confidence` and
+:mod:`audit.sequential`. Some baselines are valid and wider, some are not valid at all and say so;
+``docs/baselines.md`` tells which, with their sources and what they are known to over-claim.
+"""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import betaincinv
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
 
-from audit.confidence import read_level
-from audit.event import Floats, Integers, read, read_worlds
-from dpcore.enclosure import round_down
+from audit.baseline_assumed import bayes, gaussian_dp
+from audit.baseline_one_run import one_run
+from audit.baseline_scores import Asked, Scores
+from audit.baseline_thresholds import bonferroni_thresholds, dkw, plug_in
+from audit.baseline_thresholds import clopper_pearson_split as _clopper_pearson_split
+from audit.event import read
 from dpcore.errors import InvalidParameter
-from dpcore.parameter import RationalLike, integer
+from dpcore.parameter import RationalLike
 
-__all__ = ["clopper_pearson_split"]
+__all__ = [
+    "BASELINES",
+    "Baseline",
+    "BaselineFinding",
+    "baseline_names",
+    "clopper_pearson_split",
+    "compare",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    r"""A lower bound on epsilon from outputs that are finite numbers.
+
+    ``valid``: P(it exceeds the true epsilon) <= alpha, whatever the mechanism. ``says`` is what a
+    reader has to know beside the number.
+    """
+
+    name: str
+    says: str
+    valid: bool
+    bound: Callable[[Scores, Asked], float]
+
+    def lower(
+        self,
+        outputs: object,
+        worlds: object,
+        *,
+        delta: RationalLike = 0,
+        alpha: RationalLike = "0.05",
+        seed: int,
+    ) -> float:
+        r"""Its bound; ``worlds`` is True for B, ``seed`` draws its coins, if it has any.
+
+        >>> from audit.confidence import draw_worlds
+        >>> import numpy as np
+        >>> worlds = draw_worlds(4000, np.random.default_rng(1))
+        >>> 3 < BASELINES["dkw"].lower(worlds.astype(int), worlds, seed=7) < 4
+        True
+
+        Raises :class:`InvalidParameter` for outputs that are not finite numbers.
+        """
+        return self.bound(Scores.read(outputs, worlds), Asked.read(delta, alpha, seed))
+
+
+_ALL: Final = (
+    Baseline(
+        name="clopper-pearson-split",
+        says="event from one half of the runs, Clopper-Pearson bounds from the other",
+        valid=True,
+        bound=_clopper_pearson_split,
+    ),
+    Baseline(
+        name="dkw",
+        says="Dvoretzky-Kiefer-Wolfowitz bands over all thresholds",
+        valid=True,
+        bound=dkw,
+    ),
+    Baseline(
+        name="bonferroni-thresholds",
+        says="Clopper-Pearson bounds at 32 thresholds, level shared",
+        valid=True,
+        bound=bonferroni_thresholds,
+    ),
+    Baseline(
+        name="one-run",
+        says="Steinke, Nasr and Jagielski 2023: the runs as canaries of one run",
+        valid=True,
+        bound=one_run,
+    ),
+    Baseline(
+        name="bayes",
+        says="Zanella-Beguelin et al. 2023: not a confidence bound",
+        valid=False,
+        bound=bayes,
+    ),
+    Baseline(
+        name="gaussian-dp",
+        says="Nasr et al. 2023: assumes the family, picks its threshold on the tested runs",
+        valid=False,
+        bound=gaussian_dp,
+    ),
+    Baseline(
+        name="plug-in",
+        says="ratio of frequencies: always wrong, a negative control",
+        valid=False,
+        bound=plug_in,
+    ),
+)
+
+BASELINES: Final[Mapping[str, Baseline]] = MappingProxyType({b.name: b for b in _ALL})
+r"""By name.
+
+>>> [name for name, baseline in BASELINES.items() if not baseline.valid]
+['bayes', 'gaussian-dp', 'plug-in']
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineFinding:
+    r"""What a baseline makes of the runs; ``epsilon_lower`` is None where it cannot read them.
+
+    >>> BaselineFinding(name="dkw", epsilon_lower=math.inf, says="bands", valid=True).to_json()
+    {'name': 'dkw', 'epsilon_lower': 'inf', 'says': 'bands', 'valid': True}
+    """
+
+    name: str
+    epsilon_lower: float | None
+    says: str
+    valid: bool
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields by name; infinity as text, for JSON has none."""
+        infinite = self.epsilon_lower is not None and math.isinf(self.epsilon_lower)
+        return {
+            "name": self.name,
+            "epsilon_lower": "inf" if infinite else self.epsilon_lower,
+            "says": self.says,
+            "valid": self.valid,
+        }
+
+
+def baseline_names(asked: Iterable[str]) -> tuple[str, ...]:
+    r"""The names asked for, each once and in the order of :data:`BASELINES`; "all" is all of them.
+
+    >>> baseline_names(["plug-in", "dkw", "dkw"])
+    ('dkw', 'plug-in')
+
+    Raises :class:`InvalidParameter` for a name that is none.
+    """
+    given = set(asked)
+    for name in sorted(given - BASELINES.keys() - {"all"}):
+        close = difflib.get_close_matches(name, BASELINES, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        reason = f"{hint}there are {', '.join(BASELINES)}, and all"
+        raise InvalidParameter("baseline", name, reason)
+    return tuple(name for name in BASELINES if name in given or "all" in given)
+
+
+def compare(
+    names: Iterable[str],
+    outputs: object,
+    worlds: object,
+    *,
+    delta: RationalLike = 0,
+    alpha: RationalLike = "0.05",
+    seed: int,
+) -> tuple[BaselineFinding, ...]:
+    r"""The baselines' bounds on the same runs, each at level alpha by itself.
+
+    >>> compare(["dkw"], ["x", "y"], [False, True], seed=7)[0].says
+    'cannot read these outputs: not all of them are finite numbers'
+    """
+    chosen = baseline_names(names)
+    asked = Asked.read(delta, alpha, seed)
+    if bool((read(outputs).codes >= 0).any()):
+        says = "cannot read these outputs: not all of them are finite numbers"
+        return tuple(
+            BaselineFinding(name=name, epsilon_lower=None, says=says, valid=BASELINES[name].valid)
+            for name in chosen
+        )
+    scores = Scores.read(outputs, worlds)
+    return tuple(
+        BaselineFinding(
+            name=b.name, epsilon_lower=b.bound(scores, asked), says=b.says, valid=b.valid
+        )
+        for b in map(BASELINES.__getitem__, chosen)
+    )
 
 
 def clopper_pearson_split(
     outputs: object, worlds: object, *, alpha: RationalLike = "0.05", seed: int
 ) -> float:
-    r"""A baseline for comparison: threshold from one random half, bounds from the other.
-
-    Of all events "output <= t" and "output > t", pointing to either world, the training half picks
-    the one with the largest log ratio of Clopper-Pearson bounds, each at alpha/2; the same bound
-    on the test half is returned (at least 0). Numbers only. Re-derived after the split method of
-    jax_privacy's auditing.
+    r"""The baseline of that name at delta = 0.
 
     >>> from audit.confidence import draw_worlds
+    >>> import numpy as np
     >>> worlds = draw_worlds(4000, np.random.default_rng(1))
     >>> 5 < clopper_pearson_split(worlds.astype(int), worlds, seed=7) < 7
     True
     """
-    level = round_down(read_level("alpha", alpha)) / 2
-    reading = read(outputs)
-    truth = read_worlds(worlds, len(reading))
-    if bool((reading.codes >= 0).any()):
-        raise InvalidParameter("outputs", outputs, "must be finite numbers for this baseline")
-    order = np.random.default_rng(integer("seed", seed, at_least=0)).permutation(len(reading))
-    train, test = order[: len(order) // 2], order[len(order) // 2 :]
-    thresholds = np.unique(reading.numbers[train])
-    on_train = _log_ratios(reading.numbers[train], truth[train], thresholds, level)
-    if not on_train.size:
-        return 0.0
-    event, place = np.unravel_index(int(np.argmax(on_train)), on_train.shape)
-    chosen = thresholds[place : place + 1]
-    on_test = _log_ratios(reading.numbers[test], truth[test], chosen, level)
-    return max(0.0, float(on_test[event, 0]))
-
-
-def _log_ratios(
-    numbers: Floats, truth: NDArray[np.bool_], thresholds: Floats, level: float
-) -> Floats:
-    # Rows: "<= t" pointing to A, "> t" to A, "<= t" to B, "> t" to B.
-    sides = [np.sort(numbers[~truth]), np.sort(numbers[truth])]
-    below = [np.searchsorted(side, thresholds, side="right") for side in sides]
-    runs = [len(side) for side in sides]
-    inside = [below, [n - k for n, k in zip(runs, below, strict=True)]]
-    return np.array(
-        [
-            _clopper_pearson_log_ratio(k[world], runs[world], k[1 - world], runs[1 - world], level)
-            for world in (0, 1)
-            for k in inside
-        ]
-    )
-
-
-def _clopper_pearson_log_ratio(
-    most: Integers, of_most: int, least: Integers, of_least: int, level: float
-) -> Floats:
-    lower = np.where(most > 0, betaincinv(np.maximum(most, 1), of_most - most + 1, level), 0.0)
-    upper = np.where(
-        least < of_least, betaincinv(least + 1, np.maximum(of_least - least, 1), 1.0 - level), 1.0
-    )
-    with np.errstate(divide="ignore"):
-        return np.log(lower) - np.log(upper)
+    baseline = BASELINES["clopper-pearson-split"]
+    return baseline.lower(outputs, worlds, alpha=alpha, seed=seed)

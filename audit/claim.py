@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import Final
 
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.parameter import RationalLike, rational, write_rational
 
-__all__ = ["Claim"]
+__all__ = ["ACCEPTED", "Claim", "shown"]
 
-_MOST_EPSILON = 10**300  # it has a float, which bounds and statistics need
-_DIGITS = 12
-_ACCEPTED = "accepted are epsilon=E and epsilon=E,delta=D, e.g. epsilon=1,delta=1e-6"
+_MOST_EPSILON: Final = 10**300  # it has a float, which bounds and statistics need
+_DIGITS: Final = 12
+ACCEPTED: Final = "accepted are epsilon=E and epsilon=E,delta=D, e.g. epsilon=1,delta=1e-6"
+r"""What :meth:`Claim.read` says of a text it cannot read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +62,12 @@ class Claim:
         for part in text.split(","):
             key, equals, value = (piece.strip() for piece in part.partition("="))
             if not equals or key not in {"epsilon", "delta"}:
-                raise InvalidParameter("claim", text, _ACCEPTED)
+                raise InvalidParameter("claim", text, ACCEPTED)
             if key in given:
                 raise InvalidParameter("claim", text, f"{key} is given twice")
             given[key] = value
         if "epsilon" not in given:
-            raise InvalidParameter("claim", text, _ACCEPTED)
+            raise InvalidParameter("claim", text, ACCEPTED)
         return cls(epsilon=given["epsilon"], delta=given.get("delta", 0), relation=relation)
 
     @property
@@ -73,9 +75,17 @@ class Claim:
         r"""(epsilon, delta) as fractions."""
         return rational("epsilon", self.epsilon), rational("delta", self.delta)
 
+    @property
+    def points(self) -> tuple[Claim, ...]:
+        r"""The (epsilon, delta) that are tested: this one alone.
+
+        A :class:`audit.curve_claim.CurveClaim` has several.
+        """
+        return (self,)
+
     def __str__(self) -> str:
         epsilon, delta = self.exact
-        return f"epsilon={_shown(epsilon)}" + (f",delta={_shown(delta)}" if delta else "")
+        return f"epsilon={shown(epsilon)}" + (f",delta={shown(delta)}" if delta else "")
 
     def to_json(self) -> dict[str, str]:
         r"""Exact values as text.
@@ -91,8 +101,12 @@ class Claim:
         }
 
 
-def _shown(value: Fraction) -> str:
-    # The decimal a person wrote, where there is an exact short one; else the fraction.
+def shown(value: Fraction) -> str:
+    r"""The decimal a person wrote, where there is an exact short one; else the fraction.
+
+    >>> shown(Fraction("0.25")), shown(Fraction(1, 3))
+    ('0.25', '1/3')
+    """
     with localcontext(prec=_DIGITS):
         short = (Decimal(value.numerator) / Decimal(value.denominator)).normalize()
     if Fraction(short) != value:

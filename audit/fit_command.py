@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["fit"]
 
 
-def fit(  # noqa: PLR0913 - a command has as many arguments as it has options
+def fit(
     target: Annotated[
         str,
         typer.Argument(

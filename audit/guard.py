@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -34,7 +34,9 @@ class Watchdog:
 
     It interrupts the interpreter of the main thread, so it ends any loop written in Python; native
     code that never returns cannot be ended within its own process (``exec:`` targets can). Outside
-    of the main thread, or without POSIX timers, it does nothing.
+    of the main thread, or without POSIX timers, it does nothing, and ``active`` says so.
+
+    ``interrupted`` tells a user's Ctrl-C from a KeyboardInterrupt that the target raised itself.
 
     >>> with Watchdog(0.05) as watchdog:
     ...     watchdog.restart()
@@ -50,11 +52,16 @@ class Watchdog:
         self._before: Any = None
         self._process = os.getpid()
         main = threading.current_thread() is threading.main_thread()
-        self._active = seconds is not None and main and hasattr(signal, "setitimer")
+        self.active = seconds is not None and main and hasattr(signal, "setitimer")
+        # Where Ctrl-C means what it always does, a watch is kept on it; else each one counts.
+        self._hears = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        self.interrupted = not self._hears
 
     def __enter__(self) -> Self:
-        if self._active:
+        if self.active:
             self._before = signal.signal(signal.SIGALRM, self._ring)
+        if self._hears:
+            signal.signal(signal.SIGINT, self._hear)
         return self
 
     def __exit__(
@@ -63,13 +70,15 @@ class Watchdog:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._active:
+        if self.active:
             self.stop()
             signal.signal(signal.SIGALRM, self._before)
+        if self._hears:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def restart(self) -> None:
         r"""Start the time of one call."""
-        if self._active and self.seconds is not None:
+        if self.active and self.seconds is not None:
             # It rings again: a target that catches everything catches it once.
             signal.setitimer(signal.ITIMER_REAL, self.seconds, _RING_AGAIN)
 
@@ -78,8 +87,12 @@ class Watchdog:
         if os.getpid() != self._process:
             # A target forked and returned twice: the audit goes on in one process only.
             os._exit(0)
-        if self._active:
+        if self.active:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.interrupted = True
+        signal.default_int_handler(number, frame)
 
     def _ring(self, number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -114,11 +127,29 @@ def failure(
 def stdout_to_stderr() -> Iterator[None]:
     r"""Whatever is printed inside goes to standard error: by Python, native code or a child.
 
+    The first thread to enter turns the stream of the whole process, the last to leave turns it
+    back.
+
     >>> with stdout_to_stderr():
     ...     print("from the target")
     """
-    with redirect_stdout(sys.stderr), _descriptor_to_stderr():
+    with _DOOR:
+        if not _inside:
+            _turned.enter_context(redirect_stdout(sys.stderr))
+            _turned.enter_context(_descriptor_to_stderr())
+        _inside.append(threading.get_ident())
+    try:
         yield
+    finally:
+        with _DOOR:
+            _inside.pop()
+            if not _inside:
+                _turned.close()
+
+
+_DOOR = threading.Lock()
+_inside: list[int] = []
+_turned = ExitStack()
 
 
 @contextmanager

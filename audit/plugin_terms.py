@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from audit.claim import Claim
+    from audit.curve_claim import CurveClaim
 
 __all__ = ["Terms"]
 
@@ -22,7 +23,7 @@ _WORDS: Final = (
 class Terms:
     r"""What the marks of a test state; of several, the nearest to the test decides each word."""
 
-    claim: Claim | None
+    claim: Claim | CurveClaim | None
     pairs: tuple[tuple[Any, Any], ...]
     runs: int
     audits: int
@@ -37,6 +38,7 @@ class Terms:
         Raises :class:`dpcore.errors.InvalidParameter`.
         """
         from audit.claim import Claim
+        from audit.curve_claim import CurveClaim, read_claim
         from audit.testing import read_pairs
         from dpcore.errors import InvalidParameter
         from dpcore.parameter import integer
@@ -48,11 +50,13 @@ class Terms:
         for one, other in (("claim", "epsilon"), ("claim", "delta"), ("pairs", "pair")):
             if one in given and other in given:
                 raise InvalidParameter(other, given[other], f"is said by {one} already")
-        claim: Claim | None = None
+        claim: Claim | CurveClaim | None = None
         relation = given.get("relation", "replace")
         if "claim" in given:
             text = given["claim"]
-            claim = text if isinstance(text, Claim) else Claim.read(str(text), relation)
+            if not isinstance(text, Claim | CurveClaim):
+                text = read_claim(str(text), relation)
+            claim = text
         elif "epsilon" in given:
             claim = Claim(epsilon=given["epsilon"], delta=given.get("delta", 0), relation=relation)
         elif "delta" in given:

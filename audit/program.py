@@ -41,6 +41,7 @@ class Program(Target):
 
     command: tuple[str, ...]
     lines: ClassVar[bool] = True
+    limits_itself: ClassVar[bool] = True
 
     def draw(self, block: Block) -> Iterator[Outputs]:
         sides = [self._side(block, world) if block.sizes[world] else [] for world in (0, 1)]

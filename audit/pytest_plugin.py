@@ -30,6 +30,7 @@ from audit.plugin_terms import Terms
 
 if TYPE_CHECKING:
     from audit.claim import Claim
+    from audit.curve_claim import CurveClaim
     from audit.fit_report import FitReport
     from audit.purse import Purse
     from audit.report import AuditReport
@@ -44,8 +45,9 @@ r"""What ``--dp-effort`` multiplies the runs of every audit with."""
 _ALPHA: Final = Fraction(1, 1000)
 _MARK: Final = (
     "dp(epsilon, delta=0, relation='replace', pair, pairs, runs=20000, audits=1): a test that "
-    "audits with the fixture dp, at its share of --dp-alpha. claim='epsilon=1' may stand for "
-    "epsilon and delta. audits: how many statistical assertions share what the test may spend."
+    "audits with the fixture dp, at its share of --dp-alpha. claim='epsilon=1' or claim='rho=0.1' "
+    "may stand for epsilon and delta. audits: how many statistical assertions share what the test "
+    "may spend."
 )
 
 
@@ -125,7 +127,7 @@ class Auditor:
     def audit(
         self,
         target: Auditable,
-        claim: Claim | str | None = None,
+        claim: Claim | CurveClaim | str | None = None,
         *,
         pair: tuple[Any, Any] | None = None,
         pairs: Iterable[tuple[Any, Any]] | None = None,

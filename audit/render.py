@@ -13,13 +13,17 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from audit.claim import Claim
+from audit.claim import shown as written
+from audit.event import Witness
 from audit.report import AuditReport, ExactWitness, Verdict
 from dpcore.decimals import down, up
 from dpcore.enclosure import Enclosure
 from dpcore.parameter import rational
+from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
     from audit.catalogue import Entry
+    from audit.fit_report import FitReport
 
 __all__ = ["catalogue_table", "resolution_reached", "show", "table"]
 
@@ -29,7 +33,10 @@ _WORDS: Final[dict[Verdict | None, tuple[str, str]]] = {
     "proven": ("PROVEN", "bold green"),
     None: ("THE TARGET FAILED", "bold magenta"),
 }
+_FAULTS: Final = ("FAULTS FOUND", "bold red")
+_SEVERITIES: Final = {"error": "fault", "warning": "warning", "note": "note"}
 _SHOWN: Final = 60
+_NAMED: Final = 3
 _NARROWEST, _WIDEST = 40, 100
 
 
@@ -58,7 +65,7 @@ def table(report: AuditReport, width: int) -> list[str]:
     rows = list(_rows(report))
     margin = max(len(name) for name, _ in rows) + 4
     lines = textwrap.wrap(
-        f"{_WORDS[report.verdict][0]}  {_headline(report)}", width, break_on_hyphens=False
+        f"{_words(report)[0]}  {_headline(report)}", width, break_on_hyphens=False
     )
     for name, value in rows:
         first = f"  {name}".ljust(margin)
@@ -83,7 +90,7 @@ def show(report: AuditReport, file: TextIO) -> None:
     from rich.text import Text
 
     console = Console(file=file, highlight=False, soft_wrap=True)
-    words, style = _WORDS[report.verdict]
+    words, style = _words(report)
     for line in lines:
         text = Text(line)
         text.stylize(style, 0, len(words) if line.startswith(words) else 0)
@@ -115,6 +122,10 @@ def _width() -> int:
     return min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
 
 
+def _words(report: AuditReport) -> tuple[str, str]:
+    return _FAULTS if report.faults and report.verdict == "not_refuted" else _WORDS[report.verdict]
+
+
 def _headline(report: AuditReport) -> str:
     match report.verdict:
         case "refuted":
@@ -126,32 +137,84 @@ def _headline(report: AuditReport) -> str:
 
 
 def _rows(report: AuditReport) -> Iterator[tuple[str, str]]:
-    shown = [_short(dataset) for dataset in report.pair]
-    yield "pair", f"A = {shown[0]}, B = {shown[1]} ({report.claim.to_json()['relation']})"
-    if report.exact is not None:
-        yield "epsilon", f"{_between(report.exact.epsilon, 9)} on this pair"
-        yield "delta", f"{_between(report.exact.delta, 9)} at the claimed epsilon"
-    if report.runs:
-        sure = down(100 * (1 - rational("alpha", report.alpha)), 6)
-        yield (
-            "epsilon" if report.exact is None else "sampled",
-            f"at least {down(report.epsilon_lower)}, with {sure}% confidence",
-        )
-        yield "evidence", _evidence(report)
+    yield from _datasets(report)
+    yield from _bounds(report)
     if report.witness is not None and report.verdict == "refuted":
         yield "witness", _witness(report.witness)
+    if report.outcomes:
+        yield "tests", _outcomes(report)
+    if report.fit is not None:
+        yield "fit", _fit(report.fit)
+    for finding in report.findings:
+        yield _SEVERITIES[finding.severity], f"{finding.statement} [{finding.kind}]"
+    for baseline in report.baselines:
+        bound = baseline.epsilon_lower
+        said = baseline.says if bound is None else f"{down(bound)} ({baseline.says})"
+        yield "compare", f"{baseline.name}: {said}"
     if report.runs:
         yield "runs", f"{report.runs:,}: {report.stopped}"
         yield "resolution", resolution_reached(report)
-    for layer in report.layers:
-        if layer.layer == "exact":
-            yield "exact", layer.proves
-        elif report.runs:
-            alpha = up(rational("alpha", report.alpha), 6)
-            yield "sample", f"assumes independent runs; a false alarm has probability <= {alpha}"
+    yield from _layers(report)
     if report.seed is not None and report.runs:
         only = "" if report.repeatable else " (the coins of the audit; the target has its own)"
         yield "repeat", f"--seed {report.seed}{only}"
+
+
+def _datasets(report: AuditReport) -> Iterator[tuple[str, str]]:
+    shown = [_short(dataset) for dataset in report.pair]
+    which = ""
+    if report.pairs:
+        which = f"{report.pairs.index(report.pair) + 1} of {len(report.pairs)}: "
+    relation = report.claim.to_json()["relation"]
+    yield "pair", f"{which}A = {shown[0]}, B = {shown[1]} ({relation})"
+    if report.search is not None:
+        yield "search", f"found by {report.search.runs:,} further runs in {report.search.space}"
+
+
+def _bounds(report: AuditReport) -> Iterator[tuple[str, str]]:
+    at = f" at delta = {written(report.at_delta)}" if report.outcomes else ""
+    if report.exact is not None:
+        yield "epsilon", f"{_between(report.exact.epsilon, 9)} on this pair{at}"
+        yield "delta", f"{_between(report.exact.delta, 9)} at the claimed epsilon"
+    if not report.runs:
+        return
+    # Of two layers the bound is the proven one, unless only the runs refute.
+    if report.exact is None or isinstance(report.witness, Witness):
+        name = "epsilon" if report.exact is None else "sampled"
+        sure = down(100 * (1 - rational("alpha", report.alpha)), 6)
+        yield name, f"at least {down(report.epsilon_lower)}{at}, with {sure}% confidence"
+    yield "evidence", _evidence(report)
+
+
+def _layers(report: AuditReport) -> Iterator[tuple[str, str]]:
+    for layer in report.layers:
+        if layer.layer in {"exact", "replay"}:
+            yield layer.layer, layer.proves
+        elif report.runs and layer.layer == "sample":
+            alpha = up(rational("alpha", report.alpha), 6)
+            yield "sample", f"assumes independent runs; a false alarm has probability <= {alpha}"
+
+
+def _outcomes(report: AuditReport) -> str:
+    refuted = [outcome for outcome in report.outcomes if outcome.refuted]
+    found = f"{len(refuted)} of {len(report.outcomes)} refuted"
+    named = [
+        str(outcome.claim)
+        + (f" on pair {outcome.pair + 1}" if report.pairs else "")
+        + (f" by {outcome.feature}" if outcome.feature is not None else "")
+        for outcome in refuted[:_NAMED]
+    ]
+    more = ", ..." if len(refuted) > _NAMED else ""
+    return found + (f": {'; '.join(named)}{more}" if named else "")
+
+
+def _fit(fitted: FitReport) -> str:
+    law = write_noise(fitted.law)
+    if fitted.verdict == "refuted":
+        return f"{fitted.runs:,} draws do not have the law {law}: {fitted.witness}"
+    if fitted.e_value is not None:
+        return f"{fitted.runs:,} draws, e-value {down(fitted.e_value, 3)} against the law {law}"
+    return f"{fitted.runs:,} draws, p-value {up(fitted.p_value or 0.0, 3)} of the law {law}"
 
 
 def _evidence(report: AuditReport) -> str:

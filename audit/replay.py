@@ -51,9 +51,9 @@ _REACH: Final = 500
 # is read off the real itself differs between the two.
 _NEAR: Final = {
     "lowest": 1 << 14,
-    "low": 1 << 14,
+    "low": (1 << 34) + (1 << 14),
     "highest": (1 << 64) - (1 << 14),
-    "high": (1 << 64) - (1 << 14),
+    "high": (1 << 64) - (1 << 34) - (1 << 14),
     "middle": (1 << 63) + (1 << 34),
 }
 

@@ -15,7 +15,7 @@ from dpcore.errors import InvalidParameter
 __all__ = ["replay_command"]
 
 
-def replay_command(  # noqa: PLR0913 - a command has as many arguments as it has options
+def replay_command(
     target: Annotated[
         str,
         typer.Argument(

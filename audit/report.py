@@ -26,13 +26,15 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
     outcomes        of several pairs, features or points, one test each: {"pair": its place in
                     "pairs", "feature", "epsilon", "delta", "p_value", "e_value", "epsilon_lower",
                     "refuted"}
+    row             the place in "outcomes" of the test that pair, witness and epsilon_lower are of
     exact           {"delta", "epsilon": [lower, upper] at the claim, the worse direction}
     fit             what the fit layer says: {"law", "verdict", "p_value", "runs", "witness"}
     findings        of the replay layer: {"kind", "severity", "refutes", "statement", "witness"}
     baselines       for comparison only: {"name", "epsilon_lower", "says", "valid"}
     search          how the pair was found: {"space", "runs", "tried"}
-    histogram       outputs by cell: [{"cell", "a", "b", "in_witness"}]
-    trace           [[runs, epsilon_lower after so many runs]]
+    histogram       outputs of both worlds by cell, see ``audit.histogram``
+    trace           the bound as the runs came in, see ``audit.trace``
+    curve           of a claimed curve: [[epsilon, delta rounded up]], for a picture
     layers          [{"layer", "method", "proves"}]
     seed            repeats the audit
     repeatable      whether the target keeps to the randomness it is given; false also for one
@@ -61,9 +63,10 @@ if TYPE_CHECKING:
     from audit.baseline import BaselineFinding
     from audit.curve_claim import CurveClaim
     from audit.fit_report import FitReport
+    from audit.histogram import Histogram
     from audit.replay_findings import Finding
     from audit.search import Found
-    from audit.trace import Histogram, Trace
+    from audit.trace import Trace
 
 __all__ = ["SCHEMA", "AuditReport", "ExactFinding", "ExactWitness", "Layer", "Verdict"]
 
@@ -155,6 +158,7 @@ class AuditReport:
     witness: Witness | ExactWitness | None = None
     resolution: float = math.inf
     outcomes: tuple[Outcome, ...] = ()
+    row: int = 0
     exact: ExactFinding | None = None
     fit: FitReport | None = None
     findings: tuple[Finding, ...] = ()
@@ -162,6 +166,7 @@ class AuditReport:
     search: Found | None = None
     histogram: Histogram | None = None
     trace: Trace | None = None
+    curve: tuple[tuple[float, float], ...] = ()
     layers: tuple[Layer, ...] = ()
     seed: int | None = None
     repeatable: bool = True
@@ -177,8 +182,12 @@ class AuditReport:
     @property
     def exit_code(self) -> int:
         r"""0 not refuted or proven, 1 refuted or a fault found by replay, 3 the target failed."""
-        faults = any(finding.severity == "error" for finding in self.findings)
-        return max(_EXIT_CODES[self.verdict], int(faults))
+        return max(_EXIT_CODES[self.verdict], int(self.faults))
+
+    @property
+    def faults(self) -> bool:
+        r"""Whether the fit or replay layer found an error."""
+        return any(finding.severity == "error" for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
         r"""The report as plain values, the keys of the module's schema."""
@@ -201,6 +210,7 @@ class AuditReport:
             "witness": None if self.witness is None else self.witness.to_json(),
             "resolution": self.resolution if math.isfinite(self.resolution) else None,
             "outcomes": [outcome.to_json() for outcome in self.outcomes],
+            "row": self.row if self.outcomes else None,
             "exact": None if self.exact is None else self.exact.to_json(),
             "fit": None if self.fit is None else _fit(self.fit),
             "findings": [finding.to_json() for finding in self.findings],
@@ -208,6 +218,7 @@ class AuditReport:
             "search": None if self.search is None else self.search.to_json(),
             "histogram": None if self.histogram is None else self.histogram.to_json(),
             "trace": None if self.trace is None else self.trace.to_json(),
+            "curve": [list(point) for point in self.curve],
             "layers": [asdict(layer) for layer in self.layers],
             "seed": self.seed,
             "repeatable": self.repeatable,

@@ -1,88 +1,62 @@
 r"""An audit from beginning to end: runs are drawn, tested and reported.
 
+    sample(target, plan) = report_of(draw(target, plan))
+
 Every coin of an audit comes from its seed: which world each run is in, what a target gets as
 randomness in each world and block, and the coins that make p-values exact. The same seed and a
-target that keeps to the randomness it is given repeat the report.
+target that keeps to the randomness it is given repeat the report, drawn by one process or many, at
+once or resumed.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from audit.confidence import draw_worlds
+from audit.drawing import Drawing, Stream, Task, probe_of, stream, task_of
+from audit.drawn import Collected, Drawn
 from audit.errors import TargetFailed
-from audit.guard import Watchdog, stdout_to_stderr
-from audit.outputs import Form, Outputs, concatenate, oddities, same
-from audit.plan import Plan
+from audit.family import weigh_family, weigh_views
+from audit.guard import stdout_to_stderr
+from audit.jobs import Drawer, drawer
+from audit.outputs import oddities
+from audit.plan import Plan, Planned
 from audit.report import AuditReport
-from audit.sequential import EProcess, watch
-from audit.target import Block, Target
-from audit.verdict import versions, weigh, weigh_process
+from audit.target import Target
+from audit.verdict import versions
 from dpcore.parameter import rational
 
-__all__ = ["Progress", "sample"]
+if TYPE_CHECKING:
+    from audit.checkpoint import State
+
+__all__ = ["Drawn", "Progress", "draw", "report_of", "sample"]
 
 Progress = Callable[[int], None]
 r"""Called with the number of runs drawn so far."""
 
-_PROBES: Final = 8
+_EQUAL: Final = "both datasets are the same: nothing tells the worlds apart"
+_IGNORES: Final = (
+    "the target ignores the randomness it is given: --seed does not repeat its outputs"
+)
+_PLANNED: Final = "as many as planned"
+_FAILED: Final = "the target failed"
+_INTERRUPTED: Final = "interrupted"
+_DEADLINE: Final = "the deadline was reached"
+_CUT_SHORT: Final = (
+    "ended before its planned runs: alpha stands if the outputs had no part in when that was"
+)
+_NO_LIMIT: Final = "drawn in threads: no time limit held for calls of the target"
+_RESTARTED: Final = "resumed: the target, which has randomness of its own, was started anew"
 
 
-@dataclass(slots=True, kw_only=True)
-class _Drawn:
-    # What has been drawn so far; the only thing here that changes. A block is kept by one append,
-    # so that Ctrl-C finds it whole or not at all.
-    plan: Plan
-    target: Target
-    blocks: list[tuple[Outputs, NDArray[np.bool_], EProcess | None]] = field(default_factory=list)
-    form: Form | None = None
-    stopped: str = "nothing was drawn"
-    error: TargetFailed | None = None
-
-    def keep(self, pieces: list[Outputs], worlds: NDArray[np.bool_]) -> None:
-        outputs = concatenate(pieces)
-        if not len(outputs):
-            return
-        worlds = worlds[: len(outputs)]
-        if self.form is None:
-            self.form = Form.learn(outputs, worlds, lines=self.target.lines)
-        process = self.process
-        if process is not None:
-            process = process.update(self.form.apply(outputs), worlds)
-        self.blocks.append((outputs, worlds, process))
-
-    @property
-    def process(self) -> EProcess | None:
-        if self.blocks:
-            return self.blocks[-1][2]
-        return watch(*self.plan.claim.exact) if self.plan.sequential else None
-
-    @property
-    def outputs(self) -> Outputs:
-        return concatenate([outputs for outputs, _, _ in self.blocks])
-
-    @property
-    def worlds(self) -> NDArray[np.bool_]:
-        return np.concatenate([np.zeros(0, np.bool_), *(worlds for _, worlds, _ in self.blocks)])
-
-    @property
-    def runs(self) -> int:
-        return sum(len(worlds) for _, worlds, _ in self.blocks)
-
-    @property
-    def rejected_at(self) -> int | None:
-        process = self.process
-        return None if process is None else process.rejected_at(self.plan.alpha)
-
-
-def sample(target: Target, plan: Plan, *, progress: Progress | None = None) -> AuditReport:
+def sample(
+    target: Target, plan: Plan, *, progress: Progress | None = None, state: State | None = None
+) -> AuditReport:
     r"""Audit a target as a black box.
 
     A failing target gives a report with ``error`` set and the evidence drawn before; Ctrl-C one
@@ -96,140 +70,150 @@ def sample(target: Target, plan: Plan, *, progress: Progress | None = None) -> A
     >>> sample(Vectorised(spelling="bit", function=bit), plan).verdict
     'refuted'
     """
-    coins, mixing, tapes, probe, test = np.random.SeedSequence(plan.seed).spawn(5)
-    drawn = _Drawn(plan=plan, target=target)
-    noted = [_EQUAL] if repr(plan.pair[0]) == repr(plan.pair[1]) else []
-    with stdout_to_stderr(), Watchdog(plan.timeout) as watchdog:
-        draws = _Draws(
-            plan=plan,
-            coins=np.random.default_rng(coins),
-            mixing=np.random.default_rng(mixing),
-            tapes=tapes,
-            watchdog=watchdog,
-        )
+    return report_of(draw(target, plan, progress=progress, state=state))
+
+
+def draw(
+    target: Target, plan: Plan, *, progress: Progress | None = None, state: State | None = None
+) -> Drawn:
+    r"""Draw the runs of an audit, as far as the target, the user and the evidence let it.
+
+    ``state`` is an open file of :func:`audit.checkpoint.resume`: what it holds is not drawn again,
+    and what is drawn is stored.
+
+    Raises :class:`InvalidParameter` for a target that cannot be sent to other processes, outputs
+    that cannot be stored and a feature that is no fixed map; KeyboardInterrupt before any run.
+    """
+    found = Collected(plan=plan, target=target, repeatable=target.seeded)
+    for i, (a, b) in enumerate(plan.pairs):
+        if repr(a) == repr(b):
+            found.notes.append(_place(plan, i) + _EQUAL)
+    with stdout_to_stderr(), drawer(target, plan.jobs, plan.timeout, progress) as by:
         try:
-            noted += _probe(target, replace(draws, tapes=probe))
-            drawn.stopped = _draw(drawn, draws, progress)
+            if target.seeded and not by.keeps_to_its_seed(probe_of(plan)):
+                found.repeatable = False
+                found.notes.append(_IGNORES)
+            stopped = _continue(found, by, state)
         except TargetFailed as error:
-            drawn.error, drawn.stopped = error, _FAILED
+            found.error, stopped = error, _FAILED
         except KeyboardInterrupt:
-            if not drawn.runs:
+            if not found.runs:
                 raise
-            drawn.stopped = _INTERRUPTED
+            stopped = _INTERRUPTED
     # The anytime test may end at any time.
-    if drawn.stopped in {_DEADLINE, _FAILED, _INTERRUPTED} and drawn.runs and not plan.sequential:
-        noted.append(_CUT_SHORT)
-    return _report(drawn, int(test.generate_state(1, np.uint64)[0]), noted)
+    if stopped in {_DEADLINE, _FAILED, _INTERRUPTED} and found.runs and not plan.sequential:
+        found.notes.append(_CUT_SHORT)
+    if state is not None and state.closed is not None:
+        found.notes.append(f"stored only up to block {len(state.blocks):,}: {state.closed}")
+    return found.drawn(stopped)
 
 
-_EQUAL: Final = "both datasets are the same: nothing tells the worlds apart"
-_IGNORES: Final = (
-    "the target ignores the randomness it is given: --seed does not repeat its outputs"
-)
-_FAILED: Final = "the target failed"
-_INTERRUPTED: Final = "interrupted"
-_DEADLINE: Final = "the deadline was reached"
-_CUT_SHORT: Final = (
-    "ended before its planned runs: alpha stands if the outputs had no part in when that was"
-)
+def _continue(found: Collected, by: Drawer, state: State | None) -> str:
+    # From what is stored on.
+    plan = found.plan
+    blocks = list(plan.blocks())
+    stored = [] if state is None else list(state.blocks)
+    if stored and not found.repeatable:
+        found.notes.append(_RESTARTED)
+    for block, outputs in zip(blocks, stored, strict=False):
+        found.keep(block, outputs)
+        if found.rejected_at is not None:
+            return _sufficed(found)
+    if state is not None and state.failed is not None:
+        raise state.failed
+    rest = blocks[len(stored) :]
+    try:
+        return _draw(found, rest, by, state)
+    except TargetFailed as error:
+        # Drawn once more, a target that repeats itself does the same; another one might be asked
+        # until it answers, and only its good days be counted.
+        if state is not None and not found.repeatable:
+            state.fail(error)
+        raise
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Draws:
-    # Where the randomness of an audit comes from.
-    plan: Plan
-    coins: np.random.Generator
-    mixing: np.random.Generator
-    tapes: np.random.SeedSequence
-    watchdog: Watchdog
+def _draw(found: Collected, rest: list[Planned], by: Drawer, state: State | None) -> str:
+    plan = found.plan
+    until = math.inf if plan.deadline is None else time.time() + plan.deadline
 
-    def block(self, worlds: NDArray[np.bool_], drawn: int) -> Block:
-        seed_a, seed_b = self.tapes.spawn(2)
-        return Block(
-            pair=self.plan.pair,
-            worlds=worlds,
-            seeds=(seed_a, seed_b),
-            mixing=self.mixing,
-            watchdog=self.watchdog,
-            drawn=drawn,
-        )
+    def tasks() -> Iterator[Task]:
+        for block in rest:
+            if time.time() >= until:
+                return
+            yield task_of(plan, block, until=until)
+
+    with closing(by.draw(tasks())) as drawings:
+        for block, drawing in zip(rest, drawings, strict=False):
+            _keep(found, block, drawing, state)
+            if found.rejected_at is not None:
+                return _sufficed(found)
+    return _PLANNED if found.runs == plan.runs else _DEADLINE
 
 
-def _probe(target: Target, draws: _Draws) -> list[str]:
-    # A few runs twice, with the same randomness: does the target keep to it? Never tested.
-    if not target.seeded:
-        return []
-    runs = min(_PROBES, draws.plan.runs)
-    first = draws.block(np.arange(runs) % 2 == 1, 0)
-    answers = [
-        concatenate(list(target.draw(replace(first, mixing=np.random.default_rng(0)))))
-        for _ in range(2)
-    ]
-    if same(*answers):
-        return []
-    return [_IGNORES]
+def _keep(found: Collected, block: Planned, drawing: Drawing, state: State | None) -> None:
+    # Whole blocks are stored up to the first that is not, so that what is drawn next has its place.
+    if state is not None and found.runs + len(drawing.outputs) == block.drawn + block.runs:
+        state.append(drawing.outputs)
+    if not drawing.limited and _NO_LIMIT not in found.notes:
+        found.notes.append(_NO_LIMIT)
+    found.keep(block, drawing.outputs)
+    if drawing.error is not None:
+        raise drawing.error
+    if drawing.interrupted:
+        raise KeyboardInterrupt
 
 
-def _draw(drawn: _Drawn, draws: _Draws, progress: Progress | None) -> str:
-    plan = drawn.plan
-    end = math.inf if plan.deadline is None else time.monotonic() + plan.deadline
-    for size in plan.blocks():
-        worlds = draw_worlds(size, draws.coins)
-        pieces: list[Outputs] = []
-        count = drawn.runs
-        try:
-            for piece in drawn.target.draw(draws.block(worlds, drawn.runs)):
-                pieces.append(piece)
-                count += len(piece)
-                if progress is not None:
-                    progress(count)
-                if time.monotonic() >= end:
-                    break
-        finally:
-            drawn.keep(pieces, worlds)
-        _refuse_nothing(drawn)
-        if drawn.rejected_at is not None:
-            return f"the evidence sufficed at run {drawn.rejected_at:,}"
-        if time.monotonic() >= end and drawn.runs < plan.runs:
-            return _DEADLINE
-    return "as many as planned"
+def _sufficed(found: Collected) -> str:
+    return f"the evidence sufficed at run {found.rejected_at:,}"
 
 
-def _refuse_nothing(drawn: _Drawn) -> None:
-    first = drawn.blocks[0][0]
-    if len(drawn.blocks) == 1 and all(output is None for output in first):
-        raise TargetFailed(drawn.target.spelling, "returns nothing: every output is None")
+def _place(plan: Plan, pair: int) -> str:
+    return f"pair {pair + 1}: " if len(plan.pairs) > 1 else ""
 
 
-def _report(drawn: _Drawn, seed: int, noted: list[str]) -> AuditReport:
-    plan, claim = drawn.plan, drawn.plan.claim
-    outputs, worlds, process = drawn.outputs, drawn.worlds, drawn.process
-    in_b = int(np.count_nonzero(worlds))
-    if drawn.form is not None:
-        noted = noted + oddities(outputs, worlds, drawn.form)
-        outputs = drawn.form.apply(outputs)
-    alpha = rational("alpha", plan.alpha)
-    if process is None:
-        weighed = weigh(outputs, worlds, claim, alpha, seed=seed)
+def report_of(drawn: Drawn) -> AuditReport:
+    r"""What the runs say about the claim.
+
+    >>> from audit.claim import Claim
+    >>> from audit.target import read_target
+    >>> plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=2000, seed=7)
+    >>> drawn = draw(read_target("half-scale"), plan)
+    >>> len(drawn.outputs()), report_of(drawn).verdict
+    (2000, 'refuted')
+    """
+    plan, alpha = drawn.plan, rational("alpha", drawn.plan.alpha)
+    notes = list(drawn.notes)
+    for i, form in enumerate(drawn.forms):
+        found = oddities(drawn.outputs(i), drawn.worlds(i), form)
+        notes += [_place(plan, i) + sentence for sentence in found]
+    if drawn.process is None:
+        coins = int(stream(plan.seed, Stream.TEST).generate_state(1, np.uint64)[0])
+        views = drawn.views
+        weighed = weigh_views(views, plan.claim, alpha, seed=coins)
     else:
-        weighed = weigh_process(process, claim, alpha)
+        weighed = weigh_family(drawn.process, alpha)
+    several = len(plan.pairs) > 1
     return AuditReport(
         target=drawn.target.spelling,
-        claim=claim,
-        pair=plan.pair,
+        claim=plan.claim,
+        pair=plan.pairs[weighed.view // max(len(plan.features), 1)],
+        pairs=plan.pairs if several else (),
         verdict=None if drawn.error is not None else weighed.verdict,
         epsilon_lower=weighed.epsilon_lower,
+        at_delta=weighed.outcomes[weighed.row].claim.exact[1],
         alpha=alpha,
         p_value=weighed.p_value,
         e_value=weighed.e_value,
-        runs_by_world=(len(worlds) - in_b, in_b),
+        runs_by_world=drawn.runs_by_world,
         stopped=drawn.stopped,
         witness=weighed.witness,
         resolution=weighed.resolution,
         layers=(weighed.layer,),
+        outcomes=weighed.outcomes if len(weighed.outcomes) > 1 else (),
+        row=weighed.row if len(weighed.outcomes) > 1 else 0,
         seed=plan.seed,
-        repeatable=drawn.target.seeded and _IGNORES not in noted,
+        repeatable=drawn.repeatable,
         error=drawn.error,
-        warnings=tuple(noted),
+        warnings=tuple(notes),
         versions=versions(),
     )

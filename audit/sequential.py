@@ -32,7 +32,7 @@ from audit.rule import Rule, Trial, learn_rule
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import RationalLike
 
-__all__ = ["LOOKS", "EProcess", "watch", "watch_curve"]
+__all__ = ["LOOKS", "EProcess", "log_bar", "watch", "watch_curve"]
 
 _FIRST_LOOK: Final = 32
 _LOOK_GROWTH: Final = Fraction(5, 4)
@@ -97,6 +97,11 @@ class EProcess:
         return len(self.path)
 
     @property
+    def log_wealth(self) -> Floats:
+        r"""The logarithm of the wealth now, one entry a claimed point, averaged over the bets."""
+        return _log_mean(self.wealth.T, _LOG_WEIGHTS)
+
+    @property
     def log_e(self) -> float:
         r"""The logarithm of the largest wealth so far, at least 0 (before any run it was 1)."""
         return max(0.0, float(self.path.max(initial=0.0)))
@@ -111,7 +116,7 @@ class EProcess:
 
     def rejected_at(self, alpha: RationalLike = "0.05") -> int | None:
         r"""The number of runs at which the wealth first reached 1/alpha, or None."""
-        crossed = np.flatnonzero(self.path >= _log_bar(alpha))
+        crossed = np.flatnonzero(self.path >= log_bar(alpha))
         return int(crossed[0]) + 1 if len(crossed) else None
 
     def update(self, outputs: object, worlds: object) -> EProcess:
@@ -137,12 +142,8 @@ class EProcess:
             path, wealth = np.zeros(len(fresh)), self.wealth
         else:
             path, wealth = self._bet(self.rule, self.rule.cells.locate(fresh), truth)
-        return replace(
-            self,
-            pending=(*self.pending, (fresh, truth)),
-            path=np.concatenate((self.path, path)),
-            wealth=wealth,
-        )
+        path, pending = np.concatenate((self.path, path)), (*self.pending, (fresh, truth))
+        return replace(self, pending=pending, path=path, wealth=wealth)
 
     def _bet(self, rule: Rule, cells: Integers, truth: NDArray[np.bool_]) -> tuple[Floats, Floats]:
         tables = [_log_factors(rule, epsilon, delta) for epsilon, delta in self.claims]
@@ -163,9 +164,8 @@ class EProcess:
         tally = self.tally
         for fresh, truth in self.pending:
             tally = tally.add(fresh, truth)
-        return replace(
-            self, tally=tally, rule=learn_rule(tally), pending=(), trials=self._all_trials()
-        )
+        trials = self._all_trials()
+        return replace(self, tally=tally, rule=learn_rule(tally), pending=(), trials=trials)
 
     def _all_trials(self) -> tuple[Trial, ...]:
         if self.rule is None or not self.pending:
@@ -190,7 +190,7 @@ class EProcess:
         now, and where the claim's wealth was largest in between. Returned is the last epsilon
         before the first that was never rejected; 0.0 if none.
         """
-        bar = _log_bar(alpha)
+        bar = log_bar(alpha)
         rate = read_claim(0, delta)[1]
         trials = self._all_trials()
         # The zero cut's part of the wealth is cheap at all epsilons, and what it rejects by itself
@@ -258,8 +258,8 @@ def watch_curve(claims: Iterable[tuple[RationalLike, RationalLike]]) -> EProcess
     )
 
 
-def _log_bar(alpha: RationalLike) -> float:
-    # By numerator and denominator: a level below all floats has a logarithm, too.
+def log_bar(alpha: RationalLike) -> float:
+    r"""ln(1/alpha), rounded up; by numerator and denominator, for a level below all floats too."""
     level = read_level("alpha", alpha)
     size = math.log(level.denominator)
     return size * (1.0 + 2.0**-50) - math.log(level.numerator)

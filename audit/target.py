@@ -21,7 +21,7 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -94,13 +94,17 @@ class Block:
 class Target(ABC):
     r"""Something that turns a dataset into a random output.
 
-    ``seeded`` says whether the audit's seed reaches it.
+    ``seeded`` says whether the audit's seed reaches it, ``named`` that :func:`read_target` made it
+    from its spelling and can do so again, in another process.
     """
 
     spelling: str
     seeded: bool = True
+    named: bool = field(default=False, compare=False, repr=False)
     lines: ClassVar[bool] = False
     r"""Whether outputs are lines of text still to be read."""
+    limits_itself: ClassVar[bool] = False
+    r"""Whether its time limit holds in any thread."""
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
         r"""The pair, where it can be known without a run that the target takes it."""
@@ -264,6 +268,10 @@ def read_target(spelling: str, *, seeded: bool = True) -> Target:
     Raises :class:`InvalidParameter` for what is not there, and
     :class:`audit.errors.TargetFailed` for a file or module that fails while it is imported.
     """
+    return replace(_read(spelling, seeded=seeded), named=True)
+
+
+def _read(spelling: str, *, seeded: bool) -> Target:
     name, colon, rest = spelling.partition(":")
     if name == "exec" and colon:
         from audit.program import read_program

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from audit.claim import Claim
+from audit.curve_claim import CurveClaim, read_claim
 from audit.event import Witness
 from audit.plan import Plan
 from audit.proof import prove
@@ -64,7 +65,7 @@ class Refuted(AssertionError):
 
 def assert_private(
     target: Auditable,
-    claim: Claim | str,
+    claim: Claim | CurveClaim | str,
     *,
     pairs: Iterable[tuple[Any, Any]],
     runs: int = _RUNS,
@@ -96,9 +97,10 @@ def assert_private(
     """
     __tracebackhide__ = True
     subject = _subject(target)
-    stated = Claim.read(claim) if isinstance(claim, str) else claim
-    if not isinstance(stated, Claim):
-        raise InvalidParameter("claim", claim, "must be a Claim or text such as epsilon=1")
+    stated = read_claim(claim) if isinstance(claim, str) else claim
+    if not isinstance(stated, Claim | CurveClaim):
+        reason = "must be a Claim, a CurveClaim or text such as epsilon=1 or rho=0.1"
+        raise InvalidParameter("claim", claim, reason)
     both = read_pairs("pairs", pairs)
     share = rational("alpha", alpha) / len(both)
     first = secrets.randbits(32) if seed is None else integer("seed", seed, at_least=0)

@@ -15,29 +15,49 @@ from numpy.typing import NDArray
 from audit.claim import Claim
 from audit.confidence import gather, resolution
 from audit.event import Witness
+from audit.outcome import Outcome
 from audit.outputs import Outputs
 from audit.report import Layer, Verdict
 from audit.sequential import EProcess
 from dpcore.enclosure import round_down
 
-__all__ = ["Weighed", "versions", "weigh", "weigh_process"]
+__all__ = [
+    "ANYTIME",
+    "BERGER_BOOS_SHARE",
+    "FIXED",
+    "Weighed",
+    "capped",
+    "versions",
+    "weigh",
+    "weigh_process",
+]
 
-_FIXED: Final = Layer(
+FIXED: Final = Layer(
     layer="sample",
     method="prequential guessing game",
     proves="if the claim holds and runs are independent, P(p-value <= alpha) <= alpha",
 )
-_ANYTIME: Final = Layer(
+r"""The sample layer, one test of a number of runs fixed beforehand."""
+
+ANYTIME: Final = Layer(
     layer="sample",
     method="e-process of guesses",
     proves="if the claim holds and runs are independent, P(e-value ever >= 1/alpha) <= alpha",
 )
-_BERGER_BOOS_SHARE: Final = 50
+r"""The sample layer, one test that may be looked at after every run."""
+
+BERGER_BOOS_SHARE: Final = 50
+r"""The part of a level that the bounds on how often it guesses may cost, as a divisor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighed:
-    r"""What runs say about a claim."""
+    r"""What runs say about a claim.
+
+    ``outcomes`` holds every test, by view and then by claimed point. ``row`` is the place among
+    them of the one that speaks against the claim the most, ``view`` the place of its view:
+    ``witness`` and ``epsilon_lower`` are theirs, the bound at the delta of that point.
+    """
 
     verdict: Verdict
     epsilon_lower: float
@@ -46,6 +66,9 @@ class Weighed:
     p_value: float | None = None
     e_value: float | None = None
     resolution: float = math.inf
+    outcomes: tuple[Outcome, ...] = ()
+    row: int = 0
+    view: int = 0
 
 
 def weigh(
@@ -60,14 +83,16 @@ def weigh(
     epsilon, delta = claim.exact
     evidence = gather(outputs, worlds, seed=seed)
     # The bounds on how often it guesses are bought as epsilon_lower buys them.
-    p_value = evidence.p_value(epsilon, delta, spend=alpha / _BERGER_BOOS_SHARE)
+    p_value = evidence.p_value(epsilon, delta, spend=alpha / BERGER_BOOS_SHARE)
     refuted = p_value <= round_down(alpha)
+    lower = capped(evidence.epsilon_lower(alpha, delta), claim, refuted=refuted)
     return Weighed(
         verdict="refuted" if refuted else "not_refuted",
-        epsilon_lower=_capped(evidence.epsilon_lower(alpha, delta), claim, refuted=refuted),
+        epsilon_lower=lower,
         witness=evidence.witness(epsilon, delta),
-        layer=_FIXED,
+        layer=FIXED,
         p_value=p_value,
+        outcomes=(Outcome(claim=claim, epsilon_lower=lower, refuted=refuted, p_value=p_value),),
         resolution=resolution(evidence.runs, epsilon, alpha, delta, crowd=evidence.crowd),
     )
 
@@ -80,20 +105,28 @@ def weigh_process(process: EProcess, claim: Claim, alpha: Fraction) -> Weighed:
     1.0
     """
     epsilon, delta = claim.exact
-    refuted = process.rejected_at(alpha) is not None
+    refuted, e_value = process.rejected_at(alpha) is not None, process.e_value
+    lower = capped(process.epsilon_lower(alpha, delta), claim, refuted=refuted)
     return Weighed(
         verdict="refuted" if refuted else "not_refuted",
-        epsilon_lower=_capped(process.epsilon_lower(alpha, delta), claim, refuted=refuted),
+        epsilon_lower=lower,
         witness=process.witness(),
-        layer=_ANYTIME,
-        e_value=process.e_value,
+        layer=ANYTIME,
+        e_value=e_value,
+        outcomes=(Outcome(claim=claim, epsilon_lower=lower, refuted=refuted, e_value=e_value),),
         resolution=resolution(process.runs, epsilon, alpha, delta, crowd=process.tally.crowd),
     )
 
 
-def _capped(epsilon_lower: float, claim: Claim, *, refuted: bool) -> float:
-    # Between two rejected points of its grid may lie a claim that the test itself just keeps: the
-    # smaller bound holds as well, and does not contradict the verdict.
+def capped(epsilon_lower: float, claim: Claim, *, refuted: bool) -> float:
+    r"""The bound, no larger than a claim that is not refuted.
+
+    Between two rejected points of its grid may lie a claim that the test itself just keeps: the
+    smaller bound holds as well, and does not contradict the verdict.
+
+    >>> capped(1.25, Claim(epsilon=1), refuted=False), capped(1.25, Claim(epsilon=1), refuted=True)
+    (1.0, 1.25)
+    """
     return epsilon_lower if refuted else min(epsilon_lower, round_down(claim.exact[0]))
 
 

@@ -10,14 +10,25 @@ from __future__ import annotations
 from typing import Final
 
 from audit.catalogue import (
+    bounds,
     composition,
+    continual,
+    exponential,
+    floating_point,
+    gaussian,
     noise_shape,
+    papers,
     protocols,
+    randomised_response,
     randomness,
+    rare,
+    release,
+    sampling,
     scale,
     selection,
     sensitivity,
     shares,
+    sparse_vector,
 )
 from audit.catalogue.entry import Entry, Layer, Run, Subject, Twin
 
@@ -28,12 +39,23 @@ ENTRIES: Final[tuple[Entry, ...]] = tuple(
         (
             *scale.ENTRIES,
             *sensitivity.ENTRIES,
+            *bounds.ENTRIES,
             *noise_shape.ENTRIES,
+            *gaussian.ENTRIES,
+            *floating_point.ENTRIES,
             *randomness.ENTRIES,
+            *rare.ENTRIES,
             *selection.ENTRIES,
+            *sparse_vector.ENTRIES,
+            *exponential.ENTRIES,
+            *randomised_response.ENTRIES,
             *composition.ENTRIES,
+            *continual.ENTRIES,
+            *sampling.ENTRIES,
+            *release.ENTRIES,
             *shares.ENTRIES,
             *protocols.ENTRIES,
+            *papers.ENTRIES,
         ),
         key=lambda entry: entry.number,
     )

@@ -39,7 +39,9 @@ class Subject:
     ``pair`` are neighbours under ``relation``, as a command line would give them (JSON values).
     The claim is (``epsilon``, ``delta``)-DP; ``curve`` spells a whole claimed curve that holds of
     the mechanism as described (``discrete-gaussian:sigma_squared=4@1``), where there is one.
-    ``features`` are those that show the slip (``last-bits:8``); the outputs themselves where empty.
+    ``features`` are those that show the slip (``lowest-bit``); the outputs themselves where empty.
+    ``laws`` are those of the output on both datasets, as ``dpcore audit exact`` takes them, where
+    they have a spelling.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Subject:
     relation: Relation = Relation.REPLACE
     curve: str | None = None
     features: tuple[str, ...] = ()
+    laws: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +65,11 @@ class Entry(Subject):
     r"""A broken mechanism: what was done, what it costs, who did it, and the correct twin.
 
     ``true_epsilon`` encloses the smallest epsilon at which the outputs on ``pair`` are
-    (epsilon, 0)-close in both directions; ``Enclosure.infinite()`` where none is. ``number`` is
+    (epsilon, delta)-close in both directions, delta that of the claim; ``Enclosure.infinite()``
+    where none is, and for Skellam and Gaussian noise where none is without delta. ``number`` is
     the row of the catalogue in the audit chapter, ``runs`` how many runs (both worlds together)
-    refute the claim at alpha = 0.05 in 95 cases of 100.
+    refute the claim at alpha = 0.05 in 95 cases of 100; where ``layer`` is not the sample they are
+    what a sample may be given, and need not suffice.
     """
 
     number: int

@@ -15,11 +15,31 @@ from dpcore.inversion import Integers
 __all__ = ["ENTRIES", "MODULUS"]
 
 MODULUS: Final = 8
+_CLAMP: Final = 4
+_MOST: Final = 6
 
 
 def one_sided(value: int, n: int, rng: np.random.Generator) -> Integers:
     r"""A count plus |noise|: released counts are never below the true one."""
     return value + np.abs(laplace(1, n, rng))
+
+
+def clamped_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""value + noise clamped to [-4, 4]: the released number is within 4 of the value."""
+    return value + np.clip(laplace(1, n, rng), -_CLAMP, _CLAMP)
+
+
+def clamped_sum(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""value + noise, clamped to the public range [-4, 5]: post-processing."""
+    return np.clip(value + laplace(1, n, rng), -_CLAMP, _CLAMP + 1)
+
+
+def redrawn_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""value + noise that is drawn again while it is beyond 6 either way."""
+    noise = laplace(1, n, rng)
+    while len(beyond := np.flatnonzero(np.abs(noise) > _MOST)):
+        noise[beyond] = laplace(1, len(beyond), rng)
+    return value + noise
 
 
 def wrapped_sum(value: int, n: int, rng: np.random.Generator) -> Integers:
@@ -48,6 +68,32 @@ ENTRIES: Final = (
         epsilon=Fraction(1),
         true_epsilon=Enclosure.infinite(),
         runs=200,
+        twin=COUNT,
+    ),
+    Entry(
+        name="clamped-noise",
+        number=6,
+        sentence="The noise is clamped to +-4 before it is added, not the sum to a public range "
+        "afterwards.",
+        source="outliers cut off so that tables look plausible",
+        run=clamped_noise,
+        pair=(0, 1),
+        epsilon=Fraction(1),
+        true_epsilon=Enclosure.infinite(),
+        runs=10_000,
+        twin=Twin(name="clamped-sum", run=clamped_sum, pair=(0, 1), epsilon=Fraction(1)),
+    ),
+    Entry(
+        name="redrawn-noise",
+        number=7,
+        sentence="Noise beyond 6 is drawn again, so an output 7 away from a value shows that it "
+        "was not that value.",
+        source="a sampler with a bounded table, or outliers rejected so that tables look plausible",
+        run=redrawn_noise,
+        pair=(0, 1),
+        epsilon=Fraction(1),
+        true_epsilon=Enclosure.infinite(),
+        runs=100_000,
         twin=COUNT,
     ),
     Entry(

@@ -30,6 +30,11 @@ def ten_percent(value: int, n: int, rng: np.random.Generator) -> Integers:
     return value + laplace(Fraction(10, 11), n, rng)
 
 
+def five_percent(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""The same with scale 20/21."""
+    return value + laplace(Fraction(20, 21), n, rng)
+
+
 def histogram(records: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
     r"""How many records are 0 and how many are 1, at epsilon = 1/2: scale 1/epsilon = 2 a bin."""
     return np.bincount(records, minlength=2) + laplace(2, (n, 2), rng)
@@ -65,6 +70,19 @@ ENTRIES: Final = (
         epsilon=Fraction(1),
         true_epsilon=Enclosure.exactly(Fraction(11, 10)),
         runs=20_000,
+        twin=COUNT,
+    ),
+    Entry(
+        name="five-percent",
+        number=3,
+        sentence="The scale is 20/21 of what the claim needs, which a thousand outputs do not "
+        "show.",
+        source="the plainest slip, smaller still",
+        run=five_percent,
+        pair=(0, 1),
+        epsilon=Fraction(1),
+        true_epsilon=Enclosure.exactly(Fraction(21, 20)),
+        runs=100_000,
         twin=COUNT,
     ),
     Entry(

@@ -1,8 +1,7 @@
-r"""Choosing among answers: sparse vector and noisy maximum.
+r"""Choosing the largest of several counts by noise.
 
-Sources: Lyu, Su and Li, "Understanding the Sparse Vector Technique for Differential Privacy"
-(arXiv 1603.01699), Figure 1; Dwork and Roth, "The Algorithmic Foundations of Differential
-Privacy" (2014), section 3.3 (report noisy max).
+Source: Dwork and Roth, "The Algorithmic Foundations of Differential Privacy" (2014), section 3.3
+(report noisy max).
 """
 
 from __future__ import annotations
@@ -12,36 +11,36 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
+from flint import arb
 
 from audit.catalogue.entry import Entry, Twin, laplace
+from audit.catalogue.sparse_vector import row_mass
 from dpcore import Enclosure
+from dpcore.enclosure import narrow
 from dpcore.inversion import Integers
 
 __all__ = ["ENTRIES"]
 
 
-def sparse_vector(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Which answer is the first at or above 0, at epsilon = 1 (Algorithm 1 with c = 1).
-
-    Half of epsilon noises the threshold (scale 2), half each answer (scale 2 c/(1/2) = 4). A row
-    is 0 for "below", 1 for the one "above" after which it stops, -1 for what is not answered.
-    """
-    threshold = laplace(2, (n, 1), rng)
-    noisy = np.asarray(answers) + laplace(4, (n, len(answers)), rng)
-    above = (noisy >= threshold).astype(np.int64)
-    stopped = np.cumsum(above, axis=1) - above > 0
-    return np.where(stopped, -1, above)
-
-
-def sparse_vector_stoddard(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Only the threshold is noised, and it never stops (Algorithm 5)."""
-    threshold = laplace(2, (n, 1), rng)
-    return (np.asarray(answers) >= threshold).astype(np.int64)
-
-
 def noisy_max(counts: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
     r"""The index of the largest noisy count, the first if several: scale 2/epsilon = 2."""
     noisy: Integers = np.asarray(counts) + laplace(2, (n, len(counts)), rng)
+    first: Integers = noisy.argmax(axis=1)
+    return first
+
+
+def half_noisy_max(counts: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""The index again, with scale 1: enough if counts only grew, and between neighbours one may
+    grow while the others fall.
+    """
+    noisy: Integers = np.asarray(counts) + laplace(1, (n, len(counts)), rng)
+    first: Integers = noisy.argmax(axis=1)
+    return first
+
+
+def one_draw_max(counts: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""The index again, with one draw of scale 2 for all counts."""
+    noisy: Integers = np.asarray(counts) + laplace(2, (n, 1), rng)
     first: Integers = noisy.argmax(axis=1)
     return first
 
@@ -53,26 +52,27 @@ def noisy_max_value(counts: Sequence[int], n: int, rng: np.random.Generator) -> 
     return largest
 
 
+def _half_noise() -> arb:
+    # The first wins where none of the others exceeds it: its own noise is the threshold, and each
+    # of the others lacks its lead and the 1 more that would exceed it.
+    def wins(counts: Sequence[int]) -> arb:
+        behind = [other - counts[0] - 1 for other in counts[1:]]
+        return row_mass([0] * len(behind), behind, (1, 1))
+
+    first, second = _HALF_PAIR
+    return (wins(second) / wins(first)).log()
+
+
+_HALF_PAIR: Final = ([0, 2, 2, 2, 2], [1, 1, 1, 1, 1])
+
+_INDEX: Final = Twin(
+    name="noisy-max",
+    run=noisy_max,
+    pair=([0, 1, 1, 1, 1], [1, 0, 0, 0, 0]),
+    epsilon=Fraction(1),
+)
+
 ENTRIES: Final = (
-    Entry(
-        name="sparse-vector-noiseless-answers",
-        number=11,
-        sentence="Only the threshold is noisy: answers on both sides of it pin it down, and two of "
-        "them in order show which world it is.",
-        source="Stoddard et al. 2014, as Algorithm 5 of Lyu et al. (arXiv 1603.01699)",
-        run=sparse_vector_stoddard,
-        pair=([0, 1], [1, 0]),
-        epsilon=Fraction(1),
-        true_epsilon=Enclosure.infinite(),
-        runs=500,
-        # Each answer below the threshold adds to the cost: 0.93 with five, towards 1 with more.
-        twin=Twin(
-            name="sparse-vector",
-            run=sparse_vector,
-            pair=([0, 0, 0, 0, 0, 1], [1, 1, 1, 1, 1, 0]),
-            epsilon=Fraction(1),
-        ),
-    ),
     Entry(
         name="noisy-max-value",
         number=13,
@@ -84,11 +84,32 @@ ENTRIES: Final = (
         # max <= v, v < 0, needs all five noises <= v: (e^(1/2))^5 between the worlds.
         true_epsilon=Enclosure.exactly(Fraction(5, 2)),
         runs=5000,
-        twin=Twin(
-            name="noisy-max",
-            run=noisy_max,
-            pair=([0, 1, 1, 1, 1], [1, 0, 0, 0, 0]),
-            epsilon=Fraction(1),
-        ),
+        twin=_INDEX,
+    ),
+    Entry(
+        name="noisy-max-half-noise",
+        number=14,
+        sentence="The noise is for counts that all move the same way, and here one rises while the "
+        "others fall.",
+        source="report noisy max with the scale for counts that move one way; Dwork and Roth 2014, "
+        "section 3.3",
+        run=half_noisy_max,
+        pair=_HALF_PAIR,
+        epsilon=Fraction(1),
+        true_epsilon=narrow(_half_noise, 64),
+        runs=2000,
+        twin=_INDEX,
+    ),
+    Entry(
+        name="noisy-max-one-draw",
+        number=15,
+        sentence="All arms get the same draw of noise, which cancels when they are compared.",
+        source="a draw of one number where one of the shape of the counts was meant",
+        run=one_draw_max,
+        pair=([0, 1, 1, 1, 1], [1, 0, 0, 0, 0]),
+        epsilon=Fraction(1),
+        true_epsilon=Enclosure.infinite(),
+        runs=100,
+        twin=_INDEX,
     ),
 )

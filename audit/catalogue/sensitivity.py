@@ -2,6 +2,7 @@ r"""The right noise for a query that moves by more than was believed."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -24,6 +25,16 @@ def clipped_to_one(value: int, n: int, rng: np.random.Generator) -> Integers:
 def clipped_to_two(value: int, n: int, rng: np.random.Generator) -> Integers:
     r"""The same clipped to [0, 2], and the scale still 1."""
     return int(np.clip(value, 0, 2)) + laplace(1, n, rng)
+
+
+def clamped_total(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""The sum of values clamped to the public range [0, 1]; scale 1."""
+    return int(np.clip(values, 0, 1).sum()) + laplace(1, n, rng)
+
+
+def self_clamped_total(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""The same, clamped to the range the data shows: whatever a person holds is inside it."""
+    return int(np.clip(values, min(values), max(values)).sum()) + laplace(1, n, rng)
 
 
 def _round(value: float, n: int, rng: np.random.Generator) -> Integers:
@@ -61,6 +72,25 @@ ENTRIES: Final = (
         true_epsilon=Enclosure.exactly(2),
         runs=300,
         twin=Twin(name="clipped-to-one", run=clipped_to_one, pair=(0, 1), epsilon=Fraction(1)),
+    ),
+    Entry(
+        name="bounds-from-data",
+        number=18,
+        sentence="Values are clamped to the smallest and the largest of them: nobody is ever "
+        "clamped.",
+        source="bounds left to the library, which reads them off the data; diffprivlib warns of it "
+        "(PrivacyLeakWarning)",
+        run=self_clamped_total,
+        pair=([0, 1, 0, 1], [0, 1, 5, 1]),
+        epsilon=Fraction(1),
+        true_epsilon=Enclosure.exactly(5),
+        runs=100,
+        twin=Twin(
+            name="public-bounds",
+            run=clamped_total,
+            pair=([0, 1, 0, 1], [0, 1, 5, 1]),
+            epsilon=Fraction(1),
+        ),
     ),
     Entry(
         name="rounded-sensitivity",

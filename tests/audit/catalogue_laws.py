@@ -1,5 +1,5 @@
 r"""The output laws of the catalogue, written a second time: exact masses, by mpmath, from the
-definitions and not from the code that draws.
+definitions and not from the code that draws. More of them are in the files called ``laws_*.py``.
 
 A law maps a dataset to the masses of its outcomes inside a window; an outcome a law does not list
 has mass 0 or lies outside. For each law of finite epsilon the window is the same in both worlds and
@@ -9,6 +9,7 @@ holds every ratio there is: beyond it, Laplace tails repeat the last one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import product
 from typing import Any, Final, TypeAlias
 
@@ -22,7 +23,6 @@ Law: TypeAlias = Callable[[Any], Masses]
 
 mp.dps = 40
 
-_WIDE: Final = 400
 USERS: Final = 3
 
 
@@ -30,6 +30,7 @@ def laplace(k: int, scale: Any) -> Any:
     return mpmath.tanh(1 / (2 * mpf(scale))) * mpmath.exp(-mpf(abs(k)) / scale)
 
 
+@cache
 def laplace_upto(k: int, scale: Any) -> Any:
     beta = mpmath.exp(-1 / mpf(scale))
     return beta ** (-k) / (1 + beta) if k < 0 else 1 - beta ** (k + 1) / (1 + beta)
@@ -78,9 +79,9 @@ def wrapped_noise(value: int) -> Masses:
     return {value + k: mass for k, mass in wrapped_sum(0).items()}
 
 
-def gaussian(value: int, reach: int = 40) -> Masses:
+def gaussian(value: int) -> Masses:
     total = mpmath.fsum(mpmath.exp(-mpf(k * k) / 2) for k in range(-60, 61))
-    return {k: mpmath.exp(-mpf((k - value) ** 2) / 2) / total for k in range(-reach, reach + 1)}
+    return {k: mpmath.exp(-mpf((k - value) ** 2) / 2) / total for k in range(-40, 41)}
 
 
 def rounded(scale: Any) -> Law:
@@ -100,49 +101,6 @@ def raw_in_a_hundred(amount: float) -> Masses:
 
 def fixed_seed(value: int) -> Masses:
     return {value + DiscreteLaplace(scale=1).sample(rng=SeededRng(20)): mpf(1)}
-
-
-def sparse_vector(answers: Sequence[int]) -> Masses:
-    """Thresholds of scale 2, answers of scale 4, stopped after the first one above."""
-    k = len(answers)
-    stops = [(0,) * i + (1,) + (-1,) * (k - 1 - i) for i in range(k)]
-    masses: Masses = dict.fromkeys([*stops, (0,) * k], mpf(0))
-    for threshold in range(-_WIDE // 2, _WIDE // 2 + 1):
-        below_so_far = laplace(threshold, 2)
-        for stop, answer in zip(stops, answers, strict=True):
-            below = laplace_upto(threshold - answer - 1, 4)
-            masses[stop] += below_so_far * (1 - below)
-            below_so_far *= below
-        masses[(0,) * k] += below_so_far
-    return masses
-
-
-def sparse_vector_noiseless(answers: Sequence[int]) -> Masses:
-    masses: Masses = dict.fromkeys(product((0, 1), repeat=len(answers)), mpf(0))
-    for threshold in range(-_WIDE, _WIDE + 1):
-        masses[tuple(int(a >= threshold) for a in answers)] += laplace(threshold, 2)
-    return masses
-
-
-def noisy_max(counts: Sequence[int]) -> Masses:
-    """The first largest: strictly above those before it, at least as large as those after."""
-
-    def wins(index: int, value: int) -> Any:
-        others = (
-            laplace_upto(value - count - (j < index), 2)
-            for j, count in enumerate(counts)
-            if j != index
-        )
-        return laplace(value - counts[index], 2) * mpmath.fprod(others)
-
-    return {i: mpmath.fsum(wins(i, v) for v in range(-_WIDE // 2, _WIDE // 2)) for i in range(5)}
-
-
-def noisy_max_value(counts: Sequence[int]) -> Masses:
-    def upto(value: int) -> Any:
-        return mpmath.fprod(laplace_upto(value - count, 2) for count in counts)
-
-    return {v: upto(v) - upto(v - 1) for v in range(-30, 60)}
 
 
 def bins(records: Sequence[int]) -> list[int]:
@@ -240,6 +198,16 @@ def sum_of_shares(value: int) -> Masses:
     return {(k % 1013, 0, 0): laplace(k - 4 * value, 4) for k in range(-160, 165)}
 
 
+def within(law: Law, pair: tuple[Any, Any] = (0, 1)) -> Callable[[int], Any]:
+    """The epsilon between two worlds, from the outputs of at most a reach."""
+
+    def seen(reach: int) -> Any:
+        cut = ({k: mass for k, mass in law(side).items() if abs(k) <= reach} for side in pair)
+        return epsilon_between(*cut)
+
+    return seen
+
+
 BETA: Final = mpmath.exp(-1 / mpf(32))
 
 LAWS: Final[dict[str, Law]] = {
@@ -251,10 +219,6 @@ LAWS: Final[dict[str, Law]] = {
     "one-sided": one_sided,
     "inverted-scale": vector(mpf(1) / 2, 9, bins),
     "histogram": vector(2, 12, bins),
-    "sparse-vector-noiseless-answers": sparse_vector_noiseless,
-    "sparse-vector": sparse_vector,
-    "noisy-max-value": noisy_max_value,
-    "noisy-max": noisy_max,
     "noise-reused": shared_draw(2),
     "two-days": vector(2, 12),
     "wrapped-noise": wrapped_noise,
@@ -284,6 +248,15 @@ LAWS: Final[dict[str, Law]] = {
     "wrapped-messages": wrapped_messages,
 }
 r"""One law a name, broken or twin."""
+
+
+GROWING: Final[dict[str, Callable[[int], Any]]] = {
+    # |ln ratio| = k + 1/2 at the output -k.
+    "gaussian-as-pure": within(gaussian),
+    # Ratios of Bessel functions: they grow like (m/v)^4.
+    "skellam-mean-as-variance": within(skellam(8)),
+}
+r"""For an entry of infinite epsilon without a revealing outcome: the epsilon within a reach."""
 
 
 def epsilon_between(a: Masses, b: Masses) -> Any:

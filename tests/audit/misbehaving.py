@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,11 +55,43 @@ def raises_late(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return laplace(dataset, n, rng)
 
 
+def out_of_memory(dataset: Any) -> Any:
+    raise MemoryError
+
+
+def too_deep(dataset: Any) -> Any:
+    return too_deep(dataset)
+
+
+def presses_ctrl_c(dataset: Any, rng: np.random.Generator) -> Any:
+    """Nobody did: it raises what Ctrl-C would."""
+    if rng.random() < 0.01:
+        raise KeyboardInterrupt
+    return int(rng.integers(3))
+
+
+def exits_late(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    if n > 100:
+        os._exit(7)
+    return laplace(dataset, n, rng)
+
+
+def is_killed_late(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    if n > 100:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return laplace(dataset, n, rng)
+
+
+def locks(dataset: Any) -> Any:
+    return threading.Lock()
+
+
 def leaves(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     sys.exit(7)
 
 
 def hangs(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    Path("called").touch()
     while True:
         pass
 
@@ -115,8 +150,14 @@ def spoils(dataset: Any, rng: np.random.Generator) -> Any:
 
 
 def tired(dataset: Any, rng: np.random.Generator) -> Any:
+    Path("called").touch()
     time.sleep(0.01)
     return int(rng.integers(2))
+
+
+def slow(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    time.sleep(0.02)
+    return laplace(dataset, n, rng)
 
 
 def unnoised(dataset: Any, n: int, rng: np.random.Generator) -> Any:

@@ -139,6 +139,9 @@ NEED_A_PROOF = (
     "audit.direction",
     "audit.confidence",
     "audit.sequential",
+    "audit.curve_claim",
+    "audit.family",
+    "audit.multiplicity",
 )
 
 _HASH_LENGTH = 16

@@ -1,0 +1,304 @@
+r"""``dpcore audit TARGET``, the command itself. ``audit.cli`` registers :func:`run`."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from audit.output_file import check_writable, write_whole
+from audit.progress import progress_bar
+from dpcore.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from audit.layers import Wanted
+    from audit.plan import Plan
+    from audit.report import AuditReport
+    from audit.target import Target
+
+__all__ = ["run"]
+
+_NOT_REACHED: Final = 4
+_INTERRUPTED: Final = 128 + signal.SIGINT
+
+_WHAT: Final = "What is doubted"
+_HOW: Final = "How it is tested"
+_WHERE: Final = "Where, and for how long"
+_RESULT: Final = "The report"
+
+
+def run(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="module:callable, file.py:callable, 'exec:./program args', a noise such as "
+            "discrete-laplace:scale=1, a protocol such as protocol:pure,users=64,epsilon=1, or a "
+            "name that dpcore audit catalogue lists.",
+        ),
+    ],
+    *,
+    claim: Annotated[
+        str | None,
+        typer.Option(
+            help="epsilon=1 or epsilon=1,delta=1e-6; or a whole curve: rho=0.1, gdp=1, or "
+            "NOISE@SENSITIVITY such as discrete-gaussian:sigma_squared=4@1.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    pair: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="A B", help="Two neighbouring datasets, as JSON.", rich_help_panel=_WHAT
+        ),
+    ] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Several pairs: a TOML file of tables named pair, each with a and b.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPACE",
+            help="Look for the pair: a quarter of the runs searches a space such as "
+            "vector:dimension=10,low=0,high=1, the rest tests what it found.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    relation: Annotated[
+        str | None,
+        typer.Option(
+            help="Neighbours differ in one person: other data (replace), or there and not there "
+            "(add-remove). (replace)",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Read outputs through a feature: lowest-bit, sign, length, file.py:callable, ...; "
+            "identity is the output itself. Several share the level.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    runs: Annotated[
+        str | None,
+        typer.Option(
+            "-n", "--runs", help="Runs over both worlds together. (1e5)", rich_help_panel=_HOW
+        ),
+    ] = None,
+    sequential: Annotated[
+        bool,
+        typer.Option(
+            "--sequential", help="Stop as soon as the evidence is in.", rich_help_panel=_HOW
+        ),
+    ] = False,
+    max_runs: Annotated[
+        str | None,
+        typer.Option("--max-n", help="The most runs of --sequential. (1e6)", rich_help_panel=_HOW),
+    ] = None,
+    alpha: Annotated[
+        str, typer.Option(help="The chance of a false alarm.", rich_help_panel=_HOW)
+    ] = "0.05",
+    layers: Annotated[
+        str | None,
+        typer.Option(
+            help="Of exact, fit, replay and sample, with commas between. (exact where the law is "
+            "known, else sample)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Show another method's bound beside, for comparison only: "
+            "clopper-pearson-split, ..., or all.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    seed: Annotated[str | None, typer.Option(help="Repeat an audit.", rich_help_panel=_HOW)] = None,
+    timeout: Annotated[
+        str, typer.Option(help="The most seconds one call may take.", rich_help_panel=_WHERE)
+    ] = "60",
+    deadline: Annotated[
+        str | None,
+        typer.Option(help="Draw no more runs after so many seconds.", rich_help_panel=_WHERE),
+    ] = None,
+    jobs: Annotated[
+        str,
+        typer.Option(
+            "-j",
+            "--jobs",
+            help="Processes that draw, -1: one a core. The report is the same.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = "1",
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Draw on a Dask cluster, such as tcp://host:8786 (extra: dpcore[cluster]).",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep what is drawn in this file, and go on from what it holds.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    resolution: Annotated[
+        str | None,
+        typer.Option(
+            help="Exit with 4 unless an always-revealing output this rare would be seen.",
+            rich_help_panel=_RESULT,
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a page with figures: one file, no network (extra: dpcore[plot]).",
+            rich_help_panel=_RESULT,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="Write the JSON report to a file, too.", rich_help_panel=_RESULT
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="One JSON document on standard output.", rich_help_panel=_RESULT
+        ),
+    ] = False,
+) -> None:
+    r"""Audit TARGET: does the code keep its claim on two neighbouring datasets?
+
+    Example: dpcore audit half-scale --claim epsilon=1 --pair 0 1
+
+    A callable is f(dataset), f(dataset, rng) or, faster, f(dataset, n, rng) returning n outputs.
+    Exit code: 0 not refuted or proven, 1 refuted or a fault found, 2 usage, 3 the target failed,
+    4 resolution not reached.
+    """
+    try:
+        from audit import arguments as read
+        from audit.baseline import baseline_names
+        from audit.guard import stdout_to_stderr
+        from audit.layers import Wanted
+        from audit.plan import Plan
+        from audit.target import read_target
+
+        check_writable("--output", output)
+        _check_page(html)
+        wanted_resolution = read.read_resolution(resolution)
+        with stdout_to_stderr():
+            subject = read_target(target, seeded=seed is not None)
+            features = read.read_features(subject, feature)
+        stated = read.read_claim(subject, claim, relation)
+        both = read.read_pairs(subject, pair, pairs, searched=search is not None)
+        plan = Plan(
+            claim=stated,
+            pair=both[0] if both else (None, None),
+            others=both[1:],
+            features=features,
+            runs=read.read_runs(runs, max_runs, sequential=sequential),
+            sequential=sequential,
+            alpha=alpha,
+            seed=read.read_seed(seed),
+            jobs=-1 if scheduler is not None else read.read_jobs(jobs),
+            timeout=read.read_seconds("--timeout", timeout),
+            deadline=None if deadline is None else read.read_seconds("--deadline", deadline),
+        )
+        drawn = any(x is not None for x in (feature, baseline, resume, search, runs, max_runs))
+        wanted = Wanted(
+            layers=read.read_layers(subject, layers, drawn=drawn or sequential),
+            baselines=baseline_names(baseline or ()),
+            space=None if search is None else read.read_space(search, stated),
+            state=resume,
+            figures=html is not None,
+        )
+        report = _examined(subject, plan, wanted, scheduler)
+    except KeyboardInterrupt:
+        print("interrupted: no report", file=sys.stderr)
+        raise typer.Exit(_INTERRUPTED) from None
+    _publish(report, as_json=as_json, output=output, html=html)
+    if report.error is not None:
+        raise report.error
+    coarse = wanted_resolution is not None and not report.resolution <= wanted_resolution
+    if coarse and report.runs and report.verdict == "not_refuted" and report.exit_code == 0:
+        from audit.render import resolution_reached
+
+        reached = resolution_reached(report)
+        print(f"error: --resolution = {resolution}: not reached: {reached}", file=sys.stderr)
+        raise typer.Exit(_NOT_REACHED)
+    raise typer.Exit(report.exit_code)
+
+
+def _examined(subject: Target, plan: Plan, wanted: Wanted, scheduler: str | None) -> AuditReport:
+    from audit.layers import examine
+
+    with progress_bar("runs", plan.runs) as progress:
+        if scheduler is None:
+            return examine(subject, plan, wanted, progress=progress)
+        from audit.jobs import backend
+
+        with backend("dask", scheduler):
+            return examine(subject, plan, wanted, progress=progress)
+
+
+def _check_page(path: Path | None) -> None:
+    check_writable("--html", path)
+    if path is not None:
+        from importlib.util import find_spec
+
+        if find_spec("matplotlib") is None:
+            reason = "needs matplotlib: pip install 'dpcore[plot]', or leave it out"
+            raise InvalidParameter("--html", str(path), reason)
+
+
+def _publish(report: AuditReport, *, as_json: bool, output: Path | None, html: Path | None) -> None:
+    # To the files first: what fails on one way out still leaves by the others.
+    unwritten: InvalidParameter | None = None
+    try:
+        if output is not None:
+            write_whole("--output", output, report.to_text())
+    except InvalidParameter as error:
+        unwritten = error
+    try:
+        if html is not None:
+            from audit.html import page
+
+            write_whole("--html", html, page(report.to_json(), command=_command()))
+    except InvalidParameter as error:
+        unwritten = error
+    for warning in report.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    sys.stderr.flush()
+    if as_json:
+        sys.stdout.write(report.to_text())
+    elif report.error is None or report.runs:
+        from audit.render import show
+
+        show(report, sys.stdout)
+    sys.stdout.flush()
+    if unwritten is not None:
+        raise unwritten
+
+
+def _command() -> str:
+    return shlex.join(["dpcore", *sys.argv[1:]])

@@ -1,0 +1,136 @@
+r"""Answers that every person randomises alone: randomised response and RAPPOR.
+
+Chances are whole thousandths, drawn from integers, so that every law is exact. They are rounded to
+the private side: a correct one spends a little less than its claim.
+
+Sources: Warner, "Randomized response" (1965); Erlingsson, Pihur and Korolova, "RAPPOR: Randomized
+Aggregatable Privacy-Preserving Ordinal Response" (2014), whose permanent response flips each bit
+with chance f/2 and costs 2 h ln((1 - f/2)/(f/2)) where two values differ in 2 h bits; here h = 1.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from flint import arb
+
+from audit.catalogue.entry import Entry, Twin
+from dpcore.enclosure import Enclosure, ball, narrow
+from dpcore.inversion import Integers
+
+__all__ = ["ENTRIES"]
+
+_ANSWERS: Final = 4
+_WHOLE: Final = 1000
+# e/(e + 3) = 0.4753..., e/(e + 1) = 0.7310..., 1/(e^(1/2) + 1) = 0.3775..., 1/(e + 1) = 0.2689...
+_KEPT: Final = 475
+_KEPT_OF_TWO: Final = 731
+_FLIPPED: Final = 378
+_FLIPPED_FOR_ONE_BIT: Final = 269
+_REPORTED_WRONG: Final = 100
+
+
+def _happens(thousandths: int, shape: int | tuple[int, ...], rng: np.random.Generator) -> Integers:
+    # 1 with that chance, exactly.
+    return (rng.integers(_WHOLE, size=shape) < thousandths).astype(np.int64)
+
+
+def _answers(truth: int, kept: int, n: int, rng: np.random.Generator) -> Integers:
+    other = (truth + rng.integers(1, _ANSWERS, size=n)) % _ANSWERS
+    return np.where(_happens(kept, n, rng) == 1, truth, other)
+
+
+def four_answers(truth: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""One of four answers, kept with chance 0.475, else one of the other three: ln 2.714..."""
+    return _answers(truth, _KEPT, n, rng)
+
+
+def four_answers_as_two(truth: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""The same with 0.731, which is right for two answers: the wrong ones share what is left."""
+    return _answers(truth, _KEPT_OF_TWO, n, rng)
+
+
+def _permanent(value: int, width: int, flipped: int, n: int, rng: np.random.Generator) -> Integers:
+    # The one-hot bits of a value, each flipped with that chance.
+    bits: Integers = (np.arange(width) == value).astype(np.int64)
+    response: Integers = bits ^ _happens(flipped, (n, width), rng)
+    return response
+
+
+def rappor(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""A permanent response of four bits: f/2 = 0.378, for the two bits in which values differ."""
+    return _permanent(value, 4, _FLIPPED, n, rng)
+
+
+def rappor_for_one_bit(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""The same with f/2 = 0.269: epsilon for each bit, and twice that for a value."""
+    return _permanent(value, 4, _FLIPPED_FOR_ONE_BIT, n, rng)
+
+
+def memoised(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""Two reports on one permanent response of two bits, each bit wrong with chance 1/10 anew:
+    however many reports there are, they say no more than the permanent response.
+    """
+    kept = _permanent(value, 2, _FLIPPED, n, rng)
+    return np.concatenate([kept ^ _happens(_REPORTED_WRONG, (n, 2), rng) for _ in range(2)], axis=1)
+
+
+def one_time_twice(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""The one-time form, a permanent response that nobody keeps, sent twice."""
+    return np.concatenate([_permanent(value, 2, _FLIPPED, n, rng) for _ in range(2)], axis=1)
+
+
+def _four_as_two() -> arb:
+    return ball(Fraction(3 * _KEPT_OF_TWO, _WHOLE - _KEPT_OF_TWO)).log()
+
+
+def _bits(flipped: int, differing: int) -> Enclosure:
+    # Each bit that differs costs ln((1 - f/2)/(f/2)).
+    return narrow(lambda: differing * ball(Fraction(_WHOLE - flipped, flipped)).log(), 64)
+
+
+ENTRIES: Final = (
+    Entry(
+        name="four-answers-as-two",
+        number=25,
+        sentence="Four possible answers are randomised with the chance of telling the truth that "
+        "is right for two.",
+        source="randomised response generalised by hand from a yes-or-no question",
+        run=four_answers_as_two,
+        pair=(0, 1),
+        epsilon=Fraction(1),
+        true_epsilon=narrow(_four_as_two, 64),
+        runs=200,
+        twin=Twin(name="four-answers", run=four_answers, pair=(0, 1), epsilon=Fraction(1)),
+    ),
+    Entry(
+        name="rappor-for-one-bit",
+        number=39,
+        sentence="RAPPOR's f is chosen for the one bit that a value sets; two values differ in "
+        "two bits.",
+        source="the factor 2 of 2 h ln((1 - f/2)/(f/2)) left out; Erlingsson et al. 2014 "
+        "(arXiv 1407.6981)",
+        run=rappor_for_one_bit,
+        pair=(0, 1),
+        epsilon=Fraction(1),
+        true_epsilon=_bits(_FLIPPED_FOR_ONE_BIT, 2),
+        runs=700,
+        twin=Twin(name="rappor", run=rappor, pair=(0, 1), epsilon=Fraction(1)),
+    ),
+    Entry(
+        name="one-time-rappor-twice",
+        number=40,
+        sentence="RAPPOR without its memory, meant for one report, is sent again: each report has "
+        "fresh noise and costs epsilon.",
+        source="the one-time form of Erlingsson et al. 2014 (arXiv 1407.6981) in a repeated "
+        "collection",
+        run=one_time_twice,
+        pair=(0, 1),
+        epsilon=Fraction(1),
+        true_epsilon=_bits(_FLIPPED, 4),
+        runs=1500,
+        twin=Twin(name="memoised-rappor", run=memoised, pair=(0, 1), epsilon=Fraction(1)),
+    ),
+)

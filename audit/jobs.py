@@ -1,0 +1,344 @@
+r"""Who draws the blocks: this process, several, or a cluster; always in the order of the tasks.
+
+One job draws here and needs no joblib. More go through joblib, so that ``joblib.parallel_config``
+chooses where: processes of this machine by default, the workers of a Dask cluster with
+``backend="dask"`` (:func:`backend` sets it up for the command). What a task draws does not depend
+on where it is drawn, for a target that keeps to the randomness it is given.
+
+A worker makes a target anew from its spelling where it came from one (a file must then be at the
+same path on every machine), else gets it by cloudpickle. One without a spelling or with randomness
+of its own starts in each worker as it was: a generator that its module seeds on import gives every
+worker the same numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import inspect
+import os
+import re
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from audit.drawing import Drawing, Task, draw_block, keeps_to_its_seed
+from audit.errors import TargetFailed
+from audit.guard import Watchdog, stdout_to_stderr
+from audit.target import Target, read_target
+from dpcore.errors import DpcoreError, InvalidParameter
+
+__all__ = ["BACKENDS", "Drawer", "backend", "content_of", "drawer"]
+
+BACKENDS: Final = ("processes", "dask")
+r"""Where the command can draw."""
+
+_EXIT_CODES: Final = re.compile(r"exit codes of the workers are \{(.*?)\}")
+_LOOKAHEAD: Final = 3
+_PATIENCE: Final = "10s"
+
+
+class Drawer(Protocol):
+    r"""Draws tasks one after the other or side by side; the results come in the tasks' order."""
+
+    def keeps_to_its_seed(self, task: Task) -> bool:
+        r"""Whether two drawings of the same task are the same."""
+
+    def draw(self, tasks: Iterable[Task]) -> Generator[Drawing, None, None]:
+        r"""The drawings; closing the iterator ends those that are under way.
+
+        Raises :class:`TargetFailed` where a worker was lost.
+        """
+
+
+@contextmanager
+def drawer(
+    target: Target,
+    jobs: int,
+    timeout: float | None,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Drawer]:
+    r"""Whoever draws for this number of jobs (-1: as many as there are).
+
+    Raises :class:`InvalidParameter` for a target that cannot be sent to another process.
+    """
+    if jobs != 1:
+        from joblib import effective_n_jobs
+
+        width = int(effective_n_jobs(jobs))
+        if width > 1:
+            yield _Elsewhere(sent=_send(target, jobs), jobs=jobs, width=width, progress=progress)
+            return
+    with Watchdog(timeout) as watchdog:
+        yield _Here(target=target, watchdog=watchdog, progress=progress)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Here:
+    target: Target
+    watchdog: Watchdog
+    progress: Callable[[int], None] | None
+
+    def keeps_to_its_seed(self, task: Task) -> bool:
+        return keeps_to_its_seed(self.target, task, self.watchdog)
+
+    def draw(self, tasks: Iterable[Task]) -> Generator[Drawing, None, None]:
+        for task in tasks:
+            yield draw_block(self.target, task, self.watchdog, progress=self.progress)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sent:
+    # How a worker gets a target: the same value is the same target, so one is made a process.
+    spelling: str
+    seeded: bool
+    folder: str
+    content: str | None
+    pickled: bytes | None
+    process: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Elsewhere:
+    sent: _Sent
+    jobs: int
+    width: int
+    progress: Callable[[int], None] | None
+
+    def keeps_to_its_seed(self, task: Task) -> bool:
+        (answer,) = self._results(_work_probe, iter([task]))
+        if isinstance(answer, TargetFailed):
+            raise answer
+        return bool(answer)
+
+    def draw(self, tasks: Iterable[Task]) -> Generator[Drawing, None, None]:
+        for found in self._results(_work_block, iter(tasks)):
+            if isinstance(found, TargetFailed):
+                raise found
+            drawing, drawn = found
+            if self.progress is not None:
+                self.progress(drawn + len(drawing.outputs))
+            yield drawing
+
+    def _results(
+        self, work: Callable[[_Sent, Task], bytes], tasks: Iterator[Task]
+    ) -> Iterator[Any]:
+        import cloudpickle
+        from joblib import Parallel, delayed
+
+        ahead = _Ahead(tasks=tasks, most=_LOOKAHEAD * self.width)
+        while not ahead.ended:
+            # joblib dispatches as workers finish, however far the reader is behind: a call ends
+            # where it would run too far ahead, and the next one goes on.
+            parallel = Parallel(
+                n_jobs=self.jobs,
+                return_as="generator",
+                batch_size=1,
+                pre_dispatch=self.width + 1,
+            )
+            results: Any = None
+            try:
+                results = parallel(delayed(work)(self.sent, task) for task in ahead)
+                for packed in results:
+                    ahead.read += 1
+                    yield cloudpickle.loads(packed)
+            except Exception as error:
+                raise _lost(self.sent.spelling, error) from error
+            finally:
+                if results is not None:
+                    with warnings.catch_warnings():
+                        # That tasks were given up is what closing is for.
+                        warnings.simplefilter("ignore")
+                        results.close()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Ahead:
+    # Tasks while no more than ``most`` of them wait to be read. joblib takes them under its lock.
+    tasks: Iterator[Task]
+    most: int
+    taken: int = 0
+    read: int = 0
+    ended: bool = False
+
+    def __iter__(self) -> Iterator[Task]:
+        while self.taken - self.read < self.most:
+            task = next(self.tasks, None)
+            if task is None:
+                self.ended = True
+                return
+            self.taken += 1
+            yield task
+
+
+def _send(target: Target, jobs: int) -> _Sent:
+    pickled = None
+    if not target.named:
+        import cloudpickle
+
+        try:
+            pickled = cloudpickle.dumps(target)
+        # What its objects raise when they are pickled can be anything.
+        except Exception as error:
+            reason = f"the target {target.spelling} cannot be sent to another process ({error})"
+            raise InvalidParameter("jobs", jobs, f"must be 1: {reason}") from error
+    return _Sent(
+        spelling=target.spelling,
+        seeded=target.seeded,
+        folder=str(Path.cwd()),
+        content=content_of(target),
+        pickled=pickled,
+        process=os.getpid(),
+    )
+
+
+def content_of(target: Target) -> str | None:
+    r"""A digest of the file a target is written in, or None where there is none.
+
+    Of a program: of the executable and of those arguments that name files. What a file imports or
+    reads is not part of it.
+
+    >>> from audit.target import read_target
+    >>> content_of(read_target("discrete-laplace:scale=1"))
+    """
+    from audit.program import Program
+
+    paths: list[str] = []
+    if isinstance(target, Program):
+        paths = [word for word in target.command if Path(word).is_file()]
+    else:
+        name, _, _ = target.spelling.rpartition(":")
+        function = getattr(target, "function", None)
+        if target.named and name.endswith(".py"):
+            paths = [name]
+        elif function is not None:
+            with contextlib.suppress(TypeError):
+                paths = [inspect.getsourcefile(inspect.unwrap(function)) or ""]
+    digest = hashlib.sha256()
+    found = False
+    for path in paths:
+        with contextlib.suppress(OSError):
+            digest.update(hashlib.sha256(Path(path).read_bytes()).digest())
+            found = True
+    return digest.hexdigest() if found else None
+
+
+def _lost(target: str, error: Exception) -> TargetFailed:
+    # A worker that is no more, or that cannot be reached: never a traceback of joblib's.
+    codes = _EXIT_CODES.search(str(error))
+    if codes is not None:
+        how = ", ".join(sorted(set(codes[1].split(", "))))
+        reason = f"a worker process died ({how}): os._exit, a signal, or no memory left"
+    else:
+        lines = str(error).strip().splitlines() or [""]
+        reason = f"a worker was lost ({type(error).__name__}: {lines[0]})"
+    return TargetFailed(target, reason)
+
+
+# -- what runs in a worker --------------------------------------------------------------------
+
+
+def _work_block(sent: _Sent, task: Task) -> bytes:
+    return _work(sent, task, lambda target, dog: (draw_block(target, task, dog), task.drawn))
+
+
+def _work_probe(sent: _Sent, task: Task) -> bytes:
+    return _work(sent, task, lambda target, dog: keeps_to_its_seed(target, task, dog))
+
+
+def _work(sent: _Sent, task: Task, do: Callable[[Target, Watchdog], object]) -> bytes:
+    # The answer is packed here: what cannot be sent back is then the target's failure by name.
+    import cloudpickle
+
+    _leave_ctrl_c_to(sent.process)
+    with stdout_to_stderr():
+        try:
+            target = _received(sent)
+            with Watchdog(task.timeout) as watchdog:
+                found = do(target, watchdog)
+        except TargetFailed as failed:
+            found = failed
+        except DpcoreError as error:
+            found = TargetFailed(sent.spelling, f"in a worker: {error}")
+        try:
+            return bytes(cloudpickle.dumps(found))
+        except Exception as error:  # noqa: BLE001  # whatever an output raises when it is pickled
+            reason = f"returned what cannot be sent from a worker ({error}); use one job"
+            return bytes(cloudpickle.dumps(TargetFailed(sent.spelling, reason)))
+
+
+def _leave_ctrl_c_to(process: int) -> None:
+    # A terminal's Ctrl-C reaches all its processes: the audit ends its workers itself. A handler
+    # and not SIG_IGN, which the target's own children would inherit.
+    elsewhere = os.getpid() != process
+    if elsewhere and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _not_here)
+
+
+def _not_here(number: int, frame: object) -> None:
+    del number, frame
+
+
+@lru_cache(maxsize=4)
+def _received(sent: _Sent) -> Target:
+    if sent.pickled is not None:
+        import cloudpickle
+
+        found = cloudpickle.loads(sent.pickled)  # of the audit's own process
+        assert isinstance(found, Target)  # noqa: S101  # nothing else is sent
+        return found
+    if os.getpid() != sent.process:
+        # Relative names mean what they mean to the user.
+        with contextlib.suppress(OSError):
+            os.chdir(sent.folder)
+    return read_target(sent.spelling, seeded=sent.seeded)
+
+
+# -- where workers are ------------------------------------------------------------------------
+
+
+@contextmanager
+def backend(name: str, scheduler: str | None = None) -> Iterator[None]:
+    r"""Audits inside with ``jobs`` other than 1 draw on processes here, or on a Dask cluster.
+
+    ``scheduler`` is the address of the cluster's, e.g. ``tcp://host:8786``. All its workers draw,
+    whatever the number of jobs. They need the same dpcore and numpy, and a target's file at the
+    same path. They run threads: only ``exec:`` targets have a time limit for each call there.
+
+    >>> with backend("processes"):
+    ...     pass
+
+    Raises :class:`InvalidParameter` for another name, a scheduler that is missing, not needed or
+    not reached, and where ``distributed`` is not installed.
+    """
+    if name not in BACKENDS:
+        raise InvalidParameter("--backend", name, f"must be {' or '.join(BACKENDS)}")
+    if name == "processes":
+        if scheduler is not None:
+            raise InvalidParameter("--scheduler", scheduler, "is for --backend dask")
+        yield
+        return
+    if scheduler is None:
+        reason = "is needed: the address of a cluster, e.g. tcp://host:8786"
+        raise InvalidParameter("--scheduler", "(none)", reason)
+    try:
+        from distributed import Client
+    except ImportError:
+        reason = "needs dask.distributed: pip install 'dpcore[cluster]'"
+        raise InvalidParameter("--backend", name, reason) from None
+    from joblib import parallel_config
+
+    connect: Any = Client  # it has no types
+    try:
+        client = connect(scheduler, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise InvalidParameter("--scheduler", scheduler, f"is not reached: {lines[0]}") from error
+    with client, parallel_config(backend="dask", client=client):
+        yield

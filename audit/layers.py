@@ -1,0 +1,306 @@
+r"""The layers of an audit, one after the other, and the one report they make.
+
+    exact     both laws are known: a proof or a refutation            audit.proof
+    fit       does what is drawn have the law that was proven about?  audit.fit
+    sample    black box, runs on both datasets                        audit.run
+    replay    one tape for both datasets                              audit.replay
+
+Layers that draw share the false-alarm level. Only what contradicts the claim refutes it. A sampler
+that does not have its law, and a fault that replay found, are findings: they take a proof away,
+because it was about something else, and the exit code says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from audit.claim import Claim
+from audit.curve_claim import CurveClaim
+from audit.plan import Plan
+from audit.replay_findings import Finding
+from audit.report import AuditReport, Layer
+from audit.target import KnownLaw, Target
+from audit.verdict import versions
+from dpcore.errors import InvalidParameter
+from dpcore.parameter import rational
+from dpcore.spelling import write_noise
+
+if TYPE_CHECKING:
+    from audit.fit_report import FitReport
+    from audit.run import Drawn
+    from audit.space import Space
+
+__all__ = ["LAYERS", "Wanted", "examine"]
+
+LAYERS: Final = ("exact", "fit", "replay", "sample")
+r"""The layers by name, strongest first."""
+
+_CURVE_STEPS: Final = 60
+
+_REPLAY: Final = Layer(
+    layer="replay",
+    method="one random tape for both datasets, and tapes with draws at extremes",
+    proves="a fault is an error, or contradicts what is declared; it leaves the claim open",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    r"""Which layers run, and what the report shows beside their verdict.
+
+    ``space`` is searched for the pair first; ``state`` is the file of a resumable audit.
+    """
+
+    layers: tuple[str, ...] = ("sample",)
+    baselines: tuple[str, ...] = ()
+    space: Space | None = None
+    state: Path | None = None
+    figures: bool = False
+
+
+def examine(
+    target: Target,
+    plan: Plan,
+    wanted: Wanted,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> AuditReport:
+    r"""Audit a target by every wanted layer.
+
+    >>> from audit.claim import Claim
+    >>> from audit.target import read_target
+    >>> plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=2000, alpha="1e-9", seed=7)
+    >>> wanted = Wanted(layers=("exact", "fit", "sample"))
+    >>> report = examine(read_target("discrete-laplace:scale=1"), plan, wanted)
+    >>> report.verdict, [layer.layer for layer in report.layers]
+    ('proven', ['exact', 'fit', 'sample'])
+
+    Raises :class:`InvalidParameter` for a layer that the target has not, and what the layers raise.
+    """
+    found = None
+    if wanted.space is not None:
+        from audit.search import search
+
+        found = search(
+            target,
+            plan.claim,
+            wanted.space,
+            runs=plan.runs,
+            seed=plan.seed,
+            timeout=plan.timeout,
+            features=plan.features,
+            jobs=plan.jobs,
+            progress=progress,
+        )
+        plan = replace(plan, pair=found.pair, others=(), runs=plan.runs - found.runs)
+    return replace(_of_layers(target, plan, wanted, progress), search=found)
+
+
+def _of_layers(
+    target: Target, plan: Plan, wanted: Wanted, progress: Callable[[int], None] | None
+) -> AuditReport:
+    from audit.proof import both, prove
+
+    drawing = [layer for layer in ("fit", "sample") if layer in wanted.layers]
+    shared = replace(plan, alpha=rational("alpha", plan.alpha) / max(len(drawing), 1))
+    report: AuditReport | None = None
+    if "exact" in wanted.layers:
+        report = prove(_known(target, "exact"), plan)
+    fitted = _fitted(_known(target, "fit"), shared) if "fit" in wanted.layers else None
+    if "sample" in wanted.layers:
+        sampled = _adjusted(_sampled(target, shared, wanted, progress), len(drawing))
+        report = sampled if report is None else both(report, sampled)
+    report = report or _nothing_drawn(target, plan)
+    if fitted is not None:
+        report = _with_fit(report, fitted)
+    # Last: what a target keeps from its tapes must not reach runs that are tested.
+    if "replay" in wanted.layers and report.error is None:
+        report = _with_replay(report, _replayed(target, plan))
+    return replace(report, alpha=rational("alpha", plan.alpha))
+
+
+def _adjusted(report: AuditReport, layers: int) -> AuditReport:
+    # What is held against the whole level, although the layers share it.
+    return replace(
+        report,
+        p_value=None if report.p_value is None else min(1.0, report.p_value * layers),
+        e_value=None if report.e_value is None else report.e_value / layers,
+    )
+
+
+def _known(target: Target, layer: str) -> KnownLaw:
+    if isinstance(target, KnownLaw):
+        return target
+    reason = f"the law of {target.spelling} is not known; of a noise it is"
+    raise InvalidParameter("layers", layer, reason)
+
+
+def _nothing_drawn(target: Target, plan: Plan) -> AuditReport:
+    return AuditReport(
+        target=target.spelling,
+        claim=plan.claim,
+        pair=plan.pair,
+        pairs=plan.pairs if plan.others else (),
+        verdict="not_refuted",
+        epsilon_lower=0.0,
+        alpha=plan.alpha,
+        runs_by_world=(0, 0),
+        stopped="no runs: the sample layer was not asked for",
+        seed=plan.seed,
+        versions=versions(),
+    )
+
+
+# -- sample ---------------------------------------------------------------------------------------
+
+
+def _sampled(
+    target: Target, plan: Plan, wanted: Wanted, progress: Callable[[int], None] | None
+) -> AuditReport:
+    from audit.run import draw, report_of
+
+    if wanted.state is None:
+        drawn = draw(target, plan, progress=progress)
+    else:
+        from audit.checkpoint import resume
+
+        with resume(wanted.state, target, plan) as state:
+            drawn = draw(target, plan, progress=progress, state=state)
+    report = report_of(drawn)
+    if drawn.runs and (wanted.baselines or wanted.figures):
+        report = _beside(report, drawn, wanted)
+    return report
+
+
+def _beside(report: AuditReport, drawn: Drawn, wanted: Wanted) -> AuditReport:
+    # Of the view and point that the report's bound is of.
+    from audit.baseline import compare
+    from audit.histogram import histogram
+    from audit.trace import trace_anytime, trace_fixed
+
+    plan = drawn.plan
+    shown = report.outcomes[report.row] if report.outcomes else None
+    place, feature = (0, drawn.views[0].feature) if shown is None else (shown.pair, shown.feature)
+    view = next(v for v in drawn.views if (v.pair, v.feature) == (place, feature))
+    point = plan.claim.points[0] if shown is None else shown.claim
+    report = replace(
+        report,
+        baselines=compare(
+            wanted.baselines,
+            view.outputs,
+            view.worlds,
+            delta=report.at_delta,
+            alpha=report.alpha,
+            seed=plan.seed,
+        ),
+    )
+    if not wanted.figures:
+        return report
+    level = rational("alpha", report.alpha) / max(len(report.outcomes), 1)
+    return replace(
+        report,
+        histogram=histogram(
+            view.outputs,
+            view.worlds,
+            None if report.witness is None else report.witness.event,
+            pair=place,
+            feature=feature,
+        ),
+        trace=trace_anytime(view.outputs, view.worlds, point, level)
+        if plan.sequential
+        else trace_fixed(view.outputs, view.worlds, point, level, seed=plan.seed),
+        curve=_curve(plan.claim),
+    )
+
+
+def _curve(claim: Claim | CurveClaim) -> tuple[tuple[float, float], ...]:
+    if isinstance(claim, Claim):
+        return ()
+    last = max(point.exact[0] for point in claim.points)
+    epsilons = [last * i / _CURVE_STEPS for i in range(_CURVE_STEPS + 1)]
+    return tuple((float(epsilon), claim.delta_upper(epsilon)) for epsilon in epsilons)
+
+
+# -- fit ------------------------------------------------------------------------------------------
+
+
+def _fitted(target: KnownLaw, plan: Plan) -> FitReport:
+    from audit.fit import fit
+
+    if not all(isinstance(place, int) for pair in plan.pairs for place in target.places(pair)):
+        reason = f"is for one integer, and {target.spelling} has several"
+        raise InvalidParameter("layers", "fit", reason)
+    return fit(
+        target,
+        target.noise,
+        runs=plan.runs,
+        alpha=rational("alpha", plan.alpha),
+        seed=plan.seed,
+        sequential=plan.sequential,
+        timeout=plan.timeout,
+    )
+
+
+def _with_fit(report: AuditReport, fitted: FitReport) -> AuditReport:
+    layer = Layer(layer="fit", method=fitted.method[0], proves=fitted.method[1])
+    place = sum(layer.layer == "exact" for layer in report.layers)
+    report = replace(
+        report,
+        fit=fitted,
+        layers=(*report.layers[:place], layer, *report.layers[place:]),
+        error=report.error or fitted.error,
+    )
+    if fitted.verdict != "refuted":
+        return report
+    found = Finding(
+        kind="not-its-law",
+        severity="error",
+        statement=f"what is drawn does not have the law {write_noise(fitted.law)}",
+        witness={} if fitted.witness is None else fitted.witness.to_json(),
+    )
+    return _without_proof(replace(report, findings=(*report.findings, found)))
+
+
+def _without_proof(report: AuditReport) -> AuditReport:
+    # A proof about a law, or about code that takes its randomness as it should, and this is not it.
+    return replace(report, verdict="not_refuted") if report.verdict == "proven" else report
+
+
+# -- replay ---------------------------------------------------------------------------------------
+
+
+def _replayed(target: Target, plan: Plan) -> tuple[Finding, ...]:
+    from audit.replay import replay
+
+    found: list[Finding] = []
+    for pair in plan.pairs:
+        report = replay(
+            target,
+            pair,
+            sensitivity=_declared(plan.claim),
+            seed=plan.seed,
+            timeout=plan.timeout,
+            deadline=plan.deadline,
+        )
+        found += [finding for finding in report.findings if finding not in found]
+    return tuple(found)
+
+
+def _declared(claim: Claim | CurveClaim) -> Fraction | None:
+    # NOISE@SENSITIVITY declares that the output is a query that moves by so much, plus noise.
+    if not isinstance(claim, CurveClaim) or "@" not in claim.spelling:
+        return None
+    moves = claim.spelling.rpartition("@")[2]
+    return Fraction(moves) if moves.isdecimal() else None
+
+
+def _with_replay(report: AuditReport, findings: tuple[Finding, ...]) -> AuditReport:
+    report = replace(
+        report, findings=(*report.findings, *findings), layers=(*report.layers, _REPLAY)
+    )
+    faults = any(finding.severity == "error" for finding in findings)
+    return _without_proof(report) if faults else report

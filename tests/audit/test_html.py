@@ -1,0 +1,213 @@
+"""The HTML report: what it says, and whether it draws what it was given."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from audit import figures, html, pictures
+from audit.figures import Point, check_figures, curve_figure, histogram_figure, trace_figure
+from audit.histogram import Bin, Histogram
+from audit.html import page
+from audit.trace import Trace
+from dpcore.errors import InvalidParameter
+from tests.audit.browser import Visible
+from tests.audit.html_documents import DOCUMENTS, NASTY, VERDICTS, curve, refuted, shown_of
+from tests.dpcore.mutants import mutated, rewired
+
+every = pytest.mark.parametrize("name", DOCUMENTS)
+
+
+@every
+def test_the_verdict_comes_first_and_no_page_says_private(name: str) -> None:
+    words = Visible.of(shown_of(name)).words
+    assert re.search(r"(NOT )?REFUTED|PROVEN|FAILED", words)
+    assert words.index(VERDICTS[name]) < words.index("Claim")
+    assert re.search(r"\bprivate\b", words, re.IGNORECASE) is None
+
+
+@every
+def test_a_page_is_whole_and_asks_for_nothing(name: str) -> None:
+    shown = shown_of(name)
+    assert "default-src 'none'" in shown
+    assert re.findall(r"""(?:src|href|action)=["'](?!#|data:)""", shown) == []
+    assert re.findall(r"@import|url\((?!#)|<script|<iframe|<object", shown) == []
+    seen = Visible.of(shown)
+    assert len(seen.ids) == len(set(seen.ids)), "an id is used twice"
+    assert seen.tags.count("h1") == 1
+    for name_of in re.findall(r'aria-labelledby="([^"]*)"', shown):
+        assert set(name_of.split()) <= set(seen.ids)
+    assert seen.tags.count("svg") == seen.tags.count("desc") == shown.count('role="img"')
+
+
+@pytest.mark.parametrize("name", ["labels", "curve"])
+def test_the_same_report_gives_the_same_bytes(name: str) -> None:
+    assert page(DOCUMENTS[name]()) == shown_of(name)
+
+
+def test_the_embedded_report_is_the_document() -> None:
+    shown = shown_of("curve")
+    found = re.search(r'<pre id="report-json">(.*?)</pre>', shown, re.DOTALL)
+    assert found is not None
+    assert json.loads("".join(Visible.of(found[1]).pieces)) == curve()
+
+
+OPTIONAL = (
+    "pairs", "at_delta", "outcomes", "fit", "findings", "baselines", "search", "histogram",
+    "trace", "curve", "command",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("key", OPTIONAL)
+def test_what_is_not_there_is_left_out(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("histogram", "trace", "line", "curve"):
+        monkeypatch.setattr(pictures, f"{name}_figure", lambda *_: "<svg/>")
+    document = curve()
+    without = page({name: value for name, value in document.items() if name != key})
+    assert len(without) < len(page({**document, key: None})) < len(page(document))
+
+
+def test_a_document_of_the_first_schema_has_a_page() -> None:
+    document = {name: value for name, value in refuted().items() if name not in OPTIONAL}
+    assert "REFUTED" in page(document)
+
+
+def test_everything_of_a_target_is_shown_as_text() -> None:
+    nasty = f"\x00\ud800{NASTY}"
+    document = curve()
+    for finding in document["findings"]:
+        finding.update(statement=nasty, kind=nasty, witness={nasty: nasty})
+    bins = document["histogram"]["bins"]
+    bins[0] = {**bins[0], "label": nasty, "low": None, "high": None}
+    document |= {
+        "target": nasty, "pair": [nasty, nasty], "pairs": [[nasty, nasty]], "warnings": [nasty],
+        "stopped": nasty, "search": nasty, "command": nasty, "versions": {nasty: nasty},
+        "baselines": [{"name": nasty, "epsilon_lower": 1, "says": nasty, "valid": False}],
+        "layers": [{"layer": nasty, "method": nasty, "proves": nasty}],
+        "witness": {**document["witness"], "event": nasty},
+        "outcomes": [{**row, "feature": nasty} for row in document["outcomes"]],
+        "error": {"reason": nasty, "dataset": "A", "run": 1},
+    }  # fmt: skip
+    for verdict in ("refuted", None):
+        shown = page({**document, "verdict": verdict})
+        shown.encode("utf-8")
+        assert "\x00" not in shown
+        assert "<script" not in shown
+        assert "script" not in Visible.of(shown).tags
+
+
+def test_a_text_that_is_not_escaped_is_caught() -> None:
+    bare = rewired(page, _head=rewired(html._head, code=lambda value: f"<code>{value}</code>"))
+    assert "script" in Visible.of(bare({**refuted(), "target": NASTY}, command=None)).tags
+
+
+def heights(picture: str, world: str, part: str = "bar") -> dict[int, float]:
+    """The height of each bar, from its path."""
+    found = {}
+    for i, path in re.findall(
+        rf'id="histogram-{part}-{world}-(\d+)">\s*<path d="([^"]*)"', picture
+    ):
+        ys = [float(y) for _, y in re.findall(r"([\d.]+) ([\d.]+)", path)]
+        found[int(i)] = max(ys) - min(ys)
+    return found
+
+
+def agree(picture: str, found: Histogram) -> bool:
+    """Whether the bars are as high as the counts say."""
+    tallest = max(max(cell.count_a, cell.count_b) for cell in found.bins)
+    drawn = [heights(picture, world) for world in "ab"]
+    unit = max(max(side.values()) for side in drawn) / tallest
+    counts = [
+        {i: cell.count_a for i, cell in enumerate(found.bins) if cell.count_a},
+        {i: cell.count_b for i, cell in enumerate(found.bins) if cell.count_b},
+    ]
+    return all(
+        side.keys() == expected.keys()
+        and all(abs(side[i] - unit * count) < 0.01 for i, count in expected.items())
+        for side, expected in zip(drawn, counts, strict=True)
+    )
+
+
+def test_bars_are_as_high_as_the_counts() -> None:
+    found = Histogram.of_json(refuted()["histogram"])
+    assert agree(histogram_figure(found), found)
+    inside = heights(histogram_figure(found), "a", "inside")
+    assert inside.keys() == {i for i, cell in enumerate(found.bins) if cell.inside_a}
+
+
+def test_bars_of_the_wrong_world_are_caught() -> None:
+    found = Histogram.of_json(refuted()["histogram"])
+    swapped = mutated(figures._bars, "-0.2, cell.count_a", "-0.2, cell.count_b")
+    assert not agree(rewired(histogram_figure, _bars=swapped)(found), found)
+
+
+def test_a_rare_witness_is_drawn_on_a_logarithmic_axis_which_says_so() -> None:
+    common = Bin(label="0", low=0.0, high=0.0, count_a=9000, count_b=9100)
+    rare = Bin(label="1", low=1.0, high=1.0, count_a=0, count_b=9, inside_b=9)
+    found = Histogram(bins=(common, rare), runs_a=9000, runs_b=9109, event="output in {1}")
+    picture = histogram_figure(found)
+    assert "runs (logarithmic axis)" in picture
+    assert heights(picture, "b", "inside")[1] > heights(picture, "b")[0] / 10
+    assert "logarithmic" not in histogram_figure(Histogram.of_json(refuted()["histogram"]))
+
+
+def test_figures_name_their_axes_and_their_signs() -> None:
+    found = Histogram.of_json(refuted()["histogram"])
+    for words in (">output<", ">runs<", ">witness<", f">A: {found.runs_a:,} runs<"):
+        assert words in histogram_figure(found)
+    traced = trace_figure(Trace.of_json(refuted()["trace"]))
+    for words in (">epsilon<", "runs, both worlds together (logarithmic axis)", ">claimed: 1<"):
+        assert words in traced
+    points = [Point(epsilon=1, delta=0.01, epsilon_lower=1.5, refuted=True)]
+    drawn = curve_figure([(0.0, 0.2), (1.0, 0.01)], points)
+    for words in (
+        ">epsilon<",
+        ">delta (logarithmic axis)<",
+        ">claimed curve<",
+        ">tested: refuted<",
+    ):
+        assert words in drawn
+
+
+@pytest.mark.parametrize(
+    ("line", "points"),
+    [
+        ([], []),
+        ([(0.0, 0.0)], []),
+        ([], [Point(epsilon=0, delta=0, epsilon_lower=0, refuted=False)]),
+        ([(0.0, 1e-300)], [Point(epsilon=1, delta=1e-300, epsilon_lower=9, refuted=True)]),
+    ],
+)
+def test_degenerate_curves_are_drawn(line: Any, points: Any) -> None:
+    assert curve_figure(line, points).startswith("<svg")
+
+
+def test_an_empty_histogram_and_odd_labels_are_drawn() -> None:
+    assert "<svg" in histogram_figure(Histogram(bins=(), runs_a=0, runs_b=0))
+    for label, drawn in (
+        ("'$\\frac{1}{2}$ & <b>'", "'$\\frac{1}{2}$ &amp; &lt;b&gt;'"),
+        ("漢字 🔥", "漢字 🔥"),
+        ("\ud800\x00\n", "\ufffd\ufffd"),
+    ):
+        odd = Bin(label=label, count_a=1, count_b=0)
+        assert drawn in histogram_figure(Histogram(bins=(odd,), runs_a=1, runs_b=0))
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_figures("report.html")
+    monkeypatch.setattr(figures, "find_spec", lambda name: None)
+    with pytest.raises(
+        InvalidParameter, match=r"--html = r.html: needs matplotlib.*dpcore\[plot\]"
+    ):
+        check_figures("r.html")
+
+
+def test_no_global_state_of_matplotlib_is_touched() -> None:
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    page(refuted())
+    assert dict(mpl.rcParams) == before

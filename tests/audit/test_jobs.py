@@ -1,0 +1,374 @@
+"""Blocks drawn by several processes or a cluster: the same report, whatever happens to a worker."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.claim import Claim
+from audit.drawing import Task, task_of
+from audit.jobs import _Ahead, backend, content_of
+from audit.plan import Plan
+from audit.run import sample
+from audit.target import Scalar, Vectorised, read_target
+from dpcore.errors import InvalidParameter
+from tests.audit.command import HEARS_CTRL_C, ROOT
+
+AWK = "exec:awk -F '[:,}]' '{ srand($6); for (i = 0; i < $4; i++) print $2 + int(9 * rand()) }'"
+
+
+def plan(**more: Any) -> Plan:
+    defaults: dict[str, Any] = {"claim": Claim(epsilon=1), "pair": (0, 1), "seed": 7}
+    return Plan(**{**defaults, "alpha": "1e-9", "runs": 3000, **more})
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+@pytest.mark.parametrize(
+    ("spelling", "runs"),
+    [
+        ("targets.py:coin", 3000),
+        ("targets.py:laplace", 20_000),
+        ("discrete-laplace:scale=1", 20_000),
+        ("count", 2000),
+        (AWK, 200),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_two_jobs_give_the_report_of_one(spelling: str, runs: int, sequential: bool) -> None:
+    target = read_target(spelling)
+    one = plan(runs=runs, sequential=sequential)
+    two = plan(runs=runs, sequential=sequential, jobs=2)
+    assert sample(target, one).to_text() == sample(target, two).to_text()
+
+
+@pytest.mark.usefixtures("here")
+def test_two_jobs_fail_as_one_does() -> None:
+    for name in ("raises_in_b", "raises_late", "leaves", "nothing"):
+        target = read_target(f"targets.py:{name}")
+        one, two = (sample(target, plan(runs=50_000, jobs=jobs)) for jobs in (1, 2))
+        assert one.error is not None
+        assert one.to_text() == two.to_text()
+
+
+def test_several_pairs_are_drawn_by_several_jobs() -> None:
+    target = read_target("discrete-laplace:scale=1")
+    reports = [sample(target, plan(others=((3, 2), (7, 9)), jobs=jobs)) for jobs in (1, 2)]
+    assert reports[0].to_text() == reports[1].to_text()
+    assert reports[0].pair == (7, 9)
+
+
+def test_a_target_without_a_spelling_is_sent() -> None:
+    seen = []
+
+    def closure(dataset: int, n: int, rng: np.random.Generator) -> Any:
+        seen.append(n)  # a copy of the list, in the worker
+        return dataset + rng.integers(9, size=n) + offset
+
+    offset = 5
+    target = Vectorised(spelling="closure", function=closure)
+    assert sample(target, plan(jobs=2)).error is None
+    assert not seen
+
+
+def test_a_target_that_cannot_be_sent_is_refused() -> None:
+    lock = threading.Lock()
+
+    def locked(dataset: int) -> int:
+        with lock:
+            return dataset
+
+    with pytest.raises(InvalidParameter, match="locked cannot be sent to another process") as bad:
+        sample(Scalar(spelling="locked", function=locked, seeded=False), plan(jobs=2))
+    assert bad.value.argument == "jobs"
+
+
+@pytest.mark.usefixtures("here")
+def test_an_output_that_cannot_be_sent_is_the_target_s_failure() -> None:
+    report = sample(read_target("targets.py:locks"), plan(jobs=2))
+    assert report.error is not None
+    assert report.error.reason.startswith("returned what cannot be sent from a worker (")
+
+
+# -- what happens to workers ------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("name", "how"), [("exits_late", "EXIT(7)"), ("is_killed_late", "SIGKILL(-9)")]
+)
+def test_a_worker_that_dies_is_the_target_s_failure_and_runs_before_count(
+    name: str, how: str
+) -> None:
+    report = sample(read_target(f"targets.py:{name}"), plan(jobs=2))
+    assert report.error is not None
+    assert report.error.reason == (
+        f"a worker process died ({how}): os._exit, a signal, or no memory left"
+    )
+    assert report.verdict is None
+    assert 0 < report.runs < 3000
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("name", ["hangs", "hangs_and_catches"])
+def test_time_limits_hold_in_workers(name: str) -> None:
+    begun = time.monotonic()
+    report = sample(read_target(f"targets.py:{name}"), plan(jobs=2, timeout=0.3))
+    assert report.error is not None
+    assert report.error.reason.startswith("no answer within 0.3 s")
+    assert time.monotonic() - begun < 8
+
+
+@pytest.mark.usefixtures("here")
+def test_a_deadline_ends_the_drawing_of_workers() -> None:
+    target = read_target("targets.py:tired")
+    sample(target, plan(jobs=2, runs=2))  # the workers have started
+    report = sample(target, plan(jobs=2, runs=100_000, deadline=1.0))
+    assert report.stopped == "the deadline was reached"
+    # Two at a time, each run a hundredth of a second; parts of blocks count.
+    assert 10 < report.runs <= 220
+
+
+SCRIPT = f"""
+import json, sys
+sys.path.insert(0, {str(ROOT)!r})
+from audit.claim import Claim
+from audit.guard import stdout_to_stderr
+from audit.plan import Plan
+from audit.run import sample
+from audit.target import read_target
+plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=int(sys.argv[2]), seed=7, jobs=2)
+with stdout_to_stderr():
+    target = read_target("targets.py:" + sys.argv[1])
+told = lambda runs: print("drawn", runs, file=sys.stderr, flush=True)
+report = sample(target, plan, progress=told)
+print(json.dumps([report.runs, report.stopped, report.error and report.error.reason]))
+"""
+
+
+def script(name: str, runs: int, here: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", HEARS_CTRL_C + SCRIPT, name, str(runs)],
+        cwd=here,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_what_targets_print_in_workers_never_mixes_with_results(here: Path) -> None:
+    running = script("loud", 300, here)
+    out, err = running.communicate(timeout=60)
+    assert json.loads(out) == [300, "as many as planned", None]
+    for printed in ("hello from the target", "and again", "from a child", "from the descriptor"):
+        assert printed in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.usefixtures("here")
+def test_a_child_that_returns_in_a_worker_ends_there() -> None:
+    assert sample(read_target("targets.py:forks"), plan(jobs=2, runs=60)).runs == 60
+
+
+def children(process: int) -> list[int]:
+    found = subprocess.run(
+        ["ps", "-o", "pid=,stat=", "--ppid", str(process)],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.split("\n")
+    rows = [row.split() for row in found if row.strip()]
+    return [int(row[0]) for row in rows if not row[1].startswith("Z")]
+
+
+def test_ctrl_c_ends_workers_and_keeps_what_was_drawn(here: Path) -> None:
+    running = script("tired", 100_000, here)
+    assert running.stderr is not None
+    assert any(line.startswith("drawn") for line in running.stderr)
+    workers = children(running.pid)
+    assert workers
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to all of them
+    out, err = running.communicate(timeout=20)
+    runs, stopped, error = json.loads(out)
+    assert (stopped, error) == ("interrupted", None)
+    assert 0 < runs < 5000
+    assert "Traceback" not in err
+    gone = time.monotonic() + 5
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < gone
+        time.sleep(0.05)
+
+
+# -- how far ahead ----------------------------------------------------------------------------
+
+
+def test_tasks_are_given_out_no_further_ahead_than_said() -> None:
+    planned = plan(runs=100_000)
+    tasks = (task_of(planned, block) for block in planned.blocks())
+    ahead = _Ahead(tasks=tasks, most=4)
+    assert len(list(ahead)) == 4
+    assert list(ahead) == []
+    ahead.read = 3
+    assert len(list(ahead)) == 3
+    assert not ahead.ended
+
+
+@pytest.mark.usefixtures("here")
+def test_a_sequential_audit_draws_little_beyond_its_stop(tmp_path: Path) -> None:
+    def counted(dataset: int, n: int, rng: np.random.Generator) -> Any:
+        with (tmp_path / "drawn").open("a") as log:
+            log.write(f"{n}\n")
+        return np.full(n, dataset)
+
+    target = Vectorised(spelling="counted", function=counted)
+    report = sample(target, plan(jobs=2, runs=10**6, sequential=True))
+    drawn = sum(map(int, (tmp_path / "drawn").read_text().split()))
+    assert report.verdict == "refuted"
+    # No more than six blocks ahead, each at most a quarter of what came before it.
+    assert drawn <= report.runs * 1.25**6 + 16
+
+
+def test_one_job_needs_no_joblib() -> None:
+    code = (
+        f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "from audit.claim import Claim\nfrom audit.plan import Plan\n"
+        "from audit.run import sample\nfrom audit.target import read_target\n"
+        "sample(read_target('count'), Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100))\n"
+        "assert 'joblib' not in sys.modules and 'cloudpickle' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# -- what a target is written in --------------------------------------------------------------
+
+
+def test_the_content_of_a_target_is_its_file(here: Path) -> None:
+    before = content_of(read_target("targets.py:coin"))
+    assert before is not None
+    assert before == content_of(read_target("targets.py:laplace"))
+    with (here / "targets.py").open("a") as file:
+        file.write("# more\n")
+    assert content_of(read_target("targets.py:coin")) != before
+    assert content_of(read_target("count")) is not None
+    assert content_of(read_target(AWK)) is not None
+    assert content_of(read_target("discrete-laplace:scale=1")) is None
+
+
+def test_a_changed_file_is_read_anew_by_workers_that_are_already_there(here: Path) -> None:
+    source = "def f(dataset, n, rng):\n    return rng.integers(9, size=n) + {offset}\n"
+    found = []
+    for offset in (0, "9 * dataset"):
+        (here / "changing.py").write_text(source.format(offset=offset))
+        found.append(sample(read_target("changing.py:f"), plan(jobs=2)).verdict)
+    assert found == ["not_refuted", "refuted"]
+
+
+# -- a cluster --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    if importlib.util.find_spec("distributed") is None:
+        pytest.skip("distributed is not installed: pip install 'dpcore[cluster]'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from distributed import LocalCluster
+
+        make: Any = LocalCluster  # it has no types
+        with make(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            silence_logs=50,
+        ) as made:
+            yield str(made.scheduler_address)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("here")
+def test_a_dask_cluster_gives_the_report_of_one_job(cluster: str) -> None:
+    target = read_target("targets.py:laplace")
+    for sequential in (False, True):
+        one = sample(target, plan(runs=20_000, sequential=sequential, timeout=None))
+        many = plan(runs=20_000, sequential=sequential, timeout=None, jobs=-1)
+        with backend("dask", cluster):
+            assert sample(target, many).to_text() == one.to_text()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("here")
+def test_on_a_dask_cluster_failures_are_kept_and_missing_limits_said(cluster: str) -> None:
+    with backend("dask", cluster):
+        report = sample(read_target("targets.py:raises_late"), plan(runs=50_000, jobs=-1))
+    assert report.error is not None
+    assert report.error.reason.startswith("raised MemoryError: too many")
+    assert report.runs == 17_246
+    assert "drawn in threads: no time limit held for calls of the target" in report.warnings
+    with backend("dask", cluster):
+        program = sample(read_target(AWK), plan(runs=100, jobs=-1))
+    assert program.error is None
+    assert not program.warnings
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_joblib_configuration_of_one_s_own_is_kept_to(cluster: str) -> None:
+    from distributed import Client
+    from joblib import parallel_config
+
+    target = read_target("discrete-laplace:scale=1")
+    connect: Any = Client
+    with connect(cluster, set_as_default=False) as client:
+        before = len(client.run(os.getpid))
+        with parallel_config(backend="dask", client=client):
+            report = sample(target, plan(jobs=-1, timeout=None))
+    assert before == 2
+    assert report.to_text() == sample(target, plan(timeout=None)).to_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "scheduler", "argument"),
+    [
+        ("ray", None, "--backend"),
+        ("processes", "tcp://host:8786", "--scheduler"),
+        ("dask", None, "--scheduler"),
+    ],
+)
+def test_a_backend_that_is_none_is_refused(name: str, scheduler: str | None, argument: str) -> None:
+    with pytest.raises(InvalidParameter) as caught, backend(name, scheduler):
+        pass
+    assert caught.value.argument == argument
+
+
+def test_without_distributed_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with (
+        pytest.raises(InvalidParameter, match=r"dpcore\[cluster\]"),
+        backend("dask", "tcp://127.0.0.1:1"),
+    ):
+        pass
+
+
+def test_a_task_draws_the_same_twice() -> None:
+    # Spawning from a seed sequence changes it: a task must not notice.
+    planned = plan(runs=64)
+    task: Task = task_of(planned, next(planned.blocks()))
+    from audit.guard import Watchdog
+
+    states = [
+        task.block(Watchdog(None)).seeds[0].spawn(1)[0].generate_state(1)[0] for _ in range(2)
+    ]
+    assert states[0] == states[1]

@@ -1,0 +1,69 @@
+"""The exact layer on several pairs and on claimed curves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from audit.claim import Claim
+from audit.curve_claim import read_claim
+from audit.plan import Plan
+from audit.proof import prove
+from audit.report import AuditReport
+from audit.target import NoiseAdded, read_target
+
+GAUSSIAN = "discrete-gaussian:sigma_squared="
+
+
+def decided(spelling: str, claim: str, *pairs: Any) -> AuditReport:
+    target = read_target(spelling)
+    assert isinstance(target, NoiseAdded)
+    plan = Plan(claim=read_claim(claim), pair=pairs[0], others=pairs[1:])
+    return prove(target, plan)
+
+
+@pytest.mark.parametrize(
+    ("noise", "claim", "pair", "verdict"),
+    [
+        (GAUSSIAN + "4", GAUSSIAN + "4@1", (0, 1), "proven"),
+        (GAUSSIAN + "4", GAUSSIAN + "4@1", (5, 4), "proven"),
+        (GAUSSIAN + "4", GAUSSIAN + "4@1", (0, 2), "refuted"),
+        (GAUSSIAN + "2", GAUSSIAN + "4@1", (0, 1), "refuted"),
+        # Better than its claim: the points are kept, the curve between them is not looked at.
+        (GAUSSIAN + "9", GAUSSIAN + "4@1", (0, 1), "not_refuted"),
+        (GAUSSIAN + "4", "rho=1/8", (0, 1), "not_refuted"),
+        (GAUSSIAN + "4", "rho=1/80", (0, 1), "refuted"),
+        ("discrete-laplace:scale=2", "discrete-laplace:scale=2@1", (0, 1), "proven"),
+    ],
+)  # fmt: skip
+def test_a_claimed_curve_is_decided_at_its_points(
+    noise: str, claim: str, pair: tuple[int, int], verdict: str
+) -> None:
+    report = decided(noise, claim, pair)
+    assert report.verdict == verdict
+    assert len(report.outcomes) == len(report.claim.points) > 1
+    assert any(row.refuted for row in report.outcomes) is (verdict == "refuted")
+    refuted = [row for row in report.outcomes if row.refuted]
+    if refuted:
+        assert report.at_delta == refuted[0].claim.exact[1]
+        assert report.epsilon_lower > refuted[0].claim.exact[0]
+        assert report.witness is not None
+
+
+def test_each_pair_is_decided_and_the_one_that_breaks_the_claim_is_shown() -> None:
+    report = decided("discrete-laplace:scale=2", "epsilon=1", (0, 1), (0, 2), (7, 4), (0, 9))
+    assert report.verdict == "refuted"
+    assert [row.refuted for row in report.outcomes] == [False, False, True, True]
+    assert (report.pair, report.epsilon_lower) == ((7, 4), 1.5)
+    assert report.pairs == ((0, 1), (0, 2), (7, 4), (0, 9))
+    kept = decided("discrete-laplace:scale=2", "epsilon=1", (0, 1), (0, 2))
+    assert (kept.verdict, kept.pair, kept.epsilon_lower) == ("proven", (0, 2), 1.0)
+    assert kept.layers[0].proves == "for every event, on each of these pairs"
+
+
+def test_one_point_on_one_pair_has_no_list() -> None:
+    report = decided("discrete-laplace:scale=2", "epsilon=1", (0, 1))
+    assert (report.outcomes, report.pairs) == ((), ())
+    assert report.to_json()["pairs"] == [[0, 1]]
+    assert isinstance(report.claim, Claim)
