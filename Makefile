@@ -25,6 +25,7 @@ demo: .venv/.runtime  ## what was proven, what was refuted, with which witness: 
 	@$(PY) examples/demo.py
 
 test: lint  ## what CI runs: linters, types, layers, doctests, tests; in two processes
+	@tests/install_browser
 	@$(PY) -m tests.halves
 
 nightly: lint  ## the same and the slow tests; needs a package registry

@@ -198,6 +198,7 @@ def run(
     try:
         from audit import arguments as read
         from audit.baseline import baseline_names
+        from audit.checkpoint import stored_seed
         from audit.guard import stdout_to_stderr
         from audit.layers import Wanted
         from audit.plan import Plan
@@ -211,6 +212,8 @@ def run(
             features = read.read_features(subject, feature)
         stated = read.read_claim(subject, claim, relation)
         both = read.read_pairs(subject, pair, pairs, searched=search is not None)
+        # A second start goes on with the seed of the first.
+        kept = stored_seed(resume) if resume is not None and seed is None else None
         plan = Plan(
             claim=stated,
             pair=both[0] if both else (None, None),
@@ -219,7 +222,7 @@ def run(
             runs=read.read_runs(runs, max_runs, sequential=sequential),
             sequential=sequential,
             alpha=alpha,
-            seed=read.read_seed(seed),
+            seed=read.read_seed(seed) if kept is None else kept,
             jobs=-1 if scheduler is not None else read.read_jobs(jobs),
             timeout=read.read_seconds("--timeout", timeout),
             deadline=None if deadline is None else read.read_seconds("--deadline", deadline),
@@ -264,11 +267,9 @@ def _examined(subject: Target, plan: Plan, wanted: Wanted, scheduler: str | None
 def _check_page(path: Path | None) -> None:
     check_writable("--html", path)
     if path is not None:
-        from importlib.util import find_spec
+        from audit.figures import check_figures
 
-        if find_spec("matplotlib") is None:
-            reason = "needs matplotlib: pip install 'dpcore[plot]', or leave it out"
-            raise InvalidParameter("--html", str(path), reason)
+        check_figures(str(path))
 
 
 def _publish(report: AuditReport, *, as_json: bool, output: Path | None, html: Path | None) -> None:

@@ -7,6 +7,7 @@ policy forbids it to load anything.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from html import escape
 from typing import Any, Final, TypeAlias
@@ -130,7 +131,7 @@ def _sentence(document: Document) -> str:
         case "not_refuted":
             return (
                 f"The evidence does not contradict {claim}. That is no proof: what lies "
-                "below the resolution passes unseen."
+                "below the resolution may pass unseen."
             )
     error = document.get("error") or {}
     where = [f"dataset {error['dataset']}"] if error.get("dataset") else []
@@ -334,7 +335,9 @@ def _repeat(document: Document, command: str | None) -> str:
 
 
 def _embedded(document: Document) -> str:
-    shown = f'<pre id="report-json">{text(as_json(document, indent=2))}</pre>'
+    # In ASCII: what no page can hold is escaped, and reads back as it was.
+    whole = json.dumps(document, indent=2, default=str)
+    shown = f'<pre id="report-json">{text(whole)}</pre>'
     return f"<section>{folded('This report as JSON', shown)}</section>"
 
 

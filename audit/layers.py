@@ -180,6 +180,7 @@ def _beside(report: AuditReport, drawn: Drawn, wanted: Wanted) -> AuditReport:
     # Of the view and point that the report's bound is of.
     from audit.baseline import compare
     from audit.histogram import histogram
+    from audit.run import coins_of
     from audit.trace import trace_anytime, trace_fixed
 
     plan = drawn.plan
@@ -212,7 +213,7 @@ def _beside(report: AuditReport, drawn: Drawn, wanted: Wanted) -> AuditReport:
         ),
         trace=trace_anytime(view.outputs, view.worlds, point, level)
         if plan.sequential
-        else trace_fixed(view.outputs, view.worlds, point, level, seed=plan.seed),
+        else trace_fixed(view.outputs, view.worlds, point, level, seed=coins_of(plan)),
         curve=_curve(plan.claim),
     )
 

@@ -34,7 +34,7 @@ from dpcore.parameter import rational
 if TYPE_CHECKING:
     from audit.checkpoint import State
 
-__all__ = ["Drawn", "Progress", "draw", "report_of", "sample"]
+__all__ = ["Drawn", "Progress", "coins_of", "draw", "report_of", "sample"]
 
 Progress = Callable[[int], None]
 r"""Called with the number of runs drawn so far."""
@@ -51,6 +51,10 @@ _CUT_SHORT: Final = (
     "ended before its planned runs: alpha stands if the outputs had no part in when that was"
 )
 _NO_LIMIT: Final = "drawn in threads: no time limit held for calls of the target"
+_MANY: Final = (
+    "drawn by several processes: runs are independent only if the target seeds its own randomness "
+    "from the operating system"
+)
 _RESTARTED: Final = "resumed: the target, which has randomness of its own, was started anew"
 
 
@@ -93,6 +97,8 @@ def draw(
             if target.seeded and not by.keeps_to_its_seed(probe_of(plan)):
                 found.repeatable = False
                 found.notes.append(_IGNORES)
+            if not found.repeatable and plan.jobs != 1:
+                found.notes.append(_MANY)
             stopped = _continue(found, by, state)
         except TargetFailed as error:
             found.error, stopped = error, _FAILED
@@ -171,6 +177,11 @@ def _place(plan: Plan, pair: int) -> str:
     return f"pair {pair + 1}: " if len(plan.pairs) > 1 else ""
 
 
+def coins_of(plan: Plan) -> int:
+    r"""The seed of the coins that make the p-values of an audit exact."""
+    return int(stream(plan.seed, Stream.TEST).generate_state(1, np.uint64)[0])
+
+
 def report_of(drawn: Drawn) -> AuditReport:
     r"""What the runs say about the claim.
 
@@ -187,9 +198,7 @@ def report_of(drawn: Drawn) -> AuditReport:
         found = oddities(drawn.outputs(i), drawn.worlds(i), form)
         notes += [_place(plan, i) + sentence for sentence in found]
     if drawn.process is None:
-        coins = int(stream(plan.seed, Stream.TEST).generate_state(1, np.uint64)[0])
-        views = drawn.views
-        weighed = weigh_views(views, plan.claim, alpha, seed=coins)
+        weighed = weigh_views(drawn.views, plan.claim, alpha, seed=coins_of(plan))
     else:
         weighed = weigh_family(drawn.process, alpha)
     several = len(plan.pairs) > 1

@@ -15,7 +15,7 @@ from audit.html import page
 from audit.trace import Trace
 from dpcore.errors import InvalidParameter
 from tests.audit.browser import Visible
-from tests.audit.html_documents import DOCUMENTS, NASTY, VERDICTS, curve, refuted, shown_of
+from tests.audit.html_documents import DOCUMENTS, NASTY, VERDICTS, curve, exact, refuted, shown_of
 from tests.dpcore.mutants import mutated, rewired
 
 every = pytest.mark.parametrize("name", DOCUMENTS)
@@ -49,10 +49,10 @@ def test_the_same_report_gives_the_same_bytes(name: str) -> None:
 
 
 def test_the_embedded_report_is_the_document() -> None:
-    shown = shown_of("curve")
-    found = re.search(r'<pre id="report-json">(.*?)</pre>', shown, re.DOTALL)
+    document = {**exact("1"), "target": f"\ud800\x00é{NASTY}"}
+    found = re.search(r'<pre id="report-json">(.*?)</pre>', page(document), re.DOTALL)
     assert found is not None
-    assert json.loads("".join(Visible.of(found[1]).pieces)) == curve()
+    assert json.loads("".join(Visible.of(found[1]).pieces)) == document
 
 
 OPTIONAL = (

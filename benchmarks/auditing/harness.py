@@ -1,0 +1,188 @@
+r"""What all rows share: repeats in several processes, mechanisms at the boundary, exact bounds.
+
+Runs are counted over both worlds together. A repeat is a function of its number alone, so that any
+number of processes measures the same.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from scipy.special import betaincinv
+
+from audit.catalogue import Subject
+from audit.claim import Claim
+from audit.confidence import draw_worlds, interleave
+from audit.curve_claim import CurveClaim
+from audit.outputs import Outputs
+
+__all__ = [
+    "ALPHA",
+    "BOUNDARY",
+    "LAPLACE",
+    "Effort",
+    "Row",
+    "at_least",
+    "at_most",
+    "claim_of",
+    "drawn",
+    "laplace",
+    "share",
+]
+
+ALPHA: Final = 0.05
+_ROUND: Final = 4
+
+Worlds: TypeAlias = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    r"""One line of the results.
+
+    ``to_reach`` says what ``reached`` is about; None where nothing was set. ``repeats`` of 1 is a
+    single look; ``seed`` is the first word of every repeat's seed.
+    """
+
+    what: str
+    value: dict[str, Any]
+    to_reach: str | None = None
+    reached: bool | None = None
+    repeats: int = 1
+    seed: int = 0
+
+    def to_json(self, seconds: float) -> dict[str, Any]:
+        r"""The fields by name, and what it took."""
+        return {
+            "what": self.what,
+            "value": self.value,
+            "to_reach": self.to_reach,
+            "reached": self.reached,
+            "seconds": round(seconds, 2),
+            "repeats": self.repeats,
+            "seed": self.seed,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    r"""How often to repeat, in how many processes, and whose interpreter has the peer."""
+
+    parallel: Parallel
+    jobs: int
+    quick: bool
+    peer_python: str | None = None
+
+    def count(self, quick: int, full: int) -> int:
+        r"""One of two numbers of repeats."""
+        return quick if self.quick else full
+
+    def repeat(self, work: Callable[[int], Any], count: int, *, start: int = 0) -> list[Any]:
+        r"""``work(i)`` for each i from ``start`` on, in order."""
+        return list(self.parallel(delayed(work)(i) for i in range(start, start + count)))
+
+    def batches(self, work: Callable[[range], list[Any]], count: int) -> list[Any]:
+        r"""``work`` on shares of the first ``count`` numbers, joined in order."""
+        cut = np.linspace(0, count, min(count, 2 * self.jobs) + 1).astype(int).tolist()
+        parts = [range(a, b) for a, b in zip(cut, cut[1:], strict=False)]
+        return [found for part in self.parallel(delayed(work)(p) for p in parts) for found in part]
+
+
+def at_most(hits: int, repeats: int) -> float:
+    r"""Upper 95% bound on a rate.
+
+    >>> round(at_most(0, 59), 4), at_most(3, 3)
+    (0.0495, 1.0)
+    """
+    return 1.0 if hits == repeats else float(betaincinv(hits + 1, repeats - hits, 0.95))
+
+
+def at_least(hits: int, repeats: int) -> float:
+    r"""Lower 95% bound on a rate.
+
+    >>> at_least(0, 3), round(at_least(59, 59), 4)
+    (0.0, 0.9505)
+    """
+    return 0.0 if hits == 0 else float(betaincinv(hits, repeats - hits + 1, 0.05))
+
+
+def share(hits: int, repeats: int) -> dict[str, Any]:
+    r"""A rate with its exact one-sided 95% bounds.
+
+    >>> share(59, 59)
+    {'hits': 59, 'rate': 1.0, 'at_least': 0.9505, 'at_most': 1.0}
+    """
+    return {
+        "hits": hits,
+        "rate": round(hits / repeats, _ROUND),
+        "at_least": round(at_least(hits, repeats), _ROUND),
+        "at_most": round(at_most(hits, repeats), _ROUND),
+    }
+
+
+def claim_of(subject: Subject) -> Claim | CurveClaim:
+    r"""What a mechanism of the catalogue claims: its curve, where it has one."""
+    if subject.curve is not None:
+        return CurveClaim(spelling=subject.curve, relation=subject.relation)
+    return Claim(epsilon=subject.epsilon, delta=subject.delta, relation=subject.relation)
+
+
+def drawn(subject: Subject, runs: int, rng: np.random.Generator) -> tuple[Outputs, Worlds]:
+    r"""Outputs of a mechanism on its pair, in run order, and the worlds."""
+    worlds = draw_worlds(runs, rng)
+    in_b = int(np.count_nonzero(worlds))
+    sides = (subject.run(subject.pair[0], runs - in_b, rng), subject.run(subject.pair[1], in_b, rng))
+    return interleave(*sides, worlds, rng), worlds
+
+
+def laplace(value: int, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    r"""Discrete Laplace noise of scale 1, by numpy: exactly 1-DP up to its floats."""
+    p = -math.expm1(-1)
+    return value + rng.geometric(p, n) - rng.geometric(p, n)
+
+
+def response(value: int, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    r"""Randomised response at exactly epsilon = 1: every output is at the boundary."""
+    return np.where(rng.random(n) < 1 / (1 + math.exp(-1)), value, 1 - value)
+
+
+def revealing(value: int, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    r"""The same, but with probability 0.05 the bit itself, marked: exactly (1, 0.05)-DP."""
+    return np.where(rng.random(n) < 0.05, 2 + value, response(value, n, rng))
+
+
+LAPLACE: Final = Subject(
+    name="discrete Laplace, scale 1", run=laplace, pair=(0, 1), epsilon=Fraction(1)
+)
+r"""At the boundary on all outputs but one side of each."""
+
+BOUNDARY: Final = (
+    Subject(
+        name="randomised response, epsilon 1", run=response, pair=(0, 1), epsilon=Fraction(1)
+    ),
+    LAPLACE,
+    Subject(
+        name="randomised response, 1 run in 20 revealed",
+        run=revealing,
+        pair=(0, 1),
+        epsilon=Fraction(1),
+        delta=Fraction(1, 20),
+    ),
+)
+r"""Mechanisms that keep their claims, with nothing to spare."""
+
+
+def timed(rows: Iterator[Row]) -> Iterator[tuple[Row, float]]:
+    r"""Each row with the seconds it took."""
+    start = time.perf_counter()
+    for row in rows:
+        yield row, time.perf_counter() - start
+        start = time.perf_counter()

@@ -1,0 +1,199 @@
+r"""Other people's auditors: jax_privacy where it is installed, the others from what they publish.
+
+None of them is taken for valid here. Re-derived means: written anew from the formula that is
+published, without the peer's code.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import hypergeom
+
+from audit.baseline import BASELINES
+from audit.baseline_assumed import gaussian_epsilon
+from audit.baseline_scores import Scores, clopper_pearson_lower, clopper_pearson_upper
+from benchmarks.auditing.harness import ALPHA
+
+__all__ = [
+    "CELLS",
+    "Counts",
+    "ask_jax_privacy",
+    "counts_of",
+    "dp_auditorium_lower",
+    "histogram_by_loop",
+    "histogram_by_numpy",
+    "int_of_rates",
+    "jax_privacy_version",
+    "world_swap",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+Worlds: TypeAlias = NDArray[np.bool_]
+Counts: TypeAlias = dict[str, Any]
+
+_PROGRAM: Final = Path(__file__).with_name("jax_privacy_peer.py")
+_REACH: Final = 32
+
+
+# -- jax_privacy ----------------------------------------------------------------------------------
+
+
+def counts_of(outputs: NDArray[Any], worlds: Worlds, seed: int) -> Counts:
+    r"""How often each output came, as the peer's program reads it: the same data, in few words.
+
+    >>> counts_of(np.array([1, 1, 2]), np.array([True, True, False]), seed=7)
+    {'seed': 7, 'a': [[2, 1]], 'b': [[1, 2]]}
+    """
+    pairs = [np.unique(outputs[worlds == world], return_counts=True) for world in (False, True)]
+    a, b = (np.stack(pair, axis=1).tolist() for pair in pairs)
+    return {"seed": seed, "a": a, "b": b}
+
+
+def ask_jax_privacy(
+    python: str, ask: str, datasets: list[Counts], *, delta: float = 0.0
+) -> dict[str, Any]:
+    r"""What jax_privacy says of each dataset, in a process of its own.
+
+    Raises ``subprocess.CalledProcessError`` where that interpreter does not have it.
+    """
+    asked = {"ask": ask, "alpha": ALPHA, "delta": delta, "datasets": datasets}
+    done = subprocess.run(
+        [python, "-P", str(_PROGRAM)],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def jax_privacy_version(python: str) -> str | None:
+    r"""Which one the interpreter has; None where it has none."""
+    try:
+        return str(ask_jax_privacy(python, "gdp", [])["version"])
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def clopper_pearson(outputs: NDArray[Any], worlds: Worlds, seed: int) -> dict[str, float]:
+    r"""Its two default ways to choose a threshold, re-derived: ``audit.baseline``."""
+    names = {"bonferroni": "bonferroni-thresholds", "split": "clopper-pearson-split"}
+    return {
+        ours: BASELINES[name].lower(outputs, worlds, alpha=str(ALPHA), seed=seed)
+        for ours, name in names.items()
+    }
+
+
+def gdp_by_magnitude(outputs: NDArray[Any], worlds: Worlds, delta: float) -> float:
+    r"""``epsilon_from_gdp`` of jax_privacy 2.0, re-derived.
+
+    At every threshold upper bounds on both error rates, the level shared by all; mu is taken by its
+    magnitude. The bounds on two error rates that sum to 1 sum to more, mu is negative, and its
+    magnitude grows as the evidence gets thinner.
+    """
+    scores = Scores.read(outputs, worlds)
+    thresholds = scores.thresholds()
+    _, above, *_ = scores.counts(thresholds)
+    level = ALPHA / (2 * (len(thresholds) + 1))
+    false = [
+        clopper_pearson_upper(above.others - above.misses, above.others, level),
+        clopper_pearson_upper(above.hits, above.runs, level),
+    ]
+    kept = np.maximum(*false) < 1 - delta
+    mu = np.abs(-ndtri(false[0][kept]) - ndtri(false[1][kept]))
+    return gaussian_epsilon(float(mu.max(initial=0.0)), delta)
+
+
+# -- DP-Auditorium --------------------------------------------------------------------------------
+
+CELLS: Final = 2 * _REACH + 1
+r"""The universe of its histograms: integers within 32 of 0, others moved to its ends."""
+
+Histogram: TypeAlias = Callable[[NDArray[np.int64]], Floats]
+
+
+def histogram_by_loop(samples: NDArray[np.int64]) -> Floats:
+    r"""The rates of all cells as the peer counts them: a counter, and a loop over the universe."""
+    counts = Counter(samples)
+    return np.array([counts[i] for i in range(CELLS)]) / len(samples)
+
+
+def histogram_by_numpy(samples: NDArray[np.int64]) -> Floats:
+    r"""The same by one call.
+
+    >>> some = np.array([0, 3, 3])
+    >>> bool((histogram_by_numpy(some) == histogram_by_loop(some)).all())
+    True
+    """
+    return np.bincount(samples, minlength=CELLS) / len(samples)
+
+
+def dp_auditorium_lower(
+    outputs: NDArray[np.int64], worlds: Worlds, histogram: Histogram, *, steps: int = 20
+) -> float:
+    r"""The largest epsilon that DP-Auditorium's histogram tester rejects at delta = 0.
+
+    Re-derived from its published statistic (Gilbert and McMillan 2018, algorithm 2, with its
+    later error bound): with rates p1, p2 of n samples a world it rejects (epsilon, 0) where
+
+        sum max(p1 - e^epsilon p2, 0) >= 2/sqrt(n) (sum sqrt(p1) + e^epsilon sum sqrt(p2))
+                                         + 6 (1 + e^epsilon) sqrt(ln(4/beta) / (2n)).
+
+    As there, every epsilon is a test of its own that counts anew. The left side falls in epsilon
+    and the right side grows, so bisection finds the last one rejected.
+    """
+    clipped = np.clip(outputs, -_REACH, _REACH) + _REACH
+    first, second = clipped[~worlds], clipped[worlds]
+    n = min(len(first), len(second))
+
+    def rejected(epsilon: float) -> bool:
+        p1, p2, growth = histogram(first), histogram(second), math.exp(epsilon)
+        excess = p1 - growth * p2
+        tolerance = 2 / math.sqrt(n) * (np.sqrt(p1).sum() + growth * np.sqrt(p2).sum())
+        tolerance += 6 * (1 + growth) * math.sqrt(math.log(4 / ALPHA) / (2 * n))
+        return bool(excess[excess > 0].sum() >= tolerance)
+
+    low, high = 0.0, 8.0
+    for _ in range(steps):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rejected(middle) else (low, middle)
+    return low
+
+
+# -- tests with a slip ----------------------------------------------------------------------------
+
+
+def world_swap(hits: tuple[int, int], runs: tuple[int, int], *, swapped: bool) -> float:
+    r"""StatDP's p-value of epsilon = 0 (Ding et al. 2018), re-derived; there it is Fisher's test.
+
+    ``swapped``: as released, the world with more hits is put first, whichever it is. Otherwise
+    world B, as the event was chosen for.
+    """
+    first = int(swapped and hits[0] > hits[1])
+    (more, total), (fewer, others) = sorted(
+        zip(hits, runs, strict=True), key=lambda world: world[0] if first else 0
+    )[::-1]
+    return float(hypergeom.sf(more - 1, total + others, total, more + fewer))
+
+
+def int_of_rates(hits: tuple[int, int], runs: int, *, rebuilt: bool) -> float:
+    r"""DP-Sniper's lower bound on epsilon (Bichsel et al. 2021), re-derived.
+
+    Clopper-Pearson bounds at alpha/2 each. ``rebuilt``: as released, from ``int(rate * runs)``,
+    which loses a count where the quotient is rounded down: 1 of 49 becomes 0.
+    """
+    counted = [np.array([int(k / runs * runs) if rebuilt else k]) for k in hits]
+    lower = clopper_pearson_lower(counted[1], runs, ALPHA / 2)[0]
+    upper = clopper_pearson_upper(counted[0], runs, ALPHA / 2)[0]
+    return math.log(lower / upper) if lower > 0 else 0.0
