@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 HALVES = (
-    ("accounting", "audit", "bandits", "tests/accounting", "tests/audit", "tests/house"),
-    ("dpcore", "tests/dpcore"),
+    ("accounting", "bandits", "tests/accounting", "tests/house"),
+    ("dpcore", "audit", "tests/dpcore", "tests/audit"),
 )
 APART = ("__init__", "conftest")
 SHARE = "PURSE_SHARE"

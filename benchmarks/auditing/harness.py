@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -36,6 +37,7 @@ __all__ = [
     "drawn",
     "laplace",
     "share",
+    "timed",
 ]
 
 ALPHA: Final = 0.05
@@ -92,7 +94,7 @@ class Effort:
     def batches(self, work: Callable[[range], list[Any]], count: int) -> list[Any]:
         r"""``work`` on shares of the first ``count`` numbers, joined in order."""
         cut = np.linspace(0, count, min(count, 2 * self.jobs) + 1).astype(int).tolist()
-        parts = [range(a, b) for a, b in zip(cut, cut[1:], strict=False)]
+        parts = [range(a, b) for a, b in pairwise(cut)]
         return [found for part in self.parallel(delayed(work)(p) for p in parts) for found in part]
 
 
@@ -139,7 +141,10 @@ def drawn(subject: Subject, runs: int, rng: np.random.Generator) -> tuple[Output
     r"""Outputs of a mechanism on its pair, in run order, and the worlds."""
     worlds = draw_worlds(runs, rng)
     in_b = int(np.count_nonzero(worlds))
-    sides = (subject.run(subject.pair[0], runs - in_b, rng), subject.run(subject.pair[1], in_b, rng))
+    sides = (
+        subject.run(subject.pair[0], runs - in_b, rng),
+        subject.run(subject.pair[1], in_b, rng),
+    )
     return interleave(*sides, worlds, rng), worlds
 
 
@@ -165,9 +170,7 @@ LAPLACE: Final = Subject(
 r"""At the boundary on all outputs but one side of each."""
 
 BOUNDARY: Final = (
-    Subject(
-        name="randomised response, epsilon 1", run=response, pair=(0, 1), epsilon=Fraction(1)
-    ),
+    Subject(name="randomised response, epsilon 1", run=response, pair=(0, 1), epsilon=Fraction(1)),
     LAPLACE,
     Subject(
         name="randomised response, 1 run in 20 revealed",

@@ -28,8 +28,10 @@ __all__ = [
     "CELLS",
     "Counts",
     "ask_jax_privacy",
+    "clopper_pearson",
     "counts_of",
     "dp_auditorium_lower",
+    "gdp_by_magnitude",
     "histogram_by_loop",
     "histogram_by_numpy",
     "int_of_rates",
@@ -180,11 +182,9 @@ def world_swap(hits: tuple[int, int], runs: tuple[int, int], *, swapped: bool) -
     ``swapped``: as released, the world with more hits is put first, whichever it is. Otherwise
     world B, as the event was chosen for.
     """
-    first = int(swapped and hits[0] > hits[1])
-    (more, total), (fewer, others) = sorted(
-        zip(hits, runs, strict=True), key=lambda world: world[0] if first else 0
-    )[::-1]
-    return float(hypergeom.sf(more - 1, total + others, total, more + fewer))
+    first = 0 if swapped and hits[0] > hits[1] else 1
+    more, fewer = hits[first], hits[1 - first]
+    return float(hypergeom.sf(more - 1, sum(runs), runs[first], more + fewer))
 
 
 def int_of_rates(hits: tuple[int, int], runs: int, *, rebuilt: bool) -> float:

@@ -1,0 +1,273 @@
+r"""How often correct mechanisms are refuted, and the same harness on methods that over-claim."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.baseline import BASELINES
+from audit.catalogue import ENTRIES, Subject
+from audit.confidence import gather
+from audit.sequential import watch
+from audit.verdict import BERGER_BOOS_SHARE
+from benchmarks.auditing.harness import ALPHA, BOUNDARY, LAPLACE, Effort, Row, drawn, share
+from benchmarks.auditing.peers import (
+    ask_jax_privacy,
+    counts_of,
+    gdp_by_magnitude,
+    int_of_rates,
+    jax_privacy_version,
+    world_swap,
+)
+
+__all__ = ["TWINS", "anytime", "boundary", "controls", "twins"]
+
+TWINS: Final = (
+    "count",
+    "clamped-sum",
+    "wrapped-sum",
+    "sparse-vector",
+    "sparse-vector-two",
+    "noisy-max",
+    "two-days",
+    "four-answers",
+    "exponential",
+    "prefix-sums",
+    "rounded",
+    "polya-shares",
+)
+r"""The twelve correct mechanisms of the audit chapter, by their names in the catalogue."""
+
+_SEED: Final = 2
+_RUNS: Final = 1000
+_AT_BOUNDARY: Final = 0.056
+_OF_TWINS: Final = 0.065
+_LEVEL: Final = str(ALPHA)
+_SPEND: Final = Fraction(_LEVEL) / BERGER_BOOS_SHARE
+
+Judge: TypeAlias = Callable[[NDArray[Any], NDArray[np.bool_], Subject, int], dict[str, bool]]
+r"""Which methods raise an alarm on these outputs and worlds; the last argument seeds coins."""
+
+
+def _fixed(
+    outputs: NDArray[Any], worlds: NDArray[np.bool_], subject: Subject, seed: int
+) -> dict[str, bool]:
+    evidence = gather(outputs, worlds, seed=seed)
+    epsilon, delta = subject.epsilon, subject.delta
+    return {
+        "p_value": evidence.p_value(epsilon, delta, spend=_SPEND) <= ALPHA,
+        "epsilon_lower": evidence.epsilon_lower(_LEVEL, delta) > epsilon,
+    }
+
+
+def _watched(
+    outputs: NDArray[Any], worlds: NDArray[np.bool_], subject: Subject, seed: int
+) -> dict[str, bool]:
+    del seed  # no coins but the data's
+    process = watch(subject.epsilon, subject.delta).update(outputs, worlds)
+    return {
+        "at_any_run": process.rejected_at(_LEVEL) is not None,
+        "epsilon_lower": process.epsilon_lower(_LEVEL, subject.delta) > subject.epsilon,
+    }
+
+
+def _alarms(subject: Subject, judge: Judge, runs: int, repeat: int) -> dict[str, bool]:
+    outputs, worlds = drawn(subject, runs, np.random.default_rng([_SEED, runs, repeat]))
+    return judge(np.asarray(outputs), worlds, subject, repeat)
+
+
+def _shares(
+    effort: Effort, subject: Subject, judge: Judge, repeats: int, runs: int = _RUNS
+) -> dict[str, Any]:
+    found = effort.repeat(partial(_alarms, subject, judge, runs), repeats)
+    return {name: share(sum(row[name] for row in found), repeats) for name in found[0]}
+
+
+def _kept(
+    effort: Effort, subject: Subject, judge: Judge, repeats: int, *, limit: float, kind: str
+) -> Row:
+    value = _shares(effort, subject, judge, repeats)
+    return Row(
+        what=f"{subject.name}: false alarms, {kind}, {_RUNS:,} runs",
+        value=value,
+        to_reach=f"upper 95% bound of each rate <= {limit}",
+        reached=all(alarms["at_most"] <= limit for alarms in value.values()),
+        repeats=repeats,
+        seed=_SEED,
+    )
+
+
+def _twins() -> list[Subject]:
+    known = {entry.twin.name: entry.twin for entry in ENTRIES}
+    return [known[name] for name in TWINS]
+
+
+def boundary(effort: Effort) -> Iterator[Row]:
+    r"""Fixed n, mechanisms with nothing to spare."""
+    for subject in BOUNDARY:
+        repeats = effort.count(200, 6000)
+        yield _kept(effort, subject, _fixed, repeats, limit=_AT_BOUNDARY, kind="fixed n")
+
+
+def twins(effort: Effort) -> Iterator[Row]:
+    r"""Fixed n, the correct twins."""
+    for subject in _twins():
+        repeats = effort.count(100, 1000)
+        yield _kept(effort, subject, _fixed, repeats, limit=_OF_TWINS, kind="fixed n")
+
+
+def anytime(effort: Effort) -> Iterator[Row]:
+    r"""All of them with a look after every run."""
+    kind = "a look after every run"
+    for subject in BOUNDARY:
+        repeats = effort.count(60, 6000)
+        yield _kept(effort, subject, _watched, repeats, limit=_AT_BOUNDARY, kind=kind)
+    for subject in _twins():
+        repeats = effort.count(30, 1000)
+        yield _kept(effort, subject, _watched, repeats, limit=_OF_TWINS, kind=kind)
+
+
+# -- negative controls ----------------------------------------------------------------------------
+
+
+def _noise_alone(value: int, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    del value
+    return rng.standard_normal(n).round(2)
+
+
+def _coin(value: int, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    del value
+    return rng.integers(0, 2, n)
+
+
+_SNIPER_EPSILON: Final = Fraction("3.9")
+_SNIPER_RUNS: Final = 196
+
+
+def _rare(value: int, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    return np.where(rng.random(n) < 1 / (1 + math.exp(-3.9)), value, 1 - value)
+
+
+_NORMAL: Final = Subject(
+    name="identical worlds, normal noise", run=_noise_alone, pair=(0, 1), epsilon=Fraction(0)
+)
+_IDENTICAL: Final = Subject(
+    name="identical worlds, a fair coin", run=_coin, pair=(0, 1), epsilon=Fraction(0)
+)
+_RESPONSE: Final = Subject(
+    name="randomised response, epsilon 3.9", run=_rare, pair=(0, 1), epsilon=_SNIPER_EPSILON
+)
+
+
+def _plug_in(
+    outputs: NDArray[Any], worlds: NDArray[np.bool_], subject: Subject, seed: int
+) -> dict[str, bool]:
+    found = BASELINES["plug-in"].lower(outputs, worlds, seed=seed) > subject.epsilon
+    return {"with_the_slip": found, **_fixed(outputs, worlds, subject, seed)}
+
+
+def _statdp(
+    outputs: NDArray[Any], worlds: NDArray[np.bool_], subject: Subject, seed: int
+) -> dict[str, bool]:
+    del subject, seed
+    hits = int(outputs[~worlds].sum()), int(outputs[worlds].sum())
+    runs = int((~worlds).sum()), int(worlds.sum())
+    return {
+        "with_the_slip": world_swap(hits, runs, swapped=True) <= ALPHA,
+        "without": world_swap(hits, runs, swapped=False) <= ALPHA,
+    }
+
+
+def _dp_sniper(
+    outputs: NDArray[Any], worlds: NDArray[np.bool_], subject: Subject, seed: int
+) -> dict[str, bool]:
+    del seed
+    a, b = (int(outputs[worlds == world][:_SNIPER_RUNS].sum()) for world in (False, True))
+    bounds = {
+        name: int_of_rates((a, b), _SNIPER_RUNS, rebuilt=name == "with_the_slip")
+        for name in ("with_the_slip", "without")
+    }
+    return {name: bound > subject.epsilon for name, bound in bounds.items()}
+
+
+_CONTROLS: Final[Mapping[str, tuple[Judge, Subject, int]]] = {
+    "plug-in ratios of frequencies": (_plug_in, LAPLACE, _RUNS),
+    "StatDP, the direction of the worlds chosen on the data that is tested (re-derived)": (
+        _statdp,
+        _IDENTICAL,
+        10_000,
+    ),
+    "DP-Sniper, counts rebuilt from rates as int(rate * n) (re-derived)": (
+        _dp_sniper,
+        _RESPONSE,
+        600,
+    ),
+}
+
+
+def controls(effort: Effort) -> Iterator[Row]:
+    r"""Methods that over-claim: a harness that lets them pass measures nothing.
+
+    Each is shown to by the lower bound of its rate, and beside it the same test without the slip.
+    """
+    yield _gaussian_dp(effort)
+    for name, (judge, subject, runs) in _CONTROLS.items():
+        repeats = effort.count(400, 4000)
+        value = _shares(effort, subject, judge, repeats, runs)
+        yield Row(
+            what=f"negative control: {name}, on {subject.name}, {runs:,} runs",
+            value=value,
+            to_reach="shown to over-claim: lower 95% bound of its rate > 0.05",
+            reached=value["with_the_slip"]["at_least"] > ALPHA,
+            repeats=repeats,
+            seed=_SEED,
+        )
+
+
+_GDP_RUNS: Final = 20_000
+_GDP_DELTA: Final = 1e-6
+
+
+def _gdp(python: str | None, repeats: range) -> list[float]:
+    data = []
+    for repeat in repeats:
+        rng = np.random.default_rng([_SEED, _GDP_RUNS, repeat])
+        data.append(drawn(_NORMAL, _GDP_RUNS, rng))
+    if python is None:
+        return [gdp_by_magnitude(np.asarray(x), worlds, _GDP_DELTA) for x, worlds in data]
+    counts = [
+        counts_of(np.asarray(x), worlds, seed)
+        for seed, (x, worlds) in zip(repeats, data, strict=True)
+    ]
+    said = ask_jax_privacy(python, "gdp", counts, delta=_GDP_DELTA)["answers"]
+    return [answer["gdp"] for answer in said]
+
+
+def _gaussian_dp(effort: Effort) -> Row:
+    python = effort.peer_python
+    known = None if python is None else jax_privacy_version(python)
+    repeats = effort.count(40, 400)
+    found = effort.batches(partial(_gdp, None if known is None else python), repeats)
+    above = share(sum(epsilon > 0 for epsilon in found), repeats)
+    peer = "re-derived" if known is None else f"jax_privacy {known}"
+    return Row(
+        what=f"negative control: epsilon_from_gdp of jax_privacy, on {_NORMAL.name}, "
+        f"{_GDP_RUNS:,} runs",
+        value={
+            "peer": peer,
+            "delta": _GDP_DELTA,
+            "with_the_slip": above,
+            "median_epsilon": round(float(np.median(found)), 3),
+            "largest_epsilon": round(max(found), 3),
+        },
+        to_reach="shown to over-claim: lower 95% bound of its rate > 0.05",
+        reached=above["at_least"] > ALPHA,
+        repeats=repeats,
+        seed=_SEED,
+    )

@@ -1,0 +1,177 @@
+r"""How long: whole commands on one core, the statistics alone, and what a family of tests costs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from audit.catalogue import find
+from audit.claim import Claim
+from audit.confidence import gather
+from audit.curve_claim import CurveClaim
+from audit.family import View, weigh_views
+from audit.feature import read_feature
+from audit.sequential import watch
+from benchmarks.auditing.harness import ALPHA, LAPLACE, Effort, Row, drawn
+from benchmarks.machine import best_seconds, interleaved
+
+__all__ = ["family", "speed"]
+
+_SEED: Final = 5
+_MOST_SECONDS: Final = 2.0
+_AUDIT: Final = "audit count --claim epsilon=1 --pair 0 1 --layers sample --seed 7 --json"
+_FAMILY_RUNS: Final = 100_000
+_FEATURES: Final = ("identity", "sign", "last-bits:2")
+_PAIRS: Final = 5
+_THREADS: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    r"""What is started here runs on one core, where the system lets it be said."""
+    if sys.platform == "linux":
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(before)})
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, before)
+    else:
+        yield
+
+
+def _seconds(line: list[str], repeats: int) -> list[float]:
+    found = []
+    environment = {**os.environ, **_THREADS}
+    with one_core():
+        for _ in range(repeats):
+            start = time.perf_counter()
+            subprocess.run(line, capture_output=True, check=True, env=environment)
+            found.append(round(time.perf_counter() - start, 3))
+    return found
+
+
+def _timed(what: str, line: list[str], shown: str, repeats: int, limit: float | None = None) -> Row:
+    found = _seconds(line, repeats)
+    median = float(np.median(found))
+    return Row(
+        what=what,
+        value={"command": shown, "median_seconds": round(median, 3), "least_seconds": min(found)},
+        to_reach=None if limit is None else f"< {limit:g} s",
+        reached=None if limit is None else median < limit,
+        repeats=repeats,
+        seed=7,
+    )
+
+
+def speed(effort: Effort) -> Iterator[Row]:
+    r"""Start-up included, in a process of its own on one core; then the statistics alone."""
+    repeats = effort.count(2, 7)
+    for module in ("audit", "audit.run"):
+        code = f"import {module}"
+        yield _timed(code, [sys.executable, "-c", code], f"python -c '{code}'", repeats)
+    for runs, limit in (("1e5", _MOST_SECONDS), ("1e6", None)):
+        words = [*_AUDIT.split(), "-n", runs]
+        yield _timed(
+            f"an audit of {runs} runs, vectorised, one core, start-up included",
+            [sys.executable, "-m", "dpcore.cli", *words],
+            " ".join(["dpcore", *words]),
+            repeats,
+            limit,
+        )
+    for runs in (100_000,) if effort.quick else (100_000, 1_000_000):
+        outputs, worlds = drawn(LAPLACE, runs, np.random.default_rng([_SEED, runs]))
+        for name, work in (("fixed n", _fixed), ("anytime", _anytime)):
+            seconds = best_seconds(partial(work, outputs, worlds), repeats=repeats)
+            yield Row(
+                what=f"the statistics alone: {name}, {runs:,} runs",
+                value={"least_seconds": round(seconds, 3)},
+                repeats=repeats,
+                seed=_SEED,
+            )
+
+
+def _fixed(outputs: Any, worlds: Any) -> None:
+    evidence = gather(outputs, worlds, seed=1)
+    evidence.p_value(1)
+    evidence.epsilon_lower()
+    evidence.witness(1)
+
+
+def _anytime(outputs: Any, worlds: Any) -> None:
+    process = watch(1).update(outputs, worlds)
+    process.rejected_at()
+    process.epsilon_lower()
+
+
+def family(effort: Effort) -> Iterator[Row]:
+    r"""The statistics of a claimed curve, of features and of pairs, over those of one test.
+
+    All are of as many runs together; the features are applied within the time.
+    """
+    repeats = effort.count(2, 7)
+    for what, several, alone in (
+        ("a claimed curve", *_curve()),
+        (f"{len(_FEATURES)} features", *_features()),
+        (f"{_PAIRS} pairs", *_pairs()),
+    ):
+        found = interleaved({"several": several, "alone": alone}, repeats=repeats)
+        yield Row(
+            what=f"{what}, {_FAMILY_RUNS:,} runs: seconds over those of one test",
+            value={
+                "ratio": round(found["several"] / found["alone"], 2),
+                "seconds": round(found["several"], 3),
+                "seconds_of_one_test": round(found["alone"], 3),
+            },
+            repeats=repeats,
+            seed=_SEED,
+        )
+
+
+_Works = tuple[Callable[[], object], Callable[[], object]]
+
+
+def _weigh(views: list[View], claim: Claim | CurveClaim) -> Callable[[], object]:
+    return partial(weigh_views, views, claim, str(ALPHA), seed=_SEED)
+
+
+def _curve() -> _Works:
+    entry = find("sigma-for-its-square")
+    assert entry is not None
+    assert entry.curve is not None
+    outputs, worlds = drawn(entry.twin, _FAMILY_RUNS, np.random.default_rng(_SEED))
+    view = View(outputs=outputs, worlds=worlds)
+    # Read before the clock starts: the points of a claim are fixed once, before any run.
+    curve = CurveClaim(spelling=entry.curve)
+    return _weigh([view], curve), _weigh([view], Claim(epsilon=entry.epsilon, delta=entry.delta))
+
+
+def _features() -> _Works:
+    outputs, worlds = drawn(LAPLACE, _FAMILY_RUNS, np.random.default_rng(_SEED))
+    features = [read_feature(name) for name in _FEATURES]
+
+    def several() -> object:
+        views = [
+            View(feature=feature.name, outputs=feature.apply(outputs), worlds=worlds)
+            for feature in features
+        ]
+        return _weigh(views, Claim(epsilon=1))()
+
+    return several, _weigh([View(outputs=outputs, worlds=worlds)], Claim(epsilon=1))
+
+
+def _pairs() -> _Works:
+    outputs, worlds = drawn(LAPLACE, _FAMILY_RUNS, np.random.default_rng(_SEED))
+    views = [
+        View(pair=i, outputs=outputs[i::_PAIRS], worlds=worlds[i::_PAIRS]) for i in range(_PAIRS)
+    ]
+    claim = Claim(epsilon=1)
+    return _weigh(views, claim), _weigh([View(outputs=outputs, worlds=worlds)], claim)
