@@ -219,8 +219,8 @@ def _rows(report: ExactReport) -> Iterator[tuple[str, str]]:
     for decision in report.decisions if len(report.decisions) > 1 else ():
         yield decision.verdict, f"{decision.claim}: delta {_between(decision.delta.worse)}"
     if report.broken is not None:
-        point = f"of {report.broken.claim}, " if len(report.decisions) > 1 else ""
-        yield "witness", point + _shown_witness(report.broken)
+        of = f"of {report.broken.claim}, " if len(report.decisions) > 1 else ""
+        yield "witness", of + _shown_witness(report.broken)
     for point in report.points:
         name, at = {
             "delta": ("delta", f"at epsilon = {_short(point.at)}"),

@@ -187,7 +187,8 @@ def _distinct_of(array: NDArray[Any]) -> Outputs | None:
     fresh = ordered[:, 1:] != ordered[:, :-1]
     if array.dtype.kind == "f":
         fresh &= ~np.isnan(ordered[:, :-1])
-    return np.count_nonzero(fresh, axis=1) + 1
+    distinct: Outputs = np.count_nonzero(fresh, axis=1) + 1
+    return distinct
 
 
 DISTINCT: Final = Map(name="distinct", of_one=_distinct, of_array=_distinct_of)
@@ -272,7 +273,8 @@ def _hashes(array: NDArray[Any], *, cells: int) -> Outputs | None:
     words = words + np.uint64(_MIX[0])
     words = (words ^ (words >> np.uint64(30))) * np.uint64(_MIX[1])
     words = (words ^ (words >> np.uint64(27))) * np.uint64(_MIX[2])
-    return ((words ^ (words >> np.uint64(31))) % np.uint64(cells)).astype(np.int64)
+    places: Outputs = ((words ^ (words >> np.uint64(31))) % np.uint64(cells)).astype(np.int64)
+    return places
 
 
 def hashed(cells: int) -> Map:

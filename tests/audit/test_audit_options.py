@@ -1,0 +1,137 @@
+"""The options of the audit command that go beyond one pair, one process and one table."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.audit.command import Shell, at
+
+HALF = ["half-scale", "-n", 2000, "--seed", 7]
+
+
+def test_several_pairs_come_from_a_file(audit: Shell, here: Path) -> None:
+    (here / "pairs.toml").write_text("[[pair]]\na = 0\nb = 0\n[[pair]]\na = 4\nb = 5\n")
+    found = audit(*HALF, "--claim", "epsilon=1", "--pairs", "pairs.toml", "--json").json
+    assert found["pairs"] == [[0, 0], [4, 5]]
+    assert found["pair"] == [4, 5]
+    assert [row["refuted"] for row in found["outcomes"]] == [False, True]
+    assert sum(found["runs_by_world"].values()) == found["runs"] == 2000
+    shown = audit(*HALF, "--claim", "epsilon=1", "--pairs", "pairs.toml").out
+    assert "2 of 2: A = 4, B = 5 (replace)" in shown
+    assert "1 of 2 refuted: epsilon=1 on pair 2" in shown
+
+
+def test_a_search_finds_the_pair(audit: Shell) -> None:
+    words = ("noisy-max-value", "--search", "vector:dimension=5,low=0,high=2", "-n", 20_000)
+    found = audit(*words, "--seed", 7, "--json").json
+    assert found["verdict"] == "refuted"
+    assert found["search"]["pair"] == found["pair"]
+    assert found["runs"] + found["search"]["runs"] == 20_000
+    assert "further runs in vector:dimension=5,low=0,high=2" in audit(*words, "--seed", 7).out
+
+
+def test_features_and_baselines_are_named(audit: Shell) -> None:
+    words = ("--feature", "identity", "--feature", "sign", "--baseline", "dkw")
+    found = audit(*HALF, *words, "--json").json
+    assert [row["feature"] for row in found["outcomes"]] == ["identity", "sign"]
+    (baseline,) = found["baselines"]
+    assert (baseline["name"], baseline["valid"]) == ("dkw", True)
+    assert "compare" in audit(*HALF, *words).out
+
+
+def test_the_report_does_not_depend_on_the_number_of_processes(audit: Shell) -> None:
+    answers = [audit(*at("laplace"), "--json", "-j", jobs).out for jobs in (1, 2)]
+    assert answers[0] == answers[1]
+
+
+def test_an_audit_goes_on_from_its_file(audit: Shell, here: Path) -> None:
+    words = [word for word in at("laplace") if word not in {"--seed", 7}]
+    first = audit(*words, "--resume", "audit.state", "--json")
+    again = audit(*words, "--resume", "audit.state", "--json")
+    assert (first.code, first.out) == (0, again.out)
+    assert first.json["runs"] == 2000
+    other = audit(*at("laplace", epsilon=2), "--resume", "audit.state")
+    assert other.code == 2
+    assert "resume = audit.state" in other.err
+    assert "claim" in other.err
+
+
+def test_a_page_with_figures_is_written_whole(audit: Shell, here: Path) -> None:
+    answer = audit(*HALF, "--html", "page.html", "--json")
+    page = (here / "page.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert page.count("<svg") == 3
+    assert answer.json["witness"]["event"].split(" or ")[0].replace("<", "&lt;") in page.replace(
+        "&gt;", ">"
+    )
+    assert answer.json["trace"]["points"][-1]["runs"] == 2000
+    assert audit(*HALF, "--json").json["trace"] is None
+
+
+REFUSED: dict[str, tuple[list[Any], str]] = {
+    "a pair and a file": (["--pair", 0, 1, "--pairs", "x.toml"], "--pairs = x.toml"),
+    "a pair and a search": (["--pair", 0, 1, "--search", "integer:low=0,high=1"], "--search"),
+    "no file": (["--pairs", "none.toml"], "--pairs = none.toml"),
+    "no space": (["--search", "nowhere"], "nowhere"),
+    "no feature": (["--feature", "shape"], "feature = shape"),
+    "a feature twice": (["--feature", "sign", "--feature", "sign"], "features = sign"),
+    "no baseline": (["--baseline", "guess"], "baseline = guess"),
+    "no jobs": (["-j", 0], "--jobs = 0"),
+    "part of a job": (["-j", "1.5"], "--jobs = 1.5"),
+    "a layer twice": (["--layers", "sample,sample"], "--layers = sample,sample"),
+    "a curve of nothing": (["--claim", "rho=0"], "rho"),
+    "a folder for a page": (["--html", "."], "--html = .: is a directory"),
+    "no scheduler": (["--scheduler", "tcp://127.0.0.1:1"], "--scheduler = tcp://127.0.0.1:1"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_is_refused_by_name(
+    audit: Shell, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("audit.jobs._PATIENCE", 0.5)
+    words, told = REFUSED[case]
+    answer = audit("half-scale", *words)
+    assert answer.code == 2, answer.err
+    assert told in answer.err
+    assert answer.out == ""
+
+
+@pytest.mark.parametrize(
+    ("missing", "words", "extra"),
+    [
+        ("distributed", ["--scheduler", "tcp://127.0.0.1:1"], "dpcore[cluster]"),
+        ("matplotlib", ["--html", "page.html"], "dpcore[plot]"),
+    ],
+)
+def test_an_extra_that_is_missing_is_named(
+    audit: Shell, monkeypatch: pytest.MonkeyPatch, missing: str, words: list[Any], extra: str
+) -> None:
+    real = builtins.__import__
+
+    def refusing(name: str, *rest: Any, **more: Any) -> Any:
+        if name.partition(".")[0] == missing:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", refusing)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("audit.figures.find_spec", lambda name: None, raising=False)
+    answer = audit(*HALF, *words)
+    assert answer.code == 2, answer.err
+    assert f"pip install '{extra}'" in answer.err
+
+
+def test_what_was_asked_for_is_never_left_out(audit: Shell) -> None:
+    """Of a noise the exact layer decides alone, unless something is asked that only runs answer."""
+    words = ("discrete-laplace:scale=1", "--claim", "epsilon=1", "--pair", 0, 1, "--seed", 7)
+    alone = audit(*words, "--json").json
+    assert [layer["layer"] for layer in alone["layers"]] == ["exact"]
+    for asked in (["-n", 500], ["--feature", "sign"], ["--baseline", "dkw"], ["--sequential"]):
+        found = json.loads(audit(*words, *asked, "--json").out)
+        assert [layer["layer"] for layer in found["layers"]] == ["exact", "sample"], asked

@@ -1,0 +1,163 @@
+"""Several layers make one report: what each may say, and what a fault takes away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.claim import Claim
+from audit.curve_claim import read_claim
+from audit.feature import read_feature
+from audit.layers import Wanted, examine
+from audit.outputs import Outputs
+from audit.plan import Plan
+from audit.report import AuditReport
+from audit.space import read_space
+from audit.target import Block, Catalogued, NoiseAdded, Scalar, Target, read_target
+from dpcore import DiscreteLaplace
+from dpcore.errors import InvalidParameter
+from tests.purse import purse
+
+ALPHA = Fraction(purse.buy("layers: audits of true claims", "1e-8")) / 20
+PLAN = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=4000, alpha=ALPHA, seed=7)
+LAPLACE = "discrete-laplace:scale=1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wrong(NoiseAdded):
+    """A target that claims a law and draws from another one."""
+
+    drawn: NoiseAdded
+
+    def draw(self, block: Block) -> Iterator[Outputs]:
+        return self.drawn.draw(block)
+
+
+def laplace(spelling: str = LAPLACE) -> NoiseAdded:
+    target = read_target(spelling)
+    assert isinstance(target, NoiseAdded)
+    return target
+
+
+def wrong(spelling: str) -> Wrong:
+    return Wrong(spelling=LAPLACE, noise=DiscreteLaplace(scale=1), drawn=laplace(spelling))
+
+
+def examined(target: Target, *layers: str, plan: Plan = PLAN, **wanted: Any) -> AuditReport:
+    return examine(target, plan, Wanted(layers=layers, **wanted))
+
+
+def test_every_layer_says_its_own() -> None:
+    report = examined(laplace(), "exact", "fit", "replay", "sample")
+    assert [layer.layer for layer in report.layers] == ["exact", "fit", "sample", "replay"]
+    assert (report.verdict, report.exit_code, report.alpha) == ("proven", 0, ALPHA)
+    assert report.fit is not None
+    assert report.fit.verdict == "not_refuted"
+    assert {finding.severity for finding in report.findings} == {"note"}
+    document = report.to_json()
+    assert document["fit"]["law"] == LAPLACE
+    assert document["findings"][0]["kind"] == "sensitivity"
+
+
+def test_a_sampler_without_its_law_takes_the_proof_away() -> None:
+    # More noise than is claimed: the claim holds, and the proof is about something else.
+    report = examined(wrong("discrete-laplace:scale=2"), "exact", "fit", "sample")
+    assert (report.verdict, report.exit_code) == ("not_refuted", 1)
+    assert [finding.kind for finding in report.findings] == ["not-its-law"]
+    # Less noise: the runs refute the claim, whatever is proven of the law.
+    report = examined(wrong("discrete-laplace:scale=1/3"), "exact", "fit", "sample")
+    assert report.verdict == "refuted"
+    assert report.epsilon_lower > 1
+    assert report.exact is not None
+    assert report.exact.epsilon.upper == 1
+
+
+def test_layers_that_draw_share_the_level() -> None:
+    plan = replace(PLAN, alpha="0.05")
+    alone = examined(laplace(), "sample", plan=plan)
+    both = examined(laplace(), "fit", "sample", plan=plan)
+    assert alone.p_value is not None
+    assert both.p_value == min(1.0, 2 * alone.p_value)
+    assert both.epsilon_lower <= alone.epsilon_lower
+    sequential = replace(plan, sequential=True)
+    alone, both = (
+        examined(laplace("discrete-laplace:scale=1/4"), *layers, plan=sequential)
+        for layers in (("sample",), ("fit", "sample"))
+    )
+    assert alone.runs < both.runs < 4000
+    assert both.e_value is not None
+    assert both.e_value >= 20
+
+
+def test_replay_finds_what_no_sample_could_and_refutes_no_claim() -> None:
+    rare = read_target("raw-in-a-hundred-thousand")
+    assert isinstance(rare, Catalogued)
+    report = examined(rare, "replay", "sample", plan=replace(PLAN, pair=rare.subject.pair))
+    assert (report.verdict, report.exit_code) == ("not_refuted", 1)
+    assert report.faults
+    declared = replace(PLAN, claim=read_claim(f"{LAPLACE}@1"), pair=(0, 2))
+    moved = examined(read_target("clipped-to-two"), "replay", plan=declared)
+    assert (moved.verdict, moved.runs) == ("not_refuted", 0)
+    assert moved.findings[0].kind == "sensitivity-exceeded"
+    assert moved.findings[0].refutes
+
+
+def test_layers_a_target_has_not_are_refused() -> None:
+    half = read_target("half-scale")
+    for layer in ("exact", "fit"):
+        with pytest.raises(InvalidParameter, match="the law of half-scale is not known"):
+            examined(half, layer)
+    vectors = read_target("protocol:vector-shuffle,users=8,epsilon=4,delta=1e-3,coordinates=2")
+    with pytest.raises(InvalidParameter, match="is for one integer"):
+        examined(vectors, "fit", plan=replace(PLAN, pair=vectors.check(([0, 0], [1, 1]))))
+
+
+def test_a_search_spends_runs_that_are_not_tested() -> None:
+    plan = replace(PLAN, runs=8000)
+    space = read_space("vector:dimension=3,low=0,high=2")
+    report = examined(read_target("noisy-max-value"), "sample", plan=plan, space=space)
+    assert report.search is not None
+    assert report.pair == report.search.pair
+    assert report.runs + report.search.runs == 8000
+    assert report.to_json()["search"]["runs"] == report.search.runs
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_figures_and_baselines_are_of_what_was_tested(sequential: bool) -> None:
+    claim = read_claim(f"{LAPLACE}@1")
+    features = (read_feature("identity"), read_feature("sign"))
+    plan = replace(PLAN, claim=claim, others=((0, 0),), features=features, sequential=sequential)
+    report = examined(
+        read_target("half-scale"), "sample", plan=plan, baselines=("dkw",), figures=True
+    )
+    assert report.verdict == "refuted"
+    shown = report.outcomes[report.row]
+    assert report.pair == report.pairs[shown.pair] == (0, 1)
+    assert (report.epsilon_lower, report.at_delta) == (shown.epsilon_lower, shown.claim.exact[1])
+    assert report.histogram is not None
+    assert report.trace is not None
+    assert (report.histogram.pair, report.histogram.feature) == (shown.pair, shown.feature)
+    assert report.trace.claim == shown.claim
+    assert report.histogram.runs_a + report.histogram.runs_b == report.trace.points[-1][0]
+    assert report.curve[0][0] == 0.0
+    assert [finding.name for finding in report.baselines] == ["dkw"]
+
+
+def test_the_last_point_of_a_trace_is_the_bound() -> None:
+    report = examined(read_target("half-scale"), "sample", figures=True)
+    assert report.trace is not None
+    assert report.trace.points[-1] == (4000, report.epsilon_lower)
+
+
+def test_a_target_that_fails_ends_the_layers() -> None:
+    def fails(dataset: int, rng: np.random.Generator) -> int:
+        raise ValueError("no")
+
+    report = examined(Scalar(spelling="fails", function=fails), "replay", "sample")
+    assert (report.verdict, report.exit_code) == (None, 3)
+    assert [layer.layer for layer in report.layers] == ["sample"]
