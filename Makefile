@@ -28,10 +28,11 @@ test: lint  ## what CI runs: linters, types, layers, doctests, tests; in two pro
 	@tests/install_browser
 	@$(PY) -m tests.halves
 
-nightly: lint  ## the same and the slow tests; needs a package registry
+nightly: lint  ## the same, the slow tests and the false-alarm sweeps; needs a package registry
 	@$(PY) -m pytest -m ""
+	@$(PY) -m benchmarks.audit --jobs 2 --rows boundary twins anytime controls
 
-bench: .venv/.dev  ## speed and tightness beside the peers, as JSON
+bench: .venv/.dev  ## speed and tightness beside the peers, as JSON; an hour
 	@set -e; for file in benchmarks/[a-z]*.py; do \
 	    name=$${file##*/}; $(PY) -m benchmarks.$${name%.py}; done
 

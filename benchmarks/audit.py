@@ -101,13 +101,31 @@ def kept(path: Path, here: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def short(value: Any) -> str:
+    r"""A value in one line: of a rate itself and its bounds.
+
+    >>> short({"runs": 100, "ours": {"hits": 1, "rate": 0.01, "at_least": 0.001, "at_most": 0.05}})
+    'runs 100, ours 0.01 [0.001, 0.05]'
+    """
+    match value:
+        case {"rate": rate, "at_least": low, "at_most": high, **rest}:
+            more = {key: rest[key] for key in rest if key != "hits"}
+            return f"{rate} [{low}, {high}]" + (f", {short(more)}" if more else "")
+        case dict():
+            return ", ".join(f"{key} {short(one)}" for key, one in value.items())
+        case _:
+            return str(value)
+
+
 def show(sections: Mapping[str, Any]) -> None:
     r"""All rows as a table on standard output."""
-    table = Table("row", "what", "value", "to reach", "reached", "s", title="the auditor")
+    marks = [row["reached"] for section in sections.values() for row in section["rows"]]
+    title = f"{marks.count(True)} of {len(marks) - marks.count(None)} reached"
+    table = Table("row", "what", "value", "to reach", "reached", "s", title=title)
     for name, section in sections.items():
         for row in section["rows"]:
             mark = {None: "", True: "yes", False: "NO"}[row["reached"]]
-            value = json.dumps(row["value"])
+            value = short(row["value"])
             cut = value if len(value) <= _SHOWN else f"{value[: _SHOWN - 3]}..."
             cells = (name, row["what"], cut, row["to_reach"] or "", mark, f"{row['seconds']:.1f}")
             table.add_row(*cells)

@@ -30,6 +30,8 @@ _PACKAGES = (
     "diffprivlib",
     "dp-accounting",
     "prv-accountant",
+    "joblib",
+    "jax-privacy",
 )
 _RESULTS = Path(__file__).parent / "results"
 

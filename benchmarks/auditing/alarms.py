@@ -78,7 +78,9 @@ def _watched(
 
 
 def _alarms(subject: Subject, judge: Judge, runs: int, repeat: int) -> dict[str, bool]:
-    outputs, worlds = drawn(subject, runs, np.random.default_rng([_SEED, runs, repeat]))
+    # Of its own for each mechanism: their rates are independent.
+    rng = np.random.default_rng([_SEED, runs, repeat, *subject.name.encode()])
+    outputs, worlds = drawn(subject, runs, rng)
     return judge(np.asarray(outputs), worlds, subject, repeat)
 
 
@@ -97,7 +99,7 @@ def _kept(
         what=f"{subject.name}: false alarms, {kind}, {_RUNS:,} runs",
         value=value,
         to_reach=f"upper 95% bound of each rate <= {limit}",
-        reached=all(alarms["at_most"] <= limit for alarms in value.values()),
+        reached=effort.verdict(all(alarms["at_most"] <= limit for alarms in value.values())),
         repeats=repeats,
         seed=_SEED,
     )
@@ -111,14 +113,14 @@ def _twins() -> list[Subject]:
 def boundary(effort: Effort) -> Iterator[Row]:
     r"""Fixed n, mechanisms with nothing to spare."""
     for subject in BOUNDARY:
-        repeats = effort.count(200, 6000)
+        repeats = effort.count(100, 6000)
         yield _kept(effort, subject, _fixed, repeats, limit=_AT_BOUNDARY, kind="fixed n")
 
 
 def twins(effort: Effort) -> Iterator[Row]:
     r"""Fixed n, the correct twins."""
     for subject in _twins():
-        repeats = effort.count(100, 1000)
+        repeats = effort.count(40, 1000)
         yield _kept(effort, subject, _fixed, repeats, limit=_OF_TWINS, kind="fixed n")
 
 
@@ -126,10 +128,10 @@ def anytime(effort: Effort) -> Iterator[Row]:
     r"""All of them with a look after every run."""
     kind = "a look after every run"
     for subject in BOUNDARY:
-        repeats = effort.count(60, 6000)
+        repeats = effort.count(30, 6000)
         yield _kept(effort, subject, _watched, repeats, limit=_AT_BOUNDARY, kind=kind)
     for subject in _twins():
-        repeats = effort.count(30, 1000)
+        repeats = effort.count(10, 1000)
         yield _kept(effort, subject, _watched, repeats, limit=_OF_TWINS, kind=kind)
 
 
@@ -196,17 +198,22 @@ def _dp_sniper(
     return {name: bound > subject.epsilon for name, bound in bounds.items()}
 
 
-_CONTROLS: Final[Mapping[str, tuple[Judge, Subject, int]]] = {
-    "plug-in ratios of frequencies": (_plug_in, LAPLACE, _RUNS),
+# By name: who judges what, the runs, and the repeats of a quick look and in full.
+_CONTROLS: Final[Mapping[str, tuple[Judge, Subject, int, int, int]]] = {
+    "plug-in ratios of frequencies": (_plug_in, LAPLACE, _RUNS, 100, 1000),
     "StatDP, the direction of the worlds chosen on the data that is tested (re-derived)": (
         _statdp,
         _IDENTICAL,
         10_000,
+        2000,
+        6000,
     ),
     "DP-Sniper, counts rebuilt from rates as int(rate * n) (re-derived)": (
         _dp_sniper,
         _RESPONSE,
         600,
+        2000,
+        6000,
     ),
 }
 
@@ -217,8 +224,8 @@ def controls(effort: Effort) -> Iterator[Row]:
     Each is shown to by the lower bound of its rate, and beside it the same test without the slip.
     """
     yield _gaussian_dp(effort)
-    for name, (judge, subject, runs) in _CONTROLS.items():
-        repeats = effort.count(400, 4000)
+    for name, (judge, subject, runs, few, many) in _CONTROLS.items():
+        repeats = effort.count(few, many)
         value = _shares(effort, subject, judge, repeats, runs)
         yield Row(
             what=f"negative control: {name}, on {subject.name}, {runs:,} runs",

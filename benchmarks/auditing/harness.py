@@ -87,6 +87,10 @@ class Effort:
         r"""One of two numbers of repeats."""
         return quick if self.quick else full
 
+    def verdict(self, reached: bool) -> bool | None:  # noqa: FBT001 - a value, and no switch
+        r"""What enough repeats say; few of them decide nothing."""
+        return None if self.quick else reached
+
     def repeat(self, work: Callable[[int], Any], count: int, *, start: int = 0) -> list[Any]:
         r"""``work(i)`` for each i from ``start`` on, in order."""
         return list(self.parallel(delayed(work)(i) for i in range(start, start + count)))

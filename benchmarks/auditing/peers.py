@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import ConvexHull
 from scipy.special import ndtri
 from scipy.stats import hypergeom
 
@@ -100,20 +101,24 @@ def clopper_pearson(outputs: NDArray[Any], worlds: Worlds, seed: int) -> dict[st
 def gdp_by_magnitude(outputs: NDArray[Any], worlds: Worlds, delta: float) -> float:
     r"""``epsilon_from_gdp`` of jax_privacy 2.0, re-derived.
 
-    At every threshold upper bounds on both error rates, the level shared by all; mu is taken by its
-    magnitude. The bounds on two error rates that sum to 1 sum to more, mu is negative, and its
-    magnitude grows as the evidence gets thinner.
+    At the thresholds on the hull of its error rates, upper bounds on both, the level shared by all;
+    mu is taken by its magnitude. Of identical worlds the rates sum to 1 and their bounds to more:
+    mu is negative, and its magnitude grows as the evidence gets thinner.
     """
     scores = Scores.read(outputs, worlds)
-    thresholds = scores.thresholds()
-    _, above, *_ = scores.counts(thresholds)
-    level = ALPHA / (2 * (len(thresholds) + 1))
-    false = [
-        clopper_pearson_upper(above.others - above.misses, above.others, level),
-        clopper_pearson_upper(above.hits, above.runs, level),
-    ]
-    kept = np.maximum(*false) < 1 - delta
-    mu = np.abs(-ndtri(false[0][kept]) - ndtri(false[1][kept]))
+    _, above, *_ = scores.counts(scores.thresholds())
+    # World B at most at the threshold, and world A: errors and hits of the guess "above is B".
+    points = np.stack((above.others - above.misses, above.runs - above.hits), axis=1)
+    points = np.concatenate((np.zeros((1, 2), dtype=points.dtype), points))
+    hull = points[ConvexHull(points).vertices]
+    missed, spared = hull[hull[:, 1] * above.others >= hull[:, 0] * above.runs].T
+    level = ALPHA / (2 * len(missed))
+    rates = (
+        clopper_pearson_upper(missed, above.others, level),
+        clopper_pearson_upper(above.runs - spared, above.runs, level),
+    )
+    kept = np.maximum(*rates) < 1 - delta
+    mu = np.abs(-ndtri(rates[0][kept]) - ndtri(rates[1][kept]))
     return gaussian_epsilon(float(mu.max(initial=0.0)), delta)
 
 

@@ -78,10 +78,10 @@ def speed(effort: Effort) -> Iterator[Row]:
     for module in ("audit", "audit.run"):
         code = f"import {module}"
         yield _timed(code, [sys.executable, "-c", code], f"python -c '{code}'", repeats)
-    for runs, limit in (("1e5", _MOST_SECONDS), ("1e6", None)):
-        words = [*_AUDIT.split(), "-n", runs]
+    for spelled, limit in (("1e5", _MOST_SECONDS), ("1e6", None)):
+        words = [*_AUDIT.split(), "-n", spelled]
         yield _timed(
-            f"an audit of {runs} runs, vectorised, one core, start-up included",
+            f"an audit of {spelled} runs, vectorised, one core, start-up included",
             [sys.executable, "-m", "dpcore.cli", *words],
             " ".join(["dpcore", *words]),
             repeats,
