@@ -142,6 +142,10 @@ NEED_A_PROOF = (
     "audit.curve_claim",
     "audit.family",
     "audit.multiplicity",
+    "bandits.radius_exact",
+    "bandits.laplace_sum",
+    "bandits.radius",
+    "bandits.schedule",
 )
 
 _HASH_LENGTH = 16

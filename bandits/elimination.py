@@ -1,0 +1,145 @@
+r"""Batched successive elimination: Algorithm 1 of Chowdhury and Zhou, in every trust model.
+
+Batch b = 1, 2, ... pulls every active arm l(b) times (``schedule``), fresh users each time. The
+released sum of the batch gives the mean of an arm, from this batch only. An arm stays while its
+mean is at most ``radius.gap`` below the best: by the paper's intervals, mean + beta(b) >= the
+largest mean - beta(b), that is 2 beta(b).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Final
+
+from bandits.policy import (
+    Choice,
+    Commit,
+    Policy,
+    Pulls,
+    Released,
+    arms_and_horizon,
+    confidence_of,
+)
+from bandits.privatizer import Privatizer
+from bandits.radius import ExactRadius, Radius
+from bandits.schedule import PAPER, Schedule
+from dpcore.errors import InvalidParameter
+from dpcore.parameter import RationalLike
+
+__all__ = ["NAMES", "BatchedElimination", "EliminationState", "means_of", "surviving"]
+
+NAMES: Final[dict[str, str]] = {
+    "none": "se",
+    "central": "cdp-se",
+    "local": "ldp-se",
+    "pure": "dist-dp-se",
+    "renyi": "dist-rdp-se",
+    "concentrated": "dist-cdp-se",
+    "shuffled-pure": "shuffled-se",
+    "binary-shuffle": "bit-se",
+}
+"""What batched elimination is called, by the name of its privatizer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EliminationState:
+    r"""The active arms in rising order, of ``arms``, and the batch that comes next."""
+
+    arms: int
+    active: tuple[int, ...]
+    batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchedElimination(Policy[EliminationState]):
+    r"""Algorithm 1 over ``privatizer``, with batches as long as ``schedule`` says.
+
+    ``confidence`` is p: with chance >= 1 - p the best arm is never dropped, as far as ``radius``
+    has a proof. It is not the ``failure`` of a protocol, which is a privatizer's.
+
+    >>> from bandits.privatizer import Unprotected
+    >>> from bandits.schedule import RELEASED
+    >>> se = BatchedElimination(privatizer=Unprotected(), schedule=RELEASED)
+    >>> se.name, se.choose(se.init(3, 1000))
+    ('se', Pulls(counts=(4, 4, 4)))
+
+    Raises :class:`InvalidParameter` for a confidence outside of (0, 1) and parts of another kind.
+    """
+
+    privatizer: Privatizer
+    schedule: Schedule = field(default=PAPER)
+    radius: Radius = field(default=ExactRadius())
+    confidence: RationalLike = "1/10"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.privatizer, Privatizer):
+            raise InvalidParameter("privatizer", self.privatizer, "must be a Privatizer")
+        if not isinstance(self.radius, Radius):
+            raise InvalidParameter("radius", self.radius, "must be a Radius, e.g. ExactRadius()")
+        if not isinstance(self.schedule, Schedule):
+            raise InvalidParameter("schedule", self.schedule, "must be a Schedule, e.g. PAPER")
+        object.__setattr__(self, "confidence", confidence_of(self.confidence))
+
+    @property
+    def name(self) -> str:
+        return NAMES.get(self.privatizer.name, f"{self.privatizer.name}-se")
+
+    def init(self, arms: int, horizon: int) -> EliminationState:
+        arms, _ = arms_and_horizon(arms, horizon)
+        return EliminationState(arms=arms, active=tuple(range(arms)), batch=1)
+
+    def choose(self, state: EliminationState) -> Choice:
+        if len(state.active) == 1:
+            return Commit(state.active[0])
+        each = self.schedule.pulls(state.batch)
+        return Pulls(tuple(each if arm in state.active else 0 for arm in range(state.arms)))
+
+    def observe(self, state: EliminationState, released: Released) -> EliminationState:
+        each = self.schedule.pulls(state.batch)
+        gap = self.radius.gap(
+            self.privatizer,
+            each,
+            batch=state.batch,
+            active=len(state.active),
+            failure=confidence_of(self.confidence),
+        )
+        means = means_of(state.active, released, each)
+        return replace(state, active=surviving(means, gap), batch=state.batch + 1)
+
+    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+        if arms == 1:
+            return ()
+        batches = range(1, self.schedule.batches(horizon) + 1)
+        return tuple(self.schedule.pulls(batch) for batch in batches)
+
+
+def means_of(active: tuple[int, ...], released: Released, pulls: int) -> dict[int, Fraction]:
+    r"""The means of the active arms from sums over ``pulls`` users each.
+
+    >>> from bandits.policy import ReleasedSum
+    >>> means_of((0, 2), Released((ReleasedSum(Fraction(3)), None, ReleasedSum(Fraction(1)))), 4)
+    {0: Fraction(3, 4), 2: Fraction(1, 4)}
+
+    Raises :class:`InvalidParameter` when an active arm has no sum.
+    """
+    means = {}
+    for arm in active:
+        total = released.sums[arm] if arm < len(released.sums) else None
+        if total is None:
+            raise InvalidParameter("released", released.sums, f"must hold a sum of arm {arm}")
+        means[arm] = total / pulls
+    return means
+
+
+def surviving(means: dict[int, Fraction], gap: float) -> tuple[int, ...]:
+    r"""The arms whose mean is at most ``gap`` below the largest; all, where it is infinite.
+
+    >>> surviving({0: Fraction(1, 2), 1: Fraction(1, 4), 4: Fraction(0)}, 0.25)
+    (0, 1)
+    """
+    if gap == math.inf:
+        return tuple(means)
+    least = max(means.values()) - Fraction(gap)
+    return tuple(arm for arm, mean in means.items() if mean >= least)

@@ -1,0 +1,264 @@
+r"""Simulated worlds: arms whose pulls give rewards in [0, 1].
+
+Only the sum of a batch leaves an environment, each reward already encoded to floor(x g + U), U
+uniform on [0, 1). The coins of rewards and of this rounding are the world's (a numpy generator):
+the promise of privacy rests on the sensitivity of the sum, which is g however they fall.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+from dpcore.encoding import MOST_STEPS
+from dpcore.errors import InvalidParameter
+from dpcore.parameter import RationalLike, integer, rational
+
+__all__ = ["Bernoulli", "ClippedNormal", "Environment", "Table", "cz_instance"]
+
+_CHUNK: Final = 1 << 15
+_EXACT: Final = 1 << 52
+_MOST_SUM: Final = 1 << 62
+
+
+class Environment(ABC):
+    r"""K arms; a pull of arm a gives an independent reward in [0, 1] of mean ``means[a]``."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def means(self) -> tuple[float, ...]:
+        r"""The true means, for the regret only: floats to within 1e-12."""
+
+    @property
+    def arms(self) -> int:
+        r"""K."""
+        return len(self.means)  # environments whose means take time say it themselves
+
+    @property
+    def gaps(self) -> tuple[float, ...]:
+        r"""Best mean less mean, arm by arm.
+
+        >>> Bernoulli(means=(0.5, 0.75)).gaps
+        (0.25, 0.0)
+        """
+        best = max(self.means)
+        return tuple(best - mean for mean in self.means)
+
+    def encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        r"""The sum of ``pulls`` fresh rewards of ``arm``, each encoded in ``precision`` steps.
+
+        An encoding is an integer in [0, precision] of mean x precision to within precision 2^-50.
+        Raises :class:`InvalidParameter` for an arm that is not there, pulls < 1, a precision
+        outside of [1, 2^40], a sum that could reach 2^62, and a world that is no numpy generator.
+        """
+        arm, pulls = integer("arm", arm, at_least=0), integer("pulls", pulls, at_least=1)
+        if arm >= self.arms:
+            raise InvalidParameter("arm", arm, f"must be < arms = {self.arms}")
+        steps = integer("precision", precision, at_least=1)
+        if steps > MOST_STEPS:
+            raise InvalidParameter("precision", precision, "must be <= 2^40")
+        if pulls * steps >= _MOST_SUM:
+            raise InvalidParameter("pulls", pulls, "pulls * precision must stay below 2^62")
+        if not isinstance(world, np.random.Generator):
+            raise InvalidParameter("world", world, "must be a numpy.random.Generator")
+        return self._encoded_sum(arm, pulls, steps, world)
+
+    @abstractmethod
+    def _encoded_sum(
+        self, arm: int, pulls: int, precision: int, world: np.random.Generator
+    ) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClippedNormal(Environment):
+    r"""Rewards Normal(``centers[a]``, ``deviation``^2), clipped to [0, 1].
+
+    ``means`` are those of the clipped law, which the centers are not.
+
+    >>> world = ClippedNormal(centers=(0.5, 0.95))
+    >>> [round(mean, 4) for mean in world.means]
+    [0.5, 0.9302]
+
+    Raises :class:`InvalidParameter` for no arm, a center outside of [0, 1], a deviation not > 0.
+    """
+
+    centers: tuple[float, ...]
+    deviation: float = 0.1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "centers", _means("centers", self.centers))
+        deviation = float(rational("deviation", self.deviation))
+        if not deviation > 0:
+            raise InvalidParameter("deviation", self.deviation, "must be > 0")
+        object.__setattr__(self, "deviation", deviation)
+
+    @property
+    def arms(self) -> int:
+        return len(self.centers)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        return tuple(_clipped_mean(center, self.deviation) for center in self.centers)
+
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        # ceil(y - U) is floor(y) + Bernoulli(y - floor(y)) and stays in [0, g] for y in [0, g].
+        # Float sums of a chunk are exact: whole numbers below 2^52.
+        size = max(min(_CHUNK, _EXACT // precision), 1)
+        steps, coins = np.empty(min(size, pulls)), np.empty(min(size, pulls))
+        scale, center = self.deviation * precision, self.centers[arm] * precision
+        total = 0
+        for start in range(0, pulls, size):
+            y, u = steps[: pulls - start], coins[: pulls - start]
+            world.standard_normal(out=y)
+            y *= scale
+            y += center
+            np.clip(y, 0.0, precision, out=y)
+            world.random(out=u)
+            y -= u
+            np.ceil(y, out=y)
+            total += int(y.sum())
+        return total
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Bernoulli(Environment):
+    r"""Rewards 0 or 1; ``means[a]`` is the chance of 1. A batch is one binomial draw.
+
+    >>> Bernoulli(means=(0.5, 1.0)).encoded_sum(1, 8, 4, np.random.default_rng(1))
+    32
+
+    Raises :class:`InvalidParameter` for no arm or a mean outside of [0, 1].
+    """
+
+    chances: tuple[float, ...]
+
+    def __init__(self, *, means: Sequence[RationalLike]) -> None:
+        object.__setattr__(self, "chances", _means("means", means))
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        return self.chances
+
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        return int(world.binomial(pulls, self.chances[arm])) * precision
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Table(Environment):
+    r"""Rewards drawn with replacement from a table of real ones, a list for each arm.
+
+    Kept as distinct values with their counts; a batch is one multinomial draw. Values are exact
+    rationals, a float by its shortest decimal form.
+
+    >>> table = Table(rewards=([0, 1, 1, "1/2"], [0.25]))
+    >>> table.means, table.values[0]
+    ((0.625, 0.25), (Fraction(0, 1), Fraction(1, 2), Fraction(1, 1)))
+
+    Raises :class:`InvalidParameter` for no arm, an arm without rewards, and a reward outside of
+    [0, 1].
+    """
+
+    values: tuple[tuple[Fraction, ...], ...]
+    counts: tuple[tuple[int, ...], ...]
+
+    def __init__(self, *, rewards: Iterable[Iterable[Any]]) -> None:
+        arms = [_distinct(arm) for arm in rewards]
+        if not arms:
+            raise InvalidParameter("rewards", (), "must hold one arm or more")
+        object.__setattr__(self, "values", tuple(values for values, _ in arms))
+        object.__setattr__(self, "counts", tuple(counts for _, counts in arms))
+
+    @property
+    def arms(self) -> int:
+        return len(self.values)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        return tuple(
+            float(sum((v * n for v, n in zip(vs, ns, strict=True)), Fraction(0)) / sum(ns))
+            for vs, ns in zip(self.values, self.counts, strict=True)
+        )
+
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        # Of n users with one value v: n floor(v g) + Binomial(n, v g - floor(v g)).
+        counts = np.array(self.counts[arm])
+        drawn = world.multinomial(pulls, counts / counts.sum())
+        steps = [value * precision for value in self.values[arm]]
+        whole = [math.floor(step) for step in steps]
+        rest = [float(step - low) for step, low in zip(steps, whole, strict=True)]
+        return int(drawn @ np.array(whole)) + int(world.binomial(drawn, rest).sum())
+
+    def __repr__(self) -> str:
+        return f"Table(arms={len(self.values)}, rewards={sum(map(sum, self.counts))})"
+
+
+def cz_instance(gap: RationalLike, seed: int, *, arms: int = 10) -> ClippedNormal:
+    r"""Instance ``seed`` of Chowdhury and Zhou's code: centers gap u + (1 - gap)/2, u uniform.
+
+    u comes from numpy's legacy generator under that seed, rewards have deviation 0.1. ``gap`` 0.5
+    gives their easy instances, with means in [0.25, 0.75], and 0.1 the hard ones, [0.45, 0.55].
+
+    >>> [round(center, 3) for center in cz_instance("0.5", 0).centers[:3]]
+    [0.524, 0.608, 0.551]
+
+    Raises :class:`InvalidParameter` for a gap outside of (0, 1], a seed that is no integer in
+    [0, 2^32), and arms < 1.
+    """
+    width = float(rational("gap", gap))
+    if not 0 < width <= 1:
+        raise InvalidParameter("gap", gap, "must lie in (0, 1]")
+    seed, arms = integer("seed", seed, at_least=0), integer("arms", arms, at_least=1)
+    if seed >= 1 << 32:
+        raise InvalidParameter("seed", seed, "must be < 2^32")
+    uniform = np.random.RandomState(seed).random_sample(arms)  # as published
+    return ClippedNormal(centers=tuple((uniform * width + (0.5 - width / 2)).tolist()))
+
+
+def _means(argument: str, values: Sequence[RationalLike]) -> tuple[float, ...]:
+    exact = [rational(argument, value) for value in values]
+    if not exact:
+        raise InvalidParameter(argument, (), "must name one arm or more")
+    for value in exact:
+        if not 0 <= value <= 1:
+            raise InvalidParameter(argument, value, "must lie in [0, 1]: rewards do")
+    return tuple(map(float, exact))
+
+
+def _clipped_mean(center: float, deviation: float) -> float:
+    # E[clip(X)] = P(X > 1) + center P(0 < X < 1) + deviation (phi(a) - phi(b)).
+    a, b = -center / deviation, (1 - center) / deviation
+    inside = 1 - _upper(b) - _upper(-a)
+    bent = math.exp(-a * a / 2) - math.exp(-b * b / 2)
+    return _upper(b) + center * inside + deviation * bent / math.sqrt(2 * math.pi)
+
+
+def _upper(z: float) -> float:
+    return math.erfc(z / math.sqrt(2)) / 2
+
+
+def _distinct(rewards: Iterable[Any]) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
+    held = rewards if isinstance(rewards, np.ndarray) else np.array([*rewards], dtype=object)
+    found: dict[Fraction, int] = {}
+    if held.dtype == object:
+        pairs = [(value, 1) for value in held]
+    else:
+        pairs = [
+            *zip(*(part.tolist() for part in np.unique(held, return_counts=True)), strict=True)
+        ]
+    for value, count in pairs:
+        exact = rational("rewards", value)
+        if not 0 <= exact <= 1:
+            raise InvalidParameter("rewards", value, "must lie in [0, 1]")
+        found[exact] = found.get(exact, 0) + count
+    if not found:
+        raise InvalidParameter("rewards", (), "must hold a reward of every arm")
+    ordered = sorted(found.items())
+    return tuple(value for value, _ in ordered), tuple(count for _, count in ordered)

@@ -1,0 +1,321 @@
+r"""One run of a bandit algorithm: the only code that touches both rewards and releases.
+
+Work is done batch by batch. Every user is new, so each is in one batch at most: what a run promises
+a user is the worst of what its batches promise, and nothing composes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from accounting.bound import Bound
+from accounting.box import BinomialBox
+from accounting.claim import Assumed, Pure
+from accounting.curve import PrivacyCurve
+from bandits.environment import Environment
+from bandits.policy import Commit, Policy, Pulls, Released, ReleasedSum, State, arms_and_horizon
+from bandits.privatizer import OfOne, Privatizer
+from dpcore.enclosure import Enclosure
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Release
+from dpcore.parameter import RationalLike, integer, rational
+from dpcore.rng import SYSTEM, Rng
+
+__all__ = ["Run", "RunGuarantee", "play", "run_guarantee"]
+
+_THEOREM: Final = "a user is in one batch: the worst of the batches (parallel composition)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunGuarantee:
+    r"""What a run promises each of its users: the worst over ``parts``, one a distinct release.
+
+    ``parts`` cover every release that a run of this length could make, whatever it saw; a run of a
+    single arm makes none, and promises everything. ``assumptions`` are what they take for granted.
+    """
+
+    parts: tuple[OfOne, ...]
+    assumptions: tuple[str, ...]
+
+    def epsilon(self, delta: RationalLike) -> Bound:
+        r"""The least epsilon at ``delta`` in [0, 1], enclosed; for an assumed part from above."""
+        exact = _delta(delta)
+        return _worst([_epsilon(part, exact) for part in self.parts])
+
+    def delta(self, epsilon: RationalLike) -> Bound:
+        r"""The least delta at ``epsilon`` >= 0, enclosed; for an assumed part from above."""
+        exact = rational("epsilon", epsilon)
+        if exact < 0:
+            raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+        return _worst([_delta_of(part, exact) for part in self.parts])
+
+    def pure(self) -> Pure | None:
+        r"""The pure guarantee, exact, or None where the loss of some release is unbounded."""
+        found = [_pure(part) for part in self.parts]
+        if None in found:
+            return None
+        return Pure(max((Fraction(p.epsilon) for p in found if p), default=Fraction(0)))
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The pure epsilon, if any, what the parts are, and the assumptions."""
+        pure = self.pure()
+        return {
+            "pure": None if pure is None else str(pure.epsilon),
+            "releases": len(self.parts),
+            "assumptions": [*self.assumptions],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    r"""What a run gave, at what cost.
+
+    ``regret`` is the pseudo-regret sum_a gap_a N_a(t) at each t of ``checkpoints``, ``pulls`` the
+    N_a(T). ``releases`` holds a record of every sum that was released (none where no mechanism
+    describes it); ``batches`` counts the batches that were. ``bits_per_user`` is the most that one
+    user sent, ``mean_bits_per_user`` the mean over those whose sum was released. ``guarantee`` is
+    None where nothing was promised.
+    """
+
+    policy: str
+    horizon: int
+    checkpoints: tuple[int, ...]
+    regret: tuple[float, ...]
+    pulls: tuple[int, ...]
+    batches: int
+    releases: tuple[Release, ...]
+    bits_per_user: int
+    mean_bits_per_user: float
+    guarantee: RunGuarantee | None
+
+    @property
+    def regret_per_round(self) -> float:
+        r"""Reg(t)/t at the last checkpoint."""
+        return self.regret[-1] / self.checkpoints[-1]
+
+
+def play(
+    policy: Policy[State],
+    environment: Environment,
+    *,
+    horizon: int,
+    world: np.random.Generator,
+    rng: Rng = SYSTEM,
+    checkpoints: Sequence[int] = (),
+) -> Run:
+    r"""T = ``horizon`` rounds of ``policy`` in ``environment``.
+
+    ``world`` draws the rewards, ``rng`` the noise. A batch pulls arm after arm in rising order; one
+    that the horizon cuts releases nothing and charges nobody, and its rewards are not drawn.
+    ``checkpoints`` are rounds in [1, T], in rising order; T alone if none are given.
+
+    >>> from bandits.elimination import BatchedElimination
+    >>> from bandits.environment import Bernoulli
+    >>> from bandits.privatizer_sum import SumPrivatizer
+    >>> privatizer = SumPrivatizer(trust="pure", epsilon=1, failure="1e-4")
+    >>> policy = BatchedElimination(privatizer=privatizer)
+    >>> world = np.random.default_rng(1)
+    >>> run = play(policy, Bernoulli(means=(0.9, 0.1)), horizon=10_000, world=world)
+    >>> sum(run.pulls), run.pulls[0] > run.pulls[1], run.guarantee.pure()
+    (10000, True, Pure(1))
+
+    Raises :class:`InvalidParameter` for a horizon below the number of arms, checkpoints out of
+    range or order, and arguments of the wrong kind.
+    """
+    if not isinstance(policy, Policy):
+        raise InvalidParameter("policy", policy, "must be a Policy")
+    if not isinstance(environment, Environment):
+        raise InvalidParameter("environment", environment, "must be an Environment")
+    if not isinstance(world, np.random.Generator):
+        raise InvalidParameter("world", world, "must be a numpy.random.Generator")
+    if not isinstance(rng, Rng):
+        raise InvalidParameter("rng", rng, "must be a dpcore Rng: SystemRng() or SeededRng(n)")
+    arms, horizon = arms_and_horizon(environment.arms, horizon)
+    score = _Score(environment.gaps, _checked(checkpoints, horizon))
+    sent = _Sent(policy.privatizer, policy.name)
+    state = policy.init(arms, horizon)
+    for counts in _batches(policy, state, environment, horizon, sent, world, rng):
+        score.add(counts)
+    return Run(
+        policy=policy.name,
+        horizon=horizon,
+        checkpoints=score.checkpoints,
+        regret=tuple(score.regret),
+        pulls=tuple(score.pulls),
+        batches=sent.batches,
+        releases=tuple(sent.releases),
+        bits_per_user=sent.most_bits,
+        mean_bits_per_user=sent.bits / sent.users if sent.users else 0.0,
+        guarantee=run_guarantee(policy, arms, horizon),
+    )
+
+
+def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
+    r"""What ``policy`` promises each user before a run: None where nothing is protected.
+
+    >>> from bandits.dp_se import DpSe
+    >>> run_guarantee(DpSe(epsilon="1/2", failure="1e-5"), 10, 10**5).pure()
+    Pure('1/2')
+    """
+    arms, horizon = arms_and_horizon(arms, horizon)
+    parts: dict[OfOne, None] = {}
+    for size in policy.sizes(arms, horizon):
+        part = policy.privatizer.guarantee(size)
+        if part is None:
+            return None
+        parts[part] = None
+    return RunGuarantee(parts=tuple(parts), assumptions=policy.privatizer.assumptions)
+
+
+# -- the rounds -------------------------------------------------------------------------------
+
+
+def _batches(
+    policy: Policy[State],
+    state: State,
+    environment: Environment,
+    horizon: int,
+    sent: _Sent,
+    world: np.random.Generator,
+    rng: Rng,
+) -> Iterator[tuple[int, ...]]:
+    # The pulls of every arm, batch by batch, until they add up to the horizon.
+    left, arms = horizon, environment.arms
+    while left:
+        choice = policy.choose(state)
+        if isinstance(choice, Commit) and choice.arm < arms:
+            yield tuple(left if arm == choice.arm else 0 for arm in range(arms))
+            return
+        if not isinstance(choice, Pulls) or len(choice.counts) != arms:
+            raise InvalidParameter("policy", choice, f"must pull {arms} arms, or commit to one")
+        if choice.total > left:
+            yield tuple(_cut(choice.counts, left))
+            return
+        left -= choice.total
+        yield choice.counts
+        state = policy.observe(state, sent.batch(choice, environment, world, rng))
+
+
+def _cut(counts: tuple[int, ...], left: int) -> Iterator[int]:
+    for count in counts:
+        taken = min(count, left)
+        left -= taken
+        yield taken
+
+
+class _Sent:
+    # What users sent and the server released so far.
+
+    def __init__(self, privatizer: Privatizer, name: str) -> None:
+        self.privatizer, self.name = privatizer, name
+        self.batches = self.users = self.bits = self.most_bits = 0
+        self.releases: list[Release] = []
+
+    def batch(
+        self, choice: Pulls, environment: Environment, world: np.random.Generator, rng: Rng
+    ) -> Released:
+        self.batches += 1
+        privatizer = self.privatizer
+        sums: list[ReleasedSum | None] = []
+        for arm, count in enumerate(choice.counts):
+            if not count:
+                sums.append(None)
+                continue
+            steps = environment.encoded_sum(arm, count, privatizer.precision(count), world)
+            sums.append(privatizer.release(steps, count, rng))
+            record = privatizer.record(count, f"{self.name}/batch {self.batches}/arm {arm}")
+            if record is not None:
+                self.releases.append(record)
+            bits = privatizer.bits(count)
+            self.most_bits = max(self.most_bits, bits)
+            self.users += count
+            self.bits += count * bits
+        return Released(tuple(sums))
+
+
+class _Score:
+    # Pseudo-regret at the checkpoints, while the pulls come in, arm after arm.
+
+    def __init__(self, gaps: tuple[float, ...], checkpoints: tuple[int, ...]) -> None:
+        self.gaps, self.checkpoints = gaps, checkpoints
+        self.pulls = [0] * len(gaps)
+        self.rounds = 0
+        self.regret: list[float] = []
+
+    def add(self, counts: tuple[int, ...]) -> None:
+        for arm, count in enumerate(counts):
+            before = self.pulls[arm]
+            for checkpoint in self.checkpoints[len(self.regret) :]:
+                if checkpoint > self.rounds + count:
+                    break
+                self.pulls[arm] = before + checkpoint - self.rounds
+                pairs = zip(self.gaps, self.pulls, strict=True)
+                self.regret.append(math.fsum(gap * pulled for gap, pulled in pairs))
+            self.pulls[arm] = before + count
+            self.rounds += count
+
+
+def _checked(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
+    exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints) or (horizon,)
+    if any(b <= a for a, b in pairwise(exact)) or exact[-1] > horizon:
+        reason = f"must rise, and end by the horizon, {horizon}"
+        raise InvalidParameter("checkpoints", checkpoints, reason)
+    return exact
+
+
+# -- the worst of many releases ---------------------------------------------------------------
+
+
+def _worst(found: list[Enclosure | Fraction]) -> Bound:
+    # A Fraction is an upper bound of which no lower one is known.
+    uppers = [each.upper if isinstance(each, Enclosure) else each for each in found]
+    lowers = [each.lower for each in found if isinstance(each, Enclosure)]
+    return Bound(
+        upper=max(uppers, default=Fraction(0)),
+        lower=max(lowers, default=None if found else Fraction(0)),
+        method="worst",
+        theorem=_THEOREM,
+    )
+
+
+def _epsilon(part: OfOne, delta: Fraction) -> Enclosure | Fraction:
+    match part:
+        case PrivacyCurve():
+            return part.epsilon(delta)
+        case BinomialBox():
+            return part.epsilon(delta) if delta else Enclosure.infinite()
+        case Assumed(guarantee=Pure(epsilon=epsilon)):
+            return Fraction(epsilon)
+    raise InvalidParameter("parts", part, "must be a curve or an assumed pure guarantee")
+
+
+def _delta_of(part: OfOne, epsilon: Fraction) -> Enclosure | Fraction:
+    match part:
+        case PrivacyCurve() | BinomialBox():
+            return part.delta(epsilon)
+        case Assumed(guarantee=Pure(epsilon=promised)):
+            return Fraction(0) if epsilon >= Fraction(promised) else Fraction(1)
+    raise InvalidParameter("parts", part, "must be a curve or an assumed pure guarantee")
+
+
+def _pure(part: OfOne) -> Pure | None:
+    match part:
+        case PrivacyCurve():
+            return part.pure()
+        case Assumed(guarantee=Pure() as promised):
+            return promised
+    return None
+
+
+def _delta(delta: RationalLike) -> Fraction:
+    exact = rational("delta", delta)
+    if not 0 <= exact <= 1:
+        raise InvalidParameter("delta", delta, "must lie in [0, 1]: it is a probability")
+    return exact

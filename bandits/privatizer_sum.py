@@ -1,0 +1,258 @@
+r"""Sums with noise, in every trust model of Chowdhury and Zhou (Theorems 1 to 6).
+
+The noise of a batch is drawn at once where the analyzer or the users' shares make one law, and
+user by user in the local model; ``dpcore.protocol_run.run`` over any aggregation gives the same law
+user by user, which the tests hold against this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias, cast, get_args
+
+from accounting import papers
+from accounting.claim import Assumed, Pure
+from accounting.curve import PrivacyCurve
+from accounting.distributed import Instance, choose, protocol_guarantee
+from accounting.papers import SumParameters
+from accounting.papers.arguments import ceil_sqrt
+from bandits.laplace_sum import FEWEST_DRAWS, sum_tail
+from bandits.policy import ReleasedSum
+from bandits.privatizer import OfOne, Privatizer
+from dpcore.discrete_gaussian import DiscreteGaussian
+from dpcore.discrete_laplace import DiscreteLaplace
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Release
+from dpcore.noise import Noise
+from dpcore.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.protocol import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+from dpcore.rng import SYSTEM, Rng
+from dpcore.search import least
+from dpcore.sizing import size_protocol
+from dpcore.skellam import Skellam
+
+__all__ = ["Parameters", "SumPrivatizer", "SumProtocol", "Trust"]
+
+Trust: TypeAlias = Literal["central", "local", "pure", "renyi", "concentrated", "shuffled-pure"]
+Parameters: TypeAlias = Literal["exact", "paper"]
+SumProtocol: TypeAlias = AggregatedSum | CentralSum | LocalSum | ShuffledPure
+
+_SCALED: Final = ("renyi", "concentrated")
+_AT_ONCE: Final = 1 << 16
+_TAIL_BITS: Final = 32
+_SUM_ONLY: Final = "the aggregation shows the server the sum and who is in it only"
+_ASSUMED: Final[dict[str, tuple[str, ...]]] = {
+    "central": ("the analyzer is trusted with the sum and publishes its estimate only",),
+    "local": (),
+    "pure": (_SUM_ONLY,),
+    "renyi": (_SUM_ONLY,),
+    "concentrated": (_SUM_ONLY,),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumPrivatizer(Privatizer):
+    r"""A noisy sum mod m of n encoded rewards, with the noise of ``trust`` for ``epsilon``.
+
+    With g = ceil(s epsilon sqrt n), s = ``scaling``: discrete Laplace noise of scale g/epsilon on
+    the sum (``central``, and shared by the users as Polya differences: ``pure``), on every reward
+    (``local``), of scale 2g/epsilon with epsilon/2 in g (``shuffled-pure``); Skellam of variance
+    g^2/epsilon^2 (``renyi``) or n discrete Gaussians of g^2/(n epsilon^2) (``concentrated``),
+    whose guarantees are curves. A positive ``delta`` asks these two for the least noise (of the
+    grid of ``accounting.distributed.choose``) that gives (epsilon, delta) instead.
+
+    ``failure`` is the chance that a sum is read wrongly mod m, 1/T in the paper. The threshold tau
+    is the paper's with ``parameters="paper"``, and the least certified one with ``"exact"``; for
+    ``local``, where the paper leaves a constant open, it is the certified one either way.
+
+    >>> privatizer = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-6")
+    >>> privatizer.precision(1024), privatizer.noise(1024), privatizer.bits(1024)
+    (16, DiscreteLaplace(scale=32), 15)
+    >>> privatizer.guarantee(1024).pure()
+    Pure('1/2')
+
+    Raises :class:`InvalidParameter` for a trust model that is none of these, epsilon or scaling
+    not > 0, a failure outside of (0, 1), and for a scaling or delta that the kind of parameters
+    has no use for.
+    """
+
+    trust: Trust
+    epsilon: RationalLike
+    failure: RationalLike
+    scaling: RationalLike = 1
+    delta: RationalLike = 0
+    parameters: Parameters = "exact"
+
+    def __post_init__(self) -> None:
+        if self.trust not in get_args(Trust):
+            reason = f"must be one of {', '.join(get_args(Trust))}"
+            raise InvalidParameter("trust", self.trust, reason)
+        if self.parameters not in get_args(Parameters):
+            raise InvalidParameter("parameters", self.parameters, "must be 'exact' or 'paper'")
+        epsilon = positive_rational("epsilon", self.epsilon, "no noise gives epsilon 0")
+        scaling = positive_rational("scaling", self.scaling, "it multiplies the precision")
+        failure, delta = rational("failure", self.failure), rational("delta", self.delta)
+        if not 0 < failure < 1:
+            raise InvalidParameter("failure", self.failure, "must lie in (0, 1)")
+        if not 0 <= delta < 1:
+            raise InvalidParameter("delta", self.delta, "must lie in [0, 1)")
+        if delta and (self.trust not in _SCALED or self.parameters == "paper"):
+            reason = "only exact renyi and concentrated noise can be chosen for one"
+            raise InvalidParameter("delta", self.delta, reason)
+        if scaling != 1 and self.trust not in _SCALED and self.parameters == "paper":
+            reason = "only renyi and concentrated have it in the paper"
+            raise InvalidParameter("scaling", self.scaling, reason)
+        if scaling < 1 and self.trust in _SCALED:
+            raise InvalidParameter("scaling", self.scaling, "must be >= 1")
+        for name, exact in (("epsilon", epsilon), ("scaling", scaling), ("failure", failure)):
+            object.__setattr__(self, name, exact)
+        object.__setattr__(self, "delta", delta)
+
+    @property
+    def name(self) -> str:
+        return self.trust
+
+    def protocol(self, pulls: int) -> SumProtocol:
+        return _protocol(self, integer("pulls", pulls, at_least=1))
+
+    def precision(self, pulls: int) -> int:
+        return self.protocol(pulls).precision
+
+    def bits(self, pulls: int) -> int:
+        return self.protocol(pulls).bits_per_user
+
+    def noise(self, pulls: int) -> Noise:
+        return self.protocol(pulls).planned_noise
+
+    def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
+        protocol = self.protocol(pulls)
+        sent = self.checked(encoded_sum, pulls)
+        if isinstance(protocol, LocalSum):
+            sent += _sum_of_draws(protocol.noise, pulls, rng)
+        elif not isinstance(protocol, CentralSum):
+            sent += protocol.planned_noise.sample(rng=rng)
+        # The analyzer of a central sum adds its noise itself.
+        return ReleasedSum(protocol.analyze(sent % protocol.modulus, rng=rng))
+
+    def guarantee(self, pulls: int) -> OfOne:
+        return _guarantee(self, integer("pulls", pulls, at_least=1))
+
+    def record(self, pulls: int, batch: str) -> Release | None:
+        protocol = self.protocol(pulls)
+        if isinstance(protocol, ShuffledPure):
+            return None
+        return Release(mechanism=protocol.mechanism(protocol.users), batch=batch)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return _ASSUMED.get(self.trust, (_relaxed(self),))
+
+
+def _relaxed(privatizer: SumPrivatizer) -> str:
+    hat = Fraction(privatizer.epsilon) / 4
+    return f"an ({hat}, {Fraction(privatizer.failure)})-relaxed aggregation (CZ Theorem 3)"
+
+
+def _sum_of_draws(noise: Noise, count: int, rng: Rng) -> int:
+    # Every user draws: the law of the sum is known, but its tables would take longer to build.
+    total = 0
+    for start in range(0, count, _AT_ONCE):
+        total += int(noise.sample(min(_AT_ONCE, count - start), rng=rng).sum())
+    return total
+
+
+@lru_cache(maxsize=1 << 10)
+def _guarantee(privatizer: SumPrivatizer, pulls: int) -> OfOne:
+    protocol = privatizer.protocol(pulls)
+    curve = protocol_guarantee(protocol, pulls)
+    if not isinstance(protocol, ShuffledPure):
+        return curve
+    # The relaxed aggregation is e^(+-epsilon/4) away from its simulation, on either side.
+    pure = cast(PrivacyCurve, curve).pure()
+    spent = Fraction(cast(Pure, pure).epsilon) + Fraction(privatizer.epsilon) / 2
+    return Assumed(Pure(spent), reason=_relaxed(privatizer))
+
+
+@lru_cache(maxsize=1 << 10)
+def _protocol(privatizer: SumPrivatizer, n: int) -> SumProtocol:
+    if privatizer.parameters == "paper" and privatizer.trust != "local":
+        found = _of_paper(privatizer, n)
+        return _built(privatizer.trust, found.users, found.precision, found.threshold, found)
+    if privatizer.delta:
+        plan = choose(
+            instance=cast(Instance, privatizer.trust),
+            users=n,
+            epsilon=privatizer.epsilon,
+            delta=privatizer.delta,
+            failure=privatizer.failure,
+            scaling=privatizer.scaling,
+        )
+        return cast(AggregatedSum, plan.protocol)
+    epsilon, s = Fraction(privatizer.epsilon), Fraction(privatizer.scaling)
+    if privatizer.trust == "shuffled-pure":
+        epsilon /= 2
+    g = ceil_sqrt((s * epsilon) ** 2 * n)
+    noise = _noise(privatizer.trust, g / epsilon, n)
+    plain = _built(privatizer.trust, n, g, 0, noise)
+    failure = Fraction(privatizer.failure)
+    if isinstance(plain, LocalSum) and n >= FEWEST_DRAWS:
+        tau = _laplace_sum_threshold(n, g / epsilon, failure)
+    else:
+        law = plain.planned_noise
+        tau = size_protocol(users=n, precision=g, noise=law, failure=failure).threshold
+    return _built(privatizer.trust, n, g, tau, noise)
+
+
+def _laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
+    def rare(t: int) -> bool:
+        if t < 0:
+            return False
+        tail = sum_tail(draws=n, scale=scale, least=t + 1, bits=_TAIL_BITS)
+        return 2 * tail.upper <= failure
+
+    # About ten deviations: far enough for any failure of use, and near enough to halve from.
+    return least(rare, int(10 * scale) * ceil_sqrt(Fraction(n)))
+
+
+def _of_paper(privatizer: SumPrivatizer, n: int) -> SumParameters:
+    e, p, s = privatizer.epsilon, privatizer.failure, privatizer.scaling
+    match privatizer.trust:
+        case "renyi":
+            return papers.cz_renyi(n, e, p, s)
+        case "concentrated":
+            return papers.cz_concentrated(n, e, p, s)
+        case "shuffled-pure":
+            return papers.cz_shuffled(n, e, p, form="corrected")
+        case "central":
+            return papers.cz_central(n, e, p)
+        case _:
+            return papers.cz_pure(n, e, p)
+
+
+def _noise(trust: Trust, ratio: Fraction, n: int) -> Noise:
+    # What one user adds, or the analyzer; ratio = g/epsilon.
+    match trust:
+        case "renyi":
+            return Skellam(variance=ratio**2 / n)
+        case "concentrated":
+            return DiscreteGaussian(sigma_squared=ratio**2 / n)
+        case "pure" | "shuffled-pure":
+            return DiscreteLaplace(scale=ratio).share(n)
+        case _:
+            return DiscreteLaplace(scale=ratio)
+
+
+def _built(trust: Trust, n: int, g: int, tau: int, noise: Noise | SumParameters) -> SumProtocol:
+    if isinstance(noise, SumParameters):
+        noise = noise.noise if noise.share is None else noise.share
+    match trust:
+        case "central":
+            return CentralSum(users=n, precision=g, threshold=tau, noise=noise)
+        case "local":
+            return LocalSum(users=n, precision=g, threshold=tau, noise=noise)
+        case "shuffled-pure":
+            return ShuffledPure(users=n, precision=g, threshold=tau, share=noise)
+        case _:
+            return AggregatedSum(users=n, precision=g, threshold=tau, share=noise)

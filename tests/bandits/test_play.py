@@ -1,0 +1,321 @@
+"""Runs: regret, what is released and to whom it is charged, and what a run promises."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounting.claim import Pure
+from bandits.dp_se import DpSe
+from bandits.elimination import BatchedElimination
+from bandits.environment import Bernoulli, ClippedNormal, Environment
+from bandits.play import Run, RunGuarantee, _Score, play, run_guarantee
+from bandits.policy import Choice, Commit, Policy, Pulls, Released
+from bandits.privatizer import Privatizer, Unprotected
+from bandits.privatizer_bits import BitPrivatizer
+from bandits.privatizer_sum import SumPrivatizer, Trust
+from bandits.radius import ExactRadius
+from bandits.shuffle_elimination import ShuffleElimination
+from dpcore.errors import InvalidParameter
+from dpcore.rng import SYSTEM, Rng, SeededRng
+from tests.bandits.worlds import Counted, Given
+from tests.dpcore.mutants import mutated
+
+EASY = Bernoulli(means=(0.25, 0.75, 0.5))
+
+
+def private(trust: Trust = "pure") -> SumPrivatizer:
+    return SumPrivatizer(trust=trust, epsilon=1, failure="1e-9")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script(Policy[tuple[int, ...]]):
+    """Asks for the batches it is given, and keeps how many sums it saw."""
+
+    batches: tuple[Choice, ...]
+    privatizer: Privatizer = Unprotected()  # noqa: RUF009  # a frozen value
+
+    @property
+    def name(self) -> str:
+        return "script"
+
+    def init(self, arms: int, horizon: int) -> tuple[int, ...]:
+        return ()
+
+    def choose(self, state: tuple[int, ...]) -> Choice:
+        return self.batches[len(state)]
+
+    def observe(self, state: tuple[int, ...], released: Released) -> tuple[int, ...]:
+        return (*state, sum(total is not None for total in released.sums))
+
+    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+        pulls = [batch for batch in self.batches if isinstance(batch, Pulls)]
+        return tuple({count for batch in pulls for count in batch.counts if count})
+
+
+def played(
+    policy: Policy[tuple[int, ...]], horizon: int, *checkpoints: int, world: Environment = EASY
+) -> Run:
+    rng = SeededRng(1)
+    return play(
+        policy,
+        world,
+        horizon=horizon,
+        world=np.random.default_rng(1),
+        rng=rng,
+        checkpoints=checkpoints,
+    )
+
+
+# -- regret ------------------------------------------------------------------------------------
+
+
+def test_regret_is_gap_times_pulls_at_every_checkpoint() -> None:
+    script = Script(batches=(Pulls((4, 2, 0)), Pulls((0, 3, 5)), Commit(2)))
+    run = played(script, 20, 1, 4, 5, 6, 9, 10, 14, 20)
+    # Gaps .5, 0, .25; arm after arm in rising order.
+    assert run.regret == (0.5, 2.0, 2.0, 2.0, 2.0, 2.25, 3.25, 4.75)
+    assert (run.pulls, run.batches, run.regret_per_round) == ((4, 5, 11), 2, 4.75 / 20)
+    assert played(script, 20).checkpoints == (20,)
+
+
+def by_hand(order: list[int], gaps: tuple[float, ...], checkpoints: tuple[int, ...]) -> list[float]:
+    return [sum(gaps[arm] for arm in order[:t]) for t in checkpoints]
+
+
+@given(
+    batches=st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)).filter(any),
+        min_size=1,
+        max_size=6,
+    ),
+    horizon=st.integers(3, 60),
+    marks=st.sets(st.integers(1, 60), max_size=5),
+)
+def test_runs_add_up(batches: list[tuple[int, int, int]], horizon: int, marks: set[int]) -> None:
+    checkpoints = tuple(sorted({mark for mark in marks if mark <= horizon} | {horizon}))
+    script = Script(batches=(*map(Pulls, batches), Commit(0)))
+    run = played(script, horizon, *checkpoints)
+    order = [arm for counts in batches for arm, n in enumerate(counts) for _ in range(n)]
+    order = (order + [0] * horizon)[:horizon]
+    assert sum(run.pulls) == horizon
+    assert run.pulls == tuple(order.count(arm) for arm in range(3))
+    assert list(run.regret) == by_hand(order, EASY.gaps, checkpoints)
+    assert list(run.regret) == sorted(run.regret)
+    sizes, whole, left = 0, 0, horizon
+    for counts in batches:
+        if (left := left - sum(counts)) < 0:
+            break
+        whole, sizes = whole + 1, sizes + sum(map(bool, counts))
+    assert run.batches == whole
+    private_run = played(replace(script, privatizer=private()), horizon)
+    assert len(private_run.releases) == sizes
+
+
+def test_a_score_that_forgets_the_pulls_before_is_caught() -> None:
+    broken = mutated(_Score.add, "before + checkpoint - self.rounds", "checkpoint - self.rounds")
+    score = _Score((0.5, 0.0), (2, 6))
+    for counts in ((2, 0), (4, 0)):
+        broken(score, counts)
+    assert score.regret != by_hand([0] * 6, (0.5, 0.0), (2, 6))
+
+
+# -- what is released --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("horizon", "whole"), [(5, 0), (6, 1), (7, 1), (13, 1), (14, 2), (99, 2)])
+def test_a_batch_cut_by_the_horizon_releases_nothing_and_charges_nobody(
+    horizon: int, whole: int
+) -> None:
+    script = Script(
+        batches=(Pulls((4, 2, 0)), Pulls((0, 3, 5)), Pulls((100, 100, 100))), privatizer=private()
+    )
+    counted = Counted(of=EASY)
+    run = played(script, horizon, world=counted)
+    g = [private().precision(n) for n in (4, 2, 3, 5)]
+    assert counted.drawn == [(0, 4, g[0]), (1, 2, g[1]), (1, 3, g[2]), (2, 5, g[3])][: 2 * whole]
+    assert len(run.releases) == 2 * whole
+    assert run.batches == whole
+    assert sum(run.pulls) == horizon
+    assert run.mean_bits_per_user == pytest.approx(
+        sum(n * private().bits(n) for n in (4, 2, 3, 5)[: 2 * whole]) / max([0, 6, 14][whole], 1)
+    )
+    names = ["batch 1/arm 0", "batch 1/arm 1", "batch 2/arm 1", "batch 2/arm 2"]
+    assert [release.batch for release in run.releases] == [
+        f"script/{name}" for name in names[: 2 * whole]
+    ]
+
+
+def test_records_hold_the_mechanisms_that_ran() -> None:
+    run = played(Script(batches=(Pulls((4, 0, 9)), Commit(0)), privatizer=private("renyi")), 50)
+    wanted = [private("renyi").protocol(n).mechanism(n) for n in (4, 9)]  # type: ignore[union-attr]  # an aggregated sum
+    assert [release.mechanism for release in run.releases] == wanted
+    assert run.bits_per_user == max(private("renyi").bits(n) for n in (4, 9))
+
+
+def test_nothing_is_drawn_once_the_policy_commits() -> None:
+    counted = Counted(of=EASY)
+    run = played(Script(batches=(Commit(1),), privatizer=private()), 1000, world=counted)
+    assert (run.pulls, counted.drawn, run.releases) == ((0, 1000, 0), [], ())
+    assert (run.bits_per_user, run.mean_bits_per_user) == (0, 0.0)
+
+
+def test_the_same_seeds_give_the_same_run() -> None:
+    policy = BatchedElimination(privatizer=private(), radius=Given(beta=0.1))
+
+    def once(world: int, noise: int, *checkpoints: int) -> Run:
+        return play(
+            policy,
+            ClippedNormal(centers=(0.4, 0.6)),
+            horizon=3000,
+            world=np.random.default_rng(world),
+            rng=SeededRng(noise),
+            checkpoints=checkpoints,
+        )
+
+    assert once(1, 2) == once(1, 2)
+    assert once(1, 2, 10, 3000).pulls == once(1, 2).pulls
+    assert hash(once(1, 2)) == hash(once(1, 2))
+    with pytest.raises(FrozenInstanceError):
+        once(1, 2).pulls = (0, 0)  # type: ignore[misc]  # what is refused
+
+
+def test_noise_is_private_unless_asked_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Rng] = []
+
+    def release(self: SumPrivatizer, encoded_sum: int, pulls: int, rng: Rng) -> Fraction:
+        asked.append(rng)
+        return Fraction(0)
+
+    monkeypatch.setattr(SumPrivatizer, "release", release)
+    script = Script(batches=(Pulls((1, 1, 1)), Commit(0)), privatizer=private())
+    play(script, EASY, horizon=9, world=np.random.default_rng(1))
+    assert asked == [SYSTEM] * 3
+
+
+# -- what is promised --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trust", ["central", "local", "pure", "shuffled-pure"])
+def test_pure_runs_promise_epsilon(trust: Trust) -> None:
+    promised = run_guarantee(BatchedElimination(privatizer=private(trust)), 10, 10**5)
+    assert promised is not None
+    assert promised.pure() == Pure(1)
+    assert promised.epsilon("1e-6").upper <= 1
+    assert promised.delta(1).upper == 0
+    assert promised.delta("0.5").upper > 0
+    assert promised.assumptions == private(trust).assumptions
+    assert promised.to_json()["pure"] == "1"
+
+
+@pytest.mark.parametrize("trust", ["renyi", "concentrated"])
+def test_a_run_promises_the_worst_of_its_batches(trust: Trust) -> None:
+    policy = BatchedElimination(privatizer=private(trust))
+    promised = run_guarantee(policy, 3, 1000)
+    assert promised is not None
+    each = [private(trust).guarantee(n) for n in policy.sizes(3, 1000)]
+    epsilons = [part.epsilon("1e-6") for part in each]  # type: ignore[union-attr]  # they are curves
+    found = promised.epsilon("1e-6")
+    assert found.upper == max(e.upper for e in epsilons)
+    assert found.lower == max(e.lower for e in epsilons)
+    assert promised.pure() is None
+    assert promised.delta(2).upper == max(part.delta(2).upper for part in each)  # type: ignore[union-attr]  # they are curves
+    # No release of a run is beyond it.
+    run = play(policy, EASY, horizon=1000, world=np.random.default_rng(1), rng=SeededRng(1))
+    assert run.guarantee == promised
+    mechanisms = {release.mechanism.noise for release in run.releases}
+    assert mechanisms <= {part.noise for part in each}  # type: ignore[union-attr]  # they are curves
+
+
+def test_bits_promise_epsilon_and_delta_and_nothing_pure() -> None:
+    bits = BitPrivatizer(epsilon=1, delta="1e-6")
+    promised = run_guarantee(ShuffleElimination(privatizer=bits), 2, 1000)
+    assert promised is not None
+    assert promised.delta(1).upper <= Fraction(1, 10**6)
+    assert promised.epsilon("1e-6").upper <= 1
+    assert promised.epsilon(0).upper == float("inf")
+    assert promised.pure() is None
+
+
+def test_no_noise_promises_nothing_and_no_release_everything() -> None:
+    assert run_guarantee(BatchedElimination(privatizer=Unprotected()), 3, 100) is None
+    alone = run_guarantee(BatchedElimination(privatizer=private()), 1, 100)
+    assert alone == RunGuarantee(parts=(), assumptions=private().assumptions)
+    assert alone.pure() == Pure(0)
+    assert alone.epsilon(0).upper == alone.delta(0).upper == 0
+    with pytest.raises(InvalidParameter, match="delta"):
+        alone.epsilon(2)
+    with pytest.raises(InvalidParameter, match="epsilon"):
+        alone.delta(-1)
+
+
+# -- whole algorithms --------------------------------------------------------------------------
+
+
+def test_noise_costs_regret_in_the_order_of_trust() -> None:
+    world = ClippedNormal(centers=(0.3, 0.7, 0.5, 0.4))
+
+    def regret(privatizer: Privatizer) -> float:
+        policy = BatchedElimination(privatizer=privatizer, radius=ExactRadius())
+        runs = [
+            play(
+                policy,
+                world,
+                horizon=20_000,
+                world=np.random.default_rng([2, seed]),
+                rng=SeededRng(seed),
+            )
+            for seed in range(3)
+        ]
+        return sum(run.regret[-1] for run in runs)
+
+    quarter = SumPrivatizer(trust="pure", epsilon="1/4", failure="1e-5")
+    local = SumPrivatizer(trust="local", epsilon="1/4", failure="1e-5")
+    assert regret(Unprotected()) < regret(quarter) < regret(local) / 2
+
+
+def test_one_arm_and_a_horizon_of_one_round() -> None:
+    policy = BatchedElimination(privatizer=private())
+    run = play(policy, Bernoulli(means=(0.5,)), horizon=1, world=np.random.default_rng(1))
+    assert (run.pulls, run.regret, run.releases) == ((1,), (0.0,), ())
+    two = play(policy, Bernoulli(means=(0.5, 1)), horizon=2, world=np.random.default_rng(1))
+    assert (two.pulls, two.regret, two.batches) == ((2, 0), (1.0,), 0)
+
+
+REFUSED: list[tuple[str, dict[str, object]]] = [
+    ("horizon", {"horizon": 2}),
+    ("horizon", {"horizon": 0}),
+    ("horizon", {"horizon": 1e6}),
+    ("checkpoints", {"checkpoints": (0, 5)}),
+    ("checkpoints", {"checkpoints": (5, 5)}),
+    ("checkpoints", {"checkpoints": (6, 5)}),
+    ("checkpoints", {"checkpoints": (101,)}),
+    ("world", {"world": SeededRng(1)}),
+    ("world", {"world": 1}),
+    ("rng", {"rng": np.random.default_rng(1)}),
+    ("policy", {"policy": "cdp-se"}),
+    ("environment", {"environment": (0.5, 0.6)}),
+    ("policy", {"policy": Script(batches=(Pulls((1, 1)),))}),
+    ("policy", {"policy": Script(batches=((1, 1, 1),))}),  # type: ignore[arg-type]  # what is refused
+    ("policy", {"policy": Script(batches=(Commit(3),))}),
+]
+
+
+@pytest.mark.parametrize("which", range(len(REFUSED)))
+def test_arguments_out_of_range_are_refused_by_name(which: int) -> None:
+    name, change = REFUSED[which]
+    good = {
+        "policy": DpSe(epsilon=1, failure="1e-6"),
+        "environment": EASY,
+        "horizon": 100,
+        "world": np.random.default_rng(1),
+        "rng": SYSTEM,
+    }
+    with pytest.raises(InvalidParameter) as refused:
+        play(**{**good, **change})  # type: ignore[arg-type]  # what is refused
+    assert refused.value.argument == name
