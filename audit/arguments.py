@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from audit.space import Space
 
 __all__ = [
+    "read_baselines",
     "read_claim",
     "read_features",
     "read_jobs",
@@ -35,6 +37,7 @@ __all__ = [
     "read_seconds",
     "read_seed",
     "read_space",
+    "read_stored_seed",
 ]
 
 _SEEDS: Final = 1 << 32
@@ -67,6 +70,19 @@ def read_seed(text: str | None) -> int:
     if exact.denominator != 1 or exact < 0:
         raise InvalidParameter("--seed", text, "must be a whole number >= 0")
     return int(exact)
+
+
+def read_stored_seed(path: Path | None) -> int | None:
+    r"""The seed of the audit that a --resume file holds, if it holds one.
+
+    >>> read_stored_seed(None) is None
+    True
+    """
+    if path is None:
+        return None
+    from audit.checkpoint import stored_seed
+
+    return stored_seed(path)
 
 
 def read_seconds(argument: str, text: str) -> float:
@@ -154,28 +170,51 @@ def read_resolution(text: str | None) -> Fraction | None:
     return wanted
 
 
-def read_layers(subject: Target, text: str | None, *, drawn: bool = False) -> tuple[str, ...]:
+def read_layers(
+    subject: Target, text: str | None, asked: Mapping[str, object] | None = None
+) -> tuple[str, ...]:
     r"""Which layers run: the strongest that decides, or those asked for, strongest first.
 
-    ``drawn`` says that something was asked for which only runs can answer.
+    ``asked`` are options by name, None where they were not given: what only runs can answer brings
+    the sample layer with it, and what no chosen layer reads is refused.
 
     >>> from audit.target import read_target
     >>> read_layers(read_target("discrete-laplace:scale=1"), "sample,exact")
     ('exact', 'sample')
     """
     known = isinstance(subject, KnownLaw)
+    given = [name for name, value in (asked or {}).items() if value is not None]
     if text is None:
+        drawn = any("exact" not in _READERS[option] for option in given)
         strongest = ("exact", "sample") if drawn else ("exact",)
         return strongest if known else ("sample",)
-    given = [layer.strip() for layer in text.split(",")]
-    if not set(given) <= set(LAYERS) or len(set(given)) < len(given):
+    named = [layer.strip() for layer in text.split(",")]
+    if not set(named) <= set(LAYERS) or len(set(named)) < len(named):
         reason = f"must be of {', '.join(LAYERS)}, each once, with commas between"
         raise InvalidParameter("--layers", text, reason)
     for layer in ("exact", "fit"):
-        if layer in given and not known:
+        if layer in named and not known:
             reason = f"{layer}: the law of {subject.spelling} is not known; of a noise it is"
             raise InvalidParameter("--layers", text, reason)
-    return tuple(layer for layer in LAYERS if layer in given)
+    for option in given:
+        if not set(_READERS[option]) & set(named):
+            reason = f"{option} would have no effect: it is for {' and '.join(_READERS[option])}"
+            raise InvalidParameter("--layers", text, reason)
+    return tuple(layer for layer in LAYERS if layer in named)
+
+
+# The layers that read an option: without one of them it would have no effect.
+_READERS: Final[dict[str, tuple[str, ...]]] = {
+    "--search": ("sample",),
+    "--feature": ("sample",),
+    "--baseline": ("sample",),
+    "--resume": ("sample",),
+    "--resolution": ("sample", "exact"),
+    "-n": ("sample", "fit"),
+    "--max-n": ("sample", "fit"),
+    "--sequential": ("sample", "fit"),
+    "--deadline": ("sample", "fit", "replay", "exact"),
+}
 
 
 def read_pairs(
@@ -189,7 +228,7 @@ def read_pairs(
     """
     given = [name for name, value in (("--pair", one), ("--pairs", file)) if value is not None]
     if searched and given:
-        raise InvalidParameter("--search", given[0], "looks for the pair: leave the pair out")
+        raise InvalidParameter("--search", "(given)", f"looks for the pair: leave out {given[0]}")
     if searched:
         return ()
     if file is None:
@@ -214,16 +253,33 @@ def read_features(subject: Target, names: list[str] | None) -> tuple[Feature, ..
     return tuple(map(read_feature, names or own))
 
 
-def read_jobs(text: str) -> int:
-    r"""How many processes draw; -1: one for each core.
+def read_jobs(text: str | None, scheduler: str | None = None) -> int:
+    r"""How many processes draw; -1: one for each core, or all that a cluster has.
 
-    >>> read_jobs("2"), read_jobs("-1")
-    (2, -1)
+    >>> read_jobs("2"), read_jobs(None), read_jobs(None, "tcp://host:8786")
+    (2, 1, -1)
     """
+    if text is None:
+        return 1 if scheduler is None else -1
+    if scheduler is not None:
+        raise InvalidParameter("--jobs", text, "is for processes here; a --scheduler has its own")
     exact = rational("--jobs", text)
     if exact != -1 and (exact.denominator != 1 or exact < 1):
         raise InvalidParameter("--jobs", text, "must be a whole number >= 1, or -1: one a core")
     return int(exact)
+
+
+def read_baselines(names: list[str] | None) -> tuple[str, ...]:
+    r"""The baselines asked for.
+
+    >>> read_baselines(None), read_baselines(["dkw"])
+    ((), ('dkw',))
+    """
+    if not names:
+        return ()
+    from audit.baseline import baseline_names  # scipy.stats takes half a second
+
+    return baseline_names(names)
 
 
 def read_space(text: str, claim: Claim | CurveClaim) -> Space:

@@ -2,9 +2,14 @@ r"""``dpcore audit TARGET``, the command itself. ``audit.cli`` registers :func:`
 
 from __future__ import annotations
 
+import io
+import os
 import shlex
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -135,14 +140,14 @@ def run(
         typer.Option(help="Draw no more runs after so many seconds.", rich_help_panel=_WHERE),
     ] = None,
     jobs: Annotated[
-        str,
+        str | None,
         typer.Option(
             "-j",
             "--jobs",
-            help="Processes that draw, -1: one a core. The report is the same.",
+            help="Processes that draw, -1: one a core. The report is the same. (1)",
             rich_help_panel=_WHERE,
         ),
-    ] = "1",
+    ] = None,
     scheduler: Annotated[
         str | None,
         typer.Option(
@@ -197,59 +202,97 @@ def run(
     """
     try:
         from audit import arguments as read
-        from audit.baseline import baseline_names
-        from audit.checkpoint import stored_seed
         from audit.guard import stdout_to_stderr
         from audit.layers import Wanted
         from audit.plan import Plan
         from audit.target import read_target
 
-        check_writable("--output", output)
-        _check_page(html)
+        _check_files(resume=resume, output=output, html=html, pairs=pairs)
         wanted_resolution = read.read_resolution(resolution)
+        # Whatever the target prints, and its outputs when they are looked at, is not the report.
         with stdout_to_stderr():
-            subject = read_target(target, seeded=seed is not None)
-            features = read.read_features(subject, feature)
-        stated = read.read_claim(subject, claim, relation)
-        both = read.read_pairs(subject, pair, pairs, searched=search is not None)
-        # A second start goes on with the seed of the first.
-        kept = stored_seed(resume) if resume is not None and seed is None else None
-        plan = Plan(
-            claim=stated,
-            pair=both[0] if both else (None, None),
-            others=both[1:],
-            features=features,
-            runs=read.read_runs(runs, max_runs, sequential=sequential),
-            sequential=sequential,
-            alpha=alpha,
-            seed=read.read_seed(seed) if kept is None else kept,
-            jobs=-1 if scheduler is not None else read.read_jobs(jobs),
-            timeout=read.read_seconds("--timeout", timeout),
-            deadline=None if deadline is None else read.read_seconds("--deadline", deadline),
-        )
-        drawn = any(x is not None for x in (feature, baseline, resume, search, runs, max_runs))
-        wanted = Wanted(
-            layers=read.read_layers(subject, layers, drawn=drawn or sequential),
-            baselines=baseline_names(baseline or ()),
-            space=None if search is None else read.read_space(search, stated),
-            state=resume,
-            figures=html is not None,
-        )
-        report = _examined(subject, plan, wanted, scheduler)
+            with _same_folder():
+                subject = read_target(target, seeded=seed is not None)
+                features = read.read_features(subject, feature)
+            stated = read.read_claim(subject, claim, relation)
+            both = read.read_pairs(subject, pair, pairs, searched=search is not None)
+            asked = {
+                "--search": search, "--feature": feature, "--baseline": baseline,
+                "--resume": resume, "-n": runs, "--max-n": max_runs,
+                "--sequential": sequential or None, "--resolution": resolution,
+                "--deadline": deadline,
+            }  # fmt: skip
+            # A second start goes on with the seed of the first.
+            kept = read.read_stored_seed(resume) if seed is None else None
+            plan = Plan(
+                claim=stated,
+                pair=both[0] if both else (None, None),
+                others=both[1:],
+                features=features,
+                runs=read.read_runs(runs, max_runs, sequential=sequential),
+                sequential=sequential,
+                alpha=alpha,
+                seed=read.read_seed(seed) if kept is None else kept,
+                jobs=read.read_jobs(jobs, scheduler),
+                timeout=read.read_seconds("--timeout", timeout),
+                deadline=None if deadline is None else read.read_seconds("--deadline", deadline),
+            )
+            wanted = Wanted(
+                layers=read.read_layers(subject, layers, asked),
+                baselines=read.read_baselines(baseline),
+                space=None if search is None else read.read_space(search, stated),
+                state=resume,
+                figures=html is not None,
+            )
+            with _same_folder():
+                report = _examined(subject, plan, wanted, scheduler)
+            written = _Written.of(report, html=html)
     except KeyboardInterrupt:
         print("interrupted: no report", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
-    _publish(report, as_json=as_json, output=output, html=html)
+    _publish(report, written, as_json=as_json, output=output, html=html)
     if report.error is not None:
         raise report.error
     coarse = wanted_resolution is not None and not report.resolution <= wanted_resolution
     if coarse and report.runs and report.verdict == "not_refuted" and report.exit_code == 0:
-        from audit.render import resolution_reached
-
-        reached = resolution_reached(report)
-        print(f"error: --resolution = {resolution}: not reached: {reached}", file=sys.stderr)
+        print(
+            f"error: --resolution = {resolution}: not reached: {written.resolution}",
+            file=sys.stderr,
+        )
         raise typer.Exit(_NOT_REACHED)
     raise typer.Exit(report.exit_code)
+
+
+@contextmanager
+def _same_folder() -> Iterator[None]:
+    # A target may change it, and files are meant where they were named.
+    here = Path.cwd()
+    try:
+        yield
+    finally:
+        os.chdir(here)
+
+
+def _check_files(**files: Path | None) -> None:
+    # Before a run is drawn: an hour of runs is not lost to a slip of the pen.
+    places: dict[Path, str] = {}
+    for name, path in files.items():
+        option = f"--{name}"
+        if path is None:
+            continue
+        if name != "pairs":
+            check_writable(option, path)
+        if path.exists() and not path.is_file():
+            if name == "resume":
+                raise InvalidParameter(option, str(path), "is not a plain file")
+            continue
+        other = places.setdefault(path.resolve(), option)
+        if other != option:
+            raise InvalidParameter(option, str(path), f"is the file of {other}, too")
+    if files["html"] is not None:
+        from audit.figures import check_figures
+
+        check_figures(str(files["html"]))
 
 
 def _examined(subject: Target, plan: Plan, wanted: Wanted, scheduler: str | None) -> AuditReport:
@@ -264,42 +307,64 @@ def _examined(subject: Target, plan: Plan, wanted: Wanted, scheduler: str | None
             return examine(subject, plan, wanted, progress=progress)
 
 
-def _check_page(path: Path | None) -> None:
-    check_writable("--html", path)
-    if path is not None:
-        from audit.figures import check_figures
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    # The report in its forms, made while nothing that an output's own code prints is seen.
+    text: str
+    table: str
+    resolution: str
+    page: str | InvalidParameter
 
-        check_figures(str(path))
+    @classmethod
+    def of(cls, report: AuditReport, *, html: Path | None) -> _Written:
+        from audit.render import resolution_reached, show
+
+        table = io.StringIO()
+        if report.error is None or report.runs:
+            show(report, table)
+        page: str | InvalidParameter = ""
+        if html is not None:
+            from audit import html as pages
+
+            try:
+                page = pages.page(report.to_json(), command=shlex.join(["dpcore", *sys.argv[1:]]))
+            except InvalidParameter as error:
+                page = error
+        return cls(
+            text=report.to_text(),
+            table=table.getvalue(),
+            resolution=resolution_reached(report),
+            page=page,
+        )
 
 
-def _publish(report: AuditReport, *, as_json: bool, output: Path | None, html: Path | None) -> None:
+def _publish(
+    report: AuditReport, written: _Written, *, as_json: bool, output: Path | None, html: Path | None
+) -> None:
     # To the files first: what fails on one way out still leaves by the others.
     unwritten: InvalidParameter | None = None
-    try:
-        if output is not None:
-            write_whole("--output", output, report.to_text())
-    except InvalidParameter as error:
-        unwritten = error
-    try:
-        if html is not None:
-            from audit.html import page
-
-            write_whole("--html", html, page(report.to_json(), command=_command()))
-    except InvalidParameter as error:
-        unwritten = error
+    for option, path, text in (
+        ("--output", output, written.text),
+        ("--html", html, written.page),
+    ):
+        try:
+            if isinstance(text, InvalidParameter):
+                raise text
+            if path is not None:
+                write_whole(option, path, text)
+        except InvalidParameter as error:
+            unwritten = error
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     sys.stderr.flush()
     if as_json:
-        sys.stdout.write(report.to_text())
-    elif report.error is None or report.runs:
+        sys.stdout.write(written.text)
+    elif sys.stdout.isatty() and written.table:
         from audit.render import show
 
         show(report, sys.stdout)
+    else:
+        sys.stdout.write(written.table)
     sys.stdout.flush()
     if unwritten is not None:
         raise unwritten
-
-
-def _command() -> str:
-    return shlex.join(["dpcore", *sys.argv[1:]])

@@ -70,10 +70,11 @@ def bench_command(
     with progress_bar("audits", 2 * len(chosen)) as progress:
         found = bench(chosen, alpha=alpha, seed=read_seed(seed), jobs=jobs, done=progress)
     text = bench_text(found, versions(), left_out)
-    sys.stdout.write(text if as_json else "\n".join(bench_lines(found, left_out)) + "\n")
-    sys.stdout.flush()
+    # To the file first: what fails on one way out still leaves by the other.
     if output is not None:
         write_whole("--output", output, text)
+    sys.stdout.write(text if as_json else "\n".join(bench_lines(found, left_out)) + "\n")
+    sys.stdout.flush()
     raise typer.Exit(0 if found.passed else 1)
 
 

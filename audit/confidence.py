@@ -181,10 +181,12 @@ class Evidence:
             start += _SCAN
         return float(GRID[min(start, len(GRID)) - 1]) if start else 0.0
 
-    def witness(self, epsilon: RationalLike, delta: RationalLike = 0) -> Witness | None:
+    def witness(
+        self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
+    ) -> Witness | None:
         r"""The event behind the smallest p-value, from the last block in which it was guessed."""
         upper, _ = read_claim(epsilon, delta)
-        found = self.p_values(epsilon, delta)
+        found = self.p_values(epsilon, delta, spend=spend)
         best = min(range(len(EXPERTS)), key=lambda i: found[EXPERTS[i]] / WEIGHTS[i])
         for trial in reversed(self.trials):
             if (witness := trial.witness(best, upper)) is not None:

@@ -271,8 +271,8 @@ class Tally:
         starts = np.flatnonzero(np.diff(rank) | heavy[1:]) + 1
         before = self.numbers[starts]
         behind = np.nextafter(self.numbers[heavy & (cumulative < runs)], math.inf)
-        if are_integers(self.numbers):
-            behind = np.floor(behind) + 1.0  # between integers there is nothing to keep apart
+        if are_integers(self.numbers):  # nothing lies between them
+            behind = np.where(np.abs(behind) > 2.0**53, behind, np.floor(behind) + 1.0)
         cuts, first = np.unique(np.concatenate((before, behind)), return_index=True)
         return cuts, first >= len(before), repeated
 
@@ -337,7 +337,7 @@ class Cells:
         low = float(self.cuts[stretch.start - 1]) if stretch.start else -math.inf
         high = float(self.cuts[stretch.stop - 1]) if stretch.stop < self.intervals else math.inf
         above, below = ">=", "<"
-        if integral:
+        if integral and not 2.0**53 < abs(high) < math.inf:
             high, below = high - 1, "<="
         else:
             if stretch.start and self.after[stretch.start - 1]:

@@ -36,6 +36,7 @@ from dpcore.parameter import RationalLike, rational
 __all__ = [
     "FamilyProcess",
     "View",
+    "view_seeds",
     "watch_views",
     "weigh_family",
     "weigh_views",
@@ -82,7 +83,7 @@ def weigh_views(
     share = level / (len(views) * len(points))
     evidence = [
         gather(view.outputs, view.worlds, seed=own)
-        for view, own in zip(views, _seeds(seed, len(views)), strict=True)
+        for view, own in zip(views, view_seeds(seed, len(views)), strict=True)
     ]
     # A p-value is never below what its bounds on kappa cost, so these are bought with its share.
     found = [
@@ -114,7 +115,7 @@ def weigh_views(
     return Weighed(
         verdict="refuted" if outcomes[row].refuted else "not_refuted",
         epsilon_lower=outcomes[row].epsilon_lower,
-        witness=evidence[best].witness(*outcomes[row].claim.exact),
+        witness=evidence[best].witness(*outcomes[row].claim.exact, spend=share / BERGER_BOOS_SHARE),
         layer=_layer(FIXED, len(outcomes)),
         p_value=min(adjusted),
         resolution=_resolution([(each.runs, each.crowd) for each in evidence], points, share),
@@ -315,7 +316,7 @@ def weigh_family(process: FamilyProcess, alpha: RationalLike) -> Weighed:
     return Weighed(
         verdict="refuted" if process.rejected_at(level) is not None else "not_refuted",
         epsilon_lower=outcomes[row].epsilon_lower,
-        witness=process.processes[best].witness(),
+        witness=process.processes[best].witness(row % len(points)),
         layer=_layer(ANYTIME, len(outcomes)),
         e_value=process.e_value,
         resolution=_resolution(
@@ -363,8 +364,14 @@ def _layer(alone: Layer, tests: int) -> Layer:
     return replace(alone, method=f"{alone.method}; {shared} of {tests} tests")
 
 
-def _seeds(seed: int, views: int) -> list[int]:
-    # The coins of the first view are those of an audit that has no other.
+def view_seeds(seed: int, views: int) -> list[int]:
+    r"""Of each view, the seed of the coins that make its p-values exact.
+
+    That of the first is the one of an audit that has no other.
+
+    >>> view_seeds(7, 2)[0]
+    7
+    """
     return [seed] + [
         int(np.random.SeedSequence(seed, spawn_key=(i,)).generate_state(1, np.uint64)[0])
         for i in range(1, views)

@@ -17,6 +17,7 @@ draws come, see ``audit.fit_sequential``. Statements and proofs: ``docs/proofs/f
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -48,7 +49,7 @@ _ROUNDING: Final = 2.0**-40
 _DETECTED: Final = 0.95
 
 
-def fit(
+def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     sampler: Any,
     noise: Noise,
     *,
@@ -57,6 +58,7 @@ def fit(
     seed: int | None = None,
     sequential: bool = False,
     timeout: float | None = None,
+    deadline: float | None = None,
 ) -> FitReport:
     r"""Test whether ``sampler`` draws from ``noise``; ``runs`` draws, or at most so many.
 
@@ -87,12 +89,14 @@ def fit(
         raise InvalidParameter("alpha", alpha, "must be in [1e-300, 1)")
     if not isinstance(noise, Noise):
         raise InvalidParameter("noise", noise, "must be a noise of dpcore")
-    if timeout is not None and not 0 < timeout < math.inf:
-        raise InvalidParameter("timeout", timeout, "must be a finite number of seconds > 0")
+    for name, seconds in (("timeout", timeout), ("deadline", deadline)):
+        if seconds is not None and not 0 < seconds < math.inf:
+            raise InvalidParameter(name, seconds, "must be a finite number of seconds > 0")
     draws, coins = np.random.SeedSequence(seed).spawn(2)
     source = sampler_of(sampler, draws, timeout=timeout)
     start = _Watched(noise=noise, cells=_cells(noise, runs), alpha=level, sequential=sequential)
-    return _report(source, _draw(source, start, runs), seed, coins)
+    until = math.inf if deadline is None else time.monotonic() + deadline
+    return _report(source, _draw(source, start, runs, until), seed, coins)
 
 
 @lru_cache(maxsize=64)
@@ -136,13 +140,15 @@ class _Watched:
         return replace(self, seen=seen, log_e=log_e)
 
 
-def _draw(source: Sampler, watched: _Watched, runs: int) -> _Watched:
+def _draw(source: Sampler, watched: _Watched, runs: int, until: float) -> _Watched:
     with stdout_to_stderr(), source.watchdog:
         try:
             for size in _pieces(runs, source.piece, sequential=watched.sequential):
                 watched = watched.plus(source.draw(size))
                 if watched.decided:
                     return replace(watched, stopped="the evidence sufficed")
+                if time.monotonic() >= until and watched.runs < runs:
+                    return replace(watched, stopped="the deadline was reached")
         except TargetFailed as error:
             return replace(watched, stopped="the target failed", error=error)
         except KeyboardInterrupt:
@@ -214,7 +220,7 @@ def _report(
     return replace(report, verdict="refuted" if refuted else "not_refuted")
 
 
-_CUT: Final = ("the target failed", "interrupted")
+_CUT: Final = ("the target failed", "interrupted", "the deadline was reached")
 _CUT_SHORT: Final = (
     "ended before its planned draws: alpha stands if the draws had no part in when that was"
 )

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Final
 
 from audit.claim import Claim
 from audit.curve_claim import CurveClaim
+from audit.errors import TargetFailed
 from audit.plan import Plan
 from audit.replay_findings import Finding
-from audit.report import AuditReport, Layer
+from audit.report import INTERRUPTED, AuditReport, Layer
 from audit.target import KnownLaw, Target
 from audit.verdict import versions
 from dpcore.errors import InvalidParameter
@@ -111,15 +112,16 @@ def _of_layers(
     if "exact" in wanted.layers:
         report = prove(_known(target, "exact"), plan)
     fitted = _fitted(_known(target, "fit"), shared) if "fit" in wanted.layers else None
-    if "sample" in wanted.layers:
+    ended = fitted is not None and (fitted.error is not None or fitted.stopped == INTERRUPTED)
+    if "sample" in wanted.layers and not ended:
         sampled = _adjusted(_sampled(target, shared, wanted, progress), len(drawing))
         report = sampled if report is None else both(report, sampled)
     report = report or _nothing_drawn(target, plan)
     if fitted is not None:
         report = _with_fit(report, fitted)
     # Last: what a target keeps from its tapes must not reach runs that are tested.
-    if "replay" in wanted.layers and report.error is None:
-        report = _with_replay(report, _replayed(target, plan))
+    if "replay" in wanted.layers and report.error is None and not report.interrupted:
+        report = _with_replay(report, target, plan)
     return replace(report, alpha=rational("alpha", plan.alpha))
 
 
@@ -179,6 +181,7 @@ def _sampled(
 def _beside(report: AuditReport, drawn: Drawn, wanted: Wanted) -> AuditReport:
     # Of the view and point that the report's bound is of.
     from audit.baseline import compare
+    from audit.family import view_seeds
     from audit.histogram import histogram
     from audit.run import coins_of
     from audit.trace import trace_anytime, trace_fixed
@@ -186,22 +189,30 @@ def _beside(report: AuditReport, drawn: Drawn, wanted: Wanted) -> AuditReport:
     plan = drawn.plan
     shown = report.outcomes[report.row] if report.outcomes else None
     place, feature = (0, drawn.views[0].feature) if shown is None else (shown.pair, shown.feature)
-    view = next(v for v in drawn.views if (v.pair, v.feature) == (place, feature))
+    named = [(each.pair, each.feature) for each in drawn.views]
+    which = named.index((place, feature))
+    view, views = drawn.views[which], len(named)
     point = plan.claim.points[0] if shown is None else shown.claim
-    report = replace(
-        report,
-        baselines=compare(
-            wanted.baselines,
-            view.outputs,
-            view.worlds,
-            delta=report.at_delta,
-            alpha=report.alpha,
-            seed=plan.seed,
-        ),
+    baselines = compare(
+        wanted.baselines,
+        view.outputs,
+        view.worlds,
+        delta=report.at_delta,
+        alpha=rational("alpha", report.alpha) / views,
+        seed=plan.seed,
     )
+    if plan.sequential:
+        # A number of runs that depends on the runs is not what they are for.
+        baselines = tuple(
+            replace(b, valid=False, says=f"{b.says}; for a number of runs fixed beforehand")
+            for b in baselines
+        )
+    report = replace(report, baselines=baselines)
     if not wanted.figures:
         return report
-    level = rational("alpha", report.alpha) / max(len(report.outcomes), 1)
+    coins = view_seeds(coins_of(plan), views)
+    deltas = len({each.exact[1] for each in plan.claim.points})
+    level = rational("alpha", report.alpha) / (views * (1 if plan.sequential else deltas))
     return replace(
         report,
         histogram=histogram(
@@ -213,7 +224,7 @@ def _beside(report: AuditReport, drawn: Drawn, wanted: Wanted) -> AuditReport:
         ),
         trace=trace_anytime(view.outputs, view.worlds, point, level)
         if plan.sequential
-        else trace_fixed(view.outputs, view.worlds, point, level, seed=coins_of(plan)),
+        else trace_fixed(view.outputs, view.worlds, point, level, seed=coins[which]),
         curve=_curve(plan.claim),
     )
 
@@ -243,6 +254,7 @@ def _fitted(target: KnownLaw, plan: Plan) -> FitReport:
         seed=plan.seed,
         sequential=plan.sequential,
         timeout=plan.timeout,
+        deadline=plan.deadline,
     )
 
 
@@ -254,7 +266,11 @@ def _with_fit(report: AuditReport, fitted: FitReport) -> AuditReport:
         fit=fitted,
         layers=(*report.layers[:place], layer, *report.layers[place:]),
         error=report.error or fitted.error,
+        warnings=(*report.warnings, *(f"fit: {warning}" for warning in fitted.warnings)),
+        interrupted=report.interrupted or fitted.stopped == INTERRUPTED,
     )
+    if report.error is not None:
+        return replace(report, verdict=None)
     if fitted.verdict != "refuted":
         return report
     found = Finding(
@@ -299,7 +315,16 @@ def _declared(claim: Claim | CurveClaim) -> Fraction | None:
     return Fraction(moves) if moves.isdecimal() else None
 
 
-def _with_replay(report: AuditReport, findings: tuple[Finding, ...]) -> AuditReport:
+def _with_replay(report: AuditReport, target: Target, plan: Plan) -> AuditReport:
+    # Whatever becomes of it, what was found before is kept.
+    try:
+        findings = _replayed(target, plan)
+    except TargetFailed as error:
+        return replace(report, verdict=None, error=error)
+    except KeyboardInterrupt:
+        if not report.runs:
+            raise
+        return replace(_without_proof(report), interrupted=True)
     report = replace(
         report, findings=(*report.findings, *findings), layers=(*report.layers, _REPLAY)
     )

@@ -80,8 +80,8 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Decided:
-    # One point on one pair: delta reached at its epsilon and epsilon needed at its delta, of the
-    # worse direction.
+    # One point on one pair: delta reached at its epsilon and epsilon needed at its delta, each of
+    # its own worse direction.
     pair: int
     point: Claim
     reached: Enclosure
@@ -115,7 +115,12 @@ def _decided(target: KnownLaw, pair: tuple[Any, Any], place: int, point: Claim) 
         found[world] = (reached, epsilon_at(laws[world], laws[other], delta))
     # The worse direction; for a symmetric noise both are equal.
     worse = max(found, key=lambda world: (found[world][0].upper, found[world][1].upper))
-    reached, needed = found[worse]
+    reached = found[worse][0]
+    # The curves of the two directions may cross: the larger need may be the other one's.
+    needed = Enclosure(
+        max(epsilon.lower for _, epsilon in found.values()),
+        max(epsilon.upper for _, epsilon in found.values()),
+    )
     kept = reached.upper <= delta
     return _Decided(
         pair=place,
@@ -190,8 +195,18 @@ def both(proven: AuditReport, sampled: AuditReport) -> AuditReport:
     if sampled.verdict == "refuted" and proven.verdict != "refuted":
         first, second = sampled, proven
     bound = first.epsilon_lower
-    if (first.pair, first.at_delta) == (second.pair, second.at_delta):
+    if first is sampled and (first.pair, first.at_delta) == (second.pair, second.at_delta):
         bound = max(bound, second.epsilon_lower)
+    own, rows = proven.outcomes, ()
+    if own or sampled.outcomes:
+        own = own or (
+            Outcome(
+                claim=proven.claim.points[0],
+                epsilon_lower=proven.epsilon_lower,
+                refuted=proven.verdict == "refuted",
+            ),
+        )
+        rows = (*own, *sampled.outcomes)
     return replace(
         sampled,
         verdict=first.verdict,
@@ -199,8 +214,8 @@ def both(proven: AuditReport, sampled: AuditReport) -> AuditReport:
         witness=first.witness,
         epsilon_lower=bound,
         at_delta=first.at_delta,
-        outcomes=(*proven.outcomes, *sampled.outcomes),
-        row=first.row + (0 if first is proven else len(proven.outcomes)),
+        outcomes=rows,
+        row=first.row + (len(own) if rows and first is sampled else 0),
         exact=proven.exact,
         layers=(*proven.layers, *sampled.layers),
     )

@@ -18,6 +18,7 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
     runs            runs drawn, both worlds and all pairs together
     runs_by_world   {"a", "b"}
     stopped         why no more runs were drawn
+    interrupted     whether Ctrl-C ended it before all was done
     witness         {"event", "world", "inside_a", "runs_a", "inside_b", "runs_b"}: counts, or for
                     the exact layer {"event", "world", "probability_a", "probability_b"}: [lower,
                     upper]
@@ -27,7 +28,7 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
                     "pairs", "feature", "epsilon", "delta", "p_value", "e_value", "epsilon_lower",
                     "refuted"}
     row             the place in "outcomes" of the test that pair, witness and epsilon_lower are of
-    exact           {"delta", "epsilon": [lower, upper] at the claim, the worse direction}
+    exact           {"delta", "epsilon": [lower, upper] at the claim, each of its worse direction}
     fit             what the fit layer says: {"law", "verdict", "p_value", "runs", "witness"}
     findings        of the replay layer: {"kind", "severity", "refutes", "statement", "witness"}
     baselines       for comparison only: {"name", "epsilon_lower", "says", "valid"}
@@ -68,12 +69,24 @@ if TYPE_CHECKING:
     from audit.search import Found
     from audit.trace import Trace
 
-__all__ = ["SCHEMA", "AuditReport", "ExactFinding", "ExactWitness", "Layer", "Verdict"]
+__all__ = [
+    "INTERRUPTED",
+    "SCHEMA",
+    "AuditReport",
+    "ExactFinding",
+    "ExactWitness",
+    "Layer",
+    "Verdict",
+]
 
 SCHEMA: Final = "dpcore-audit/2"
 
 Verdict: TypeAlias = Literal["refuted", "not_refuted", "proven"]
 
+INTERRUPTED: Final = "interrupted"
+r"""Why no more runs were drawn, after Ctrl-C."""
+
+_BY_CTRL_C: Final = 130
 _EXIT_CODES: Final[dict[Verdict | None, int]] = {
     "not_refuted": 0,
     "proven": 0,
@@ -112,7 +125,7 @@ class ExactWitness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactFinding:
-    r"""Of the worse direction: the smallest delta at the claimed epsilon, and the other way."""
+    r"""The least delta at the claimed epsilon, and the other way, each of its worse direction."""
 
     delta: Enclosure
     epsilon: Enclosure
@@ -170,6 +183,7 @@ class AuditReport:
     layers: tuple[Layer, ...] = ()
     seed: int | None = None
     repeatable: bool = True
+    interrupted: bool = False
     error: TargetFailed | None = None
     warnings: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
@@ -181,8 +195,12 @@ class AuditReport:
 
     @property
     def exit_code(self) -> int:
-        r"""0 not refuted or proven, 1 refuted or a fault found by replay, 3 the target failed."""
-        return max(_EXIT_CODES[self.verdict], int(self.faults))
+        r"""0 not refuted or proven, 1 refuted or a fault found, 3 the target failed, 130 Ctrl-C.
+
+        Whoever reads a 0 may take it for an audit that came to its end.
+        """
+        code = max(_EXIT_CODES[self.verdict], int(self.faults))
+        return _BY_CTRL_C if self.interrupted and not code else code
 
     @property
     def faults(self) -> bool:
@@ -207,6 +225,7 @@ class AuditReport:
             "runs": self.runs,
             "runs_by_world": dict(zip("ab", self.runs_by_world, strict=True)),
             "stopped": self.stopped,
+            "interrupted": self.interrupted,
             "witness": None if self.witness is None else self.witness.to_json(),
             "resolution": self.resolution if math.isfinite(self.resolution) else None,
             "outcomes": [outcome.to_json() for outcome in self.outcomes],

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
@@ -26,7 +27,7 @@ from audit.guard import stdout_to_stderr
 from audit.jobs import Drawer, drawer
 from audit.outputs import oddities
 from audit.plan import Plan, Planned
-from audit.report import AuditReport
+from audit.report import INTERRUPTED, AuditReport
 from audit.target import Target
 from audit.verdict import versions
 from dpcore.parameter import rational
@@ -45,7 +46,6 @@ _IGNORES: Final = (
 )
 _PLANNED: Final = "as many as planned"
 _FAILED: Final = "the target failed"
-_INTERRUPTED: Final = "interrupted"
 _DEADLINE: Final = "the deadline was reached"
 _CUT_SHORT: Final = (
     "ended before its planned runs: alpha stands if the outputs had no part in when that was"
@@ -55,6 +55,7 @@ _MANY: Final = (
     "drawn by several processes: runs are independent only if the target seeds its own randomness "
     "from the operating system"
 )
+_UNTESTED: Final = "the block under way was not tested: a resumed audit draws it anew"
 _RESTARTED: Final = "resumed: the target, which has randomness of its own, was started anew"
 
 
@@ -105,9 +106,9 @@ def draw(
         except KeyboardInterrupt:
             if not found.runs:
                 raise
-            stopped = _INTERRUPTED
+            stopped = INTERRUPTED
     # The anytime test may end at any time.
-    if stopped in {_DEADLINE, _FAILED, _INTERRUPTED} and found.runs and not plan.sequential:
+    if stopped in {_DEADLINE, _FAILED, INTERRUPTED} and found.runs and not plan.sequential:
         found.notes.append(_CUT_SHORT)
     if state is not None and state.closed is not None:
         found.notes.append(f"stored only up to block {len(state.blocks):,}: {state.closed}")
@@ -116,20 +117,19 @@ def draw(
 
 def _continue(found: Collected, by: Drawer, state: State | None) -> str:
     # From what is stored on.
-    plan = found.plan
-    blocks = list(plan.blocks())
+    # One by one: a plan may have more blocks than there is memory for.
+    blocks = found.plan.blocks()
     stored = [] if state is None else list(state.blocks)
     if stored and not found.repeatable:
         found.notes.append(_RESTARTED)
-    for block, outputs in zip(blocks, stored, strict=False):
+    for outputs, block in zip(stored, blocks, strict=False):
         found.keep(block, outputs)
         if found.rejected_at is not None:
             return _sufficed(found)
     if state is not None and state.failed is not None:
         raise state.failed
-    rest = blocks[len(stored) :]
     try:
-        return _draw(found, rest, by, state)
+        return _draw(found, blocks, by, state)
     except TargetFailed as error:
         # Drawn once more, a target that repeats itself does the same; another one might be asked
         # until it answers, and only its good days be counted.
@@ -138,19 +138,21 @@ def _continue(found: Collected, by: Drawer, state: State | None) -> str:
         raise
 
 
-def _draw(found: Collected, rest: list[Planned], by: Drawer, state: State | None) -> str:
+def _draw(found: Collected, rest: Iterator[Planned], by: Drawer, state: State | None) -> str:
     plan = found.plan
     until = math.inf if plan.deadline is None else time.time() + plan.deadline
+    sent: deque[Planned] = deque()
 
     def tasks() -> Iterator[Task]:
         for block in rest:
             if time.time() >= until:
                 return
+            sent.append(block)
             yield task_of(plan, block, until=until)
 
     with closing(by.draw(tasks())) as drawings:
-        for block, drawing in zip(rest, drawings, strict=False):
-            _keep(found, block, drawing, state)
+        for drawing in drawings:
+            _keep(found, sent.popleft(), drawing, state)
             if found.rejected_at is not None:
                 return _sufficed(found)
     return _PLANNED if found.runs == plan.runs else _DEADLINE
@@ -158,11 +160,16 @@ def _draw(found: Collected, rest: list[Planned], by: Drawer, state: State | None
 
 def _keep(found: Collected, block: Planned, drawing: Drawing, state: State | None) -> None:
     # Whole blocks are stored up to the first that is not, so that what is drawn next has its place.
-    if state is not None and found.runs + len(drawing.outputs) == block.drawn + block.runs:
+    whole = found.runs + len(drawing.outputs) == block.drawn + block.runs
+    if state is not None and whole:
         state.append(drawing.outputs)
     if not drawing.limited and _NO_LIMIT not in found.notes:
         found.notes.append(_NO_LIMIT)
-    found.keep(block, drawing.outputs)
+    if whole or state is None or found.repeatable:
+        found.keep(block, drawing.outputs)
+    elif len(drawing.outputs):
+        # Drawn anew it is another block: each start would be one more look at the same claim.
+        found.notes.append(_UNTESTED)
     if drawing.error is not None:
         raise drawing.error
     if drawing.interrupted:
@@ -215,6 +222,7 @@ def report_of(drawn: Drawn) -> AuditReport:
         e_value=weighed.e_value,
         runs_by_world=drawn.runs_by_world,
         stopped=drawn.stopped,
+        interrupted=drawn.stopped == INTERRUPTED,
         witness=weighed.witness,
         resolution=weighed.resolution,
         layers=(weighed.layer,),

@@ -205,11 +205,10 @@ class EProcess:
                 break
         return float(_COARSE[start - 1]) if start else 0.0
 
-    def witness(self) -> Witness | None:
-        r"""The event of the expert that won most, from the stretch between looks where it did."""
-        claim = int(np.argmax(self.wealth[:, : len(_EXPERT_BETS)].max(axis=1)))
-        bet = int(np.argmax(self.wealth[claim, : len(_EXPERT_BETS)]))
-        epsilon, delta = self.claims[claim]
+    def witness(self, place: int = 0) -> Witness | None:
+        r"""The event of the expert that won most against one claimed point, and where it did."""
+        bet = int(np.argmax(self.wealth[place, : len(_EXPERT_BETS)]))
+        epsilon, delta = self.claims[place]
         at = np.array([epsilon])
         ranked = sorted(
             self._all_trials(), key=lambda trial: -float(_expert_gains(trial, at, delta)[bet, 0])

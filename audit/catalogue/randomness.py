@@ -32,7 +32,10 @@ def reused(counts: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
 
 
 def arms(sums: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Reward sums of three arms, each reward in {0, 1} and in one arm; scale 1, a draw an arm."""
+    r"""Reward sums of three arms; scale 1, a draw an arm.
+
+    Which arm a person pulled is public: only the reward in {0, 1} may differ.
+    """
     return np.asarray(sums) + laplace(1, (n, 3), rng)
 
 

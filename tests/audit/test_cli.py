@@ -264,7 +264,7 @@ def test_a_locale_without_the_letters_is_no_error(here: Path) -> None:
         (["half-scale", "--relation", "swap"], "relation = swap: must be replace or add-remove"),
         (["half-scale", "--resolution", "2"], "--resolution = 2: must be a probability"),
         (["half-scale", "--layers", "exact"], "the law of half-scale is not known"),
-        (["half-scale", "--layers", "replay"], "must be of exact, fit, replay, sample, each once"),
+        (["half-scale", "--layers", "all"], "must be of exact, fit, replay, sample, each once"),
         (["half-scale", "--timeout", "0"], "--timeout = 0: must be > 0 and <= "),
         (["half-scale", "--deadline", "-1"], "--deadline = -1: must be > 0 and <= "),
         (["half-scale", "-o", "absent/report.json"], "its directory cannot be written to"),

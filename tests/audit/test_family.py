@@ -102,7 +102,7 @@ def test_each_bound_has_its_share() -> None:
     assert [(o.pair, o.claim) for o in found.outcomes] == [
         (i, point) for i in (0, 1) for point in claim.points
     ]
-    evidence = [gather(*halves[0], seed=7), gather(*halves[1], seed=family._seeds(7, 2)[1])]
+    evidence = [gather(*halves[0], seed=7), gather(*halves[1], seed=family.view_seeds(7, 2)[1])]
     share = ALPHA / 8
     for outcome in found.outcomes:
         epsilon, delta = outcome.claim.exact
