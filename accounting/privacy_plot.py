@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final
@@ -39,10 +39,11 @@ def check_plot(path: Path) -> None:
         raise InvalidParameter("--plot", str(path), f"there is no folder {path.parent}")
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         raise InvalidParameter("--plot", str(path), "is no place that a file can be written to")
-    if find_spec("matplotlib") is None:
-        raise InvalidParameter(
-            "--plot", str(path), "needs matplotlib: pip install 'dpcore[plot]', or leave it out"
-        )
+    try:
+        import_module("matplotlib")  # found is not enough: it may be half installed
+    except ImportError:
+        reason = "needs matplotlib: pip install 'dpcore[plot]', or leave it out"
+        raise InvalidParameter("--plot", str(path), reason) from None
 
 
 def draw(path: Path, points: Sequence[tuple[float, Bound]], *, title: str) -> None:

@@ -1,55 +1,59 @@
 r"""The state of an audit in a file, so that one that was ended, even by ``kill -9``, goes on.
 
-Schema ``dpcore-audit-state/1``: records, each of them length, crc32 of the length, sha256, payload.
-The first one is JSON and says everything that determines the audit; the others are the finished
-blocks in order. Each sha256 covers the one before it, so a record stands where it was written and
-in no other file. A block is flushed to the disk before the audit goes on: at any moment at most the
-last record is torn. It is dropped, and drawn again as the same block.
+Schema ``dpcore-audit-state/1``: records of :mod:`audit.state_records`. The first one is JSON and
+says everything that determines the audit; the others are the finished blocks in order. A block is
+flushed to the disk before the audit goes on: at any moment at most the last record is torn. It is
+dropped, and drawn again as the same block.
 
 Only outputs are stored: worlds and all other coins follow from the seed. Nothing in a file is ever
-executed, so one may come from anywhere; whoever can write to it can of course invent outputs.
+executed, and what no audit writes is refused, so one may come from anywhere; whoever can write to
+it can of course invent outputs. Errors name the argument as the command does, ``--resume``.
 """
 
 from __future__ import annotations
 
-import fcntl
+import functools
 import hashlib
+import inspect
 import json
 import os
-import struct
-import zlib
+import stat
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from audit.errors import TargetFailed
+from audit.feature import FEATURES, Feature
 from audit.jobs import content_of
 from audit.outputs import Outputs
 from audit.plan import Plan
+from audit.state_records import MOST, Damaged, is_torn, next_record, read_records, started
 from audit.stored import Unstorable, encode, pack, unpack
 from audit.target import Target
 from audit.verdict import versions
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import rational, write_rational
 
-__all__ = ["SCHEMA", "State", "resume", "stored_seed"]
+__all__ = ["SCHEMA", "State", "resume", "stored_search", "stored_seed"]
 
 SCHEMA: Final = "dpcore-audit-state/1"
 
-_LENGTH: Final = struct.Struct("<Q")
-_HEAD: Final = struct.Struct("<QI32s")
-_START: Final = hashlib.sha256(SCHEMA.encode()).digest()
+_START: Final = started(SCHEMA)
 _BEGINNING: Final = json.dumps({"schema": SCHEMA}, separators=(",", ":")).encode()[:-1]
-_MOST_HEADER: Final = 1 << 26
+_SHOWN: Final = 80
+_MOST_RUNS: Final = 10**12
 _WORDS: Final = {
     "target": "target",
     "content": "target's file",
     "seeded": "source of randomness",
     "claim": "claim",
+    "search": "search",
     "pairs": "pairs",
     "features": "features",
+    "maps": "features' files",
     "runs": "number of runs",
     "sequential": "kind of test",
     "alpha": "alpha",
@@ -81,10 +85,12 @@ class State:
             return
         try:
             data = pack(outputs)
+            if len(data) >= MOST:
+                raise Unstorable(f"a block of {len(data):,} bytes")
         except Unstorable as error:
             reason = f"outputs of type {error} cannot be stored without loss"
             if not self.blocks:
-                raise InvalidParameter("resume", str(self.path), reason) from None
+                raise _refused(self.path, reason) from None
             self.closed = reason
             return
         self._write(b"B" + data)
@@ -97,7 +103,7 @@ class State:
             self._write(b"F" + json.dumps(told).encode())
 
     def _write(self, payload: bytes) -> None:
-        record, self.chain = _record(self.chain, payload)
+        record, self.chain = next_record(self.chain, payload)
         try:
             self.file.write(record)
             self.file.flush()
@@ -107,75 +113,158 @@ class State:
 
 
 @contextmanager
-def resume(path: str | Path, target: Target, plan: Plan) -> Iterator[State]:
+def resume(
+    path: str | Path, target: Target, plan: Plan, search: dict[str, Any] | None = None
+) -> Iterator[State]:
     r"""The state of this audit in the file, which is made where there is none.
 
+    ``search`` is what a search for the pair found, as JSON, where there was one.
+
     Raises :class:`InvalidParameter` for a file that is another audit's, none of ours, damaged
-    before its end, in use, or that cannot be written.
+    before its end, in use, not a plain file, or that cannot be written.
     """
+    try:
+        import fcntl
+    except ImportError:
+        raise _refused(path, "needs locks of files, which this system has not") from None
     place = Path(path)
-    expected = _header(place, target, plan)
+    expected = _header(place, target, plan, search)
+    _require_plain(place)
     try:
         # Never truncated by opening: what is there is looked at first.
-        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
     except OSError as error:
-        raise InvalidParameter("resume", str(path), error.strerror or str(error)) from None
+        raise _refused(path, error.strerror or str(error)) from None
     with os.fdopen(handle, "r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             state = _read(place, file, expected, target.spelling)
             _check_sizes(state, plan)
         except BlockingIOError:
-            raise InvalidParameter("resume", str(path), "is in use by another audit") from None
+            raise _refused(path, "is in use by another audit") from None
         except OSError as error:
-            raise InvalidParameter("resume", str(path), error.strerror or str(error)) from None
+            raise _refused(path, error.strerror or str(error)) from None
+        except MemoryError:
+            raise _refused(path, "holds more than the memory does") from None
         yield state
 
 
+def _refused(path: str | Path, reason: str) -> InvalidParameter:
+    return InvalidParameter("--resume", str(path), reason)
+
+
+def _hostile(path: Path, what: str) -> InvalidParameter:
+    return _refused(path, f"is damaged or hostile: it holds {_plain(what)}")
+
+
+def _plain(text: str) -> str:
+    # Nothing that steers a terminal, and no more than is read.
+    shown = "".join(
+        letter if letter.isascii() and letter.isprintable() else ascii(letter)[1:-1]
+        for letter in text[: _SHOWN + 1]
+    )
+    return shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "..."
+
+
+def _require_plain(path: Path) -> None:
+    # A pipe or a device may never answer, or have effects when it is opened.
+    with suppress(OSError):
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise _refused(path, "is not a plain file")
+
+
 def _check_sizes(state: State, plan: Plan) -> None:
-    for block, outputs in zip(plan.blocks(), state.blocks, strict=False):
+    blocks = plan.blocks()
+    for outputs in state.blocks:
+        block = next(blocks, None)
+        if block is None:
+            raise _hostile(state.path, "more blocks than the audit has")
         if len(outputs) != block.runs:
-            reason = f"holds {len(outputs):,} runs as block {block.index} of {block.runs:,}"
-            raise InvalidParameter("resume", str(state.path), reason)
+            what = f"{len(outputs):,} runs as block {block.index} of {block.runs:,}"
+            raise _hostile(state.path, what)
+
+
+# -- what is known before an audit goes on --------------------------------------------------------
 
 
 def stored_seed(path: str | Path) -> int | None:
     r"""The seed of the audit that a state file holds, None where it holds none (yet).
 
     Who goes on without naming a seed means this one.
+
+    Raises :class:`InvalidParameter` for a header that no audit wrote, and what is no plain file.
     """
+    held = _stored(Path(path))
+    if held is None:
+        return None
+    seed = held.get("seed")
+    if type(seed) is not int or seed < 0:
+        raise _hostile(Path(path), "no seed")
+    return seed
+
+
+def stored_search(path: str | Path) -> dict[str, Any] | None:
+    r"""What the search of a stored audit found, None where it had none, or nothing is stored (yet).
+
+    It is the JSON of an :class:`audit.search.Found`. Who goes on tests its pair.
+
+    Raises :class:`InvalidParameter` for a header that no audit wrote, and what is no plain file.
+    """
+    from audit.search import Found
+
+    held = _stored(Path(path))
+    if held is None or held.get("search") is None:
+        return None
     try:
-        with Path(path).open("rb") as file:
-            head = file.read(_HEAD.size)
-            data = head + file.read(_MOST_HEADER)
-    except OSError:
-        return None
-    if len(head) < _HEAD.size:
-        return None
-    end = _HEAD.size + min(_HEAD.unpack(head)[0], _MOST_HEADER)
-    first = next(_records(Path(path), data[:end]), None)
-    if first is None or not first[1].startswith(_BEGINNING):
-        return None
-    seed = json.loads(first[1]).get("seed")
-    return seed if isinstance(seed, int) else None
+        return Found.of_json(held["search"]).to_json()
+    except ValueError as error:
+        raise _hostile(Path(path), f"a search that found nothing ({error})") from None
 
 
-def _header(path: Path, target: Target, plan: Plan) -> bytes:
+def _stored(path: Path) -> dict[str, Any] | None:
+    # The header; of a file that is none of ours, resume says what is wrong.
+    _require_plain(path)
+    try:
+        with path.open("rb") as file:
+            first = next(read_records(file, _START), None)
+    except (OSError, Damaged):
+        return None
+    except MemoryError:
+        raise _refused(path, "holds more than the memory does") from None
+    return None if first is None else _parsed(path, first.payload)
+
+
+def _parsed(path: Path, payload: bytes) -> dict[str, Any]:
+    try:
+        held = json.loads(payload.decode())
+    except (ValueError, RecursionError) as error:
+        raise _hostile(path, f"no JSON as its header ({error})") from None
+    if not isinstance(held, dict) or held.get("schema") != SCHEMA:
+        raise _hostile(path, f"no header of schema {SCHEMA}")
+    return held
+
+
+# -- the header -----------------------------------------------------------------------------------
+
+
+def _header(path: Path, target: Target, plan: Plan, search: dict[str, Any] | None) -> bytes:
     # The same bytes for the same audit: a header that was torn is known by its beginning.
     found = versions()
     try:
         pairs = encode(list(plan.pairs))
     except Unstorable as error:
         reason = f"a dataset of type {error} cannot be stored without loss"
-        raise InvalidParameter("resume", str(path), reason) from None
+        raise _refused(path, reason) from None
     fields = {
         "schema": SCHEMA,
         "target": target.spelling,
         "content": content_of(target),
         "seeded": target.seeded,
         "claim": {"text": str(plan.claim), **plan.claim.to_json()},
+        "search": search,
         "pairs": pairs,
         "features": [feature.name for feature in plan.features],
+        "maps": [_content(path, feature) for feature in plan.features],
         "runs": plan.runs,
         "sequential": plan.sequential,
         "alpha": write_rational(rational("alpha", plan.alpha)),
@@ -183,98 +272,103 @@ def _header(path: Path, target: Target, plan: Plan) -> bytes:
         "dpcore": found["dpcore"],
         "numpy": found["numpy"],
     }
-    payload = json.dumps(fields, separators=(",", ":"), default=str).encode()
-    return _record(_START, payload)[0]
+    return json.dumps(fields, separators=(",", ":"), default=str).encode()
 
 
-def _record(chain: bytes, payload: bytes) -> tuple[bytes, bytes]:
-    length, digest = len(payload), _digest(chain, payload)
-    return _HEAD.pack(length, zlib.crc32(_LENGTH.pack(length)), digest) + payload, digest
+def _content(path: Path, feature: Feature) -> str | None:
+    # A digest of the files that the user's own steps are written in, None where there are none.
+    files = [file for step in feature.name.split("+") for file in _files(step, feature)]
+    digest = hashlib.sha256()
+    for file in files:
+        try:
+            digest.update(hashlib.sha256(Path(file).read_bytes()).digest())
+        except OSError as error:
+            reason = f"feature {feature.name}: {file}: {error.strerror or error}"
+            raise _refused(path, reason) from None
+    return digest.hexdigest() if files else None
 
 
-def _digest(chain: bytes, payload: bytes) -> bytes:
-    return hashlib.sha256(chain + payload).digest()
-
-
-def _read(path: Path, file: BinaryIO, expected: bytes, target: str) -> State:
-    data = file.read()
-    chain = _digest(_START, expected[_HEAD.size :])
-    state = State(path=path, target=target, file=file, chain=chain)
-    if expected.startswith(data) or _is_torn_header(data):
-        # Empty, or ended while the header was written: no block is lost.
-        file.seek(0)
-        file.truncate()
-        file.write(expected)
-        file.flush()
-        os.fsync(file.fileno())
-        _sync_folder(path)
-        return state
-    records = _records(path, data)
-    header = next(records, None)
-    if header is None:
-        raise InvalidParameter("resume", str(path), "is not the state of an audit")
-    _compare(path, header[1], expected[_HEAD.size :])
-    end = header[0]
-    for at, payload, chain in records:
-        _take(path, state, payload)
-        end, state.chain = at, chain
-    file.seek(end)
-    file.truncate()
-    return state
-
-
-def _is_torn_header(data: bytes) -> bool:
-    if len(data) < _HEAD.size or not data[_HEAD.size :].startswith(_BEGINNING):
-        return False
-    length, check, _ = _HEAD.unpack_from(data)
-    return bool(zlib.crc32(_LENGTH.pack(length)) == check and _HEAD.size + length > len(data))
-
-
-def _records(path: Path, data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    # Where each ends, what it holds, its digest. A torn one can only be the last.
-    at, chain = 0, _START
-    while at < len(data):
-        # A power cut can leave the right size and zeros in place of the record.
-        if at + _HEAD.size > len(data) or not any(data[at:]):
-            return
-        length, check, digest = _HEAD.unpack_from(data, at)
-        sound = zlib.crc32(_LENGTH.pack(length)) == check
-        end = at + _HEAD.size + length
-        payload = data[at + _HEAD.size : end]
-        if not sound or end > len(data) or _digest(chain, payload) != digest:
-            if at == 0 or (sound and end >= len(data)):
-                return
-            raise InvalidParameter("resume", str(path), f"is damaged at byte {at:,}")
-        yield end, payload, digest
-        at, chain = end, digest
+def _files(step: str, feature: Feature) -> list[str]:
+    # Of a map in a module, the module's file and that of the function, which it may only import.
+    if step.partition(":")[0] in FEATURES:
+        return []
+    place, _, attribute = step.rpartition(":")
+    if place.endswith(".py"):
+        return [place]
+    function: Any = feature.apply
+    files = []
+    if module := sys.modules.get(place):
+        files.append(getattr(module, "__file__", None))
+        function = functools.reduce(
+            lambda held, name: getattr(held, name, None), attribute.split("."), module
+        )
+    with suppress(TypeError):  # what is not written in Python has no source
+        files.append(inspect.getsourcefile(inspect.unwrap(function)))
+    return [file for file in dict.fromkeys(files) if file is not None]
 
 
 def _compare(path: Path, payload: bytes, expected: bytes) -> None:
     if payload == expected:
         return
-    try:
-        stored: Any = json.loads(payload)
-    except ValueError:
-        stored = None
-    if not isinstance(stored, dict) or stored.get("schema") != SCHEMA:
-        reason = f"is not of schema {SCHEMA}"
-        raise InvalidParameter("resume", str(path), reason)
-    wanted = json.loads(expected)
+    stored, wanted = _parsed(path, payload), json.loads(expected)
     for key, words in _WORDS.items():
         if stored.get(key) != wanted[key]:
-            was, now = (_shown(side) for side in (stored.get(key), wanted[key]))
-            reason = f"was begun with another {words}: {was} there, {now} here"
-            if key == "content":
-                reason = "was begun with other contents of the target's file: runs of two versions"
-                reason += " are never counted together"
-            raise InvalidParameter("resume", str(path), reason)
-    raise InvalidParameter("resume", str(path), "was begun by another audit")
+            raise _refused(path, _other(key, words, stored.get(key), wanted))
+    raise _refused(path, "was begun by another audit")
+
+
+def _other(key: str, words: str, was: Any, wanted: dict[str, Any]) -> str:
+    if key in {"content", "maps"}:
+        whose = "the target's file"
+        if key == "maps":
+            names, now = wanted["features"], wanted["maps"]
+            then = was if isinstance(was, list) and len(was) == len(now) else [None] * len(now)
+            changed = [name for name, a, b in zip(names, then, now, strict=True) if a != b]
+            whose = f"the file of feature {', '.join(changed)}"
+        both = "runs of two versions are never counted together"
+        return f"was begun with other contents of {whose}: {both}"
+    return f"was begun with another {words}: {_shown(was)} there, {_shown(wanted[key])} here"
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, dict) and "text" in value:
-        return f"{value['text']} ({value.get('relation')})"
-    return json.dumps(value)
+    if isinstance(value, dict) and isinstance(value.get("text"), str):
+        return _plain(f"{value['text']} ({value.get('relation')})")
+    try:
+        return _plain(json.dumps(value))
+    except RecursionError:
+        return "something nested deeply"
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def _read(path: Path, file: BinaryIO, expected: bytes, target: str) -> State:
+    written, digest = next_record(_START, expected)
+    state = State(path=path, target=target, file=file, chain=digest)
+    if is_torn(file, written, _BEGINNING):
+        file.seek(0)
+        file.truncate()
+        file.write(written)
+        file.flush()
+        os.fsync(file.fileno())
+        _sync_folder(path)
+        return state
+    end = 0
+    try:
+        for record in read_records(file, _START):
+            if end:
+                _take(path, state, record.payload)
+            else:
+                _compare(path, record.payload, expected)
+            end, state.chain = record.end, record.digest
+    except Damaged as error:
+        if end:
+            raise _refused(path, f"is damaged at {error}") from None
+    if not end:
+        raise _refused(path, "is not the state of an audit")
+    file.seek(end)
+    file.truncate()
+    return state
 
 
 def _take(path: Path, state: State, payload: bytes) -> None:
@@ -284,16 +378,21 @@ def _take(path: Path, state: State, payload: bytes) -> None:
             raise ValueError("a record after the end")
         if kind == b"B":
             state.blocks.append(unpack(data))
-            return
-        if kind != b"F":
+        elif kind == b"F":
+            state.failed = _failure(state.target, json.loads(data.decode()))
+        else:
             raise ValueError("a record of no known kind")
-        error = json.loads(data)
-        state.failed = TargetFailed(
-            state.target, error["reason"], dataset=error["dataset"], run=error["run"]
-        )
-    except (ValueError, KeyError, TypeError, RecursionError) as wrong:
-        reason = f"holds what no audit wrote ({wrong})"
-        raise InvalidParameter("resume", str(path), reason) from None
+    except (ValueError, RecursionError) as wrong:
+        raise _hostile(path, f"what no audit wrote ({wrong})") from None
+
+
+def _failure(target: str, held: Any) -> TargetFailed:
+    match held:
+        case {"reason": str(reason), "dataset": None | "A" | "B" as dataset, "run": run} if (
+            run is None or (type(run) is int and 0 < run <= _MOST_RUNS)
+        ):
+            return TargetFailed(target, reason, dataset=dataset, run=run)
+    raise ValueError("a failure that is none")
 
 
 def _sync_folder(path: Path) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from audit.confidence import draw_worlds
 from audit.errors import TargetFailed
-from audit.guard import Watchdog
+from audit.guard import Watchdog, reading
 from audit.outputs import Outputs, concatenate, same
 from audit.plan import Plan, Planned
 from audit.target import Block, Target
@@ -196,7 +196,8 @@ def keeps_to_its_seed(target: Target, task: Task, watchdog: Watchdog) -> bool:
         if drawing.interrupted:
             raise KeyboardInterrupt
         answers.append(drawing.outputs)
-    return same(*answers)
+    with reading(target.spelling):
+        return same(*answers)
 
 
 def _labelled(failed: TargetFailed, label: str) -> TargetFailed:

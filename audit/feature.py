@@ -34,7 +34,7 @@ from audit.feature_shape import (
     coordinate,
     hashed,
 )
-from audit.guard import RAISED, failure
+from audit.guard import RAISED, current, failure
 from audit.loading import load
 from audit.outputs import Outputs, require_readable, same
 from dpcore.errors import InvalidParameter
@@ -186,10 +186,17 @@ class _OwnMap:
         return [self._of(output) for output in each(outputs)]
 
     def _of(self, output: object) -> object:
+        # Under the time limit and the watch on Ctrl-C that the target is under.
+        watchdog = current()
         try:
+            watchdog.restart()
             found = self.function(_copied(output))
             require_readable(found)
-        except RAISED as error:
+            watchdog.stop()
+        except (*RAISED, KeyboardInterrupt) as error:
+            watchdog.stop()
+            if isinstance(error, KeyboardInterrupt) and watchdog.interrupted:
+                raise
             raise failure(f"feature {self.spelling}", error) from error
         return found
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
-from importlib.util import find_spec
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from audit.histogram import Bin, Histogram
@@ -77,10 +77,11 @@ def check_figures(path: str) -> None:
 
     Raises :class:`InvalidParameter` without matplotlib, by the name of the extra.
     """
-    if find_spec("matplotlib") is None:
-        raise InvalidParameter(
-            "--html", path, "needs matplotlib: pip install 'dpcore[plot]', or leave it out"
-        )
+    try:
+        import_module("matplotlib")  # found is not enough: it may be half installed
+    except ImportError:
+        reason = "needs matplotlib: pip install 'dpcore[plot]', or leave it out"
+        raise InvalidParameter("--html", path, reason) from None
 
 
 def histogram_figure(found: Histogram) -> str:

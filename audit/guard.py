@@ -7,18 +7,22 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextvars import ContextVar, Token
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from audit.errors import TargetFailed, Unreadable
+from dpcore.errors import DpcoreError
 
-__all__ = ["RAISED", "TimeUp", "Watchdog", "failure", "stdout_to_stderr"]
+__all__ = ["RAISED", "TimeUp", "Watchdog", "current", "failure", "reading", "stdout_to_stderr"]
 
-_RING_AGAIN = 1.0
+_RING_AGAIN: Final = 1.0
+_OURS: Final = frozenset({"audit", "dpcore", "accounting", "numpy", "scipy"})
 
 
 class TimeUp(BaseException):
@@ -32,11 +36,14 @@ r"""Everything a call may raise that is the target's doing; Ctrl-C is the user's
 class Watchdog:
     r"""A limit on each call of Python code: ``restart()`` before it, ``stop()`` after.
 
-    It interrupts the interpreter of the main thread, so it ends any loop written in Python; native
-    code that never returns cannot be ended within its own process (``exec:`` targets can). Outside
-    of the main thread, or without POSIX timers, it does nothing, and ``active`` says so.
+    It interrupts the interpreter of the main thread, so it ends any loop written in Python that
+    lets an exception out. Within the process of an audit nothing ends native code that never
+    returns, code that catches everything for ever, or code that takes SIGALRM for itself: a worker
+    (``jobs`` other than 1) and an ``exec:`` target are ended from outside. Outside of the main
+    thread, or without POSIX timers, it does nothing, and ``active`` says so.
 
-    ``interrupted`` tells a user's Ctrl-C from a KeyboardInterrupt that the target raised itself.
+    ``interrupted`` tells a user's Ctrl-C from a KeyboardInterrupt that the target raised itself;
+    ``due`` is when the call that is running should end, on the clock of ``time.monotonic``.
 
     >>> with Watchdog(0.05) as watchdog:
     ...     watchdog.restart()
@@ -49,15 +56,21 @@ class Watchdog:
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
+        self.due: float | None = None
         self._before: Any = None
+        self._token: Token[Watchdog] | None = None
+        self._reads = False
+        self._call: FrameType | None = None
         self._process = os.getpid()
         main = threading.current_thread() is threading.main_thread()
         self.active = seconds is not None and main and hasattr(signal, "setitimer")
         # Where Ctrl-C means what it always does, a watch is kept on it; else each one counts.
         self._hears = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        self.interrupted = not self._hears
+        self.interrupted = True
 
     def __enter__(self) -> Self:
+        self.interrupted = not self._hears
+        self._token = _CURRENT.set(self)
         if self.active:
             self._before = signal.signal(signal.SIGALRM, self._ring)
         if self._hears:
@@ -75,12 +88,22 @@ class Watchdog:
             signal.signal(signal.SIGALRM, self._before)
         if self._hears:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._token is not None:
+            _CURRENT.reset(self._token)
 
     def restart(self) -> None:
         r"""Start the time of one call."""
         if self.active and self.seconds is not None:
+            self._reads = False
+            self.due = time.monotonic() + self.seconds
             # It rings again: a target that catches everything catches it once.
             signal.setitimer(signal.ITIMER_REAL, self.seconds, _RING_AGAIN)
+
+    def read(self) -> None:
+        r"""From here to ``stop()``, a limit on each call of code that is not the auditor's."""
+        if self.active and self.seconds is not None:
+            self._reads, self._call = True, None
+            signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
 
     def stop(self) -> None:
         r"""No call is running."""
@@ -89,14 +112,82 @@ class Watchdog:
             os._exit(0)
         if self.active:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
+            self.due = self._call = None
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self.interrupted = True
         signal.default_int_handler(number, frame)
 
     def _ring(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
+        del number
+        if self._reads:
+            # A call that was already running when it last rang.
+            before, self._call = self._call, _call_outside(frame)
+            if self._call is None or self._call is not before:
+                return
         raise TimeUp(f"no answer within {self.seconds:g} s")
+
+
+_CURRENT: Final = ContextVar("_CURRENT", default=Watchdog(None))
+
+
+def current() -> Watchdog:
+    r"""The watchdog that is on duty in this thread; where there is none, one that limits nothing.
+
+    >>> with Watchdog(1.0) as watchdog:
+    ...     current() is watchdog
+    True
+    >>> current().active
+    False
+    """
+    return _CURRENT.get()
+
+
+@contextmanager
+def reading(target: str) -> Iterator[None]:
+    r"""Outputs are read inside: what code of their own raises or never ends is the target's failure.
+
+    An output can be an object of any class, and that class decides what a hash, a comparison or a
+    repr of it does. An error that no code outside of the auditor had a part in goes on as it is.
+
+    >>> with reading("f.py:f"):
+    ...     exec("hash([])", {"__name__": "f"})
+    Traceback (most recent call last):
+    ...
+    audit.errors.TargetFailed: f.py:f: raised TypeError: unhashable type: 'list' at <string>:1
+
+    Raises :class:`TargetFailed`.
+    """
+    watchdog = current()
+    try:
+        watchdog.read()
+        yield
+        watchdog.stop()
+    except DpcoreError:
+        watchdog.stop()
+        raise
+    except (*RAISED, KeyboardInterrupt) as error:
+        watchdog.stop()
+        pressed = isinstance(error, KeyboardInterrupt) and watchdog.interrupted
+        frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+        if pressed or not (isinstance(error, Unreadable) or any(map(_is_outside, frames))):
+            raise
+        raise failure(target, error) from error
+
+
+def _is_outside(frame: FrameType) -> bool:
+    package, _, _ = str(frame.f_globals.get("__name__", "")).partition(".")
+    return package not in _OURS and package not in sys.stdlib_module_names
+
+
+def _call_outside(frame: FrameType | None) -> FrameType | None:
+    # The call of such code that the auditor made, of all that are running.
+    found = None
+    while frame is not None and not str(frame.f_globals.get("__name__", "")).startswith("audit."):
+        if _is_outside(frame):
+            found = frame
+        frame = frame.f_back
+    return found
 
 
 def failure(
@@ -127,15 +218,18 @@ def failure(
 def stdout_to_stderr() -> Iterator[None]:
     r"""Whatever is printed inside goes to standard error: by Python, native code or a child.
 
-    The first thread to enter turns the stream of the whole process, the last to leave turns it
-    back.
+    ``sys.stdout`` and ``sys.stderr`` may be closed or set to anything inside: afterwards they are
+    what they were, and open. The first thread to enter turns the streams of the whole process, the
+    last to leave turns them back.
 
     >>> with stdout_to_stderr():
     ...     print("from the target")
     """
     with _DOOR:
         if not _inside:
-            _turned.enter_context(redirect_stdout(sys.stderr))
+            lent: Any = None if sys.stderr is None else _Lent(sys.stderr)
+            _turned.enter_context(redirect_stdout(lent))
+            _turned.enter_context(redirect_stderr(lent))
             _turned.enter_context(_descriptor_to_stderr())
         _inside.append(threading.get_ident())
     try:
@@ -150,6 +244,29 @@ def stdout_to_stderr() -> Iterator[None]:
 _DOOR = threading.Lock()
 _inside: list[int] = []
 _turned = ExitStack()
+
+
+class _Lent:
+    # Another stream in every way but one: to close it only flushes it.
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __iter__(self) -> Any:
+        return iter(self._stream)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 @contextmanager

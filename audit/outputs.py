@@ -11,9 +11,10 @@ import json
 import math
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,11 @@ r"""Both tests learn from the first runs, at least this many, and test none of t
 Outputs: TypeAlias = NDArray[Any] | list[Any]
 
 _DEEPEST: Final = 50
+_MOST_BITS: Final = 14_000  # beyond, an integer has more digits than Python shows
 _KINDS: Final[dict[type, str]] = {int: "int", float: "float", bool: "bool", str: "str"}
+_HARMLESS: Final = frozenset(
+    {float, bool, str, bytes, complex, type(None), list, tuple, dict, set, frozenset}
+)
 _ARRAY_KINDS: Final = {"i": "int", "u": "int", "f": "float", "b": "bool", "U": "str"}
 
 
@@ -74,21 +79,38 @@ def require_readable(output: object) -> None:
     ...
     audit.errors.Unreadable: returned a generator, which is not an output
     """
-    if output is None or type(output) in _KINDS:
-        return
     if isinstance(output, Iterator | Coroutine):
         if isinstance(output, Coroutine):
             output.close()
         raise Unreadable(f"returned a {type(output).__name__}, which is not an output")
-    if isinstance(output, np.ndarray | np.generic):
+    level: list[object] = [output]
+    for _ in range(_DEEPEST):
+        for item in level:
+            if type(item) not in _HARMLESS:
+                _require_code(item)
+        level = [inner for item in level for inner in _elements(item)]
+        if not level:
+            return
+    raise Unreadable(f"returned a {type(output).__name__} nested deeper than {_DEEPEST}")
+
+
+def _require_code(item: object) -> None:
+    # What the class of an object does when outputs are told apart.
+    if isinstance(item, int) and item.bit_length() > _MOST_BITS:
+        raise Unreadable(f"returned an integer of more than {_MOST_BITS:,} bits")
+    if type(item) is int or isinstance(item, np.ndarray | np.generic):
         return
-    if _is_deep(output):
-        raise Unreadable(f"returned a {type(output).__name__} nested deeper than {_DEEPEST}")
+    name, tried = type(item).__name__, "hash"
     try:
-        repr(output)
+        with suppress(TypeError):  # it is told apart by its elements or its repr
+            hash(item)
+            tried = "=="
+            bool(item == item)  # noqa: PLR0124  # whether it can be asked at all
+        tried = "repr"
+        repr(item)
     except Exception as error:
-        name = type(output).__name__
-        raise Unreadable(f"returned a {name} whose repr raises {type(error).__name__}") from error
+        raised = type(error).__name__
+        raise Unreadable(f"returned a {name} whose {tried} raises {raised}") from error
 
 
 def _is_deep(output: object) -> bool:
@@ -106,6 +128,8 @@ def _elements(output: object) -> Iterable[object]:
             return chain(output.keys(), output.values())
         case list() | tuple() | set() | frozenset():
             return output
+        case np.ndarray() if output.dtype.hasobject:
+            return cast("list[object]", output.ravel().tolist())
         case _:
             return ()
 

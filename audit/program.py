@@ -33,6 +33,7 @@ __all__ = ["Program", "read_program"]
 
 _SEED_BITS: Final = 53  # every JSON reader holds such an integer exactly
 _SHOWN: Final = 200
+_FEW_DIGITS: Final = 4000  # any Python reads so many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,9 @@ class Program(Target):
         if len(lines) != runs:
             reason = f"wrote {_lines(len(lines))} for n = {runs:,}: one output a line is needed"
             raise TargetFailed(self.spelling, reason, dataset="AB"[world])
+        if any(map(_is_beyond_json, lines)):
+            reason = "wrote an integer of more digits than Python reads as a number"
+            raise TargetFailed(self.spelling, reason, dataset="AB"[world])
         return [line.removesuffix("\r") for line in lines]
 
     def _answer(self, request: str, dataset: str, seconds: float | None) -> str:
@@ -75,7 +79,7 @@ class Program(Target):
         try:
             out, err = process.communicate(request.encode(), timeout=seconds)
         except subprocess.TimeoutExpired as error:
-            reason = f"no answer within {seconds:g} s; a longer limit is set with --timeout"
+            reason = f"{_late(process, error)}; a longer limit is set with --timeout"
             raise TargetFailed(self.spelling, reason, dataset=dataset) from error
         finally:
             _end(process)
@@ -85,16 +89,37 @@ class Program(Target):
         return out.decode(errors="backslashreplace")
 
 
+def _late(process: subprocess.Popen[bytes], error: subprocess.TimeoutExpired) -> str:
+    code = process.poll()
+    if code is None:
+        return f"no answer within {error.timeout:g} s"
+    how = _ended(code) + _last_words(error.stderr or b"") if code else "ended"
+    return f"{how}, but what it started kept its output open for {error.timeout:g} s"
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
+    # The whole group, also where the program itself has ended: it may have left others behind.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
     if process.poll() is None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
         process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with suppress(OSError):
+                pipe.close()
+
+
+def _is_beyond_json(line: str) -> bool:
+    if len(line) <= _FEW_DIGITS:
+        return False
+    try:
+        json.loads(line)
+    except (json.JSONDecodeError, RecursionError):
+        return False
+    except ValueError:  # of a number: the text is JSON so far
+        return True
+    return False
 
 
 def _lines(count: int) -> str:

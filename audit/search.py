@@ -84,6 +84,14 @@ class Tried:
         """
         return {"pair": list(self.pair), "runs": self.runs, "score": self.score}
 
+    @classmethod
+    def of_json(cls, held: Any) -> Tried:
+        r"""What :meth:`to_json` made JSON of. Raises ValueError for what it did not make."""
+        match held:
+            case {"pair": [a, b], "runs": int(runs), "score": int() | float() as score}:
+                return cls(pair=(a, b), runs=runs, score=float(score))
+        raise ValueError("not a candidate of a search")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
@@ -111,6 +119,21 @@ class Found:
             "runs": self.runs,
             "tried": [tried.to_json() for tried in self.tried],
         }
+
+    @classmethod
+    def of_json(cls, held: Any) -> Found:
+        r"""What :meth:`to_json` made JSON of. Raises ValueError for what it did not make.
+
+        >>> found = Found(space="integer:low=0,high=1", pair=(0, 1), runs=512, tried=())
+        >>> Found.of_json(json.loads(json.dumps(found.to_json()))) == found
+        True
+        """
+        match held:
+            case {"space": str(space), "pair": [a, b], "runs": int(runs), "tried": list(tried)}:
+                if runs >= 0:
+                    every = tuple(map(Tried.of_json, tried))
+                    return cls(space=space, pair=(a, b), runs=runs, tried=every)
+        raise ValueError("not what a search found")
 
 
 def training_runs(runs: int) -> int:

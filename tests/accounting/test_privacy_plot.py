@@ -3,6 +3,7 @@ r"""A picture is whole or not there, and shows what is proven."""
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,6 @@ def test_places_are_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ):
         with pytest.raises(InvalidParameter, match=said):
             check_plot(tmp_path / name)
-    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InvalidParameter, match=r"dpcore\[plot\]"):
         check_plot(tmp_path / "curve.png")

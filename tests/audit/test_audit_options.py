@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -112,16 +113,7 @@ def test_what_cannot_be_is_refused_by_name(
 def test_an_extra_that_is_missing_is_named(
     audit: Shell, monkeypatch: pytest.MonkeyPatch, missing: str, words: list[Any], extra: str
 ) -> None:
-    real = builtins.__import__
-
-    def refusing(name: str, *rest: Any, **more: Any) -> Any:
-        if name.partition(".")[0] == missing:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", refusing)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setattr("audit.figures.find_spec", lambda name: None, raising=False)
+    monkeypatch.setitem(sys.modules, missing, None)
     answer = audit(*HALF, *words)
     assert answer.code == 2, answer.err
     assert f"pip install '{extra}'" in answer.err
@@ -135,3 +127,70 @@ def test_what_was_asked_for_is_never_left_out(audit: Shell) -> None:
     for asked in (["-n", 500], ["--feature", "sign"], ["--baseline", "dkw"], ["--sequential"]):
         found = json.loads(audit(*words, *asked, "--json").out)
         assert [layer["layer"] for layer in found["layers"]] == ["exact", "sample"], asked
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("--output", "--html"), ("--resume", "--output"), ("--resume", "--html")]
+)
+def test_two_options_never_share_a_file(audit: Shell, here: Path, one: str, other: str) -> None:
+    (here / "kept").write_text("kept")
+    (here / "again").symlink_to("kept")
+    answer = audit(*HALF, one, "kept", other, "again")
+    assert answer.code == 2
+    assert f"is the file of {one}, too" in answer.err
+    assert (here / "kept").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("layers", "words", "option"),
+    [
+        ("exact", ["--feature", "sign"], "--feature"),
+        ("exact", ["--baseline", "all"], "--baseline"),
+        ("exact", ["--resume", "state"], "--resume"),
+        ("exact", ["-n", 5], "-n"),
+        ("exact", ["--sequential"], "--sequential"),
+        ("fit", ["--search", "integer:low=0,high=1"], "--search"),
+        ("replay", ["--resolution", "1e-3"], "--resolution"),
+    ],
+)
+def test_an_option_without_effect_is_refused(
+    audit: Shell, layers: str, words: list[Any], option: str
+) -> None:
+    target = ("discrete-laplace:scale=1", "--claim", "epsilon=1")
+    pair = () if "--search" in words else ("--pair", 0, 1)
+    answer = audit(*target, *pair, "--layers", layers, *words)
+    assert answer.code == 2
+    assert f"{option} would have no effect: it is for sample" in answer.err
+    clash = audit(*HALF, "-j", 2, "--scheduler", "tcp://127.0.0.1:1")
+    assert "--jobs = 2: is for processes here" in clash.err
+
+
+def test_a_target_that_changes_the_folder_moves_no_file(audit: Shell, here: Path) -> None:
+    (here / "away").mkdir()
+    (here / "moves.py").write_text(
+        "import os\nimport numpy as np\n"
+        "def moving(bit, n, rng):\n    os.chdir('away' if os.path.isdir('away') else '.')\n"
+        "    return bit + rng.integers(0, 9, n)\n"
+    )
+    words = ("moves.py:moving", "--claim", "epsilon=9", "--pair", 0, 1, "-n", 500, "--seed", 1)
+    audit(*words, "-o", "report.json", "--html", "page.html")
+    assert sorted(path.name for path in here.iterdir() if path.suffix in {".json", ".html"}) == [
+        "page.html",
+        "report.json",
+    ]
+    assert list((here / "away").iterdir()) == []
+    os.chdir(here)
+
+
+def test_what_an_output_prints_is_not_the_report(audit: Shell, here: Path) -> None:
+    (here / "loud.py").write_text(
+        "class Loud:\n    def __init__(self, x): self.x = x\n"
+        "    def __eq__(self, other): return self.x == other.x\n"
+        "    def __hash__(self): print('hashed'); return hash(self.x)\n"
+        "    def __repr__(self): print('shown'); return f'Loud({self.x})'\n"
+        "def loud(bit, rng): return Loud(bit + int(rng.integers(3)))\n"
+    )
+    words = ("loud.py:loud", "--claim", "epsilon=9", "--pair", 0, 1, "-n", 300, "--seed", 1)
+    answer = audit(*words, "--json", "--html", "page.html")
+    assert answer.json["runs"] == 300
+    assert "hashed" in answer.err

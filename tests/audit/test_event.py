@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from audit.confidence import draw_worlds, gather
 from audit.event import Tally, Witness, are_integers, read, read_worlds, wording
+from audit.histogram import in_event
 from audit.rule import Trial, learn_rule
 from dpcore.errors import InvalidParameter
 
@@ -196,3 +198,21 @@ def test_wordings_of_edges() -> None:
     assert are_integers(np.array([]))
     shown = Witness(event="output in {3}", world="B", inside_a=0, runs_a=5, inside_b=2, runs_b=6)
     assert shown.to_json()["inside_b"] == 2
+
+
+def test_a_witness_among_huge_whole_numbers_says_what_was_counted() -> None:
+    """Beyond 2^53 one less is the same float: a half-open cell must not take its end in."""
+    rng = np.random.default_rng(1)
+    worlds = draw_worlds(400, rng)
+    rare = rng.random(400)
+    outputs = np.where(
+        worlds,
+        np.where(rare < 0.8, 1e17, 1e17 + 16),
+        np.where(rare < 0.97, 1e17 - 16, 1e17 + 16),
+    )
+    witness = gather(outputs, worlds, seed=7).witness(1)
+    assert witness is not None
+    inside = in_event(witness.event, outputs)
+    assert int((inside & worlds).sum()) * 20 < int((inside & ~worlds).sum()) or int(
+        (inside & ~worlds).sum()
+    ) * 20 < int((inside & worlds).sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -198,7 +199,7 @@ def test_an_empty_histogram_and_odd_labels_are_drawn() -> None:
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     check_figures("report.html")
-    monkeypatch.setattr(figures, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(
         InvalidParameter, match=r"--html = r.html: needs matplotlib.*dpcore\[plot\]"
     ):

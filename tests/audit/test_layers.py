@@ -161,3 +161,62 @@ def test_a_target_that_fails_ends_the_layers() -> None:
     report = examined(Scalar(spelling="fails", function=fails), "replay", "sample")
     assert (report.verdict, report.exit_code) == (None, 3)
     assert [layer.layer for layer in report.layers] == ["sample"]
+
+
+def test_what_was_drawn_outlives_a_replay_that_fails() -> None:
+    calls = [0]
+
+    def tired(dataset: int, rng: np.random.Generator) -> int:
+        calls[0] += 1
+        if calls[0] > 1030:
+            raise ValueError("no more")
+        return dataset + int(rng.integers(100))
+
+    plan = replace(PLAN, runs=1000)
+    report = examined(Scalar(spelling="tired", function=tired), "replay", "sample", plan=plan)
+    assert (report.verdict, report.exit_code, report.runs) == (None, 3, 1000)
+    assert report.error is not None
+    assert "no more" in report.error.reason
+
+
+def test_ctrl_c_in_a_replay_keeps_the_runs() -> None:
+    calls = [0]
+
+    def stopped(dataset: int, rng: np.random.Generator) -> int:
+        calls[0] += 1
+        if calls[0] > 1500:
+            raise KeyboardInterrupt
+        return dataset + int(rng.integers(100))
+
+    target = Scalar(spelling="stopped", function=stopped)
+    report = examined(target, "replay", "sample", plan=replace(PLAN, runs=1000))
+    assert (report.verdict, report.exit_code, report.runs) == ("not_refuted", 130, 1000)
+    assert report.to_json()["interrupted"] is True
+
+
+def test_every_layer_has_its_deadline() -> None:
+    plan = replace(PLAN, runs=10**9, deadline=0.2)
+    report = examined(laplace(), "exact", "fit", plan=plan)
+    assert report.fit is not None
+    assert report.fit.stopped == "the deadline was reached"
+    assert report.fit.runs < 10**9
+    endless = replace(PLAN, runs=10**12, deadline=0.2)
+    assert examined(read_target("half-scale"), "sample", plan=endless).runs < 10**9
+    watched = replace(PLAN, runs=10**12, sequential=True)
+    assert examined(read_target("half-scale"), "sample", plan=watched).verdict == "refuted"
+
+
+def test_baselines_say_what_they_are_not_for() -> None:
+    features = (read_feature("identity"), read_feature("sign"))
+    plan = replace(PLAN, features=features, alpha="0.05")
+    half = read_target("half-scale")
+    alone, shared = (
+        examined(half, "sample", plan=each, baselines=("dkw",)).baselines[0].epsilon_lower
+        for each in (replace(plan, features=features[:1]), plan)
+    )
+    assert alone is not None
+    assert shared is not None
+    assert shared < alone
+    watched = examined(half, "sample", plan=replace(plan, sequential=True), baselines=("dkw",))
+    assert watched.baselines[0].valid is False
+    assert "a number of runs fixed beforehand" in watched.baselines[0].says

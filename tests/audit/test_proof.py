@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from audit.claim import Claim
 from audit.curve_claim import read_claim
+from audit.exact import Shifted, epsilon_at
+from audit.feature import read_feature
+from audit.layers import Wanted, examine
 from audit.plan import Plan
 from audit.proof import prove
 from audit.report import AuditReport
@@ -67,3 +71,49 @@ def test_one_point_on_one_pair_has_no_list() -> None:
     assert (report.outcomes, report.pairs) == ((), ())
     assert report.to_json()["pairs"] == [[0, 1]]
     assert isinstance(report.claim, Claim)
+
+
+def test_curves_that_cross_need_the_larger_of_both_directions() -> None:
+    """Binomial noise with chance 0.3: at 0.1 one direction is worse, at delta 0.171 the other."""
+    noise = read_target("binomial:trials=20,probability=0.3")
+    assert isinstance(noise, NoiseAdded)
+    report = decided(noise.spelling, "epsilon=0.1,delta=0.171", (0, 1))
+    laws = [Shifted(noise.noise, 0), Shifted(noise.noise, 1)]
+    ways = [epsilon_at(p, q, Fraction("0.171")) for p, q in (laws, laws[::-1])]
+    assert ways[0].upper != ways[1].upper
+    assert report.exact is not None
+    assert report.exact.epsilon.upper == max(way.upper for way in ways)
+    assert report.epsilon_lower == report.exact.epsilon.lower_float > 0.0513
+
+
+def joined(claim: str, alpha: str, seed: int, *, features: tuple[str, ...] = ()) -> AuditReport:
+    plan = Plan(
+        claim=read_claim(claim),
+        pair=(0, 1),
+        runs=1000,
+        alpha=alpha,
+        seed=seed,
+        features=tuple(map(read_feature, features)),
+    )
+    target = read_target("discrete-laplace:scale=1")
+    return examine(target, plan, Wanted(layers=("exact", "sample")))
+
+
+@pytest.mark.parametrize("features", [(), ("identity", "sign")])
+@pytest.mark.parametrize("claim", ["epsilon=0.9", "epsilon=1", "discrete-laplace:scale=1@1"])
+def test_the_row_of_a_joined_report_says_what_its_verdict_says(
+    claim: str, features: tuple[str, ...]
+) -> None:
+    report = joined(claim, "1e-9", 7, features=features)
+    assert report.verdict == ("refuted" if claim == "epsilon=0.9" else "proven")
+    if report.outcomes:
+        row = report.outcomes[report.row]
+        assert row.refuted is (report.verdict == "refuted")
+        assert row.epsilon_lower == report.epsilon_lower
+        assert (row.p_value, row.e_value) == (None, None)  # it is the proven one
+
+
+def test_a_proven_bound_is_not_replaced_by_one_with_confidence() -> None:
+    """At alpha 0.3 the runs overshoot the truth now and then: what is proven stands."""
+    sampled = [joined("epsilon=1.5", "0.3", seed) for seed in range(8)]
+    assert {report.epsilon_lower for report in sampled} == {1.0}

@@ -1,0 +1,124 @@
+r"""A file of records, each of them length, crc32 of the length, sha256, payload.
+
+Each sha256 covers the one before it, so a record stands where it was written and in no other file.
+Only the last one can be torn: by an end of the process it is too short, and a power cut can leave
+zeros in its place. Anything else is damage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+__all__ = ["MOST", "Damaged", "Record", "is_torn", "next_record", "read_records", "started"]
+
+MOST: Final = 1 << 31
+r"""No payload is longer."""
+
+_LENGTH: Final = struct.Struct("<Q")
+_HEAD: Final = struct.Struct("<QI32s")
+_PIECE: Final = 1 << 20
+
+
+class Damaged(ValueError):
+    r"""Bytes that no end of a process and no power cut leaves; its text says where they begin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    r"""What a record holds, the byte after it, and the digest that the next one covers."""
+
+    payload: bytes
+    end: int
+    digest: bytes
+
+
+def started(schema: str) -> bytes:
+    r"""The digest that the first record of a schema covers."""
+    return hashlib.sha256(schema.encode()).digest()
+
+
+def next_record(before: bytes, payload: bytes) -> tuple[bytes, bytes]:
+    r"""The bytes of the record after the one of digest ``before``, and its digest.
+
+    >>> written, digest = next_record(started("example"), b"abc")
+    >>> len(written), written.endswith(b"abc"), digest in written
+    (47, True, True)
+    """
+    digest = _digest(before, payload)
+    length = len(payload)
+    return _HEAD.pack(length, zlib.crc32(_LENGTH.pack(length)), digest) + payload, digest
+
+
+def read_records(file: BinaryIO, before: bytes) -> Iterator[Record]:
+    r"""The records from the beginning of a file to its end, or to the one that is torn.
+
+    >>> import io
+    >>> data = next_record(started("example"), b"abc")[0]
+    >>> [r.payload for r in read_records(io.BytesIO(data + data[:20]), started("example"))]
+    [b'abc']
+
+    Raises :class:`Damaged`.
+    """
+    size, at = file.seek(0, os.SEEK_END), 0
+    while at + _HEAD.size <= size:
+        file.seek(at)
+        length, check, digest = _HEAD.unpack(file.read(_HEAD.size))
+        if not _is_length(length, check):
+            if _is_zero(file, at, size):
+                return
+            raise Damaged(f"byte {at:,}")
+        end = at + _HEAD.size + length
+        if end > size:
+            return
+        payload = file.read(length)
+        if _digest(before, payload) != digest:
+            if end == size:
+                return
+            raise Damaged(f"byte {at:,}")
+        yield Record(payload=payload, end=end, digest=digest)
+        at, before = end, digest
+
+
+def is_torn(file: BinaryIO, written: bytes, beginning: bytes) -> bool:
+    r"""Whether a file ends within its first record: nothing follows, and so nothing is lost.
+
+    That is ``written``, or any other with a payload that begins with ``beginning``; a payload does
+    not end in zeros.
+    """
+    size = file.seek(0, os.SEEK_END)
+    if _is_zero(file, 0, size):
+        return True
+    file.seek(0)
+    length, check, _ = _HEAD.unpack(file.read(_HEAD.size).ljust(_HEAD.size, b"\0"))
+    known = _is_length(length, check)
+    whole = _HEAD.size + length if known else len(written)
+    if size > whole:
+        return False
+    file.seek(0)
+    there = file.read().rstrip(b"\0")
+    if len(there) == whole:
+        return False
+    payload = there[_HEAD.size :]
+    begun = payload.startswith(beginning) or beginning.startswith(payload)
+    return written.startswith(there) or (known and begun)
+
+
+def _is_length(length: int, check: int) -> bool:
+    return zlib.crc32(_LENGTH.pack(length)) == check and length <= MOST
+
+
+def _is_zero(file: BinaryIO, at: int, size: int) -> bool:
+    if size - at > MOST:
+        return False
+    file.seek(at)
+    return not any(piece.strip(b"\0") for piece in iter(lambda: file.read(_PIECE), b""))
+
+
+def _digest(before: bytes, payload: bytes) -> bytes:
+    return hashlib.sha256(before + payload).digest()
