@@ -152,7 +152,7 @@ def run(
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Draw on a Dask cluster, such as tcp://host:8786 (extra: dpcore[cluster]).",
+            help="Draw on a Dask cluster, such as tcp://host:8786 (extra: cluster).",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -175,7 +175,7 @@ def run(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write a page with figures: one file, no network (extra: dpcore[plot]).",
+            help="Write a page with figures: one file, no network (extra: plot).",
             rich_help_panel=_RESULT,
         ),
     ] = None,

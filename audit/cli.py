@@ -54,7 +54,14 @@ commands.command()(fit)
 commands.command("exact")(exact)
 commands.command("replay")(replay_command)
 commands.command("bench")(bench_command)
-commands.command(_DEFAULT, cls=_Nameless, hidden=True)(run)
+commands.command(
+    _DEFAULT,
+    cls=_Nameless,
+    hidden=True,
+    epilog="Also: dpcore audit exact (two known laws), fit (a sampler and its law), replay (one "
+    "random tape for both datasets), catalogue and bench (mechanisms broken on purpose). Each has "
+    "its own --help.",
+)(run)
 
 
 @commands.command()
