@@ -33,6 +33,7 @@ from dpcore.spelling import write_noise
 if TYPE_CHECKING:
     from audit.fit_report import FitReport
     from audit.run import Drawn
+    from audit.search import Found
     from audit.space import Space
 
 __all__ = ["LAYERS", "Wanted", "examine"]
@@ -53,12 +54,14 @@ _REPLAY: Final = Layer(
 class Wanted:
     r"""Which layers run, and what the report shows beside their verdict.
 
-    ``space`` is searched for the pair first; ``state`` is the file of a resumable audit.
+    ``space`` is searched for the pair first, and ``found`` is what came of it; ``state`` is the
+    file of a resumable audit.
     """
 
     layers: tuple[str, ...] = ("sample",)
     baselines: tuple[str, ...] = ()
     space: Space | None = None
+    found: Found | None = None
     state: Path | None = None
     figures: bool = False
 
@@ -84,21 +87,46 @@ def examine(
     """
     found = None
     if wanted.space is not None:
-        from audit.search import search
+        found = _kept_search(target, plan, wanted, wanted.space)
+        if found is None:
+            from audit.search import search
 
-        found = search(
-            target,
-            plan.claim,
-            wanted.space,
-            runs=plan.runs,
-            seed=plan.seed,
-            timeout=plan.timeout,
-            features=plan.features,
-            jobs=plan.jobs,
-            progress=progress,
-        )
+            found = search(
+                target,
+                plan.claim,
+                wanted.space,
+                runs=plan.runs,
+                seed=plan.seed,
+                timeout=plan.timeout,
+                features=plan.features,
+                jobs=plan.jobs,
+                progress=progress,
+            )
         plan = replace(plan, pair=found.pair, others=(), runs=plan.runs - found.runs)
-    return replace(_of_layers(target, plan, wanted, progress), search=found)
+    return replace(_of_layers(target, plan, replace(wanted, found=found), progress), search=found)
+
+
+def _kept_search(target: Target, plan: Plan, wanted: Wanted, space: Space) -> Found | None:
+    # What the first start of a resumed audit found: a second one tests the same pair.
+    if wanted.state is None:
+        return None
+    from audit.checkpoint import stored_search, stored_seed
+    from audit.search import Found, training_runs
+
+    path = str(wanted.state)
+    held = stored_search(path)
+    if held is None:
+        if stored_seed(path) is None:
+            return None
+        raise InvalidParameter("--resume", path, "was begun without a search")
+    found = Found.of_json(held)
+    if found.space != space.spelling:
+        raise InvalidParameter("--resume", path, "was begun with another search")
+    if not space.neighbours(*found.pair) or not 0 <= found.runs <= training_runs(plan.runs):
+        reason = "is damaged or hostile: it holds a search of another space"
+        raise InvalidParameter("--resume", path, reason)
+    target.check(found.pair)
+    return found
 
 
 def _of_layers(
@@ -170,7 +198,8 @@ def _sampled(
     else:
         from audit.checkpoint import resume
 
-        with resume(wanted.state, target, plan) as state:
+        searched = None if wanted.found is None else wanted.found.to_json()
+        with resume(wanted.state, target, plan, searched) as state:
             drawn = draw(target, plan, progress=progress, state=state)
     report = report_of(drawn)
     if drawn.runs and (wanted.baselines or wanted.figures):

@@ -88,8 +88,8 @@ class Tried:
     def of_json(cls, held: Any) -> Tried:
         r"""What :meth:`to_json` made JSON of. Raises ValueError for what it did not make."""
         match held:
-            case {"pair": [a, b], "runs": int(runs), "score": int() | float() as score}:
-                return cls(pair=(a, b), runs=runs, score=float(score))
+            case {"pair": [a, b], "runs": int(runs), "score": float(score)} if math.isfinite(score):
+                return cls(pair=(a, b), runs=runs, score=score)
         raise ValueError("not a candidate of a search")
 
 
@@ -130,9 +130,8 @@ class Found:
         """
         match held:
             case {"space": str(space), "pair": [a, b], "runs": int(runs), "tried": list(tried)}:
-                if runs >= 0:
-                    every = tuple(map(Tried.of_json, tried))
-                    return cls(space=space, pair=(a, b), runs=runs, tried=every)
+                every = tuple(map(Tried.of_json, tried))
+                return cls(space=space, pair=(a, b), runs=runs, tried=every)
         raise ValueError("not what a search found")
 
 

@@ -22,6 +22,7 @@ r"""No payload is longer."""
 
 _LENGTH: Final = struct.Struct("<Q")
 _HEAD: Final = struct.Struct("<QI32s")
+_CHECKED: Final = 12  # bytes of the length and its check
 _PIECE: Final = 1 << 20
 
 
@@ -70,7 +71,8 @@ def read_records(file: BinaryIO, before: bytes) -> Iterator[Record]:
         file.seek(at)
         length, check, digest = _HEAD.unpack(file.read(_HEAD.size))
         if not _is_length(length, check):
-            if _is_zero(file, at, size):
+            # Zeros may begin within the length, where a sector ends.
+            if _is_zero(file, at + _CHECKED, size):
                 return
             raise Damaged(f"byte {at:,}")
         end = at + _HEAD.size + length

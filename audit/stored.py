@@ -22,6 +22,7 @@ from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from audit.outputs import Outputs
 
@@ -70,12 +71,15 @@ def unpack(data: bytes) -> Outputs:
     if data.startswith(np.lib.format.MAGIC_PREFIX):
         return _from_npy(data)
     try:
-        outputs = decode(json.loads(data.decode()))
+        outputs: Any = decode(json.loads(data.decode()))
     except RecursionError:
         raise ValueError(f"nested deeper than {_DEEPEST}") from None
-    if not isinstance(outputs, list | np.ndarray) or not np.shape(outputs)[:1]:
-        raise ValueError(f"holds a {type(outputs).__name__} and no outputs")
-    return outputs
+    if not isinstance(outputs, list | np.ndarray):
+        raise ValueError(f"a {type(outputs).__name__} and no outputs")
+    if isinstance(outputs, np.ndarray) and not outputs.ndim:
+        raise ValueError("a single value and no outputs")
+    found: Outputs = outputs
+    return found
 
 
 def encode(value: object, depth: int = 0) -> Any:
@@ -148,7 +152,7 @@ def _is_small(shape: tuple[int, ...]) -> bool:
     return 0 not in shape or math.prod(length for length in shape if length) <= _MOST_EMPTY
 
 
-def _from_npy(data: bytes) -> Any:
+def _from_npy(data: bytes) -> Outputs:
     file = io.BytesIO(data)
     if data[len(np.lib.format.MAGIC_PREFIX) :][:2] != b"\x01\x00":
         raise ValueError("npy of another version")
@@ -176,7 +180,7 @@ def _require_sizes(dtype: np.dtype[Any], shape: list[Any], size: int) -> None:
         raise ValueError(f"an array of {items} x {dtype.itemsize} bytes in {size}")
 
 
-def _sound(array: Any) -> Any:
+def _sound(array: NDArray[Any]) -> NDArray[Any]:
     # Bytes that are of the right size and yet no value of their type.
     kind, order = array.dtype.kind, array.dtype.byteorder
     if kind == "U" and array.size:
@@ -188,7 +192,7 @@ def _sound(array: Any) -> Any:
     return array
 
 
-def _array(spelled: Any, shape: Any, text: Any) -> Any:
+def _array(spelled: Any, shape: Any, text: Any) -> NDArray[Any]:
     if not isinstance(spelled, str) or not _DTYPE.fullmatch(spelled):
         raise ValueError("an array of no plain type")
     data, dtype = base64.b64decode(text, validate=True), np.dtype(spelled)
@@ -289,7 +293,7 @@ _WRITTEN: Final[dict[type, Callable[[Any, _Each], Any]]] = {
     complex: lambda held, each: {"complex": each((held.real, held.imag))},
     Fraction: lambda held, _: _fraction(held),
     Decimal: lambda held, _: {"Decimal": str(held)},
-    # An array would drop the zeros at their end, and has no text without any letter.
+    # An array has no place for a text without any letter.
     np.str_: lambda held, _: {"str_": str(held)},
     np.bytes_: lambda held, _: {"bytes_": _text(bytes(held))},
 }

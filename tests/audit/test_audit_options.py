@@ -58,7 +58,7 @@ def test_an_audit_goes_on_from_its_file(audit: Shell, here: Path) -> None:
     assert first.json["runs"] == 2000
     other = audit(*at("laplace", epsilon=2), "--resume", "audit.state")
     assert other.code == 2
-    assert "resume = audit.state" in other.err
+    assert "--resume = audit.state" in other.err
     assert "claim" in other.err
 
 
@@ -194,3 +194,18 @@ def test_what_an_output_prints_is_not_the_report(audit: Shell, here: Path) -> No
     answer = audit(*words, "--json", "--html", "page.html")
     assert answer.json["runs"] == 300
     assert "hashed" in answer.err
+
+
+def test_a_resumed_search_tests_the_pair_that_was_found(audit: Shell, here: Path) -> None:
+    """A target with randomness of its own would find another one."""
+    (here / "own.py").write_text(
+        "import random\ndef own(x):\n    return x + random.choice((-1, 0, 1, 2))\n"
+    )
+    words = ("own.py:own", "--claim", "epsilon=9", "-n", 4000, "--resume", "own.state")
+    first = audit(*words, "--search", "integer:low=0,high=9", "--json")
+    again = audit(*words, "--search", "integer:low=0,high=9", "--json")
+    assert again.code == first.code, again.err
+    assert again.json["search"] == first.json["search"]
+    assert again.json["runs_by_world"] == first.json["runs_by_world"]
+    other = audit(*words, "--search", "integer:low=0,high=8", "--json")
+    assert (other.code, "was begun with another search" in other.err) == (2, True)

@@ -165,7 +165,7 @@ def test_a_file_that_is_no_state_is_refused_and_left_alone(tmp_path: Path) -> No
     for place in (tmp_path, tmp_path / "absent" / "state"):
         with pytest.raises(InvalidParameter) as caught:
             audited(place, target, plan())
-        assert caught.value.argument == "resume"
+        assert caught.value.argument == "--resume"
 
 
 def test_the_seed_of_a_state_is_known_before_it_is_resumed(tmp_path: Path) -> None:
