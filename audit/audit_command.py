@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from audit.output_file import check_writable, write_whole
-from audit.progress import progress_bar
 from dpcore.errors import InvalidParameter
+from dpcore.output_file import check_writable, write_whole
+from dpcore.progress import progress_bar
 
 if TYPE_CHECKING:
     from audit.layers import Wanted

@@ -61,9 +61,9 @@ def bench_command(
     from audit.arguments import read_seed
     from audit.bench import bench
     from audit.bench_render import bench_lines, bench_text
-    from audit.output_file import check_writable, write_whole
-    from audit.progress import progress_bar
     from audit.verdict import versions
+    from dpcore.output_file import check_writable, write_whole
+    from dpcore.progress import progress_bar
 
     check_writable("--output", output)
     chosen, left_out = _entries(names or [], quick=quick)

@@ -1,47 +1,55 @@
 r"""One run of a bandit algorithm: the only code that touches both rewards and releases.
 
-Work is done batch by batch. Every user is new, so each is in one batch at most: what a run promises
-a user is the worst of what its batches promise, and nothing composes.
+Work is done batch by batch. Unless ``users`` says otherwise every user is new, so each is in one
+release at most: what a run promises a user is the worst of what its releases promise, and nothing
+composes. Users who come back are in ``bandits.returning``. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from accounting.bound import Bound
 from accounting.box import BinomialBox
 from accounting.claim import Assumed, Pure
+from accounting.compose import Composition
 from accounting.curve import PrivacyCurve
 from bandits.environment import Environment
 from bandits.policy import Commit, Policy, Pulls, Released, ReleasedSum, State, arms_and_horizon
 from bandits.privatizer import OfOne, Privatizer
 from dpcore.enclosure import Enclosure
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Release
+from dpcore.mechanism import Release, Scope
 from dpcore.parameter import RationalLike, integer, rational
 from dpcore.rng import SYSTEM, Rng
 
-__all__ = ["Run", "RunGuarantee", "play", "run_guarantee"]
+__all__ = ["NEW_USERS", "NewUsers", "Run", "RunGuarantee", "Users", "play", "run_guarantee"]
 
-_THEOREM: Final = "a user is in one batch: the worst of the batches (parallel composition)"
+OfAll: TypeAlias = OfOne | Composition
+"""What one user is promised by all the releases that the user may be in."""
+
+_THEOREM: Final = "what befalls a user is one of the parts: the worst of them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunGuarantee:
-    r"""What a run promises each of its users: the worst over ``parts``, one a distinct release.
+    r"""What a run promises each of its users: the worst over ``parts``.
 
-    ``parts`` cover every release that a run of this length could make, whatever it saw; a run of a
-    single arm makes none, and promises everything. ``assumptions`` are what they take for granted.
+    For new users a part is a distinct release, for those who come back all that one may take part
+    in. ``parts`` cover every release that a run of this length could make, whatever it saw; a run
+    of a single arm makes none, and promises everything. ``assumptions`` are what they take for
+    granted.
     """
 
-    parts: tuple[OfOne, ...]
+    parts: tuple[OfAll, ...]
     assumptions: tuple[str, ...]
 
     def epsilon(self, delta: RationalLike) -> Bound:
@@ -61,7 +69,8 @@ class RunGuarantee:
         found = [_pure(part) for part in self.parts]
         if None in found:
             return None
-        return Pure(max((Fraction(p.epsilon) for p in found if p), default=Fraction(0)))
+        most = max((Fraction(p.epsilon) for p in found if p), default=Fraction(0))
+        return Pure(most, scope=next((p.scope for p in found if p), Scope()))
 
     def to_json(self) -> dict[str, Any]:
         r"""The pure epsilon, if any, what the parts are, and the assumptions."""
@@ -101,6 +110,39 @@ class Run:
         return self.regret[-1] / self.checkpoints[-1]
 
 
+class Users(ABC):
+    r"""Who pulls: whether a batch has its users, and what all a user takes part in costs."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def admit(self, pulls: Pulls, batch: str) -> bool:
+        r"""Finds ``pulls.counts[a]`` users for the release of each arm a, and charges them.
+
+        It is asked before any reward is drawn. False where too few can take part: then nothing is
+        released any more.
+        """
+
+    @abstractmethod
+    def guarantee(self, policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
+        r"""What a run promises each user: None where nothing is protected."""
+
+
+class NewUsers(Users):
+    r"""Nobody comes twice, and there are always more."""
+
+    __slots__ = ()
+
+    def admit(self, pulls: Pulls, batch: str) -> bool:  # noqa: ARG002  # nobody is turned away
+        return True
+
+    def guarantee(self, policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
+        return run_guarantee(policy, arms, horizon)
+
+
+NEW_USERS: Final = NewUsers()
+
+
 def play(
     policy: Policy[State],
     environment: Environment,
@@ -109,12 +151,14 @@ def play(
     world: np.random.Generator,
     rng: Rng = SYSTEM,
     checkpoints: Sequence[int] = (),
+    users: Users = NEW_USERS,
 ) -> Run:
     r"""T = ``horizon`` rounds of ``policy`` in ``environment``.
 
     ``world`` draws the rewards, ``rng`` the noise. A batch pulls arm after arm in rising order; one
     that the horizon cuts releases nothing and charges nobody, and its rewards are not drawn.
-    ``checkpoints`` are rounds in [1, T], in rising order; T alone if none are given.
+    When there are too few users for a batch, its arms share the rest of the rounds, and nothing is
+    released. ``checkpoints`` are rounds in [1, T], in rising order; T alone if none are given.
 
     >>> from bandits.elimination import BatchedElimination
     >>> from bandits.environment import Bernoulli
@@ -137,9 +181,11 @@ def play(
         raise InvalidParameter("world", world, "must be a numpy.random.Generator")
     if not isinstance(rng, Rng):
         raise InvalidParameter("rng", rng, "must be a dpcore Rng: SystemRng() or SeededRng(n)")
+    if not isinstance(users, Users):
+        raise InvalidParameter("users", users, "must be Users, e.g. NEW_USERS")
     arms, horizon = arms_and_horizon(environment.arms, horizon)
     score = _Score(environment.gaps, _checked(checkpoints, horizon))
-    sent = _Sent(policy.privatizer, policy.name)
+    sent = _Sent(policy.privatizer, policy.name, users)
     state = policy.init(arms, horizon)
     for counts in _batches(policy, state, environment, horizon, sent, world, rng):
         score.add(counts)
@@ -153,12 +199,12 @@ def play(
         releases=tuple(sent.releases),
         bits_per_user=sent.most_bits,
         mean_bits_per_user=sent.bits / sent.users if sent.users else 0.0,
-        guarantee=run_guarantee(policy, arms, horizon),
+        guarantee=users.guarantee(policy, arms, horizon),
     )
 
 
 def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
-    r"""What ``policy`` promises each user before a run: None where nothing is protected.
+    r"""What ``policy`` promises each new user before a run: None where nothing is protected.
 
     >>> from bandits.dp_se import DpSe
     >>> run_guarantee(DpSe(epsilon="1/2", failure="1e-5"), 10, 10**5).pure()
@@ -198,6 +244,9 @@ def _batches(
         if choice.total > left:
             yield tuple(_cut(choice.counts, left))
             return
+        if not sent.admitted(choice):
+            yield tuple(_shared(choice.counts, left))
+            return
         left -= choice.total
         yield choice.counts
         state = policy.observe(state, sent.batch(choice, environment, world, rng))
@@ -210,13 +259,26 @@ def _cut(counts: tuple[int, ...], left: int) -> Iterator[int]:
         yield taken
 
 
+def _shared(counts: tuple[int, ...], left: int) -> Iterator[int]:
+    # The rounds that are left, equally among the arms of a batch.
+    arms = sum(1 for count in counts if count)
+    for count in counts:
+        taken = -(-left // arms) if count else 0
+        arms -= 1 if count else 0
+        left -= taken
+        yield taken
+
+
 class _Sent:
     # What users sent and the server released so far.
 
-    def __init__(self, privatizer: Privatizer, name: str) -> None:
-        self.privatizer, self.name = privatizer, name
+    def __init__(self, privatizer: Privatizer, name: str, users: Users) -> None:
+        self.privatizer, self.name, self.people = privatizer, name, users
         self.batches = self.users = self.bits = self.most_bits = 0
         self.releases: list[Release] = []
+
+    def admitted(self, choice: Pulls) -> bool:
+        return self.people.admit(choice, f"{self.name}/batch {self.batches + 1}")
 
     def batch(
         self, choice: Pulls, environment: Environment, world: np.random.Generator, rng: Rng
@@ -273,10 +335,11 @@ def _checked(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
 # -- the worst of many releases ---------------------------------------------------------------
 
 
-def _worst(found: list[Enclosure | Fraction]) -> Bound:
+def _worst(found: list[Enclosure | Bound | Fraction]) -> Bound:
     # A Fraction is an upper bound of which no lower one is known.
-    uppers = [each.upper if isinstance(each, Enclosure) else each for each in found]
-    lowers = [each.lower for each in found if isinstance(each, Enclosure)]
+    uppers = [each if isinstance(each, Fraction) else each.upper for each in found]
+    known = [None if isinstance(each, Fraction) else each.lower for each in found]
+    lowers = [lower for lower in known if lower is not None]
     return Bound(
         upper=max(uppers, default=Fraction(0)),
         lower=max(lowers, default=None if found else Fraction(0)),
@@ -285,9 +348,9 @@ def _worst(found: list[Enclosure | Fraction]) -> Bound:
     )
 
 
-def _epsilon(part: OfOne, delta: Fraction) -> Enclosure | Fraction:
+def _epsilon(part: OfAll, delta: Fraction) -> Enclosure | Bound | Fraction:
     match part:
-        case PrivacyCurve():
+        case PrivacyCurve() | Composition():
             return part.epsilon(delta)
         case BinomialBox():
             return part.epsilon(delta) if delta else Enclosure.infinite()
@@ -296,17 +359,21 @@ def _epsilon(part: OfOne, delta: Fraction) -> Enclosure | Fraction:
     raise InvalidParameter("parts", part, "must be a curve or an assumed pure guarantee")
 
 
-def _delta_of(part: OfOne, epsilon: Fraction) -> Enclosure | Fraction:
+def _delta_of(part: OfAll, epsilon: Fraction) -> Enclosure | Bound | Fraction:
     match part:
-        case PrivacyCurve() | BinomialBox():
+        case PrivacyCurve() | BinomialBox() | Composition():
             return part.delta(epsilon)
         case Assumed(guarantee=Pure(epsilon=promised)):
             return Fraction(0) if epsilon >= Fraction(promised) else Fraction(1)
     raise InvalidParameter("parts", part, "must be a curve or an assumed pure guarantee")
 
 
-def _pure(part: OfOne) -> Pure | None:
+def _pure(part: OfAll) -> Pure | None:
     match part:
+        case Composition():
+            most = part.pure()
+            exact = most.upper if most.upper == most.lower else math.inf
+            return Pure(exact, scope=part.scope) if isinstance(exact, Fraction) else None
         case PrivacyCurve():
             return part.pure()
         case Assumed(guarantee=Pure() as promised):

@@ -1,4 +1,4 @@
-r"""A bar on standard error while runs are drawn, where standard error is a terminal."""
+r"""A bar on standard error during long work, where standard error is a terminal."""
 
 from __future__ import annotations
 

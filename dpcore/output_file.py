@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpcore.errors import InvalidParameter
 
-__all__ = ["check_writable", "write_whole"]
+__all__ = ["check_folder", "check_writable", "write_whole"]
 
 
 def check_writable(option: str, path: Path | None) -> None:
@@ -31,6 +31,28 @@ def check_writable(option: str, path: Path | None) -> None:
         raise InvalidParameter(option, str(path), "cannot be written to")
     if not _special(there) and not os.access(there.parent, os.W_OK):
         raise InvalidParameter(option, str(path), "its directory cannot be written to")
+
+
+def check_folder(option: str, path: Path | None) -> None:
+    r"""Refuse, before a run is drawn, a folder that files cannot be written to; make a missing one.
+
+    >>> check_folder("--output", Path(__file__))
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: --output = ...: is not a folder
+
+    Raises :class:`InvalidParameter`, naming the option.
+    """
+    if path is None:
+        return
+    if path.exists() and not path.is_dir():
+        raise InvalidParameter(option, str(path), "is not a folder")
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InvalidParameter(option, str(path), error.strerror or str(error)) from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise InvalidParameter(option, str(path), "cannot be written to")
 
 
 def write_whole(option: str, path: Path, text: str) -> None:
@@ -57,7 +79,7 @@ def _write(path: Path, text: str) -> None:
         return
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -1,0 +1,75 @@
+r"""The ``dpcore bandit`` commands; ``commands`` is what the entry point names."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Final
+
+import typer
+
+from bandits.compare_command import compare
+from bandits.plot_command import plot
+from bandits.run_command import run
+
+__all__ = ["commands"]
+
+_SCHEMA: Final = "dpcore-bandit-list/1"
+
+commands = typer.Typer(
+    name="bandit",
+    help=(
+        "Use: bandit algorithms on certified mechanisms, what they lose and what they promise.\n\n"
+        "Start with [bold]dpcore bandit run cz/easy --epsilon 0.5 -T 1e5 --instances 3[/bold]."
+    ),
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+@commands.command("list")
+def list_command(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on standard output.")
+    ] = False,
+) -> None:
+    r"""List the presets (worlds with a paper's settings) and the algorithms.
+
+    Example: dpcore bandit list
+    """
+    from bandits.presets import PRESETS
+    from bandits.registry import ALGORITHMS
+    from bandits.render import list_lines
+
+    if not as_json:
+        print("\n".join(list_lines(PRESETS, ALGORITHMS)))
+        return
+    presets = [
+        {
+            "name": preset.name,
+            "sentence": preset.sentence,
+            "algorithms": [*preset.algorithms],
+            "epsilons": [*preset.epsilons],
+            "horizon": preset.horizon,
+            "instances": preset.instances,
+            "arms": preset.arms,
+        }
+        for preset in PRESETS
+    ]
+    algorithms = [
+        {
+            "name": entry.name,
+            "sentence": entry.sentence,
+            "parameter": entry.parameter,
+            "default": entry.default,
+        }
+        for entry in ALGORITHMS
+    ]
+    found = {"schema": _SCHEMA, "presets": presets, "algorithms": algorithms}
+    print(json.dumps(found, indent=2))
+
+
+commands.command()(run)
+commands.command()(compare)
+commands.command()(plot)

@@ -1,0 +1,42 @@
+r"""``dpcore bandit compare``; ``bandits.cli`` registers :func:`compare`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+__all__ = ["compare"]
+
+_SCHEMA: Final = "dpcore-bandit-compare/1"
+
+
+def compare(
+    first: Annotated[
+        Path, typer.Argument(metavar="A", help="What dpcore bandit run wrote: a file or folder.")
+    ],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Another, in the same worlds.")],
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on standard output.")
+    ] = False,
+) -> None:
+    r"""The regret of A over that of B, row by row, with standard errors.
+
+    Example: dpcore bandit compare paper.json exact.json
+
+    Rows are matched by algorithm and epsilon, and paired by instance where both have as many: an
+    instance is the same world in both. Exit code: 0 done, 2 usage.
+    """
+    from bandits.comparison import compare as ratios_of
+    from bandits.comparison import read_document
+    from bandits.render import compare_lines
+
+    ratios = ratios_of(read_document(first), read_document(second))
+    if as_json:
+        found = {"schema": _SCHEMA, "rows": [ratio.to_json() for ratio in ratios]}
+        print(json.dumps(found, indent=2, allow_nan=False))
+    else:
+        print("\n".join(compare_lines(ratios)))

@@ -1,0 +1,118 @@
+r"""Two documents side by side: the ratio of their regrets, row by row, with its standard error.
+
+R = mean(a)/mean(b) over instances. Instance i is the same world in both documents, so where both
+have it the error is that of pairs: sd(a_i - R b_i)/(sqrt(n) mean(b)), to first order. Otherwise the
+two errors add up as those of independent means.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bandits.summary import SCHEMA, mean_and_error
+from dpcore.errors import InvalidParameter
+
+__all__ = ["Ratio", "compare", "read_document"]
+
+_SAME: Final = ("preset", "arms", "horizon", "data")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    r"""Regret of A over regret of B; None where B has none. ``error`` is None for one instance."""
+
+    algorithm: str
+    epsilon: float
+    first: float
+    second: float
+    ratio: float | None
+    error: float | None
+    paired: bool
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields by name, the error as ``standard_error``."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        found["standard_error"] = found.pop("error")
+        return found
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    r"""What ``dpcore bandit run`` wrote: a file, or the rows.json of a folder.
+
+    Raises :class:`InvalidParameter` for anything else.
+    """
+    place = path / "rows.json" if path.is_dir() else path
+    try:
+        found = json.loads(place.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidParameter("path", str(place), error.strerror or str(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidParameter("path", str(place), f"is not JSON ({error})") from None
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        raise InvalidParameter("path", str(place), f"is not of schema {SCHEMA}")
+    try:
+        for row in found["rows"]:
+            each = [float(value) for value in row["by_instance"]]
+            if not each or not all(math.isfinite(value) and value >= 0 for value in each):
+                raise ValueError("a row without regret")
+            _ = row["algorithm"], float(row["epsilon"])
+        _ = [found[name] for name in _SAME]
+    except (KeyError, TypeError, ValueError) as wrong:
+        reason = f"holds what dpcore bandit run does not write ({wrong})"
+        raise InvalidParameter("path", str(place), reason) from None
+    return found
+
+
+def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
+    r"""The rows of both with the same algorithm and epsilon, in the order of the first.
+
+    >>> one = {"preset": "cz/easy", "arms": 10, "horizon": 1000, "data": None}
+    >>> row = {"algorithm": "se", "epsilon": 1.0, "by_instance": [0.2, 0.4]}
+    >>> half = {**row, "by_instance": [0.1, 0.2]}
+    >>> [(r.ratio, r.error) for r in compare({**one, "rows": [row]}, {**one, "rows": [half]})]
+    [(2.0, 0.0)]
+
+    Raises :class:`InvalidParameter` for experiments in other worlds or of other lengths, and where
+    no row has a partner.
+    """
+    for name in _SAME:
+        if first[name] != second[name]:
+            reason = f"must be the same in both: {second[name]} in the second"
+            raise InvalidParameter(name, first[name], reason)
+    partners = {(row["algorithm"], float(row["epsilon"])): row for row in second["rows"]}
+    pairs = [
+        (row, partners[row["algorithm"], float(row["epsilon"])])
+        for row in first["rows"]
+        if (row["algorithm"], float(row["epsilon"])) in partners
+    ]
+    if not pairs:
+        reason = "must have an algorithm and epsilon that the second has, too"
+        raise InvalidParameter("rows", len(first["rows"]), reason)
+    return tuple(_ratio(one, other) for one, other in pairs)
+
+
+def _ratio(one: dict[str, Any], other: dict[str, Any]) -> Ratio:
+    a, b = (tuple(map(float, row["by_instance"])) for row in (one, other))
+    (mean_a, error_a), (mean_b, error_b) = mean_and_error(a), mean_and_error(b)
+    paired = len(a) == len(b)
+    ratio, error = None, None
+    if mean_b > 0:
+        ratio = mean_a / mean_b
+        if paired:
+            _, left = mean_and_error([x - ratio * y for x, y in zip(a, b, strict=True)])
+            error = None if left is None else left / mean_b
+        elif error_a is not None and error_b is not None:
+            error = math.hypot(error_a, ratio * error_b) / mean_b
+    return Ratio(
+        algorithm=one["algorithm"],
+        epsilon=float(one["epsilon"]),
+        first=mean_a,
+        second=mean_b,
+        ratio=ratio,
+        error=error,
+        paired=paired,
+    )

@@ -1,0 +1,350 @@
+r"""A simulated experiment: algorithms, epsilons and instances as cells, each with its own coins.
+
+What a cell draws is a function of (seed, algorithm, epsilon, instance), whoever draws it and in
+whatever order. Simulated runs draw their noise from a seed, so they protect nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import numpy as np
+
+from bandits.environment import Environment
+from bandits.play import Run, RunGuarantee, play, run_guarantee
+from bandits.policy import arms_and_horizon
+from bandits.presets import Worlds, preset_of
+from bandits.presets.preset import MOST_INSTANCES
+from bandits.radius import RadiusName
+from bandits.registry import ScheduleName, Setting, read_algorithm
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.parameter import RationalLike, integer, positive_rational, rational, write_rational
+from dpcore.rng import SeededRng
+
+__all__ = ["Cell", "Experiment", "Task", "play_task", "run_cells", "spaced_checkpoints"]
+
+_POINTS: Final = 81
+_DECADES: Final = 4
+_MOST_HORIZON: Final = 10**12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    r"""One cell to come; ``epsilon`` as it is written, exact."""
+
+    algorithm: str
+    epsilon: str
+    instance: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    r"""What one run gave: the fields are those of :class:`bandits.play.Run`."""
+
+    algorithm: str
+    epsilon: str
+    instance: int
+    regret: tuple[float, ...]
+    pulls: tuple[int, ...]
+    batches: int
+    bits_per_user: int
+    mean_bits_per_user: float
+
+    @property
+    def task(self) -> Task:
+        return Task(algorithm=self.algorithm, epsilon=self.epsilon, instance=self.instance)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields by name, in order; floats are read back as they were."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    r"""What determines every number of it.
+
+    ``schedule`` None: the preset's under the paper's radius, exact under the exact one. ``arms``
+    None: as many as the preset has.
+
+    ``checkpoints`` are rounds in rising order, the last of them the horizon; none given:
+    :func:`spaced_checkpoints`. ``delta`` is for shuffled bits, and where epsilons are reported.
+
+    >>> small = Experiment(
+    ...     preset="cz/easy",
+    ...     algorithms=("dist-dp-se",),
+    ...     epsilons=("0.5",),
+    ...     horizon=9_000,
+    ...     instances=2,
+    ... )
+    >>> [cell.batches for cell in run_cells(small, small.worlds())]
+    [3, 3]
+
+    Raises :class:`InvalidParameter` for unknown names, epsilons not > 0, counts below 1, a horizon
+    above 10^12, and anything twice.
+    """
+
+    preset: str
+    algorithms: tuple[str, ...]
+    epsilons: tuple[RationalLike, ...]
+    horizon: int
+    instances: int
+    delta: RationalLike = "1e-6"
+    radius: RadiusName = "exact"
+    schedule: ScheduleName | None = None
+    arms: int | None = None
+    seed: int = 1
+    checkpoints: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        preset = preset_of(self.preset)
+        spelled = tuple(str(read_algorithm(text)) for text in self.algorithms)
+        reason = "no noise gives epsilon 0"
+        epsilons = tuple(positive_rational("epsilon", e, reason) for e in self.epsilons)
+        for argument, values in (("algorithms", spelled), ("epsilon", epsilons)):
+            if not values:
+                raise InvalidParameter(argument, "(none)", "must name one or more")
+            if len(set(values)) < len(values):
+                raise InvalidParameter(argument, ", ".join(map(str, values)), "names one twice")
+        horizon = integer("horizon", self.horizon, at_least=1)
+        if horizon > _MOST_HORIZON:
+            raise InvalidParameter("horizon", self.horizon, "must be <= 1e12")
+        instances = integer("instances", self.instances, at_least=1)
+        if instances > MOST_INSTANCES:
+            raise InvalidParameter("instances", self.instances, f"must be <= {MOST_INSTANCES}")
+        delta = rational("delta", self.delta)
+        if not 0 < delta < 1:
+            raise InvalidParameter("delta", self.delta, "must lie in (0, 1)")
+        if self.radius not in get_args(RadiusName):
+            raise InvalidParameter("radius", self.radius, "must be 'exact' or 'paper'")
+        schedule = self.schedule or ("exact" if self.radius == "exact" else preset.schedule)
+        if schedule not in get_args(ScheduleName):
+            reason = f"must be one of {', '.join(get_args(ScheduleName))}"
+            raise InvalidParameter("schedule", self.schedule, reason)
+        for name, value in (
+            ("algorithms", spelled),
+            ("epsilons", epsilons),
+            ("horizon", horizon),
+            ("instances", instances),
+            ("delta", delta),
+            ("schedule", schedule),
+            ("arms", preset.arms_of(self.arms)),
+            ("seed", integer("seed", self.seed, at_least=0)),
+            ("checkpoints", _checked(self.checkpoints, horizon)),
+        ):
+            object.__setattr__(self, name, value)
+
+    def worlds(self, data: Path | None = None) -> Worlds:
+        r"""The environments of its instances; ``data`` is the file of a preset that needs one.
+
+        Raises :class:`InvalidParameter` also for a horizon below the number of arms.
+        """
+        found = preset_of(self.preset).worlds(self.instances, arms=self.arms, data=data)
+        arms_and_horizon(found.arms, self.horizon)
+        return found
+
+    def tasks(self) -> Iterator[Task]:
+        r"""Every cell in the order of the results: algorithms, then epsilons, then instances."""
+        for algorithm in self.algorithms:
+            for epsilon in self.epsilons:
+                for instance in range(self.instances):
+                    yield Task(
+                        algorithm=algorithm,
+                        epsilon=write_rational(Fraction(epsilon)),
+                        instance=instance,
+                    )
+
+    @property
+    def size(self) -> int:
+        r"""The number of cells."""
+        return len(self.algorithms) * len(self.epsilons) * self.instances
+
+    def setting(self, epsilon: RationalLike, arms: int) -> Setting:
+        r"""What a policy of this experiment is made for."""
+        schedule = self.schedule
+        assert schedule is not None  # noqa: S101  # set when it was made
+        return Setting(
+            epsilon=epsilon,
+            delta=self.delta,
+            horizon=self.horizon,
+            arms=arms,
+            radius=self.radius,
+            schedule=schedule,
+        )
+
+    def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
+        r"""What every run of that algorithm promises each user; None where nothing is protected."""
+        policy = read_algorithm(algorithm).policy(self.setting(epsilon, arms))
+        return run_guarantee(policy, arms, self.horizon)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""Every field, exact numbers as they are written."""
+        return {
+            "preset": self.preset,
+            "algorithms": [*self.algorithms],
+            "epsilons": [write_rational(Fraction(e)) for e in self.epsilons],
+            "delta": write_rational(Fraction(self.delta)),
+            "horizon": self.horizon,
+            "instances": self.instances,
+            "radius": self.radius,
+            "schedule": self.schedule,
+            "arms": self.arms,
+            "seed": self.seed,
+            "checkpoints": [*self.checkpoints],
+        }
+
+
+def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
+    r"""At most ``points`` rounds up to the horizon, evenly spaced by ratio over four powers of ten.
+
+    >>> spaced_checkpoints(10**5, 5), spaced_checkpoints(20, 3)
+    ((10, 100, 1000, 10000, 100000), (1, 20))
+    """
+    rounds = integer("horizon", horizon, at_least=1)
+    count = integer("points", points, at_least=1)
+    steps = max(count - 1, 1)
+    found = {math.ceil(rounds * 10 ** (-_DECADES * i / steps)) for i in range(count)}
+    return tuple(sorted(found))
+
+
+def _checked(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
+    if not checkpoints:
+        return spaced_checkpoints(horizon)
+    exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints)
+    if exact[-1] != horizon or any(b <= a for a, b in pairwise(exact)):
+        reason = f"must rise, and end with the horizon, {horizon}"
+        raise InvalidParameter("checkpoints", checkpoints, reason)
+    return exact
+
+
+# -- running ----------------------------------------------------------------------------------
+
+
+def run_cells(
+    experiment: Experiment,
+    worlds: Worlds,
+    *,
+    jobs: int = 1,
+    done: Sequence[Cell] = (),
+    store: Callable[[Cell], None] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[Cell]:
+    r"""All cells in the order of ``experiment.tasks()``; the first of them may be ``done``.
+
+    ``jobs`` processes draw (-1: one for each core), through joblib where it is not one. ``store``
+    is given each new cell, in order, ``progress`` the number of cells there are.
+
+    Raises :class:`InvalidParameter` for jobs that are neither -1 nor >= 1, worlds that do not match
+    the experiment and cells that are not its first; :class:`DpcoreError` where a worker died.
+    """
+    workers = _workers(jobs)
+    tasks = list(experiment.tasks())
+    if len(worlds.environments) != experiment.instances:
+        reason = f"must be as many as instances, {experiment.instances}"
+        raise InvalidParameter("worlds", len(worlds.environments), reason)
+    arms_and_horizon(worlds.arms, experiment.horizon)
+    found = list(done)
+    if [cell.task for cell in found] != tasks[: len(found)]:
+        raise InvalidParameter("done", len(found), "must be the first cells, in order")
+    left = [(experiment, worlds.environments[t.instance], t) for t in tasks[len(found) :]]
+    if progress is not None:
+        progress(len(found))
+    with contextlib.closing(_cells(left, min(workers, len(left)))) as cells:
+        for cell in cells:
+            if store is not None:
+                store(cell)
+            found.append(cell)
+            if progress is not None:
+                progress(len(found))
+    return found
+
+
+def _workers(jobs: int) -> int:
+    count = integer("jobs", jobs)
+    if count != -1 and count < 1:
+        raise InvalidParameter("jobs", jobs, "must be a whole number >= 1, or -1: one a core")
+    if count == 1:
+        return 1
+    from joblib import effective_n_jobs
+
+    return int(effective_n_jobs(count))
+
+
+def _cells(
+    left: list[tuple[Experiment, Environment, Task]], workers: int
+) -> Generator[Cell, None, None]:
+    if workers <= 1:
+        for each in left:
+            yield _run(*each)
+        return
+    from joblib import Parallel, delayed
+
+    # The policies of a worker are kept from cell to cell; a task is small beside them.
+    parallel = Parallel(n_jobs=workers, return_as="generator", batch_size=1)
+    results: Any = parallel(delayed(_work)(os.getpid(), *each) for each in left)
+    try:
+        for cell in results:  # noqa: UP028  # that would close them before the filter below
+            yield cell
+    except (DpcoreError, GeneratorExit):
+        raise
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [""]
+        words = f"a worker process was lost ({type(error).__name__}: {lines[0]})"
+        raise DpcoreError(words) from error
+    finally:
+        with warnings.catch_warnings():
+            # That tasks were given up is what closing is for.
+            warnings.simplefilter("ignore")
+            results.close()
+
+
+def _work(parent: int, experiment: Experiment, world: Environment, task: Task) -> Cell:
+    # A terminal's Ctrl-C reaches all its processes: the parent ends its workers itself.
+    elsewhere = os.getpid() != parent
+    if elsewhere and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return _run(experiment, world, task)
+
+
+def _run(experiment: Experiment, world: Environment, task: Task) -> Cell:
+    run = play_task(experiment, world, task)
+    return Cell(
+        algorithm=task.algorithm,
+        epsilon=task.epsilon,
+        instance=task.instance,
+        regret=run.regret,
+        pulls=run.pulls,
+        batches=run.batches,
+        bits_per_user=run.bits_per_user,
+        mean_bits_per_user=run.mean_bits_per_user,
+    )
+
+
+def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
+    r"""The run of a cell, with the records of its releases; the same at every call."""
+    policy = read_algorithm(task.algorithm).policy(experiment.setting(task.epsilon, world.arms))
+    return play(
+        policy,
+        world,
+        horizon=experiment.horizon,
+        world=np.random.default_rng(_coins("rewards", experiment.seed, task)),
+        rng=SeededRng(_coins("noise", experiment.seed, task)),
+        checkpoints=experiment.checkpoints,
+    )
+
+
+def _coins(use: str, seed: int, task: Task) -> int:
+    words = json.dumps([use, seed, task.algorithm, task.epsilon, task.instance])
+    return int.from_bytes(hashlib.sha256(words.encode()).digest(), "big")

@@ -1,0 +1,106 @@
+r"""``python -m bandits.figures``: play every study, and write pictures, numbers and the page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bandits.figures.contenders import Player
+from bandits.figures.cz import paper_figures
+from bandits.figures.page import page
+from bandits.figures.returning import returning_users
+from bandits.figures.section import Effort, Section
+from bandits.figures.studies import equal_promises, schedules, shuffled_bits, trade_off
+from bandits.plots import check_picture, draw_panels
+from dpcore.errors import InvalidParameter
+
+__all__ = ["STUDIES", "regenerate"]
+
+STUDIES: Final[tuple[Callable[[Player], Section], ...]] = (
+    paper_figures,
+    schedules,
+    trade_off,
+    equal_promises,
+    shuffled_bits,
+    returning_users,
+)
+
+WHOLE: Final = Effort(instances=20, easy=10**6, hard=10**7)
+QUICK: Final = Effort(
+    instances=2,
+    easy=4000,
+    hard=8000,
+    scalings=(1, 10),
+    epsilons=("0.5", "1"),
+    returning=2000,
+    visits=(1, 2),
+)
+
+
+def regenerate(
+    folder: Path, *, effort: Effort, seed: int, jobs: int, only: Sequence[str] = ()
+) -> dict[str, Any]:
+    r"""All studies into ``folder``, or those whose functions ``only`` names; what is in the JSON.
+
+    Raises :class:`InvalidParameter` for a folder that is not there, a study that is not known, and
+    without matplotlib.
+    """
+    check_picture("folder", folder / "picture.svg")
+    known = {study.__name__: study for study in STUDIES}
+    for name in only:
+        if name not in known:
+            raise InvalidParameter("only", name, f"must be one of {', '.join(known)}")
+
+    player = Player(effort=effort, seed=seed, jobs=jobs)
+    sections = [known[name](player) for name in (only or known)]
+    for section in sections:
+        for picture in section.pictures:
+            draw_panels(folder / f"{picture.name}.svg", picture.panels, title=picture.title)
+    verdicts = Counter(check.verdict for section in sections for check in section.checks)
+    results = {
+        "seed": seed,
+        "instances": effort.instances,
+        "checks": dict(sorted(verdicts.items(), reverse=True)),
+        "sections": {section.name: section.to_json() for section in sections},
+    }
+    _write(folder / "results.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    _write(folder / "README.md", page(results))
+    return results
+
+
+def _write(path: Path, text: str) -> None:
+    half = path.with_name(f".{path.name}.part")
+    half.write_text(text, encoding="utf-8")
+    half.replace(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bandits.figures", description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("docs/figures"), help="a folder")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="short runs of two instances")
+    parser.add_argument("--only", nargs="+", default=(), choices=[s.__name__ for s in STUDIES])
+    chosen = parser.parse_args()
+    if chosen.quick and chosen.output == parser.get_default("output"):
+        parser.error("--quick needs an --output: the committed figures are of whole runs")
+    chosen.output.mkdir(parents=True, exist_ok=True)
+    try:
+        regenerate(
+            chosen.output,
+            effort=QUICK if chosen.quick else WHOLE,
+            seed=chosen.seed,
+            jobs=chosen.jobs,
+            only=chosen.only,
+        )
+    except InvalidParameter as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

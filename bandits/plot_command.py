@@ -1,0 +1,37 @@
+r"""``dpcore bandit plot``; ``bandits.cli`` registers :func:`plot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["plot"]
+
+
+def plot(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE", help="A folder of dpcore bandit run --output, or its regret.csv."
+        ),
+    ],
+    *,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="An .svg, .png or .pdf file.")
+    ],
+) -> None:
+    r"""Regret per round against the round, with bands of one standard error.
+
+    Example: dpcore bandit plot results --output regret.svg
+
+    A panel for each epsilon. Needs matplotlib, the extra plot. Exit code: 0 done, 2 usage.
+    """
+    from bandits.plots import check_picture
+    from bandits.results import draw_results
+    from bandits.tidy import read_lines
+
+    check_picture("--output", output)
+    draw_results(read_lines(source / "regret.csv" if source.is_dir() else source), output)
+    print(output)

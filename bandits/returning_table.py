@@ -1,0 +1,303 @@
+r"""What it costs to let users come back: regret under one promise, by visits and by route.
+
+A user is promised (epsilon, delta) for all of at most B visits. The route, the theorem by which
+visits are added up, decides how much noise a visit needs, and the noise decides the regret.
+Chowdhury and Zhou 2023, Appendix I, go by advanced composition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import cache, lru_cache
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from accounting.calibrate import calibrate
+from accounting.compose import compose
+from accounting.curve import PrivacyCurve
+from accounting.errors import NotDerived
+from accounting.orders import approx_from_renyi
+from accounting.returning import per_user
+from accounting.theorems import advanced_over_splits
+from bandits.elimination import BatchedElimination
+from bandits.environment import cz_instance
+from bandits.play import play
+from bandits.radius import ExactRadius
+from bandits.returning import Pool, SteadyPrivatizer
+from bandits.schedule import exact_schedule
+from dpcore.discrete_laplace import DiscreteLaplace
+from dpcore.enclosure import End, round_up
+from dpcore.errors import InvalidParameter
+from dpcore.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.rng import SeededRng
+from dpcore.skellam import Skellam
+
+__all__ = ["ALGORITHMS", "ReturningRow", "Route", "returning_table", "visit_noise"]
+
+Route: TypeAlias = Literal["exact", "renyi", "advanced"]
+
+ALGORITHMS: Final = {"dist-rdp-se": "skellam", "dist-dp-se": "discrete-laplace"}
+r"""The algorithms of the table, and the laws of their noise."""
+
+_STEPS: Final = 16
+_NEAR: Final = 1.005
+_ASIDE: Final = 0.002
+_GRID: Final = 10**5
+_ROUND_WIDTH: Final = Fraction(1, 10**5)
+_TRIES: Final = 30
+_CONFIDENCE: Final = Fraction(1, 10)
+_ARMS: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturningRow:
+    r"""One line of the table.
+
+    ``epsilon`` is certified by the route for all visits at ``delta``, at most what was promised,
+    ``epsilon_exact`` what the same noise gives by exact composition. ``per_visit`` is g/s or
+    g/sigma, ``deviation`` the standard deviation of the noise of a sum in units of reward.
+    """
+
+    algorithm: str
+    visits: int
+    route: Route
+    per_visit: float
+    deviation: float
+    epsilon: float
+    epsilon_exact: float
+    delta: str
+    users: int
+    turned_away: float
+    regret_per_round: float
+    standard_error: float
+    instances: int
+    horizon: int
+    bits_per_user: int
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The row as a dictionary."""
+        return asdict(self)
+
+
+def visit_noise(
+    *,
+    law: str,
+    epsilon: RationalLike,
+    delta: RationalLike,
+    visits: int,
+    route: Route,
+    steps: int = _STEPS,
+) -> DiscreteLaplace | Skellam:
+    r"""The least noise of which ``route`` certifies (epsilon, delta) for ``visits`` releases.
+
+    ``exact``: privacy losses, by ``accounting.calibrate``, within 0.12% of the least parameter.
+    ``renyi``: divergences, order by order. ``advanced``: from (epsilon, delta) of a visit, the
+    better of Dwork, Rothblum and Vadhan's theorem and of plain sums. These two within 0.5%.
+
+    >>> arguments = dict(law="discrete-laplace", epsilon=1, delta="1e-6", visits=64)
+    >>> exact = visit_noise(route="exact", **arguments)
+    >>> advanced = visit_noise(route="advanced", **arguments)
+    >>> round(float(advanced.scale / exact.scale), 1)
+    1.3
+
+    Raises :class:`InvalidParameter` for an unknown law or route, and numbers out of range.
+    """
+    if law not in ALGORITHMS.values():
+        raise InvalidParameter("law", law, f"must be one of {', '.join(ALGORITHMS.values())}")
+    if route not in get_args(Route):
+        raise InvalidParameter("route", route, f"must be one of {', '.join(get_args(Route))}")
+    most, times = rational("delta", delta), integer("visits", visits, at_least=1)
+    if not 0 < most < 1:
+        raise InvalidParameter("delta", delta, "must lie in (0, 1)")
+    wanted = positive_rational("epsilon", epsilon, "no noise gives epsilon 0")
+    return _noise(law, wanted, most, times, route, integer("steps", steps, at_least=1))
+
+
+@lru_cache(maxsize=1 << 8)
+def _noise(
+    law: str, epsilon: Fraction, delta: Fraction, visits: int, route: Route, steps: int
+) -> DiscreteLaplace | Skellam:
+    found = calibrate(
+        noise=law, epsilon=epsilon, delta=delta, max_visits=visits, sensitivity=steps
+    ).noise
+    if not isinstance(found, (DiscreteLaplace, Skellam)):
+        raise InvalidParameter("law", law, "must be discrete-laplace or skellam")
+    if route == "exact":
+        return found
+    start = Fraction(found.scale if isinstance(found, DiscreteLaplace) else found.variance)
+
+    def spent(value: Fraction) -> End:
+        return _epsilon(_made(law, value), steps, visits, delta, route)
+
+    power = 1.0 if isinstance(found, DiscreteLaplace) else 2.0
+    return _made(law, _least(spent, start, epsilon, power))
+
+
+def _made(law: str, value: Fraction) -> DiscreteLaplace | Skellam:
+    return DiscreteLaplace(scale=value) if law == "discrete-laplace" else Skellam(variance=value)
+
+
+def _least(
+    spent: Callable[[Fraction], End], value: Fraction, most: Fraction, power: float
+) -> Fraction:
+    # The least value with spent(value) <= most, nearly; spent^-power is about linear in it.
+    low, high, kept = 0.0, math.inf, value
+    for _ in range(_TRIES):
+        found = spent(value)
+        if found <= most:
+            kept, high = value, float(value)
+        else:
+            low = float(value)
+        if high <= low * _NEAR:
+            return kept
+        # A little more than what seems to be enough, and inside of what is known.
+        off = float(found / most) if found < math.inf else 2.0
+        beyond = float(value) * off**power * (1 + _ASIDE)
+        inside = min(max(beyond, low * (1 + 2 * _ASIDE)), high / (1 + 2 * _ASIDE))
+        value = Fraction(math.ceil(inside * _GRID), _GRID)
+    raise NotDerived("noise for this route", "its epsilon does not come down to the promise")
+
+
+@lru_cache(maxsize=1 << 10)
+def _epsilon(
+    noise: DiscreteLaplace | Skellam, steps: int, visits: int, delta: Fraction, route: Route
+) -> End:
+    curve = PrivacyCurve(noise=noise, sensitivity=steps)
+    total = per_user(curve, max_visits=visits)
+    match route:
+        case "exact":
+            return total.epsilon(delta, _ROUND_WIDTH).upper
+        case "renyi":
+            return approx_from_renyi(total.renyi_upper, delta).upper
+    one = compose(curve)
+
+    @cache
+    def each(at: Fraction) -> End:
+        return one.epsilon(at, _ROUND_WIDTH).upper
+
+    theorem = advanced_over_splits(each, visits, delta).upper
+    return min(theorem, visits * each(delta / visits))
+
+
+def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a default
+    *,
+    horizon: int = 10**5,
+    instances: int = 5,
+    visits: Iterable[int] = (1, 4, 16, 64),
+    routes: Iterable[Route] = get_args(Route),
+    algorithms: Iterable[str] = tuple(ALGORITHMS),
+    epsilon: RationalLike = 1,
+    delta: RationalLike = "1e-6",
+    gap: RationalLike = "0.5",
+    seed: int = 1,
+) -> tuple[ReturningRow, ...]:
+    r"""Regret of batched elimination when each user may come B times, for (epsilon, delta) in all.
+
+    There are T/B users, or as many as the longest release needs if that is more. Every line has
+    the same instances of :func:`cz_instance`, with the schedule and radius of its own noise; g is
+    16. Noise is seeded: a simulated world, not a private one.
+
+    Raises :class:`InvalidParameter` for what is out of range.
+    """
+    seed, count = integer("seed", seed, at_least=0), integer("instances", instances, at_least=1)
+    rows = []
+    for algorithm in algorithms:
+        if algorithm not in ALGORITHMS:
+            raise InvalidParameter(
+                "algorithm", algorithm, f"must be one of {', '.join(ALGORITHMS)}"
+            )
+        for most in visits:
+            for route in routes:
+                noise = visit_noise(
+                    law=ALGORITHMS[algorithm],
+                    epsilon=epsilon,
+                    delta=delta,
+                    visits=most,
+                    route=route,
+                )
+                steady = SteadyPrivatizer(
+                    law=noise, steps=_STEPS, failure=Fraction(1, integer("horizon", horizon))
+                )
+                spent = {
+                    way: _epsilon(noise, _STEPS, most, rational("delta", delta), way)
+                    for way in (route, "exact")
+                }
+                played = _played(steady, most, horizon, count, gap, seed)
+                rows.append(
+                    ReturningRow(
+                        algorithm=algorithm,
+                        visits=most,
+                        route=route,
+                        per_visit=round_up(steady.epsilon),
+                        deviation=steady.deviation,
+                        epsilon=round_up(spent[route]),
+                        epsilon_exact=round_up(spent["exact"]),
+                        delta=str(rational("delta", delta)),
+                        users=played.users,
+                        turned_away=played.turned_away,
+                        regret_per_round=float(np.mean(played.regrets)),
+                        standard_error=_standard_error(played.regrets),
+                        instances=count,
+                        horizon=horizon,
+                        bits_per_user=played.bits,
+                    )
+                )
+    return tuple(rows)
+
+
+def _standard_error(values: tuple[float, ...]) -> float:
+    # Of the mean; not a number where one value says nothing about it.
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Played:
+    users: int
+    turned_away: float
+    regrets: tuple[float, ...]
+    bits: int
+
+
+def _played(
+    steady: SteadyPrivatizer,
+    visits: int,
+    horizon: int,
+    instances: int,
+    gap: RationalLike,
+    seed: int,
+) -> _Played:
+    schedule = exact_schedule(steady, arms=_ARMS, horizon=horizon, failure=_CONFIDENCE)
+    radius = ExactRadius(batches=schedule.batches(horizon))
+    policy = BatchedElimination(
+        privatizer=steady, schedule=schedule, radius=radius, confidence=_CONFIDENCE
+    )
+    users = max(-(-horizon // visits), *policy.sizes(_ARMS, horizon))
+    regrets, away, bits = [], 0, 0
+    for instance in range(instances):
+        pool = Pool(
+            users=users,
+            visits=visits,
+            privatizer=steady,
+            arrivals=np.random.default_rng([seed, instance, 1]),
+        )
+        run = play(
+            policy,
+            cz_instance(gap, instance, arms=_ARMS),
+            horizon=horizon,
+            world=np.random.default_rng([seed, instance]),
+            rng=SeededRng(seed * instances + instance),
+            users=pool,
+        )
+        regrets.append(run.regret_per_round)
+        away += pool.turned_away
+        bits = max(bits, run.bits_per_user)
+    return _Played(
+        users=users,
+        turned_away=away / instances,
+        regrets=tuple(regrets),
+        bits=bits,
+    )

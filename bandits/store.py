@@ -1,0 +1,211 @@
+r"""The cells of an experiment in a file, so that one that was ended, even by ``kill -9``, goes on.
+
+Schema ``dpcore-bandit-state/1``: lines of JSON. The first says everything that determines the
+experiment, each of the others is a finished cell, in order. The last field of a line is a SHA-256
+over the line and the one before it, so a line stands where it was written and in no other file. A
+cell is on the disk before the next is stored: at any moment at most the last line is torn. It is
+dropped, and its cell drawn again, to the same bytes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from bandits.experiment import Cell, Experiment
+from bandits.presets import Worlds
+from dpcore.errors import InvalidParameter
+
+__all__ = ["SCHEMA", "State", "resume"]
+
+SCHEMA: Final = "dpcore-bandit-state/1"
+
+_START: Final = hashlib.sha256(SCHEMA.encode()).hexdigest()
+_CHECKED: Final = re.compile(rb'(\{.*),"sha256":"([0-9a-f]{64})"\}')
+_WORDS: Final = {
+    "preset": "preset",
+    "data": "data file",
+    "algorithms": "list of algorithms",
+    "epsilons": "list of epsilons",
+    "delta": "delta",
+    "horizon": "horizon",
+    "instances": "number of instances",
+    "radius": "radius",
+    "schedule": "schedule",
+    "arms": "number of arms",
+    "seed": "seed",
+    "checkpoints": "list of checkpoints",
+    "dpcore": "dpcore",
+    "numpy": "numpy",
+}
+_COUNTS: Final = ("instance", "batches", "bits_per_user")
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    r"""An open state file: the cells it holds, and where the next one goes."""
+
+    path: Path
+    file: BinaryIO
+    chain: str
+    cells: list[Cell] = field(default_factory=list)
+
+    def append(self, cell: Cell) -> None:
+        r"""Store the next finished cell; returns when it is on the disk.
+
+        Raises :class:`InvalidParameter` where it cannot be written.
+        """
+        line, self.chain = _line(self.chain, cell.to_json())
+        try:
+            _write(self.file, line)
+        except OSError as error:
+            raise _refused(self.path, error) from None
+        self.cells.append(cell)
+
+
+@contextmanager
+def resume(path: str | Path, experiment: Experiment, worlds: Worlds) -> Iterator[State]:
+    r"""The state of this experiment in the file, which is made where there is none.
+
+    Raises :class:`InvalidParameter` for a file that is another experiment's, none of ours, damaged
+    before its end, in use, or that cannot be written.
+    """
+    place = Path(path)
+    try:
+        # Never truncated by opening: what is there is looked at first.
+        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise _refused(place, error) from None
+    with os.fdopen(handle, "r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            state = _read(place, file, _header(experiment, worlds))
+        except BlockingIOError:
+            reason = "is in use by another experiment"
+            raise InvalidParameter("resume", str(place), reason) from None
+        except OSError as error:
+            raise _refused(place, error) from None
+        tasks = [cell.task for cell in state.cells]
+        if tasks != [task for task, _ in zip(experiment.tasks(), tasks, strict=False)]:
+            raise InvalidParameter("resume", str(place), "holds cells in another order")
+        yield state
+
+
+def _header(experiment: Experiment, worlds: Worlds) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        **experiment.to_json(),
+        "data": worlds.data,
+        "dpcore": version("dpcore"),
+        "numpy": version("numpy"),
+    }
+
+
+def _line(chain: str, content: dict[str, Any]) -> tuple[bytes, str]:
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False)[:-1].encode()
+    check = _digest(chain, text)
+    return text + f',"sha256":"{check}"}}\n'.encode(), check
+
+
+def _digest(chain: str, text: bytes) -> str:
+    return hashlib.sha256(chain.encode() + text).hexdigest()
+
+
+def _read(path: Path, file: BinaryIO, header: dict[str, Any]) -> State:
+    data = file.read()
+    first, chain = _line(_START, header)
+    state = State(path=path, file=file, chain=chain)
+    if first.startswith(data) or not any(data):
+        # Empty, or ended while the header was written: no cell is lost.
+        file.seek(0)
+        file.truncate()
+        _write(file, first)
+        _sync_folder(path)
+        return state
+    lines = data.split(b"\n")
+    lines.pop()  # what follows the last line break is torn, or nothing
+    at = 0
+    for number, line in enumerate(lines):
+        content, chain = _content(line, state.chain if number else _START)
+        if content is None and number and number == len(lines) - 1:
+            break
+        if number == 0:
+            _compare(path, content, header)
+        else:
+            state.cells.append(_cell(path, number, content))
+        at += len(line) + 1
+        state.chain = chain
+    if not lines:
+        raise InvalidParameter("resume", str(path), "is not the state of a bandit experiment")
+    file.seek(at)
+    file.truncate()
+    return state
+
+
+def _content(line: bytes, chain: str) -> tuple[Any, str]:
+    # None for a line that is not as it was written.
+    match = _CHECKED.fullmatch(line)
+    if match is None or _digest(chain, match[1]) != match[2].decode():
+        return None, chain
+    try:
+        return json.loads(match[1] + b"}"), match[2].decode()
+    except ValueError:
+        return None, chain
+
+
+def _compare(path: Path, stored: Any, wanted: dict[str, Any]) -> None:
+    if not isinstance(stored, dict) or stored.get("schema") != SCHEMA:
+        reason = f"is not of schema {SCHEMA}, or damaged in its first line"
+        raise InvalidParameter("resume", str(path), reason)
+    for key, words in _WORDS.items():
+        if stored.get(key) != wanted[key]:
+            was, now = (json.dumps(side) for side in (stored.get(key), wanted[key]))
+            reason = f"was begun with another {words}: {was} there, {now} here"
+            if key in ("data", "checkpoints"):
+                reason = f"was begun with another {words}"
+            raise InvalidParameter("resume", str(path), reason)
+
+
+def _cell(path: Path, number: int, content: Any) -> Cell:
+    if content is None:
+        raise InvalidParameter("resume", str(path), f"is damaged in line {number + 1}")
+    try:
+        cell = Cell(
+            **{**content, "regret": tuple(content["regret"]), "pulls": tuple(content["pulls"])}
+        )
+        whole = [getattr(cell, name) for name in _COUNTS] + [*cell.pulls]
+        if not all(type(value) is int for value in whole):
+            raise TypeError("a count that is no integer")
+        if not all(type(value) is float for value in (*cell.regret, cell.mean_bits_per_user)):
+            raise TypeError("a mean that is no float")
+    except (KeyError, TypeError) as wrong:
+        reason = f"holds what no experiment wrote ({wrong}) in line {number + 1}"
+        raise InvalidParameter("resume", str(path), reason) from None
+    return cell
+
+
+def _write(file: BinaryIO, line: bytes) -> None:
+    file.write(line)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _refused(path: Path, error: OSError) -> InvalidParameter:
+    return InvalidParameter("resume", str(path), error.strerror or str(error))
+
+
+def _sync_folder(path: Path) -> None:
+    handle = os.open(path.resolve().parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

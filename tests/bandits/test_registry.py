@@ -1,0 +1,171 @@
+"""Algorithms by name: which policies they are, and which names are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandits.dp_se import DpSe
+from bandits.elimination import BatchedElimination
+from bandits.environment import Bernoulli
+from bandits.play import play
+from bandits.privatizer import Unprotected
+from bandits.privatizer_bits import BitPrivatizer
+from bandits.privatizer_sum import SumPrivatizer
+from bandits.radius import DpSeRadius, ExactRadius, PaperRadius
+from bandits.registry import ALGORITHMS, Setting, _privatizer, read_algorithm
+from bandits.schedule import PAPER, RELEASED, exact_schedule
+from bandits.shuffle_elimination import ShuffleElimination
+from dpcore.errors import InvalidParameter
+from dpcore.rng import SeededRng
+from tests.dpcore.mutants import mutated
+
+NAMES = [
+    "cdp-se", "ldp-se", "dist-dp-se", "dist-rdp-se", "dist-cdp-se", "shuffled-se", "dp-se", "se",
+    "sdp-ae", "vb-sdp-ae",
+]  # fmt: skip
+TRUST = {
+    "cdp-se": "central",
+    "ldp-se": "local",
+    "dist-dp-se": "pure",
+    "dist-rdp-se": "renyi",
+    "dist-cdp-se": "concentrated",
+    "shuffled-se": "shuffled-pure",
+}
+
+
+def setting(**more: Any) -> Setting:
+    given: dict[str, Any] = {"epsilon": "1/2", "delta": "1e-6", "horizon": 10**4, "arms": 3}
+    return Setting(**{**given, **more})
+
+
+PAPERS = setting(radius="paper", schedule="released")
+
+
+def test_the_names_are_those_of_the_papers() -> None:
+    assert [entry.name for entry in ALGORITHMS] == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("made_for", [setting(), PAPERS], ids=["exact", "paper"])
+def test_every_algorithm_runs_under_its_own_name(name: str, made_for: Setting) -> None:
+    policy = read_algorithm(name).policy(made_for)
+    assert policy.name == name
+    run = play(
+        policy,
+        Bernoulli(means=(0.9, 0.5, 0.1)),
+        horizon=made_for.horizon,
+        world=np.random.default_rng(1),
+        rng=SeededRng(1),
+    )
+    assert sum(run.pulls) == made_for.horizon
+    assert (run.guarantee is None) == (name == "se")
+    if run.guarantee is not None and name not in ("dist-rdp-se", "dist-cdp-se"):
+        assert run.guarantee.epsilon("1e-6").upper <= Fraction(1, 2)
+
+
+@pytest.mark.parametrize("name", TRUST)
+def test_the_paper_is_the_paper(name: str) -> None:
+    policy = read_algorithm(name).policy(PAPERS)
+    trust = TRUST[name]
+    scaling = 10 if trust in ("renyi", "concentrated") else 1
+    half = 2 if trust == "shuffled-pure" else 1
+    privatizer = SumPrivatizer(
+        trust=trust,  # type: ignore[arg-type]  # of the table above
+        epsilon="1/2",
+        failure=Fraction(1, half * 10**4),
+        scaling=scaling,
+        parameters="paper",
+    )
+    assert policy == BatchedElimination(
+        privatizer=privatizer, schedule=RELEASED, radius=PaperRadius(form="released")
+    )
+    printed = read_algorithm(name).policy(replace(PAPERS, schedule="paper"))
+    assert printed == replace(policy, schedule=PAPER, radius=PaperRadius())
+
+
+@pytest.mark.parametrize("name", ["se", *TRUST])
+def test_the_exact_radius_has_its_own_schedule(name: str) -> None:
+    policy = read_algorithm(name).policy(setting())
+    assert isinstance(policy, BatchedElimination)
+    schedule = exact_schedule(policy.privatizer, arms=3, horizon=10**4, failure="1/10")
+    assert policy.schedule == schedule
+    assert policy.radius == ExactRadius(batches=schedule.batches(10**4))
+    if isinstance(policy.privatizer, SumPrivatizer):
+        scaled = {"renyi": 10, "concentrated": 10}
+        assert policy.privatizer.scaling == scaled.get(policy.privatizer.trust, 4)
+        assert policy.privatizer.parameters == "exact"
+
+
+def test_another_scaling_is_another_precision() -> None:
+    ten, hundred = (read_algorithm(f"dist-rdp-se:s={s}").policy(PAPERS) for s in (10, 100))
+    assert ten.privatizer.precision(1024) == 160
+    assert hundred.privatizer.precision(1024) == 1600
+    assert str(read_algorithm(" dist-cdp-se:s=25/2 ")) == "dist-cdp-se:s=25/2"
+    forgets = mutated(
+        _privatizer, "default if algorithm.value is None else algorithm.value", "default"
+    )
+    assert forgets(read_algorithm("dist-rdp-se:s=100"), PAPERS).scaling == 10
+
+
+def test_the_other_algorithms_are_what_they_are_called() -> None:
+    exact, paper = (read_algorithm("dp-se").policy(s) for s in (setting(), PAPERS))
+    assert exact == DpSe(epsilon="1/2", failure="1e-4", radius=ExactRadius())
+    assert paper == DpSe(epsilon="1/2", failure="1e-4", radius=DpSeRadius())
+    floor = read_algorithm("se").policy(PAPERS)
+    assert floor.privatizer == Unprotected()
+    bits = BitPrivatizer(epsilon="1/2", delta="1e-6", parameters="paper")
+    doubling = read_algorithm("vb-sdp-ae").policy(PAPERS)
+    assert doubling == ShuffleElimination(privatizer=bits, radius="paper")
+    constant = read_algorithm("sdp-ae:m=64").policy(PAPERS)
+    assert constant == ShuffleElimination(privatizer=bits, radius="paper", batch=64)
+    alone = read_algorithm("sdp-ae").policy(setting())
+    assert isinstance(alone, ShuffleElimination)
+    assert alone.batch == BitPrivatizer(epsilon="1/2", delta="1e-6").noise(1).trials
+
+
+REFUSED = {
+    "cpd-se": "did you mean cdp-se",
+    "CDP-SE": "must be one of cdp-se",
+    "": "must be one of",
+    "linear": "must be one of",
+    "se:s=3": "has no parameters",
+    "se:": "has no parameters",
+    "dist-rdp-se:": "must be dist-rdp-se:s=NUMBER",
+    "dist-rdp-se:m=3": "must be dist-rdp-se:s=NUMBER",
+    "dist-rdp-se:s=0": r"must be a number in \[1",
+    "dist-rdp-se:s=1/2": r"must be a number in \[1",
+    "dist-rdp-se:s=1e13": r"must be a number in \[1",
+    "dist-rdp-se:s=": "must be a finite number",
+    "sdp-ae:m=2.5": "must be a whole number",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_unknown_names_and_parameters_are_refused_by_name(text: str) -> None:
+    with pytest.raises(InvalidParameter, match=REFUSED[text]):
+        read_algorithm(text)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("epsilon", 0),
+        ("epsilon", "-1"),
+        ("delta", 0),
+        ("delta", 1),
+        ("arms", 0),
+        ("horizon", 2),
+        ("radius", "best"),
+        ("schedule", "cz"),
+        ("confidence", 1),
+    ],
+)
+def test_settings_out_of_range_are_refused_by_name(argument: str, value: object) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        setting(**{argument: value})
+    assert refused.value.argument == argument
