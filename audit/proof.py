@@ -197,7 +197,8 @@ def both(proven: AuditReport, sampled: AuditReport) -> AuditReport:
     bound = first.epsilon_lower
     if first is sampled and (first.pair, first.at_delta) == (second.pair, second.at_delta):
         bound = max(bound, second.epsilon_lower)
-    own, rows = proven.outcomes, ()
+    own = proven.outcomes
+    rows: tuple[Outcome, ...] = ()
     if own or sampled.outcomes:
         own = own or (
             Outcome(
