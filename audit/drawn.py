@@ -2,7 +2,9 @@ r"""What was drawn in an audit: outputs as they came, and views of them as they 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -12,6 +14,7 @@ from audit.drawing import worlds_of
 from audit.errors import TargetFailed
 from audit.family import FamilyProcess, View, watch_views
 from audit.feature import Feature, require_fixed
+from audit.guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs import Form, Outputs, concatenate
 from audit.plan import Plan, Planned
 from audit.target import Target
@@ -25,7 +28,8 @@ _PLAIN: Final = Form(lines=False, as_json=False, by_kind=False)
 class Kept:
     r"""The runs of one block: outputs as they came, and as each feature shows them.
 
-    ``shown`` is empty where a feature failed. ``process`` is the anytime evidence after the block.
+    ``shown`` is empty where a feature, or code of the outputs' own, failed. ``process`` is the
+    anytime evidence after the block.
     """
 
     block: Planned
@@ -73,6 +77,22 @@ class Drawn:
         mine = [kept.worlds for kept in self.blocks if kept.block.pair == pair]
         return np.concatenate([np.zeros(0, np.bool_), *mine])
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        r"""The outputs are read inside, as :func:`audit.guard.reading` says, with the audit's time
+        limit and its standard output kept clean.
+        """
+        with (
+            stdout_to_stderr(),
+            Watchdog(self.plan.timeout),
+            reading(self.target.spelling),
+        ):
+            yield
+
+    def untested(self) -> Drawn:
+        r"""The same with no runs to test: for outputs whose own code fails when they are read."""
+        return replace(self, blocks=(), process=_no_evidence(self.plan))
+
     @property
     def views(self) -> tuple[View, ...]:
         r"""What is tested: each pair through each feature, in the order of the outcomes."""
@@ -90,6 +110,12 @@ class Drawn:
             outputs=concatenate([kept.shown[feature] for kept in mine]),
             worlds=np.concatenate([np.zeros(0, np.bool_), *(kept.worlds for kept in mine)]),
         )
+
+
+def _no_evidence(plan: Plan) -> FamilyProcess | None:
+    if not plan.sequential:
+        return None
+    return watch_views(plan.claim, pairs=len(plan.pairs), features=_names(plan))
 
 
 def _names(plan: Plan) -> tuple[str | None, ...]:
@@ -114,20 +140,22 @@ class Collected:
     def keep(self, block: Planned, outputs: Outputs) -> None:
         r"""Keep the runs of a block, all or its first ones, and look at them.
 
-        Raises :class:`TargetFailed` where every output of the first block is None or a feature
-        fails, with the runs kept; InvalidParameter for a feature that is no fixed map.
+        Raises :class:`TargetFailed` where every output of the first block is None, or a feature or
+        code of the outputs' own fails, with the runs kept; InvalidParameter for a feature that is
+        no fixed map.
         """
         worlds = worlds_of(self.plan, block)[: len(outputs)]
         if not len(outputs):
             return
+        process = self.process
         try:
             shown = self._shown(block.pair, outputs, worlds)
+            with reading(self.target.spelling):
+                if process is not None:
+                    process = process.update(block.pair, shown, worlds)
         except TargetFailed:
             self.blocks.append(Kept(block=block, outputs=outputs, worlds=worlds))
             raise
-        process = self.process
-        if process is not None:
-            process = process.update(block.pair, shown, worlds)
         self.blocks.append(
             Kept(block=block, outputs=outputs, worlds=worlds, shown=shown, process=process)
         )
@@ -138,12 +166,13 @@ class Collected:
         # A pair's first block is for training: how outputs are read is learned there.
         form = self.forms.get((pair, None))
         first = form is None
-        if form is None:
-            form = Form.learn(outputs, worlds, lines=self.target.lines)
-            self.forms[pair, None] = form
-        if not self.plan.features:
-            return (form.apply(outputs),)
-        values = Form(lines=form.lines, as_json=form.as_json, by_kind=False).apply(outputs)
+        with reading(self.target.spelling):
+            if form is None:
+                form = Form.learn(outputs, worlds, lines=self.target.lines)
+                self.forms[pair, None] = form
+            if not self.plan.features:
+                return (form.apply(outputs),)
+            values = Form(lines=form.lines, as_json=form.as_json, by_kind=False).apply(outputs)
         return tuple(
             self._through(feature, (pair, i), values, worlds, first=first)
             for i, feature in enumerate(self.plan.features)
@@ -161,18 +190,16 @@ class Collected:
         if first:
             require_fixed(feature, values)
         seen = feature.apply(values)
-        if view not in self.forms:
-            self.forms[view] = Form.learn(seen, worlds, lines=False)
-        return self.forms[view].apply(seen)
+        with reading(f"feature {feature.name}"):
+            if view not in self.forms:
+                self.forms[view] = Form.learn(seen, worlds, lines=False)
+            return self.forms[view].apply(seen)
 
     @property
     def process(self) -> FamilyProcess | None:
         r"""The anytime evidence so far, None for a fixed number of runs."""
         found = next((kept.process for kept in reversed(self.blocks) if kept.process), None)
-        if found is None and self.plan.sequential:
-            pairs, names = len(self.plan.pairs), _names(self.plan)
-            return watch_views(self.plan.claim, pairs=pairs, features=names)
-        return found
+        return _no_evidence(self.plan) if found is None else found
 
     @property
     def runs(self) -> int:

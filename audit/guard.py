@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from contextvars import ContextVar, Token
+from itertools import islice
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
@@ -128,7 +129,8 @@ class Watchdog:
         raise TimeUp(f"no answer within {self.seconds:g} s")
 
 
-_CURRENT: Final = ContextVar("_CURRENT", default=Watchdog(None))
+_CURRENT: Final[ContextVar[Watchdog]] = ContextVar("_CURRENT")
+_NOBODY: Final = Watchdog(None)
 
 
 def current() -> Watchdog:
@@ -140,12 +142,12 @@ def current() -> Watchdog:
     >>> current().active
     False
     """
-    return _CURRENT.get()
+    return _CURRENT.get(_NOBODY)
 
 
 @contextmanager
 def reading(target: str) -> Iterator[None]:
-    r"""Outputs are read inside: what code of their own raises or never ends is the target's failure.
+    r"""Outputs are read inside: what their own code raises, or never ends, is the target's failure.
 
     An output can be an object of any class, and that class decides what a hash, a comparison or a
     repr of it does. An error that no code outside of the auditor had a part in goes on as it is.
@@ -169,8 +171,10 @@ def reading(target: str) -> Iterator[None]:
     except (*RAISED, KeyboardInterrupt) as error:
         watchdog.stop()
         pressed = isinstance(error, KeyboardInterrupt) and watchdog.interrupted
-        frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-        if pressed or not (isinstance(error, Unreadable) or any(map(_is_outside, frames))):
+        # The first two are this function and the one that reads.
+        walked = islice(traceback.walk_tb(error.__traceback__), 2, None)
+        theirs = any(_is_outside(frame) for frame, _ in walked)
+        if pressed or not (isinstance(error, Unreadable) or theirs):
             raise
         raise failure(target, error) from error
 

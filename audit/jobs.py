@@ -18,21 +18,19 @@ import hashlib
 import inspect
 import os
 import re
-import signal
-import threading
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from audit.drawing import Drawing, Task, draw_block, keeps_to_its_seed
 from audit.errors import TargetFailed
-from audit.guard import Watchdog, stdout_to_stderr
-from audit.target import Target, read_target
-from dpcore.errors import DpcoreError, InvalidParameter
+from audit.guard import Watchdog
+from audit.target import Target
+from audit.worker import OVERDUE, Sent, begin, work_block, work_probe
+from dpcore.errors import InvalidParameter
 
 __all__ = ["BACKENDS", "Drawer", "backend", "content_of", "drawer"]
 
@@ -68,15 +66,18 @@ def drawer(
 
     Raises :class:`InvalidParameter` for a target that cannot be sent to another process.
     """
+    width = 1
     if jobs != 1:
         from joblib import effective_n_jobs
 
         width = int(effective_n_jobs(jobs))
-        if width > 1:
-            yield _Elsewhere(sent=_send(target, jobs), jobs=jobs, width=width, progress=progress)
-            return
+    # Wherever the target runs, what reads its outputs does so here.
     with Watchdog(timeout) as watchdog:
-        yield _Here(target=target, watchdog=watchdog, progress=progress)
+        if width == 1:
+            yield _Here(target=target, watchdog=watchdog, progress=progress)
+        else:
+            sent = _send(target, jobs)
+            yield _Elsewhere(sent=sent, jobs=jobs, width=width, timeout=timeout, progress=progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,31 +95,21 @@ class _Here:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sent:
-    # How a worker gets a target: the same value is the same target, so one is made a process.
-    spelling: str
-    seeded: bool
-    folder: str
-    content: str | None
-    pickled: bytes | None
-    process: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Elsewhere:
-    sent: _Sent
+    sent: Sent
     jobs: int
     width: int
+    timeout: float | None
     progress: Callable[[int], None] | None
 
     def keeps_to_its_seed(self, task: Task) -> bool:
-        (answer,) = self._results(_work_probe, iter([task]))
+        (answer,) = self._results(work_probe, iter([task]))
         if isinstance(answer, TargetFailed):
             raise answer
         return bool(answer)
 
     def draw(self, tasks: Iterable[Task]) -> Generator[Drawing, None, None]:
-        for found in self._results(_work_block, iter(tasks)):
+        for found in self._results(work_block, iter(tasks)):
             if isinstance(found, TargetFailed):
                 raise found
             drawing, drawn = found
@@ -126,9 +117,7 @@ class _Elsewhere:
                 self.progress(drawn + len(drawing.outputs))
             yield drawing
 
-    def _results(
-        self, work: Callable[[_Sent, Task], bytes], tasks: Iterator[Task]
-    ) -> Iterator[Any]:
+    def _results(self, work: Callable[[Sent, Task], bytes], tasks: Iterator[Task]) -> Iterator[Any]:
         import cloudpickle
         from joblib import Parallel, delayed
 
@@ -141,6 +130,9 @@ class _Elsewhere:
                 return_as="generator",
                 batch_size=1,
                 pre_dispatch=self.width + 1,
+                # Where workers are not processes of this machine it is not called.
+                initializer=begin,
+                initargs=(self.sent.process,),
             )
             results: Any = None
             try:
@@ -149,7 +141,7 @@ class _Elsewhere:
                     ahead.read += 1
                     yield cloudpickle.loads(packed)
             except Exception as error:
-                raise _lost(self.sent.spelling, error) from error
+                raise _lost(self.sent.spelling, self.timeout, error) from error
             finally:
                 if results is not None:
                     with warnings.catch_warnings():
@@ -177,7 +169,7 @@ class _Ahead:
             yield task
 
 
-def _send(target: Target, jobs: int) -> _Sent:
+def _send(target: Target, jobs: int) -> Sent:
     pickled = None
     if not target.named:
         import cloudpickle
@@ -188,10 +180,10 @@ def _send(target: Target, jobs: int) -> _Sent:
         except Exception as error:
             reason = f"the target {target.spelling} cannot be sent to another process ({error})"
             raise InvalidParameter("jobs", jobs, f"must be 1: {reason}") from error
-    return _Sent(
+    return Sent(
         spelling=target.spelling,
         seeded=target.seeded,
-        folder=str(Path.cwd()),
+        folder=target.folder,
         content=content_of(target),
         pickled=pickled,
         process=os.getpid(),
@@ -211,7 +203,7 @@ def content_of(target: Target) -> str | None:
 
     paths: list[str] = []
     if isinstance(target, Program):
-        paths = [word for word in target.command if Path(word).is_file()]
+        paths = [word for word in target.command if Path(target.folder, word).is_file()]
     else:
         name, _, _ = target.spelling.rpartition(":")
         function = getattr(target, "function", None)
@@ -224,80 +216,25 @@ def content_of(target: Target) -> str | None:
     found = False
     for path in paths:
         with contextlib.suppress(OSError):
-            digest.update(hashlib.sha256(Path(path).read_bytes()).digest())
+            content = Path(target.folder, path).read_bytes()
+            digest.update(hashlib.sha256(content).digest())
             found = True
     return digest.hexdigest() if found else None
 
 
-def _lost(target: str, error: Exception) -> TargetFailed:
+def _lost(target: str, timeout: float | None, error: Exception) -> TargetFailed:
     # A worker that is no more, or that cannot be reached: never a traceback of joblib's.
     codes = _EXIT_CODES.search(str(error))
-    if codes is not None:
+    if codes is not None and timeout is not None and f"EXIT({OVERDUE})" in codes[1]:
+        reason = f"no answer within {timeout:g} s, and its worker had to be ended: nothing else "
+        reason += "interrupts it; a longer limit is set with --timeout"
+    elif codes is not None:
         how = ", ".join(sorted(set(codes[1].split(", "))))
         reason = f"a worker process died ({how}): os._exit, a signal, or no memory left"
     else:
         lines = str(error).strip().splitlines() or [""]
         reason = f"a worker was lost ({type(error).__name__}: {lines[0]})"
     return TargetFailed(target, reason)
-
-
-# -- what runs in a worker --------------------------------------------------------------------
-
-
-def _work_block(sent: _Sent, task: Task) -> bytes:
-    return _work(sent, task, lambda target, dog: (draw_block(target, task, dog), task.drawn))
-
-
-def _work_probe(sent: _Sent, task: Task) -> bytes:
-    return _work(sent, task, lambda target, dog: keeps_to_its_seed(target, task, dog))
-
-
-def _work(sent: _Sent, task: Task, do: Callable[[Target, Watchdog], object]) -> bytes:
-    # The answer is packed here: what cannot be sent back is then the target's failure by name.
-    import cloudpickle
-
-    _leave_ctrl_c_to(sent.process)
-    with stdout_to_stderr():
-        try:
-            target = _received(sent)
-            with Watchdog(task.timeout) as watchdog:
-                found = do(target, watchdog)
-        except TargetFailed as failed:
-            found = failed
-        except DpcoreError as error:
-            found = TargetFailed(sent.spelling, f"in a worker: {error}")
-        try:
-            return bytes(cloudpickle.dumps(found))
-        except Exception as error:  # noqa: BLE001  # whatever an output raises when it is pickled
-            reason = f"returned what cannot be sent from a worker ({error}); use one job"
-            return bytes(cloudpickle.dumps(TargetFailed(sent.spelling, reason)))
-
-
-def _leave_ctrl_c_to(process: int) -> None:
-    # A terminal's Ctrl-C reaches all its processes: the audit ends its workers itself. A handler
-    # and not SIG_IGN, which the target's own children would inherit.
-    elsewhere = os.getpid() != process
-    if elsewhere and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, _not_here)
-
-
-def _not_here(number: int, frame: object) -> None:
-    del number, frame
-
-
-@lru_cache(maxsize=4)
-def _received(sent: _Sent) -> Target:
-    if sent.pickled is not None:
-        import cloudpickle
-
-        found = cloudpickle.loads(sent.pickled)  # of the audit's own process
-        assert isinstance(found, Target)  # noqa: S101  # nothing else is sent
-        return found
-    if os.getpid() != sent.process:
-        # Relative names mean what they mean to the user.
-        with contextlib.suppress(OSError):
-            os.chdir(sent.folder)
-    return read_target(sent.spelling, seeded=sent.seeded)
 
 
 # -- where workers are ------------------------------------------------------------------------
@@ -318,10 +255,10 @@ def backend(name: str, scheduler: str | None = None) -> Iterator[None]:
     not reached, and where ``distributed`` is not installed.
     """
     if name not in BACKENDS:
-        raise InvalidParameter("--backend", name, f"must be {' or '.join(BACKENDS)}")
+        raise InvalidParameter("backend", name, f"must be {' or '.join(BACKENDS)}")
     if name == "processes":
         if scheduler is not None:
-            raise InvalidParameter("--scheduler", scheduler, "is for --backend dask")
+            raise InvalidParameter("--scheduler", scheduler, "is for the backend dask")
         yield
         return
     if scheduler is None:
@@ -331,7 +268,7 @@ def backend(name: str, scheduler: str | None = None) -> Iterator[None]:
         from distributed import Client
     except ImportError:
         reason = "needs dask.distributed: pip install 'dpcore[cluster]'"
-        raise InvalidParameter("--backend", name, reason) from None
+        raise InvalidParameter("--scheduler", scheduler, reason) from None
     from joblib import parallel_config
 
     connect: Any = Client  # it has no types

@@ -202,8 +202,12 @@ def _sampled(
         with resume(wanted.state, target, plan, searched) as state:
             drawn = draw(target, plan, progress=progress, state=state)
     report = report_of(drawn)
-    if drawn.runs and (wanted.baselines or wanted.figures):
-        report = _beside(report, drawn, wanted)
+    if drawn.runs and report.error is None and (wanted.baselines or wanted.figures):
+        try:
+            with drawn.reading():
+                report = _beside(report, drawn, wanted)
+        except TargetFailed as failed:
+            report = replace(report, verdict=None, error=failed)
     return report
 
 

@@ -11,7 +11,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, TypeAlias, cast
@@ -43,9 +42,8 @@ Outputs: TypeAlias = NDArray[Any] | list[Any]
 _DEEPEST: Final = 50
 _MOST_BITS: Final = 14_000  # beyond, an integer has more digits than Python shows
 _KINDS: Final[dict[type, str]] = {int: "int", float: "float", bool: "bool", str: "str"}
-_HARMLESS: Final = frozenset(
-    {float, bool, str, bytes, complex, type(None), list, tuple, dict, set, frozenset}
-)
+_SCALARS: Final = frozenset({float, bool, str, bytes, complex, type(None)})
+_HARMLESS: Final = _SCALARS | {list, tuple, dict, set, frozenset}
 _ARRAY_KINDS: Final = {"i": "int", "u": "int", "f": "float", "b": "bool", "U": "str"}
 
 
@@ -79,6 +77,11 @@ def require_readable(output: object) -> None:
     ...
     audit.errors.Unreadable: returned a generator, which is not an output
     """
+    if type(output) in _SCALARS:
+        return
+    if type(output) is int:
+        _require_code(output)
+        return
     if isinstance(output, Iterator | Coroutine):
         if isinstance(output, Coroutine):
             output.close()
@@ -102,8 +105,7 @@ def _require_code(item: object) -> None:
         return
     name, tried = type(item).__name__, "hash"
     try:
-        with suppress(TypeError):  # it is told apart by its elements or its repr
-            hash(item)
+        if _has_hash(item):
             tried = "=="
             bool(item == item)  # noqa: PLR0124  # whether it can be asked at all
         tried = "repr"
@@ -111,6 +113,15 @@ def _require_code(item: object) -> None:
     except Exception as error:
         raised = type(error).__name__
         raise Unreadable(f"returned a {name} whose {tried} raises {raised}") from error
+
+
+def _has_hash(item: object) -> bool:
+    # What has none is told apart by its elements or its repr.
+    try:
+        hash(item)
+    except TypeError:
+        return False
+    return True
 
 
 def _is_deep(output: object) -> bool:

@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -29,7 +30,7 @@ from audit.outputs import oddities
 from audit.plan import Plan, Planned
 from audit.report import INTERRUPTED, AuditReport
 from audit.target import Target
-from audit.verdict import versions
+from audit.verdict import Weighed, versions
 from dpcore.parameter import rational
 
 if TYPE_CHECKING:
@@ -200,21 +201,27 @@ def report_of(drawn: Drawn) -> AuditReport:
     (2000, 'refuted')
     """
     plan, alpha = drawn.plan, rational("alpha", drawn.plan.alpha)
-    notes = list(drawn.notes)
-    for i, form in enumerate(drawn.forms):
-        found = oddities(drawn.outputs(i), drawn.worlds(i), form)
-        notes += [_place(plan, i) + sentence for sentence in found]
-    if drawn.process is None:
-        weighed = weigh_views(drawn.views, plan.claim, alpha, seed=coins_of(plan))
-    else:
-        weighed = weigh_family(drawn.process, alpha)
+    error, notes = drawn.error, list(drawn.notes)
+    try:
+        with drawn.reading():
+            weighed = _weighed(drawn, alpha)
+    except TargetFailed as failed:
+        error = error or failed
+        weighed = _weighed(drawn.untested(), alpha)
+    try:
+        with drawn.reading():
+            for i, form in enumerate(drawn.forms):
+                found = oddities(drawn.outputs(i), drawn.worlds(i), form)
+                notes += [_place(plan, i) + sentence for sentence in found]
+    except TargetFailed as failed:
+        error = error or failed
     several = len(plan.pairs) > 1
     return AuditReport(
         target=drawn.target.spelling,
         claim=plan.claim,
         pair=plan.pairs[weighed.view // max(len(plan.features), 1)],
         pairs=plan.pairs if several else (),
-        verdict=None if drawn.error is not None else weighed.verdict,
+        verdict=None if error is not None else weighed.verdict,
         epsilon_lower=weighed.epsilon_lower,
         at_delta=weighed.outcomes[weighed.row].claim.exact[1],
         alpha=alpha,
@@ -230,7 +237,13 @@ def report_of(drawn: Drawn) -> AuditReport:
         row=weighed.row if len(weighed.outcomes) > 1 else 0,
         seed=plan.seed,
         repeatable=drawn.repeatable,
-        error=drawn.error,
+        error=error,
         warnings=tuple(notes),
         versions=versions(),
     )
+
+
+def _weighed(drawn: Drawn, alpha: Fraction) -> Weighed:
+    if drawn.process is None:
+        return weigh_views(drawn.views, drawn.plan.claim, alpha, seed=coins_of(drawn.plan))
+    return weigh_family(drawn.process, alpha)

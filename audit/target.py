@@ -94,19 +94,18 @@ class Block:
 
 def _is_plain(dataset: object) -> bool:
     # Of nothing but what JSON gives back, type and all, and no list or dict in it twice.
-    waiting, seen = [dataset], set()
+    waiting: list[Any] = [dataset]
+    seen: set[int] = set()
     while waiting:
         item = waiting.pop()
         kind = type(item)
         if kind not in _JSON:
             return False
         if kind is list or kind is dict:
-            if id(item) in seen:
+            if id(item) in seen or (kind is dict and any(type(key) is not str for key in item)):
                 return False
             seen.add(id(item))
-            waiting += item.values() if isinstance(item, dict) else item
-            if isinstance(item, dict) and any(type(key) is not str for key in item):
-                return False
+            waiting += item if kind is list else item.values()
     return True
 
 

@@ -11,6 +11,8 @@ import json
 import os
 import signal
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
@@ -31,11 +33,12 @@ __all__ = ["app", "main", "run"]
 
 USAGE: Final = 2
 DEFECT: Final = 70
-_CLOSED_PIPE: Final = 128 + signal.SIGPIPE if hasattr(signal, "SIGPIPE") else 1
+_CLOSED_PIPE: Final = 128 + getattr(signal, "SIGPIPE", 13)
 _INTERRUPTED: Final = 128 + signal.SIGINT
 # What the parser raises for a wrong command line; where it lives depends on typer's version.
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 _LINES: Final = 512
+_PATIENCE: Final = 3.0
 _GROUP: Final = "dpcore.commands"
 
 
@@ -171,8 +174,8 @@ def run(arguments: Sequence[str]) -> int:
 
     0 done; 2 the command line or a parameter was wrong, or the output could not be written (one
     line on stderr says which); 70 a defect of this toolkit; 130 Ctrl-C; 141 the reader of the
-    output went away; other codes are the command's own. ``--debug`` anywhere before ``--`` shows
-    tracebacks.
+    output went away; other codes are the command's own, and none but a command's own answer is 1.
+    ``--debug`` anywhere before ``--`` shows tracebacks.
     """
     arguments = list(arguments)
     head = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -189,20 +192,23 @@ def run(arguments: Sequence[str]) -> int:
         if not arguments:
             return USAGE
         return left if isinstance(left, int) else 0
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # the last door: all leave by one line
-        if debug:
-            traceback.print_exc()
-        return _explain(error)
+    except BaseException as error:  # noqa: BLE001  # the last door: all leave by one line
+        try:
+            if debug:
+                traceback.print_exc()
+            return _explain(error)
+        except BaseException:  # noqa: BLE001  # what cannot be told, or not even be shown as text
+            return DEFECT
 
 
-def _explain(error: Exception | SystemExit) -> int:
+def _explain(error: BaseException) -> int:
     # One line on stderr, and the exit code.
     match error:
         case DpcoreError():
             return _complain(str(error), int(getattr(error, "exit_code", USAGE)))
         case _UsageError():
             return _complain(_usage(error), USAGE)
-        case typer.Abort():
+        case typer.Abort() | KeyboardInterrupt():
             return _INTERRUPTED
         case SystemExit(code=code) if not isinstance(error.__context__, BrokenPipeError):
             return code if isinstance(code, int) else 0
@@ -220,7 +226,7 @@ def _explain(error: Exception | SystemExit) -> int:
 
 def _complain(message: str, code: int) -> int:
     # A reader of neither stream is no reason for another error.
-    with suppress(OSError):
+    with suppress(OSError, ValueError, AttributeError):
         print(f"error: {message}", file=sys.stderr)
     return code
 
@@ -249,7 +255,25 @@ def main() -> None:
         else:
             # What a terminal cannot show is shown as \xe9, in place of an error.
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if any(not thread.daemon for thread in _others()):
+        threading.Thread(target=_leave, args=(code,), daemon=True).start()
+    sys.exit(code)
+
+
+def _others() -> list[threading.Thread]:
+    mine = threading.current_thread()
+    return [thread for thread in threading.enumerate() if thread is not mine]
+
+
+def _leave(code: int) -> None:
+    # The interpreter waits for all threads, also for one that audited code left running for ever.
+    # Everything has been said: soon it waits no longer.
+    time.sleep(_PATIENCE)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

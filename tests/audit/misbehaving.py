@@ -102,6 +102,46 @@ def hangs_and_catches(dataset: Any) -> Any:
             time.sleep(9)
 
 
+def hangs_for_good(dataset: Any) -> Any:
+    while True:
+        with contextlib.suppress(BaseException):
+            time.sleep(9)
+
+
+def leaves_a_thread(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    return laplace(dataset, n, rng)
+
+
+def closes(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.close()
+    sys.stdout = None
+    return laplace(dataset, n, rng)
+
+
+def goes_away(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    os.chdir("/")
+    return laplace(dataset, n, rng)
+
+
+def masked_in_b(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    return np.ma.masked_array(rng.integers(3, size=n), mask=rng.random(n) < 0.9 * dataset)
+
+
+def huge(dataset: Any) -> Any:
+    return 10**5000
+
+
+def huge_within(dataset: Any) -> Any:
+    return {"count": (10**5000,)}
+
+
+def huge_objects(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    return np.array([10**5000] * n, dtype=object)
+
+
 def nan_sometimes(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n))
 
@@ -149,6 +189,11 @@ def spoils(dataset: Any, rng: np.random.Generator) -> Any:
     return total
 
 
+def tired_and_loud(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    time.sleep(0.01 * n)
+    return loud(dataset, n, rng)
+
+
 def tired(dataset: Any, rng: np.random.Generator) -> Any:
     Path("called").touch()
     time.sleep(0.01)
@@ -180,6 +225,45 @@ def holds_itself(dataset: Any) -> Any:
 
 class Plain:
     pass
+
+
+class NoHash(Plain):
+    def __hash__(self) -> int:
+        raise RuntimeError("no hash")
+
+
+class NoEqual(Plain):
+    __hash__ = Plain.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("no ==")
+
+
+class ShowsFor(Plain):
+    def __repr__(self) -> str:
+        while True:
+            pass
+
+
+def has_no_hash(dataset: Any) -> Any:
+    return [NoHash()]
+
+
+def has_no_equal(dataset: Any) -> Any:
+    return NoEqual()
+
+
+def shows_for_ever(dataset: Any) -> Any:
+    return ShowsFor()
+
+
+def map_hangs(output: Any) -> Any:
+    while output is not None:
+        pass
+
+
+def map_presses_ctrl_c(output: Any) -> Any:
+    raise KeyboardInterrupt
 
 
 class Silent:

@@ -1,17 +1,15 @@
-"""Blocks drawn by several processes or a cluster: the same report, whatever happens to a worker."""
+"""Blocks drawn by several processes: the same report, whatever happens to a worker."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +18,12 @@ import pytest
 
 from audit.claim import Claim
 from audit.drawing import Task, task_of
-from audit.jobs import _Ahead, backend, content_of
+from audit.feature import read_feature
+from audit.jobs import _Ahead, _lost, content_of
 from audit.plan import Plan
 from audit.run import sample
 from audit.target import Scalar, Vectorised, read_target
+from audit.worker import OVERDUE
 from dpcore.errors import InvalidParameter
 from tests.audit.command import HEARS_CTRL_C, ROOT
 
@@ -35,15 +35,14 @@ def plan(**more: Any) -> Plan:
     return Plan(**{**defaults, "alpha": "1e-9", "runs": 3000, **more})
 
 
-@pytest.mark.parametrize("sequential", [False, True])
 @pytest.mark.parametrize(
-    ("spelling", "runs"),
+    ("spelling", "runs", "sequential"),
     [
-        ("targets.py:coin", 3000),
-        ("targets.py:laplace", 20_000),
-        ("discrete-laplace:scale=1", 20_000),
-        ("count", 2000),
-        (AWK, 200),
+        ("targets.py:coin", 1000, False),
+        ("targets.py:laplace", 10_000, True),
+        ("discrete-laplace:scale=1", 10_000, False),
+        ("count", 2000, True),
+        (AWK, 200, False),
     ],
 )
 @pytest.mark.usefixtures("here")
@@ -56,7 +55,7 @@ def test_two_jobs_give_the_report_of_one(spelling: str, runs: int, sequential: b
 
 @pytest.mark.usefixtures("here")
 def test_two_jobs_fail_as_one_does() -> None:
-    for name in ("raises_in_b", "raises_late", "leaves", "nothing"):
+    for name in ("raises_in_b", "raises_late", "leaves"):
         target = read_target(f"targets.py:{name}")
         one, two = (sample(target, plan(runs=50_000, jobs=jobs)) for jobs in (1, 2))
         assert one.error is not None
@@ -106,39 +105,57 @@ def test_an_output_that_cannot_be_sent_is_the_target_s_failure() -> None:
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize(
-    ("name", "how"), [("exits_late", "EXIT(7)"), ("is_killed_late", "SIGKILL(-9)")]
-)
-def test_a_worker_that_dies_is_the_target_s_failure_and_runs_before_count(
-    name: str, how: str
-) -> None:
-    report = sample(read_target(f"targets.py:{name}"), plan(jobs=2))
+def test_a_worker_that_dies_is_the_target_s_failure_and_runs_before_count() -> None:
+    report = sample(read_target("targets.py:is_killed_late"), plan(jobs=2))
     assert report.error is not None
     assert report.error.reason == (
-        f"a worker process died ({how}): os._exit, a signal, or no memory left"
+        "a worker process died (SIGKILL(-9)): os._exit, a signal, or no memory left"
     )
     assert report.verdict is None
     assert 0 < report.runs < 3000
 
 
+@pytest.mark.parametrize(
+    ("codes", "timeout", "reason"),
+    [
+        ("EXIT(7), EXIT(7)", 1.0, r"a worker process died \(EXIT\(7\)\): os._exit"),
+        (f"EXIT({OVERDUE}), SIGKILL(-9)", 0.5, "no answer within 0.5 s, and its worker had to be"),
+        (f"EXIT({OVERDUE})", None, "a worker process died"),
+    ],
+)
+def test_how_a_worker_ended_is_said(codes: str, timeout: float | None, reason: str) -> None:
+    error = RuntimeError(f"terminated. The exit codes of the workers are {{{codes}}}")
+    assert re.match(reason, _lost("f.py:f", timeout, error).reason)
+
+
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("name", ["hangs", "hangs_and_catches"])
-def test_time_limits_hold_in_workers(name: str) -> None:
+def test_time_limits_hold_in_workers() -> None:
     begun = time.monotonic()
-    report = sample(read_target(f"targets.py:{name}"), plan(jobs=2, timeout=0.3))
+    for name, more in (("hangs", ""), ("hangs_for_good", ", and its worker had to be ended")):
+        report = sample(read_target(f"targets.py:{name}"), plan(jobs=2, timeout=0.3))
+        assert report.error is not None
+        assert report.error.reason.startswith(f"no answer within 0.3 s{more}")
+    assert time.monotonic() - begun < 20
+
+
+@pytest.mark.usefixtures("here")
+def test_a_feature_is_under_the_time_limit_where_others_draw() -> None:
+    target = read_target("discrete-laplace:scale=1")
+    hung = read_feature("targets.py:map_hangs")
+    report = sample(target, plan(jobs=2, runs=100, timeout=0.3, features=(hung,)))
     assert report.error is not None
+    assert report.error.target == "feature targets.py:map_hangs"
     assert report.error.reason.startswith("no answer within 0.3 s")
-    assert time.monotonic() - begun < 8
 
 
 @pytest.mark.usefixtures("here")
 def test_a_deadline_ends_the_drawing_of_workers() -> None:
     target = read_target("targets.py:tired")
     sample(target, plan(jobs=2, runs=2))  # the workers have started
-    report = sample(target, plan(jobs=2, runs=100_000, deadline=1.0))
+    report = sample(target, plan(jobs=2, runs=100_000, deadline=0.6))
     assert report.stopped == "the deadline was reached"
     # Two at a time, each run a hundredth of a second; parts of blocks count.
-    assert 10 < report.runs <= 220
+    assert 10 < report.runs <= 140
 
 
 SCRIPT = f"""
@@ -169,15 +186,6 @@ def script(name: str, runs: int, here: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_what_targets_print_in_workers_never_mixes_with_results(here: Path) -> None:
-    running = script("loud", 300, here)
-    out, err = running.communicate(timeout=60)
-    assert json.loads(out) == [300, "as many as planned", None]
-    for printed in ("hello from the target", "and again", "from a child", "from the descriptor"):
-        assert printed in err
-    assert "Traceback" not in err
-
-
 @pytest.mark.usefixtures("here")
 def test_a_child_that_returns_in_a_worker_ends_there() -> None:
     assert sample(read_target("targets.py:forks"), plan(jobs=2, runs=60)).runs == 60
@@ -195,17 +203,41 @@ def children(process: int) -> list[int]:
 
 
 def test_ctrl_c_ends_workers_and_keeps_what_was_drawn(here: Path) -> None:
-    running = script("tired", 100_000, here)
-    assert running.stderr is not None
-    assert any(line.startswith("drawn") for line in running.stderr)
-    workers = children(running.pid)
-    assert workers
+    running = script("tired_and_loud", 100_000, here)
+    workers, before = at_work(running)
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to all of them
     out, err = running.communicate(timeout=20)
     runs, stopped, error = json.loads(out)
     assert (stopped, error) == ("interrupted", None)
     assert 0 < runs < 5000
     assert "Traceback" not in err
+    # What is printed in workers goes where it belongs, too.
+    for printed in ("hello from the target", "and again", "from a child", "from the descriptor"):
+        assert printed in before + err
+    await_end(workers)
+
+
+def test_workers_end_with_an_audit_that_is_killed(here: Path) -> None:
+    running = script("tired", 100_000, here)
+    workers, _ = at_work(running)
+    running.kill()
+    running.communicate(timeout=20)
+    await_end(workers)
+
+
+def at_work(running: subprocess.Popen[str]) -> tuple[list[int], str]:
+    assert running.stderr is not None
+    before = ""
+    while not before.rpartition("\n")[0].rpartition("\n")[2].startswith("drawn"):
+        line = running.stderr.readline()
+        assert line
+        before += line
+    workers = children(running.pid)
+    assert workers
+    return workers, before
+
+
+def await_end(workers: list[int]) -> None:
     gone = time.monotonic() + 5
     while any(Path(f"/proc/{worker}").exists() for worker in workers):
         assert time.monotonic() < gone
@@ -267,6 +299,16 @@ def test_the_content_of_a_target_is_its_file(here: Path) -> None:
     assert content_of(read_target("discrete-laplace:scale=1")) is None
 
 
+def test_a_target_that_goes_to_another_folder_is_still_found(here: Path) -> None:
+    (here / "moving.py").write_text(
+        "import os\nos.chdir('/')\ndef f(dataset, n, rng):\n    return rng.integers(9, size=n)\n"
+    )
+    target = read_target("moving.py:f")
+    assert Path.cwd() == Path("/")
+    assert content_of(target) is not None
+    assert sample(target, plan(jobs=2, runs=100)).error is None
+
+
 def test_a_changed_file_is_read_anew_by_workers_that_are_already_there(here: Path) -> None:
     source = "def f(dataset, n, rng):\n    return rng.integers(9, size=n) + {offset}\n"
     found = []
@@ -274,92 +316,6 @@ def test_a_changed_file_is_read_anew_by_workers_that_are_already_there(here: Pat
         (here / "changing.py").write_text(source.format(offset=offset))
         found.append(sample(read_target("changing.py:f"), plan(jobs=2)).verdict)
     assert found == ["not_refuted", "refuted"]
-
-
-# -- a cluster --------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    if importlib.util.find_spec("distributed") is None:
-        pytest.skip("distributed is not installed: pip install 'dpcore[cluster]'")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from distributed import LocalCluster
-
-        make: Any = LocalCluster  # it has no types
-        with make(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=None,
-            silence_logs=50,
-        ) as made:
-            yield str(made.scheduler_address)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.usefixtures("here")
-def test_a_dask_cluster_gives_the_report_of_one_job(cluster: str) -> None:
-    target = read_target("targets.py:laplace")
-    for sequential in (False, True):
-        one = sample(target, plan(runs=20_000, sequential=sequential, timeout=None))
-        many = plan(runs=20_000, sequential=sequential, timeout=None, jobs=-1)
-        with backend("dask", cluster):
-            assert sample(target, many).to_text() == one.to_text()
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.usefixtures("here")
-def test_on_a_dask_cluster_failures_are_kept_and_missing_limits_said(cluster: str) -> None:
-    with backend("dask", cluster):
-        report = sample(read_target("targets.py:raises_late"), plan(runs=50_000, jobs=-1))
-    assert report.error is not None
-    assert report.error.reason.startswith("raised MemoryError: too many")
-    assert report.runs == 17_246
-    assert "drawn in threads: no time limit held for calls of the target" in report.warnings
-    with backend("dask", cluster):
-        program = sample(read_target(AWK), plan(runs=100, jobs=-1))
-    assert program.error is None
-    assert not program.warnings
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_joblib_configuration_of_one_s_own_is_kept_to(cluster: str) -> None:
-    from distributed import Client
-    from joblib import parallel_config
-
-    target = read_target("discrete-laplace:scale=1")
-    connect: Any = Client
-    with connect(cluster, set_as_default=False) as client:
-        before = len(client.run(os.getpid))
-        with parallel_config(backend="dask", client=client):
-            report = sample(target, plan(jobs=-1, timeout=None))
-    assert before == 2
-    assert report.to_text() == sample(target, plan(timeout=None)).to_text()
-
-
-@pytest.mark.parametrize(
-    ("name", "scheduler", "argument"),
-    [
-        ("ray", None, "--backend"),
-        ("processes", "tcp://host:8786", "--scheduler"),
-        ("dask", None, "--scheduler"),
-    ],
-)
-def test_a_backend_that_is_none_is_refused(name: str, scheduler: str | None, argument: str) -> None:
-    with pytest.raises(InvalidParameter) as caught, backend(name, scheduler):
-        pass
-    assert caught.value.argument == argument
-
-
-def test_without_distributed_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with (
-        pytest.raises(InvalidParameter, match=r"dpcore\[cluster\]"),
-        backend("dask", "tcp://127.0.0.1:1"),
-    ):
-        pass
 
 
 def test_a_task_draws_the_same_twice() -> None:

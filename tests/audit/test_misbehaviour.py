@@ -60,6 +60,11 @@ def test_what_was_drawn_before_an_exception_is_kept(audit: Shell) -> None:
         ("holds_itself", "returned a list nested deeper than 50"),
         ("shows_nothing", "returned a Silent whose repr raises ValueError"),
         ("shows_nothing_at_once", "returned a Silent whose repr raises ValueError"),
+        ("has_no_hash", "returned a NoHash whose hash raises RuntimeError"),
+        ("has_no_equal", "returned a NoEqual whose == raises TypeError"),
+        ("huge", "returned an integer of more than 14,000 bits"),
+        ("huge_within", "returned an integer of more than 14,000 bits"),
+        ("huge_objects", "returned an integer of more than 14,000 bits"),
         ("out_of_memory", "raised MemoryError at targets.py:"),
         ("too_deep", "raised RecursionError: maximum recursion depth exceeded"),
         ("colours", r"raised ValueError: \x1b[31mred at targets.py:"),
@@ -70,7 +75,7 @@ def test_a_target_that_gives_no_outputs(audit: Shell, name: str, reason: str) ->
     assert re.match(reason if r"\d" in reason else re.escape(reason), error["reason"])
 
 
-@pytest.mark.parametrize("name", ["hangs", "hangs_and_catches"])
+@pytest.mark.parametrize("name", ["hangs", "hangs_and_catches", "shows_for_ever"])
 def test_a_target_that_hangs_is_ended(audit: Shell, name: str) -> None:
     begun = time.monotonic()
     error = failed(audit(*at(name), "--timeout", 0.3, "--json"))
@@ -82,6 +87,23 @@ def test_a_keyboard_interrupt_that_nobody_pressed_is_the_target_s(audit: Shell) 
     answer = audit(*at("presses_ctrl_c", n=5000), "--json")
     assert failed(answer)["reason"] == "raised KeyboardInterrupt"
     assert answer.json["runs"] > 0
+
+
+def test_a_feature_is_under_the_same_limits(audit: Shell) -> None:
+    begun = time.monotonic()
+    hung = audit(*at("coin"), "--feature", "targets.py:map_hangs", "--timeout", 0.3, "--json")
+    assert failed(hung)["reason"].startswith("no answer within 0.3 s")
+    assert "error: feature targets.py:map_hangs: no answer" in hung.err
+    assert time.monotonic() - begun < 5
+    pressed = audit(*at("coin"), "--feature", "targets.py:map_presses_ctrl_c", "--json")
+    assert failed(pressed)["reason"].startswith("raised KeyboardInterrupt at targets.py:")
+
+
+def test_masked_values_are_seen_as_none_and_not_as_what_they_hide(audit: Shell) -> None:
+    answer = audit(*at("masked_in_b"), "--json")
+    assert answer.code == 1
+    assert "None" in answer.json["witness"]["event"]
+    assert answer.json["warnings"][0].startswith("only world B returned None")
 
 
 def test_nan_is_an_output(audit: Shell) -> None:
@@ -168,6 +190,14 @@ def test_what_a_target_prints_never_mixes_with_results(here: Path, flags: list[s
         assert printed not in answer.out
 
 
+def test_a_target_may_close_its_streams(here: Path) -> None:
+    answer = started(*at("closes", n=500), "--json", cwd=here)
+    assert (answer.code, answer.json["error"]) == (0, None)
+    refused = started(*at("closes", n=500), "--json", "--jobs", "none", cwd=here)
+    assert (refused.code, refused.out) == (2, "")
+    assert "error: " in refused.err
+
+
 def wait_for(path: Path) -> None:
     end = time.monotonic() + 30
     while not path.exists() and time.monotonic() < end:
@@ -181,7 +211,7 @@ def test_ctrl_c_keeps_what_was_drawn(here: Path) -> None:
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=20)
     found = json.loads(out)
-    assert running.returncode == 0
+    assert running.returncode == 130
     assert found["verdict"] == "not_refuted"
     assert found["stopped"] == "interrupted"
     assert 0 < found["runs"] < 5000

@@ -1,10 +1,10 @@
-"""What can be audited and how it draws: forms of callables, programs, and the guard around them."""
+"""What can be audited and how it draws: forms of callables, programs, outputs and datasets."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from audit.claim import Claim
 from audit.confidence import draw_worlds, gather
 from audit.errors import TargetFailed
-from audit.guard import TimeUp, Watchdog, stdout_to_stderr
+from audit.guard import Watchdog
 from audit.outputs import TRAINING, Form, Outputs, concatenate, join, kind
 from audit.plan import Plan
 from audit.program import Program
@@ -217,10 +217,46 @@ def test_a_program_that_hangs_is_ended_with_its_children(program: Any, tmp_path:
     assert report.error is not None
     assert report.error.reason.startswith("no answer within 1 s")
     child = int((tmp_path / "child").read_text())
+    assert is_gone(child)
+
+
+def is_gone(child: int) -> bool:
     state = subprocess.run(
         ["ps", "-o", "stat=", "-p", str(child)], capture_output=True, text=True, check=False
     ).stdout
-    assert state.strip()[:1] in {"", "Z"}
+    return state.strip()[:1] in {"", "Z"}
+
+
+LEAVES = """
+import subprocess
+child = subprocess.Popen(["sleep", "60"], {pipes})
+open({log!r}, "a").write(f"{{child.pid}} ")
+print("\\n".join("1" * n))
+sys.exit({code})
+"""
+
+
+def test_what_a_program_leaves_behind_is_ended(program: Any, tmp_path: Path) -> None:
+    log = str(tmp_path / "children")
+    quiet = "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"
+    drawn(program(LEAVES.format(pipes=quiet, log=log, code=0)))
+    for code, how in ((0, "ended"), (3, "exited with 3 and wrote nothing to standard error")):
+        target = program(LEAVES.format(pipes="", log=log, code=code))
+        report = sample(target, Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100, timeout=0.7))
+        assert report.error is not None
+        reason = f"{how}, but what it started kept its output open for 0.7 s; a longer limit"
+        assert report.error.reason.startswith(reason)
+    children = list(map(int, Path(log).read_text().split()))
+    assert len(children) == 4
+    assert all(map(is_gone, children))
+
+
+def test_an_integer_of_too_many_digits_is_refused_in_lines_too(program: Any) -> None:
+    for line in ("7" * 5000, "[1, -" + "7" * 5000 + "]"):
+        with pytest.raises(TargetFailed, match="integer of more digits than Python reads"):
+            drawn(program(f"for _ in range(n): print({line!r})"))
+    for line in ("7" * 4200, "x" * 5000, "[" * 5000):
+        assert set(drawn(program(f"for _ in range(n): print({line!r})"))) == {line}
 
 
 def test_lines_nested_too_deep_stay_text() -> None:
@@ -313,34 +349,23 @@ def test_a_mutated_dataset_does_not_reach_the_next_run() -> None:
     assert drawn(Scalar(spelling="k", function=lambda d: 1 in d, seeded=False), (keyed, keyed))[0]
 
 
-# -- the guard --------------------------------------------------------------------------------
+class Level(IntEnum):
+    LOW = 1
 
 
-def spin(watchdog: Watchdog) -> None:
-    watchdog.restart()
-    while True:
-        pass
+@pytest.mark.parametrize(
+    "dataset", [[True, 1, 1.0, None, "x"], [Level.LOW], {"x": Level.LOW}, [(1, 2)], {Level.LOW: 1}]
+)
+def test_a_fresh_dataset_has_the_types_of_the_one_that_was_given(dataset: Any) -> None:
+    def types(found: Any) -> list[type]:
+        parts = [*found, *found.values()] if isinstance(found, dict) else found
+        return [type(part) for part in parts]
+
+    assert types(block((dataset, dataset)).fresh(0)()) == types(dataset)
 
 
-def test_the_watchdog_leaves_no_trace() -> None:
-    with Watchdog(0.05) as watchdog:
-        watchdog.restart()
-        watchdog.stop()
-    with Watchdog(0.05) as watchdog, pytest.raises(TimeUp, match=r"0\.05 s"):
-        spin(watchdog)
-    sum(range(10**6))  # no alarm is left to ring
-
-
-def test_stdout_is_back_after_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
-    def fail() -> None:
-        with stdout_to_stderr():
-            print("inside")
-            os.system("echo child")  # noqa: S605 - what a target may do
-            raise ValueError("on purpose")
-
-    with pytest.raises(ValueError, match="on purpose"):
-        fail()
-    print("after")
-    out, err = capfd.readouterr()
-    assert out == "after\n"
-    assert set(err.split()) == {"inside", "child"}
+def test_what_is_one_object_in_a_dataset_stays_one() -> None:
+    row = [1]
+    fresh = block(([row, row], None)).fresh(0)()
+    assert fresh == [[1], [1]]
+    assert fresh[0] is fresh[1]
