@@ -6,6 +6,8 @@ r"""What can be audited, and how it is written.
     half-scale                 a name of the catalogue (``dpcore audit catalogue``)
     protocol:pure,users=64,epsilon=1
                                rounds of a distributed protocol, see ``audit.protocol``
+    bandit:dist-dp-se,epsilon=1
+                               what the server sees of a bandit run, see ``audit.provided``
     exec:./program args        any executable, see ``audit.program``
 
 A target draws one block of runs at a time, in run order, with randomness of its own for each world
@@ -320,6 +322,12 @@ def _read(spelling: str, *, seeded: bool) -> Target:
         return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
     if not colon:
         return _catalogued(spelling)
+    if not name.endswith(".py"):
+        from audit.provided import provided
+
+        found = provided(spelling, name, rest, seeded=seeded)
+        if found is not None:
+            return found
     return as_target(spelling, load(spelling))
 
 

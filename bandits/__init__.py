@@ -6,7 +6,7 @@ The public names of bandits; each is documented where it is defined.
 from bandits.dp_se import DpSe
 from bandits.elimination import BatchedElimination
 from bandits.environment import Bernoulli, ClippedNormal, Environment, Table, cz_instance
-from bandits.play import Run, RunGuarantee, play, run_guarantee
+from bandits.play import NEW_USERS, Run, RunGuarantee, Users, play, run_guarantee
 from bandits.policy import Commit, Policy, Pulls, Released
 from bandits.privatizer import Privatizer, Unprotected
 from bandits.privatizer_bits import BitPrivatizer
@@ -16,6 +16,7 @@ from bandits.schedule import Schedule, exact_schedule
 from bandits.shuffle_elimination import ShuffleElimination
 
 __all__ = [
+    "NEW_USERS",
     "BatchedElimination",
     "Bernoulli",
     "BitPrivatizer",
@@ -37,6 +38,7 @@ __all__ = [
     "SumPrivatizer",
     "Table",
     "Unprotected",
+    "Users",
     "cz_instance",
     "exact_schedule",
     "play",

@@ -136,7 +136,7 @@ def view_of(privatizer: SumPrivatizer | BitPrivatizer) -> View:
 
     >>> view = view_of(SumPrivatizer(trust="pure", epsilon=1, failure="1e-3"))
     >>> view.policy.schedule.pulls(1), view.ones
-    (32, (11, 32, 78))
+    (16, (6, 19, 46))
     """
     first, radius = 1, ExactRadius(batches=BATCHES)
     p = Fraction(1, 10)

@@ -94,10 +94,11 @@ def certificate_of(
     >>> run = play(policy, Bernoulli(means=(0.9, 0.1)), horizon=1000, world=world)
     >>> certificate = certificate_of(run, deltas=["1e-6"])
     >>> certificate.claims[0]["epsilon"], recheck(certificate.text()).holds
-    ('0.5', True)
+    ('0.4999984', True)
 
-    Raises :class:`NotDerived` for a run that promises nothing, has no release or an infinite
-    epsilon, and :class:`InvalidParameter` where a recorded release is none of the guarantee's.
+    Raises :class:`NotDerived` for a run that promises nothing, can release nothing or has
+    an infinite epsilon, and :class:`InvalidParameter` where a recorded release is none of those
+    that the guarantee is of.
     """
     if not isinstance(run, Run):
         raise InvalidParameter("run", run, "must be a Run")
@@ -106,7 +107,7 @@ def certificate_of(
     if promised is None:
         raise NotDerived(f"a certificate of {run.policy}", "it protects nobody: nothing is claimed")
     if not promised.parts:
-        raise NotDerived(f"a certificate of {run.policy}", "a run of one arm releases nothing")
+        raise NotDerived(f"a certificate of {run.policy}", "nothing is released before T")
     at = [rational("delta", delta) for delta in deltas]
     if not at:
         raise InvalidParameter("deltas", (), "must hold one or more")

@@ -49,6 +49,7 @@ Names: TypeAlias = npt.NDArray[np.int64]
 
 _ORDERS: Final = (2, 4, 8, 16, 32)
 _ROUNDED: Final = 10**6
+_MOST_VISITS: Final = 1 << 29
 _SUM_ONLY: Final = "the aggregation shows the server the sum and who is in it only"
 _POOLED: Final = "who is in a release depends on earlier releases and on coins, never on rewards"
 
@@ -161,8 +162,12 @@ def visits_budget(curve: PrivacyCurve, visits: int) -> Word:
     >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6")
     >>> visits_budget(steady.curve, 4)
     Pure(2, scope=Scope(unit='user', relation='replace'))
+
+    Raises :class:`InvalidParameter` for visits below 1 or beyond 2^29.
     """
     most = integer("visits", visits, at_least=1)
+    if most > _MOST_VISITS:
+        raise InvalidParameter("visits", visits, f"must be <= {_MOST_VISITS}")
     scope = Scope(unit=Unit.USER, relation=curve.scope.relation)
     # The least b of which ceil(SHARES cost/b) fits ``most`` times into SHARES.
     times = Fraction(SHARES, SHARES // most)

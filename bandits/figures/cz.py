@@ -36,10 +36,10 @@ _NOTE: Final = """Presets `cz/easy` (means of the arms uniform in [0.25, 0.75]) 
 Regret is Reg(T)/T, the mean over instances and its standard error. *paper*: radius, g and tau of
 the paper, batches of 4^b. *exact radius*: certified radius and tau, four times the g; still 4^b.
 *exact*: batches chosen as well. All three see the same coins; dp-se has its own epochs in all.
-*wrong arm* counts the instances where another arm than the best got more than half of all rounds,
-by version: the exact radius spends the p it is given. Bits are the most that one user sends, by
-the paper's numbers and by the exact ones. Both epsilons are derived; what one parameter promises
-differs by algorithm."""
+*wrong arm* counts the instances where the best arm was dropped (some arm had more than five times
+its rounds), by version: the exact radius spends the p that it is given. Bits are the most that one
+user sends, by the paper's numbers and by the exact ones. Both epsilons are derived; what one
+parameter promises differs by algorithm."""
 
 
 def paper_figures(player: Player) -> Section:

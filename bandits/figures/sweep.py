@@ -31,12 +31,15 @@ __all__ += ["ratio"]
 DELTA: Final = "1e-6"
 """Where the epsilon of a guarantee is read."""
 
+_LOST: Final = 5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     r"""``regret[i][j]`` is Reg(t)/t of instance i at t = ``rounds[j]``.
 
-    ``wrong`` counts the instances where another arm than the best had more than half of all rounds.
+    ``wrong`` counts the instances where some arm had more than five times the rounds of the best:
+    it was dropped. (A batch that the horizon cuts may leave the best arm behind fourfold.)
     ``bits`` is the most that a user sent in any run, ``mean_bits`` the mean over instances;
     ``pure`` the derived pure epsilon and ``epsilon`` the proven upper bound at ``DELTA``, None
     where there is none.
@@ -117,10 +120,7 @@ def _outcome(
         regret=tuple(
             tuple(regret / t for regret, t in zip(run.regret, rounds, strict=True)) for run in runs
         ),
-        wrong=sum(
-            2 * max(run.pulls) > sum(run.pulls) and run.pulls[run.best] < max(run.pulls)
-            for run in runs
-        ),
+        wrong=sum(max(run.pulls) > _LOST * run.pulls[run.best] for run in runs),
         bits=max(run.bits for run in runs),
         mean_bits=sum(run.mean_bits for run in runs) / len(runs),
         pure=None if pure is None else write_rational(Fraction(pure.epsilon)),

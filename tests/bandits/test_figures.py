@@ -20,7 +20,7 @@ from tests.dpcore.mutants import mutated
 
 ROOT = Path(__file__).parents[2]
 FIGURES = ROOT / "docs" / "figures"
-TINY = Effort(instances=2, easy=2000, hard=2000, scalings=(1, 10), epsilons=("0.5", "1"))
+TINY = Effort(instances=2, easy=2000, hard=2000, scalings=(1, 10), epsilons=("1",))
 
 
 def outcome(*final: float) -> Outcome:

@@ -146,6 +146,13 @@ NEED_A_PROOF = (
     "bandits.laplace_sum",
     "bandits.radius",
     "bandits.schedule",
+    "bandits.environment",
+    "bandits.shuffle_elimination",
+    "bandits.play",
+    "bandits.privatizer_sum",
+    "bandits.returning",
+    "bandits.certificate",
+    "bandits.audit_target",
 )
 
 _HASH_LENGTH = 16
