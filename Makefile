@@ -16,7 +16,7 @@ export LC_ALL := C.UTF-8
 export TZ := UTC
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test nightly bench docs lint format clean
+.PHONY: help demo test nightly bench figures docs lint format clean
 
 help:  ## show the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' Makefile | expand -t 18
@@ -35,6 +35,9 @@ nightly: lint  ## the same, the slow tests and the false-alarm sweeps; needs a p
 bench: .venv/.dev  ## speed and tightness beside the peers, as JSON; an hour
 	@set -e; for file in benchmarks/[a-z]*.py; do \
 	    name=$${file##*/}; $(PY) -m benchmarks.$${name%.py}; done
+
+figures: .venv/.dev  ## every plot and table of docs/figures, from seeds; ten minutes
+	@$(PY) -m bandits.figures --output docs/figures
 
 docs: .venv/.dev  ## links, examples and proof hashes of the pages; no network
 	@$(PY) -m pytest tests/house/test_docs.py tests/house/test_links.py tests/house/test_proofs.py

@@ -37,7 +37,7 @@ Regret is Reg(T)/T, the mean over instances and its standard error. *paper*: rad
 the paper, batches of 4^b. *exact radius*: certified radius and tau, four times the g; still 4^b.
 *exact*: batches chosen as well. All three see the same coins; dp-se has its own epochs in all.
 *wrong arm* counts the instances where the best arm was dropped (some arm had more than five times
-its rounds), by version: the exact radius spends the p that it is given. Bits are the most that one
+its rounds), by version: p allows it in one run of ten. Bits are the most that one
 user sends, by the paper's numbers and by the exact ones. Both epsilons are derived; what one
 parameter promises differs by algorithm."""
 

@@ -3,7 +3,6 @@ r"""The studies beside the paper's figures: schedules, s and bits, equal promise
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Final
 
 from bandits.elimination import BatchedElimination
@@ -218,6 +217,8 @@ _PROMISES: Final[dict[str, tuple[Trust, int]]] = {
 }
 _SURE: Final = "1e-4"
 """The p of these runs: a best arm that is dropped would drown the difference of the laws."""
+_READ: Final = "1e-12"
+"""What wraparound takes of p for each interval: far below p, or no width would be certified."""
 
 
 def equal_promises(player: Player) -> Section:
@@ -275,7 +276,7 @@ def _promising(label: str, epsilon: str, horizon: int) -> BatchedElimination:
     privatizer = SumPrivatizer(
         trust=trust,
         epsilon=epsilon,
-        failure=Fraction(1, horizon),
+        failure=_READ,
         scaling=s,
         delta=0 if trust == "pure" else DELTA,
     )
