@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from accounting.bound import Bound
 from dpcore.errors import InvalidParameter
+from dpcore.output_file import whole_picture
 
 __all__ = ["check_plot", "draw"]
 
@@ -84,15 +85,8 @@ def draw(path: Path, points: Sequence[tuple[float, Bound]], *, title: str) -> No
     axes.set_title("\n".join(wrap(title, _LINE, max_lines=_LINES)), fontsize="small")
     axes.grid(visible=True, alpha=0.3)
     axes.legend(title="dots are proven, lines join them", title_fontsize="small", fontsize="small")
-    partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
+    with whole_picture("--plot", path) as partial:
         figure.savefig(partial, dpi=_DOTS)
-        partial.replace(path)
-    except OSError as error:
-        reason = f"cannot be written: {error.strerror or error}"
-        raise InvalidParameter("--plot", str(path), reason) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _is_one_line(points: Sequence[tuple[float, Bound]]) -> bool:

@@ -6,7 +6,6 @@ Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -17,6 +16,7 @@ from audit.exact import Law
 from audit.exact_points import Point, delta_point, epsilon_point
 from dpcore.enclosure import Enclosure, round_down, round_up
 from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.output_file import whole_picture
 
 __all__ = ["curve_points", "draw_curve"]
 
@@ -87,15 +87,8 @@ def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
     axes.set_title("\n".join(wrap(title, _LINE, max_lines=3)), fontsize="small")
     axes.grid(visible=True, alpha=0.3)
     axes.legend(title="dots are proven, lines join them", title_fontsize="small", fontsize="small")
-    partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
+    with whole_picture("--plot", path) as partial:
         figure.savefig(partial, dpi=_DOTS)
-        partial.replace(path)
-    except OSError as error:
-        reason = f"cannot be written: {error.strerror or error}"
-        raise InvalidParameter("--plot", str(path), reason) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _visible(

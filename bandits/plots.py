@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from dpcore.errors import InvalidParameter
+from dpcore.output_file import whole_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -333,13 +334,5 @@ def _start(block: list[float], apart: float) -> float:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    ending = path.suffix.lower()
-    partial = path.with_name(f".{path.stem}.{os.getpid()}{ending}")
-    try:
-        figure.savefig(partial, dpi=_DOTS, metadata=_METADATA[ending])
-        partial.replace(path)
-    except OSError as error:
-        reason = f"cannot be written: {error.strerror or error}"
-        raise InvalidParameter("path", str(path), reason) from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_picture("path", path) as partial:
+        figure.savefig(partial, dpi=_DOTS, metadata=_METADATA[path.suffix.lower()])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from dpcore.errors import InvalidParameter
 
-__all__ = ["check_folder", "check_writable", "write_whole"]
+__all__ = ["check_folder", "check_writable", "whole_picture", "write_whole"]
 
 
 def check_writable(option: str, path: Path | None) -> None:
@@ -53,6 +55,23 @@ def check_folder(option: str, path: Path | None) -> None:
         raise InvalidParameter(option, str(path), error.strerror or str(error)) from None
     if not os.access(path, os.W_OK | os.X_OK):
         raise InvalidParameter(option, str(path), "cannot be written to")
+
+
+@contextmanager
+def whole_picture(option: str, path: Path) -> Iterator[Path]:
+    r"""A place beside ``path``, of the same ending, that becomes it when the block ends well.
+
+    Raises :class:`InvalidParameter`, naming the option, for what the system refuses.
+    """
+    partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        yield partial
+        partial.replace(path)
+    except OSError as error:
+        reason = f"cannot be written: {error.strerror or error}"
+        raise InvalidParameter(option, str(path), reason) from error
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def write_whole(option: str, path: Path, text: str) -> None:

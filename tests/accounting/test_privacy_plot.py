@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -99,10 +101,18 @@ def test_a_failure_leaves_the_old_picture(tmp_path: Path, monkeypatch: pytest.Mo
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
     # The twin writes in place, and the old picture is gone.
-    in_place = mutated(draw, "path.with_name(", "path; (lambda _: path)(")
+    in_place = mutated(draw, 'whole_picture("--plot", path)', "there(path)", there=in_its_place)
     with pytest.raises(InvalidParameter):
         in_place(path, NARROW, title="a total")
     assert not path.exists() or path.read_bytes() != before
+
+
+@contextmanager
+def in_its_place(path: Path) -> Iterator[Path]:
+    try:
+        yield path
+    except OSError as error:
+        raise InvalidParameter("--plot", str(path), str(error)) from error
 
 
 def test_places_are_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
