@@ -76,7 +76,7 @@ class Chance:
     def epsilon_lower(self, alpha: Any, delta: Any) -> float:
         return 0.0
 
-    def witness(self, epsilon: Any, delta: Any) -> None:
+    def witness(self, epsilon: Any, delta: Any, *, spend: Any) -> None:
         return None
 
 
