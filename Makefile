@@ -36,7 +36,7 @@ bench: .venv/.dev  ## speed and tightness beside the peers, as JSON; an hour
 	@set -e; for file in benchmarks/[a-z]*.py; do \
 	    name=$${file##*/}; $(PY) -m benchmarks.$${name%.py}; done
 
-figures: .venv/.dev  ## every plot and table of docs/figures, from seeds; ten minutes
+figures: .venv/.dev  ## every plot and table of docs/figures, from seeds; five minutes on two idle cores
 	@$(PY) -m bandits.figures --output docs/figures
 
 docs: .venv/.dev  ## links, examples and proof hashes of the pages; no network
