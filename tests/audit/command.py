@@ -67,15 +67,18 @@ def started(*words: object, cwd: Path) -> Answer:
 class Shell:
     """The command in this process: faster, and the same code from ``dpcore.cli.run`` on."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, streams: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self, patch: pytest.MonkeyPatch, streams: pytest.CaptureFixture[str], *command: str
+    ) -> None:
         self.patch = patch
         self.streams = streams
+        self.command = command
         point = EntryPoint("audit", "audit.cli:commands", "dpcore.commands")
         patch.setattr(dpcore.cli, "_registered", lambda: {"audit": point})
 
     def __call__(self, *words: object) -> Answer:
         self.streams.readouterr()
-        code = dpcore.cli.run(arguments(*words))
+        code = dpcore.cli.run(arguments(*self.command, *words))
         out, err = self.streams.readouterr()
         return Answer(code=code, out=out, err=err)
 

@@ -6,31 +6,23 @@ import json
 import math
 from dataclasses import replace
 from fractions import Fraction
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import typer
 from scipy.stats import binom
 
 import audit.bench as module
-import dpcore.cli
 from audit.bench import TRIES, Bench, Result, Row, bench, first_runs
-from audit.bench_command import bench_command
 from audit.bench_render import bench_lines, bench_text
 from audit.catalogue import ENTRIES, Entry, Layer, Subject, find
 from audit.exact import Shifted
 from audit.fit import fit
 from audit.law_file import read_law
 from dpcore.errors import InvalidParameter
+from tests.audit.command import Shell
 from tests.purse import purse
-from tests.typed import Answer
-
-commands = typer.Typer()
-commands.command("bench")(bench_command)
-commands.command("nothing")(lambda: None)
 
 LEVEL = Fraction(1, 20)
 
@@ -236,25 +228,12 @@ def test_the_code_draws_from_the_laws_that_are_stated(subject: Subject) -> None:
 # -- the command ---------------------------------------------------------------------------------
 
 
-class Shell:
-    def __init__(self, streams: pytest.CaptureFixture[str]) -> None:
-        self.streams = streams
-
-    def __call__(self, *words: object) -> Answer:
-        self.streams.readouterr()
-        code = dpcore.cli.run(["audit", "bench", *map(str, words)])
-        out, err = self.streams.readouterr()
-        return Answer(code=code, out=out, err=err)
-
-
 @pytest.fixture
 def shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Shell:
     monkeypatch.chdir(tmp_path)
-    point = EntryPoint("audit", f"{__name__}:commands", "dpcore.commands")
-    monkeypatch.setattr(dpcore.cli, "_registered", lambda: {"audit": point})
-    return Shell(capfd)
+    return Shell(monkeypatch, capfd, "bench")
 
 
 def test_the_command_prints_a_table(shell: Shell, tmp_path: Path) -> None:

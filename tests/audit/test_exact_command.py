@@ -6,43 +6,24 @@ import json
 import math
 import time
 from fractions import Fraction
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import mpmath
 import pytest
-import typer
 from mpmath import mpf
 
-import dpcore.cli
 from audit.claim import Claim
 from audit.exact import Law, Shifted, hockey_stick
-from audit.exact_command import exact
 from audit.exact_points import decide, delta_point, epsilon_point, renyi_point
 from dpcore.binomial import Binomial
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.spelling import read_noise
-from tests.typed import Answer
-
-commands = typer.Typer()
-commands.command("exact")(exact)
-commands.command("nothing")(lambda: None)
+from tests.audit.command import Shell
 
 ONE, TWO = "discrete-laplace:scale=1@0", "discrete-laplace:scale=1@1"
 TINY = Fraction(1, 10**3000)
 NARROW = Fraction(1, 10**12)
-
-
-class Shell:
-    def __init__(self, streams: pytest.CaptureFixture[str]) -> None:
-        self.streams = streams
-
-    def __call__(self, *words: object) -> Answer:
-        self.streams.readouterr()
-        code = dpcore.cli.run(["audit", "exact", *map(str, words)])
-        out, err = self.streams.readouterr()
-        return Answer(code=code, out=out, err=err)
 
 
 @pytest.fixture
@@ -55,9 +36,7 @@ def shell(
     (tmp_path / "other.csv").write_text("Yes,1\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    point = EntryPoint("audit", f"{__name__}:commands", "dpcore.commands")
-    monkeypatch.setattr(dpcore.cli, "_registered", lambda: {"audit": point})
-    return Shell(capfd)
+    return Shell(monkeypatch, capfd, "exact")
 
 
 # -- what is printed -----------------------------------------------------------------------------

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import json
 import stat
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-import typer
 
-import dpcore.cli
-from audit.fit_command import fit
+from tests.audit.command import Shell
 from tests.purse import purse
-from tests.typed import Answer
 
 ALPHA = purse.buy("the fit command keeps true laws", "1e-9") / 10
 
-# The command alone in its group, whichever other commands the real group has.
-commands = typer.Typer()
-commands.command()(fit)
-commands.command("nothing")(lambda: None)
 
 SAMPLERS = """
 def good(n, rng):
@@ -39,26 +31,13 @@ def of_a_dataset(dataset, n, rng):
 TWO = "discrete-laplace:scale=1"
 
 
-class Shell:
-    def __init__(self, streams: pytest.CaptureFixture[str]) -> None:
-        self.streams = streams
-
-    def __call__(self, *words: object) -> Answer:
-        self.streams.readouterr()
-        code = dpcore.cli.run(["audit", "fit", *map(str, words)])
-        out, err = self.streams.readouterr()
-        return Answer(code=code, out=out, err=err)
-
-
 @pytest.fixture
 def shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Shell:
     (tmp_path / "samplers.py").write_text(SAMPLERS)
     monkeypatch.chdir(tmp_path)
-    point = EntryPoint("audit", f"{__name__}:commands", "dpcore.commands")
-    monkeypatch.setattr(dpcore.cli, "_registered", lambda: {"audit": point})
-    return Shell(capfd)
+    return Shell(monkeypatch, capfd, "fit")
 
 
 def test_a_wrong_law_exits_with_one_and_names_a_witness(shell: Shell) -> None:
