@@ -5,7 +5,7 @@ The public names of bandits; each is documented where it is defined.
 
 from bandits.dp_se import DpSe
 from bandits.elimination import BatchedElimination
-from bandits.environment import Bernoulli, ClippedNormal, Environment, Table, cz_instance
+from bandits.environment import Bernoulli, ClippedNormal, Environment, Reordered, Table, cz_instance
 from bandits.play import NEW_USERS, Run, RunGuarantee, Users, play, run_guarantee
 from bandits.policy import Commit, Policy, Pulls, Released
 from bandits.privatizer import Privatizer, Unprotected
@@ -31,6 +31,7 @@ __all__ = [
     "Pulls",
     "Radius",
     "Released",
+    "Reordered",
     "Run",
     "RunGuarantee",
     "Schedule",

@@ -20,7 +20,7 @@ from dpcore.encoding import MOST_STEPS
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import RationalLike, integer, rational
 
-__all__ = ["Bernoulli", "ClippedNormal", "Environment", "Table", "cz_instance"]
+__all__ = ["Bernoulli", "ClippedNormal", "Environment", "Reordered", "Table", "cz_instance"]
 
 _CHUNK: Final = 1 << 15
 _EXACT: Final = 1 << 52
@@ -198,6 +198,41 @@ class Table(Environment):
 
     def __repr__(self) -> str:
         return f"Table(arms={len(self.values)}, rewards={sum(map(sum, self.counts))})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reordered(Environment):
+    r"""Arm a is arm ``order[a]`` of ``world``: no algorithm should profit from where an arm stands.
+
+    >>> Reordered(world=Bernoulli(means=(0.1, 0.5, 0.9)), order=(2, 0, 1)).means
+    (0.9, 0.1, 0.5)
+
+    Raises :class:`InvalidParameter` for an order that does not name every arm once.
+    """
+
+    world: Environment
+    order: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.world, Environment):
+            raise InvalidParameter("world", self.world, "must be an Environment")
+        order = tuple(integer("order", arm, at_least=0) for arm in self.order)
+        if sorted(order) != [*range(self.world.arms)]:
+            reason = f"must name each of {self.world.arms} arms once"
+            raise InvalidParameter("order", self.order, reason)
+        object.__setattr__(self, "order", order)
+
+    @property
+    def arms(self) -> int:
+        return len(self.order)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        means = self.world.means
+        return tuple(means[arm] for arm in self.order)
+
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        return self.world.encoded_sum(self.order[arm], pulls, precision, world)
 
 
 def cz_instance(gap: RationalLike, seed: int, *, arms: int = 10) -> ClippedNormal:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from bandits.figures.contenders import Player
 from bandits.figures.cz import paper_figures
 from bandits.figures.page import page
+from bandits.figures.real import real_rewards
 from bandits.figures.returning import returning_users
 from bandits.figures.section import Effort, Section
 from bandits.figures.studies import equal_promises, schedules, shuffled_bits, trade_off
@@ -23,6 +24,7 @@ __all__ = ["STUDIES", "regenerate"]
 
 STUDIES: Final[tuple[Callable[[Player], Section], ...]] = (
     paper_figures,
+    real_rewards,
     schedules,
     trade_off,
     equal_promises,
@@ -39,11 +41,18 @@ QUICK: Final = Effort(
     epsilons=("0.5", "1"),
     returning=2000,
     visits=(1, 2),
+    real=4000,
 )
 
 
 def regenerate(
-    folder: Path, *, effort: Effort, seed: int, jobs: int, only: Sequence[str] = ()
+    folder: Path,
+    *,
+    effort: Effort,
+    seed: int,
+    jobs: int,
+    only: Sequence[str] = (),
+    mslr: Path | None = None,
 ) -> dict[str, Any]:
     r"""All studies into ``folder``, or those whose functions ``only`` names; what is in the JSON.
 
@@ -56,7 +65,7 @@ def regenerate(
         if name not in known:
             raise InvalidParameter("only", name, f"must be one of {', '.join(known)}")
 
-    player = Player(effort=effort, seed=seed, jobs=jobs)
+    player = Player(effort=effort, seed=seed, jobs=jobs, mslr=mslr)
     sections = [known[name](player) for name in (only or known)]
     for section in sections:
         for picture in section.pictures:
@@ -86,9 +95,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="short runs of two instances")
     parser.add_argument("--only", nargs="+", default=(), choices=[s.__name__ for s in STUDIES])
+    parser.add_argument("--mslr", type=Path, metavar="FILE", help="MSLR-WEB10K, for Figure 5")
     chosen = parser.parse_args()
     if chosen.quick and chosen.output == parser.get_default("output"):
         parser.error("--quick needs an --output: the committed figures are of whole runs")
+    if chosen.mslr and chosen.output == parser.get_default("output"):
+        parser.error("--mslr needs an --output: the committed figures are of a stand-in")
     chosen.output.mkdir(parents=True, exist_ok=True)
     try:
         regenerate(
@@ -97,6 +109,7 @@ def main() -> None:
             seed=chosen.seed,
             jobs=chosen.jobs,
             only=chosen.only,
+            mslr=chosen.mslr,
         )
     except InvalidParameter as error:
         sys.exit(str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from bandits.experiment import Experiment
@@ -34,10 +35,10 @@ CZ: Final = (
 
 
 class Player:
-    r"""Plays experiments for the studies, each once."""
+    r"""Plays experiments for the studies, each once; ``mslr`` is the file of Figure 5, if there."""
 
-    def __init__(self, *, effort: Effort, seed: int, jobs: int) -> None:
-        self.effort, self.seed, self.jobs = effort, seed, jobs
+    def __init__(self, *, effort: Effort, seed: int, jobs: int, mslr: Path | None = None) -> None:
+        self.effort, self.seed, self.jobs, self.mslr = effort, seed, jobs, mslr
         self.played: dict[Experiment, Outcomes] = {}
 
     def horizon(self, preset: str) -> int:
@@ -52,6 +53,7 @@ class Player:
         *,
         epsilons: Sequence[str] = (),
         horizon: int | None = None,
+        data: Path | None = None,
     ) -> Outcomes:
         r"""What ``algorithms`` gave on the instances of ``preset``, by the names that are given."""
         wanted = tuple(epsilons) or self.effort.epsilons
@@ -67,7 +69,7 @@ class Player:
             seed=self.seed,
         )
         if experiment not in self.played:
-            self.played[experiment] = of_experiment(experiment, jobs=self.jobs)
+            self.played[experiment] = of_experiment(experiment, jobs=self.jobs, data=data)
         found = self.played[experiment]
         return {
             (name, epsilon): found[str(read_algorithm(name)), write_rational(Fraction(epsilon))]

@@ -44,6 +44,7 @@ class Effort:
     epsilons: tuple[str, ...] = ("0.1", "0.5", "1")
     returning: int = 10**5
     visits: tuple[int, ...] = (1, 4, 16, 64)
+    real: int = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -128,7 +129,7 @@ def _outcome(
     )
 
 
-def of_experiment(experiment: Experiment, *, jobs: int) -> Outcomes:
+def of_experiment(experiment: Experiment, *, jobs: int, data: Path | None = None) -> Outcomes:
     r"""The outcomes of all its algorithms at all its epsilons; told on standard error as they come.
 
     >>> small = Experiment(
@@ -137,7 +138,7 @@ def of_experiment(experiment: Experiment, *, jobs: int) -> Outcomes:
     >>> [*of_experiment(small, jobs=1)]
     [('se', '1/2')]
     """
-    worlds = experiment.worlds()
+    worlds = experiment.worlds(data)
     told = _Told(f"{experiment.preset} by the {experiment.radius} radius", experiment.size)
     cells = run_cells(experiment, worlds, jobs=jobs, progress=told)
     groups: dict[tuple[str, str], list[_Played]] = {}

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from bandits.environment import Environment
+import numpy as np
+
+from bandits.environment import Environment, Reordered
 from bandits.registry import ScheduleName
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import integer
@@ -29,9 +31,10 @@ class Simulated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromFile:
-    r"""Every instance is the one world that ``read(path, K)`` finds; ``wanted`` describes the file.
+    r"""Instance i is the world that ``read(path, K)`` finds, its arms in an order drawn from i.
 
-    K is None where the file says how many arms there are.
+    K is None where the file says how many arms there are; ``wanted`` describes the file. The order
+    is that of numpy's legacy generator under seed i, which never changes.
     """
 
     read: Callable[[Path, int | None], Environment]
@@ -120,7 +123,14 @@ class Preset:
                 if data is None:
                     raise InvalidParameter("data", "(none)", f"{self.name} needs {wanted}")
                 digest = _digest(data)
-                return Worlds(environments=(read(data, wanted_arms),) * count, data=digest)
+                world = read(data, wanted_arms)
+                environments = tuple(_in_order_of(world, i) for i in range(count))
+                return Worlds(environments=environments, data=digest)
+
+
+def _in_order_of(world: Environment, instance: int) -> Reordered:
+    order = np.random.RandomState(instance).permutation(world.arms)
+    return Reordered(world=world, order=tuple(order.tolist()))
 
 
 def _digest(path: Path) -> str:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from bandits.environment import Bernoulli, ClippedNormal, Environment, Table, cz_instance
+from bandits.environment import Bernoulli, ClippedNormal, Environment, Reordered, Table, cz_instance
 from dpcore.errors import InvalidParameter
 from tests.dpcore.mutants import mutated
 from tests.purse import purse
@@ -189,3 +189,16 @@ def test_worlds_that_are_none_are_refused_by_name(which: int) -> None:
     with pytest.raises(InvalidParameter) as refused:
         make()
     assert refused.value.argument == name
+
+
+def test_reordered_arms_are_those_of_the_world_within() -> None:
+    inner = Table(rewards=([0], [1], ["1/2"]))
+    world = Reordered(world=inner, order=(2, 0, 1))
+    assert (world.arms, world.means) == (3, (0.5, 0.0, 1.0))
+    coins = np.random.default_rng(1)
+    assert [world.encoded_sum(arm, 10, 4, coins) for arm in range(3)] == [20, 0, 40]
+    for order in ((0, 1), (0, 0, 1), (1, 2, 3), (0, 1, 2, 2)):
+        with pytest.raises(InvalidParameter, match="order"):
+            Reordered(world=inner, order=order)
+    with pytest.raises(InvalidParameter, match="world"):
+        Reordered(world=(0.5,), order=(0,))  # type: ignore[arg-type]  # a wrong kind

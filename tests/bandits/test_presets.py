@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bandits.environment import Bernoulli, ClippedNormal, Environment, Table, cz_instance
+from bandits.environment import Bernoulli, ClippedNormal, Environment, Reordered, Table, cz_instance
 from bandits.presets import PRESETS, preset_of
 from bandits.presets.letor import FEATURES, letor_arms
 from bandits.presets.obd import obd_arms
@@ -158,7 +158,11 @@ def test_click_rates_by_item_are_means(tmp_path: Path) -> None:
     path.write_text(obd_text(*rows), encoding="utf-8")
     assert obd_arms(path).means == (0.25, 0.0, 0.5)
     worlds = preset_of("obd").worlds(3, data=path)
-    assert worlds.environments == (obd_arms(path),) * 3
+    # The same arms, in another order in each instance: the log's order shows in no curve.
+    orders = [world.order for world in worlds.environments if isinstance(world, Reordered)]
+    assert [tuple(np.random.RandomState(i).permutation(3)) for i in range(3)] == orders
+    assert len(set(orders)) > 1
+    assert all(sorted(world.means) == [0.0, 0.25, 0.5] for world in worlds.environments)
     with pytest.raises(InvalidParameter, match="has as many arms as its data"):
         preset_of("obd").worlds(1, arms=3, data=path)
     with pytest.raises(InvalidParameter, match="must be 3: so many items"):
