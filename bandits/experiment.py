@@ -1,7 +1,7 @@
 r"""A simulated experiment: algorithms, epsilons and instances as cells, each with its own coins.
 
-What a cell draws is a function of (seed, algorithm, epsilon, instance), whoever draws it and in
-whatever order. Simulated runs draw their noise from a seed, so they protect nobody.
+What a cell draws is a function of (seed, preset, algorithm, epsilon, instance), whoever draws it
+and in whatever order. Simulated runs draw their noise from a seed, so they protect nobody.
 """
 
 from __future__ import annotations
@@ -339,12 +339,13 @@ def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
         policy,
         world,
         horizon=experiment.horizon,
-        world=np.random.default_rng(_coins("rewards", experiment.seed, task)),
-        rng=SeededRng(_coins("noise", experiment.seed, task)),
+        world=np.random.default_rng(_coins("rewards", experiment, task)),
+        rng=SeededRng(_coins("noise", experiment, task)),
         checkpoints=experiment.checkpoints,
     )
 
 
-def _coins(use: str, seed: int, task: Task) -> int:
-    words = json.dumps([use, seed, task.algorithm, task.epsilon, task.instance])
+def _coins(use: str, experiment: Experiment, task: Task) -> int:
+    cell = [experiment.preset, task.algorithm, task.epsilon, task.instance]
+    words = json.dumps([use, experiment.seed, *cell])
     return int.from_bytes(hashlib.sha256(words.encode()).digest(), "big")

@@ -60,14 +60,19 @@ def test_a_cell_depends_on_nothing_beside_it() -> None:
 
 def test_every_part_of_a_cells_name_is_in_its_coins() -> None:
     task = Task(algorithm="cdp-se", epsilon="1/2", instance=0)
-    others = [
-        ("rewards", 2, task),
-        ("noise", 1, task),
-        ("rewards", 1, replace(task, algorithm="dist-dp-se")),
-        ("rewards", 1, replace(task, epsilon="1")),
-        ("rewards", 1, replace(task, instance=1)),
+    cells = [
+        ("rewards", small(), task),
+        ("noise", small(), task),
+        ("rewards", small(seed=2), task),
+        ("rewards", small(preset="cz/hard"), task),
+        ("rewards", small(), replace(task, algorithm="dist-dp-se")),
+        ("rewards", small(), replace(task, epsilon="1")),
+        ("rewards", small(), replace(task, instance=1)),
     ]
-    assert len({_coins("rewards", 1, task), *(_coins(*other) for other in others)}) == 6
+    assert len({_coins(*cell) for cell in cells}) == len(cells)
+    # Radii and schedules are compared on the same ones.
+    paper = small(radius="paper", schedule="paper")
+    assert _coins("rewards", paper, task) == _coins("rewards", small(), task)
     assert played(small(seed=2)) != CELLS
     # The same law from the same coins would be the same run.
     central, shared = (
@@ -78,7 +83,7 @@ def test_every_part_of_a_cells_name_is_in_its_coins() -> None:
 
 
 def test_algorithms_that_share_their_coins_are_caught() -> None:
-    same = mutated(_coins, "[use, seed, task.algorithm, ", "[use, seed, ")
+    same = mutated(_coins, "experiment.preset, task.algorithm, ", "experiment.preset, ")
     broken = rewired(module.play_task, _coins=same)
     experiment = small(epsilons=(1,), instances=1)
     world = experiment.worlds().environments[0]
