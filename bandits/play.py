@@ -29,13 +29,14 @@ from dpcore.enclosure import Enclosure
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope
 from dpcore.parameter import RationalLike, integer, rational
-from dpcore.rng import SYSTEM, Rng
+from dpcore.rng import SYSTEM, Rng, SystemRng
 
 __all__ = ["NEW_USERS", "NewUsers", "Run", "RunGuarantee", "Users", "play", "run_guarantee"]
 
 OfAll: TypeAlias = OfOne | Composition
 """What one user is promised by all the releases that the user may be in."""
 
+_NEW: Final = "users are new: each takes part in one release at most"
 _THEOREM: Final = "what befalls a user is one of the parts: the worst of them"
 
 
@@ -53,12 +54,12 @@ class RunGuarantee:
     assumptions: tuple[str, ...]
 
     def epsilon(self, delta: RationalLike) -> Bound:
-        r"""The least epsilon at ``delta`` in [0, 1], enclosed; for an assumed part from above."""
+        r"""An upper bound of epsilon at ``delta`` in [0, 1]; no lower end is claimed."""
         exact = _delta(delta)
         return _worst([_epsilon(part, exact) for part in self.parts])
 
     def delta(self, epsilon: RationalLike) -> Bound:
-        r"""The least delta at ``epsilon`` >= 0, enclosed; for an assumed part from above."""
+        r"""An upper bound of delta at ``epsilon`` >= 0; no lower end is claimed."""
         exact = rational("epsilon", epsilon)
         if exact < 0:
             raise InvalidParameter("epsilon", epsilon, "must be >= 0")
@@ -87,10 +88,12 @@ class Run:
     r"""What a run gave, at what cost.
 
     ``regret`` is the pseudo-regret sum_a gap_a N_a(t) at each t of ``checkpoints``, ``pulls`` the
-    N_a(T). ``releases`` holds a record of every sum that was released (none where no mechanism
-    describes it); ``batches`` counts the batches that were. ``bits_per_user`` is the most that one
-    user sent, ``mean_bits_per_user`` the mean over those whose sum was released. ``guarantee`` is
-    None where nothing was promised.
+    N_a(T); both are of the true means, and no release: they protect nobody whose rewards are real.
+    ``releases`` holds a record of every sum that was released (none where no mechanism describes
+    it); ``batches`` counts the batches that were. ``bits_per_user`` is the most that one user sent,
+    ``mean_bits_per_user`` the mean over those whose sum was released. ``guarantee`` is None where
+    nothing was promised; it is of noise from the operating system, and ``simulated`` says that this
+    run's was drawn from something else.
     """
 
     policy: str
@@ -103,6 +106,7 @@ class Run:
     bits_per_user: int
     mean_bits_per_user: float
     guarantee: RunGuarantee | None
+    simulated: bool
 
     @property
     def regret_per_round(self) -> float:
@@ -124,8 +128,11 @@ class Users(ABC):
         """
 
     @abstractmethod
-    def guarantee(self, policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
-        r"""What a run promises each user: None where nothing is protected."""
+    def guarantee(self, privatizer: Privatizer, sizes: Sequence[int]) -> RunGuarantee | None:
+        r"""What releases of ``privatizer``, of so many users each, promise every user.
+
+        It is asked before the first batch. None where nothing is protected.
+        """
 
 
 class NewUsers(Users):
@@ -136,8 +143,14 @@ class NewUsers(Users):
     def admit(self, pulls: Pulls, batch: str) -> bool:  # noqa: ARG002  # nobody is turned away
         return True
 
-    def guarantee(self, policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
-        return run_guarantee(policy, arms, horizon)
+    def guarantee(self, privatizer: Privatizer, sizes: Sequence[int]) -> RunGuarantee | None:
+        parts: dict[OfOne, None] = {}
+        for size in sizes:
+            part = privatizer.guarantee(size)
+            if part is None:
+                return None
+            parts[part] = None
+        return RunGuarantee(parts=tuple(parts), assumptions=(*privatizer.assumptions, _NEW))
 
 
 NEW_USERS: Final = NewUsers()
@@ -170,13 +183,17 @@ def play(
     >>> sum(run.pulls), run.pulls[0] > run.pulls[1], run.guarantee.pure()
     (10000, True, Pure(1))
 
+    The guarantee is derived before the first batch, from the privatizer that will release and from
+    the policy's ``sizes``; a batch of another size is refused before anybody is charged for it.
+
     Raises :class:`InvalidParameter` for a horizon below the number of arms, checkpoints out of
-    range or order, and arguments of the wrong kind.
+    range or order, means outside of [0, 1], a policy whose ``sizes`` do not name a batch that it
+    asks for, and arguments of the wrong kind.
     """
     if not isinstance(policy, Policy):
         raise InvalidParameter("policy", policy, "must be a Policy")
-    if not isinstance(environment, Environment):
-        raise InvalidParameter("environment", environment, "must be an Environment")
+    if not isinstance(environment, Environment) or isinstance(environment, Policy):
+        raise InvalidParameter("environment", environment, "must be an Environment, and no Policy")
     if not isinstance(world, np.random.Generator):
         raise InvalidParameter("world", world, "must be a numpy.random.Generator")
     if not isinstance(rng, Rng):
@@ -184,8 +201,12 @@ def play(
     if not isinstance(users, Users):
         raise InvalidParameter("users", users, "must be Users, e.g. NEW_USERS")
     arms, horizon = arms_and_horizon(environment.arms, horizon)
+    if not all(0 <= mean <= 1 for mean in environment.means):
+        raise InvalidParameter("environment", environment, "must have means in [0, 1]")
     score = _Score(environment.gaps, _checked(checkpoints, horizon))
-    sent = _Sent(policy.privatizer, policy.name, users)
+    privatizer, sizes = policy.privatizer, policy.sizes(arms, horizon)
+    promised = users.guarantee(privatizer, sizes)
+    sent = _Sent(privatizer, policy.name, users, frozenset(sizes))
     state = policy.init(arms, horizon)
     for counts in _batches(policy, state, environment, horizon, sent, world, rng):
         score.add(counts)
@@ -199,7 +220,8 @@ def play(
         releases=tuple(sent.releases),
         bits_per_user=sent.most_bits,
         mean_bits_per_user=sent.bits / sent.users if sent.users else 0.0,
-        guarantee=users.guarantee(policy, arms, horizon),
+        guarantee=promised,
+        simulated=type(rng) is not SystemRng,
     )
 
 
@@ -211,13 +233,7 @@ def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarante
     Pure('1/2')
     """
     arms, horizon = arms_and_horizon(arms, horizon)
-    parts: dict[OfOne, None] = {}
-    for size in policy.sizes(arms, horizon):
-        part = policy.privatizer.guarantee(size)
-        if part is None:
-            return None
-        parts[part] = None
-    return RunGuarantee(parts=tuple(parts), assumptions=policy.privatizer.assumptions)
+    return NEW_USERS.guarantee(policy.privatizer, policy.sizes(arms, horizon))
 
 
 # -- the rounds -------------------------------------------------------------------------------
@@ -272,12 +288,18 @@ def _shared(counts: tuple[int, ...], left: int) -> Iterator[int]:
 class _Sent:
     # What users sent and the server released so far.
 
-    def __init__(self, privatizer: Privatizer, name: str, users: Users) -> None:
-        self.privatizer, self.name, self.people = privatizer, name, users
+    def __init__(
+        self, privatizer: Privatizer, name: str, users: Users, sizes: frozenset[int]
+    ) -> None:
+        self.privatizer, self.name, self.people, self.sizes = privatizer, name, users, sizes
         self.batches = self.users = self.bits = self.most_bits = 0
         self.releases: list[Release] = []
 
     def admitted(self, choice: Pulls) -> bool:
+        for count in choice.counts:
+            if count and count not in self.sizes:
+                reason = f"pulls {count} users, a batch that its sizes do not name"
+                raise InvalidParameter("policy", self.name, reason)
         return self.people.admit(choice, f"{self.name}/batch {self.batches + 1}")
 
     def batch(
@@ -336,13 +358,11 @@ def _checked(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
 
 
 def _worst(found: list[Enclosure | Bound | Fraction]) -> Bound:
-    # A Fraction is an upper bound of which no lower one is known.
+    # No lower end: the worst part is one that a run could make, but perhaps none does.
     uppers = [each if isinstance(each, Fraction) else each.upper for each in found]
-    known = [None if isinstance(each, Fraction) else each.lower for each in found]
-    lowers = [lower for lower in known if lower is not None]
     return Bound(
         upper=max(uppers, default=Fraction(0)),
-        lower=max(lowers, default=None if found else Fraction(0)),
+        lower=None if found else Fraction(0),
         method="worst",
         theorem=_THEOREM,
     )

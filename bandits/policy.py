@@ -1,9 +1,11 @@
 r"""What a bandit algorithm is: pure functions on a frozen state that see released sums only.
 
 A policy says how often it wants every arm pulled, and is told one released sum for each arm. A
-:class:`ReleasedSum` comes out of ``Privatizer.release`` and from nowhere else, rewards never leave
-``play``, and an environment needs a numpy generator that no policy is given: a policy that looks
-at a raw reward does not pass the type checker.
+:class:`ReleasedSum` comes out of ``Privatizer.release`` and from nowhere else, and rewards never
+leave ``play``: no method of a policy is given a raw reward, and one that asks for it does not pass
+the type checker. That is a guard against mistakes. A policy that its author gives the world and its
+coins can draw the rewards itself, and code of the same process can read its memory: policies and
+privatizers are trusted code, and ``dpcore audit`` is there to doubt it.
 """
 
 from __future__ import annotations

@@ -23,7 +23,10 @@ from dpcore.noise import Noise
 from dpcore.parameter import RationalLike, integer
 from dpcore.rng import SYSTEM, Rng
 
-__all__ = ["OfOne", "Privatizer", "Unprotected"]
+__all__ = ["ALL_HONEST", "SUM_ONLY", "OfOne", "Privatizer", "Unprotected"]
+
+SUM_ONLY: Final = "the aggregation shows the server the sum and who is in it only"
+ALL_HONEST: Final = "all users of a release follow the protocol, stay, and keep their noise secret"
 
 OfOne: TypeAlias = PrivacyCurve | BinomialBox | Assumed
 """What one user is promised by one release."""
@@ -33,6 +36,7 @@ class Privatizer(ABC):
     r"""What a batch of ``pulls`` users runs, and what comes out. Frozen: equal ones are the same.
 
     All methods take the number of users n = ``pulls`` >= 1, since g, m and noise depend on it.
+    ``release`` must run what ``protocol`` says: nothing but an audit would find out.
     """
 
     __slots__ = ()

@@ -11,7 +11,7 @@ import numpy as np
 from accounting.box import BinomialBox
 from accounting.distributed import choose, protocol_guarantee
 from bandits.policy import ReleasedSum
-from bandits.privatizer import Privatizer
+from bandits.privatizer import ALL_HONEST, Privatizer
 from dpcore.binomial import Binomial
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
@@ -86,7 +86,7 @@ class BitPrivatizer(Privatizer):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        return ("the shuffler shows the server the bits only",)
+        return ("the shuffler shows the server the bits only", ALL_HONEST)
 
 
 @lru_cache(maxsize=1 << 10)

@@ -20,7 +20,7 @@ from accounting.papers import SumParameters
 from accounting.papers.arguments import ceil_sqrt
 from bandits.laplace_sum import FEWEST_DRAWS, sum_tail
 from bandits.policy import ReleasedSum
-from bandits.privatizer import OfOne, Privatizer
+from bandits.privatizer import ALL_HONEST, SUM_ONLY, OfOne, Privatizer
 from dpcore.discrete_gaussian import DiscreteGaussian
 from dpcore.discrete_laplace import DiscreteLaplace
 from dpcore.errors import InvalidParameter
@@ -42,13 +42,12 @@ SumProtocol: TypeAlias = AggregatedSum | CentralSum | LocalSum | ShuffledPure
 _SCALED: Final = ("renyi", "concentrated")
 _AT_ONCE: Final = 1 << 16
 _TAIL_BITS: Final = 32
-_SUM_ONLY: Final = "the aggregation shows the server the sum and who is in it only"
 _ASSUMED: Final[dict[str, tuple[str, ...]]] = {
     "central": ("the analyzer is trusted with the sum and publishes its estimate only",),
     "local": (),
-    "pure": (_SUM_ONLY,),
-    "renyi": (_SUM_ONLY,),
-    "concentrated": (_SUM_ONLY,),
+    "pure": (SUM_ONLY, ALL_HONEST),
+    "renyi": (SUM_ONLY, ALL_HONEST),
+    "concentrated": (SUM_ONLY, ALL_HONEST),
 }
 
 
@@ -147,7 +146,7 @@ class SumPrivatizer(Privatizer):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        return _ASSUMED.get(self.trust, (_relaxed(self),))
+        return _ASSUMED.get(self.trust, (_relaxed(self), ALL_HONEST))
 
 
 def _relaxed(privatizer: SumPrivatizer) -> str:

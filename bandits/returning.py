@@ -11,6 +11,7 @@ has no visit left is turned away. Proofs: docs/proofs/bandits.md.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -29,8 +30,8 @@ from accounting.ledger import Ledger
 from accounting.papers.arguments import ceil_sqrt
 from accounting.returning import per_user
 from bandits.play import RunGuarantee, Users
-from bandits.policy import Policy, Pulls, ReleasedSum, State
-from bandits.privatizer import Privatizer
+from bandits.policy import Pulls, ReleasedSum
+from bandits.privatizer import ALL_HONEST, SUM_ONLY, Privatizer
 from dpcore.discrete_laplace import DiscreteLaplace
 from dpcore.enclosure import Enclosure, ball, narrow
 from dpcore.errors import InvalidParameter
@@ -50,7 +51,6 @@ Names: TypeAlias = npt.NDArray[np.int64]
 _ORDERS: Final = (2, 4, 8, 16, 32)
 _ROUNDED: Final = 10**6
 _MOST_VISITS: Final = 1 << 29
-_SUM_ONLY: Final = "the aggregation shows the server the sum and who is in it only"
 _POOLED: Final = "who is in a release depends on earlier releases and on coins, never on rewards"
 
 
@@ -133,7 +133,7 @@ class SteadyPrivatizer(Privatizer):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        return (_SUM_ONLY,)
+        return (SUM_ONLY, ALL_HONEST)
 
 
 @lru_cache(maxsize=1 << 10)
@@ -271,12 +271,16 @@ class Pool(Users):
             if count
         )
 
-    def guarantee(self, policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
-        if policy.privatizer != self.privatizer:
-            raise InvalidParameter("policy", policy.name, "must have the privatizer of its users")
-        integer("arms", arms, at_least=1)
-        integer("horizon", horizon, at_least=1)
-        return RunGuarantee(parts=(self.total,), assumptions=(_SUM_ONLY, _POOLED))
+    def guarantee(
+        self,
+        privatizer: Privatizer,
+        sizes: Sequence[int],  # noqa: ARG002  # a visit costs the same in every release
+    ) -> RunGuarantee | None:
+        if privatizer != self.privatizer:
+            raise InvalidParameter("policy", privatizer, "must have the privatizer of its users")
+        return RunGuarantee(
+            parts=(self.total,), assumptions=(*privatizer.assumptions, _POOLED)
+        )
 
     @property
     def total(self) -> Composition:

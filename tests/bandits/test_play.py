@@ -10,17 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.claim import Pure
 from bandits.dp_se import DpSe
 from bandits.elimination import BatchedElimination
 from bandits.environment import Bernoulli, ClippedNormal, Environment
-from bandits.play import Run, RunGuarantee, _Score, play, run_guarantee
+from bandits.play import Run, _Score, play
 from bandits.policy import Choice, Commit, Policy, Pulls, Released
 from bandits.privatizer import Privatizer, Unprotected
-from bandits.privatizer_bits import BitPrivatizer
 from bandits.privatizer_sum import SumPrivatizer, Trust
 from bandits.radius import ExactRadius
-from bandits.shuffle_elimination import ShuffleElimination
 from dpcore.errors import InvalidParameter
 from dpcore.rng import SYSTEM, Rng, SeededRng
 from tests.bandits.worlds import Counted, Given
@@ -196,62 +193,6 @@ def test_noise_is_private_unless_asked_otherwise(monkeypatch: pytest.MonkeyPatch
     script = Script(batches=(Pulls((1, 1, 1)), Commit(0)), privatizer=private())
     play(script, EASY, horizon=9, world=np.random.default_rng(1))
     assert asked == [SYSTEM] * 3
-
-
-# -- what is promised --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("trust", ["central", "local", "pure", "shuffled-pure"])
-def test_pure_runs_promise_epsilon(trust: Trust) -> None:
-    promised = run_guarantee(BatchedElimination(privatizer=private(trust)), 10, 10**5)
-    assert promised is not None
-    assert promised.pure() == Pure(1)
-    assert promised.epsilon("1e-6").upper <= 1
-    assert promised.delta(1).upper == 0
-    assert promised.delta("0.5").upper > 0
-    assert promised.assumptions == private(trust).assumptions
-    assert promised.to_json()["pure"] == "1"
-
-
-@pytest.mark.parametrize("trust", ["renyi", "concentrated"])
-def test_a_run_promises_the_worst_of_its_batches(trust: Trust) -> None:
-    policy = BatchedElimination(privatizer=private(trust))
-    promised = run_guarantee(policy, 3, 1000)
-    assert promised is not None
-    each = [private(trust).guarantee(n) for n in policy.sizes(3, 1000)]
-    epsilons = [part.epsilon("1e-6") for part in each]  # type: ignore[union-attr]  # they are curves
-    found = promised.epsilon("1e-6")
-    assert found.upper == max(e.upper for e in epsilons)
-    assert found.lower == max(e.lower for e in epsilons)
-    assert promised.pure() is None
-    assert promised.delta(2).upper == max(part.delta(2).upper for part in each)  # type: ignore[union-attr]  # they are curves
-    # No release of a run is beyond it.
-    run = play(policy, EASY, horizon=1000, world=np.random.default_rng(1), rng=SeededRng(1))
-    assert run.guarantee == promised
-    mechanisms = {release.mechanism.noise for release in run.releases}
-    assert mechanisms <= {part.noise for part in each}  # type: ignore[union-attr]  # they are curves
-
-
-def test_bits_promise_epsilon_and_delta_and_nothing_pure() -> None:
-    bits = BitPrivatizer(epsilon=1, delta="1e-6")
-    promised = run_guarantee(ShuffleElimination(privatizer=bits), 2, 1000)
-    assert promised is not None
-    assert promised.delta(1).upper <= Fraction(1, 10**6)
-    assert promised.epsilon("1e-6").upper <= 1
-    assert promised.epsilon(0).upper == float("inf")
-    assert promised.pure() is None
-
-
-def test_no_noise_promises_nothing_and_no_release_everything() -> None:
-    assert run_guarantee(BatchedElimination(privatizer=Unprotected()), 3, 100) is None
-    alone = run_guarantee(BatchedElimination(privatizer=private()), 1, 100)
-    assert alone == RunGuarantee(parts=(), assumptions=private().assumptions)
-    assert alone.pure() == Pure(0)
-    assert alone.epsilon(0).upper == alone.delta(0).upper == 0
-    with pytest.raises(InvalidParameter, match="delta"):
-        alone.epsilon(2)
-    with pytest.raises(InvalidParameter, match="epsilon"):
-        alone.delta(-1)
 
 
 # -- whole algorithms --------------------------------------------------------------------------
