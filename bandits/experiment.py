@@ -59,6 +59,7 @@ class Cell:
     instance: int
     regret: tuple[float, ...]
     pulls: tuple[int, ...]
+    active: tuple[int, ...]
     batches: int
     bits_per_user: int
     mean_bits_per_user: float
@@ -326,6 +327,7 @@ def _run(experiment: Experiment, world: Environment, task: Task) -> Cell:
         instance=task.instance,
         regret=run.regret,
         pulls=run.pulls,
+        active=run.active,
         batches=run.batches,
         bits_per_user=run.bits_per_user,
         mean_bits_per_user=run.mean_bits_per_user,

@@ -88,7 +88,8 @@ class Run:
     r"""What a run gave, at what cost.
 
     ``regret`` is the pseudo-regret sum_a gap_a N_a(t) at each t of ``checkpoints``, ``pulls`` the
-    N_a(T); both are of the true means, and no release: they protect nobody whose rewards are real.
+    N_a(T), ``active`` the arms that the last batch asked for, or the arm committed to. Regret is of
+    the true means, and no release: it protects nobody whose rewards are real.
     ``releases`` holds a record of every sum that was released (none where no mechanism describes
     it); ``batches`` counts the batches that were. ``bits_per_user`` is the most that one user sent,
     ``mean_bits_per_user`` the mean over those whose sum was released. ``guarantee`` is None where
@@ -101,6 +102,7 @@ class Run:
     checkpoints: tuple[int, ...]
     regret: tuple[float, ...]
     pulls: tuple[int, ...]
+    active: tuple[int, ...]
     batches: int
     releases: tuple[Release, ...]
     bits_per_user: int
@@ -216,6 +218,7 @@ def play(
         checkpoints=score.checkpoints,
         regret=tuple(score.regret),
         pulls=tuple(score.pulls),
+        active=sent.active,
         batches=sent.batches,
         releases=tuple(sent.releases),
         bits_per_user=sent.most_bits,
@@ -253,10 +256,12 @@ def _batches(
     while left:
         choice = policy.choose(state)
         if isinstance(choice, Commit) and choice.arm < arms:
+            sent.active = (choice.arm,)
             yield tuple(left if arm == choice.arm else 0 for arm in range(arms))
             return
         if not isinstance(choice, Pulls) or len(choice.counts) != arms:
             raise InvalidParameter("policy", choice, f"must pull {arms} arms, or commit to one")
+        sent.active = tuple(arm for arm, count in enumerate(choice.counts) if count)
         if choice.total > left:
             yield tuple(_cut(choice.counts, left))
             return
@@ -294,6 +299,7 @@ class _Sent:
         self.privatizer, self.name, self.people, self.sizes = privatizer, name, users, sizes
         self.batches = self.users = self.bits = self.most_bits = 0
         self.releases: list[Release] = []
+        self.active: tuple[int, ...] = ()
 
     def admitted(self, choice: Pulls) -> bool:
         for count in choice.counts:

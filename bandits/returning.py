@@ -278,9 +278,7 @@ class Pool(Users):
     ) -> RunGuarantee | None:
         if privatizer != self.privatizer:
             raise InvalidParameter("policy", privatizer, "must have the privatizer of its users")
-        return RunGuarantee(
-            parts=(self.total,), assumptions=(*privatizer.assumptions, _POOLED)
-        )
+        return RunGuarantee(parts=(self.total,), assumptions=(*privatizer.assumptions, _POOLED))
 
     @property
     def total(self) -> Composition:

@@ -179,10 +179,9 @@ def _cell(path: Path, number: int, content: Any) -> Cell:
     if content is None:
         raise InvalidParameter("resume", str(path), f"is damaged in line {number + 1}")
     try:
-        cell = Cell(
-            **{**content, "regret": tuple(content["regret"]), "pulls": tuple(content["pulls"])}
-        )
-        whole = [getattr(cell, name) for name in _COUNTS] + [*cell.pulls]
+        rows = {name: tuple(content[name]) for name in ("regret", "pulls", "active")}
+        cell = Cell(**{**content, **rows})
+        whole = [getattr(cell, name) for name in _COUNTS] + [*cell.pulls, *cell.active]
         if not all(type(value) is int for value in whole):
             raise TypeError("a count that is no integer")
         if not all(type(value) is float for value in (*cell.regret, cell.mean_bits_per_user)):

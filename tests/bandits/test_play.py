@@ -195,6 +195,18 @@ def test_noise_is_private_unless_asked_otherwise(monkeypatch: pytest.MonkeyPatch
     assert asked == [SYSTEM] * 3
 
 
+def test_the_arms_that_are_left_are_those_of_the_last_choice() -> None:
+    first, second = Pulls((4, 2, 1)), Pulls((0, 3, 5))
+    for batches, horizon, active in (
+        ((first, second, Commit(2)), 20, (2,)),
+        ((first, second, Commit(2)), 15, (1, 2)),
+        # A batch that the horizon cuts was asked for, too.
+        ((first, second, Commit(2)), 8, (1, 2)),
+        ((first, second, Commit(2)), 3, (0, 1, 2)),
+    ):
+        assert played(Script(batches=batches), horizon).active == active
+
+
 # -- whole algorithms --------------------------------------------------------------------------
 
 
