@@ -13,13 +13,11 @@ it can of course invent outputs. Errors name the argument as the command does, `
 from __future__ import annotations
 
 import json
-import os
-import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from audit.errors import TargetFailed
 from audit.outputs import Outputs
@@ -28,6 +26,8 @@ from audit.state_header import BEGINNING, SCHEMA, compare, header, hostile, pars
 from audit.state_records import MOST, Damaged, is_torn, next_record, read_records, started
 from audit.stored import Unstorable, pack, unpack
 from audit.target import Target
+from dpcore.errors import InvalidParameter
+from dpcore.state_file import StateFile, open_state, require_plain
 
 __all__ = ["SCHEMA", "State", "resume", "stored_search", "stored_seed"]
 
@@ -41,7 +41,7 @@ class State:
 
     path: Path
     target: str
-    file: BinaryIO
+    file: StateFile
     chain: bytes
     blocks: list[Outputs] = field(default_factory=list)
     failed: TargetFailed | None = None
@@ -77,11 +77,9 @@ class State:
     def _write(self, payload: bytes) -> None:
         record, self.chain = next_record(self.chain, payload)
         try:
-            self.file.write(record)
-            self.file.flush()
-            os.fsync(self.file.fileno())
-        except OSError as error:
-            self.closed = error.strerror or str(error)
+            self.file.append(record)
+        except InvalidParameter as error:
+            self.closed = error.reason
 
 
 @contextmanager
@@ -95,37 +93,17 @@ def resume(
     Raises :class:`InvalidParameter` for a file that is another audit's, none of ours, damaged
     before its end, in use, not a plain file, or that cannot be written.
     """
-    try:
-        import fcntl
-    except ImportError:
-        raise refused(path, "needs locks of files, which this system has not") from None
     place = Path(path)
     expected = header(place, target, plan, search)
-    _require_plain(place)
-    try:
-        # Never truncated by opening: what is there is looked at first.
-        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
-    except OSError as error:
-        raise refused(path, error.strerror or str(error)) from None
-    with os.fdopen(handle, "r+b") as file:
+    with open_state("--resume", place, owner="audit") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             state = _read(place, file, expected, target.spelling)
             _check_sizes(state, plan)
-        except BlockingIOError:
-            raise refused(path, "is in use by another audit") from None
         except OSError as error:
-            raise refused(path, error.strerror or str(error)) from None
+            raise file.refused(error) from None
         except MemoryError:
             raise refused(path, "holds more than the memory does") from None
         yield state
-
-
-def _require_plain(path: Path) -> None:
-    # A pipe or a device may never answer, or have effects when it is opened.
-    with suppress(OSError):
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise refused(path, "is not a plain file")
 
 
 def _check_sizes(state: State, plan: Plan) -> None:
@@ -178,7 +156,7 @@ def stored_search(path: str | Path) -> dict[str, Any] | None:
 
 def _stored(path: Path) -> dict[str, Any] | None:
     # The header; of a file that is none of ours, resume says what is wrong.
-    _require_plain(path)
+    require_plain("--resume", path)
     try:
         with path.open("rb") as file:
             first = next(read_records(file, _START), None)
@@ -192,20 +170,15 @@ def _stored(path: Path) -> dict[str, Any] | None:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def _read(path: Path, file: BinaryIO, expected: bytes, target: str) -> State:
+def _read(path: Path, file: StateFile, expected: bytes, target: str) -> State:
     written, digest = next_record(_START, expected)
     state = State(path=path, target=target, file=file, chain=digest)
-    if is_torn(file, written, BEGINNING):
-        file.seek(0)
-        file.truncate()
-        file.write(written)
-        file.flush()
-        os.fsync(file.fileno())
-        _sync_folder(path)
+    if is_torn(file.reader, written, BEGINNING):
+        file.restart(written)
         return state
     end = 0
     try:
-        for record in read_records(file, _START):
+        for record in read_records(file.reader, _START):
             if end:
                 _take(path, state, record.payload)
             else:
@@ -216,8 +189,7 @@ def _read(path: Path, file: BinaryIO, expected: bytes, target: str) -> State:
             raise refused(path, f"is damaged at {error}") from None
     if not end:
         raise refused(path, "is not the state of an audit")
-    file.seek(end)
-    file.truncate()
+    file.cut(end)
     return state
 
 
@@ -243,11 +215,3 @@ def _failure(target: str, held: Any) -> TargetFailed:
         ):
             return TargetFailed(target, reason, dataset=dataset, run=run)
     raise ValueError("a failure that is none")
-
-
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path.resolve().parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -8,6 +8,8 @@ r"""What can be audited, and how it is written.
                                rounds of a distributed protocol, see ``audit.protocol``
     bandit:dist-dp-se,epsilon=1
                                what the server sees of a bandit run, see ``audit.provided``
+    bandit:dist-dp-se,epsilon=1,path=devices
+                               the same, with a message of every user
     exec:./program args        any executable, see ``audit.program``
 
 A target draws one block of runs at a time, in run order, with randomness of its own for each world

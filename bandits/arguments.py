@@ -3,16 +3,17 @@ r"""The options of ``dpcore bandit`` as values: each refused by name, before any
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, cast
 
-from bandits.experiment import Experiment
+from bandits.experiment import Experiment, checked_jobs
 from bandits.presets import preset_of
 from bandits.radius import RadiusName
 from bandits.registry import ScheduleName
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import rational
 
-__all__ = ["named", "read_experiment", "read_jobs", "whole"]
+__all__ = ["named", "read_experiment", "read_jobs", "read_path", "whole"]
 
 _OPTIONS: Final = {
     "preset": "PRESET",
@@ -54,10 +55,25 @@ def read_jobs(text: str) -> int:
     >>> read_jobs("2"), read_jobs("-1")
     (2, -1)
     """
-    count = whole("--jobs", text)
-    if count != -1 and count < 1:
-        raise InvalidParameter("--jobs", text, "must be a whole number >= 1, or -1: one a core")
-    return count
+    try:
+        return checked_jobs(whole("--jobs", text))
+    except InvalidParameter as error:
+        raise InvalidParameter("--jobs", text, error.reason) from None
+
+
+def read_path(option: str, text: str | None) -> Path | None:
+    r"""A place in the file system, None where none was named.
+
+    >>> read_path("--output", "results").name
+    'results'
+
+    Raises :class:`InvalidParameter` for the empty text, which would be the folder one is in.
+    """
+    if text is None:
+        return None
+    if not text.strip() or "\0" in text:
+        raise InvalidParameter(option, repr(text), "must name a place")
+    return Path(text)
 
 
 def read_experiment(  # noqa: PLR0913  # one for each option
@@ -82,7 +98,7 @@ def read_experiment(  # noqa: PLR0913  # one for each option
     """
     try:
         own = preset_of(preset)
-        return Experiment(
+        experiment = Experiment(
             preset=own.name,
             algorithms=_names(algorithms) if algorithms is not None else own.algorithms,
             epsilons=tuple(epsilons) if epsilons else own.epsilons,
@@ -94,6 +110,10 @@ def read_experiment(  # noqa: PLR0913  # one for each option
             arms=None if arms is None else whole("--arms", arms),
             seed=whole("--seed", seed),
         )
+        if schedule is not None and not experiment.scheduled:
+            names = ", ".join(experiment.algorithms)
+            raise InvalidParameter("schedule", schedule, f"has no effect on {names}: leave it out")
+        return experiment
     except InvalidParameter as error:
         raise named(error) from None
 
@@ -105,7 +125,8 @@ def named(error: InvalidParameter) -> InvalidParameter:
     '--epsilon'
     """
     argument = error.argument
-    option = f"--{argument}" if argument in _NAMED else _OPTIONS.get(argument, argument)
+    known = argument.partition(" ")[0] in _NAMED
+    option = f"--{argument}" if known else _OPTIONS.get(argument, argument)
     return InvalidParameter(option, error.value, error.reason)
 
 

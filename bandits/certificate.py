@@ -3,7 +3,7 @@ r"""The certificate of a run: what was played, with which exact parameters, and 
 A user may be in one of several releases that differ in the number of users, and so in noise; the
 certificate lists them all and claims the worst. Each carries a certificate of its own
 (docs/certificates.md), which the second path of ``accounting.verify`` computes anew; what is beyond
-its reach says so. :func:`recheck` needs the text and nothing else. Proofs: docs/proofs/bandits.md.
+its reach says so. ``recheck`` needs the text and nothing else. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -12,21 +12,32 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any, Final, cast
 
 from accounting.box import BinomialBox
 from accounting.certificate import certify
-from accounting.checker import Finding, Status, Verdict, verify
+from accounting.checker import Malformed
 from accounting.checker.form import digest_of
 from accounting.claim import Assumed
 from accounting.compose import Composition, compose
 from accounting.curve import PrivacyCurve
 from accounting.errors import NotDerived
-from bandits.play import OfAll, Run, RunGuarantee
+from bandits.certificate_form import (
+    SCHEMA,
+    SEEDED,
+    SYSTEM,
+    ascii_text,
+    read,
+    required_assumptions,
+)
+from bandits.play import Run
+from bandits.promise import OfAll, RunGuarantee
+from bandits.recheck import recheck
 from dpcore.binomial import Binomial
+from dpcore.discrete_laplace import DiscreteLaplace
 from dpcore.enclosure import End
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism
@@ -34,14 +45,11 @@ from dpcore.parameter import RationalLike, integer, rational, write_rational
 
 __all__ = ["SCHEMA", "RunCertificate", "certificate_of", "recheck"]
 
-SCHEMA: Final = "dpcore-bandit-certificate/1"
-
 _DIGITS: Final = 8
-_STEPS: Final = 100
-_ALWAYS: Final = (
-    "the server is semi-honest: it sees what the protocol shows it and follows the protocol",
-    "rewards lie in [0, 1], and nobody's reward decides who takes part or when",
-)
+_STEPS: Final = 10_000
+_STEPS_OF_MANY: Final = 100
+_DIGITS_OF_MANY: Final = 5
+_MOST_LETTERS: Final = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +88,17 @@ class RunCertificate:
 
 
 def certificate_of(
-    run: Run, *, deltas: Iterable[RationalLike] = ("1e-6",), most_steps: int = _STEPS
+    run: Run,
+    *,
+    deltas: Iterable[RationalLike] | RationalLike = ("1e-6",),
+    most_steps: int = _STEPS,
 ) -> RunCertificate:
-    r"""The certificate of ``run``: epsilon at each of ``deltas``, from its guarantee.
+    r"""The certificate of ``run``: epsilon at each of ``deltas`` in (0, 1), from its guarantee.
 
-    Parts whose noise hides at most ``most_steps`` steps get a certificate of their own; for larger
-    ones the second path takes long, and they say that they are unchecked.
+    Parts whose noise hides at most ``most_steps`` steps get a certificate of their own; so do
+    rounds of other than discrete Laplace noise of at most 100 steps. For larger ones the second
+    path takes seconds or declines, and they say that they are unchecked. A run whose noise was not
+    of the operating system says so among the assumptions.
 
     >>> import numpy as np
     >>> from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
@@ -97,8 +110,9 @@ def certificate_of(
     ('0.4999984', True)
 
     Raises :class:`NotDerived` for a run that promises nothing, can release nothing or has
-    an infinite epsilon, and :class:`InvalidParameter` where a recorded release is none of those
-    that the guarantee is of.
+    an infinite epsilon, and for one with more parts or longer text than a certificate may hold;
+    :class:`InvalidParameter` where a recorded release is none of those that the guarantee is of,
+    and for no deltas, repeated ones, and ones outside of (0, 1).
     """
     if not isinstance(run, Run):
         raise InvalidParameter("run", run, "must be a Run")
@@ -108,28 +122,48 @@ def certificate_of(
         raise NotDerived(f"a certificate of {run.policy}", "it protects nobody: nothing is claimed")
     if not promised.parts:
         raise NotDerived(f"a certificate of {run.policy}", "nothing is released before T")
-    at = [rational("delta", delta) for delta in deltas]
-    if not at:
-        raise InvalidParameter("deltas", (), "must hold one or more")
-    for delta in at:
-        if not 0 < delta < 1:
-            raise InvalidParameter("delta", write_rational(delta), "must lie in (0, 1)")
+    at = _deltas(deltas)
+    released = _released(run, promised)
     parts = tuple(_part(part, at, most) for part in promised.parts)
-    return RunCertificate(
-        algorithm=run.policy,
+    draft = RunCertificate(
+        algorithm=ascii_text(run.policy),
         arms=len(run.pulls),
         horizon=run.horizon,
         claims=tuple(_worst(parts, delta) for delta in at),
         parts=parts,
-        released=_released(run, promised),
-        assumptions=tuple(dict.fromkeys((*_ALWAYS, *promised.assumptions, _users(promised)))),
+        released=released,
+        assumptions=(),
     )
+    assumed = (*map(ascii_text, promised.assumptions), SEEDED if run.simulated else SYSTEM)
+    required = required_assumptions(draft.to_json())
+    found = replace(draft, assumptions=tuple(dict.fromkeys((*required, *assumed))))
+    _check_form(found)
+    return found
 
 
-def _users(promised: RunGuarantee) -> str:
-    if all(isinstance(part, Composition) for part in promised.parts):
-        return "a user is in no more releases than the rounds of a part, and in each once"
-    return "users are new: each takes part in one release at most"
+def _deltas(deltas: Iterable[RationalLike] | RationalLike) -> list[Fraction]:
+    # One number is a list of one; text is a number and no list of letters.
+    several = isinstance(deltas, Iterable) and not isinstance(deltas, str)
+    given = cast(Iterable[RationalLike], deltas) if several else (cast(RationalLike, deltas),)
+    at = [rational("deltas", delta) for delta in given]
+    if not at:
+        raise InvalidParameter("deltas", (), "must hold one or more")
+    for delta in at:
+        if not 0 < delta < 1:
+            raise InvalidParameter("deltas", write_rational(delta), "must lie in (0, 1)")
+    if len(set(at)) < len(at):
+        raise InvalidParameter("deltas", [*map(write_rational, at)], "must not repeat a value")
+    return at
+
+
+def _check_form(certificate: RunCertificate) -> None:
+    # What would be refused when it is read is never written.
+    try:
+        complaints = read(certificate.to_json()).complaints
+    except Malformed as error:
+        complaints = ((error.where, error.reason),)
+    for where, reason in complaints:
+        raise NotDerived(f"a certificate of {certificate.algorithm}", f"{where}: {reason}")
 
 
 # -- the parts --------------------------------------------------------------------------------
@@ -144,21 +178,31 @@ def _part(part: OfAll, deltas: list[Fraction], most: int) -> dict[str, Any]:
             raise NotDerived(f"epsilon at delta = {write_rational(delta)}", f"of {part!r}")
         claims.append({"delta": write_rational(delta), "epsilon": _above(epsilon)})
     document: dict[str, Any] = {"is": _stated(part), "claims": claims}
+    most, digits = _limits(part, most)
     if _steps(part) > most:
         return {**document, "certificate": None, "unchecked": f"more than {most} steps"}
     try:
-        own = certify(_certifiable(part), deltas=[claim["delta"] for claim in claims]).to_json()
+        own = certify(_certifiable(part), deltas=[*deltas], digits=digits).to_json()
     except NotDerived as error:
-        return {**document, "certificate": None, "unchecked": str(error)}
+        reason = ascii_text(str(error))[:_MOST_LETTERS]
+        return {**document, "certificate": None, "unchecked": reason}
     # Its digits may be fewer, and its bound that much above: then it is the one to claim.
-    proved = _proved(own)
-    claims = [{**c, "epsilon": max(c["epsilon"], proved[c["delta"]], key=Fraction)} for c in claims]
-    return {**document, "claims": claims, "certificate": own, "unchecked": None}
+    proved = {c["delta"]: c["upper"] for c in own["claims"] if c["quantity"] == "epsilon"}
+    for claim in claims:
+        larger = max(Fraction(claim["epsilon"]), Fraction(proved[claim["delta"]]))
+        claim["epsilon"] = _above(larger)
+    return {**document, "certificate": own, "unchecked": None}
 
 
-def _proved(own: Any) -> dict[str, str]:
-    # The upper end of epsilon at every delta of a certificate.
-    return {c["delta"]: c["upper"] for c in own["claims"] if c["quantity"] == "epsilon"}
+def _limits(part: OfAll, most: int) -> tuple[int, int]:
+    # The second path lists and integrates rounds of other than discrete Laplace noise.
+    laplace = isinstance(part, Composition) and all(
+        isinstance(source, PrivacyCurve) and isinstance(source.noise, DiscreteLaplace)
+        for source, _ in part.parts
+    )
+    if isinstance(part, Composition) and not laplace:
+        return min(most, _STEPS_OF_MANY), _DIGITS_OF_MANY
+    return most, _DIGITS
 
 
 def _certifiable(part: OfAll) -> Any:
@@ -170,13 +214,23 @@ def _certifiable(part: OfAll) -> Any:
     return part
 
 
-def _stated(part: OfAll) -> Any:
+def _stated(part: OfAll) -> dict[str, Any]:
     match part:
-        case BinomialBox():
-            return _certifiable(part).to_json()
+        case BinomialBox(bounds=(_,)):
+            return _stated(_certifiable(part))
         case Composition():
-            return {"rounds_of": part.to_json(), "unit": part.scope.unit.value}
-    return part.to_json()
+            rounds = [
+                {"part": _stated(cast(OfAll, source)), "rounds": count}
+                for source, count in part.parts
+            ]
+            return {"rounds_of": rounds, "unit": part.scope.unit.value}
+        case Assumed():
+            return {**part.to_json(), "reason": ascii_text(part.reason)}
+        case PrivacyCurve():
+            written = part.to_json()
+            noise = {key: str(value) for key, value in written["noise"].items()}
+            return {**written, "noise": noise}
+    raise NotDerived(f"a certificate of {part!r}", "it is neither a law nor assumed")
 
 
 def _steps(part: OfAll) -> int:
@@ -200,95 +254,21 @@ def _worst(parts: tuple[Mapping[str, Any], ...], delta: Fraction) -> dict[str, s
 
 
 def _released(run: Run, promised: RunGuarantee) -> tuple[dict[str, Any], ...]:
-    known = [_of_mechanism(part) for part in promised.parts]
+    known = [law for part in promised.parts for law in _laws(part)]
     counts: Counter[Mechanism] = Counter(release.mechanism for release in run.releases)
     found = []
     for mechanism, times in counts.items():
-        written = PrivacyCurve(noise=mechanism.noise, sensitivity=mechanism.sensitivity).to_json()
-        stated = {"noise": written["noise"], "sensitivity": written["sensitivity"]}
-        if stated not in known:
+        curve = PrivacyCurve(noise=mechanism.noise, sensitivity=mechanism.sensitivity)
+        (law,) = _laws(curve)
+        if law not in known:
             raise InvalidParameter("releases", repr(mechanism), "is none that the run promised")
-        found.append({**stated, "times": times})
+        found.append({**law, "times": times})
     return tuple(found)
 
 
-def _of_mechanism(part: OfAll) -> dict[str, Any]:
-    written = _stated(part)
-    if isinstance(part, Composition):
-        written = written["rounds_of"][0]["part"]
-    return {key: written[key] for key in ("noise", "sensitivity") if key in written}
-
-
-# -- checked again ----------------------------------------------------------------------------
-
-
-def recheck(text: str | bytes) -> Verdict:
-    r"""Reads a certificate again: its digest, the worst over its parts, and each part's own.
-
-    A part without a certificate of its own is unchecked, and then the verdict does not hold. As in
-    ``accounting.verify`` nothing the text may hold raises, and a digest is no signature.
-    """
-    try:
-        document = json.loads(text)
-        findings = [*_findings(document)]
-    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
-        reason = f"is no {SCHEMA}: {type(error).__name__}: {error}"
-        findings = [Finding(where="certificate", status=Status.FAILS, reason=reason)]
-    return Verdict(findings=tuple(findings))
-
-
-def _findings(document: Any) -> Iterable[Finding]:
-    if document["schema"] != SCHEMA:
-        raise ValueError("another schema")
-    yield _finding("digest", document["digest"] == digest_of(document), "is that of the text")
-    parts, claims = document["parts"], document["claims"]
-    yield _finding("claims", bool(parts) and bool(claims), "there are some, of some parts")
-    for i, claim in enumerate(claims):
-        worst = _worst(tuple(parts), rational("delta", claim["delta"]))
-        at_least = Fraction(claim["epsilon"]) >= Fraction(worst["epsilon"])
-        yield _finding(f"claims[{i}]", at_least, "is no less than any part's")
-    for i, part in enumerate(parts):
-        yield from _of_part(f"parts[{i}]", part, [claim["delta"] for claim in claims])
-
-
-def _of_part(where: str, part: Any, deltas: list[str]) -> Iterable[Finding]:
-    stated = {claim["delta"]: Fraction(claim["epsilon"]) for claim in part["claims"]}
-    yield _finding(where, set(stated) == set(deltas), "claims epsilon at every delta")
-    own = part["certificate"]
-    if own is None:
-        reason = str(part["unchecked"])
-        yield Finding(where=where, status=Status.UNCHECKED, reason=reason)
-        return
-    for finding in verify(own).findings:
-        place = f"{where}.certificate.{finding.where}"
-        yield Finding(where=place, status=finding.status, reason=finding.reason)
-    proved = _proved(own)
-    enough = all(at in proved and stated[at] >= Fraction(proved[at]) for at in stated)
-    yield _finding(where, enough, "claims no less than its own certificate")
-    yield _finding(where, _same(part["is"], own["parts"]), "is what its own certificate is of")
-
-
-def _same(stated: Any, own: list[Any]) -> bool:
-    # The noise and rounds, or the assumed claim, that the inner certificate speaks of.
-    rounds = stated.get("rounds_of", [{"part": stated, "rounds": 1}])
-    if len(rounds) != len(own):
-        return False
-    for each, written in zip(rounds, own, strict=True):
-        part = each["part"].get("guarantee", each["part"])
-        if each["rounds"] != written["rounds"]:
-            return False
-        for key in ("noise", "sensitivity", "epsilon"):
-            mine, theirs = part.get(key), written.get(key)
-            if _text(mine) != _text(theirs):
-                return False
-    return True
-
-
-def _text(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _text(each) for key, each in value.items()}
-    return None if value is None else str(value)
-
-
-def _finding(where: str, holds: bool, reason: str) -> Finding:  # noqa: FBT001  # a finding's status
-    return Finding(where=where, status=Status.HOLDS if holds else Status.FAILS, reason=reason)
+def _laws(part: OfAll) -> list[dict[str, Any]]:
+    # The noise and sensitivity of every release that it is of.
+    stated = _stated(part)
+    listed = [each["part"] for each in stated.get("rounds_of", [{"part": stated}])]
+    keys = ("noise", "sensitivity")
+    return [{key: each[key] for key in keys} for each in listed if "noise" in each]

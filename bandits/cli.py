@@ -14,6 +14,7 @@ from bandits.run_command import run
 __all__ = ["commands"]
 
 _SCHEMA: Final = "dpcore-bandit-list/1"
+_USAGE: Final = 2
 
 commands = typer.Typer(
     name="bandit",
@@ -22,10 +23,17 @@ commands = typer.Typer(
         "Start with [bold]dpcore bandit run cz/easy --epsilon 0.5 -T 1e5 --instances 3[/bold]."
     ),
     rich_markup_mode="rich",
-    no_args_is_help=True,
+    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
+
+
+@commands.callback(invoke_without_command=True)
+def _alone(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(_USAGE)
 
 
 @commands.command("list")

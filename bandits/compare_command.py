@@ -28,15 +28,23 @@ def compare(
     Example: dpcore bandit compare paper.json exact.json
 
     Rows are matched by algorithm and epsilon, and paired by instance where both have as many: an
-    instance is the same world in both. Exit code: 0 done, 2 usage.
+    instance is the same world in both. Rows of one alone are named. Exit code: 0 done, 2 usage.
     """
+    from bandits.comparison import alone, read_document
     from bandits.comparison import compare as ratios_of
-    from bandits.comparison import read_document
     from bandits.render import compare_lines
 
-    ratios = ratios_of(read_document(first), read_document(second))
-    if as_json:
-        found = {"schema": _SCHEMA, "rows": [ratio.to_json() for ratio in ratios]}
-        print(json.dumps(found, indent=2, allow_nan=False))
-    else:
-        print("\n".join(compare_lines(ratios)))
+    one, other = read_document(first), read_document(second)
+    ratios = ratios_of(one, other)
+    left = {"A": alone(one, other), "B": alone(other, one)}
+    if not as_json:
+        print("\n".join(compare_lines(ratios, left)))
+        return
+    unmatched = [
+        {"in": name, "algorithm": algorithm, "epsilon": epsilon}
+        for name, rows in left.items()
+        for algorithm, epsilon in rows
+    ]
+    rows = [ratio.to_json() for ratio in ratios]
+    found = {"schema": _SCHEMA, "rows": rows, "unmatched": unmatched}
+    print(json.dumps(found, indent=2, allow_nan=False))

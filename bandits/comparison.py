@@ -13,17 +13,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bandits.summary import SCHEMA, mean_and_error
+from bandits.averages import mean_and_error, paired_ratio
+from bandits.summary import SCHEMA
 from dpcore.errors import InvalidParameter
+from dpcore.state_file import require_plain
 
-__all__ = ["Ratio", "compare", "read_document"]
+__all__ = ["Ratio", "alone", "compare", "read_document"]
 
 _SAME: Final = ("preset", "arms", "horizon", "data")
+_MOST: Final = 1 + 1e-9
+# Less regret than that is none: a ratio to it would say nothing, and could be infinite.
+_LEAST: Final = 1e-30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    r"""Regret of A over regret of B; None where B has none. ``error`` is None for one instance."""
+    r"""Regret of A over regret of B; None where B has none, or less than 10^-30.
+
+    ``error`` is None for one instance.
+    """
 
     algorithm: str
     epsilon: float
@@ -46,6 +54,7 @@ def read_document(path: Path) -> dict[str, Any]:
     Raises :class:`InvalidParameter` for anything else.
     """
     place = path / "rows.json" if path.is_dir() else path
+    require_plain("path", place)
     try:
         found = json.loads(place.read_text(encoding="utf-8"))
     except OSError as error:
@@ -55,16 +64,34 @@ def read_document(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         raise InvalidParameter("path", str(place), f"is not of schema {SCHEMA}")
     try:
+        rows = [_key(row) for row in found["rows"]]
+        if len(set(rows)) < len(rows):
+            raise ValueError("an algorithm with the same epsilon twice")
         for row in found["rows"]:
-            each = [float(value) for value in row["by_instance"]]
-            if not each or not all(math.isfinite(value) and value >= 0 for value in each):
-                raise ValueError("a row without regret")
-            _ = row["algorithm"], float(row["epsilon"])
+            _check_regret(row["by_instance"])
         _ = [found[name] for name in _SAME]
-    except (KeyError, TypeError, ValueError) as wrong:
+    except (KeyError, TypeError, ValueError, OverflowError) as wrong:
         reason = f"holds what dpcore bandit run does not write ({wrong})"
         raise InvalidParameter("path", str(place), reason) from None
     return found
+
+
+def _key(row: dict[str, Any]) -> tuple[str, float]:
+    # What a row is matched by; checked when a document is read.
+    algorithm, epsilon = row["algorithm"], row["epsilon"]
+    if not isinstance(algorithm, str):
+        raise TypeError("an algorithm that is no name")
+    if type(epsilon) not in (int, float) or not 0 < epsilon < math.inf:
+        raise ValueError("an epsilon that is no number > 0")
+    return algorithm, float(epsilon)
+
+
+def _check_regret(values: Any) -> None:
+    if not isinstance(values, list) or not values:
+        raise ValueError("a row without regret")
+    for value in values:
+        if type(value) not in (int, float) or not 0 <= value <= _MOST:
+            raise ValueError("a regret per round outside of [0, 1]")
 
 
 def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
@@ -83,16 +110,23 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
         if first[name] != second[name]:
             reason = f"must be the same in both: {second[name]} in the second"
             raise InvalidParameter(name, first[name], reason)
-    partners = {(row["algorithm"], float(row["epsilon"])): row for row in second["rows"]}
-    pairs = [
-        (row, partners[row["algorithm"], float(row["epsilon"])])
-        for row in first["rows"]
-        if (row["algorithm"], float(row["epsilon"])) in partners
-    ]
+    partners = {_key(row): row for row in second["rows"]}
+    pairs = [(row, partners[_key(row)]) for row in first["rows"] if _key(row) in partners]
     if not pairs:
         reason = "must have an algorithm and epsilon that the second has, too"
         raise InvalidParameter("rows", len(first["rows"]), reason)
     return tuple(_ratio(one, other) for one, other in pairs)
+
+
+def alone(first: dict[str, Any], second: dict[str, Any]) -> tuple[tuple[str, float], ...]:
+    r"""Algorithm and epsilon of every row of the first that has no partner in the second.
+
+    >>> se, dp = ({"algorithm": name, "epsilon": 1} for name in ("se", "dp-se"))
+    >>> alone({"rows": [se, dp]}, {"rows": [dp]})
+    (('se', 1.0),)
+    """
+    there = {_key(row) for row in second["rows"]}
+    return tuple(key for key in map(_key, first["rows"]) if key not in there)
 
 
 def _ratio(one: dict[str, Any], other: dict[str, Any]) -> Ratio:
@@ -100,16 +134,16 @@ def _ratio(one: dict[str, Any], other: dict[str, Any]) -> Ratio:
     (mean_a, error_a), (mean_b, error_b) = mean_and_error(a), mean_and_error(b)
     paired = len(a) == len(b)
     ratio, error = None, None
-    if mean_b > 0:
+    if mean_b >= _LEAST:
         ratio = mean_a / mean_b
         if paired:
-            _, left = mean_and_error([x - ratio * y for x, y in zip(a, b, strict=True)])
-            error = None if left is None else left / mean_b
+            ratio, error = paired_ratio(a, b)
         elif error_a is not None and error_b is not None:
             error = math.hypot(error_a, ratio * error_b) / mean_b
+    algorithm, epsilon = _key(one)
     return Ratio(
-        algorithm=one["algorithm"],
-        epsilon=float(one["epsilon"]),
+        algorithm=algorithm,
+        epsilon=epsilon,
         first=mean_a,
         second=mean_b,
         ratio=ratio,

@@ -1,16 +1,19 @@
-r"""Batched successive elimination: Algorithm 1 of Chowdhury and Zhou, in every trust model.
+r"""Successive elimination, and Algorithm 1 of Chowdhury and Zhou in every trust model.
 
-Batch b = 1, 2, ... pulls every active arm l(b) times (``schedule``), fresh users each time. The
-released sum of the batch gives the mean of an arm, from this batch only. An arm stays while its
-mean is at most ``radius.gap`` below the best: by the paper's intervals, mean + beta(b) >= the
-largest mean - beta(b), that is 2 beta(b).
+Batch b = 1, 2, ... pulls every active arm equally often, fresh users each time. The released sum of
+the batch gives the mean of an arm, from this batch only. An arm stays while its mean is at most
+``radius.gap`` below the best: by the paper's intervals, mean + beta(b) >= the largest mean -
+beta(b), that is 2 beta(b).
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from bandits.policy import (
@@ -28,7 +31,15 @@ from bandits.schedule import PAPER, Schedule
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import RationalLike
 
-__all__ = ["NAMES", "BatchedElimination", "EliminationState", "means_of", "surviving"]
+__all__ = [
+    "NAMES",
+    "BatchedElimination",
+    "EliminationState",
+    "SuccessiveElimination",
+    "completed_sizes",
+    "means_of",
+    "surviving",
+]
 
 NAMES: Final[dict[str, str]] = {
     "none": "se",
@@ -53,38 +64,31 @@ class EliminationState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchedElimination(Policy[EliminationState]):
-    r"""Algorithm 1 over ``privatizer``, with batches as long as ``schedule`` says.
+class SuccessiveElimination(Policy[EliminationState]):
+    r"""What eliminations share that look at one batch at a time; ``length`` tells them apart.
 
-    ``confidence`` is p: with chance >= 1 - p the best arm is never dropped, as far as ``radius``
-    has a proof. It is not the ``failure`` of a protocol, which is a privatizer's.
+    ``confidence`` is p: the best arm is dropped with chance at most p, as far as ``radius`` has a
+    proof. It is the chance of the mistake, and not the ``failure`` of a protocol, which is a
+    privatizer's.
 
-    >>> from bandits.privatizer import Unprotected
-    >>> from bandits.schedule import RELEASED
-    >>> se = BatchedElimination(privatizer=Unprotected(), schedule=RELEASED)
-    >>> se.name, se.choose(se.init(3, 1000))
-    ('se', Pulls(counts=(4, 4, 4)))
-
-    Raises :class:`InvalidParameter` for a confidence outside of (0, 1) and parts of another kind.
+    Raises :class:`InvalidParameter` for a confidence outside of (0, 1/2) and a radius that is none.
     """
 
-    privatizer: Privatizer
-    schedule: Schedule = field(default=PAPER)
     radius: Radius = field(default=ExactRadius())
     confidence: RationalLike = "1/10"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.privatizer, Privatizer):
-            raise InvalidParameter("privatizer", self.privatizer, "must be a Privatizer")
         if not isinstance(self.radius, Radius):
             raise InvalidParameter("radius", self.radius, "must be a Radius, e.g. ExactRadius()")
-        if not isinstance(self.schedule, Schedule):
-            raise InvalidParameter("schedule", self.schedule, "must be a Schedule, e.g. PAPER")
         object.__setattr__(self, "confidence", confidence_of(self.confidence))
 
-    @property
-    def name(self) -> str:
-        return NAMES.get(self.privatizer.name, f"{self.privatizer.name}-se")
+    @abstractmethod
+    def length(self, batch: int, active: int) -> int:
+        r"""How often batch b = 1, 2, ... pulls each of ``active`` arms: no fewer for more arms."""
+
+    def pulls(self, state: EliminationState) -> int:
+        r"""How often the coming batch pulls each active arm."""
+        return self.length(state.batch, len(state.active))
 
     def init(self, arms: int, horizon: int) -> EliminationState:
         arms, _ = arms_and_horizon(arms, horizon)
@@ -93,26 +97,86 @@ class BatchedElimination(Policy[EliminationState]):
     def choose(self, state: EliminationState) -> Choice:
         if len(state.active) == 1:
             return Commit(state.active[0])
-        each = self.schedule.pulls(state.batch)
+        each = self.pulls(state)
         return Pulls(tuple(each if arm in state.active else 0 for arm in range(state.arms)))
 
     def observe(self, state: EliminationState, released: Released) -> EliminationState:
-        each = self.schedule.pulls(state.batch)
+        each = self.pulls(state)
         gap = self.radius.gap(
             self.privatizer,
             each,
             batch=state.batch,
             active=len(state.active),
-            failure=confidence_of(self.confidence),
+            failure=self.confidence,
         )
         means = means_of(state.active, released, each)
         return replace(state, active=surviving(means, gap), batch=state.batch + 1)
 
     def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
-        if arms == 1:
-            return ()
-        batches = range(1, self.schedule.batches(horizon) + 1)
-        return tuple(self.schedule.pulls(batch) for batch in batches)
+        return _sizes(self, arms, horizon)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchedElimination(SuccessiveElimination):
+    r"""Algorithm 1 over ``privatizer``, with batches as long as ``schedule`` says.
+
+    >>> from bandits.privatizer import Unprotected
+    >>> from bandits.schedule import RELEASED
+    >>> se = BatchedElimination(privatizer=Unprotected(), schedule=RELEASED)
+    >>> se.name, se.choose(se.init(3, 1000))
+    ('se', Pulls(counts=(4, 4, 4)))
+
+    Raises :class:`InvalidParameter` for a confidence outside of (0, 1/2) and parts of another kind.
+    """
+
+    privatizer: Privatizer = field()
+    schedule: Schedule = field(default=PAPER)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.privatizer, Privatizer):
+            raise InvalidParameter("privatizer", self.privatizer, "must be a Privatizer")
+        if not isinstance(self.schedule, Schedule):
+            raise InvalidParameter("schedule", self.schedule, "must be a Schedule, e.g. PAPER")
+        SuccessiveElimination.__post_init__(self)
+
+    @property
+    def name(self) -> str:
+        return NAMES.get(self.privatizer.name, f"{self.privatizer.name}-se")
+
+    def length(self, batch: int, active: int) -> int:  # noqa: ARG002  # the same for any number
+        return self.schedule.pulls(batch)
+
+
+def completed_sizes(arms: int, horizon: int, length: Callable[[int, int], int]) -> tuple[int, ...]:
+    r"""The lengths of all batches that an elimination can complete, in rising order.
+
+    ``length(b, active)`` pulls of each active arm in batch b = 1, 2, ..., never fewer for more arms
+    and in the end beyond any horizon. The first batch pulls all ``arms``. Of a later one with
+    ``active`` arms the cheapest way there is to lose all the others in the first batch: the arms
+    that are active never grow in number, so no batch on the way had fewer.
+
+    >>> completed_sizes(10, 99, lambda batch, active: 2**batch)  # 20 + 2 (4 + 8) = 44, + 32 = 76
+    (2, 4, 8, 16)
+    >>> completed_sizes(10, 12, lambda batch, active: 2**batch)  # 20 rounds
+    ()
+    """
+    if arms == 1 or arms * length(1, arms) > horizon:
+        return ()
+    found = {length(1, arms)}
+    for active in range(2, arms + 1):
+        spent, batch = arms * length(1, arms), 2
+        while (spent := spent + active * length(batch, active)) <= horizon:
+            found.add(length(batch, active))
+            batch += 1
+        if batch == 2:
+            break  # with more arms the second batch is no cheaper
+    return tuple(sorted(found))
+
+
+@lru_cache(maxsize=1 << 8)
+def _sizes(policy: SuccessiveElimination, arms: int, horizon: int) -> tuple[int, ...]:
+    arms, horizon = arms_and_horizon(arms, horizon)
+    return completed_sizes(arms, horizon, policy.length)
 
 
 def means_of(active: tuple[int, ...], released: Released, pulls: int) -> dict[int, Fraction]:

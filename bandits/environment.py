@@ -25,6 +25,8 @@ __all__ = ["Bernoulli", "ClippedNormal", "Environment", "Reordered", "Table", "c
 _CHUNK: Final = 1 << 15
 _EXACT: Final = 1 << 52
 _MOST_SUM: Final = 1 << 62
+_LEAST_DEVIATION: Final = Fraction(1, 10**300)
+_MOST_DEVIATION: Final = 1000
 
 
 class Environment(ABC):
@@ -72,9 +74,24 @@ class Environment(ABC):
         return self._encoded_sum(arm, pulls, steps, world)
 
     @abstractmethod
-    def _encoded_sum(
-        self, arm: int, pulls: int, precision: int, world: np.random.Generator
-    ) -> int: ...
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        r"""What :meth:`encoded_sum` returns, and all that a world of your own draws.
+
+        The arguments are checked. The sum is of ``pulls`` encodings, each an integer in
+        [0, ``precision``]: floor(x g + U) for a reward x in [0, 1], g = ``precision`` and U uniform
+        on [0, 1), or any other integer there whose mean is ``means[arm]`` g. Rewards are
+        independent, of each other and of every other batch; all coins are those of ``world``. The
+        promise to users needs the range of every encoding, which nobody can check on a sum.
+
+        >>> class Thirds(Environment):
+        ...     means = (2 / 3, 1 / 3)
+        ...
+        ...     def _encoded_sum(self, arm, pulls, precision, world):
+        ...         ones = int(world.binomial(pulls, self.means[arm]))
+        ...         return ones * precision
+        >>> Thirds().encoded_sum(0, 9, 4, np.random.default_rng(1)) in range(0, 37, 4)
+        True
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +104,8 @@ class ClippedNormal(Environment):
     >>> [round(mean, 4) for mean in world.means]
     [0.5, 0.9302]
 
-    Raises :class:`InvalidParameter` for no arm, a center outside of [0, 1], a deviation not > 0.
+    Raises :class:`InvalidParameter` for no arm, a center outside of [0, 1], and a deviation outside
+    of [1e-300, 1000]: beyond, floats do not hold the means.
     """
 
     centers: tuple[float, ...]
@@ -95,10 +113,10 @@ class ClippedNormal(Environment):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "centers", _means("centers", self.centers))
-        deviation = float(rational("deviation", self.deviation))
-        if not deviation > 0:
-            raise InvalidParameter("deviation", self.deviation, "must be > 0")
-        object.__setattr__(self, "deviation", deviation)
+        deviation = rational("deviation", self.deviation)
+        if not _LEAST_DEVIATION <= deviation <= _MOST_DEVIATION:
+            raise InvalidParameter("deviation", self.deviation, "must lie in [1e-300, 1000]")
+        object.__setattr__(self, "deviation", float(deviation))
 
     @property
     def arms(self) -> int:
@@ -170,7 +188,7 @@ class Table(Environment):
     counts: tuple[tuple[int, ...], ...]
 
     def __init__(self, *, rewards: Iterable[Iterable[Any]]) -> None:
-        arms = [_distinct(arm) for arm in rewards]
+        arms = [_distinct(arm) for arm in _listed("rewards", rewards)]
         if not arms:
             raise InvalidParameter("rewards", (), "must hold one arm or more")
         object.__setattr__(self, "values", tuple(values for values, _ in arms))
@@ -216,7 +234,7 @@ class Reordered(Environment):
     def __post_init__(self) -> None:
         if not isinstance(self.world, Environment):
             raise InvalidParameter("world", self.world, "must be an Environment")
-        order = tuple(integer("order", arm, at_least=0) for arm in self.order)
+        order = tuple(integer("order", arm, at_least=0) for arm in _listed("order", self.order))
         if sorted(order) != [*range(self.world.arms)]:
             reason = f"must name each of {self.world.arms} arms once"
             raise InvalidParameter("order", self.order, reason)
@@ -258,13 +276,21 @@ def cz_instance(gap: RationalLike, seed: int, *, arms: int = 10) -> ClippedNorma
 
 
 def _means(argument: str, values: Sequence[RationalLike]) -> tuple[float, ...]:
-    exact = [rational(argument, value) for value in values]
+    exact = [rational(argument, value) for value in _listed(argument, values)]
     if not exact:
         raise InvalidParameter(argument, (), "must name one arm or more")
     for value in exact:
         if not 0 <= value <= 1:
             raise InvalidParameter(argument, value, "must lie in [0, 1]: rewards do")
     return tuple(map(float, exact))
+
+
+def _listed(argument: str, values: object) -> Iterable[Any]:
+    # Text is a sequence of characters: nobody means those.
+    one = isinstance(values, np.ndarray) and values.ndim == 0
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable) or one:
+        raise InvalidParameter(argument, values, "must be a sequence")
+    return values
 
 
 def _clipped_mean(center: float, deviation: float) -> float:
@@ -280,7 +306,8 @@ def _upper(z: float) -> float:
 
 
 def _distinct(rewards: Iterable[Any]) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
-    held = rewards if isinstance(rewards, np.ndarray) else np.array([*rewards], dtype=object)
+    listed = _listed("rewards", rewards)
+    held = listed if isinstance(listed, np.ndarray) else np.array([*listed], dtype=object)
     found: dict[Fraction, int] = {}
     if held.dtype == object:
         pairs = [(value, 1) for value in held]

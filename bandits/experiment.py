@@ -10,11 +10,7 @@ import contextlib
 import hashlib
 import json
 import math
-import os
-import signal
-import threading
-import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -24,21 +20,34 @@ from typing import Any, Final, get_args
 import numpy as np
 
 from bandits.environment import Environment
-from bandits.play import Run, RunGuarantee, play, run_guarantee
+from bandits.play import Run, play
 from bandits.policy import arms_and_horizon
 from bandits.presets import Worlds, preset_of
 from bandits.presets.preset import MOST_INSTANCES
+from bandits.processes import in_processes
+from bandits.promise import RunGuarantee, run_guarantee
 from bandits.radius import RadiusName
 from bandits.registry import ScheduleName, Setting, read_algorithm
-from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.parameter import RationalLike, integer, positive_rational, rational, write_rational
+from dpcore.errors import InvalidParameter
+from dpcore.parameter import RationalLike, integer, rational, write_rational
 from dpcore.rng import SeededRng
 
-__all__ = ["Cell", "Experiment", "Task", "play_task", "run_cells", "spaced_checkpoints"]
+__all__ = ["RECIPE", "Cell", "Experiment", "Task", "checked_jobs", "play_task", "run_cells"]
+__all__ += ["spaced_checkpoints"]
+
+RECIPE: Final = "dpcore-bandit-cell/1"
+r"""Names what a cell draws and decides from its coins; whoever changes any of that changes it."""
 
 _POINTS: Final = 81
 _DECADES: Final = 4
 _MOST_HORIZON: Final = 10**12
+_MOST_JOBS: Final = 1 << 10
+_LEAST_EPSILON: Final = Fraction(1, 10**6)
+_MOST_EPSILON: Final = Fraction(10**3)
+# Exact tables of shuffled bits take minutes beyond these.
+_LEAST_OF_BITS: Final = Fraction(1, 10**2)
+_LEAST_DELTA_OF_BITS: Final = Fraction(1, 10**30)
+_BITS: Final = ("sdp-ae", "vb-sdp-ae")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +102,9 @@ class Experiment:
     >>> [cell.batches for cell in run_cells(small, small.worlds())]
     [3, 3]
 
-    Raises :class:`InvalidParameter` for unknown names, epsilons not > 0, counts below 1, a horizon
-    above 10^12, and anything twice.
+    Raises :class:`InvalidParameter` for unknown names, epsilons outside of [10^-6, 10^3] (for
+    shuffled bits [10^-2, 10^3], and a delta below 10^-30), counts below 1, a horizon above 10^12,
+    and anything twice.
     """
 
     preset: str
@@ -111,9 +121,9 @@ class Experiment:
 
     def __post_init__(self) -> None:
         preset = preset_of(self.preset)
-        spelled = tuple(str(read_algorithm(text)) for text in self.algorithms)
-        reason = "no noise gives epsilon 0"
-        epsilons = tuple(positive_rational("epsilon", e, reason) for e in self.epsilons)
+        read = tuple(read_algorithm(text) for text in self.algorithms)
+        spelled = tuple(map(str, read))
+        epsilons = tuple(rational("epsilon", epsilon) for epsilon in self.epsilons)
         for argument, values in (("algorithms", spelled), ("epsilon", epsilons)):
             if not values:
                 raise InvalidParameter(argument, "(none)", "must name one or more")
@@ -125,12 +135,14 @@ class Experiment:
         instances = integer("instances", self.instances, at_least=1)
         if instances > MOST_INSTANCES:
             raise InvalidParameter("instances", self.instances, f"must be <= {MOST_INSTANCES}")
-        delta = rational("delta", self.delta)
-        if not 0 < delta < 1:
-            raise InvalidParameter("delta", self.delta, "must lie in (0, 1)")
+        names = [each.entry.name for each in read]
+        _check_epsilons(self.epsilons, names)
+        _check_delta(self.delta, names)
         if self.radius not in get_args(RadiusName):
             raise InvalidParameter("radius", self.radius, "must be 'exact' or 'paper'")
-        schedule = self.schedule or ("exact" if self.radius == "exact" else preset.schedule)
+        schedule = self.schedule
+        if schedule is None:
+            schedule = "exact" if self.radius == "exact" else preset.schedule
         if schedule not in get_args(ScheduleName):
             reason = f"must be one of {', '.join(get_args(ScheduleName))}"
             raise InvalidParameter("schedule", self.schedule, reason)
@@ -139,7 +151,7 @@ class Experiment:
             ("epsilons", epsilons),
             ("horizon", horizon),
             ("instances", instances),
-            ("delta", delta),
+            ("delta", rational("delta", self.delta)),
             ("schedule", schedule),
             ("arms", preset.arms_of(self.arms)),
             ("seed", integer("seed", self.seed, at_least=0)),
@@ -158,14 +170,21 @@ class Experiment:
 
     def tasks(self) -> Iterator[Task]:
         r"""Every cell in the order of the results: algorithms, then epsilons, then instances."""
+        for algorithm, epsilon in self.kinds():
+            for instance in range(self.instances):
+                yield Task(algorithm=algorithm, epsilon=epsilon, instance=instance)
+
+    def kinds(self) -> Iterator[tuple[str, str]]:
+        r"""Every algorithm with every epsilon, both as they are written, in that order."""
         for algorithm in self.algorithms:
             for epsilon in self.epsilons:
-                for instance in range(self.instances):
-                    yield Task(
-                        algorithm=algorithm,
-                        epsilon=write_rational(Fraction(epsilon)),
-                        instance=instance,
-                    )
+                yield algorithm, write_rational(Fraction(epsilon))
+
+    @property
+    def scheduled(self) -> bool:
+        r"""Whether any of its algorithms has batches that ``schedule`` decides."""
+        entries = (read_algorithm(algorithm).entry for algorithm in self.algorithms)
+        return any(entry.lengths == "schedule" for entry in entries)
 
     @property
     def size(self) -> int:
@@ -220,6 +239,25 @@ def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def _check_delta(given: RationalLike, names: Sequence[str]) -> None:
+    delta = rational("delta", given)
+    if not 0 < delta < 1:
+        raise InvalidParameter("delta", given, "must lie in (0, 1)")
+    for name in names:
+        if name in _BITS and delta < _LEAST_DELTA_OF_BITS:
+            raise InvalidParameter("delta", given, f"must be >= 1e-30 for {name}")
+
+
+def _check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str]) -> None:
+    of_bits = [name for name in names if name in _BITS]
+    for given in epsilons:
+        epsilon = rational("epsilon", given)
+        if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
+            raise InvalidParameter("epsilon", given, "must lie in [1e-6, 1000]")
+        if of_bits and epsilon < _LEAST_OF_BITS:
+            raise InvalidParameter("epsilon", given, f"must be >= 0.01 for {of_bits[0]}")
+
+
 def _checked(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
     if not checkpoints:
         return spaced_checkpoints(horizon)
@@ -262,7 +300,7 @@ def run_cells(
     left = [(experiment, worlds.environments[t.instance], t) for t in tasks[len(found) :]]
     if progress is not None:
         progress(len(found))
-    with contextlib.closing(_cells(left, min(workers, len(left)))) as cells:
+    with contextlib.closing(in_processes(_run, left, min(workers, len(left)))) as cells:
         for cell in cells:
             if store is not None:
                 store(cell)
@@ -272,51 +310,26 @@ def run_cells(
     return found
 
 
-def _workers(jobs: int) -> int:
+def checked_jobs(jobs: int) -> int:
+    r"""``jobs`` where it is a number of processes: -1, or in [1, 1024].
+
+    >>> checked_jobs(-1)
+    -1
+    """
     count = integer("jobs", jobs)
-    if count != -1 and count < 1:
-        raise InvalidParameter("jobs", jobs, "must be a whole number >= 1, or -1: one a core")
+    if count != -1 and not 1 <= count <= _MOST_JOBS:
+        reason = f"must be a whole number in [1, {_MOST_JOBS}], or -1: one a core"
+        raise InvalidParameter("jobs", jobs, reason)
+    return count
+
+
+def _workers(jobs: int) -> int:
+    count = checked_jobs(jobs)
     if count == 1:
         return 1
     from joblib import effective_n_jobs
 
     return int(effective_n_jobs(count))
-
-
-def _cells(
-    left: list[tuple[Experiment, Environment, Task]], workers: int
-) -> Generator[Cell, None, None]:
-    if workers <= 1:
-        for each in left:
-            yield _run(*each)
-        return
-    from joblib import Parallel, delayed
-
-    # The policies of a worker are kept from cell to cell; a task is small beside them.
-    parallel = Parallel(n_jobs=workers, return_as="generator", batch_size=1)
-    results: Any = parallel(delayed(_work)(os.getpid(), *each) for each in left)
-    try:
-        for cell in results:  # noqa: UP028  # that would close them before the filter below
-            yield cell
-    except (DpcoreError, GeneratorExit):
-        raise
-    except Exception as error:
-        lines = str(error).strip().splitlines() or [""]
-        words = f"a worker process was lost ({type(error).__name__}: {lines[0]})"
-        raise DpcoreError(words) from error
-    finally:
-        with warnings.catch_warnings():
-            # That tasks were given up is what closing is for.
-            warnings.simplefilter("ignore")
-            results.close()
-
-
-def _work(parent: int, experiment: Experiment, world: Environment, task: Task) -> Cell:
-    # A terminal's Ctrl-C reaches all its processes: the parent ends its workers itself.
-    elsewhere = os.getpid() != parent
-    if elsewhere and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return _run(experiment, world, task)
 
 
 def _run(experiment: Experiment, world: Environment, task: Task) -> Cell:

@@ -39,6 +39,9 @@ r"""Below it the frequencies fall too slowly; PolyaDifference has its own tails 
 _GUARD: Final = 24
 _GAP: Final = 4.0
 _STEPS: Final = 60
+_NARROWEST: Final = Fraction(1, 1 << 32)
+_WIDEST: Final = Fraction(1 << 128)
+_MOST_EXPONENT: Final = 600.0
 
 
 def sum_tail(*, draws: RationalLike, scale: RationalLike, least: int, bits: int) -> Enclosure:
@@ -50,13 +53,16 @@ def sum_tail(*, draws: RationalLike, scale: RationalLike, least: int, bits: int)
     >>> round(PolyaDifference(shape=100, scale=10).sf(399), 8)
     0.00248428
 
-    Raises :class:`InvalidParameter` for fewer than 16 draws, a scale <= 0 and a t below 1.
+    Raises :class:`InvalidParameter` for fewer than 16 draws, a scale outside of [2^-32, 2^128] and
+    a t below 1.
     """
     count = positive_rational("draws", draws, "no draws are no noise")
     if count < FEWEST_DRAWS:
         raise InvalidParameter("draws", draws, f"must be >= {FEWEST_DRAWS}: take PolyaDifference")
     width = positive_rational("scale", scale, "scale 0 adds no noise")
-    line = _line(float(count), float(width), integer("least", least, at_least=1))
+    if not _NARROWEST <= width <= _WIDEST:
+        raise InvalidParameter("scale", scale, "must lie in [2^-32, 2^128]")
+    line = _line(float(count), width, integer("least", least, at_least=1))
     return narrow(lambda: _sum(count, width, least, *line), bits)
 
 
@@ -85,20 +91,26 @@ def pair_tail(*, scale: RationalLike, least: int, bits: int) -> Enclosure:
     return narrow(tail, bits)
 
 
-def _line(n: float, s: float, t: int) -> tuple[Fraction, Fraction]:
-    # The tilt c and the gap a with 0 < a <= c and c + a < 1/s; any such pair is sound.
-    low, high = 0.0, 1.0 / s
+def _line(n: float, s: Fraction, t: int) -> tuple[Fraction, Fraction]:
+    # The tilt c and the gap a with 0 < a <= c and c + a < 1/s; any such pair is sound. Floats look
+    # for them in units of 1/s, where c lies in (0, 1) however wide the noise is.
+    rate, reach = float(1 / s), float(t / s)
+
+    def rest(x: float) -> float:  # (1 - e^(-x/s)) s, about x
+        return -math.expm1(-x * rate) / rate
+
+    low, high = 0.0, 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        up, down = math.exp(middle - 1 / s), math.exp(-middle - 1 / s)
-        slope = n * (up / -math.expm1(middle - 1 / s) - down / (1 - down))
-        low, high = (middle, high) if slope < t else (low, middle)
-    up = math.exp(low - 1 / s)
-    spread = math.sqrt(2 * n * up) / -math.expm1(low - 1 / s)
+        up, down = math.exp((middle - 1) * rate), math.exp(-(middle + 1) * rate)
+        slope = n * (up / rest(1 - middle) - down / rest(1 + middle)) if middle < 1 else math.inf
+        low, high = (middle, high) if slope < reach else (low, middle)
+    spread = math.sqrt(2 * n * math.exp((low - 1) * rate)) / rest(1 - low)
     # The pole of 1/(1 - e^-z) at 0 pushes the best line to the right of the saddle.
-    c = min(low + _GAP / ((1 + t / spread) * spread), (low + 1 / s) / 2)
-    gap = min(c, _GAP / spread, (1 / s - c) / 2)
-    return Fraction(c), Fraction(gap)
+    room = 1 - Fraction(low)
+    c = Fraction(low) + min(Fraction(_GAP / (spread + reach)), room / 2)
+    gap = min(c, Fraction(_GAP / spread), (1 - c) / 2)
+    return c / s, gap / s
 
 
 def _sum(n: Fraction, s: Fraction, t: int, tilt: Fraction, gap: Fraction) -> arb:
@@ -113,13 +125,13 @@ def _sum(n: Fraction, s: Fraction, t: int, tilt: Fraction, gap: Fraction) -> arb
         theta = turn * j
         turned = 2 * (theta / 2).sin() ** 2  # 1 - cos theta, without cancellation
         power = up.log(turned, theta.sin()) + down.log(turned, -theta.sin())
-        term = (-count * power + acb(0, -theta * t)).exp() / (1 - acb(-c, -theta).exp())
+        term = (-count * power + acb(0, -theta * t)).exp() / -acb(-c, -theta).expm1()
         total += term if j == 0 or 2 * j == points else 2 * term.real
     real = total.real
     if last < points // 2:
         lowered = 2 * (turn * (last + 1) / 2).sin() ** 2
         fall = ((1 + up.q * lowered).log() + (1 + down.q * lowered).log()) * count / 2
-        real += arb(0, ((-fall).exp() * points / (1 - (-c).exp())).upper())
+        real += arb(0, ((-fall).exp() * points / -(-c).expm1()).upper())
     a = ball(gap)
     alias = arb(0)
     for step in (a, -a):
@@ -136,13 +148,12 @@ def _log_moment(n: Fraction, s: Fraction, c: arb) -> arb:
 
 
 def _last(need: float, n: float, up: float, down: float, points: int) -> int:
-    # Beyond 1 - cos theta = y with (n/2) log((1 + q y)(1 + q' y)) = need nothing matters.
-    low, high = 0.0, 2.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        fall = (math.log1p(up * middle) + math.log1p(down * middle)) * n / 2
-        low, high = (middle, high) if fall < need else (low, middle)
-    return math.ceil(2 * math.asin(math.sqrt(high / 2)) / (2 * math.pi) * points) + 1
+    # Beyond 1 - cos theta = y with (n/2) log((1 + q y)(1 + q' y)) = need nothing matters: the root
+    # of q q' y^2 + (q + q') y = e^(2 need/n) - 1.
+    both, grown = up + down, math.expm1(min(2 * need / n, _MOST_EXPONENT))
+    y = 2 * grown / (both * (1 + math.sqrt(1 + 4 * (up / both) * (down / both) * grown)))
+    angle = 2 * math.asin(math.sqrt(min(y / 2, 1.0)))
+    return math.ceil(angle / (2 * math.pi) * points) + 1
 
 
 @dataclass(frozen=True, kw_only=True)

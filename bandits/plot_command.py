@@ -2,6 +2,7 @@ r"""``dpcore bandit plot``; ``bandits.cli`` registers :func:`plot`."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -29,9 +30,12 @@ def plot(
     A panel for each epsilon. Needs matplotlib, the extra plot. Exit code: 0 done, 2 usage.
     """
     from bandits.plots import check_picture
-    from bandits.results import draw_results
+    from bandits.results import draw_results, without_regret
     from bandits.tidy import read_lines
 
     check_picture("--output", output)
-    draw_results(read_lines(source / "regret.csv" if source.is_dir() else source), output)
+    lines = read_lines(source / "regret.csv" if source.is_dir() else source)
+    draw_results(lines, output)
+    for warning in without_regret(lines):
+        print(f"warning: {warning}", file=sys.stderr)
     print(output)

@@ -1,20 +1,22 @@
 r"""Pictures of regret: lines with their standard errors, named where they end.
 
 Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``. A line differs from the others
-in colour (those of Okabe and Ito, which colour-blind readers tell apart), in its dashes and in its
-name beside its end. The same data give the same bytes.
+in colour (those of Okabe and Ito, which colour-blind readers tell apart) or in its dashes, and its
+name and its last value stand beside its end. The same data give the same bytes.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
+from bandits.dots import Dots, Scale, draw_dots, round_numbers
+from bandits.looks import Look, looks_of
 from dpcore.errors import InvalidParameter
 from dpcore.output_file import whole_picture
 
@@ -22,34 +24,32 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Curve", "Panel", "check_picture", "draw_panels", "draw_regret"]
-
-Scale: TypeAlias = Literal["linear", "log"]
-_Look: TypeAlias = tuple[str, Any]
+__all__ = ["ERROR_NOTE", "Curve", "Panel", "check_picture", "draw_panels"]
 
 _ENDINGS: Final = (".svg", ".png", ".pdf")
 _DOTS: Final = 150
 # Inches: the names of the lines stand right of the axes.
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 8.0, 2.8, 0.85, 2.5, 0.34, 0.5
-_HEAD: Final = 0.4
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 8.6, 2.8, 0.85, 3.1, 0.34, 0.5
+_TITLE, _NOTE = 0.28, 0.24
+_ROW, _NAMES, _MARKS = 0.29, 1.5, 1.4
+"""A row of marks, the names left of the rows, and the marks' names right of them."""
+
 _NAME_SIZE: Final = 8.5
+_EDGE: Final = 1 + (_RIGHT - 0.12) / (_WIDTH - _LEFT - _RIGHT)
+"""The right edge of the picture, in widths of the axes."""
+
 _POINTS: Final = 72.0
 _INK: Final = "#222222"
 _FEW: Final = 12
 """So many points or fewer are shown one by one, with bars."""
 
-_LOOKS: Final[dict[str, _Look]] = {
-    "se": ("#6e6e6e", (0, (1, 1.2))),
-    "cdp-se": ("#000000", (0, (4, 2.5))),
-    "ldp-se": ("#d55e00", "-"),
-    "dist-dp-se": ("#0072b2", "-"),
-    "dist-rdp-se": ("#009e73", (0, (7, 1.5))),
-    "dist-rdp-se:s=100": ("#56b4e9", (0, (7, 1.5, 1.2, 1.5))),
-    "dist-cdp-se": ("#cc79a7", "-"),
-    "dp-se": ("#e69f00", (0, (3, 1))),
-    "shuffled-se": ("#8c5109", (0, (5, 1.5, 1, 1.5, 1, 1.5))),
-}
-"""The looks of the algorithms that appear most, the same in every picture."""
+_DODGE: Final = 0.012
+"""The bars of lines that share their x stand beside each other, this share of the axis apart."""
+
+_DECADES: Final = 1000
+"""A logarithmic axis that spans less names what lies between the powers of ten."""
+
+ERROR_NOTE: Final = "bands and bars: one standard error"
 
 _STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
@@ -76,6 +76,9 @@ _METADATA: Final[dict[str, dict[str, None]]] = {
 class Curve:
     r"""A line: ``y`` at rising ``x``, each with its standard ``error``, called ``label``.
 
+    ``last`` is what stands beside its end: the last y to three digits, if nothing is said. A bound
+    is to be rounded in its direction.
+
     >>> Curve(label="se", x=(1, 10), y=(0.25, 0.1), error=(0.0, 0.01)).label
     'se'
 
@@ -87,6 +90,7 @@ class Curve:
     x: Sequence[float]
     y: Sequence[float]
     error: Sequence[float]
+    last: str = ""
 
     def __post_init__(self) -> None:
         if not self.x or not len(self.x) == len(self.y) == len(self.error):
@@ -139,20 +143,14 @@ def check_picture(argument: str, path: Path) -> None:
         raise InvalidParameter(argument, str(path), "needs matplotlib: pip install 'dpcore[plot]'")
 
 
-def draw_regret(path: Path, curves: Sequence[Curve], *, title: str) -> None:
-    r"""Time-averaged regret Reg(t)/t against t, both axes logarithmic, bands of one standard error.
-
-    ``x`` of a curve is t, ``y`` the mean of Reg(t)/t over instances, ``error`` its standard error.
-    Errors as :func:`draw_panels`.
-    """
-    draw_panels(path, (Panel(title=title, curves=curves),), title="")
-
-
-def draw_panels(path: Path, panels: Sequence[Panel], *, title: str) -> None:
+def draw_panels(
+    path: Path, panels: Sequence[Panel | Dots], *, title: str, note: str = ERROR_NOTE
+) -> None:
     r"""The panels one above the other, a curve's look the same in all; SVG, PNG or PDF by ending.
 
-    Bands, or bars where points are few, are one standard error to both sides. The picture is
-    written beside its place and moved there when it is whole.
+    Bands, or bars where points are few, are one standard error to both sides; ``note``, a line
+    under the title, says so. The picture is written beside its place and moved there when it is
+    whole.
 
     Raises :class:`InvalidParameter` for no panel, what :func:`check_picture` refuses, and a value
     <= 0 on a logarithmic axis where no curve has one above.
@@ -163,52 +161,45 @@ def draw_panels(path: Path, panels: Sequence[Panel], *, title: str) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    head = _HEAD if title else 0.0
-    height = head + len(panels) * _HEIGHT
-    looks = _looks(curve.label for panel in panels for curve in panel.curves)
+    head = (_TITLE if title else 0.0) + _NOTE
+    heights = [_height(panel) for panel in panels]
+    height = head + sum(heights)
+    looks = looks_of(c.label for panel in panels if isinstance(panel, Panel) for c in panel.curves)
     with rc_context(_STYLE):
         figure = Figure(figsize=(_WIDTH, height), facecolor="white")
+        place: dict[str, Any] = {"x": 0.12 / _WIDTH, "ha": "left", "va": "top"}
         if title:
-            place = (_LEFT / _WIDTH, 1 - 0.12 / height)
-            figure.suptitle(title, x=place[0], y=place[1], ha="left", va="top", fontsize=10.5)
-        for row, panel in enumerate(panels):
-            low = height - head - (row + 1) * _HEIGHT + _BOTTOM
+            figure.text(y=1 - 0.1 / height, s=title, fontsize=10.5, **place)
+        figure.text(y=1 - (head - _NOTE + 0.1) / height, s=note, fontsize=8, color=_INK, **place)
+        top = height - head
+        for panel, own in zip(panels, heights, strict=True):
+            top -= own
+            left, right = (_NAMES, _MARKS) if isinstance(panel, Dots) else (_LEFT, _RIGHT)
             box = (
-                _LEFT / _WIDTH,
-                low / height,
-                (_WIDTH - _LEFT - _RIGHT) / _WIDTH,
-                (_HEIGHT - _TOP - _BOTTOM) / height,
+                left / _WIDTH,
+                (top + _BOTTOM) / height,
+                (_WIDTH - left - right) / _WIDTH,
+                (own - _TOP - _BOTTOM) / height,
             )
-            _draw(figure.add_axes(box), panel, looks)
+            axes = figure.add_axes(box)
+            match panel:
+                case Dots():
+                    draw_dots(axes, panel)
+                case Panel():
+                    _draw(axes, panel, looks)
         _save(figure, path)
 
 
-def _looks(labels: Iterable[str]) -> dict[str, _Look]:
-    # By its name, by the first word of it where no other has that look, or the next that is free.
-    found: dict[str, _Look] = {}
-    names = dict.fromkeys(labels)
-    for key in (str, _first_word):
-        for name in names:
-            look = _LOOKS.get(key(name))
-            if name not in found and look is not None and look not in found.values():
-                found[name] = look
-    free = [look for look in _LOOKS.values() if look not in found.values()] or [*_LOOKS.values()]
-    others = [name for name in names if name not in found]
-    return found | {name: free[i % len(free)] for i, name in enumerate(others)}
+def _height(panel: Panel | Dots) -> float:
+    return _HEIGHT if isinstance(panel, Panel) else _TOP + _BOTTOM + _ROW * len(panel.rows)
 
 
-def _first_word(name: str) -> str:
-    return (name.split() or [""])[0].rstrip(",").partition(":")[0]
-
-
-def _draw(axes: Axes, panel: Panel, looks: dict[str, _Look]) -> None:
+def _draw(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
     axes.set_xscale(panel.x_scale)
     axes.set_yscale(panel.y_scale)
     low, high = _range(panel)
     lasts = max(curve.x[-1] for curve in panel.curves)
     firsts = min(curve.x[0] for curve in panel.curves)
-    for curve in panel.curves:
-        _line(axes, curve, *looks[curve.label], floor=low)
     axes.set_ylim(low, high)
     if any(len(curve.x) > _FEW for curve in panel.curves):
         axes.set_xlim(firsts, lasts)
@@ -217,15 +208,18 @@ def _draw(axes: Axes, panel: Panel, looks: dict[str, _Look]) -> None:
     else:
         room = 0.05 * (lasts - firsts) or 1.0
         axes.set_xlim(firsts - room, lasts + room)
+    for i, curve in enumerate(panel.curves):
+        beside = i - (len(panel.curves) - 1) / 2
+        _line(axes, curve, _moved(axes, curve, beside), *looks[curve.label], floor=low)
     for axis, scale in ((axes.xaxis, panel.x_scale), (axes.yaxis, panel.y_scale)):
         if scale == "log":
             axis.set_major_formatter(lambda value, _: _number(value))
             axis.set_minor_formatter("")
         else:
             axis.set_major_formatter(lambda value, _: f"{value:g}")
-    if panel.y_scale == "log" and high < low * 50:  # few powers of ten: name what is between
-        steps = [m * 10.0**k for k in range(-12, 12) for m in (1, 2, 5)]
-        shown = [step for step in steps if low <= step <= high]
+    if panel.y_scale == "log" and high < low * _DECADES:  # few powers of ten: name what is between
+        shown = round_numbers(low, high)
+        axes.set_yticks([], minor=True)
         axes.set_yticks(shown, [_number(step) for step in shown])
     if panel.ticks:
         axes.set_xticks(panel.ticks, [f"{tick:g}" for tick in panel.ticks])
@@ -236,6 +230,17 @@ def _draw(axes: Axes, panel: Panel, looks: dict[str, _Look]) -> None:
     axes.grid(visible=True)
     axes.set_axisbelow(True)
     _names(axes, panel, looks)
+
+
+def _moved(axes: Axes, curve: Curve, beside: float) -> Sequence[float]:
+    # Few points of several lines stand beside each other, so that every bar is seen.
+    if len(curve.x) > _FEW:
+        return curve.x
+    low, high = axes.get_xlim()
+    share = beside * _DODGE
+    if axes.get_xscale() == "log":
+        return [x * (high / low) ** share for x in curve.x]
+    return [x + share * (high - low) for x in curve.x]
 
 
 def _number(value: float) -> str:
@@ -256,20 +261,22 @@ def _range(panel: Panel) -> tuple[float, float]:
     return min([least, *(b for b in bottoms if b > least / 2)]) / 1.2, max(tops) * 1.2
 
 
-def _line(axes: Axes, curve: Curve, colour: str, dashes: Any, *, floor: float) -> None:
+def _line(
+    axes: Axes, curve: Curve, x: Sequence[float], colour: str, dashes: Any, *, floor: float
+) -> None:
     y = [max(value, floor) for value in curve.y]
     few = len(curve.x) <= _FEW
     mark: dict[str, Any] = {"marker": "o", "markersize": 3.5} if few else {}
-    axes.plot(curve.x, y, color=colour, linestyle=dashes, linewidth=1.5, **mark)
+    axes.plot(x, y, color=colour, linestyle=dashes, linewidth=1.5, **mark)
     low = [max(v - e, floor) for v, e in zip(curve.y, curve.error, strict=True)]
     high = [max(v + e, floor) for v, e in zip(curve.y, curve.error, strict=True)]
     if few:
-        axes.vlines(curve.x, low, high, color=colour, linewidth=1.0)
+        axes.vlines(x, low, high, color=colour, linewidth=1.0)
     else:
-        axes.fill_between(curve.x, low, high, color=colour, alpha=0.18, linewidth=0)
+        axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
-def _names(axes: Axes, panel: Panel, looks: dict[str, _Look]) -> None:
+def _names(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
     # Names right of the axes, as near to the ends of their lines as they find room.
     (low, high), (left, right) = axes.get_ylim(), axes.get_xlim()
 
@@ -289,7 +296,8 @@ def _names(axes: Axes, panel: Panel, looks: dict[str, _Look]) -> None:
     places = spread([y for _, y in ends], apart)
     # Names that would leave the picture at the bottom or the top move back into it together.
     lift = max(0.0 - min(places), 0.0) + min(1.0 - max(places), 0.0)
-    for curve, end, place in zip(panel.curves, ends, [y + lift for y in places], strict=True):
+    places = [place + lift for place in places]
+    for curve, end, place in zip(panel.curves, ends, places, strict=True):
         colour, dashes = looks[curve.label]
         axes.plot(
             [end[0], 1.025, 1.045], [end[1], place, place], transform=axes.transAxes,
@@ -303,6 +311,12 @@ def _names(axes: Axes, panel: Panel, looks: dict[str, _Look]) -> None:
             1.13, place, curve.label, transform=axes.transAxes,
             color=_INK, fontsize=_NAME_SIZE, va="center",
         )  # fmt: skip
+        axes.text(
+            _EDGE, place, curve.last or f"{curve.y[-1]:.3g}", transform=axes.transAxes,
+            color=_INK, fontsize=_NAME_SIZE, va="center", ha="right",
+        )  # fmt: skip
+    head: dict[str, Any] = {"transform": axes.transAxes, "fontsize": _NAME_SIZE, "style": "italic"}
+    axes.text(_EDGE, max(places) + 0.8 * apart, "at the end", ha="right", **head)
 
 
 def spread(places: Sequence[float], apart: float) -> list[float]:

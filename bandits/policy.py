@@ -30,6 +30,7 @@ __all__ = [
     "ReleasedSum",
     "State",
     "arms_and_horizon",
+    "chance_of",
     "confidence_of",
 ]
 
@@ -107,6 +108,32 @@ class Policy(ABC, Generic[State]):
     A run calls ``init`` once and then, batch after batch, ``choose`` and ``observe``, until the
     horizon or a :class:`Commit`. A batch that does not fit before the horizon is pulled as far as
     it goes, and is never observed.
+
+    ``name`` and ``privatizer`` may be properties, or fields of a dataclass. A field needs
+    ``= field()``: a dataclass would take the bare annotation's default from this class, where it
+    finds the property.
+
+    >>> from dataclasses import dataclass, field
+    >>> @dataclass(frozen=True, slots=True, kw_only=True)
+    ... class Forever(Policy[int]):
+    ...     privatizer: "Privatizer" = field()
+    ...     name: str = "forever"
+    ...
+    ...     def init(self, arms: int, horizon: int) -> int:
+    ...         return arms
+    ...
+    ...     def choose(self, state: int) -> Choice:
+    ...         return Pulls((64,) * state)
+    ...
+    ...     def observe(self, state: int, released: Released) -> int:
+    ...         return state
+    ...
+    ...     def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+    ...         return (64,)
+    >>> Forever()
+    Traceback (most recent call last):
+    ...
+    TypeError: ...missing 1 required keyword-only argument: 'privatizer'
     """
 
     __slots__ = ()
@@ -141,7 +168,8 @@ class Policy(ABC, Generic[State]):
         r"""Every number of users whose rewards one sum of a run could hold, whatever is released.
 
         Which sum a user is in depends on what was released before; the promise to the user is the
-        worst over all of these.
+        worst over all of these. ``play`` refuses a batch of a size that is missing; one too many
+        can only make the promise weaker. A batch that the horizon cuts counts for nothing.
         """
 
 
@@ -157,13 +185,33 @@ def arms_and_horizon(arms: int, horizon: int) -> tuple[int, int]:
     return arms, horizon
 
 
-def confidence_of(value: RationalLike) -> Fraction:
-    r"""The p of a run in (0, 1): the chance that some confidence interval misses its mean.
+def chance_of(argument: str, value: RationalLike) -> Fraction:
+    r"""A probability in (0, 1), exact, or :class:`InvalidParameter` of ``argument``.
 
-    >>> confidence_of("0.1")
-    Fraction(1, 10)
+    >>> chance_of("delta", "1e-6")
+    Fraction(1, 1000000)
     """
-    exact = rational("confidence", value)
+    exact = rational(argument, value)
     if not 0 < exact < 1:
-        raise InvalidParameter("confidence", value, "must lie in (0, 1)")
+        raise InvalidParameter(argument, value, "must lie in (0, 1)")
+    return exact
+
+
+def confidence_of(value: RationalLike, *, argument: str = "confidence") -> Fraction:
+    r"""The p of a run: the chance that some confidence interval misses its mean, in (0, 1/2).
+
+    It is the chance of the mistake, so what others call 95% confidence is 0.05 here. Half and more
+    is refused, for nobody means it.
+
+    >>> confidence_of("0.05")
+    Fraction(1, 20)
+    >>> confidence_of("0.95")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: confidence = 0.95: must be < 1/2: it is the chance of a...
+    """
+    exact = chance_of(argument, value)
+    if 2 * exact >= 1:
+        reason = "must be < 1/2: it is the chance of a mistake, so write 0.05 for 95% confidence"
+        raise InvalidParameter(argument, value, reason)
     return exact

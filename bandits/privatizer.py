@@ -1,29 +1,46 @@
 r"""The door between rewards and a policy: one batch of one arm becomes one released sum.
 
-A privatizer knows for every number of users the protocol that they run, so its noise, its bits and
-its guarantee are those of that protocol, never stated beside it. The kinds: ``none`` (here),
-sums (``privatizer_sum``) and shuffled bits (``privatizer_bits``).
+A privatizer says for every number of users which protocol they run. Its noise, its bits, its
+guarantee and what it releases are those of that protocol, derived here and never stated beside it.
+The kinds: ``none`` (here), sums (``privatizer_sum``) and shuffled bits (``privatizer_bits``).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, TypeAlias
+from functools import lru_cache
+from typing import Final, TypeAlias, cast
+
+import numpy as np
 
 from accounting.box import BinomialBox
-from accounting.claim import Assumed
+from accounting.claim import Assumed, Pure
 from accounting.curve import PrivacyCurve
-from accounting.distributed import Protocol
+from accounting.distributed import protocol_guarantee
+from accounting.errors import NotDerived
 from bandits.policy import ReleasedSum
 from dpcore.errors import InvalidParameter
+from dpcore.inversion import Integers
 from dpcore.mechanism import Release
 from dpcore.noise import Noise
 from dpcore.parameter import RationalLike, integer
+from dpcore.protocol import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
 from dpcore.rng import SYSTEM, Rng
+from dpcore.shuffled_bits import BinaryShuffle
 
-__all__ = ["ALL_HONEST", "SUM_ONLY", "OfOne", "Privatizer", "Unprotected"]
+__all__ = [
+    "ALL_HONEST",
+    "SUM_ONLY",
+    "OfOne",
+    "Privatizer",
+    "Relaxed",
+    "SumProtocol",
+    "Unprotected",
+    "noise_by_user",
+]
 
 SUM_ONLY: Final = "the aggregation shows the server the sum and who is in it only"
 ALL_HONEST: Final = "all users of a release follow the protocol, stay, and keep their noise secret"
@@ -31,12 +48,42 @@ ALL_HONEST: Final = "all users of a release follow the protocol, stay, and keep 
 OfOne: TypeAlias = PrivacyCurve | BinomialBox | Assumed
 """What one user is promised by one release."""
 
+SumProtocol: TypeAlias = AggregatedSum | CentralSum | LocalSum | ShuffledPure
+"""The protocols that release a sum mod m."""
+
+_AT_ONCE: Final = 1 << 16
+_PLAIN_STEPS: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaxed:
+    r"""An (epsilon_hat, q_hat)-relaxed aggregation, which is assumed (CZ, before Theorem 3)."""
+
+    epsilon_hat: Fraction
+    q_hat: Fraction
+
+    def __str__(self) -> str:
+        hats = f"({self.epsilon_hat}, {self.q_hat})"
+        return f"an {hats}-relaxed aggregation (CZ Theorem 3)"
+
 
 class Privatizer(ABC):
     r"""What a batch of ``pulls`` users runs, and what comes out. Frozen: equal ones are the same.
 
-    All methods take the number of users n = ``pulls`` >= 1, since g, m and noise depend on it.
-    ``release`` must run what ``protocol`` says: nothing but an audit would find out.
+    All methods take the number of users n = ``pulls`` >= 1, since g, m and noise depend on it. One
+    of your own says its name, the epsilon of the formulas, the protocol and the assumptions;
+    everything else follows from the protocol, and is not for it to say.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> class Halves(Privatizer):
+    ...     name, epsilon, assumptions = "halves", Fraction(1, 2), (SUM_ONLY, ALL_HONEST)
+    ...
+    ...     def protocol(self, pulls: int) -> AggregatedSum:
+    ...         share = DiscreteLaplace(scale=32).share(pulls)
+    ...         return AggregatedSum(users=pulls, precision=16, threshold=500, share=share)
+    >>> halves = Halves()
+    >>> halves.guarantee(64).pure(), halves.noise(64), halves.bits(64)
+    (Pure('1/2'), DiscreteLaplace(scale=32), 11)
     """
 
     __slots__ = ()
@@ -52,47 +99,80 @@ class Privatizer(ABC):
         r"""The epsilon of the papers' formulas; None where nothing is protected."""
 
     @abstractmethod
-    def protocol(self, pulls: int) -> Protocol | None:
-        r"""What n users run, made once for each n; None where nothing is protected."""
-
-    @abstractmethod
-    def precision(self, pulls: int) -> int:
-        r"""g: the steps in which a reward of a batch of n is encoded."""
-
-    @abstractmethod
-    def bits(self, pulls: int) -> int:
-        r"""The length of one user's message in a batch of n."""
-
-    @abstractmethod
-    def noise(self, pulls: int) -> Noise | None:
-        r"""The law of the noise of the sum, in steps of 1/g, or None for none.
-
-        A law that is not centred is taken less its mean: the analyzer subtracts that.
-        """
-
-    @abstractmethod
-    def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
-        r"""The released sum of n rewards, in units of reward, from the sum of their encodings.
-
-        One fresh release at each call. Raises :class:`InvalidParameter` for a sum outside of
-        [0, n g].
-        """
-
-    @abstractmethod
-    def guarantee(self, pulls: int) -> OfOne | None:
-        r"""What a release of a batch of n promises each user in it; None where nothing is."""
-
-    @abstractmethod
-    def record(self, pulls: int, batch: str) -> Release | None:
-        r"""The record of one release, for accounting, ledgers and certificates.
-
-        None where no mechanism says all that the server sees.
-        """
+    def protocol(self, pulls: int) -> SumProtocol | BinaryShuffle | None:
+        r"""What n users run, the same for equal n; None where nothing is protected."""
 
     @property
     @abstractmethod
     def assumptions(self) -> tuple[str, ...]:
         r"""What the guarantee takes for granted beside the noise."""
+
+    @property
+    def relaxed(self) -> Relaxed | None:
+        r"""What :class:`ShuffledPure` is assumed to run over; None for every other protocol."""
+        return None
+
+    def precision(self, pulls: int) -> int:
+        r"""g: the steps in which a reward of a batch of n is encoded."""
+        protocol = self._of(pulls)
+        if protocol is None:
+            return _PLAIN_STEPS
+        return protocol.precision if isinstance(protocol, ModularSum) else 1
+
+    def bits(self, pulls: int) -> int:
+        r"""The length of one user's message in a batch of n."""
+        protocol = self._of(pulls)
+        return _PLAIN_STEPS.bit_length() if protocol is None else protocol.bits_per_user
+
+    def noise(self, pulls: int) -> Noise | None:
+        r"""The law of the noise of the sum, in steps of 1/g, or None for none.
+
+        A law that is not centred is taken less its mean: the analyzer subtracts that.
+        """
+        protocol = self._of(pulls)
+        return None if protocol is None else protocol.planned_noise
+
+    def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
+        r"""The released sum of n rewards, in units of reward, from the sum of their encodings.
+
+        One fresh release at each call. The noise is drawn at once where the users' shares make one
+        law, and user by user in the local model. Raises :class:`InvalidParameter` for a sum outside
+        of [0, n g].
+        """
+        protocol, total = self._of(pulls), self.checked(encoded_sum, pulls)
+        match protocol:
+            case None:
+                return ReleasedSum(Fraction(total, self.precision(pulls)))
+            case BinaryShuffle():
+                ones = total + protocol.planned_noise.sample(rng=rng)
+                return ReleasedSum(protocol.estimates(np.array([ones]), pulls)[0])
+            case LocalSum():
+                # The law of the sum is known, but its tables would take longer to build.
+                drawn = noise_by_user(protocol.noise, users=pulls, runs=1, rng=rng)
+                total += sum(int(part.sum()) for part in drawn)
+            case AggregatedSum() | ShuffledPure():
+                total += protocol.planned_noise.sample(rng=rng)
+            case CentralSum():
+                pass  # the analyzer adds its noise itself
+        return ReleasedSum(protocol.analyze(total % protocol.modulus, rng=rng))
+
+    def guarantee(self, pulls: int) -> OfOne | None:
+        r"""What a release of a batch of n promises each user in it; None where nothing is.
+
+        Raises :class:`NotDerived` for :class:`ShuffledPure` over nothing that is ``relaxed``.
+        """
+        protocol = self._of(pulls)
+        return None if protocol is None else _guarantee(protocol, self.relaxed)
+
+    def record(self, pulls: int, batch: str) -> Release | None:
+        r"""The record of one release, for accounting, ledgers and certificates.
+
+        None where no mechanism says all that the server sees.
+        """
+        protocol = self._of(pulls)
+        if protocol is None or isinstance(protocol, ShuffledPure):
+            return None
+        return Release(mechanism=protocol.mechanism(protocol.users), batch=batch)
 
     def checked(self, encoded_sum: int, pulls: int) -> int:
         r"""``encoded_sum``, if n encodings can have it; :class:`InvalidParameter` otherwise."""
@@ -101,8 +181,44 @@ class Privatizer(ABC):
             raise InvalidParameter("encoded_sum", encoded_sum, "must be <= pulls * precision")
         return total
 
+    def _of(self, pulls: int) -> SumProtocol | BinaryShuffle | None:
+        # The protocol of n users: the noise of fewer would be taken for that of all.
+        users = integer("pulls", pulls, at_least=1)
+        protocol = self.protocol(users)
+        if protocol is not None and protocol.users != users:
+            reason = f"must have a protocol of {users} users, not of {protocol.users}"
+            raise InvalidParameter("privatizer", self.name, reason)
+        return protocol
 
-_FINE: Final = 1 << 20
+
+@lru_cache(maxsize=1 << 10)
+def _guarantee(protocol: SumProtocol | BinaryShuffle, relaxed: Relaxed | None) -> OfOne:
+    curve = protocol_guarantee(protocol, protocol.users)
+    if not isinstance(protocol, ShuffledPure):
+        return curve
+    if relaxed is None:
+        raise NotDerived("the guarantee of ShuffledPure", "no relaxed aggregation is assumed")
+    # The aggregation is e^(+-epsilon_hat) away from its simulation, on either side.
+    pure = cast(PrivacyCurve, curve).pure()
+    spent = Fraction(cast(Pure, pure).epsilon) + 2 * relaxed.epsilon_hat
+    return Assumed(Pure(spent), reason=str(relaxed))
+
+
+def noise_by_user(noise: Noise, *, users: int, runs: int, rng: Rng) -> Iterator[Integers]:
+    r"""The noise of each of ``users`` in each of ``runs`` batches, where every user draws alone.
+
+    Arrays of shape (some users, runs), which together hold all users: what is in the messages of
+    the local model, a part at a time. Their sum over users is the noise of the released sums.
+
+    >>> from dpcore import DiscreteLaplace, SeededRng
+    >>> drawn = noise_by_user(DiscreteLaplace(scale=2), users=70_000, runs=1, rng=SeededRng(1))
+    >>> [part.shape for part in drawn]
+    [(65536, 1), (4464, 1)]
+    """
+    rows = max(_AT_ONCE // runs, 1)
+    for start in range(0, users, rows):
+        count = min(rows, users - start)
+        yield noise.sample(count * runs, rng=rng).reshape(count, runs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,30 +238,6 @@ class Unprotected(Privatizer):
         return None
 
     def protocol(self, pulls: int) -> None:
-        integer("pulls", pulls, at_least=1)
-
-    def precision(self, pulls: int) -> int:
-        integer("pulls", pulls, at_least=1)
-        return _FINE
-
-    def bits(self, pulls: int) -> int:
-        return self.precision(pulls).bit_length()
-
-    def noise(self, pulls: int) -> None:
-        integer("pulls", pulls, at_least=1)
-
-    def release(
-        self,
-        encoded_sum: int,
-        pulls: int,
-        rng: Rng = SYSTEM,  # noqa: ARG002  # nothing is drawn where nothing is hidden
-    ) -> ReleasedSum:
-        return ReleasedSum(Fraction(self.checked(encoded_sum, pulls), _FINE))
-
-    def guarantee(self, pulls: int) -> None:
-        integer("pulls", pulls, at_least=1)
-
-    def record(self, pulls: int, batch: str) -> None:  # noqa: ARG002  # there is no mechanism
         integer("pulls", pulls, at_least=1)
 
     @property

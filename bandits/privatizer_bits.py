@@ -2,21 +2,15 @@ r"""Sums of bits by shuffling: Algorithm 3 of Tenenbaum, Kaplan, Mansour and Ste
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, TypeAlias, cast, get_args
 
-import numpy as np
-
-from accounting.box import BinomialBox
-from accounting.distributed import choose, protocol_guarantee
-from bandits.policy import ReleasedSum
+from accounting.distributed import choose
+from bandits.policy import chance_of
 from bandits.privatizer import ALL_HONEST, Privatizer
-from dpcore.binomial import Binomial
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Release
-from dpcore.parameter import RationalLike, integer, positive_rational, rational
-from dpcore.rng import SYSTEM, Rng
+from dpcore.parameter import RationalLike, integer, positive_rational
 from dpcore.shuffled_bits import BinaryShuffle
 
 __all__ = ["BitPrivatizer"]
@@ -41,16 +35,13 @@ class BitPrivatizer(Privatizer):
     Raises :class:`InvalidParameter` for epsilon not > 0 and a delta outside of (0, 1).
     """
 
-    epsilon: RationalLike
+    epsilon: RationalLike = field()
     delta: RationalLike
     parameters: Parameters = "exact"
 
     def __post_init__(self) -> None:
         epsilon = positive_rational("epsilon", self.epsilon, "no noise gives epsilon 0")
-        delta = rational("delta", self.delta)
-        if not 0 < delta < 1:
-            reason = "must lie in (0, 1): the loss of bits is unbounded"
-            raise InvalidParameter("delta", self.delta, reason)
+        delta = chance_of("delta", self.delta)  # the loss of bits is unbounded
         if self.parameters not in get_args(Parameters):
             raise InvalidParameter("parameters", self.parameters, "must be 'exact' or 'paper'")
         object.__setattr__(self, "epsilon", epsilon)
@@ -62,27 +53,6 @@ class BitPrivatizer(Privatizer):
 
     def protocol(self, pulls: int) -> BinaryShuffle:
         return _protocol(self, integer("pulls", pulls, at_least=1))
-
-    def precision(self, pulls: int) -> int:
-        integer("pulls", pulls, at_least=1)
-        return 1
-
-    def bits(self, pulls: int) -> int:
-        return self.protocol(pulls).bits_per_user
-
-    def noise(self, pulls: int) -> Binomial:
-        return self.protocol(pulls).planned_noise
-
-    def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
-        protocol = self.protocol(pulls)
-        ones = self.checked(encoded_sum, pulls) + protocol.planned_noise.sample(rng=rng)
-        return ReleasedSum(protocol.estimates(np.array([ones]), pulls)[0])
-
-    def guarantee(self, pulls: int) -> BinomialBox:
-        return cast(BinomialBox, protocol_guarantee(self.protocol(pulls), pulls))
-
-    def record(self, pulls: int, batch: str) -> Release:
-        return Release(mechanism=self.protocol(pulls).mechanism(pulls), batch=batch)
 
     @property
     def assumptions(self) -> tuple[str, ...]:

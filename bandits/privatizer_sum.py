@@ -1,34 +1,29 @@
 r"""Sums with noise, in every trust model of Chowdhury and Zhou (Theorems 1 to 6).
 
-The noise of a batch is drawn at once where the analyzer or the users' shares make one law, and
-user by user in the local model; ``dpcore.protocol_run.run`` over any aggregation gives the same law
-user by user, which the tests hold against this.
+``dpcore.protocol_run.run`` over any aggregation gives the released sums the same law user by user,
+which the tests hold against this.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from accounting import papers
-from accounting.claim import Assumed, Pure
-from accounting.curve import PrivacyCurve
-from accounting.distributed import Instance, choose, protocol_guarantee
+from accounting.distributed import Instance, choose
 from accounting.papers import SumParameters
 from accounting.papers.arguments import ceil_sqrt
 from bandits.laplace_sum import FEWEST_DRAWS, sum_tail
-from bandits.policy import ReleasedSum
-from bandits.privatizer import ALL_HONEST, SUM_ONLY, OfOne, Privatizer
+from bandits.policy import chance_of
+from bandits.privatizer import ALL_HONEST, SUM_ONLY, Privatizer, Relaxed, SumProtocol
 from dpcore.discrete_gaussian import DiscreteGaussian
 from dpcore.discrete_laplace import DiscreteLaplace
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Release
 from dpcore.noise import Noise
 from dpcore.parameter import RationalLike, integer, positive_rational, rational
 from dpcore.protocol import AggregatedSum, CentralSum, LocalSum, ShuffledPure
-from dpcore.rng import SYSTEM, Rng
 from dpcore.search import least
 from dpcore.sizing import size_protocol
 from dpcore.skellam import Skellam
@@ -37,10 +32,8 @@ __all__ = ["Parameters", "SumPrivatizer", "SumProtocol", "Trust"]
 
 Trust: TypeAlias = Literal["central", "local", "pure", "renyi", "concentrated", "shuffled-pure"]
 Parameters: TypeAlias = Literal["exact", "paper"]
-SumProtocol: TypeAlias = AggregatedSum | CentralSum | LocalSum | ShuffledPure
 
 _SCALED: Final = ("renyi", "concentrated")
-_AT_ONCE: Final = 1 << 16
 _TAIL_BITS: Final = 32
 _ASSUMED: Final[dict[str, tuple[str, ...]]] = {
     "central": ("the analyzer is trusted with the sum and publishes its estimate only",),
@@ -78,7 +71,7 @@ class SumPrivatizer(Privatizer):
     """
 
     trust: Trust
-    epsilon: RationalLike
+    epsilon: RationalLike = field()
     failure: RationalLike
     scaling: RationalLike = 1
     delta: RationalLike = 0
@@ -92,9 +85,7 @@ class SumPrivatizer(Privatizer):
             raise InvalidParameter("parameters", self.parameters, "must be 'exact' or 'paper'")
         epsilon = positive_rational("epsilon", self.epsilon, "no noise gives epsilon 0")
         scaling = positive_rational("scaling", self.scaling, "it multiplies the precision")
-        failure, delta = rational("failure", self.failure), rational("delta", self.delta)
-        if not 0 < failure < 1:
-            raise InvalidParameter("failure", self.failure, "must lie in (0, 1)")
+        failure, delta = chance_of("failure", self.failure), rational("delta", self.delta)
         if not 0 <= delta < 1:
             raise InvalidParameter("delta", self.delta, "must lie in [0, 1)")
         if delta and (self.trust not in _SCALED or self.parameters == "paper"):
@@ -116,62 +107,15 @@ class SumPrivatizer(Privatizer):
     def protocol(self, pulls: int) -> SumProtocol:
         return _protocol(self, integer("pulls", pulls, at_least=1))
 
-    def precision(self, pulls: int) -> int:
-        return self.protocol(pulls).precision
-
-    def bits(self, pulls: int) -> int:
-        return self.protocol(pulls).bits_per_user
-
-    def noise(self, pulls: int) -> Noise:
-        return self.protocol(pulls).planned_noise
-
-    def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
-        protocol = self.protocol(pulls)
-        sent = self.checked(encoded_sum, pulls)
-        if isinstance(protocol, LocalSum):
-            sent += _sum_of_draws(protocol.noise, pulls, rng)
-        elif not isinstance(protocol, CentralSum):
-            sent += protocol.planned_noise.sample(rng=rng)
-        # The analyzer of a central sum adds its noise itself.
-        return ReleasedSum(protocol.analyze(sent % protocol.modulus, rng=rng))
-
-    def guarantee(self, pulls: int) -> OfOne:
-        return _guarantee(self, integer("pulls", pulls, at_least=1))
-
-    def record(self, pulls: int, batch: str) -> Release | None:
-        protocol = self.protocol(pulls)
-        if isinstance(protocol, ShuffledPure):
-            return None
-        return Release(mechanism=protocol.mechanism(protocol.users), batch=batch)
-
     @property
     def assumptions(self) -> tuple[str, ...]:
-        return _ASSUMED.get(self.trust, (_relaxed(self), ALL_HONEST))
+        return _ASSUMED.get(self.trust, (str(self.relaxed), ALL_HONEST))
 
-
-def _relaxed(privatizer: SumPrivatizer) -> str:
-    hat = Fraction(privatizer.epsilon) / 4
-    return f"an ({hat}, {Fraction(privatizer.failure)})-relaxed aggregation (CZ Theorem 3)"
-
-
-def _sum_of_draws(noise: Noise, count: int, rng: Rng) -> int:
-    # Every user draws: the law of the sum is known, but its tables would take longer to build.
-    total = 0
-    for start in range(0, count, _AT_ONCE):
-        total += int(noise.sample(min(_AT_ONCE, count - start), rng=rng).sum())
-    return total
-
-
-@lru_cache(maxsize=1 << 10)
-def _guarantee(privatizer: SumPrivatizer, pulls: int) -> OfOne:
-    protocol = privatizer.protocol(pulls)
-    curve = protocol_guarantee(protocol, pulls)
-    if not isinstance(protocol, ShuffledPure):
-        return curve
-    # The relaxed aggregation is e^(+-epsilon/4) away from its simulation, on either side.
-    pure = cast(PrivacyCurve, curve).pure()
-    spent = Fraction(cast(Pure, pure).epsilon) + Fraction(privatizer.epsilon) / 2
-    return Assumed(Pure(spent), reason=_relaxed(privatizer))
+    @property
+    def relaxed(self) -> Relaxed | None:
+        if self.trust != "shuffled-pure":
+            return None
+        return Relaxed(epsilon_hat=Fraction(self.epsilon) / 4, q_hat=Fraction(self.failure))
 
 
 @lru_cache(maxsize=1 << 10)

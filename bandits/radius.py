@@ -16,6 +16,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from flint import arb
 
+from bandits.policy import confidence_of
 from bandits.privatizer import Privatizer, Unprotected
 from bandits.privatizer_sum import SumPrivatizer
 from bandits.radius_exact import certified_gap, certified_width, has_gap
@@ -53,7 +54,7 @@ class Radius(ABC):
         batches at once, except with probability p = ``failure`` (as far as the rule has a proof).
 
         ``batch`` counts from 1; ``active`` arms are pulled in it. Raises
-        :class:`InvalidParameter` for counts below 1 and a failure outside of (0, 1).
+        :class:`InvalidParameter` for counts below 1 and a failure outside of (0, 1/2).
         """
 
     def gap(
@@ -168,12 +169,16 @@ class PaperRadius(Radius):
     def constants(self, privatizer: Privatizer, pulls: int) -> tuple[arb, arb]:
         r"""(sigma, h) of a batch of ``pulls``, as balls at the ambient precision.
 
-        Raises :class:`InvalidParameter` for a trust model that the paper has no radius for.
+        Raises :class:`InvalidParameter` for a trust model that the paper has no radius for, and
+        for noise that was chosen for a delta: epsilon does not say how much there is.
         """
         if isinstance(privatizer, Unprotected):
             return arb(0), arb(0)
         if not isinstance(privatizer, SumPrivatizer):
             raise InvalidParameter("privatizer", privatizer.name, "CZ has no radius for it")
+        if privatizer.delta:
+            reason = "CZ has no radius for noise chosen for a delta: take ExactRadius()"
+            raise InvalidParameter("privatizer", privatizer, reason)
         e, s = ball(Fraction(privatizer.epsilon)), ball(Fraction(privatizer.scaling))
         root = arb(2).sqrt()
         match privatizer.trust:
@@ -254,10 +259,7 @@ def tkms_width(*, batches: int, pulls: int, sigma: RationalLike, horizon: int) -
 
 
 def _confidence(failure: RationalLike) -> Fraction:
-    chance = rational("failure", failure)
-    if not 0 < chance < 1:
-        raise InvalidParameter("failure", failure, "must lie in (0, 1)")
-    return chance
+    return confidence_of(failure, argument="failure")
 
 
 def _active(active: int) -> int:

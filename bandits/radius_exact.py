@@ -26,12 +26,13 @@ import numpy as np
 from flint import arb
 
 from bandits.laplace_sum import FEWEST_DRAWS, pair_tail, sum_tail
+from bandits.policy import chance_of
 from dpcore.binomial import Binomial
 from dpcore.enclosure import Enclosure, ball, precision, round_up
 from dpcore.errors import InvalidParameter
 from dpcore.floating import Floats
 from dpcore.noise import Noise
-from dpcore.parameter import RationalLike, integer, rational
+from dpcore.parameter import RationalLike, integer
 from dpcore.polya_difference import PolyaDifference
 from dpcore.summed import summed
 
@@ -47,12 +48,16 @@ _GAIN: Final = 0.08
 _ROUNDS: Final = 5
 _AT_ONCE: Final = 4
 _ROUGH: Final = 18
+# Where rewards vary far less than the noise, more knots help below the width, not above.
+_BELOW: Final = 1 - 2.0**-16
 _TAIL_BITS: Final = 10
 _BITS: Final = 56
 _SPLITS: Final = 32
 _FINE: Final = 46
 _STEP_UP: Final = 2.0**-36
 _FAR: Final = 350.0
+# Floats look for widths: below this they would see a failure of 0, and find none.
+_LEAST_FAILURE: Final = Fraction(1, 10**300)
 
 
 def hoeffding_width(pulls: int, failure: RationalLike) -> float:
@@ -63,7 +68,7 @@ def hoeffding_width(pulls: int, failure: RationalLike) -> float:
 
     Raises :class:`InvalidParameter` for pulls below 1 and a failure outside of (0, 1).
     """
-    return _hoeffding(integer("pulls", pulls, at_least=1), _failure(failure))
+    return _hoeffding(integer("pulls", pulls, at_least=1), chance_of("failure", failure))
 
 
 def certified_width(
@@ -89,7 +94,7 @@ def certified_width(
     0.0782
 
     Raises :class:`InvalidParameter` for pulls or a precision below 1, a threshold below 0, a
-    failure outside of (0, 1), and a noise that is no law with a rational mean.
+    failure outside of [1e-300, 1), and a noise that is no law with a rational mean.
     """
     steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
     if noise is None:
@@ -168,19 +173,14 @@ def has_gap(noise: Noise | None) -> bool:
     return noise is None or noise.symmetric or fair
 
 
-def _failure(failure: RationalLike) -> Fraction:
-    chance = rational("failure", failure)
-    if not 0 < chance < 1:
-        raise InvalidParameter("failure", failure, "must lie in (0, 1)")
-    return chance
-
-
 def _numbers(
     steps: int, pulls: int, failure: RationalLike, threshold: int | None
 ) -> tuple[int, int, Fraction, int | None]:
     tau = None if threshold is None else integer("threshold", threshold, at_least=0)
-    n = integer("pulls", pulls, at_least=1)
-    return integer("precision", steps, at_least=1), n, _failure(failure), tau
+    n, chance = integer("pulls", pulls, at_least=1), chance_of("failure", failure)
+    if chance < _LEAST_FAILURE:
+        raise InvalidParameter("failure", failure, "must be >= 1e-300: floats look for the width")
+    return integer("precision", steps, at_least=1), n, chance, tau
 
 
 def _checked(noise: Noise, threshold: int | None) -> Noise:
@@ -363,7 +363,7 @@ def _search(
 def _finer(sides: tuple[_Side, ...], pulls: int, width: float, chance: float) -> tuple[_Side, ...]:
     gains: list[tuple[float, int, int]] = []
     for place, side in enumerate(sides):
-        _, gain = _tails_at(*side.floats(), pulls, width)
+        _, gain = _tails_at(*side.floats(), pulls, width * _BELOW)
         wide = [int(cell) for cell in np.flatnonzero(np.diff(side.knots) > 1)]
         if side.limit is None or side.knots[-1] < side.limit:
             wide.append(len(side.knots) - 1)

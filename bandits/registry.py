@@ -15,23 +15,32 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from bandits.dp_se import DpSe
 from bandits.elimination import NAMES, BatchedElimination
-from bandits.policy import Policy, arms_and_horizon, confidence_of
+from bandits.policy import Policy, arms_and_horizon, chance_of, confidence_of
 from bandits.privatizer import Privatizer, Unprotected
 from bandits.privatizer_bits import BitPrivatizer
 from bandits.privatizer_sum import SumPrivatizer, Trust
 from bandits.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, RadiusName
 from bandits.schedule import EXACT_SCALING, PAPER, RELEASED, Schedule, exact_schedule
-from bandits.shuffle_elimination import ShuffleElimination
+from bandits.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import RationalLike, positive_rational, rational, write_rational
 
-__all__ = ["ALGORITHMS", "Algorithm", "Entry", "ScheduleName", "Setting", "read_algorithm"]
+__all__ = [
+    "ALGORITHMS",
+    "Algorithm",
+    "Entry",
+    "ScheduleName",
+    "Setting",
+    "read_algorithm",
+]
 
 ScheduleName: TypeAlias = Literal["exact", "paper", "released"]
 r"""How long batches are: ``exact_schedule``, 2^b (the paper), 4^b (the code released with it)."""
 
 _TRUST: Final = {name: trust for trust, name in NAMES.items()}
 _MOST_BATCH: Final = 1 << 40
+_SHORTEST: Final = Schedule(first=1, growth=2)
+_OF_A_SHARE: Final = Fraction(1, 100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +50,10 @@ class Setting:
     >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
     Fraction(1, 2)
 
+    ``confidence`` is p, the chance that the run makes a mistake.
+
     Raises :class:`InvalidParameter` for epsilon not > 0, a delta outside of (0, 1), arms < 1, a
-    horizon below the number of arms, a confidence outside of (0, 1), and names of no radius or
+    horizon below the number of arms, a confidence outside of (0, 1/2), and names of no radius or
     schedule.
     """
 
@@ -56,9 +67,7 @@ class Setting:
 
     def __post_init__(self) -> None:
         epsilon = positive_rational("epsilon", self.epsilon, "no noise gives epsilon 0")
-        delta = rational("delta", self.delta)
-        if not 0 < delta < 1:
-            raise InvalidParameter("delta", self.delta, "must lie in (0, 1)")
+        delta = chance_of("delta", self.delta)
         arms, horizon = arms_and_horizon(self.arms, self.horizon)
         for argument, names in (("radius", RadiusName), ("schedule", ScheduleName)):
             if getattr(self, argument) not in get_args(names):
@@ -72,18 +81,37 @@ class Setting:
 
     @property
     def failure(self) -> Fraction:
-        r"""1/T, but at most 1/2: the chance that a sum is read wrongly mod m."""
-        return Fraction(1, max(self.horizon, 2))
+        r"""The chance that a sum is read wrongly mod m: 1/T in the paper.
+
+        With the exact radius a wrong reading is paid from an interval's share of p, so it may not
+        exceed a hundredth of the least share either: no run has more batches than
+        B, that of batches of 1, 2, 4, ... pulls of two arms, and no share is below p/(B (B + 1) K).
+
+        >>> from dataclasses import replace
+        >>> few = Setting(epsilon=1, delta="1e-6", horizon=10**4, arms=150)
+        >>> few.failure, replace(few, radius="paper").failure
+        (Fraction(1, 23400000), Fraction(1, 10000))
+        """
+        paper = Fraction(1, max(self.horizon, 2))
+        if self.radius == "paper":
+            return paper
+        batches = _SHORTEST.batches(self.horizon)
+        share = Fraction(self.confidence) / (batches * (batches + 1) * self.arms)
+        return min(paper, share * _OF_A_SHARE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    r"""A name, what it means, and its parameter with the default (None: found from the setting)."""
+    r"""A name, what it means, and its parameter with the default (None: found from the setting).
+
+    ``lengths`` say who chooses how long batches are: the schedule of a setting, or the algorithm.
+    """
 
     name: str
     sentence: str
     parameter: Literal["s", "m"] | None = None
     default: int | None = None
+    lengths: Literal["schedule", "own"] = "schedule"
 
 
 ALGORITHMS: Final[tuple[Entry, ...]] = (
@@ -103,14 +131,23 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
         default=10,
     ),
     Entry(name="shuffled-se", sentence="batched elimination over a relaxed aggregation (assumed)"),
-    Entry(name="dp-se", sentence="Sajed and Sheffet's elimination, a trusted analyzer"),
+    Entry(
+        name="dp-se",
+        sentence="Sajed and Sheffet's elimination, a trusted analyzer",
+        lengths="own",
+    ),
     Entry(name="se", sentence="batched elimination without privacy: the floor"),
     Entry(
         name="sdp-ae",
         sentence="elimination over shuffled bits, batches of m users",
         parameter="m",
+        lengths="own",
     ),
-    Entry(name="vb-sdp-ae", sentence="elimination over shuffled bits, batches that double"),
+    Entry(
+        name="vb-sdp-ae",
+        sentence="elimination over shuffled bits, batches that double",
+        lengths="own",
+    ),
 )
 
 
@@ -208,12 +245,17 @@ def _of_bits(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     privatizer = BitPrivatizer(
         epsilon=setting.epsilon, delta=setting.delta, parameters=setting.radius
     )
+    radius = JointRadius() if setting.radius == "exact" else TkmsRadius()
     if algorithm.entry.name == "vb-sdp-ae":
-        return ShuffleElimination(privatizer=privatizer, radius=setting.radius)
+        return ShuffleElimination(privatizer=privatizer, radius=radius)
     # In the bound of Theorem 3.1 noise costs 512 sigma^2/m where rewards cost 128: as much, at
     # m = 4 sigma^2, which is the number of random bits that hide one user alone.
-    users = int(privatizer.noise(1).trials) if algorithm.value is None else int(algorithm.value)
-    return ShuffleElimination(privatizer=privatizer, batch=users, radius=setting.radius)
+    users = (
+        int(privatizer.protocol(1).planned_noise.trials)
+        if algorithm.value is None
+        else int(algorithm.value)
+    )
+    return ShuffleElimination(privatizer=privatizer, batch=users, radius=radius)
 
 
 def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:

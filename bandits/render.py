@@ -2,7 +2,7 @@ r"""Tables of ``dpcore bandit`` as lines of plain text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from bandits.comparison import Ratio
@@ -48,15 +48,16 @@ def _spelled(entry: Entry) -> str:
 
 def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     r"""What an experiment found, a line for each row."""
+    schedule = f"schedule {experiment.schedule}, " if experiment.scheduled else ""
     head = (
         f"{experiment.preset}: T = {experiment.horizon:,}, {experiment.instances} instances, "
-        f"radius {experiment.radius}, schedule {experiment.schedule}, seed {experiment.seed}"
+        f"radius {experiment.radius}, {schedule}seed {experiment.seed}"
     )
     table = [("algorithm", "epsilon", "regret/T", "+-", "bits", "guarantee")]
     table += [
         (
             row.algorithm,
-            f"{row.epsilon:g}",
+            _epsilon(row.epsilon),
             _figure(row.regret_per_round),
             _figure(row.standard_error),
             str(row.bits_per_user),
@@ -70,18 +71,21 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
         "",
         *columns(table, right=(1, 2, 3, 4)),
         "",
+        "regret/T is a mean over instances, +- its standard error; bits are the most a user sent.",
         "Guarantees are for each user, who is new at every pull; noise of this run was simulated.",
         *(f"Assumed: {words}." for words in assumed),
     ]
 
 
-def compare_lines(ratios: Sequence[Ratio]) -> list[str]:
-    r"""Ratios of regrets, a line each."""
+def compare_lines(
+    ratios: Sequence[Ratio], left: Mapping[str, Sequence[tuple[str, float]]]
+) -> list[str]:
+    r"""Ratios of regrets, a line each; ``left`` are the rows of A and of B that have no partner."""
     table = [("algorithm", "epsilon", "regret/T of A", "of B", "A/B", "+-")]
     table += [
         (
             ratio.algorithm,
-            f"{ratio.epsilon:g}",
+            _epsilon(ratio.epsilon),
             _figure(ratio.first),
             _figure(ratio.second),
             _figure(ratio.ratio, 3),
@@ -91,7 +95,16 @@ def compare_lines(ratios: Sequence[Ratio]) -> list[str]:
     ]
     paired = sum(ratio.paired for ratio in ratios)
     how = f"Standard errors: {paired} of {len(ratios)} rows paired by instance."
-    return [*columns(table, right=range(1, 6)), "", how]
+    only = [
+        f"Only in {name}: {algorithm} at epsilon {_epsilon(epsilon)}."
+        for name, rows in left.items()
+        for algorithm, epsilon in rows
+    ]
+    return [*columns(table, right=range(1, 6)), "", how, *only]
+
+
+def _epsilon(value: float) -> str:
+    return f"{value:.12g}"
 
 
 def _figure(value: float | None, digits: int = 3) -> str:

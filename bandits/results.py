@@ -2,8 +2,9 @@ r"""The folder that ``dpcore bandit run --output`` fills, and the pictures drawn
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,20 +15,27 @@ from bandits.presets import Worlds
 from bandits.registry import read_algorithm
 from bandits.tidy import Line, read_lines, write_csv
 from dpcore.errors import InvalidParameter
-from dpcore.output_file import write_whole
+from dpcore.output_file import check_writable, write_whole
 
 if TYPE_CHECKING:
     from bandits.plots import Curve
 
-__all__ = ["certificates", "draw_results", "write_results"]
+__all__ = ["certificates", "check_results", "draw_results", "without_regret", "write_results"]
 
 _ROWS: Final = "rows.json"
 _TABLE: Final = "regret.csv"
 _PICTURE: Final = "regret.svg"
-_SEEDED: Final = (
-    "noise comes from the operating system; in the simulated run of this certificate it came from "
-    "a seed, and protects nobody"
-)
+_LONGEST: Final = 80
+
+
+def check_results(folder: Path, experiment: Experiment) -> None:
+    r"""Refuse, before a run is drawn, a folder where a file of this experiment cannot be written.
+
+    Raises :class:`InvalidParameter`, naming the option.
+    """
+    names = [_certificate_name(*kind) for kind in experiment.kinds()]
+    for name in (_ROWS, _TABLE, _PICTURE, *names):
+        check_writable("--output", folder / name)
 
 
 def write_results(
@@ -35,29 +43,59 @@ def write_results(
 ) -> Iterator[str]:
     r"""Write the rows, the tidy table, certificates and, where matplotlib is installed, the figure.
 
+    Certificates and the figure of an earlier run are removed first: what stands beside the rows is
+    of the same experiment. Other files are left alone.
+
     Yields what could not be done, in words. Raises :class:`InvalidParameter` for a file that cannot
     be written.
     """
+    _remove_earlier(folder)
     write_whole("--output", folder / _ROWS, rows)
     write_csv(folder / _TABLE, experiment, cells)
     for name, text in certificates(experiment, worlds):
-        write_whole("--output", folder / name, text)
+        if text is None:
+            yield f"no {name}: no finite epsilon is proven at this delta"
+        else:
+            write_whole("--output", folder / name, text)
     if find_spec("matplotlib") is None:
         yield f"no {_PICTURE}: needs matplotlib: pip install 'dpcore[plot]'"
         return
     lines = read_lines(folder / _TABLE)
     if any(max(line.mean) > 0 for line in lines):
         draw_results(lines, folder / _PICTURE)
+        yield from without_regret(lines)
     else:
         yield f"no {_PICTURE}: there is no regret to show on a logarithmic axis"
 
 
-def certificates(experiment: Experiment, worlds: Worlds) -> Iterator[tuple[str, str]]:
+def _remove_earlier(folder: Path) -> None:
+    from bandits.certificate import SCHEMA
+
+    try:
+        (folder / _PICTURE).unlink(missing_ok=True)
+        for place in folder.glob("certificate-*.json"):
+            if _schema_of(place) == SCHEMA:
+                place.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidParameter("--output", str(folder), error.strerror or str(error)) from None
+
+
+def _schema_of(place: Path) -> object:
+    # None for what is no plain file of JSON: it is somebody else's.
+    try:
+        found = json.loads(place.read_bytes()) if place.is_file() else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found.get("schema") if isinstance(found, dict) else None
+
+
+def certificates(experiment: Experiment, worlds: Worlds) -> Iterator[tuple[str, str | None]]:
     r"""File names and certificates: for each algorithm and epsilon the run of instance 0.
 
     All its instances promise the same, as their arms and horizon are the same. An algorithm that
-    protects nobody has none.
+    protects nobody has none; None stands for the text where no finite epsilon can be claimed.
     """
+    from accounting.errors import NotDerived
     from bandits.certificate import certificate_of
 
     for task in experiment.tasks():
@@ -66,22 +104,36 @@ def certificates(experiment: Experiment, worlds: Worlds) -> Iterator[tuple[str, 
         run = play_task(experiment, worlds.environments[0], task)
         if run.guarantee is None or not run.guarantee.parts:
             continue
-        found = certificate_of(run, deltas=[experiment.delta])
-        simulated = replace(found, assumptions=(*found.assumptions, _SEEDED))
-        name = f"certificate-{task.algorithm}-{task.epsilon}.json"
-        yield name.replace(":", "_").replace("/", "_"), simulated.text()
+        name = _certificate_name(task.algorithm, task.epsilon)
+        try:
+            found = certificate_of(run, deltas=[experiment.delta])
+        except NotDerived:
+            yield name, None
+            continue
+        yield name, found.text()
+
+
+def _certificate_name(algorithm: str, epsilon: str) -> str:
+    # A number of many digits would be too long a name: its digest tells it from others.
+    name = f"{algorithm}-{epsilon}".replace(":", "_").replace("/", "_")
+    if len(name) > _LONGEST:
+        name = f"{name[:_LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return f"certificate-{name}.json"
 
 
 def draw_results(lines: Sequence[Line], path: Path) -> None:
-    r"""Reg(t)/t of every algorithm, a panel for each epsilon.
+    r"""Reg(t)/t of every algorithm, a panel for each epsilon; curves without regret are left out.
 
-    Raises :class:`InvalidParameter` where no picture can be written.
+    Raises :class:`InvalidParameter` where no picture can be written, and no curve has regret.
     """
     from bandits.plots import Panel, draw_panels
 
     groups: dict[tuple[str, str], list[Curve]] = {}
     for line in lines:
-        groups.setdefault((line.preset, line.epsilon), []).append(_curve(line))
+        if max(line.mean) > 0:
+            groups.setdefault((line.preset, line.epsilon), []).append(_curve(line))
+    if not groups:
+        raise InvalidParameter("path", str(path), "has no regret to show on a logarithmic axis")
     panels = [
         Panel(title=f"{preset}, epsilon = {_decimal(epsilon)}", curves=curves)
         for (preset, epsilon), curves in groups.items()
@@ -89,11 +141,21 @@ def draw_results(lines: Sequence[Line], path: Path) -> None:
     draw_panels(path, panels, title="")
 
 
+def without_regret(lines: Sequence[Line]) -> Iterator[str]:
+    r"""What :func:`draw_results` leaves out of a picture, in words."""
+    for line in lines:
+        if not max(line.mean) > 0:
+            yield (
+                f"{line.algorithm} at epsilon {line.epsilon} is not in the picture: it has no "
+                "regret to show on a logarithmic axis"
+            )
+
+
 def _curve(line: Line) -> Curve:
     from bandits.plots import Curve
 
     # A logarithmic axis has no place for no regret: such points are left out.
-    kept = [i for i, mean in enumerate(line.mean) if mean > 0] or [len(line.t) - 1]
+    kept = [i for i, mean in enumerate(line.mean) if mean > 0]
     return Curve(
         label=label(line.algorithm),
         x=tuple(float(line.t[i]) for i in kept),
@@ -117,6 +179,6 @@ def label(algorithm: str) -> str:
 
 def _decimal(epsilon: str) -> str:
     try:
-        return f"{float(Fraction(epsilon)):g}"
-    except (ValueError, ZeroDivisionError):
+        return f"{float(Fraction(epsilon)):.12g}"
+    except (ValueError, ZeroDivisionError, OverflowError):
         raise InvalidParameter("path", epsilon, "is no epsilon") from None

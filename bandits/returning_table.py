@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
@@ -23,10 +23,12 @@ from accounting.errors import NotDerived
 from accounting.orders import approx_from_renyi
 from accounting.returning import per_user
 from accounting.theorems import advanced_over_splits
-from bandits.elimination import BatchedElimination
+from bandits.averages import mean_and_error
+from bandits.book import visits_of
 from bandits.environment import cz_instance
+from bandits.parted import PartedElimination
 from bandits.play import play
-from bandits.radius import ExactRadius
+from bandits.policy import arms_and_horizon
 from bandits.returning import Pool, SteadyPrivatizer
 from bandits.schedule import exact_schedule
 from dpcore.discrete_laplace import DiscreteLaplace
@@ -60,6 +62,9 @@ class ReturningRow:
     ``epsilon`` is certified by the route for all visits at ``delta``, at most what was promised,
     ``epsilon_exact`` what the same noise gives by exact composition. ``per_visit`` is g/s or
     g/sigma, ``deviation`` the standard deviation of the noise of a sum in units of reward.
+    Of ``users`` people nobody was charged for more than ``most_visits`` releases, in any of the
+    instances; ``turned_away`` is a mean over them, and in ``dry`` of them a batch was not played
+    because too few people were left.
     """
 
     algorithm: str
@@ -71,7 +76,9 @@ class ReturningRow:
     epsilon_exact: float
     delta: str
     users: int
+    most_visits: int
     turned_away: float
+    dry: int
     regret_per_round: float
     standard_error: float
     instances: int
@@ -108,13 +115,11 @@ def visit_noise(
     """
     if law not in ALGORITHMS.values():
         raise InvalidParameter("law", law, f"must be one of {', '.join(ALGORITHMS.values())}")
-    if route not in get_args(Route):
-        raise InvalidParameter("route", route, f"must be one of {', '.join(get_args(Route))}")
-    most, times = rational("delta", delta), integer("visits", visits, at_least=1)
+    most, times, way = rational("delta", delta), visits_of(visits), _route(route)
     if not 0 < most < 1:
         raise InvalidParameter("delta", delta, "must lie in (0, 1)")
     wanted = positive_rational("epsilon", epsilon, "no noise gives epsilon 0")
-    return _noise(law, wanted, most, times, route, integer("steps", steps, at_least=1))
+    return _noise(law, wanted, most, times, way, integer("steps", steps, at_least=1))
 
 
 @lru_cache(maxsize=1 << 8)
@@ -197,21 +202,27 @@ def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a d
 ) -> tuple[ReturningRow, ...]:
     r"""Regret of batched elimination when each user may come B times, for (epsilon, delta) in all.
 
-    There are T/B users, or as many as the longest release needs if that is more. Every line has
-    the same instances of :func:`cz_instance`, with the schedule and radius of its own noise; g is
-    16. Noise is seeded: a simulated world, not a private one.
+    There are T/B users, rounded up, who could just give T rewards. No release has more than half of
+    them: longer batches are released in parts (:class:`PartedElimination`). When too few people
+    have visits left the arms of that batch share the rest of the rounds, and nothing is released.
+    Every line has the same instances of :func:`cz_instance`, with the schedule and radius of its
+    own noise; g is 16. Noise is seeded: a simulated world, not a private one.
 
-    Raises :class:`InvalidParameter` for what is out of range.
+    Raises :class:`InvalidParameter` for what is out of range, by the name of the argument.
     """
     seed, count = integer("seed", seed, at_least=0), integer("instances", instances, at_least=1)
-    rows = []
-    for algorithm in algorithms:
+    _, horizon = arms_and_horizon(_ARMS, horizon)
+    most_of = tuple(visits_of(most) for most in _listed("visits", visits))
+    ways = tuple(_route(route) for route in _listed("routes", routes))
+    names = _listed("algorithms", algorithms)
+    for algorithm in names:
         if algorithm not in ALGORITHMS:
-            raise InvalidParameter(
-                "algorithm", algorithm, f"must be one of {', '.join(ALGORITHMS)}"
-            )
-        for most in visits:
-            for route in routes:
+            reason = f"must be one of {', '.join(ALGORITHMS)}"
+            raise InvalidParameter("algorithm", algorithm, reason)
+    rows = []
+    for algorithm in names:
+        for most in most_of:
+            for route in ways:
                 noise = visit_noise(
                     law=ALGORITHMS[algorithm],
                     epsilon=epsilon,
@@ -219,9 +230,7 @@ def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a d
                     visits=most,
                     route=route,
                 )
-                steady = SteadyPrivatizer(
-                    law=noise, steps=_STEPS, failure=Fraction(1, integer("horizon", horizon))
-                )
+                steady = SteadyPrivatizer(law=noise, steps=_STEPS, failure=Fraction(1, horizon**2))
                 spent = {
                     way: _epsilon(noise, _STEPS, most, rational("delta", delta), way)
                     for way in (route, "exact")
@@ -238,7 +247,9 @@ def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a d
                         epsilon_exact=round_up(spent["exact"]),
                         delta=str(rational("delta", delta)),
                         users=played.users,
+                        most_visits=played.most_visits,
                         turned_away=played.turned_away,
+                        dry=played.dry,
                         regret_per_round=float(np.mean(played.regrets)),
                         standard_error=_standard_error(played.regrets),
                         instances=count,
@@ -249,15 +260,34 @@ def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a d
     return tuple(rows)
 
 
+def _listed(argument: str, values: object) -> tuple[Any, ...]:
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidParameter(argument, values, "must be several, e.g. a tuple")
+    found = tuple(values)
+    if not found:
+        raise InvalidParameter(argument, values, "must not be empty")
+    return found
+
+
+def _route(route: object) -> Route:
+    for known in get_args(Route):
+        if route == known:
+            return cast("Route", known)
+    raise InvalidParameter("route", route, f"must be one of {', '.join(get_args(Route))}")
+
+
 def _standard_error(values: tuple[float, ...]) -> float:
     # Of the mean; not a number where one value says nothing about it.
-    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+    error = mean_and_error(values)[1]
+    return math.nan if error is None else error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Played:
     users: int
+    most_visits: int
     turned_away: float
+    dry: int
     regrets: tuple[float, ...]
     bits: int
 
@@ -270,13 +300,15 @@ def _played(
     gap: RationalLike,
     seed: int,
 ) -> _Played:
-    schedule = exact_schedule(steady, arms=_ARMS, horizon=horizon, failure=_CONFIDENCE)
-    radius = ExactRadius(batches=schedule.batches(horizon))
-    policy = BatchedElimination(
-        privatizer=steady, schedule=schedule, radius=radius, confidence=_CONFIDENCE
+    users = -(-horizon // visits)
+    policy = PartedElimination(
+        privatizer=steady,
+        schedule=exact_schedule(steady, arms=_ARMS, horizon=horizon, failure=_CONFIDENCE),
+        # Half of the people: a release finds its users while every second one has a visit left.
+        most=max(users // 2, 1),
+        confidence=_CONFIDENCE,
     )
-    users = max(-(-horizon // visits), *policy.sizes(_ARMS, horizon))
-    regrets, away, bits = [], 0, 0
+    regrets, pools, bits = [], list[Pool](), 0
     for instance in range(instances):
         pool = Pool(
             users=users,
@@ -293,11 +325,13 @@ def _played(
             users=pool,
         )
         regrets.append(run.regret_per_round)
-        away += pool.turned_away
+        pools.append(pool)
         bits = max(bits, run.bits_per_user)
     return _Played(
         users=users,
-        turned_away=away / instances,
+        most_visits=max(pool.most_visits for pool in pools),
+        turned_away=sum(pool.turned_away for pool in pools) / instances,
+        dry=sum(pool.dry for pool in pools),
         regrets=tuple(regrets),
         bits=bits,
     )

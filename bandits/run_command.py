@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -14,6 +16,7 @@ from dpcore.errors import InvalidParameter
 if TYPE_CHECKING:
     from bandits.experiment import Cell, Experiment
     from bandits.presets import Worlds
+    from bandits.summary import Promises
 
 __all__ = ["run"]
 
@@ -61,7 +64,7 @@ def run(
         typer.Option(metavar="K", help="Arms of a world. (preset's)", rich_help_panel=_WHAT),
     ] = None,
     data: Annotated[
-        Path | None,
+        str | None,
         typer.Option(metavar="FILE", help="The data of cz/mslr or obd.", rich_help_panel=_WHAT),
     ] = None,
     radius: Annotated[
@@ -93,7 +96,7 @@ def run(
         ),
     ] = "1",
     resume: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="FILE",
             help="Keep finished runs in this file, and go on from what it holds.",
@@ -101,7 +104,7 @@ def run(
         ),
     ] = None,
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "-o",
             "--output",
@@ -126,10 +129,13 @@ def run(
     Exit code: 0 done, 2 usage, 130 Ctrl-C (--resume keeps what is finished).
     """
     try:
-        from bandits.arguments import named, read_experiment, read_jobs
-        from dpcore.output_file import check_folder
+        from bandits.arguments import named, read_experiment, read_jobs, read_path
 
         workers = read_jobs(jobs)
+        folder, state, source = (
+            read_path(option, text)
+            for option, text in (("--output", output), ("--resume", resume), ("--data", data))
+        )
         experiment = read_experiment(
             preset,
             algorithms=algorithms,
@@ -143,16 +149,38 @@ def run(
             seed=seed,
         )
         try:
-            worlds = experiment.worlds(data)
-            check_folder("--output", output)
-            cells = _played(experiment, worlds, workers, resume)
+            worlds = experiment.worlds(source)
+            promises = _promises(experiment, worlds)
+            with _folder(experiment, folder):
+                cells = _played(experiment, worlds, workers, state)
         except InvalidParameter as error:
             raise named(error) from None
-        _publish(experiment, worlds, cells, output, as_json=as_json)
+        _publish(experiment, worlds, cells, promises, folder, as_json=as_json)
     except KeyboardInterrupt:
         kept = "" if resume is None else f"; go on with --resume {resume}"
         print(f"interrupted: no result{kept}", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
+
+
+def _promises(experiment: Experiment, worlds: Worlds) -> Promises:
+    # Every policy is made here, before a folder or a file is: what cannot be made ends the command.
+    from bandits.summary import promises_of
+    from dpcore.progress import progress_bar
+
+    kinds = len(experiment.algorithms) * len(experiment.epsilons)
+    with progress_bar("preparing", kinds) as progress:
+        return promises_of(experiment, worlds.arms, progress=progress)
+
+
+@contextmanager
+def _folder(experiment: Experiment, folder: Path | None) -> Iterator[None]:
+    from bandits.results import check_results
+    from dpcore.output_file import made_folder
+
+    with made_folder("--output", folder):
+        if folder is not None:
+            check_results(folder, experiment)
+        yield
 
 
 def _played(experiment: Experiment, worlds: Worlds, workers: int, state: Path | None) -> list[Cell]:
@@ -178,19 +206,27 @@ def _publish(
     experiment: Experiment,
     worlds: Worlds,
     cells: list[Cell],
-    output: Path | None,
+    promises: Promises,
+    folder: Path | None,
     *,
     as_json: bool,
 ) -> None:
     from bandits.render import run_lines
+    from bandits.results import write_results
     from bandits.summary import document, rows_of, write_json
 
-    rows = rows_of(experiment, worlds, cells)
+    rows = rows_of(experiment, cells, promises)
     text = write_json(document(experiment, worlds, rows))
-    sys.stdout.write(text if as_json else "\n".join(run_lines(experiment, rows)) + "\n")
+    shown = text if as_json else "\n".join(run_lines(experiment, rows)) + "\n"
+    # Files first: a reader of standard output may be gone, and what was found must not go with it.
+    warnings: list[str] = []
+    try:
+        if folder is not None:
+            warnings.extend(write_results(folder, experiment, worlds, cells, text))
+    except InvalidParameter:
+        sys.stdout.write(shown)
+        raise
+    sys.stdout.write(shown)
     sys.stdout.flush()
-    if output is not None:
-        from bandits.results import write_results
-
-        for warning in write_results(output, experiment, worlds, cells, text):
-            print(f"warning: {warning}", file=sys.stderr)
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)

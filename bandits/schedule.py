@@ -97,10 +97,10 @@ def exact_schedule(
     Schedule(first=128, growth=3)
 
     Raises :class:`InvalidParameter` for arms < 1, a horizon below the number of arms, and a failure
-    outside of (0, 1).
+    outside of (0, 1/2).
     """
     arms, rounds = arms_and_horizon(arms, horizon)
-    chance = confidence_of(failure)
+    chance = confidence_of(failure, argument="failure")
     lengths = _lengths(max(rounds // (2 * arms), 1))
 
     def sure(length: int) -> bool:

@@ -6,24 +6,25 @@ Model" (NeurIPS 2021), Theorems 3.1 and 3.3. Phase t = 1, 2, ... pulls every act
 dropped when its interval mean +- I lies below another's. With chance >= 1 - 4/T^2 all intervals
 hold their means.
 
-``radius="paper"``: I = (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), sigma^2 the largest variance
+``TkmsRadius``: I = (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), sigma^2 the largest variance
 of the noise of a sum so far. The paper calls binomial noise sub-Gaussian with that variance: so it
-is for fair bits, not for biased ones, whose upper tail is heavier. ``radius="exact"``: Chernoff's
-bound on rewards and noise at once, with the moment function of the noise that is there
+is for fair bits, not for biased ones, whose upper tail is heavier. ``JointRadius``, the default:
+Chernoff's bound on rewards and noise at once, with the moment function of the noise that is there
 (:func:`joint_width`). Either interval misses its mean with chance at most 4/T^4.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal, TypeAlias, get_args
+from typing import ClassVar, Final, TypeAlias
 
 from flint import arb
 
-from bandits.elimination import surviving
+from bandits.elimination import completed_sizes, surviving
 from bandits.policy import Choice, Commit, Policy, Pulls, Released, arms_and_horizon
 from bandits.privatizer_bits import BitPrivatizer
 from bandits.radius import tkms_width
@@ -32,12 +33,70 @@ from dpcore.enclosure import ball, narrow, round_up
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import integer
 
-__all__ = ["Kind", "ShuffleElimination", "ShuffleState", "joint_width"]
+__all__ = [
+    "JointRadius",
+    "PooledRadius",
+    "ShuffleElimination",
+    "ShuffleState",
+    "Sums",
+    "TkmsRadius",
+    "joint_width",
+]
 
-Kind: TypeAlias = Literal["exact", "paper"]
+Sums: TypeAlias = tuple[tuple[int, int], ...]
+"""What a mean is over: (users of a sum, how many such sums), for each number of users."""
 
-_BITS = 64
-_TILTS = 60
+_BITS: Final = 64
+_TILTS: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PooledRadius(ABC):
+    r"""A rule for the width of a mean over all released sums so far."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def width(self, privatizer: BitPrivatizer, sums: Sums, horizon: int) -> float:
+        r"""I, rounded up: the mean over ``sums`` is farther from the true one with chance at most
+        4/T^4, T = ``horizon`` (as far as the rule has a proof).
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointRadius(PooledRadius):
+    r"""Chernoff's bound with the law of the noise that is there (:func:`joint_width`)."""
+
+    name: ClassVar[str] = "exact"
+
+    def width(self, privatizer: BitPrivatizer, sums: Sums, horizon: int) -> float:
+        laws = tuple(_noise(privatizer, users, count) for users, count in sums)
+        return joint_width(laws, _users(sums), min(Fraction(4, horizon**4), Fraction(1, 2)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TkmsRadius(PooledRadius):
+    r"""TKMS: (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), sigma^2 the largest variance so far."""
+
+    name: ClassVar[str] = "paper"
+
+    def width(self, privatizer: BitPrivatizer, sums: Sums, horizon: int) -> float:
+        variance = max(Fraction(_noise(privatizer, users, 1).variance) for users, _ in sums)
+        return tkms_width(
+            batches=sum(count for _, count in sums),
+            pulls=_users(sums),
+            sigma=Fraction(narrow(lambda: ball(variance).sqrt(), _BITS).upper),
+            horizon=horizon,
+        )
+
+
+def _noise(privatizer: BitPrivatizer, users: int, count: int) -> Binomial:
+    one = privatizer.protocol(users).planned_noise
+    return Binomial(trials=count * int(one.trials), probability=one.probability)
+
+
+def _users(sums: Sums) -> int:
+    return sum(users * count for users, count in sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,21 +121,21 @@ class ShuffleElimination(Policy[ShuffleState]):
     >>> ShuffleElimination(privatizer=privatizer, batch=64).name
     'sdp-ae'
 
-    Raises :class:`InvalidParameter` for a privatizer of another kind, a batch below 1 and a radius
-    that is neither "exact" nor "paper".
+    Raises :class:`InvalidParameter` for a privatizer or radius of another kind and a batch below 1.
     """
 
-    privatizer: BitPrivatizer
+    privatizer: BitPrivatizer = field()
     batch: int | None = None
-    radius: Kind = "exact"
+    radius: PooledRadius = field(default=JointRadius())
 
     def __post_init__(self) -> None:
         if not isinstance(self.privatizer, BitPrivatizer):
             raise InvalidParameter("privatizer", self.privatizer, "must be a BitPrivatizer")
         if self.batch is not None:
             object.__setattr__(self, "batch", integer("batch", self.batch, at_least=1))
-        if self.radius not in get_args(Kind):
-            raise InvalidParameter("radius", self.radius, "must be 'exact' or 'paper'")
+        if not isinstance(self.radius, PooledRadius):
+            reason = "must be a PooledRadius, e.g. JointRadius(): means are over all data so far"
+            raise InvalidParameter("radius", self.radius, reason)
 
     @property
     def name(self) -> str:
@@ -88,7 +147,13 @@ class ShuffleElimination(Policy[ShuffleState]):
 
     def pulled(self, phase: int) -> int:
         r"""N: the users of an active arm in phases 1 to t."""
-        return (2 << phase) - 2 if self.batch is None else phase * self.batch
+        return _users(self.sums(phase))
+
+    def sums(self, phase: int) -> Sums:
+        r"""What the mean of an active arm is over after phase t."""
+        if self.batch is not None:
+            return ((self.batch, phase),)
+        return tuple((self.size(t), 1) for t in range(1, phase + 1))
 
     def init(self, arms: int, horizon: int) -> ShuffleState:
         arms, horizon = arms_and_horizon(arms, horizon)
@@ -121,29 +186,15 @@ class ShuffleElimination(Policy[ShuffleState]):
         return _width(self, phase, horizon)
 
     def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
-        found, phase = [], 1
-        while arms > 1 and 2 * self.pulled(phase) <= horizon:
-            found.append(self.size(phase))
-            if self.batch is not None:
-                break
-            phase += 1
-        return tuple(found)
+        arms, horizon = arms_and_horizon(arms, horizon)
+        if self.batch is not None:
+            return (self.batch,) if arms > 1 and arms * self.batch <= horizon else ()
+        return completed_sizes(arms, horizon, lambda phase, _: self.size(phase))
 
 
 @lru_cache(maxsize=1 << 12)
 def _width(policy: ShuffleElimination, phase: int, horizon: int) -> float:
-    pulled = policy.pulled(phase)
-    if policy.batch is None:
-        laws = tuple(policy.privatizer.noise(policy.size(t)) for t in range(1, phase + 1))
-    else:
-        one = policy.privatizer.noise(policy.batch)
-        laws = (Binomial(trials=phase * int(one.trials), probability=one.probability),)
-    if policy.radius == "paper":
-        count = 1 if policy.batch is None else phase
-        variance = max(Fraction(law.variance) for law in laws) / count
-        sigma = narrow(lambda: ball(variance).sqrt(), _BITS).upper
-        return tkms_width(batches=phase, pulls=pulled, sigma=Fraction(sigma), horizon=horizon)
-    return joint_width(laws, pulled, min(Fraction(4, horizon**4), Fraction(1, 2)))
+    return policy.radius.width(policy.privatizer, policy.sums(phase), horizon)
 
 
 def joint_width(laws: tuple[Binomial, ...], pulls: int, failure: Fraction) -> float:

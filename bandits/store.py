@@ -5,25 +5,27 @@ experiment, each of the others is a finished cell, in order. The last field of a
 over the line and the one before it, so a line stands where it was written and in no other file. A
 cell is on the disk before the next is stored: at any moment at most the last line is torn. It is
 dropped, and its cell drawn again, to the same bytes.
+
+The first line also names the recipe of a cell and a digest of the worlds: cells of other draws or
+of other worlds are refused, whatever the version says.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
-from bandits.experiment import Cell, Experiment
+from bandits.experiment import RECIPE, Cell, Experiment
 from bandits.presets import Worlds
 from dpcore.errors import InvalidParameter
+from dpcore.state_file import StateFile, open_state
 
 __all__ = ["SCHEMA", "State", "resume"]
 
@@ -45,8 +47,11 @@ _WORDS: Final = {
     "seed": "seed",
     "checkpoints": "list of checkpoints",
     "dpcore": "dpcore",
+    "recipe": "recipe of a cell",
+    "worlds": "set of worlds",
     "numpy": "numpy",
 }
+_UNSHOWN: Final = ("data", "worlds", "checkpoints")
 _COUNTS: Final = ("instance", "batches", "bits_per_user")
 
 
@@ -55,7 +60,7 @@ class State:
     r"""An open state file: the cells it holds, and where the next one goes."""
 
     path: Path
-    file: BinaryIO
+    file: StateFile
     chain: str
     cells: list[Cell] = field(default_factory=list)
 
@@ -65,10 +70,7 @@ class State:
         Raises :class:`InvalidParameter` where it cannot be written.
         """
         line, self.chain = _line(self.chain, cell.to_json())
-        try:
-            _write(self.file, line)
-        except OSError as error:
-            raise _refused(self.path, error) from None
+        self.file.append(line)
         self.cells.append(cell)
 
 
@@ -77,23 +79,11 @@ def resume(path: str | Path, experiment: Experiment, worlds: Worlds) -> Iterator
     r"""The state of this experiment in the file, which is made where there is none.
 
     Raises :class:`InvalidParameter` for a file that is another experiment's, none of ours, damaged
-    before its end, in use, or that cannot be written.
+    before its end, in use, not a plain file, or that cannot be written.
     """
     place = Path(path)
-    try:
-        # Never truncated by opening: what is there is looked at first.
-        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise _refused(place, error) from None
-    with os.fdopen(handle, "r+b") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            state = _read(place, file, _header(experiment, worlds))
-        except BlockingIOError:
-            reason = "is in use by another experiment"
-            raise InvalidParameter("resume", str(place), reason) from None
-        except OSError as error:
-            raise _refused(place, error) from None
+    with open_state("resume", place, owner="experiment") as file:
+        state = _read(place, file, _header(experiment, worlds))
         tasks = [cell.task for cell in state.cells]
         if tasks != [task for task, _ in zip(experiment.tasks(), tasks, strict=False)]:
             raise InvalidParameter("resume", str(place), "holds cells in another order")
@@ -105,6 +95,8 @@ def _header(experiment: Experiment, worlds: Worlds) -> dict[str, Any]:
         "schema": SCHEMA,
         **experiment.to_json(),
         "data": worlds.data,
+        "worlds": worlds.digest(),
+        "recipe": RECIPE,
         "dpcore": version("dpcore"),
         "numpy": version("numpy"),
     }
@@ -120,16 +112,13 @@ def _digest(chain: str, text: bytes) -> str:
     return hashlib.sha256(chain.encode() + text).hexdigest()
 
 
-def _read(path: Path, file: BinaryIO, header: dict[str, Any]) -> State:
-    data = file.read()
+def _read(path: Path, file: StateFile, header: dict[str, Any]) -> State:
+    data = file.contents()
     first, chain = _line(_START, header)
     state = State(path=path, file=file, chain=chain)
-    if first.startswith(data) or not any(data):
+    if len(data) <= len(first) and first.startswith(data.rstrip(b"\0")):
         # Empty, or ended while the header was written: no cell is lost.
-        file.seek(0)
-        file.truncate()
-        _write(file, first)
-        _sync_folder(path)
+        file.restart(first)
         return state
     lines = data.split(b"\n")
     lines.pop()  # what follows the last line break is torn, or nothing
@@ -146,8 +135,7 @@ def _read(path: Path, file: BinaryIO, header: dict[str, Any]) -> State:
         state.chain = chain
     if not lines:
         raise InvalidParameter("resume", str(path), "is not the state of a bandit experiment")
-    file.seek(at)
-    file.truncate()
+    file.cut(at)
     return state
 
 
@@ -158,7 +146,7 @@ def _content(line: bytes, chain: str) -> tuple[Any, str]:
         return None, chain
     try:
         return json.loads(match[1] + b"}"), match[2].decode()
-    except ValueError:
+    except (ValueError, RecursionError):
         return None, chain
 
 
@@ -170,7 +158,7 @@ def _compare(path: Path, stored: Any, wanted: dict[str, Any]) -> None:
         if stored.get(key) != wanted[key]:
             was, now = (json.dumps(side) for side in (stored.get(key), wanted[key]))
             reason = f"was begun with another {words}: {was} there, {now} here"
-            if key in ("data", "checkpoints"):
+            if key in _UNSHOWN:
                 reason = f"was begun with another {words}"
             raise InvalidParameter("resume", str(path), reason)
 
@@ -190,21 +178,3 @@ def _cell(path: Path, number: int, content: Any) -> Cell:
         reason = f"holds what no experiment wrote ({wrong}) in line {number + 1}"
         raise InvalidParameter("resume", str(path), reason) from None
     return cell
-
-
-def _write(file: BinaryIO, line: bytes) -> None:
-    file.write(line)
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _refused(path: Path, error: OSError) -> InvalidParameter:
-    return InvalidParameter("resume", str(path), error.strerror or str(error))
-
-
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path.resolve().parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

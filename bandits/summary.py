@@ -8,20 +8,30 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+from bandits.averages import mean_and_error
 from bandits.experiment import Cell, Experiment
-from bandits.play import RunGuarantee
 from bandits.presets import Worlds
+from bandits.promise import RunGuarantee
+from dpcore.decimals import up
+from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.parameter import RationalLike, rational, write_rational
 
-__all__ = ["SCHEMA", "Row", "document", "guarantee_json", "mean_and_error", "rows_of", "write_json"]
+__all__ = ["SCHEMA", "Row", "document", "guarantee_json", "promises_of", "rows_of", "write_json"]
+__all__ += ["Promises", "written_up"]
 
 SCHEMA: Final = "dpcore-bandit/1"
+
+Promises: TypeAlias = dict[tuple[str, str], dict[str, Any]]
+r"""What an algorithm promises at an epsilon, both as they are written."""
+
+_SHORT: Final = 12
+_LENGTHS: Final = ("precision", "modulus")
 
 _SIMULATED: Final = (
     "a simulation: rewards and noise come from the seed; a guarantee is that of the algorithm with "
@@ -55,53 +65,72 @@ class Row:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def rows_of(experiment: Experiment, worlds: Worlds, cells: Iterable[Cell]) -> tuple[Row, ...]:
+def promises_of(
+    experiment: Experiment, arms: int, *, progress: Callable[[int], None] | None = None
+) -> Promises:
+    r"""What each algorithm promises at each epsilon, as :func:`guarantee_json`; nothing is drawn.
+
+    Every policy of the experiment is made for it, so whoever asks before a run hears before it what
+    cannot be made. ``progress`` is given the number of promises there are.
+
+    Raises :class:`InvalidParameter` for an epsilon that an algorithm cannot be made for, or whose
+    promise cannot be bounded: it names the algorithm.
+    """
+    found: Promises = {}
+    for algorithm, epsilon in experiment.kinds():
+        try:
+            promised = experiment.guarantee(algorithm, epsilon, arms)
+            found[algorithm, epsilon] = guarantee_json(promised, experiment.delta)
+        except DpcoreError as error:
+            raise InvalidParameter(f"epsilon (for {algorithm})", epsilon, _reason(error)) from error
+        if progress is not None:
+            progress(len(found))
+    return found
+
+
+def _reason(error: DpcoreError) -> str:
+    if not isinstance(error, InvalidParameter):
+        return f"nothing can be promised at this delta and horizon ({error})"
+    if error.argument not in _LENGTHS:
+        return f"at this delta and horizon it cannot be made ({error})"
+    reason = f"it would need a {error.argument} of {error.value}, which {error.reason}"
+    return f"{reason}; take a smaller epsilon, horizon or s"
+
+
+def rows_of(
+    experiment: Experiment,
+    cells: Iterable[Cell],
+    promises: Promises,
+) -> tuple[Row, ...]:
     r"""The rows, in the order of the cells, which are all those of the experiment."""
     grouped: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         grouped.setdefault((cell.algorithm, cell.epsilon), []).append(cell)
-    return tuple(
-        _row(experiment, worlds.arms, algorithm, epsilon, found)
-        for (algorithm, epsilon), found in grouped.items()
-    )
+    return tuple(_row(experiment.horizon, found, promises[key]) for key, found in grouped.items())
 
 
-def _row(experiment: Experiment, arms: int, algorithm: str, epsilon: str, cells: list[Cell]) -> Row:
-    each = tuple(cell.regret[-1] / experiment.horizon for cell in cells)
+def _row(horizon: int, cells: list[Cell], promised: dict[str, Any]) -> Row:
+    each = tuple(cell.regret[-1] / horizon for cell in cells)
     mean, error = mean_and_error(each)
-    promised = experiment.guarantee(algorithm, epsilon, arms)
     return Row(
-        algorithm=algorithm,
-        epsilon=float(Fraction(epsilon)),
-        horizon=experiment.horizon,
+        algorithm=cells[0].algorithm,
+        epsilon=float(Fraction(cells[0].epsilon)),
+        horizon=horizon,
         instances=len(cells),
         regret_per_round=mean,
         standard_error=error,
         bits_per_user=max(cell.bits_per_user for cell in cells),
         mean_bits_per_user=math.fsum(cell.mean_bits_per_user for cell in cells) / len(cells),
-        guarantee=guarantee_json(promised, experiment.delta),
+        guarantee=promised,
         by_instance=each,
     )
-
-
-def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
-    r"""The mean and its standard error, s/sqrt(n); None where one value says nothing of it.
-
-    >>> mean_and_error((1.0, 3.0)), mean_and_error((2.0,))
-    ((2.0, 1.0), (2.0, None))
-    """
-    count = len(values)
-    mean = math.fsum(values) / count
-    if count == 1:
-        return mean, None
-    squares = math.fsum((value - mean) ** 2 for value in values)
-    return mean, math.sqrt(squares / (count - 1) / count)
 
 
 def guarantee_json(promised: RunGuarantee | None, delta: RationalLike) -> dict[str, Any]:
     r"""What a run promises each user, as a sentence and as numbers.
 
-    ``epsilon_upper`` is the upper end of epsilon at ``delta``, None where nothing is promised.
+    ``epsilon_upper`` is the upper end of epsilon at ``delta``, None where nothing is promised. No
+    number of the sentence is smaller than what it stands for.
 
     >>> guarantee_json(None, "1e-6")["text"]
     'none: rewards are released as they are'
@@ -115,14 +144,15 @@ def guarantee_json(promised: RunGuarantee | None, delta: RationalLike) -> dict[s
             "epsilon_upper": None,
             "assumptions": [],
         }
-    upper = promised.epsilon(exact).upper_float
+    bound = promised.epsilon(exact)
+    upper = bound.upper_float
     pure = promised.pure()
     if pure is not None:
-        words = f"{float(Fraction(pure.epsilon)):g}-DP"
+        words = f"{written_up(Fraction(pure.epsilon))}-DP"
     elif math.isfinite(upper):
-        words = f"({_up(upper)}, {float(exact):g})-DP"
+        words = f"({up(bound.upper)}, {written_up(exact)})-DP"
     else:
-        words = f"no finite epsilon at delta {float(exact):g}"
+        words = f"no finite epsilon at delta {written_up(exact)}"
     return {
         "text": f"{words} for each user, who is new at every pull",
         "pure": None if pure is None else write_rational(Fraction(pure.epsilon)),
@@ -132,11 +162,19 @@ def guarantee_json(promised: RunGuarantee | None, delta: RationalLike) -> dict[s
     }
 
 
-def _up(value: float) -> str:
-    # Four digits, rounded up: a sentence is no smaller than its number.
-    scale = 10 ** (math.floor(math.log10(value)) - 3) if value > 0 else 1
-    shown = f"{math.ceil(value / scale) * scale:.4g}"
-    return shown if float(shown) >= value else f"{(math.ceil(value / scale) + 1) * scale:.4g}"
+def written_up(value: Fraction) -> str:
+    r"""``value`` exactly, as a decimal or a fraction, where that is short; else rounded up.
+
+    >>> [written_up(Fraction(text)) for text in ("0.5", "1/3", "1.23456499e-6", "1e-400")]
+    ['0.5', '1/3', '1.23456499e-6', '1e-400']
+    >>> written_up(Fraction(10**20 + 1, 3 * 10**20))
+    '0.333333333334'
+    """
+    short = up(value, _SHORT)
+    if Fraction(short) == value:
+        return short
+    fraction = write_rational(value)
+    return fraction if len(fraction) <= _SHORT else short
 
 
 def document(experiment: Experiment, worlds: Worlds, rows: Sequence[Row]) -> dict[str, Any]:

@@ -6,16 +6,17 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
+from bandits.averages import mean_and_error
 from bandits.experiment import Cell, Experiment
-from bandits.summary import mean_and_error
 from dpcore.errors import InvalidParameter
 from dpcore.output_file import write_whole
 from dpcore.parameter import write_rational
+from dpcore.state_file import require_plain
 
 __all__ = ["COLUMNS", "Line", "read_lines", "write_csv"]
 
@@ -81,20 +82,59 @@ def write_csv(path: Path, experiment: Experiment, cells: Iterable[Cell]) -> None
 def read_lines(path: Path) -> tuple[Line, ...]:
     r"""The curves of a file that :func:`write_csv` wrote, in its order.
 
-    Raises :class:`InvalidParameter` for a file that is none, with the line that is not understood.
+    Raises :class:`InvalidParameter` for a file that is none, with the line that is not understood,
+    for one that was cut, and where runs that no mean is over would be one curve: of two settings,
+    an instance twice, instances of unequal rounds.
     """
-    found: dict[tuple[str, str, str], dict[int, list[float]]] = {}
-    for key, t, regret in _points(path):
-        found.setdefault(key, {}).setdefault(t, []).append(regret / t)
-    if not found:
+    require_plain("path", path)
+    curves: dict[_Key, _Curve] = {}
+    for number, point in _points(path):
+        curve = curves.setdefault(point.key, _Curve(setting=point.setting, number=number))
+        if point.setting != curve.setting:
+            reason = (
+                f"line {number} is of another setting than line {curve.number}: plot them apart"
+            )
+            raise InvalidParameter("path", str(path), reason)
+        run = curve.runs.setdefault(point.instance, {})
+        if point.t in run:
+            reason = f"line {number} has instance {point.instance} at t = {point.t} a second time"
+            raise InvalidParameter("path", str(path), reason)
+        run[point.t] = point.regret
+    if not curves:
         raise InvalidParameter("path", str(path), "holds no runs")
-    return tuple(_line(key, points) for key, points in found.items())
+    return tuple(_line(path, key, curve) for key, curve in curves.items())
 
 
-def _line(key: tuple[str, str, str], points: dict[int, list[float]]) -> Line:
+_Key: TypeAlias = tuple[str, str, str]
+_KEY: Final = ("preset", "algorithm", "epsilon")
+_SETTING: Final = ("delta", "radius", "schedule", "horizon", "seed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Point:
+    key: _Key
+    setting: tuple[str, ...]
+    instance: int
+    t: int
+    regret: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Curve:
+    # The runs of a curve by instance, and the line that it began with.
+    setting: tuple[str, ...]
+    number: int
+    runs: dict[int, dict[int, float]] = field(default_factory=dict)
+
+
+def _line(path: Path, key: _Key, curve: _Curve) -> Line:
     preset, algorithm, epsilon = key
-    rounds = sorted(points)
-    both = [mean_and_error(points[t]) for t in rounds]
+    rounds = sorted(next(iter(curve.runs.values())))
+    for instance, run in curve.runs.items():
+        if sorted(run) != rounds or str(rounds[-1]) != curve.setting[_SETTING.index("horizon")]:
+            reason = f"was cut: {algorithm} at epsilon {epsilon} misses rounds of a run"
+            raise InvalidParameter("path", str(path), f"{reason} (instance {instance})")
+    both = [mean_and_error([run[t] / t for run in curve.runs.values()]) for t in rounds]
     return Line(
         preset=preset,
         algorithm=algorithm,
@@ -105,24 +145,42 @@ def _line(key: tuple[str, str, str], points: dict[int, list[float]]) -> Line:
     )
 
 
-def _points(path: Path) -> Iterator[tuple[tuple[str, str, str], int, float]]:
+def _points(path: Path) -> Iterator[tuple[int, _Point]]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.DictReader(file)
+            rows = csv.DictReader(_whole_lines(path, file), strict=True)
             missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
             if missing:
                 reason = f"is no regret.csv of dpcore bandit run: it has no column {missing[0]}"
                 raise InvalidParameter("path", str(path), reason)
             for row in rows:
                 try:
-                    t, regret = int(row["t"]), float(row["regret"])
-                    if t < 1 or not math.isfinite(regret):
-                        raise ValueError(t)
+                    yield rows.line_num, _point(row)
                 except (TypeError, ValueError):
                     reason = f"line {rows.line_num} holds no round and regret"
                     raise InvalidParameter("path", str(path), reason) from None
-                yield (row["preset"], row["algorithm"], row["epsilon"]), t, regret
     except OSError as error:
         raise InvalidParameter("path", str(path), error.strerror or str(error)) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidParameter("path", str(path), f"is no CSV text ({error})") from None
+
+
+def _whole_lines(path: Path, file: Iterable[str]) -> Iterator[str]:
+    for line in file:
+        if not line.endswith("\n"):
+            raise InvalidParameter("path", str(path), "was cut: its last line has no end")
+        yield line
+
+
+def _point(row: dict[str, str]) -> _Point:
+    preset, algorithm, epsilon = (row[name] for name in _KEY)
+    point = _Point(
+        key=(preset, algorithm, epsilon),
+        setting=tuple(row[name] for name in _SETTING),
+        instance=int(row["instance"]),
+        t=int(row["t"]),
+        regret=float(row["regret"]),
+    )
+    if point.t < 1 or not math.isfinite(point.regret):
+        raise ValueError(point)
+    return point

@@ -207,7 +207,8 @@ def _explain(error: BaseException) -> int:
         case DpcoreError():
             return _complain(str(error), int(getattr(error, "exit_code", USAGE)))
         case _UsageError():
-            return _complain(_usage(error), USAGE)
+            words = _usage(error)
+            return _complain(words, USAGE) if words else USAGE
         case typer.Abort() | KeyboardInterrupt():
             return _INTERRUPTED
         case SystemExit(code=code) if not isinstance(error.__context__, BrokenPipeError):
@@ -232,8 +233,10 @@ def _complain(message: str, code: int) -> int:
 
 
 def _usage(error: Any) -> str:
-    # The parser's own words on one line, and where to look.
+    # The parser's own words on one line, and where to look; a group alone has shown its help.
     words = " ".join(error.format_message().split()).rstrip(".")
+    if not words:
+        return ""
     command = "dpcore" if error.ctx is None else " ".join(error.ctx.command_path.split())
     return f"{words}; see {command} --help"
 

@@ -1,16 +1,21 @@
-r"""Files that a command writes: refused before the work where they cannot be, and whole or not."""
+r"""Files that a command writes: refused before the work where they cannot be, and whole or not.
+
+A file is written beside its place, under a name that begins with a dot and holds the number of the
+process, and moved there. What a killed process left is removed when the file is next written.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dpcore.errors import InvalidParameter
 
-__all__ = ["check_folder", "check_writable", "whole_picture", "write_whole"]
+__all__ = ["check_folder", "check_writable", "made_folder", "whole_picture", "write_whole"]
 
 
 def check_writable(option: str, path: Path | None) -> None:
@@ -58,12 +63,30 @@ def check_folder(option: str, path: Path | None) -> None:
 
 
 @contextmanager
+def made_folder(option: str, path: Path | None) -> Iterator[None]:
+    r"""As :func:`check_folder`; a folder that it made, if empty, goes again where the block fails.
+
+    Raises :class:`InvalidParameter`, naming the option.
+    """
+    fresh = path is not None and not path.exists()
+    check_folder(option, path)
+    try:
+        yield
+    except BaseException:
+        if fresh and path is not None:
+            with suppress(OSError):
+                path.rmdir()
+        raise
+
+
+@contextmanager
 def whole_picture(option: str, path: Path) -> Iterator[Path]:
     r"""A place beside ``path``, of the same ending, that becomes it when the block ends well.
 
     Raises :class:`InvalidParameter`, naming the option, for what the system refuses.
     """
     partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    _sweep(path.parent, f".{path.stem}.", path.suffix)
     try:
         yield partial
         partial.replace(path)
@@ -92,11 +115,33 @@ def _special(path: Path) -> bool:
     return path.exists() and not path.is_file()
 
 
+def _sweep(folder: Path, before: str, after: str) -> None:
+    # What processes that are no more were writing. A folder that cannot be listed is no reason not
+    # to write into it.
+    with suppress(OSError):
+        names = re.compile(re.escape(before) + r"(\d+)(\.\w{8})?" + re.escape(after))
+        for place in folder.iterdir():
+            found = names.fullmatch(place.name)
+            if found and (found[2] is None) == bool(after) and not _runs(int(found[1])):
+                place.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def _write(path: Path, text: str) -> None:
     if _special(path):
         path.write_text(text, encoding="utf-8")
         return
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    _sweep(path.parent, f".{path.name}.", "")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{os.getpid()}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)

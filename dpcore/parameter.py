@@ -111,6 +111,8 @@ def integer(argument: str, value: object, *, at_least: int | None = None) -> int
     >>> integer("size", np.int64(3), at_least=0)
     3
     """
+    if type(value) is int and (at_least is None or value >= at_least):
+        return value  # the usual case: SupportsIndex is slow to ask for
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, SupportsIndex):
         raise InvalidParameter(argument, value, "must be an integer")
     try:

@@ -88,20 +88,20 @@ def _log(value: Fraction) -> float:
 # -- how far a law reaches -------------------------------------------------------------------------
 
 
-def reach(law: Law, surprise: float) -> tuple[int, int]:
+def reach(law: Law, surprise: float, most: int = _MOST_ATOMS) -> tuple[int, int]:
     r"""(low, high) with P(X < low) and P(X > high) each at most e^-surprise, by Chernoff bounds.
 
     >>> reach(Law("poisson", (Fraction(1),)), 50.0)[0]
     0
 
-    Raises :class:`Unchecked` when there are more than 2^16 values between them.
+    Raises :class:`Unchecked` when there are more than ``most`` values between them.
     """
     try:
         low, high = _reach(law, surprise)
     except (OverflowError, ZeroDivisionError, ValueError) as error:
         raise Unchecked(f"{law.name}: its parameters are beyond every float") from error
-    if high - low > _MOST_ATOMS:
-        raise Unchecked(f"{law.name}: more than {_MOST_ATOMS} values matter")
+    if high - low > most:
+        raise Unchecked(f"{law.name}: more than {most} values matter")
     return low, high
 
 
@@ -173,14 +173,14 @@ def _counts(mean: float, surprise: float, most: int | None) -> tuple[int, int]:
 # -- the masses ------------------------------------------------------------------------------------
 
 
-def masses(law: Law, low: int, high: int) -> list[Number]:
-    r"""[P(X = low), ..., P(X = high)].
+def masses(law: Law, low: int, high: int, most: int = 4 * _MOST_ATOMS) -> list[Number]:
+    r"""[P(X = low), ..., P(X = high)], ``most`` at most.
 
     >>> REAL.nstr(masses(Law("skellam", (Fraction(400),)), 0, 0)[0], 13)
     '0.01995335628194'
     """
-    if high - low > 4 * _MOST_ATOMS:
-        raise Unchecked(f"{law.name}: more than {4 * _MOST_ATOMS} values asked for")
+    if high - low > most:
+        raise Unchecked(f"{law.name}: more than {most} values asked for")
     if law.name in _SYMMETRIC:
         half = _HALVES[law.name](max(abs(low), abs(high)), *law.parameters)
         return [half[abs(k)] for k in range(low, high + 1)]
@@ -247,7 +247,9 @@ def _gaussian_sum(most: int, count: Fraction, sigma_squared: Fraction) -> list[N
     # p(m) = (1/N) sum_j F(2 pi j/N)^n cos(2 pi j m/N), N beyond every value of consequence; in
     # fixed point, with as many bits as the smallest mass needs.
     n, total = int(count), float(count * sigma_squared)
-    if n > 1 << 14 or total > 1e8:
+    if _one_gaussian(n, float(sigma_squared), most):
+        return _gaussian(most, count * sigma_squared)
+    if n > 1 << 14 or total > 1e8 or most > 2 * _MOST_ATOMS:
         raise Unchecked("discrete-gaussian-sum: too many draws")
     bits = math.ceil(most * most / (2 * total) * 1.4427) + _FIXED + 2 * n.bit_length() + 32
     if bits > 1 << 13:
@@ -268,6 +270,16 @@ def _gaussian_sum(most: int, count: Fraction, sigma_squared: Fraction) -> list[N
             for m in range(most + 1):
                 found[m] += weight * waves[m] >> bits
         return [REAL.mpf(mass) / size / (1 << bits) for mass in found]
+
+
+def _one_gaussian(n: int, v: float, most: int) -> bool:
+    # Whether the sum is a discrete Gaussian of variance nv, to 2^-192 of the mass at ``most``:
+    # for n >= 64 and v >= 16 no two masses differ by more than 8 n e^(-2 pi^2 v (1 - 1/n)).
+    if n < 64 or v < 16:
+        return False
+    off = 2 * math.pi**2 * v * (1 - 1 / n) - math.log(8 * n)
+    mass = most * most / (2 * n * v) + math.log(1 + math.sqrt(2 * math.pi * n * v))
+    return off - mass > 134
 
 
 def _cosines(turn: int, most: int, bits: int) -> list[int]:

@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
+from accounting.checker.alone import deltas_of_one, knows
 from accounting.checker.laws import REAL, Number, Unchecked, real
 from accounting.checker.losses import Losses, losses_of, randomised_response, renyi_of
 from accounting.checker.reading import Claim, Malformed, Part, Read, parsed, read
@@ -31,11 +32,12 @@ _SAME: Final = Fraction(1, 10**12)
 
 
 class Status(Enum):
-    r"""What was found of one claim, or of the text."""
+    r"""What was found of one claim, or of the text. What is assumed was stated, and not derived."""
 
     HOLDS = "holds"
     FAILS = "fails"
     UNCHECKED = "unchecked"
+    ASSUMED = "assumed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +66,17 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        r"""Whether every claim was computed again and holds. What is unchecked does not hold."""
-        return all(finding.status is Status.HOLDS for finding in self.findings)
+        r"""Whether every claim was computed again and holds, given what is assumed.
+
+        What is unchecked does not hold.
+        """
+        return not self.failures
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        r"""Whatever does not hold."""
-        return tuple(each for each in self.findings if each.status is not Status.HOLDS)
+        r"""Whatever fails, or was not computed again."""
+        bad = (Status.FAILS, Status.UNCHECKED)
+        return tuple(each for each in self.findings if each.status in bad)
 
     def to_json(self) -> dict[str, Any]:
         r"""``{"holds": ..., "findings": [...]}``."""
@@ -235,6 +241,8 @@ def _at(
     count = sum(each.count for each in rounds)
     share = allowed / (4096 * 64 * count)
     surprise = math.log(share.denominator) - math.log(share.numerator)
+    if count == 1 and rounds[0].law is not None and knows(rounds[0].law):
+        return deltas_of_one(rounds[0].law, rounds[0].step, epsilons, surprise)
     listed = [(_listed(each, surprise), each.count) for each in rounds]
     if sum(len(one.here) for one, _ in listed if one) > _MOST_ATOMS:
         raise Unchecked(f"more than {_MOST_ATOMS} losses in all")

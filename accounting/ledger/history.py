@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, Self
 
@@ -129,6 +129,11 @@ class Receipt:
 
     ``number`` and ``digest`` fix its place in the history: :meth:`Ledger.check` takes receipts.
     ``paid`` users were charged; ``left_out`` could not pay, and must not take part.
+
+    ``repeated`` says that the charge was there before it was asked for: of all who ask for one
+    batch, however many at once, at most one is told False. Whoever draws the noise anew at each
+    start must not release on a repeated receipt. It is no part of what is acknowledged: receipts of
+    one charge are equal.
     """
 
     batch: str
@@ -136,9 +141,10 @@ class Receipt:
     digest: str
     paid: int
     left_out: tuple[str, ...] = ()
+    repeated: bool = field(default=False, compare=False)
 
     @classmethod
-    def of(cls, charge: Charge, left_out: tuple[str, ...]) -> Self:
+    def of(cls, charge: Charge, left_out: tuple[str, ...], *, repeated: bool = False) -> Self:
         r"""The receipt of a charge."""
         return cls(
             batch=charge.batch,
@@ -146,6 +152,7 @@ class Receipt:
             digest=charge.digest,
             paid=charge.paid,
             left_out=left_out,
+            repeated=repeated,
         )
 
 

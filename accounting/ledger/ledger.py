@@ -155,8 +155,9 @@ class Ledger:
 
         Call it before the release, and release only when it returns. With ``skip_exhausted``
         those who cannot pay are left out and named; they must not take part. The same batch again,
-        with the same users and the same guarantee, is acknowledged again and not paid again: a
-        batch is one release, whose noise is drawn once. Noise drawn anew is another batch.
+        with the same users and the same guarantee, is acknowledged again and not paid again, and
+        the receipt says ``repeated``: a batch is one release, whose noise is drawn once. Noise
+        drawn anew is another batch.
 
         A :class:`Release` states users, mechanism and batch: write the record, charge it, then
         release.
@@ -187,7 +188,7 @@ class Ledger:
                 spared = book.names(connection, book.tables.spared, made)
                 _same(made, names, charged, price, spared, skip_exhausted=skip_exhausted)
                 self._store.settle()
-                return Receipt.of(made, spared)
+                return Receipt.of(made, spared, repeated=True)
             poor = book.poor(connection, names, price)
             if poor and not skip_exhausted:
                 left = book.left(connection, poor[:_NAMED])
@@ -195,7 +196,7 @@ class Ledger:
             paying = without(names, poor)
             charge = _charge(head, named, charged, price, paying, poor)
             book.write(connection, charge, paying, poor)
-        return Receipt.of(charge, poor)
+        return Receipt.of(charge, poor, repeated=False)
 
     def _for_user(self, guarantee: object) -> Guarantee:
         if not isinstance(guarantee, (Pure, ZCdp, Rdp, Approx, Assumed, PrivacyCurve)):
@@ -242,6 +243,17 @@ class Ledger:
         with self._reading() as connection:
             totals, _ = self._book.totals(connection, named)
         return dict(zip(self.filter.counters, self.filter.remaining(totals), strict=True))
+
+    def exhausted(self, users: Iterable[str], guarantee: Guarantee) -> tuple[str, ...]:
+        r"""Those of ``users`` who cannot pay for ``guarantee`` any more, in order of name.
+
+        They never will: counters only rise. Of the others nothing is promised, since somebody else
+        may charge them first: :meth:`charge` decides. Errors of the arguments as there.
+        """
+        names = sorted_names(users)
+        price = self._price(self._for_user(guarantee))
+        with self._reading() as connection:
+            return self._book.poor(connection, names, price)
 
     def history(self, user: str | None = None) -> tuple[Charge, ...]:
         r"""The charges that ``user`` paid, or all there are, in order.

@@ -12,9 +12,10 @@ from bandits.figures.section import Effort
 from bandits.figures.sweep import Contender, Outcome, Outcomes, of_contenders, of_experiment
 from bandits.plots import Curve
 from bandits.registry import read_algorithm
+from bandits.results import label
 from dpcore.parameter import write_rational
 
-__all__ = ["CZ", "EXACT", "PAPER", "RADIUS", "Player", "Version", "curve", "power"]
+__all__ = ["CZ", "EXACT", "PAPER", "RADIUS", "Player", "Version", "curve", "label", "power"]
 
 Version: TypeAlias = str
 
@@ -82,10 +83,13 @@ class Player:
         return of_contenders(contenders, seed=self.seed, jobs=self.jobs)
 
 
-def curve(outcome: Outcome, label: str | None = None) -> Curve:
-    r"""The line of an outcome."""
+def curve(outcome: Outcome, name: str | None = None) -> Curve:
+    r"""The line of an outcome, called as pictures call its algorithm, or ``name``."""
     return Curve(
-        label=label or outcome.label, x=outcome.rounds, y=outcome.mean(), error=outcome.error()
+        label=name or label(outcome.label),
+        x=outcome.rounds,
+        y=outcome.mean(),
+        error=outcome.error(),
     )
 
 

@@ -13,8 +13,13 @@ Written by `make figures` from seeds; every number is in [results.json](results.
 mean, and what the figures of the papers hide, is on the page [Bandits](../bandits.md).
 
 Statements are read off the paired differences of the instances: **holds** and **does not hold**
-where two standard errors decide, **not decided** where they do not. The number is a ratio of mean
-regrets with its paired standard error, the first algorithm named to the second.
+where two standard errors decide, **not decided** where they do not. That two regrets are the same
+*within a tenth* is decided in the same way, of the difference and a tenth of the second: an error
+that is large decides nothing. The number is a ratio of mean regrets with its paired standard error,
+the first algorithm named to the second.
+
+A number after ± is one standard error over the instances, and so are the bands and bars of every
+picture, to both sides. Marks that share their place on an axis stand beside each other.
 """
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from bandits.figures.contenders import EXACT, PAPER, Player, curve, power
+from bandits.figures.contenders import EXACT, PAPER, Player, curve, label, power
 from bandits.figures.section import (
     Cell,
     Check,
@@ -26,7 +26,7 @@ from bandits.presets import preset_of
 __all__ = ["real_rewards"]
 
 _PRESET: Final = "cz/mslr"
-_LABELS: Final = ("dist-dp-se", "dist-rdp-se", "dist-rdp-se:s=100", "dp-se", "se")
+_NAMES: Final = ("dist-dp-se", "dist-rdp-se", "dist-rdp-se:s=100", "dp-se", "se")
 _STAND_IN: Final = 1
 """The seed of the stand-in."""
 
@@ -44,7 +44,7 @@ def real_rewards(player: Player) -> Section:
 def _section(player: Player, path: Path, origin: str) -> Section:
     horizon, epsilons = player.effort.real, preset_of(_PRESET).epsilons
     paper, exact = (
-        player.experiment(_PRESET, version, _LABELS, epsilons=epsilons, horizon=horizon, data=path)
+        player.experiment(_PRESET, version, _NAMES, epsilons=epsilons, horizon=horizon, data=path)
         for version in (PAPER, EXACT)
     )
     return Section(
@@ -52,9 +52,9 @@ def _section(player: Player, path: Path, origin: str) -> Section:
         title="Figure 5: arms from relevances",
         note=(
             f"Data: **{origin}**. Microsoft's data cannot be shipped: `python -m bandits.figures "
-            "--mslr train.txt` draws this from them. Preset `cz/mslr`: pairs of a query and a page "
-            f"in K = 50 clusters, rewards relevance/4, T = {power(horizon)}. The instances "
-            "have the same arms, each in its own order and with its own coins."
+            "--mslr train.txt --output DIR` draws this from them. Preset `cz/mslr`: pairs of a "
+            f"query and a page in K = 50 clusters, rewards relevance/4, T = {power(horizon)}. The "
+            "instances have the same arms, each in its own order and with its own coins."
         ),
         rows=tuple(_rows(paper, exact, epsilons)),
         checks=tuple(_checks(paper, exact, epsilons)),
@@ -65,7 +65,7 @@ def _section(player: Player, path: Path, origin: str) -> Section:
                 panels=tuple(
                     Panel(
                         title=f"K = 50, epsilon = {epsilon}",
-                        curves=[curve(found[label, epsilon]) for label in _LABELS],
+                        curves=[curve(found[name, epsilon]) for name in _NAMES],
                     )
                     for epsilon in epsilons
                 ),
@@ -80,12 +80,12 @@ def _section(player: Player, path: Path, origin: str) -> Section:
 
 def _rows(paper: Outcomes, exact: Outcomes, epsilons: Sequence[str]) -> Iterable[dict[str, Cell]]:
     for epsilon in epsilons:
-        for label in _LABELS:
-            theirs, ours = paper[label, epsilon], exact[label, epsilon]
+        for name in _NAMES:
+            theirs, ours = paper[name, epsilon], exact[name, epsilon]
             pure, at_delta = guarantee_of(ours)
             yield {
                 "epsilon": epsilon,
-                "algorithm": label,
+                "algorithm": label(name),
                 PAPER: regret_of(theirs),
                 EXACT: regret_of(ours),
                 "exact/paper": of_ratio(ratio(ours.final, theirs.final)),
@@ -99,12 +99,12 @@ def _rows(paper: Outcomes, exact: Outcomes, epsilons: Sequence[str]) -> Iterable
 def _checks(paper: Outcomes, exact: Outcomes, epsilons: Sequence[str]) -> Iterable[Check]:
     for epsilon in epsilons:
         where = f"epsilon {epsilon}"
-        for label in _LABELS:
-            statement = f"{label} has less regret, exact against paper"
-            yield is_less(statement, where, exact[label, epsilon], paper[label, epsilon])
+        for name in _NAMES:
+            statement = f"{label(name)} has less regret, exact against paper"
+            yield is_less(statement, where, exact[name, epsilon], paper[name, epsilon])
         for better, worse in (
             ("dist-rdp-se", "dist-dp-se"),
             ("dist-rdp-se:s=100", "dist-rdp-se"),
         ):
-            statement = f"{better} has less regret than {worse}, paper"
+            statement = f"{label(better)} has less regret than {label(worse)}, paper"
             yield is_less(statement, where, paper[better, epsilon], paper[worse, epsilon])

@@ -41,7 +41,13 @@ def returning_users(player: Player) -> Section:
             f"before every one, and is promised (epsilon, delta) = ({_EPSILON}, {_DELTA}) for all "
             "of them. The route says how visits are added up, so how much noise one needs: sigma "
             "is the standard deviation of the noise of a sum, in units of reward. *really* is the "
-            "epsilon that the same noise has by exact composition."
+            "epsilon that the same noise has by exact composition. There are T/B users, who could "
+            "just give T rewards; no release has more than half of them, longer batches are "
+            "released in parts. *most visits* is what anyone was charged for, in any run, and "
+            "*turned away* counts, in a mean run, who came with no visit left. When too few people "
+            "are left for a release, which *dry* counts the runs of, the arms of that batch share "
+            "the rest of the rounds and nothing is released. Where one arm is left early nobody "
+            "comes any more, and few are turned away."
         ),
         rows=tuple(_cells(row) for row in table),
         checks=tuple(_order(by, visits)),
@@ -65,7 +71,9 @@ def _cells(row: ReturningRow) -> dict[str, Cell]:
         "epsilon by the route": up(row.epsilon),
         "really": up(row.epsilon_exact),
         "users": row.users,
+        "most visits": row.most_visits,
         "turned away": rounded(row.turned_away),
+        "dry": row.dry,
         "bits": row.bits_per_user,
     }
 

@@ -13,13 +13,13 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias
 
-import numpy as np
-
+from bandits.averages import mean_and_error
+from bandits.dots import Dots
 from bandits.figures.sweep import Outcome, Ratio, ratio
 from bandits.plots import Panel
 from dpcore.decimals import up
 
-__all__ = ["ERRORS", "Cell", "Check", "Effort", "Picture", "Section", "Verdict", "falls"]
+__all__ = ["ERRORS", "NEAR", "Cell", "Check", "Effort", "Picture", "Section", "Verdict", "falls"]
 __all__ += ["guarantee_of", "is_less", "is_same", "measured", "of_ratio", "regret_of", "rounded"]
 
 Cell: TypeAlias = str | int | float | dict[str, float]
@@ -29,6 +29,9 @@ Verdict: TypeAlias = Literal["holds", "not decided", "does not hold"]
 
 ERRORS: Final = 2.0
 """So many standard errors decide a difference."""
+
+NEAR: Final = 0.1
+"""Regrets that differ by no more than this share of the second are called the same."""
 
 _DIGITS: Final = 4
 
@@ -71,7 +74,7 @@ class Picture:
 
     name: str
     title: str
-    panels: tuple[Panel, ...]
+    panels: tuple[Panel | Dots, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +126,7 @@ def guarantee_of(outcome: Outcome) -> tuple[str, str]:
     r"""The derived pure epsilon, and the upper bound of epsilon at its delta, for the page."""
     if outcome.epsilon is None:
         return "none", "none"
-    pure = "unbounded" if outcome.pure is None else f"{float(Fraction(outcome.pure)):g}"
+    pure = "unbounded" if outcome.pure is None else up(Fraction(outcome.pure))
     return pure, up(outcome.epsilon)
 
 
@@ -131,36 +134,48 @@ def is_less(
     statement: str, where: str, less: Outcome, more: Outcome, *, at_most: float = 1.0
 ) -> Check:
     r"""Whether the regret of ``less`` is below ``at_most`` times that of ``more``, pair by pair."""
-    a, b = np.array(less.final), at_most * np.array(more.final)
     found = ratio(less.final, more.final)
     return Check(
         statement=statement,
         where=where,
-        verdict=_less(a - b),
+        verdict=_less(less.final, [at_most * regret for regret in more.final]),
         figures=f"{found.value:.3g} ± {found.error:.2g}",
     )
 
 
 def is_same(statement: str, where: str, one: Outcome, other: Outcome) -> Check:
-    r"""Whether two regrets differ by no more than their paired error would have them differ."""
-    apart = np.array(one.final) - np.array(other.final)
-    error = float(apart.std(ddof=1)) / math.sqrt(len(apart))
+    r"""Whether two regrets differ by at most a tenth of the second, pair by pair.
+
+    It holds where the difference is less than that by two standard errors of the pairs, and does
+    not hold where it is more by as many.
+    """
     found = ratio(one.final, other.final)
-    same = abs(float(apart.mean())) <= ERRORS * error
     return Check(
         statement=statement,
         where=where,
-        verdict="holds" if same else "does not hold",
+        verdict=_same(one.final, other.final),
         figures=f"{found.value:.3g} ± {found.error:.2g}",
     )
 
 
-def _less(differences: np.ndarray[Any, Any]) -> Verdict:
-    mean = float(differences.mean())
-    error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
+def _same(one: Sequence[float], other: Sequence[float]) -> Verdict:
+    apart, error = _apart(one, other)
+    mean, most = abs(apart), NEAR * mean_and_error(other)[0]
+    if mean + ERRORS * error <= most:
+        return "holds"
+    return "does not hold" if mean - ERRORS * error > most else "not decided"
+
+
+def _less(less: Sequence[float], more: Sequence[float]) -> Verdict:
+    mean, error = _apart(less, more)
     if mean + ERRORS * error < 0:
         return "holds"
     return "not decided" if mean - ERRORS * error <= 0 else "does not hold"
+
+
+def _apart(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
+    mean, error = mean_and_error([a - b for a, b in zip(one, other, strict=True)])
+    return mean, error or 0.0
 
 
 def falls(statement: str, where: str, values: Sequence[Ratio]) -> Check:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bandits.elimination import BatchedElimination
-from bandits.figures.contenders import EXACT, PAPER, RADIUS, Player, curve, power
+from bandits.figures.contenders import EXACT, PAPER, RADIUS, Player, curve, label, power
 from bandits.figures.section import (
     Cell,
     Check,
@@ -24,6 +24,7 @@ from bandits.presets import preset_of
 from bandits.privatizer_sum import SumPrivatizer, Trust
 from bandits.radius import ExactRadius
 from bandits.schedule import RELEASED
+from dpcore.decimals import up
 
 __all__ = ["equal_promises", "schedules", "shuffled_bits", "trade_off"]
 
@@ -65,7 +66,7 @@ def schedules(player: Player) -> Section:
                 checks.append(is_less(statement, where, ours, found[central], at_most=_WITHIN))
             if epsilon == effort.epsilons[len(effort.epsilons) // 2]:
                 title = f"{world} instances, epsilon = {epsilon}, T = {power(horizon)}"
-                curves = [curve(outcome, label) for label, outcome in found.items()]
+                curves = [curve(outcome, name) for name, outcome in found.items()]
                 panels.append(Panel(title=title, curves=curves))
     return Section(
         name="schedule",
@@ -92,7 +93,7 @@ def _schedule_rows(world: str, epsilon: str, found: dict[str, Outcome]) -> list[
         {
             "world": world,
             "epsilon": epsilon,
-            "algorithm": label,
+            "algorithm": name,
             "regret": regret_of(outcome),
             "to dp-se, paper": of_ratio(ratio(outcome.final, found["dp-se, paper"].final)),
             "to dp-se, exact radius": of_ratio(
@@ -101,7 +102,7 @@ def _schedule_rows(world: str, epsilon: str, found: dict[str, Outcome]) -> list[
             "wrong arm": outcome.wrong,
             "bits": outcome.bits,
         }
-        for label, outcome in found.items()
+        for name, outcome in found.items()
     ]
 
 
@@ -111,7 +112,7 @@ _SCALED: Final = ("dist-rdp-se", "dist-cdp-se")
 
 
 def trade_off(player: Player) -> Section:
-    r"""What s buys: finer steps, more bits, less regret and a smaller derived epsilon."""
+    r"""What s buys: finer steps, more bits and less regret; the derived epsilon hardly moves."""
     scalings, epsilons = player.effort.scalings, player.effort.epsilons[:2]
     names = [_BASE, *(f"{name}:s={s}" for name in _SCALED for s in scalings)]
     paper, exact = (
@@ -187,7 +188,8 @@ def _bit_panels(
             "epsilon": [o.epsilon or 0.0 for o in outcomes],
         }[what]
         error = [o.error()[-1] if what == "regret" else 0.0 for o in outcomes]
-        return Curve(label=name, x=scalings, y=values, error=error)
+        last = up(values[-1]) if what == "epsilon" else ""  # a bound, so it is rounded up
+        return Curve(label=name, x=scalings, y=values, error=error, last=last)
 
     panels = (
         ("Regret, the paper's numbers", paper, "regret", "Reg(T)/T"),
@@ -225,27 +227,27 @@ def equal_promises(player: Player) -> Section:
     r"""All distributed algorithms with the least noise that gives one and the same (eps, delta)."""
     effort, horizon = player.effort, player.effort.easy
     worlds = preset_of("cz/easy").worlds(effort.instances).environments
-    places = [(label, epsilon) for epsilon in effort.epsilons for label in _PROMISES]
+    places = [(name, epsilon) for epsilon in effort.epsilons for name in _PROMISES]
     contenders = [
         Contender(
-            label=label,
+            label=name,
             epsilon=epsilon,
-            policy=_promising(label, epsilon, horizon),
+            policy=_promising(name, epsilon, horizon),
             worlds=tuple(worlds),
             horizon=horizon,
         )
-        for label, epsilon in places
+        for name, epsilon in places
     ]
     found = player.contenders(contenders)
     rows: list[dict[str, Cell]] = []
     checks = []
-    for label, epsilon in places:
-        outcome, base = found[label, epsilon], found[_BASE, epsilon]
+    for name, epsilon in places:
+        outcome, base = found[name, epsilon], found[_BASE, epsilon]
         pure, at_delta = guarantee_of(outcome)
         rows.append(
             {
                 "epsilon asked": epsilon,
-                "algorithm": label,
+                "algorithm": label(name),
                 "regret": regret_of(outcome),
                 "to dist-dp-se": of_ratio(ratio(outcome.final, base.final)),
                 "wrong arm": outcome.wrong,
@@ -254,8 +256,8 @@ def equal_promises(player: Player) -> Section:
                 f"epsilon at {DELTA}": at_delta,
             }
         )
-        if label != _BASE:
-            statement = f"{label} has less regret than dist-dp-se"
+        if name != _BASE:
+            statement = f"{label(name)} has less regret than dist-dp-se"
             checks.append(is_less(statement, f"({epsilon}, {DELTA})", outcome, base))
     return Section(
         name="promise",
@@ -263,7 +265,7 @@ def equal_promises(player: Player) -> Section:
         note=(
             f"Preset `cz/easy`, T = {power(horizon)}, batches of 4^b, exact radius. Every "
             f"algorithm has the least noise that is certified for (epsilon, {DELTA}); dist-dp-se "
-            f"keeps its epsilon at delta 0. p = {_SURE}, so that no run drops the best arm."
+            f"keeps its epsilon at delta 0. p = {_SURE}: so rarely may a run drop the best arm."
         ),
         rows=tuple(rows),
         checks=tuple(checks),
@@ -271,8 +273,8 @@ def equal_promises(player: Player) -> Section:
     )
 
 
-def _promising(label: str, epsilon: str, horizon: int) -> BatchedElimination:
-    trust, s = _PROMISES[label]
+def _promising(name: str, epsilon: str, horizon: int) -> BatchedElimination:
+    trust, s = _PROMISES[name]
     privatizer = SumPrivatizer(
         trust=trust,
         epsilon=epsilon,

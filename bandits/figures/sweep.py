@@ -18,32 +18,31 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from bandits.averages import mean_and_error, paired_ratio
 from bandits.environment import Environment
 from bandits.experiment import Experiment, run_cells, spaced_checkpoints
-from bandits.play import RunGuarantee, play, run_guarantee
+from bandits.play import play
 from bandits.policy import Policy
+from bandits.promise import RunGuarantee, run_guarantee
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import RationalLike, write_rational
 from dpcore.rng import SeededRng
 
-__all__ = ["DELTA", "Contender", "Outcome", "Outcomes", "Ratio", "of_contenders", "of_experiment"]
-__all__ += ["ratio"]
+__all__ = ["DELTA", "Contender", "Outcome", "Outcomes", "Ratio", "best_of", "of_contenders"]
+__all__ += ["of_experiment", "ratio"]
 
 DELTA: Final = "1e-6"
 """Where the epsilon of a guarantee is read."""
-
-_LOST: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     r"""``regret[i][j]`` is Reg(t)/t of instance i at t = ``rounds[j]``.
 
-    ``wrong`` counts the instances where some arm had more than five times the rounds of the best:
-    it was dropped. (A batch that the horizon cuts may leave the best arm behind fourfold.)
-    ``bits`` is the most that a user sent in any run, ``mean_bits`` the mean over instances;
-    ``pure`` the derived pure epsilon and ``epsilon`` the proven upper bound at ``DELTA``, None
-    where there is none.
+    ``wrong`` counts the instances where no arm of the largest mean was among the arms of the last
+    choice: the best was dropped. ``bits`` is the most that a user sent in any run, ``mean_bits``
+    the mean over instances; ``pure`` the derived pure epsilon and ``epsilon`` the proven upper
+    bound at ``DELTA``, None where there is none.
     """
 
     label: str
@@ -66,8 +65,7 @@ class Outcome:
 
     def error(self) -> tuple[float, ...]:
         r"""Its standard error."""
-        rows = np.array(self.regret)
-        return tuple((rows.std(axis=0, ddof=1) / math.sqrt(len(rows))).tolist())
+        return tuple(mean_and_error(at)[1] or 0.0 for at in zip(*self.regret, strict=True))
 
 
 Outcomes: TypeAlias = dict[tuple[str, str], Outcome]
@@ -93,22 +91,31 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
     """
     if len(above) != len(below) or len(above) < 2:
         raise InvalidParameter("above", len(above), f"must be {len(below)} values, 2 or more")
-    a, b = np.array(above, dtype=float), np.array(below, dtype=float)
-    if not b.mean() > 0:
+    if not math.fsum(below) > 0:
         raise InvalidParameter("below", tuple(below), "must have a mean > 0")
-    value = a.mean() / b.mean()
-    rest = (a - value * b).std(ddof=1) / math.sqrt(len(a))
-    return Ratio(value=float(value), error=float(rest / b.mean()))
+    value, error = paired_ratio(above, below)
+    return Ratio(value=value, error=error or 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Played:
-    # One run: Reg(t) and what else an outcome is made of.
+    # One run: Reg(t) and what else an outcome is made of; ``best`` are the arms of largest mean.
     regret: tuple[float, ...]
-    pulls: tuple[int, ...]
+    active: tuple[int, ...]
+    best: frozenset[int]
     bits: int
     mean_bits: float
-    best: int
+
+
+def best_of(world: Environment) -> frozenset[int]:
+    r"""The arms of the largest mean.
+
+    >>> from bandits.environment import Bernoulli
+    >>> sorted(best_of(Bernoulli(means=(0.5, 0.25, 0.5))))
+    [0, 2]
+    """
+    means = world.means
+    return frozenset(arm for arm, mean in enumerate(means) if mean == max(means))
 
 
 def _outcome(
@@ -121,7 +128,7 @@ def _outcome(
         regret=tuple(
             tuple(regret / t for regret, t in zip(run.regret, rounds, strict=True)) for run in runs
         ),
-        wrong=sum(max(run.pulls) > _LOST * run.pulls[run.best] for run in runs),
+        wrong=sum(run.best.isdisjoint(run.active) for run in runs),
         bits=max(run.bits for run in runs),
         mean_bits=sum(run.mean_bits for run in runs) / len(runs),
         pure=None if pure is None else write_rational(Fraction(pure.epsilon)),
@@ -141,16 +148,16 @@ def of_experiment(experiment: Experiment, *, jobs: int, data: Path | None = None
     worlds = experiment.worlds(data)
     told = _Told(f"{experiment.preset} by the {experiment.radius} radius", experiment.size)
     cells = run_cells(experiment, worlds, jobs=jobs, progress=told)
+    best = [best_of(world) for world in worlds.environments]
     groups: dict[tuple[str, str], list[_Played]] = {}
     for cell in cells:
-        means = worlds.environments[cell.instance].means
         groups.setdefault((cell.algorithm, cell.epsilon), []).append(
             _Played(
                 regret=cell.regret,
-                pulls=cell.pulls,
+                active=cell.active,
+                best=best[cell.instance],
                 bits=cell.bits_per_user,
                 mean_bits=cell.mean_bits_per_user,
-                best=means.index(max(means)),
             )
         )
     return {
@@ -190,7 +197,11 @@ class Contender:
 
 
 def of_contenders(contenders: Sequence[Contender], *, seed: int, jobs: int) -> Outcomes:
-    r"""The outcome of each; worlds and noise by the seed, the label, epsilon and the instance."""
+    r"""The outcome of each.
+
+    Rewards are drawn by the seed and the instance, the same for all contenders; noise by the label
+    and epsilon as well.
+    """
     told = _Told("policies at hand", len(contenders))
     found: Outcomes = {}
     if jobs == 1:
@@ -218,14 +229,13 @@ def _contended(contender: Contender, seed: int) -> Outcome:
             rng=SeededRng(_coins(seed, contender, i)),
             checkpoints=rounds,
         )
-        best = world.means.index(max(world.means))
         runs.append(
             _Played(
                 regret=run.regret,
-                pulls=run.pulls,
+                active=run.active,
+                best=best_of(world),
                 bits=run.bits_per_user,
                 mean_bits=run.mean_bits_per_user,
-                best=best,
             )
         )
     promised = run_guarantee(contender.policy, contender.worlds[0].arms, contender.horizon)

@@ -8,7 +8,9 @@ here.
 
 from __future__ import annotations
 
+import math
 import warnings
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ from bandits.presets.cz import CZ_ALGORITHMS
 from bandits.presets.preset import FromFile, Preset
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import integer
+from dpcore.state_file import require_plain
 
 __all__ = ["FEATURES", "MSLR", "letor_arms"]
 
@@ -26,6 +29,8 @@ FEATURES: Final = 136
 _ARMS: Final = 50
 _MOST_RELEVANT: Final = 4
 _SEED: Final = 0
+_DIGITS: Final = 40
+_LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 def letor_arms(path: Path, arms: int | None = _ARMS) -> Table:
@@ -33,9 +38,10 @@ def letor_arms(path: Path, arms: int | None = _ARMS) -> Table:
 
     k-means starts from one fixed seed and runs on one thread: a file gives the same arms again.
 
-    Raises :class:`InvalidParameter` for a file that cannot be read, a line that is not of the
-    format, a relevance other than 0, 1, 2, 3, 4, fewer than ``arms`` different pairs, and where
-    scikit-learn is not installed.
+    Raises :class:`InvalidParameter` for what is no plain file or cannot be read, the first line
+    that is not of the format, without a query, with a feature that is no finite number or a
+    relevance other than 0, 1, 2, 3, 4, fewer than ``arms`` different pairs, and where scikit-learn
+    is not installed.
     """
     wanted = _ARMS if arms is None else integer("arms", arms, at_least=1)
     features, relevance = _read(path)
@@ -60,20 +66,73 @@ def _read(path: Path) -> tuple[Any, Any]:
     except ImportError:
         reason = "needs scikit-learn: pip install 'dpcore[bandits]'"
         raise InvalidParameter("preset", MSLR.name, reason) from None
+    require_plain("data", path)
     try:
-        features, relevance, _ = load_svmlight_file(
-            str(path), n_features=FEATURES, zero_based=False, query_id=True, dtype=np.float32
-        )
+        with path.open("rb") as file:
+            if file.read(len(BOM_UTF8)) != BOM_UTF8:
+                file.seek(0)
+            with np.errstate(all="ignore"):  # what overflows is refused below
+                features, relevance, queries = load_svmlight_file(
+                    file, n_features=FEATURES, zero_based=False, query_id=True, dtype=np.float32
+                )
     except OSError as error:
         raise InvalidParameter("data", str(path), error.strerror or str(error)) from None
     except (ValueError, OverflowError, IndexError) as error:
-        reason = f"is not LETOR text of {FEATURES} features ({error})"
-        raise InvalidParameter("data", str(path), reason) from None
-    wrong = relevance[~np.isin(relevance, range(_MOST_RELEVANT + 1))]
-    if len(wrong):
-        reason = f"holds a relevance of {wrong[0]:g}: it must be 0, 1, 2, 3 or 4"
-        raise InvalidParameter("data", str(path), reason)
+        raise _bad(path) or _refused(path, f"({error})") from None
+    whole = len(queries) == len(relevance) and bool(np.isfinite(features.data).all())
+    if not whole or not np.isin(relevance, range(_MOST_RELEVANT + 1)).all():
+        raise _bad(path) or _refused(path, "(a line without a query or a number)")
     return features.toarray(), relevance
+
+
+def _refused(path: Path, why: str) -> InvalidParameter:
+    return InvalidParameter("data", str(path), f"is not LETOR text of {FEATURES} features {why}")
+
+
+def _bad(path: Path) -> InvalidParameter | None:
+    # The first line that is wrong, found by a slower reader, for the message.
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                wrong = _wrong(line.removeprefix(BOM_UTF8) if number == 1 else line)
+                if wrong:
+                    return _refused(path, f"(line {number:,}: {wrong})")
+    except OSError as error:
+        return InvalidParameter("data", str(path), error.strerror or str(error))
+    return None
+
+
+def _wrong(line: bytes) -> str | None:
+    # What is wrong with a line, in words; a blank line or a comment is none.
+    words = line.partition(b"#")[0].split()
+    if not words:
+        return None
+    if _number(words[0]) not in range(_MOST_RELEVANT + 1):
+        return f"a relevance of {_shown(words[0])}: it must be 0, 1, 2, 3 or 4"
+    if len(words) < 2 or not words[1].startswith(b"qid:") or not words[1][4:].isdigit():
+        return "no qid:NUMBER after the relevance"
+    before = 0
+    for word in words[2:]:
+        index, colon, value = word.partition(b":")
+        if not colon or not index.isdigit() or len(index) > _DIGITS:
+            return f"{_shown(word)} is no FEATURE:VALUE"
+        if not before < int(index) <= FEATURES:
+            return f"feature {int(index)} must rise, from 1 to {FEATURES}"
+        if not abs(_number(value)) <= _LARGEST:
+            return f"feature {int(index)} is {_shown(value)}: it must be a finite number"
+        before = int(index)
+    return None
+
+
+def _number(word: bytes) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return math.nan
+
+
+def _shown(word: bytes) -> str:
+    return ascii(word[:_DIGITS].decode("latin-1"))[1:-1]
 
 
 def _clusters(features: Any, arms: int) -> Any:

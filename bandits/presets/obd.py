@@ -17,6 +17,7 @@ from typing import Final
 from bandits.environment import Bernoulli
 from bandits.presets.preset import FromFile, Preset
 from dpcore.errors import InvalidParameter
+from dpcore.state_file import require_plain
 
 __all__ = ["OBD", "obd_arms"]
 
@@ -27,10 +28,11 @@ _CLICKS: Final = {"0": 0, "1": 1, "0.0": 0, "1.0": 1}
 def obd_arms(path: Path, arms: int | None = None) -> Bernoulli:
     r"""One arm an item, in rising order of ``item_id``; means are click rates.
 
-    Raises :class:`InvalidParameter` for a file that cannot be read or has no rows, a missing
-    column, an item that is no whole number >= 0, a click that is neither 0 nor 1, and items that
-    are not as many as ``arms`` where that is given.
+    Raises :class:`InvalidParameter` for what is no plain file, cannot be read or has no rows, a
+    missing column, an item that is no whole number >= 0, a click that is neither 0 nor 1, and items
+    that are not as many as ``arms`` where that is given.
     """
+    require_plain("data", path)
     shown: Counter[int] = Counter()
     clicked: Counter[int] = Counter()
     for item, click in _rows(path):
@@ -45,8 +47,8 @@ def obd_arms(path: Path, arms: int | None = None) -> Bernoulli:
 
 def _rows(path: Path) -> Iterator[tuple[int, int]]:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.reader(file)
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(file, strict=True)
             header = next(rows, [])
             missing = [name for name in _COLUMNS if name not in header]
             if missing:
@@ -54,6 +56,8 @@ def _rows(path: Path) -> Iterator[tuple[int, int]]:
                 raise InvalidParameter("data", str(path), reason)
             item, click = (header.index(name) for name in _COLUMNS)
             for row in rows:
+                if not row:  # a blank line
+                    continue
                 try:
                     yield _item(row[item]), _CLICKS[row[click]]
                 except (ValueError, KeyError, IndexError):

@@ -3,10 +3,11 @@ r"""What a preset is: worlds by number, and the settings that a paper used in th
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from bandits.environment import Environment, Reordered
 from bandits.registry import ScheduleName
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import integer
+from dpcore.state_file import require_plain
 
 __all__ = ["MOST_INSTANCES", "FromFile", "Preset", "Simulated", "Worlds"]
 
@@ -55,6 +57,19 @@ class Worlds:
     def arms(self) -> int:
         r"""The most arms of an instance."""
         return max(world.arms for world in self.environments)
+
+    def digest(self) -> str:
+        r"""SHA-256 of what defines the environments, and of their means: other worlds, another one.
+
+        >>> from bandits.presets import preset_of
+        >>> easy, hard = (preset_of(name).worlds(2) for name in ("cz/easy", "cz/hard"))
+        >>> easy.digest() == preset_of("cz/easy").worlds(2).digest(), easy.digest() == hard.digest()
+        (True, False)
+        """
+        found = hashlib.sha256()
+        for world in self.environments:
+            found.update(json.dumps(_defined(world)).encode() + b"\n")
+        return found.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,10 +137,23 @@ class Preset:
             case FromFile(read=read, wanted=wanted):
                 if data is None:
                     raise InvalidParameter("data", "(none)", f"{self.name} needs {wanted}")
+                require_plain("data", data)
                 digest = _digest(data)
                 world = read(data, wanted_arms)
                 environments = tuple(_in_order_of(world, i) for i in range(count))
                 return Worlds(environments=environments, data=digest)
+
+
+def _defined(value: Any) -> Any:
+    # An environment as JSON: its kind, its fields, and its means, which are what regret is of.
+    if isinstance(value, (tuple, list)):
+        return [_defined(each) for each in value]
+    if is_dataclass(value) or isinstance(value, Environment):
+        held = fields(value) if is_dataclass(value) else ()
+        found = {field.name: _defined(getattr(value, field.name)) for field in held}
+        means = list(value.means) if isinstance(value, Environment) else []
+        return [type(value).__name__, found, means]
+    return value if type(value) in (bool, int, float, str) else str(value)
 
 
 def _in_order_of(world: Environment, instance: int) -> Reordered:

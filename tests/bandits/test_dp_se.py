@@ -13,13 +13,13 @@ from bandits.elimination import EliminationState
 from bandits.environment import Bernoulli
 from bandits.play import play
 from bandits.policy import Commit, Pulls, Released, ReleasedSum
-from bandits.radius import ExactRadius
+from bandits.radius import DpSeRadius, ExactRadius
 from dpcore.discrete_laplace import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.rng import SeededRng
 from tests.bandits.worlds import Given
 
-DP_SE = DpSe(epsilon="1/2", failure="1e-6")
+DP_SE = DpSe(epsilon="1/2", failure="1e-6", radius=DpSeRadius())
 
 
 @pytest.mark.parametrize("epsilon", ["0.01", "1/2", 3])
@@ -61,7 +61,8 @@ def test_another_radius_takes_the_place_of_the_papers() -> None:
     n = never.pulls(state)
     sums = Released((ReleasedSum(Fraction(n)), ReleasedSum(Fraction(0))))
     assert never.observe(state, sums).active == (0, 1)
-    exact = DpSe(epsilon="1/2", failure="1e-6", radius=ExactRadius())
+    exact = DpSe(epsilon="1/2", failure="1e-6")
+    assert exact.radius == ExactRadius()
     assert exact.observe(state, sums).active == (0,)
     assert exact.pulls(state) == n
 

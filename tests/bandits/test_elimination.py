@@ -211,6 +211,8 @@ def test_sizes_cover_every_batch_of_a_run(horizon: int) -> None:
         ("confidence", {"confidence": 0}),
         ("confidence", {"confidence": 1}),
         ("confidence", {"confidence": "-0.1"}),
+        ("confidence", {"confidence": "0.95"}),
+        ("confidence", {"confidence": "1/2"}),
         ("privatizer", {"privatizer": None}),
         ("radius", {"radius": "paper"}),
         ("schedule", {"schedule": 2}),

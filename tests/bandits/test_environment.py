@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -89,6 +90,18 @@ def test_means_are_those_of_the_clipped_law() -> None:
         assert mean == pytest.approx(inside + law.sf(1), abs=1e-12)
     assert NORMAL.means[1] < 0.97
     assert NORMAL.gaps == tuple(max(NORMAL.means) - mean for mean in NORMAL.means)
+
+
+@pytest.mark.parametrize("deviation", [1e-6, 1e-3, 1.0, 1000.0])
+@pytest.mark.parametrize("center", [0.0, 0.05, 0.5, 0.999])
+def test_means_are_exact_to_what_is_stated(center: float, deviation: float) -> None:
+    world = ClippedNormal(centers=(center,), deviation=deviation)
+    with mpmath.workdps(40):
+        c, s = mpmath.mpf(center), mpmath.mpf(deviation)
+        low, high = -c / s, (1 - c) / s
+        inside = mpmath.ncdf(high) - mpmath.ncdf(low)
+        bent = s * (mpmath.npdf(low) - mpmath.npdf(high))
+        assert abs(world.means[0] - (mpmath.ncdf(-high) + c * inside + bent)) < 1e-12
 
 
 def test_a_bit_is_encoded_as_none_or_all_steps() -> None:
@@ -175,6 +188,21 @@ REFUSED: list[tuple[Callable[[], Environment], str]] = [
     (lambda: Table(rewards=([0, 2],)), "rewards"),
     (lambda: Table(rewards=(np.array([0.5, -1e-9]),)), "rewards"),
     (lambda: Table(rewards=(np.array([0.5, np.nan]),)), "rewards"),
+    (lambda: ClippedNormal(centers=None), "centers"),  # type: ignore[arg-type]  # what is refused
+    (lambda: ClippedNormal(centers="11"), "centers"),  # type: ignore[arg-type]  # what is refused
+    (lambda: ClippedNormal(centers=(0.5,), deviation=1001), "deviation"),
+    (lambda: ClippedNormal(centers=(0.5,), deviation="1e400"), "deviation"),  # type: ignore[arg-type]  # read as it is written
+    (lambda: ClippedNormal(centers=(0.5,), deviation="1e-400"), "deviation"),  # type: ignore[arg-type]  # read as it is written
+    (lambda: Bernoulli(means=None), "means"),  # type: ignore[arg-type]  # what is refused
+    (lambda: Bernoulli(means=0.5), "means"),  # type: ignore[arg-type]  # what is refused
+    (lambda: Bernoulli(means="1"), "means"),
+    (lambda: Bernoulli(means=np.array(0.5)), "means"),  # type: ignore[arg-type]  # what is refused
+    (lambda: Table(rewards=None), "rewards"),  # type: ignore[arg-type]  # what is refused
+    (lambda: Table(rewards=0), "rewards"),  # type: ignore[arg-type]  # what is refused
+    (lambda: Table(rewards=(0.5,)), "rewards"),  # type: ignore[arg-type]  # what is refused
+    (lambda: Table(rewards=("01",)), "rewards"),
+    (lambda: Reordered(world=NORMAL, order=None), "order"),  # type: ignore[arg-type]  # what is refused
+    (lambda: Reordered(world=NORMAL, order=2), "order"),  # type: ignore[arg-type]  # what is refused
     (lambda: cz_instance(0, 1), "gap"),
     (lambda: cz_instance("1.5", 1), "gap"),
     (lambda: cz_instance("0.5", -1), "seed"),

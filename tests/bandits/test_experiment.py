@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from bandits import experiment as module
+from bandits.averages import mean_and_error
 from bandits.experiment import Cell, Experiment, Task, _coins, run_cells, spaced_checkpoints
 from bandits.presets import Worlds
-from bandits.summary import guarantee_json, mean_and_error, rows_of
+from bandits.summary import guarantee_json, promises_of, rows_of
 from dpcore.errors import DpcoreError, InvalidParameter
 from tests.dpcore.mutants import mutated, rewired
 
@@ -105,7 +106,7 @@ def kills(*args: object) -> Cell:
 
 
 def test_a_worker_that_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_work", kills)
+    monkeypatch.setattr(module, "_run", kills)
     with pytest.raises(DpcoreError, match="a worker process was lost"):
         played(small(), jobs=2)
 
@@ -175,7 +176,7 @@ def test_worlds_and_cells_of_another_experiment_are_refused() -> None:
 
 
 def test_rows_are_means_over_instances() -> None:
-    rows = rows_of(small(), small().worlds(), CELLS)
+    rows = rows_of(small(), CELLS, promises_of(small(), 4))
     assert [(row.algorithm, row.epsilon) for row in rows] == [
         ("cdp-se", 0.5),
         ("cdp-se", 1.0),

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from bandits import plots
-from bandits.plots import Curve, Panel, check_picture, draw_panels, draw_regret
+from bandits.looks import LOOKS, SPARE, looks_of
+from bandits.plots import Curve, Panel, check_picture, draw_panels
 from dpcore.errors import InvalidParameter
 from tests.dpcore.mutants import mutated
 
@@ -23,13 +24,17 @@ def line(label: str, level: float = 0.2) -> Curve:
     return Curve(label=label, x=ROUNDS, y=y, error=[value / 10 for value in y])
 
 
+def draw(path: Path, curves: list[Curve], *, title: str) -> None:
+    draw_panels(path, [Panel(title=title, curves=curves)], title="")
+
+
 def two() -> list[Curve]:
     return [line("dist-dp-se"), line("se", 0.1)]
 
 
 def test_a_picture_says_what_it_shows(tmp_path: Path) -> None:
     path = tmp_path / "regret.svg"
-    draw_regret(path, two(), title="easy, epsilon = 0.5 & more")
+    draw(path, two(), title="easy, epsilon = 0.5 & more")
     text = path.read_text(encoding="utf-8")
     for word in ("dist-dp-se", ">se<", "round t", "regret per round, Reg(t)/t", "0.5 &amp; more"):
         assert word in text
@@ -43,10 +48,10 @@ def test_the_same_data_give_the_same_bytes(tmp_path: Path, ending: str) -> None:
     found = []
     for name in ("one", "two"):
         path = tmp_path / f"{name}.{ending}"
-        draw_regret(path, two(), title="the same")
+        draw(path, two(), title="the same")
         found.append(path.read_bytes())
     assert found[0] == found[1]
-    draw_regret(tmp_path / f"three.{ending}", [line("se")], title="the same")
+    draw(tmp_path / f"three.{ending}", [line("se")], title="the same")
     assert found[0] != (tmp_path / f"three.{ending}").read_bytes()
 
 
@@ -55,30 +60,72 @@ def test_a_picture_without_a_salt_is_not_the_same_twice(
 ) -> None:
     monkeypatch.setattr(plots, "_STYLE", {**plots._STYLE, "svg.hashsalt": None})
     for name in ("one", "two"):
-        draw_regret(tmp_path / f"{name}.svg", two(), title="the same")
+        draw(tmp_path / f"{name}.svg", two(), title="the same")
     assert (tmp_path / "one.svg").read_bytes() != (tmp_path / "two.svg").read_bytes()
 
 
-def test_a_curve_looks_the_same_in_every_panel_and_like_no_other() -> None:
-    names = [
-        "se",
-        "dist-dp-se",
-        "dist-rdp-se:s=100",
-        "dist-rdp-se",
-        "mine",
-        "yours",
-        "dp-se, paper",
-    ]
-    looks = plots._looks([*names, *reversed(names)])
+def test_an_algorithm_looks_the_same_in_every_picture_and_like_no_other() -> None:
+    names = ["se", "dist-dp-se", "dist-rdp-se s=100", "dist-rdp-se s=10", "mine", "dp-se, paper"]
+    looks = looks_of([*names, *reversed(names)])
     assert len({repr(look) for look in looks.values()}) == len(names)
-    assert looks["dist-dp-se"] == plots._LOOKS["dist-dp-se"]
-    assert looks["dp-se, paper"] == plots._LOOKS["dp-se"]
-    assert plots._looks(["dist-dp-se:new"]) == {"dist-dp-se:new": plots._LOOKS["dist-dp-se"]}
+    for name, known in (
+        ("dist-dp-se", "dist-dp-se"),
+        ("dp-se, paper", "dp-se"),
+        ("dist-rdp-se s=10", "dist-rdp-se"),
+        ("dist-rdp-se s=100", "dist-rdp-se:s=100"),
+    ):
+        assert looks[name] == LOOKS[known]
+    assert looks_of(["dist-rdp-se:s=100"]) == {"dist-rdp-se:s=100": LOOKS["dist-rdp-se:s=100"]}
+    assert looks_of(["dist-dp-se:new"]) == {"dist-dp-se:new": LOOKS["dist-dp-se"]}
+
+
+def test_no_other_name_looks_like_an_algorithm_that_is_not_there() -> None:
+    variants = [f"dp-se, version {i}" for i in range(1 + len(SPARE))]
+    others = [look for name, look in looks_of(variants).items() if name != variants[0]]
+    assert not [look for look in others if look in LOOKS.values()]
+    assert len({repr(look) for look in others}) == len(SPARE)
+    # In the place of a spare look it was that of the first algorithm without a line.
+    careless = mutated(looks_of, "SPARE[i % len(SPARE)]", "[*LOOKS.values()][i % len(LOOKS)]")
+    assert any(look in LOOKS.values() for look in list(careless(variants).values())[1:])
+
+
+def test_a_picture_says_what_its_bands_are_and_where_its_lines_end(tmp_path: Path) -> None:
+    draw_panels(tmp_path / "a.svg", [Panel(title="", curves=two())], title="Regret")
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert f">{plots.ERROR_NOTE}<" in text
+    assert f">{two()[0].y[-1]:.3g}<" in text
+    bound = Curve(label="se", x=(1, 2), y=(2.1, 2.2541), error=(0, 0), last="2.255")
+    draw(tmp_path / "c.svg", [bound], title="")
+    assert ">2.255<" in (tmp_path / "c.svg").read_text(encoding="utf-8")
+    note = f"{plots.ERROR_NOTE} over 20 instances"
+    draw_panels(tmp_path / "b.svg", [Panel(title="", curves=two())], title="", note=note)
+    assert f">{note}<" in (tmp_path / "b.svg").read_text(encoding="utf-8")
+
+
+def test_two_powers_of_ten_have_ticks_between_them(tmp_path: Path) -> None:
+    curve = Curve(label="se", x=(1, 1e6), y=(0.2, 0.003), error=(0.0, 0.0))
+    draw(tmp_path / "a.svg", [curve], title="")
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert all(f">{tick}<" in text for tick in ("0.005", "0.01", "0.02", "0.05"))
+
+
+def test_bars_at_the_same_x_stand_beside_each_other() -> None:
+    from matplotlib.figure import Figure
+
+    axes = Figure().add_subplot()
+    axes.set_xscale("log")
+    axes.set_xlim(0.1, 1)
+    curve = Curve(label="se", x=(0.1, 0.5, 1), y=(1, 1, 1), error=(0, 0, 0))
+    places = [plots._moved(axes, curve, beside) for beside in (-1, 0, 1)]
+    assert [*places[1]] == [*curve.x]
+    assert all(a < b < c for a, b, c in zip(*places, strict=True))
+    many = line("se")
+    assert plots._moved(axes, many, 1) == many.x
 
 
 def test_more_names_than_looks_are_drawn_all_the_same(tmp_path: Path) -> None:
     curves = [line(f"name {i}", 0.1 + i / 100) for i in range(14)]
-    draw_regret(tmp_path / "many.svg", curves, title="")
+    draw(tmp_path / "many.svg", curves, title="")
     text = (tmp_path / "many.svg").read_text(encoding="utf-8")
     assert all(f"name {i}<" in text for i in range(14))
 
@@ -94,11 +141,11 @@ def test_names_do_not_cover_each_other() -> None:
 
 def test_a_band_that_reaches_zero_is_cut(tmp_path: Path) -> None:
     wide = Curve(label="se", x=(10, 100, 1000), y=(0.1, 0.01, 0.0), error=(0.2, 0.2, 0.0))
-    draw_regret(tmp_path / "cut.svg", [wide], title="")
+    draw(tmp_path / "cut.svg", [wide], title="")
     assert "nan" not in (tmp_path / "cut.svg").read_text(encoding="utf-8")
     flat = Curve(label="se", x=(10,), y=(0.0,), error=(0.0,))
     with pytest.raises(InvalidParameter, match="logarithmic"):
-        draw_regret(tmp_path / "flat.svg", [flat], title="")
+        draw(tmp_path / "flat.svg", [flat], title="")
     assert not (tmp_path / "flat.svg").exists()
 
 
@@ -145,7 +192,7 @@ def test_bad_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         draw_panels(tmp_path / "a.svg", (), title="")
     monkeypatch.setattr(plots, "find_spec", lambda name: None)
     with pytest.raises(InvalidParameter, match=r"dpcore\[plot\]"):
-        draw_regret(tmp_path / "a.svg", two(), title="")
+        draw(tmp_path / "a.svg", two(), title="")
 
 
 def test_a_picture_that_cannot_be_moved_leaves_nothing(
@@ -156,5 +203,5 @@ def test_a_picture_that_cannot_be_moved_leaves_nothing(
 
     monkeypatch.setattr(Path, "replace", fail)
     with pytest.raises(InvalidParameter, match="No space left"):
-        draw_regret(tmp_path / "a.svg", two(), title="")
+        draw(tmp_path / "a.svg", two(), title="")
     assert [*tmp_path.iterdir()] == []

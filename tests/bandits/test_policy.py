@@ -163,7 +163,7 @@ def test_counts_that_are_no_batch_are_refused(counts: object) -> None:
         Pulls(counts)  # type: ignore[arg-type]  # what is refused
 
 
-@pytest.mark.parametrize("value", [0, 1, -0.1, "nan", None])
+@pytest.mark.parametrize("value", [0, 1, -0.1, "nan", None, "0.95", 0.5])
 def test_a_confidence_is_a_probability(value: object) -> None:
     with pytest.raises(InvalidParameter, match="confidence"):
         confidence_of(value)  # type: ignore[arg-type]  # what is refused

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -113,9 +114,17 @@ BROKEN = {
     "root:x:0:0:root\n": "is not LETOR text of 136 features",
     letor_line(2, 1, np.zeros(FEATURES + 1)) * 60: "is not LETOR text of 136 features",
     "2 qid:1 1:x 2:3\n": "is not LETOR text of 136 features",
-    letor_line(5, 1, ZERO) * 60: "a relevance of 5: it must be 0, 1, 2, 3 or 4",
-    letor_line(0.5, 1, ZERO) * 60: "a relevance of 0.5",
-    letor_line(-1, 1, ZERO) * 60: "a relevance of -1",
+    letor_line(5, 1, ZERO) * 60: "line 1: a relevance of 5: it must be 0, 1, 2, 3 or 4",
+    letor_line(0.5, 1, ZERO) * 60: "line 1: a relevance of 0.5",
+    letor_line(-1, 1, ZERO) * 60: "line 1: a relevance of -1",
+    letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:nan\n": "line 61: feature 5 is nan",
+    letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:inf\n": "line 61: feature 5 is inf",
+    letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:1e39\n": "line 61: feature 5 is 1e39",
+    letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:a\n": "line 61: feature 5 is a",
+    letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:1 4:2\n": "line 61: feature 4 must rise",
+    letor_line(1, 1, ZERO) * 60 + "1 qid:1 0:1\n": "line 61: feature 0 must rise, from 1 to 136",
+    letor_line(1, 1, ZERO) * 60 + "1 1:2\n": "line 61: no qid:NUMBER",
+    "1 1:2\n" * 60: "line 1: no qid:NUMBER after the relevance",
     letor_line(1, 1, ZERO) * 3: "holds 3 pairs: too few for 50 clusters",
     letor_line(1, 1, ZERO) * 60: "fewer than 50 different pairs",
     "": "holds 0 pairs: too few for 50 clusters",
@@ -141,6 +150,8 @@ def test_a_missing_scikit_learn_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pa
 # -- the Open Bandit Dataset ------------------------------------------------------------------
 
 HEADER = ",timestamp,item_id,position,click,propensity_score,user_feature_0,user-item_affinity_0"
+
+CLICKS = "item_id,click\n1,0\n1,1\n2,0\n"
 
 
 def obd_text(*rows: tuple[object, object]) -> str:
@@ -179,6 +190,7 @@ def test_click_rates_by_item_are_means(tmp_path: Path) -> None:
         (obd_text((1, 0), (2, "")), "line 3 holds no item number and click"),
         (obd_text((-1, 0)), "line 2 holds no item number and click"),
         (obd_text(("x", 0)), "line 2 holds no item number and click"),
+        (CLICKS + '"1,0\n', "is no CSV text"),
         (HEADER + "\n1\n", "line 2 holds no item number and click"),
         (HEADER + "\n\xff", "is no CSV text"),
     ],
@@ -188,6 +200,25 @@ def test_what_is_no_log_is_refused_by_name(tmp_path: Path, text: str, words: str
     path.write_text(text, encoding="latin-1")
     with pytest.raises(InvalidParameter, match=words):
         obd_arms(path)
+
+
+def test_a_byte_order_mark_and_a_blank_line_are_no_data(tmp_path: Path) -> None:
+    plain, marked = tmp_path / "plain", tmp_path / "marked"
+    for text, read in ((letor_text(5), lambda at: letor_arms(at, 5).means), (CLICKS, clicks)):
+        plain.write_text(text, encoding="utf-8")
+        marked.write_text(text + "\n", encoding="utf-8-sig")
+        assert read(plain) == read(marked)
+
+
+def clicks(path: Path) -> tuple[float, ...]:
+    return obd_arms(path).means
+
+
+@pytest.mark.parametrize("name", ["obd", "cz/mslr"])
+def test_a_pipe_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidParameter, match=r"data = .*pipe: is not a plain file"):
+        preset_of(name).worlds(1, data=tmp_path / "pipe")
 
 
 @pytest.mark.parametrize("read", [obd_arms, letor_arms])

@@ -10,14 +10,21 @@ import numpy as np
 import pytest
 
 from accounting import papers
+from accounting.box import BinomialBox
 from accounting.claim import Assumed, Pure
 from accounting.curve import PrivacyCurve
 from accounting.distributed import choose
 from accounting.guarantee import guarantee
 from audit.fit import fit
-from bandits.privatizer import ALL_HONEST, Privatizer, Unprotected
+from bandits.privatizer import (
+    ALL_HONEST,
+    Privatizer,
+    SumProtocol,
+    Unprotected,
+    noise_by_user,
+)
 from bandits.privatizer_bits import BitPrivatizer
-from bandits.privatizer_sum import SumPrivatizer, SumProtocol, Trust, _sum_of_draws
+from bandits.privatizer_sum import SumPrivatizer, Trust
 from dpcore.aggregation import IdealAggregation, RelaxedAggregation, Shuffler
 from dpcore.errors import InvalidParameter
 from dpcore.inversion import Integers
@@ -67,7 +74,7 @@ def fitted(steps: list[int], law: Noise, alpha: float) -> str | None:
 def test_a_released_sum_is_the_encoded_sum_plus_the_stated_noise(trust: Trust) -> None:
     alpha = purse.buy(f"bandits: law of a released sum, {trust}", "1e-9")
     privatizer, rng = made(trust), SeededRng(11)
-    g, law = privatizer.precision(5), privatizer.noise(5)
+    g, law = privatizer.precision(5), privatizer.protocol(5).planned_noise
     steps = noise_of(lambda: privatizer.release(3 * g, 5, rng), g, 3 * g)
     assert fitted(steps, law, alpha) == "not_refuted"
 
@@ -89,25 +96,26 @@ def test_user_by_user_the_law_is_the_same(trust: Trust) -> None:
         return estimate
 
     g = privatizer.precision(5)
-    assert fitted(noise_of(play, g, 3 * g), privatizer.noise(5), alpha) == "not_refuted"
+    assert fitted(noise_of(play, g, 3 * g), protocol.planned_noise, alpha) == "not_refuted"
 
 
 def test_noise_drawn_once_for_all_users_is_caught() -> None:
     # In the local model every user draws; one draw for all is what the fit must refute.
-    def one_draw(noise: Noise, count: int, rng: Rng) -> int:
-        return noise.sample(rng=rng)
+    def one_draw(noise: Noise, *, users: int, runs: int, rng: Rng) -> list[Integers]:
+        return [noise.sample(1, rng=rng)]
 
-    broken = rewired(SumPrivatizer.release, _sum_of_draws=one_draw)
+    broken = rewired(Privatizer.release, noise_by_user=one_draw)
     privatizer, rng = made("local"), SeededRng(13)
     g = privatizer.precision(5)
     steps = noise_of(lambda: broken(privatizer, 3 * g, 5, rng), g, 3 * g)
-    assert fitted(steps, privatizer.noise(5), 1e-9) == "refuted"
+    assert fitted(steps, privatizer.protocol(5).planned_noise, 1e-9) == "refuted"
 
 
 def test_bits_have_the_law_of_the_shuffle() -> None:
     alpha = purse.buy("bandits: law of shuffled bits", "1e-9")
     privatizer, rng = BitPrivatizer(epsilon=2, delta="1e-3"), SeededRng(14)
-    protocol, law = privatizer.protocol(6), privatizer.noise(6)
+    protocol = privatizer.protocol(6)
+    law = protocol.planned_noise
     center = law.trials * Fraction(law.probability)
     at_once = [int(privatizer.release(4, 6, rng) - 4 + center) for _ in range(RUNS)]
     values = np.array([1, 1, 0, 1, 0, 1])
@@ -129,8 +137,11 @@ def test_many_local_draws_are_as_many_as_users() -> None:
             seen.append(size)
             return np.ones(size, dtype=np.int64)
 
-    total = _sum_of_draws(Counted(shape=1, scale=1), (1 << 17) + 5, SystemRng())
-    assert (total, seen) == ((1 << 17) + 5, [1 << 16, 1 << 16, 5])
+    law = Counted(shape=1, scale=1)
+    parts = [*noise_by_user(law, users=(1 << 17) + 5, runs=1, rng=SystemRng())]
+    assert (sum(int(part.sum()) for part in parts), seen) == ((1 << 17) + 5, [1 << 16, 1 << 16, 5])
+    many = [part.shape for part in noise_by_user(law, users=5, runs=1 << 15, rng=SystemRng())]
+    assert many == [(2, 1 << 15), (2, 1 << 15), (1, 1 << 15)]
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
@@ -249,11 +260,15 @@ def test_noise_can_be_chosen_for_a_delta(trust: Trust) -> None:
 @pytest.mark.parametrize("n", [2, 100, 5000])
 def test_bits_give_the_epsilon_and_delta_asked_for(n: int) -> None:
     privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
-    assert privatizer.guarantee(n).meets("1/2", "1e-6")
+    promised = privatizer.guarantee(n)
+    assert isinstance(promised, BinomialBox)
+    assert promised.meets("1/2", "1e-6")
     paper = BitPrivatizer(epsilon="1/2", delta="1e-6", parameters="paper")
-    assert paper.noise(n).variance > 10 * Fraction(privatizer.noise(n).variance)
+    few, many = (each.protocol(n).planned_noise for each in (privatizer, paper))
+    assert many.variance > 10 * Fraction(few.variance)
     record = privatizer.record(n, "b")
-    assert record.mechanism.noise == privatizer.noise(n)
+    assert record is not None
+    assert record.mechanism.noise == privatizer.noise(n) == few
     assert privatizer.bits(n) == 1 + privatizer.protocol(n).noise_bits
 
 

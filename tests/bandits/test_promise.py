@@ -11,11 +11,12 @@ import pytest
 from accounting.claim import Pure
 from bandits.elimination import BatchedElimination
 from bandits.environment import Bernoulli, Environment
-from bandits.play import NEW_USERS, Run, RunGuarantee, Users, play, run_guarantee
+from bandits.play import Run, play
 from bandits.policy import Choice, Commit, Policy, Pulls, Released
 from bandits.privatizer import ALL_HONEST, Privatizer, Unprotected
 from bandits.privatizer_bits import BitPrivatizer
 from bandits.privatizer_sum import SumPrivatizer, Trust
+from bandits.promise import NEW_USERS, RunGuarantee, Users, run_guarantee
 from bandits.shuffle_elimination import ShuffleElimination
 from dpcore.errors import InvalidParameter
 from dpcore.rng import SYSTEM, Rng, SeededRng, SystemRng
@@ -151,9 +152,11 @@ def test_a_run_promises_the_worst_of_its_batches(trust: Trust) -> None:
 
 
 def test_no_lower_end_is_claimed_of_batches_that_may_never_be_played() -> None:
-    # Ten arms and twelve rounds: the first batch asks for twenty, and nothing is released.
-    promised = run_guarantee(BatchedElimination(privatizer=private()), 10, 12)
+    # After the first batch, of twenty rounds, eight are left: the second fits if two arms are left.
+    policy = BatchedElimination(privatizer=private())
+    promised = run_guarantee(policy, 10, 28)
     assert promised is not None
+    assert policy.sizes(10, 28) == (2, 4)
     assert promised.epsilon("1e-6").lower is None
     assert promised.delta(0).lower is None
 

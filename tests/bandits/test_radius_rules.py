@@ -13,11 +13,56 @@ from bandits.privatizer import Unprotected
 from bandits.privatizer_bits import BitPrivatizer
 from bandits.privatizer_sum import SumPrivatizer, Trust
 from bandits.radius import DpSeRadius, ExactRadius, PaperRadius, radius_of, tkms_width
-from bandits.radius_exact import certified_gap, certified_width, has_gap, hoeffding_width
+from bandits.radius_exact import (
+    certified_gap,
+    certified_width,
+    has_gap,
+    hoeffding_width,
+    union_width,
+)
 from dpcore import DiscreteLaplace, InvalidParameter, PolyaDifference
 from dpcore.enclosure import Enclosure, precision
 from dpcore.poisson import Poisson
 from tests.dpcore.mutants import mutated
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trust", ["renyi", "concentrated"])
+@pytest.mark.parametrize("form", ["printed", "released"])
+def test_the_papers_radius_is_refused_for_noise_chosen_for_a_delta(trust: Trust, form: str) -> None:
+    # Its formula reads epsilon, and sees nothing of noise that has another size.
+    chosen = SumPrivatizer(trust=trust, epsilon="0.1", failure="1e-6", delta="1e-6")
+    arguments: dict[str, Any] = {"batch": 1, "active": 10, "failure": "0.1"}
+    paper = PaperRadius(form=form)  # type: ignore[arg-type]  # two of the literals
+    for ask in (paper.width, paper.gap):
+        with pytest.raises(InvalidParameter, match="no radius for noise chosen for a delta"):
+            ask(chosen, 64, **arguments)
+    plain = SumPrivatizer(trust=trust, epsilon="0.1", failure="1e-6")
+    assert paper.width(plain, 64, **arguments) < math.inf
+    exact = ExactRadius(batches=1)
+    assert exact.width(chosen, 64, **arguments) > 1.5 * exact.width(plain, 64, **arguments)
+
+
+@pytest.mark.parametrize("failure", ["1/2", "0.95"])
+def test_a_run_that_is_likelier_wrong_than_right_is_refused(failure: str) -> None:
+    for rule in (ExactRadius(), PaperRadius(), DpSeRadius()):
+        for ask in (rule.width, rule.gap):
+            with pytest.raises(InvalidParameter, match="it is the chance of a mistake") as no:
+                ask(Unprotected(), 64, batch=1, active=2, failure=failure)
+            assert no.value.argument == "failure"
+
+
+def test_failures_that_no_float_holds_are_refused_by_name() -> None:
+    law: dict[str, Any] = {"precision": 4, "pulls": 64}
+    noise = DiscreteLaplace(scale=8)
+    for ask in (certified_width, union_width, certified_gap):
+        with pytest.raises(InvalidParameter, match="failure = 1e-330: must be >= 1e-300"):
+            ask(noise, failure="1e-330", **law)
+    least = certified_width(noise, failure="1e-300", **law)
+    assert least <= union_width(noise, failure="1e-300", **law) < math.inf
+    assert hoeffding_width(64, "1e-330") < math.inf  # in balls, at any
+
 
 # -- the rules ------------------------------------------------------------------------------------
 
@@ -143,7 +188,7 @@ def test_the_tail_of_two_draws(scale: Fraction | int) -> None:
 def test_tails_of_laplace_sums_need_their_far_frequencies() -> None:
     # Forgetting what is beyond the last frequency gives balls that miss the tail.
     short = mutated(laplace_sum._sum, "last + 1):", "max(last // 8, 1)):")
-    line = laplace_sum._line(16.0, 3.0, 20)
+    line = laplace_sum._line(16.0, Fraction(3), 20)
     with precision(64):
         cut = Enclosure.of(short(Fraction(16), Fraction(3), 20, *line))
         whole = Enclosure.of(laplace_sum._sum(Fraction(16), Fraction(3), 20, *line))
@@ -200,3 +245,46 @@ def test_bad_rules() -> None:
     assert tkms_width(batches=4, pulls=100, sigma=3, horizon=1000) == pytest.approx(
         (2 * 2 * 3 / 100 + 0.1) * math.sqrt(2 * math.log(1000)), rel=1e-12
     )
+
+
+@pytest.mark.parametrize(
+    ("draws", "scale", "least"),
+    [(1000, 10**12, 200 * 10**12), (1000, 10**17, 1), (10**6, 10**17, 10**21)],
+)
+def test_wide_sums_need_no_more_frequencies_than_narrow_ones(
+    draws: int, scale: int, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    last = laplace_sum._last
+
+    def counted(*arguments: Any) -> int:
+        seen.append(last(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(laplace_sum, "_last", counted)
+    tail = laplace_sum.sum_tail(draws=draws, scale=scale, least=least, bits=20)
+    assert sum(seen) < 200
+    # A sum of that many wide draws is nearly normal.
+    normal = math.erfc(least / scale / math.sqrt(2 * draws) / math.sqrt(2)) / 2
+    assert float(tail.upper) == pytest.approx(normal, rel=0.2)
+
+
+@pytest.mark.parametrize("scale", ["1e-10", "1e39"])
+def test_scales_that_floats_cannot_look_at_are_refused_by_name(scale: str) -> None:
+    with pytest.raises(InvalidParameter, match="scale"):
+        laplace_sum.sum_tail(draws=16, scale=scale, least=1, bits=10)
+
+
+def test_tiny_epsilons_have_a_width_or_are_refused_by_name() -> None:
+    tiny = SumPrivatizer(trust="local", epsilon="1e-17", failure="1e-6")
+    arguments: dict[str, Any] = {"batch": 1, "active": 2, "failure": "0.1"}
+    assert 1e17 < ExactRadius(batches=1).width(tiny, 1, **arguments) < 1e18
+    with pytest.raises(InvalidParameter, match="modulus"):  # sums of 16 leave int64
+        ExactRadius(batches=1).width(tiny, 16, **arguments)
+
+
+@pytest.mark.parametrize("scale", [10**6, 10**9, 10**15])
+def test_noise_far_above_the_rewards_has_nearly_its_own_quantile(scale: int) -> None:
+    # P(|X| > t) = 2 e^(-(t+1)/s)/(1 + e^(-1/s)), about e^(-t/s), and one reward is nothing to it.
+    width = certified_width(DiscreteLaplace(scale=scale), precision=1, pulls=1, failure="1/30")
+    assert 1 <= width / (scale * math.log(30)) < 1.02

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from bandits.dp_se import DpSe
-from bandits.elimination import BatchedElimination
+from bandits.elimination import BatchedElimination, SuccessiveElimination
 from bandits.environment import Bernoulli
 from bandits.play import play
 from bandits.privatizer import Unprotected
@@ -19,7 +20,7 @@ from bandits.privatizer_sum import SumPrivatizer
 from bandits.radius import DpSeRadius, ExactRadius, PaperRadius
 from bandits.registry import ALGORITHMS, Setting, _privatizer, read_algorithm
 from bandits.schedule import PAPER, RELEASED, exact_schedule
-from bandits.shuffle_elimination import ShuffleElimination
+from bandits.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from dpcore.errors import InvalidParameter
 from dpcore.rng import SeededRng
 from tests.dpcore.mutants import mutated
@@ -101,6 +102,43 @@ def test_the_exact_radius_has_its_own_schedule(name: str) -> None:
         assert policy.privatizer.parameters == "exact"
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("arms", "rounds"), [(2, 20), (10, 25), (10, 1000), (150, 70), (500, 200)])
+def test_no_wraparound_takes_an_intervals_share(name: str, arms: int, rounds: int) -> None:
+    horizon = arms * rounds
+    made = read_algorithm(name).policy(setting(arms=arms, horizon=horizon))
+    if isinstance(made, ShuffleElimination):
+        assert 2 * made.width(1, horizon) < math.inf
+        return
+    assert isinstance(made, SuccessiveElimination)
+    first = made.length(1, arms)
+    gap = made.radius.gap(made.privatizer, first, batch=1, active=arms, failure=made.confidence)
+    assert gap < math.inf
+    if isinstance(made.privatizer, SumPrivatizer):
+        certain = replace(made.privatizer, failure="1e-40")
+        free = made.radius.gap(certain, first, batch=1, active=arms, failure=made.confidence)
+        assert gap <= 1.01 * free
+        wrong = replace(made.privatizer, failure=Fraction(1, horizon))
+        assert made.privatizer.bits(first) <= wrong.bits(first) + 2
+
+
+def test_with_the_failure_of_the_paper_nothing_is_ever_dropped() -> None:
+    # What the exact radius would have if the protocol failed with chance 1/T.
+    few = setting(arms=150, horizon=10**4, epsilon=50)
+    made = read_algorithm("dist-dp-se").policy(few)
+    assert isinstance(made, BatchedElimination)
+    wrong = replace(made.privatizer, failure=Fraction(1, 10**4))  # type: ignore[type-var]  # a dataclass
+    gap = made.radius.gap(wrong, 64, batch=1, active=150, failure="1/10")
+    assert (
+        gap == math.inf > made.radius.gap(made.privatizer, 64, batch=1, active=150, failure="1/10")
+    )
+    means = (0.97,) + (0.03,) * 149
+    coins = np.random.default_rng(1)
+    run = play(made, Bernoulli(means=means), horizon=10**4, world=coins, rng=SeededRng(1))
+    assert run.active == (0,)
+    assert few.failure < Fraction(1, 10**4) == replace(few, radius="paper").failure
+
+
 def test_another_scaling_is_another_precision() -> None:
     ten, hundred = (read_algorithm(f"dist-rdp-se:s={s}").policy(PAPERS) for s in (10, 100))
     assert ten.privatizer.precision(1024) == 160
@@ -114,18 +152,19 @@ def test_another_scaling_is_another_precision() -> None:
 
 def test_the_other_algorithms_are_what_they_are_called() -> None:
     exact, paper = (read_algorithm("dp-se").policy(s) for s in (setting(), PAPERS))
-    assert exact == DpSe(epsilon="1/2", failure="1e-4", radius=ExactRadius())
+    assert exact == DpSe(epsilon="1/2", failure=setting().failure, radius=ExactRadius())
     assert paper == DpSe(epsilon="1/2", failure="1e-4", radius=DpSeRadius())
     floor = read_algorithm("se").policy(PAPERS)
     assert floor.privatizer == Unprotected()
     bits = BitPrivatizer(epsilon="1/2", delta="1e-6", parameters="paper")
     doubling = read_algorithm("vb-sdp-ae").policy(PAPERS)
-    assert doubling == ShuffleElimination(privatizer=bits, radius="paper")
+    assert doubling == ShuffleElimination(privatizer=bits, radius=TkmsRadius())
     constant = read_algorithm("sdp-ae:m=64").policy(PAPERS)
-    assert constant == ShuffleElimination(privatizer=bits, radius="paper", batch=64)
+    assert constant == ShuffleElimination(privatizer=bits, radius=TkmsRadius(), batch=64)
     alone = read_algorithm("sdp-ae").policy(setting())
     assert isinstance(alone, ShuffleElimination)
-    assert alone.batch == BitPrivatizer(epsilon="1/2", delta="1e-6").noise(1).trials
+    assert alone.batch == BitPrivatizer(epsilon="1/2", delta="1e-6").protocol(1).noise_bits
+    assert alone.radius == JointRadius()
 
 
 REFUSED = {
@@ -163,6 +202,7 @@ def test_unknown_names_and_parameters_are_refused_by_name(text: str) -> None:
         ("radius", "best"),
         ("schedule", "cz"),
         ("confidence", 1),
+        ("confidence", "0.95"),
     ],
 )
 def test_settings_out_of_range_are_refused_by_name(argument: str, value: object) -> None:

@@ -7,31 +7,23 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from accounting.claim import Pure
-from accounting.filter import filter_for
+from accounting.curve import PrivacyCurve
 from accounting.ledger import Ledger
-from accounting.returning import per_user, routes
-from bandits.elimination import BatchedElimination
+from accounting.returning import per_user
+from bandits.book import Book, LedgerBook, MemoryBook, Names, visits_budget
+from bandits.elimination import BatchedElimination, EliminationState
 from bandits.environment import Bernoulli
 from bandits.play import Run, play
-from bandits.policy import Pulls
+from bandits.policy import Pulls, Released
 from bandits.privatizer_sum import SumPrivatizer
-from bandits.returning import (
-    Book,
-    LedgerBook,
-    MemoryBook,
-    Names,
-    Pool,
-    SteadyPrivatizer,
-    visits_budget,
-)
-from bandits.returning_table import Route, returning_table, visit_noise
+from bandits.returning import Pool, SteadyPrivatizer
 from dpcore.discrete_laplace import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.rng import SeededRng
@@ -40,6 +32,7 @@ from tests.dpcore.mutants import mutated
 
 LAPLACE = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-3")
 SKELLAM = SteadyPrivatizer(law=Skellam(variance=400), steps=4, failure="1e-3")
+QUIET = SteadyPrivatizer(law=DiscreteLaplace(scale=6400), steps=8, failure="1e-3")
 
 each_steady = pytest.mark.parametrize("steady", [LAPLACE, SKELLAM], ids=["laplace", "skellam"])
 
@@ -50,10 +43,25 @@ class Noted(Book):
 
     of: Book
     visits: Counter[int] = field(default_factory=Counter)
+    releases: dict[str, list[int]] = field(default_factory=dict)
+    asked: int = 0
+
+    @property
+    def curve(self) -> PrivacyCurve:
+        return self.of.curve
+
+    @property
+    def users(self) -> int | None:
+        return self.of.users
+
+    def able(self, users: Names) -> npt.NDArray[np.bool_]:
+        self.asked += 1
+        return self.of.able(users)
 
     def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:
         paid = self.of.pay(users, release)
         self.visits.update(users[paid].tolist())
+        self.releases.setdefault(release.rsplit("/", 1)[0], []).extend(users.tolist())
         return paid
 
 
@@ -101,61 +109,88 @@ def test_a_release_is_the_sum_and_its_noise(steady: SteadyPrivatizer) -> None:
     assert 0.85 < np.std(released) / steady.deviation < 1.15
 
 
-# -- the budget ----------------------------------------------------------------------------------
-
-
-@each_steady
-@pytest.mark.parametrize("visits", [1, 2, 3, 7, 13, 64, 100, 999])
-def test_a_budget_holds_its_visits_and_no_more(steady: SteadyPrivatizer, visits: int) -> None:
-    budget = visits_budget(steady.curve, visits)
-    keeper = filter_for(budget)
-    price = keeper.price(replace(steady.curve, scope=budget.scope))
-    assert keeper.admits([a * (visits - 1) for a in price.amounts], price)
-    assert not keeper.admits([a * visits for a in price.amounts], price)
-
-
-def test_a_plain_budget_would_lose_a_visit() -> None:
-    scope = visits_budget(LAPLACE.curve, 13).scope
-    keeper = filter_for(Pure(Fraction(13, 8), scope=scope))
-    price = keeper.price(replace(LAPLACE.curve, scope=scope))
-    assert not keeper.admits([a * 12 for a in price.amounts], price)
-
-
 # -- the pool ------------------------------------------------------------------------------------
 
 
 @each_steady
-def test_nobody_is_in_more_releases_than_allowed(steady: SteadyPrivatizer) -> None:
-    book = Noted(MemoryBook(users=200, curve=steady.curve, visits=3))
+@pytest.mark.parametrize("held", [3, 64], ids=["book of 3", "book of 64"])
+def test_nobody_is_in_more_releases_than_allowed(steady: SteadyPrivatizer, held: int) -> None:
+    book = Noted(MemoryBook(users=200, curve=steady.curve, visits=held))
     pool = pool_of(steady, users=200, visits=3, book=book)
     run = run_with(pool)
-    assert max(book.visits.values()) == 3
+    assert max(book.visits.values()) == pool.most_visits == 3
     assert pool.turned_away > 0
     assert sum(book.visits.values()) >= sum(2**b * 2 for b in range(1, run.batches))
 
 
-def test_a_book_that_does_not_charge_is_noticed() -> None:
-    class Free(MemoryBook):
-        pay = mutated(MemoryBook.pay, "self.totals[users[able]] = after[able]", "pass")
+class Uncounted(Pool):
+    _filled = mutated(Pool._filled, "self.visited[called[paid]] += 1", "pass")
 
-    book = Noted(Free(users=200, curve=LAPLACE.curve, visits=3))
-    run_with(pool_of(LAPLACE, users=200, visits=3, book=book))
+
+def test_a_pool_that_does_not_count_is_noticed() -> None:
+    book = Noted(MemoryBook(users=200, curve=LAPLACE.curve, visits=64))
+    arrivals = np.random.default_rng(3)
+    run_with(Uncounted(users=200, visits=3, privatizer=LAPLACE, arrivals=arrivals, book=book))
     assert max(book.visits.values()) > 3
 
 
+def test_what_a_book_holds_is_kept_by_runs_together() -> None:
+    book = Noted(MemoryBook(users=200, curve=LAPLACE.curve, visits=4))
+    for _ in range(2):
+        run_with(pool_of(LAPLACE, users=200, visits=3, book=book))
+    assert max(book.visits.values()) == 4
+
+
+def test_a_book_that_does_not_charge_is_noticed() -> None:
+    class Free(MemoryBook):
+        pay = mutated(MemoryBook.pay, "self.totals[users[paid]] += self._price", "pass")
+
+    book = Noted(Free(users=200, curve=LAPLACE.curve, visits=4))
+    for _ in range(2):
+        run_with(pool_of(LAPLACE, users=200, visits=3, book=book))
+    assert max(book.visits.values()) > 4
+
+
 def test_nobody_is_twice_in_a_release() -> None:
+    book = Noted(MemoryBook(users=150, curve=LAPLACE.curve, visits=2))
+    run_with(pool_of(LAPLACE, users=150, visits=2, book=book))
+    assert all(len(asked) == len(set(asked)) for asked in book.releases.values())
+
+
+def test_who_could_pay_and_is_charged_by_another_is_replaced() -> None:
     @dataclass
-    class Seen(Book):
-        of: Book
-        by_release: dict[str, list[int]] = field(default_factory=dict)
+    class Raced(Noted):
+        """Somebody else charges half of those who were found able, once."""
+
+        raced: bool = False
 
         def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:
-            self.by_release.setdefault(release.rsplit("/", 1)[0], []).extend(users.tolist())
-            return self.of.pay(users, release)
+            if not self.raced:
+                self.raced = True
+                self.of.pay(users[: len(users) // 2], "of another run")
+            return Noted.pay(self, users, release)
 
-    book = Seen(MemoryBook(users=150, curve=LAPLACE.curve, visits=2))
-    run_with(pool_of(LAPLACE, users=150, visits=2, book=book))
-    assert all(len(asked) == len(set(asked)) for asked in book.by_release.values())
+    book = Raced(MemoryBook(users=40, curve=LAPLACE.curve, visits=1))
+    pool = pool_of(LAPLACE, users=40, visits=1, book=book)
+    assert pool.admit(Pulls((10, 0)), "b")
+    assert (pool.turned_away, sum(book.visits.values()), pool.visited.sum()) == (5, 10, 10)
+    (asked,) = book.releases.values()
+    assert len(asked) == len(set(asked)) == 15
+    assert not pool.admit(Pulls((26, 0)), "c")
+
+
+def test_an_exhausted_pool_asks_once(tmp_path: Path) -> None:
+    with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(LAPLACE.curve, 1)) as ledger:
+        book = Noted(LedgerBook(ledger=ledger, curve=LAPLACE.curve, run="first"))
+        pool = pool_of(LAPLACE, users=300, visits=1, book=book)
+        assert pool.admit(Pulls((300, 0)), "b1")
+        # Another run on the same ledger does not know yet who is spent.
+        again = Noted(LedgerBook(ledger=ledger, curve=LAPLACE.curve, run="second"))
+        other = pool_of(LAPLACE, users=300, visits=1, book=again)
+        assert not other.admit(Pulls((1, 0)), "b1")
+        assert (other.turned_away, other.dry, again.asked, ledger.charges()) == (300, True, 2, 1)
+        assert not pool.admit(Pulls((1, 0)), "b2")
+        assert ledger.charges() == 1
 
 
 def test_when_too_few_are_left_nothing_more_is_released() -> None:
@@ -216,15 +251,53 @@ def test_another_privatizer_is_refused() -> None:
     assert refused.value.argument == "policy"
 
 
+def test_another_privatizer_is_refused_before_anybody_is_charged(tmp_path: Path) -> None:
+    observed = []
+
+    class Watching(BatchedElimination):
+        def observe(self, state: EliminationState, released: Released) -> EliminationState:
+            observed.append(released)
+            return BatchedElimination.observe(self, state, released)
+
+    loud = SteadyPrivatizer(law=DiscreteLaplace(scale=1), steps=8, failure="1e-3")
+    with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(LAPLACE.curve, 4)) as ledger:
+        book = LedgerBook(ledger=ledger, curve=LAPLACE.curve, run="first")
+        with pytest.raises(InvalidParameter) as refused:
+            play(
+                Watching(privatizer=loud),
+                Bernoulli(means=(0.6, 0.5)),
+                horizon=100,
+                world=np.random.default_rng(1),
+                rng=SeededRng(1),
+                users=pool_of(LAPLACE, users=70, visits=4, book=book),
+            )
+        assert refused.value.argument == "policy"
+        assert (ledger.charges(), ledger.users(), observed) == (0, 0, [])
+
+
+def book_of(**given: Any) -> MemoryBook:
+    return MemoryBook(**{"users": 10, "curve": LAPLACE.curve, "visits": 1, **given})
+
+
 @pytest.mark.parametrize(
     ("arguments", "argument"),
     [
         ({"users": 0}, "users"),
+        ({"users": 1 << 40}, "users"),
         ({"visits": 0}, "visits"),
+        ({"visits": 1 << 30}, "visits"),
+        ({"visits": 1 << 30, "book": book_of()}, "visits"),
         ({"privatizer": SumPrivatizer(trust="pure", epsilon=1, failure="1e-3")}, "privatizer"),
         ({"arrivals": 3}, "arrivals"),
+        ({"book": "abc"}, "book"),
+        ({"book": ""}, "book"),
+        ({"book": 0}, "book"),
+        ({"book": book_of(curve=QUIET.curve)}, "book"),
+        ({"book": book_of(curve=SKELLAM.curve)}, "book"),
+        ({"book": book_of(users=9)}, "book"),
+        ({"book": book_of(users=11)}, "book"),
     ],
-    ids=["users", "visits", "privatizer", "arrivals"],
+    ids=str,
 )
 def test_a_pool_of_nobody_is_refused(arguments: dict[str, Any], argument: str) -> None:
     given = {
@@ -237,6 +310,15 @@ def test_a_pool_of_nobody_is_refused(arguments: dict[str, Any], argument: str) -
     with pytest.raises(InvalidParameter) as refused:
         Pool(**given)
     assert refused.value.argument == argument
+
+
+def test_a_book_without_lines_yet_is_a_book() -> None:
+    class Empty(MemoryBook):
+        def __len__(self) -> int:
+            return 0
+
+    book = Empty(users=10, curve=LAPLACE.curve, visits=1)
+    assert pool_of(LAPLACE, users=10, visits=1, book=book).book is book
 
 
 # -- the ledger ----------------------------------------------------------------------------------
@@ -255,6 +337,7 @@ def test_a_ledger_and_its_arithmetic_in_memory_agree(
         other = pool_of(steady, users=60, visits=2, book=on_disk)
         assert run_with(other) == run
         assert on_disk.visits == in_memory.visits
+        assert max(on_disk.visits.values()) == 2
         assert other.turned_away == pool.turned_away > 0
         assert not ledger.check()
 
@@ -274,90 +357,16 @@ def test_a_run_is_not_played_twice_on_one_charge(tmp_path: Path) -> None:
                 run_with(pool)
 
 
-# -- the table -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("visits", [1, 4, 16])
-def test_each_route_certifies_its_noise_and_looser_ones_need_more(visits: int) -> None:
-    found = {
-        route: visit_noise(
-            law="discrete-laplace", epsilon=1, delta="1e-6", visits=visits, route=route
-        )
-        for route in get_args(Route)
-    }
-    scales = {
-        route: SteadyPrivatizer(law=noise, steps=16, failure="1e-3").deviation
-        for route, noise in found.items()
-    }
-    assert scales["exact"] <= scales["renyi"] * 1.01
-    assert scales["exact"] <= scales["advanced"] * 1.01
-    for route in ("exact", "renyi"):
-        steady = SteadyPrivatizer(law=found[route], steps=16, failure="1e-3")
-        bounds = {each.method: each.bound for each in routes(total_of(steady, visits), "1e-6")}
-        bound = bounds[route]
-        assert bound is not None
-        assert bound.upper <= 1
-
-
-def total_of(steady: SteadyPrivatizer, visits: int) -> Any:
-    return per_user(steady.curve, max_visits=visits)
-
-
-def test_less_noise_than_a_route_found_is_not_certified() -> None:
-    noise = visit_noise(law="discrete-laplace", epsilon=1, delta="1e-6", visits=64, route="renyi")
-    assert isinstance(noise, DiscreteLaplace)
-    less = DiscreteLaplace(scale=Fraction(noise.scale) * Fraction(99, 100))
-    steady = SteadyPrivatizer(law=less, steps=16, failure="1e-3")
-    bound = next(
-        each.bound for each in routes(total_of(steady, 64), "1e-6") if each.method == "renyi"
-    )
-    assert bound is not None
-    assert bound.upper > 1
-
-
-def test_the_table_says_what_coming_back_costs() -> None:
-    rows = returning_table(
-        horizon=4000, instances=3, visits=(1, 16), algorithms=("dist-dp-se",), epsilon=2
-    )
-    assert [(row.visits, row.route) for row in rows] == [
-        (b, route) for b in (1, 16) for route in get_args(Route)
-    ]
-    assert all(row.epsilon <= 2 for row in rows)
-    assert all(row.epsilon_exact <= 2 for row in rows)
-    once, often = rows[0], rows[3]
-    assert often.deviation > 5 * once.deviation
-    assert often.regret_per_round > once.regret_per_round
-    assert rows == returning_table(
-        horizon=4000, instances=3, visits=(1, 16), algorithms=("dist-dp-se",), epsilon=2
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "argument"),
-    [
-        ({"law": "discrete-gaussian"}, "law"),
-        ({"route": "basic"}, "route"),
-        ({"delta": 0}, "delta"),
-        ({"epsilon": 0}, "epsilon"),
-        ({"visits": 0}, "visits"),
-    ],
-    ids=["law", "route", "delta", "epsilon", "visits"],
-)
-def test_noise_of_nothing_is_refused(arguments: dict[str, Any], argument: str) -> None:
-    given: dict[str, Any] = {
-        "law": "discrete-laplace",
-        "epsilon": 1,
-        "delta": "1e-6",
-        "visits": 4,
-        "route": "exact",
-        **arguments,
-    }
-    with pytest.raises(InvalidParameter) as refused:
-        visit_noise(**given)
-    assert refused.value.argument == argument
-
-
-def test_an_unknown_algorithm_is_refused() -> None:
-    with pytest.raises(InvalidParameter) as refused:
-        returning_table(algorithms=("thompson",))
-    assert refused.value.argument == "algorithm"
+def test_a_ledger_for_many_runs_keeps_the_promise_of_each(tmp_path: Path) -> None:
+    budget = visits_budget(LAPLACE.curve, 5)
+    with Ledger.create(str(tmp_path / "ledger.db"), budget=budget) as ledger:
+        together: Counter[int] = Counter()
+        for name in ("first", "second", "third"):
+            book = Noted(LedgerBook(ledger=ledger, curve=LAPLACE.curve, run=name))
+            run = run_with(pool_of(LAPLACE, users=60, visits=2, book=book))
+            assert max(book.visits.values()) == 2
+            assert run.guarantee is not None
+            assert run.guarantee.pure() == Pure(Fraction(1, 4), scope=budget.scope)
+            together += book.visits
+        assert max(together.values()) == 5
+        assert ledger.remaining("user 0").keys() == {"epsilon"}

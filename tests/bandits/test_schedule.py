@@ -154,7 +154,7 @@ def test_not_behind_dp_se(epsilon: str) -> None:
 
 @pytest.mark.parametrize(
     ("argument", "edit"),
-    [("arms", {"arms": 0}), ("horizon", {"horizon": 9}), ("confidence", {"failure": 1})],
+    [("arms", {"arms": 0}), ("horizon", {"horizon": 9}), ("failure", {"failure": 1})],
 )
 def test_bad_arguments(argument: str, edit: dict[str, Any]) -> None:
     given: dict[str, Any] = {"arms": 10, "horizon": 1000, "failure": "0.1"} | edit

@@ -14,7 +14,8 @@ from bandits.play import play
 from bandits.policy import Commit, Pulls, Released, ReleasedSum
 from bandits.privatizer import Unprotected
 from bandits.privatizer_bits import BitPrivatizer
-from bandits.shuffle_elimination import ShuffleElimination, joint_width
+from bandits.radius import ExactRadius
+from bandits.shuffle_elimination import ShuffleElimination, TkmsRadius, joint_width
 from dpcore.binomial import Binomial
 from dpcore.errors import InvalidParameter
 from dpcore.rng import SeededRng
@@ -52,16 +53,16 @@ def test_means_are_over_all_data_so_far(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_papers_width_is_the_papers() -> None:
-    paper = ShuffleElimination(privatizer=BITS, batch=50, radius="paper")
-    variance = float(Fraction(BITS.noise(50).variance))
+    paper = ShuffleElimination(privatizer=BITS, batch=50, radius=TkmsRadius())
+    variance = float(Fraction(BITS.protocol(50).planned_noise.variance))
     for phase in (1, 7):
         n = 50 * phase
         expected = (2 * math.sqrt(phase * variance) / n + 1 / math.sqrt(n)) * math.sqrt(
             2 * math.log(10**5)
         )
         assert paper.width(phase, 10**5) == pytest.approx(expected, rel=1e-12)
-    doubling = ShuffleElimination(privatizer=BITS, radius="paper")
-    largest = max(float(Fraction(BITS.noise(2**t).variance)) for t in range(1, 6))
+    doubling = ShuffleElimination(privatizer=BITS, radius=TkmsRadius())
+    largest = max(float(Fraction(BITS.protocol(2**t).planned_noise.variance)) for t in range(1, 6))
     expected = (2 * math.sqrt(5 * largest) / 62 + 1 / math.sqrt(62)) * math.sqrt(2 * math.log(999))
     assert doubling.width(5, 999) == pytest.approx(expected, rel=1e-12)
 
@@ -69,7 +70,7 @@ def test_the_papers_width_is_the_papers() -> None:
 @pytest.mark.parametrize("phase", [1, 4, 9, 14])
 @pytest.mark.parametrize("policy", [VB, CONSTANT], ids=lambda p: p.name)
 def test_the_exact_width_is_shorter_than_the_papers(policy: ShuffleElimination, phase: int) -> None:
-    paper = ShuffleElimination(privatizer=BITS, batch=policy.batch, radius="paper")
+    paper = ShuffleElimination(privatizer=BITS, batch=policy.batch, radius=TkmsRadius())
     assert policy.width(phase, 10**6) < 0.9 * paper.width(phase, 10**6)
 
 
@@ -131,7 +132,8 @@ def test_sizes_are_those_of_the_phases() -> None:
     [
         ("privatizer", {"privatizer": Unprotected()}),
         ("batch", {"batch": 0}),
-        ("radius", {"radius": "best"}),
+        ("radius", {"radius": "exact"}),
+        ("radius", {"radius": ExactRadius()}),
     ],
     ids=str,
 )

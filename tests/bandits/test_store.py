@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import fcntl
 import json
 import random
@@ -13,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from bandits.environment import Bernoulli
 from bandits.experiment import Cell, Experiment, run_cells
 from bandits.presets import Worlds
 from bandits.store import SCHEMA, _read, resume
-from bandits.tidy import COLUMNS, read_lines, write_csv
 from dpcore.errors import InvalidParameter
+from dpcore.state_file import open_state
 from tests.dpcore.mutants import mutated
 
 ROOT = Path(__file__).parents[2]
@@ -131,6 +131,67 @@ def test_other_data_are_refused(whole: tuple[Path, bytes, list[Cell]]) -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    ("name", "words"), [("RECIPE", "another recipe of a cell"), ("means", "another set of worlds")]
+)
+def test_other_coins_and_other_worlds_are_refused(
+    whole: tuple[Path, bytes, list[Cell]],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    words: str,
+) -> None:
+    # The version says nothing of either: the code, or scikit-learn, may have changed under it.
+    path, data, _ = whole
+    worlds = small().worlds().environments
+    if name == "RECIPE":
+        monkeypatch.setattr("bandits.store.RECIPE", "dpcore-bandit-cell/0")
+    else:
+        worlds = (*worlds[:-1], Bernoulli(means=(0.1, 0.2, 0.3)))
+    with (
+        pytest.raises(InvalidParameter, match=words),
+        resume(path, small(), Worlds(environments=worlds)),
+    ):
+        pass
+    assert path.read_bytes() == data
+
+
+def test_zeros_that_are_no_torn_header_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "zeros"
+    for size, taken in ((200, True), (100_000, False)):
+        path.write_bytes(bytes(size))
+        if taken:
+            assert kept(path)
+        else:
+            with pytest.raises(InvalidParameter, match="is not the state"):
+                kept(path)
+            assert path.read_bytes() == bytes(size)
+
+
+def test_a_full_disk_names_the_state_and_loses_no_cell(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", FULL], cwd=tmp_path, capture_output=True, text=True, timeout=90,
+        check=True,
+    )  # fmt: skip
+    assert ran.stdout == "resume = state: File too large\n"
+    assert ran.stderr == ""
+    # What was whole is kept, and what is torn is played again, to the same bytes.
+    assert kept(tmp_path / "state") == kept(tmp_path / "other")
+    assert (tmp_path / "state").read_bytes() == (tmp_path / "other").read_bytes()
+
+
+FULL = f"""
+import resource, signal, sys
+sys.path.insert(0, {str(ROOT)!r})
+from tests.bandits.test_store import kept, Path
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1700, 1700))
+try:
+    kept(Path("state"))
+except Exception as error:
+    print(error)
+"""
+
+
 def test_a_damaged_line_is_refused_by_its_number(
     whole: tuple[Path, bytes, list[Cell]],
 ) -> None:
@@ -167,7 +228,7 @@ def test_a_reader_that_trusts_its_lines_is_caught(
     broken = mutated(_read, "def _read", "def _read", _content=trusting)
     header = json.loads(data.splitlines()[0])
     header.pop("sha256")
-    with path.open("r+b") as file:
+    with open_state("resume", path, owner="experiment") as file:
         state = broken(path, file, header)
     assert state.cells[1].instance == 2
     with pytest.raises(InvalidParameter, match="damaged in line 3"):
@@ -250,43 +311,3 @@ def test_kill_9_at_random_moments_changes_nothing(tmp_path: Path) -> None:
     assert sizes == sorted(set(sizes))
     kept(tmp_path / "whole", small(instances=20))
     assert (tmp_path / "state").read_bytes() == (tmp_path / "whole").read_bytes()
-
-
-# -- the tidy table ---------------------------------------------------------------------------
-
-
-def test_the_table_holds_every_run_at_every_checkpoint(tmp_path: Path) -> None:
-    path = tmp_path / "regret.csv"
-    experiment = small()
-    cells = run_cells(experiment, experiment.worlds())
-    write_csv(path, experiment, cells)
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [*csv.DictReader(file)]
-    assert tuple(rows[0]) == COLUMNS
-    assert len(rows) == 12
-    assert [float(row["regret"]) for row in rows[:2]] == [*cells[0].regret]
-    assert {row["preset"] for row in rows} == {"tkms/binary"}
-    assert [row["t"] for row in rows[:2]] == ["100", "500"]
-    first, second = read_lines(path)
-    assert (first.algorithm, second.algorithm, first.t) == ("cdp-se", "se", (100, 500))
-    means = [sum(cell.regret[-1] for cell in cells[:3]) / 1500]
-    assert first.mean[1:] == pytest.approx(means)
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "no column preset"),
-        ("t,regret\n1,2\n", "no column preset"),
-        (",".join(COLUMNS) + "\n", "holds no runs"),
-        (",".join(COLUMNS) + "\n" + "x," * 10 + "0,1\n", "line 2 holds no round"),
-        (",".join(COLUMNS) + "\n" + "x," * 10 + "5,nan\n", "line 2 holds no round"),
-        (",".join(COLUMNS) + "\nx\n", "line 2 holds no round"),
-    ],
-)
-def test_what_is_no_table_is_refused(tmp_path: Path, text: str, words: str) -> None:
-    path = tmp_path / "regret.csv"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(InvalidParameter, match=words):
-        read_lines(path)

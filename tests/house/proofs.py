@@ -149,10 +149,17 @@ NEED_A_PROOF = (
     "bandits.environment",
     "bandits.shuffle_elimination",
     "bandits.play",
-    "bandits.privatizer_sum",
+    "bandits.privatizer",
+    "bandits.promise",
+    "bandits.book",
+    "bandits.parted",
     "bandits.returning",
     "bandits.certificate",
+    "bandits.certificate_form",
+    "bandits.recheck",
     "bandits.audit_target",
+    "bandits.audit_view",
+    "bandits.audit_devices",
 )
 
 _HASH_LENGTH = 16

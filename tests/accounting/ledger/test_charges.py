@@ -93,6 +93,31 @@ def test_a_batch_is_paid_once(ledger: Ledger) -> None:
             ledger.charge(["ada", "bob"], guarantee, batch="one")
 
 
+def test_a_receipt_says_whether_the_charge_was_there_before(ledger: Ledger) -> None:
+    ledger.charge(["cid"], ZCdp(1), batch="zero")
+    first = ledger.charge(["ada", "cid"], ZCdp("1/2"), batch="one", skip_exhausted=True)
+    again = ledger.charge(["ada", "cid"], ZCdp("1/2"), batch="one", skip_exhausted=True)
+    assert (first.repeated, again.repeated) == (False, True)
+    assert again == first
+    assert not ledger.charge(["ada"], ZCdp("1/2"), batch="two").repeated
+
+
+def test_who_is_exhausted_is_known_without_a_charge(ledger: Ledger) -> None:
+    ledger.charge(["ada", "cid"], ZCdp("3/4"), batch="one")
+    everyone = ["cid", "bob", "ada"]
+    assert ledger.exhausted(everyone, ZCdp("1/2")) == ("ada", "cid")
+    assert ledger.exhausted(everyone, ZCdp("1/4")) == ()
+    assert ledger.exhausted(everyone, ZCdp(2)) == ("ada", "bob", "cid")
+    assert (ledger.charges(), ledger.users()) == (1, 2)
+    refused = ledger.charge(everyone, ZCdp("1/2"), batch="two", skip_exhausted=True)
+    assert refused.left_out == ("ada", "cid")
+    for users, match in (([], "must name someone"), (["ada", "ada"], "appears twice")):
+        with pytest.raises(InvalidParameter, match=match):
+            ledger.exhausted(users, ZCdp("1/2"))
+    with pytest.raises(InvalidParameter, match="guarantee = 1"):
+        ledger.exhausted(["ada"], 1)  # type: ignore[arg-type]  # what is refused
+
+
 def test_a_release_says_who_what_and_which_batch(ledger: Ledger) -> None:
     mechanism = Mechanism(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
     release = Release(mechanism=mechanism, batch="monday", participants=("ada", "bob"))

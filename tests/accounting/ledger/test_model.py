@@ -52,6 +52,7 @@ class Against(RuleBasedStateMachine):
         def attempt() -> frozenset[str]:
             receipt = self.ledger.charge(users, ZCdp(price), batch=batch, skip_exhausted=skip)
             assert receipt.paid == len(users) - len(receipt.left_out)
+            assert receipt.repeated == (batch in self.made)
             return frozenset(receipt.left_out)
 
         if batch in self.made:

@@ -15,7 +15,14 @@ import pytest
 from accounting.ledger import Ledger, LedgerUnavailable, Receipt
 from tests.accounting.ledger.budget import BUDGET
 from tests.accounting.ledger.server import Server
-from tests.accounting.ledger.workers import PRICE, charge_on, killed, processes, together
+from tests.accounting.ledger.workers import (
+    PRICE,
+    charge_on,
+    claim,
+    killed,
+    processes,
+    together,
+)
 
 WORKERS, ROUNDS, AFFORDED = 8, 12, 50
 
@@ -41,6 +48,23 @@ def test_eight_processes_overspend_nobody_and_lose_nothing(url: str, tmp_path: P
         for me in range(WORKERS):
             own = sum(word[1] == str(me) for word in paid)
             assert ledger.remaining(f"own {me}") == {"rho": 1 - Fraction(own, AFFORDED)}
+
+
+def test_one_of_many_processes_is_told_that_its_charge_is_new(url: str, tmp_path: Path) -> None:
+    Ledger.create(url, budget=BUDGET).close()
+    context, path = processes(), tmp_path / "written"
+    barrier = context.Barrier(4)
+    started = [
+        context.Process(target=claim, args=(url, barrier, str(path), 20), daemon=True)
+        for _ in range(4)
+    ]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(60)
+    assert sorted(map(int, path.read_text(encoding="utf-8").split())) == [*range(20)]
+    with Ledger.open(url) as ledger:
+        assert ledger.charges() == 20
 
 
 def survive(url_of: list[str], folder: Path, kills: int) -> None:

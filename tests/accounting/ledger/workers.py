@@ -64,6 +64,15 @@ def together(url: str, folder: Path, *, workers: int, rounds: int) -> list[list[
     return [line.split() for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
+def claim(url: str, barrier: Barrier, path: str, rounds: int) -> None:
+    """Charge what everybody charges at the same time; say what was new."""
+    with Ledger.open(url) as ledger:
+        for number in range(rounds):
+            barrier.wait(60)
+            if not ledger.charge(["shared"], PRICE, batch=f"{number}").repeated:
+                write(path, f"{number}")
+
+
 def charge_on(url: str, path: str, name: str) -> None:
     """Charge until the end, which comes from outside; each step is written down."""
     users = [f"user {n}" for n in range(400)]

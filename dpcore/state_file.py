@@ -1,0 +1,151 @@
+r"""A file that keeps finished work: locked, read once, and then only ever longer.
+
+What is appended is on the disk when :meth:`StateFile.append` returns. Nothing is buffered: what the
+system refuses is refused there and then, and never again when the file is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+from dpcore.errors import InvalidParameter
+
+__all__ = ["StateFile", "open_state", "require_plain"]
+
+Place: TypeAlias = str | Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFile:
+    r"""An open file and the lock on it; ``reader`` reads it, from its beginning."""
+
+    argument: str
+    path: Path
+    handle: int
+    reader: BinaryIO
+
+    def contents(self) -> bytes:
+        r"""All that it holds.
+
+        Raises :class:`InvalidParameter` where it cannot be read, and where the memory has no room.
+        """
+        try:
+            self.reader.seek(0)
+            return self.reader.read()
+        except OSError as error:
+            raise self.refused(error) from None
+        except MemoryError:
+            reason = "holds more than the memory does"
+            raise InvalidParameter(self.argument, str(self.path), reason) from None
+
+    def append(self, data: bytes) -> None:
+        r"""Write at the end; returns when it is on the disk.
+
+        Raises :class:`InvalidParameter` for what the system refuses: the end may then be torn, and
+        nothing more is to be appended.
+        """
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(self.handle, left) :]
+            os.fsync(self.handle)
+        except OSError as error:
+            raise self.refused(error) from None
+
+    def cut(self, size: int) -> None:
+        r"""Drop what follows the first ``size`` bytes."""
+        try:
+            os.ftruncate(self.handle, size)
+        except OSError as error:
+            raise self.refused(error) from None
+
+    def restart(self, data: bytes) -> None:
+        r"""Hold ``data`` and nothing else, under a name that is on the disk, too."""
+        self.cut(0)
+        self.append(data)
+        try:
+            _sync_folder(self.path)
+        except OSError as error:
+            raise self.refused(error) from None
+
+    def refused(self, error: OSError) -> InvalidParameter:
+        r"""The error of the system as one that names the file."""
+        return InvalidParameter(self.argument, str(self.path), error.strerror or str(error))
+
+
+@contextmanager
+def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]:
+    r"""The file, which is made where there is none; ``owner`` is what else may have it open.
+
+    It is never truncated by opening, and removed again where the block fails before it holds a
+    byte.
+
+    >>> with open_state("--resume", Path(__file__).parent, owner="run"):
+    ...     pass
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: --resume = ...: is not a plain file
+
+    Raises :class:`InvalidParameter` for a pipe, a device or a folder, a file in use, one that
+    cannot be read or written, and a system without locks.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        reason = "needs locks of files, which this system has not"
+        raise InvalidParameter(argument, str(path), reason) from None
+    place = Path(path)
+    require_plain(argument, place)
+    fresh = not os.path.lexists(place)
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        handle = os.open(place, flags, 0o666)
+    except OSError as error:
+        raise InvalidParameter(argument, str(path), error.strerror or str(error)) from None
+    with os.fdopen(handle, "rb") as reader:
+        found = StateFile(argument=argument, path=place, handle=handle, reader=reader)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise InvalidParameter(argument, str(path), "is not a plain file")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            reason = f"is in use by another {owner}"
+            raise InvalidParameter(argument, str(path), reason) from None
+        except OSError as error:
+            raise found.refused(error) from None
+        try:
+            yield found
+        except BaseException:
+            if fresh and not os.fstat(handle).st_size:
+                with suppress(OSError):
+                    place.unlink()
+            raise
+
+
+def require_plain(argument: str, path: Place) -> None:
+    r"""Refuse what is there and no plain file: it may never answer, or have effects when opened.
+
+    >>> require_plain("--data", "/dev/zero")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: --data = /dev/zero: is not a plain file
+
+    Raises :class:`InvalidParameter`, naming the argument.
+    """
+    with suppress(OSError):
+        if not stat.S_ISREG(Path(path).stat().st_mode):
+            raise InvalidParameter(argument, str(path), "is not a plain file")
+
+
+def _sync_folder(path: Path) -> None:
+    handle = os.open(path.resolve().parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,173 @@
+r"""``dpcore verify`` as a user types it: what holds, what does not, and who reads which schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpcore.cli
+from accounting.certificate import certify
+from accounting.checker import Finding, Status, Verdict, verify
+from accounting.checker.form import digest_of
+from accounting.cli import readers
+from accounting.curve import PrivacyCurve
+from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
+from bandits.certificate import SCHEMA, certificate_of, recheck
+from dpcore import DiscreteGaussian, SystemRng
+from dpcore.rng import SeededRng
+from tests.typed import Answer, typed
+
+POINT = EntryPoint("verify", "accounting.cli.certificate:verify", "dpcore.commands")
+READER = EntryPoint(SCHEMA, "bandits.recheck:recheck", readers.GROUP)
+Verify = Callable[..., Answer]
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Verify:
+    def found(*, group: str, name: str) -> list[EntryPoint]:
+        return [READER] if (group, name) == (READER.group, READER.name) else []
+
+    monkeypatch.setattr(dpcore.cli, "_registered", lambda: {"verify": POINT})
+    monkeypatch.setattr(readers, "entry_points", found)
+
+    def run(text: str | bytes, *words: object) -> Answer:
+        place = tmp_path / "c.json"
+        place.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return typed(capsys, "verify", place, *words)
+
+    return run
+
+
+def of_a_run(*, trust: str = "pure", simulated: bool = False, most_steps: int = 100) -> str:
+    private: Any = SumPrivatizer(trust=trust, epsilon="1/2", failure="1e-3")  # type: ignore[arg-type]  # one of the six
+    run = play(
+        BatchedElimination(privatizer=private),
+        Bernoulli(means=(0.9, 0.1)),
+        horizon=60,
+        world=np.random.default_rng(1),
+        rng=SeededRng(1) if simulated else SystemRng(),
+    )
+    return certificate_of(run, deltas=["1e-6"], most_steps=most_steps).text()
+
+
+def of_one_gaussian() -> str:
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
+    return certify(curve, deltas=["1e-6"]).text()
+
+
+def test_the_package_registers_the_reader() -> None:
+    found = entry_points(group=readers.GROUP)
+    if not found:
+        pytest.skip("dpcore is not installed: pip install -e .")
+    assert {(point.name, point.value) for point in found} == {(READER.name, READER.value)}
+
+
+# -- the words and the codes ---------------------------------------------------------------------
+
+
+def test_an_honest_run_holds(command: Verify) -> None:
+    answer = command(of_a_run())
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert lines[0].startswith("claims[0] (epsilon): holds: no less than any of ")
+    assert lines[1] == "parts[0]: holds: epsilon computed again, of this very noise and rounds"
+    assert lines[-1] == "every claim holds"
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        ({"trust": "shuffled-pure"}, "parts[0]: assumed: "),
+        ({"simulated": True}, "noise: assumed: "),
+    ],
+)
+def test_what_is_assumed_is_said_first_and_last(
+    command: Verify, options: dict[str, Any], first: str
+) -> None:
+    answer = command(of_a_run(**options))
+    assert answer.code == 0
+    assert answer.out.startswith(first)
+    assert answer.out.splitlines()[-1] == "every claim holds, given what is assumed"
+
+
+def test_parts_beyond_the_second_path_are_not_called_false(command: Verify) -> None:
+    answer = command(of_a_run(most_steps=1))
+    assert answer.code == 1
+    lines = answer.out.splitlines()
+    assert "parts[1]: unchecked: more than 1 steps" in lines
+    assert lines[-1].startswith("NOT CHECKED IN FULL")
+    assert "fails" not in "".join(lines[:-1])
+
+
+def test_a_changed_run_does_not_hold(command: Verify) -> None:
+    edited = json.loads(of_a_run(most_steps=1))
+    edited["claims"][0]["epsilon"] = "0.1"
+    answer = command(json.dumps({**edited, "digest": digest_of(edited)}))
+    assert answer.code == 1
+    lines = answer.out.splitlines()
+    assert lines[0] == "claims[0] (epsilon): fails: is less than that of a part"
+    assert lines[-1] == "DOES NOT HOLD"
+    found = command(json.dumps(edited), "--json")
+    assert (found.code, found.json["holds"]) == (1, False)
+    assert {each["status"] for each in found.json["findings"]} >= {"fails", "unchecked"}
+
+
+def test_ordinary_certificates_are_read_as_before(command: Verify) -> None:
+    text = of_one_gaussian()
+    answer = command(text)
+    assert answer.code == 0
+    assert answer.out == f"{verify(text)}\nevery claim holds\n"
+    changed = command(text.replace("0.1892073", "0.1892072"))
+    assert changed.code == 1
+    assert changed.out.splitlines()[-1] == "DOES NOT HOLD"
+
+
+def test_an_unchecked_claim_is_not_called_false(
+    command: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unsure = Verdict(findings=(Finding(where="x", status=Status.UNCHECKED, reason="too large"),))
+    monkeypatch.setattr(readers, "verify", lambda text: unsure)
+    answer = command(of_one_gaussian())
+    assert (answer.code, answer.out.splitlines()[0]) == (1, "x: unchecked: too large")
+    assert answer.out.splitlines()[1].startswith("NOT CHECKED IN FULL")
+
+
+# -- who reads what ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{}", b"\xff", b"[]", b'{"schema": "another/1"}', b'{"schema": 5}', b"[" * 100_000],
+    ids=lambda text: repr(text)[:20],
+)
+def test_what_nobody_reads_is_a_finding(command: Verify, text: bytes) -> None:
+    answer = command(text)
+    assert answer.code == 1
+    assert answer.out.splitlines()[-1] == "DOES NOT HOLD"
+
+
+def test_a_schema_has_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(*, group: str, name: str) -> list[EntryPoint]:
+        return [READER] if (group, name) == (READER.group, SCHEMA) else []
+
+    monkeypatch.setattr(readers, "entry_points", found)
+    assert readers.reader_of(of_a_run().encode()) is recheck
+    assert readers.reader_of(of_one_gaussian().encode()) is verify
+    assert Fraction(json.loads(of_a_run())["claims"][0]["epsilon"]) < Fraction(1, 2)
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(
+    command: Verify, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = typed(capsys, "verify", "nowhere.json")
+    assert answer.code == 2
+    assert "nowhere.json" in answer.err

@@ -1,0 +1,19 @@
+"""The command, in a folder of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import dpcore.cli
+from tests.bandits.command import Bandit, registered
+
+
+@pytest.fixture(name="bandit")
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Bandit:
+    monkeypatch.setattr(dpcore.cli, "_registered", registered)
+    monkeypatch.chdir(tmp_path)
+    return Bandit(capsys)

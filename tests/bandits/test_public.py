@@ -1,0 +1,189 @@
+"""The names of the package, what its classes demand, and parts of one's own built on them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import MISSING, dataclass, field, fields, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandits
+from accounting.claim import Pure
+from accounting.errors import NotDerived
+from bandits import (
+    BatchedElimination,
+    BitPrivatizer,
+    Choice,
+    Commit,
+    Environment,
+    Policy,
+    Privatizer,
+    Pulls,
+    Released,
+    ShuffleElimination,
+    SumPrivatizer,
+    cz_instance,
+    play,
+)
+from bandits.privatizer import ALL_HONEST, SUM_ONLY, Relaxed
+from dpcore import DiscreteLaplace
+from dpcore.errors import InvalidParameter
+from dpcore.protocol import AggregatedSum, ShuffledPure
+from dpcore.rng import SeededRng
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in bandits.__all__:
+        found = getattr(bandits, name)
+        assert found.__doc__ or name == "Choice"
+    with pytest.raises(AttributeError, match="no attribute 'Bandit'"):
+        _ = bandits.Bandit
+
+
+def test_importing_the_package_is_silent_and_takes_no_ledger_along() -> None:
+    look = "import sys, bandits; print([m for m in ('sqlalchemy', 'joblib', 'scipy.stats', 'typer')"
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", look + " if m in sys.modules])"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (run.stdout, run.stderr) == ("[]\n", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing", "given"),
+    [
+        (BatchedElimination, "privatizer", {}),
+        (ShuffleElimination, "privatizer", {}),
+        (SumPrivatizer, "epsilon", {"trust": "pure", "failure": "1e-6"}),
+        (BitPrivatizer, "epsilon", {"delta": "1e-6"}),
+    ],
+)
+def test_what_has_no_default_is_demanded(
+    kind: type[object], missing: str, given: dict[str, object]
+) -> None:
+    with pytest.raises(TypeError, match=f"missing 1 required keyword-only argument: '{missing}'"):
+        kind(**given)
+
+
+def test_no_field_has_a_property_for_a_default() -> None:
+    for name in bandits.__all__:
+        kind = getattr(bandits, name)
+        for each in fields(kind) if hasattr(kind, "__dataclass_fields__") else ():
+            assert not isinstance(each.default, property), (name, each.name)
+    # The twin: what a bare annotation does.
+    made = type("Bare", (Policy,), {"__annotations__": {"privatizer": "Privatizer"}})
+    bare: Any = dataclass(made)
+    assert isinstance(fields(bare)[0].default, property)
+    assert fields(BatchedElimination)[2].default is MISSING
+
+
+# -- parts of one's own ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared(Privatizer):
+    """Laplace noise for epsilon = 1/2 in 16 steps, shared by the users."""
+
+    name: str = "shared"
+    epsilon: Fraction = Fraction(1, 2)
+    assumptions: tuple[str, ...] = (SUM_ONLY, ALL_HONEST)
+
+    def protocol(self, pulls: int) -> AggregatedSum:
+        share = DiscreteLaplace(scale=32).share(pulls)
+        return AggregatedSum(users=pulls, precision=16, threshold=500, share=share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fewer(Shared):
+    """It runs the protocol of one user more."""
+
+    def protocol(self, pulls: int) -> AggregatedSum:
+        return replace(Shared.protocol(self, pulls + 1), threshold=501, modulus=13_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffled(Shared):
+    """Shares in a shuffler of which nothing is assumed, unless it says so."""
+
+    over: Relaxed | None = None
+
+    @property
+    def relaxed(self) -> Relaxed | None:
+        return self.over
+
+    def protocol(self, pulls: int) -> ShuffledPure:  # type: ignore[override]  # another protocol
+        share = DiscreteLaplace(scale=32).share(pulls)
+        return ShuffledPure(users=pulls, precision=16, threshold=500, share=share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explored:
+    arms: int
+    best: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploreThenCommit(Policy[Explored]):
+    privatizer: Privatizer = field()
+    each: int = 400
+    name: str = "etc"
+
+    def init(self, arms: int, horizon: int) -> Explored:
+        return Explored(arms=arms)
+
+    def choose(self, state: Explored) -> Choice:
+        return Pulls((self.each,) * state.arms) if state.best is None else Commit(state.best)
+
+    def observe(self, state: Explored, released: Released) -> Explored:
+        sums = [total for total in released.sums if total is not None]
+        return replace(state, best=sums.index(max(sums)))
+
+    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+        return (self.each,)
+
+
+class Halves(Environment):
+    """Every reward is 1/2 or, of the last arm, 1."""
+
+    means = (0.5, 0.5, 1.0)
+
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        whole = pulls * precision
+        return whole if arm == 2 else int(world.binomial(whole, 0.5))
+
+
+def test_an_own_policy_privatizer_and_world_play_together() -> None:
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'privatizer'"):
+        ExploreThenCommit()  # type: ignore[call-arg]  # what is refused
+    policy = ExploreThenCommit(privatizer=Shared())
+    world = np.random.default_rng(1)
+    run = play(policy, Halves(), horizon=5000, world=world, rng=SeededRng(1))
+    assert run.pulls == (400, 400, 4200)
+    assert run.guarantee is not None
+    assert run.guarantee.pure() == Pure("1/2")
+    assert len(run.releases) == 3
+    assert run.bits_per_user == Shared().protocol(400).bits_per_user
+    again = play(policy, cz_instance("0.5", 0), horizon=5000, world=world, rng=SeededRng(1))
+    assert again.guarantee == run.guarantee
+
+
+def test_a_guarantee_is_that_of_the_protocol_or_none() -> None:
+    for ask in (Fewer().guarantee, Fewer().noise, Fewer().precision):
+        with pytest.raises(InvalidParameter, match="must have a protocol of 8 users, not of 9"):
+            ask(8)
+    with pytest.raises(InvalidParameter, match="privatizer"):
+        Fewer().release(3, 8, SeededRng(1))
+    with pytest.raises(NotDerived, match="no relaxed aggregation"):
+        Shuffled().guarantee(8)
+    over = Relaxed(epsilon_hat=Fraction(1, 4), q_hat=Fraction(1, 10**6))
+    promised = Shuffled(over=over).guarantee(8)
+    assert promised is not None
+    assert promised.guarantee == Pure(1)  # type: ignore[union-attr]  # 1/2 of the sum, 2/4 of the hat
+    assert promised.reason == str(over)  # type: ignore[union-attr]  # it is assumed
+    assert Shuffled(over=over).record(8, "b") is None
