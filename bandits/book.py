@@ -7,6 +7,7 @@ a curve, the same in every release (``bandits.returning``). Proofs: docs/proofs/
 from __future__ import annotations
 
 import math
+import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -130,7 +131,7 @@ class MemoryBook(Book):
     Raises :class:`InvalidParameter` for users outside of [1, 2^27], and as :func:`visits_budget`.
     """
 
-    __slots__ = ("_curve", "_limits", "_price", "totals")
+    __slots__ = ("_alone", "_curve", "_limits", "_price", "totals")
 
     def __init__(self, *, users: int, curve: PrivacyCurve, visits: int) -> None:
         count = people(users)
@@ -138,6 +139,7 @@ class MemoryBook(Book):
         limits, amounts = _priced(curve, visits_of(visits))
         self._curve, self._price, self._limits = curve, np.array(amounts), np.array(limits)
         self.totals = np.zeros((count, len(limits)), dtype=np.int64)
+        self._alone = threading.Lock()
 
     @property
     def curve(self) -> PrivacyCurve:
@@ -154,8 +156,9 @@ class MemoryBook(Book):
         return able
 
     def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:  # noqa: ARG002  # no names
-        paid = self.able(users)
-        self.totals[users[paid]] += self._price
+        with self._alone:
+            paid = self.able(users)
+            self.totals[users[paid]] += self._price
         return paid
 
 
@@ -219,7 +222,7 @@ class LedgerBook(Book):
         return np.array([each not in spent for each in names], dtype=np.bool_)
 
     def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:
-        names, batch = _called(users), f"{self.run}/{release}"
+        names, batch = _called(users), name("release", f"{self.run}/{release}")
         try:
             receipt = self.ledger.charge(names, self.curve, batch=batch, skip_exhausted=True)
         except InvalidParameter as error:

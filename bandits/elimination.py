@@ -29,7 +29,7 @@ from bandits.privatizer import Privatizer
 from bandits.radius import ExactRadius, Radius
 from bandits.schedule import PAPER, Schedule
 from dpcore.errors import InvalidParameter
-from dpcore.parameter import RationalLike
+from dpcore.parameter import RationalLike, integer
 
 __all__ = [
     "NAMES",
@@ -160,6 +160,7 @@ def completed_sizes(arms: int, horizon: int, length: Callable[[int, int], int]) 
     >>> completed_sizes(10, 12, lambda batch, active: 2**batch)  # 20 rounds
     ()
     """
+    arms, horizon = integer("arms", arms, at_least=1), integer("horizon", horizon, at_least=1)
     if arms == 1 or arms * length(1, arms) > horizon:
         return ()
     found = {length(1, arms)}

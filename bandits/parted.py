@@ -22,7 +22,7 @@ from bandits.policy import (
     arms_and_horizon,
     confidence_of,
 )
-from bandits.radius_exact import certified_gap
+from bandits.radius_exact import LEAST_FAILURE, certified_gap
 from bandits.returning import SteadyPrivatizer
 from bandits.schedule import Schedule
 from dpcore.errors import InvalidParameter
@@ -119,11 +119,16 @@ class PartedElimination(Policy[PartedState]):
 
         The best of ``active`` arms is compared with the others, each at p/(``batches`` (active -
         1)). Of that go 2 m chances of a sum that is read wrongly mod m, one for each part.
+
+        Raises :class:`InvalidParameter` for fewer than one of anything, and a batch beyond
+        ``batches``, which has no share of p.
         """
-        parts = self.parts(batch)
+        parts, active = self.parts(batch), integer("active", active, at_least=1)
+        if integer("batches", batches, at_least=1) < batch:
+            raise InvalidParameter("batch", batch, f"must be <= batches = {batches}")
         share = confidence_of(self.confidence) / batches / max(active - 1, 1)
         share -= 2 * len(parts) * rational("failure", self.privatizer.failure)
-        if share <= 0:
+        if share < LEAST_FAILURE:
             return math.inf
         return certified_gap(
             summed(self.privatizer.law, len(parts)),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast, final
 
 import numpy as np
 
@@ -33,7 +33,9 @@ from dpcore.shuffled_bits import BinaryShuffle
 
 __all__ = [
     "ALL_HONEST",
+    "BITS_ONLY",
     "SUM_ONLY",
+    "TRUSTED",
     "OfOne",
     "Privatizer",
     "Relaxed",
@@ -42,6 +44,8 @@ __all__ = [
     "noise_by_user",
 ]
 
+TRUSTED: Final = "the analyzer is trusted with the sum and publishes its estimate only"
+BITS_ONLY: Final = "the shuffler shows the server the bits only"
 SUM_ONLY: Final = "the aggregation shows the server the sum and who is in it only"
 ALL_HONEST: Final = "all users of a release follow the protocol, stay, and keep their noise secret"
 
@@ -71,12 +75,13 @@ class Privatizer(ABC):
     r"""What a batch of ``pulls`` users runs, and what comes out. Frozen: equal ones are the same.
 
     All methods take the number of users n = ``pulls`` >= 1, since g, m and noise depend on it. One
-    of your own says its name, the epsilon of the formulas, the protocol and the assumptions;
-    everything else follows from the protocol, and is not for it to say.
+    of your own says its name, the epsilon of the formulas and the protocol; everything else follows
+    from the protocol, and a class that says it itself is refused by a :class:`TypeError`. Only
+    ``release`` may be written anew, of the same law: as messages, say. It is trusted, and audited.
 
     >>> from dpcore import DiscreteLaplace
     >>> class Halves(Privatizer):
-    ...     name, epsilon, assumptions = "halves", Fraction(1, 2), (SUM_ONLY, ALL_HONEST)
+    ...     name, epsilon = "halves", Fraction(1, 2)
     ...
     ...     def protocol(self, pulls: int) -> AggregatedSum:
     ...         share = DiscreteLaplace(scale=32).share(pulls)
@@ -84,9 +89,16 @@ class Privatizer(ABC):
     >>> halves = Halves()
     >>> halves.guarantee(64).pure(), halves.noise(64), halves.bits(64)
     (Pure('1/2'), DiscreteLaplace(scale=32), 11)
+    >>> halves.assumed(64) == (SUM_ONLY, ALL_HONEST)
+    True
     """
 
     __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        # `final` is for type checkers; a slip is refused without one, too.
+        for name in sorted(_DERIVED & vars(cls).keys()):
+            raise TypeError(f"{cls.__name__}.{name} follows from the protocol: leave it out")
 
     @property
     @abstractmethod
@@ -103,15 +115,16 @@ class Privatizer(ABC):
         r"""What n users run, the same for equal n; None where nothing is protected."""
 
     @property
-    @abstractmethod
     def assumptions(self) -> tuple[str, ...]:
-        r"""What the guarantee takes for granted beside the noise."""
+        r"""What the guarantee takes for granted beside the noise and what its protocol implies."""
+        return ()
 
     @property
     def relaxed(self) -> Relaxed | None:
         r"""What :class:`ShuffledPure` is assumed to run over; None for every other protocol."""
         return None
 
+    @final
     def precision(self, pulls: int) -> int:
         r"""g: the steps in which a reward of a batch of n is encoded."""
         protocol = self._of(pulls)
@@ -119,11 +132,13 @@ class Privatizer(ABC):
             return _PLAIN_STEPS
         return protocol.precision if isinstance(protocol, ModularSum) else 1
 
+    @final
     def bits(self, pulls: int) -> int:
         r"""The length of one user's message in a batch of n."""
         protocol = self._of(pulls)
         return _PLAIN_STEPS.bit_length() if protocol is None else protocol.bits_per_user
 
+    @final
     def noise(self, pulls: int) -> Noise | None:
         r"""The law of the noise of the sum, in steps of 1/g, or None for none.
 
@@ -156,6 +171,7 @@ class Privatizer(ABC):
                 pass  # the analyzer adds its noise itself
         return ReleasedSum(protocol.analyze(total % protocol.modulus, rng=rng))
 
+    @final
     def guarantee(self, pulls: int) -> OfOne | None:
         r"""What a release of a batch of n promises each user in it; None where nothing is.
 
@@ -164,6 +180,13 @@ class Privatizer(ABC):
         protocol = self._of(pulls)
         return None if protocol is None else _guarantee(protocol, self.relaxed)
 
+    @final
+    def assumed(self, pulls: int) -> tuple[str, ...]:
+        r"""All that the guarantee of a batch of n takes for granted beside the noise."""
+        implied = _implied(self._of(pulls), self.relaxed)
+        return tuple(dict.fromkeys((*implied, *self.assumptions)))
+
+    @final
     def record(self, pulls: int, batch: str) -> Release | None:
         r"""The record of one release, for accounting, ledgers and certificates.
 
@@ -174,6 +197,7 @@ class Privatizer(ABC):
             return None
         return Release(mechanism=protocol.mechanism(protocol.users), batch=batch)
 
+    @final
     def checked(self, encoded_sum: int, pulls: int) -> int:
         r"""``encoded_sum``, if n encodings can have it; :class:`InvalidParameter` otherwise."""
         total = integer("encoded_sum", encoded_sum, at_least=0)
@@ -181,6 +205,7 @@ class Privatizer(ABC):
             raise InvalidParameter("encoded_sum", encoded_sum, "must be <= pulls * precision")
         return total
 
+    @final
     def _of(self, pulls: int) -> SumProtocol | BinaryShuffle | None:
         # The protocol of n users: the noise of fewer would be taken for that of all.
         users = integer("pulls", pulls, at_least=1)
@@ -189,6 +214,27 @@ class Privatizer(ABC):
             reason = f"must have a protocol of {users} users, not of {protocol.users}"
             raise InvalidParameter("privatizer", self.name, reason)
         return protocol
+
+
+_DERIVED: Final = frozenset(
+    {"precision", "bits", "noise", "guarantee", "assumed", "record", "checked", "_of"}
+)
+
+
+def _implied(
+    protocol: SumProtocol | BinaryShuffle | None, relaxed: Relaxed | None
+) -> tuple[str, ...]:
+    match protocol:
+        case AggregatedSum():
+            return (SUM_ONLY, ALL_HONEST)
+        case CentralSum():
+            return (TRUSTED,)
+        case ShuffledPure():
+            return (str(relaxed), ALL_HONEST)
+        case BinaryShuffle():
+            return (BITS_ONLY, ALL_HONEST)
+        case LocalSum() | None:
+            return ()
 
 
 @lru_cache(maxsize=1 << 10)
@@ -239,7 +285,3 @@ class Unprotected(Privatizer):
 
     def protocol(self, pulls: int) -> None:
         integer("pulls", pulls, at_least=1)
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        return ()

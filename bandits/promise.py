@@ -109,12 +109,14 @@ class NewUsers(Users):
 
     def guarantee(self, privatizer: Privatizer, sizes: Sequence[int]) -> RunGuarantee | None:
         parts: dict[OfOne, None] = {}
+        assumed: dict[str, None] = {}
         for size in sizes:
             part = privatizer.guarantee(size)
             if part is None:
                 return None
             parts[part] = None
-        return RunGuarantee(parts=tuple(parts), assumptions=(*privatizer.assumptions, _NEW))
+            assumed |= dict.fromkeys(privatizer.assumed(size))
+        return RunGuarantee(parts=tuple(parts), assumptions=(*assumed, _NEW))
 
 
 NEW_USERS: Final = NewUsers()

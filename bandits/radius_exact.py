@@ -36,7 +36,8 @@ from dpcore.parameter import RationalLike, integer
 from dpcore.polya_difference import PolyaDifference
 from dpcore.summed import summed
 
-__all__ = ["certified_gap", "certified_width", "has_gap", "hoeffding_width", "union_width"]
+__all__ = ["LEAST_FAILURE", "certified_gap", "certified_width", "has_gap", "hoeffding_width"]
+__all__ += ["union_width"]
 
 # Where the knots start, in standard deviations; more follow until little is left beyond.
 _STARTS: Final = (0.0, 1.0, 2.2, 3.6, 4.8)
@@ -57,7 +58,7 @@ _FINE: Final = 46
 _STEP_UP: Final = 2.0**-36
 _FAR: Final = 350.0
 # Floats look for widths: below this they would see a failure of 0, and find none.
-_LEAST_FAILURE: Final = Fraction(1, 10**300)
+LEAST_FAILURE: Final = Fraction(1, 10**300)
 
 
 def hoeffding_width(pulls: int, failure: RationalLike) -> float:
@@ -178,7 +179,7 @@ def _numbers(
 ) -> tuple[int, int, Fraction, int | None]:
     tau = None if threshold is None else integer("threshold", threshold, at_least=0)
     n, chance = integer("pulls", pulls, at_least=1), chance_of("failure", failure)
-    if chance < _LEAST_FAILURE:
+    if chance < LEAST_FAILURE:
         raise InvalidParameter("failure", failure, "must be >= 1e-300: floats look for the width")
     return integer("precision", steps, at_least=1), n, chance, tau
 

@@ -10,6 +10,7 @@ Proofs: docs/proofs/bandits.md.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -172,24 +173,28 @@ class Pool(Users):
         self.privatizer, self.arrivals, self.book = privatizer, arrivals, book
         self.turned_away, self.dry = 0, False
         self.visited = np.zeros(self.users, dtype=np.int64)
+        self.alone = threading.Lock()
 
     def admit(self, pulls: Pulls, batch: str) -> bool:
-        found = all(
-            self._filled(count, f"{batch}/arm {arm}")
-            for arm, count in enumerate(pulls.counts)
-            if count
-        )
-        self.dry = self.dry or not found
+        with self.alone:  # who has visits left is asked and charged in one go, by one thread
+            found = all(
+                self._filled(count, f"{batch}/arm {arm}")
+                for arm, count in enumerate(pulls.counts)
+                if count
+            )
+            self.dry = self.dry or not found
         return found
 
-    def guarantee(
-        self,
-        privatizer: Privatizer,
-        sizes: Sequence[int],  # noqa: ARG002  # a visit costs the same in every release
-    ) -> RunGuarantee | None:
+    def guarantee(self, privatizer: Privatizer, sizes: Sequence[int]) -> RunGuarantee | None:
         if privatizer != self.privatizer:
             raise InvalidParameter("policy", privatizer, "must have the privatizer of its users")
-        return RunGuarantee(parts=(self.total,), assumptions=(*privatizer.assumptions, _POOLED))
+        assumed: dict[str, None] = {}
+        for size in sizes:
+            if privatizer.guarantee(size) != self.privatizer.curve:
+                reason = f"must release what the pool charges, also to {size} users"
+                raise InvalidParameter("policy", privatizer, reason)
+            assumed |= dict.fromkeys(privatizer.assumed(size))
+        return RunGuarantee(parts=(self.total,), assumptions=(*assumed, _POOLED))
 
     @property
     def total(self) -> Composition:

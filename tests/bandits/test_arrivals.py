@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
+from accounting.ledger import Ledger
+from bandits.book import LedgerBook, visits_budget
 from bandits.policy import Pulls
 from bandits.returning import Pool, SteadyPrivatizer
 from dpcore.discrete_laplace import DiscreteLaplace
+from dpcore.errors import InvalidParameter
 from tests.dpcore.mutants import mutated
 from tests.purse import purse
 
@@ -43,3 +48,15 @@ def test_arrivals_are_equally_likely_and_the_spent_are_turned_away() -> None:
     assert abs(away - 200 / 21) <= 20 * off
     times, _ = who_came(Ordered)
     assert abs(times[1::2] / ARRIVALS - 0.5).max() > off
+
+
+@pytest.mark.parametrize("called", ["p" * 190, "my\tpolicy"])
+def test_a_release_that_is_no_name_of_the_ledger_is_not_taken_for_a_second_run(
+    called: str, tmp_path: Path
+) -> None:
+    curve = LAPLACE.curve
+    with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(curve, 1)) as ledger:
+        book = LedgerBook(ledger=ledger, curve=curve, run="fresh")
+        with pytest.raises(InvalidParameter, match="release = "):
+            book.pay(np.array([0]), f"{called}/batch 1/arm 0")
+        assert ledger.charges() == 0

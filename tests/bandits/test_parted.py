@@ -189,3 +189,18 @@ def test_parts_of_nothing_are_refused(arguments: dict[str, Any], argument: str) 
     with pytest.raises(InvalidParameter) as refused:
         policy_of(**arguments)
     assert refused.value.argument == argument
+
+
+def test_a_batch_without_a_share_of_p_has_no_gap() -> None:
+    policy = policy_of()
+    for batch, active, batches, named in (
+        (3, 2, 2, "batch"),
+        (9, 2, 2, "batch"),
+        (1, -3, 2, "active"),
+        (1, 2.5, 2, "active"),
+        (1, 2, 0, "batches"),
+        (1, 2, Fraction(1, 10), "batches"),
+    ):
+        with pytest.raises(InvalidParameter) as refused:
+            policy.gap(batch, active=active, batches=batches)  # type: ignore[arg-type]  # what is refused
+        assert refused.value.argument == named
