@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting.claim import Pure
+from accounting.claim import Pure, Rdp
 from accounting.errors import NotDerived
 from accounting.filter import filter_for
 from accounting.ledger import Ledger
@@ -57,10 +57,21 @@ def test_a_plain_budget_would_lose_a_visit() -> None:
     assert not keeper.admits([a * 12 for a in price.amounts], price)
 
 
+def test_a_budget_of_skellam_noise_holds_at_every_order() -> None:
+    budget = visits_budget(SKELLAM, 2)
+    assert isinstance(budget, Rdp)
+    assert sorted(order for order, _ in budget.points) == [2, 4, 8, 16, 32]
+
+
+def test_as_many_visits_as_counters_hold_have_a_budget() -> None:
+    assert visits_of(1 << 29) == 1 << 29
+    assert visits_budget(LAPLACE, 1 << 29)
+
+
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: visits_budget("x", 1), "curve"),  # type: ignore[arg-type]  # what is refused
     (lambda: visits_budget(LAPLACE, 0), "visits"),
-    (lambda: visits_budget(LAPLACE, 1 << 30), "visits"),
+    (lambda: visits_budget(LAPLACE, (1 << 29) + 1), "visits"),
     (lambda: visits_of("4"), "visits"),
     (lambda: people(True), "users"),
     (lambda: MemoryBook(users=-1, curve=LAPLACE, visits=1), "users"),

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -19,12 +20,12 @@ from bandits.play import play
 from bandits.policy import Commit, Pulls, Released, ReleasedSum
 from bandits.privatizer import Privatizer, Unprotected
 from bandits.privatizer_bits import BitPrivatizer
-from bandits.privatizer_sum import SumPrivatizer
+from bandits.privatizer_sum import SumPrivatizer, Trust
 from bandits.radius import ExactRadius, PaperRadius, Radius
 from bandits.schedule import RELEASED, Schedule
 from dpcore.errors import InvalidParameter
 from dpcore.rng import SeededRng
-from tests.bandits.worlds import Given, same_law
+from tests.bandits.worlds import Given, Told, same_law
 from tests.dpcore.mutants import mutated
 from tests.purse import purse
 
@@ -67,6 +68,14 @@ def test_a_batch_counts_alone() -> None:
     state = policy.observe(policy.init(2, 100), released([2, 1]))
     assert state.active == (0, 1)
     assert policy.observe(state, released([0, 3])).active == (1,)
+
+
+def test_the_radius_is_told_the_batch_the_active_arms_and_the_confidence() -> None:
+    radius = Told()
+    policy = BatchedElimination(privatizer=PLAIN, radius=radius, confidence="1/20")
+    state = policy.observe(policy.init(3, 1000), released([2, 1, 2]))
+    policy.observe(state, released([4, None, 4]))
+    assert radius.asked == [(2, 1, 3, Fraction(1, 20)), (4, 2, 2, Fraction(1, 20))]
 
 
 @given(
@@ -176,16 +185,32 @@ def test_a_width_that_is_too_small_is_caught() -> None:
 # -- names, sizes, refusals --------------------------------------------------------------------
 
 
-def test_every_trust_model_has_its_name() -> None:
-    for trust, name in NAMES.items():
-        privatizer: Privatizer
-        if trust == "none":
-            privatizer = PLAIN
-        elif trust == "binary-shuffle":
-            privatizer = BitPrivatizer(epsilon=1, delta="1e-6")
-        else:
-            privatizer = SumPrivatizer(trust=trust, epsilon=1, failure="1e-6")  # type: ignore[arg-type]  # a name of it
-        assert BatchedElimination(privatizer=privatizer).name == name
+CALLED = {
+    "none": "se",
+    "central": "cdp-se",
+    "local": "ldp-se",
+    "pure": "dist-dp-se",
+    "renyi": "dist-rdp-se",
+    "concentrated": "dist-cdp-se",
+    "shuffled-pure": "shuffled-se",
+    "binary-shuffle": "bit-se",
+}
+
+
+@pytest.mark.parametrize("trust", CALLED)
+def test_every_trust_model_has_its_name(trust: str) -> None:
+    privatizer: Privatizer
+    if trust == "none":
+        privatizer = PLAIN
+    elif trust == "binary-shuffle":
+        privatizer = BitPrivatizer(epsilon=1, delta="1e-6")
+    else:
+        privatizer = SumPrivatizer(trust=trust, epsilon=1, failure="1e-6")  # type: ignore[arg-type]  # a name of it
+    assert BatchedElimination(privatizer=privatizer).name == CALLED[trust]
+
+
+def test_every_trust_model_has_a_name() -> None:
+    assert {*CALLED} == {*NAMES} == {"none", "binary-shuffle", *get_args(Trust)}
 
 
 @pytest.mark.parametrize("horizon", [2, 11, 12, 13, 1000])

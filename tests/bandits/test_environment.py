@@ -83,6 +83,14 @@ def test_a_sum_over_any_number_of_chunks_has_the_mean(pulls: int, steps: int) ->
         assert miss > alpha / 3
 
 
+def test_float_sums_of_a_chunk_are_exact_for_fine_steps() -> None:
+    # 2^12 rewards in 2^40 steps are what a float holds: twice as many are two such sums.
+    world, steps, chunk = ClippedNormal(centers=(0.5,)), 1 << 40, 1 << 12
+    coins = np.random.default_rng(2)
+    halves = sum(world.encoded_sum(0, chunk, steps, coins) for _ in range(2))
+    assert world.encoded_sum(0, 2 * chunk, steps, np.random.default_rng(2)) == halves
+
+
 def test_means_are_those_of_the_clipped_law() -> None:
     for center, mean in zip(NORMAL.centers, NORMAL.means, strict=True):
         law = stats.norm(center, 0.1)
@@ -209,6 +217,10 @@ REFUSED: list[tuple[Callable[[], Environment], str]] = [
     (lambda: cz_instance("0.5", 1 << 32), "seed"),
     (lambda: cz_instance("0.5", 1, arms=0), "arms"),
 ]
+
+
+def test_instances_may_be_as_wide_as_rewards() -> None:
+    assert cz_instance(1, 0).centers == tuple(np.random.RandomState(0).random_sample(10).tolist())
 
 
 @pytest.mark.parametrize("which", range(len(REFUSED)))

@@ -13,6 +13,9 @@ from bandits import experiment as module
 from bandits.averages import mean_and_error
 from bandits.experiment import Cell, Experiment, Task, _coins, run_cells, spaced_checkpoints
 from bandits.presets import Worlds
+from bandits.promise import NEW_USERS
+from bandits.radius import RadiusName
+from bandits.registry import ScheduleName, Setting, read_algorithm
 from bandits.summary import guarantee_json, promises_of, rows_of
 from dpcore.errors import DpcoreError, InvalidParameter
 from tests.dpcore.mutants import mutated, rewired
@@ -168,8 +171,30 @@ def test_worlds_and_cells_of_another_experiment_are_refused() -> None:
         small(horizon=3).worlds()
     with pytest.raises(InvalidParameter, match="worlds"):
         run_cells(small(), Worlds(environments=small().worlds().environments[:1]))
+    with pytest.raises(InvalidParameter, match="worlds"):
+        run_cells(small(instances=1), small().worlds())
     with pytest.raises(InvalidParameter, match="done"):
         played(small(), done=CELLS[1:])
+
+
+@pytest.mark.parametrize("radius", ["exact", "paper"])
+@pytest.mark.parametrize("schedule", ["exact", "paper", "released"])
+def test_policies_have_the_radius_and_schedule_of_the_experiment(
+    radius: RadiusName, schedule: ScheduleName
+) -> None:
+    made_for = small(radius=radius, schedule=schedule, delta="1e-3").setting("1/2", 3)
+    assert made_for == Setting(
+        epsilon="1/2", delta="1e-3", horizon=3_000, arms=3, radius=radius, schedule=schedule
+    )
+
+
+def test_a_schedule_that_is_left_out_is_that_of_the_radius_or_the_preset() -> None:
+    for name, radius, schedule in (
+        ("cz/easy", "exact", "exact"),
+        ("cz/easy", "paper", "released"),
+        ("tkms/binary", "paper", "paper"),
+    ):
+        assert small(preset=name, radius=radius).schedule == schedule
 
 
 # -- what it says -----------------------------------------------------------------------------
@@ -191,6 +216,42 @@ def test_rows_are_means_over_instances() -> None:
         assert row.bits_per_user == max(cell.bits_per_user for cell in pair)
         assert row.guarantee["pure"] == {0.5: "1/2", 1.0: "1"}[row.epsilon]
         assert row.guarantee["epsilon_upper"] <= row.epsilon
+
+
+def test_rows_hold_the_mean_and_the_most_of_unequal_cells() -> None:
+    experiment = small(algorithms=("cdp-se",), epsilons=(1,), instances=3)
+    sent = zip(played(experiment), (5, 9, 7), (4.0, 8.0, 6.0), strict=True)
+    cells = [
+        replace(cell, bits_per_user=bits, mean_bits_per_user=mean) for cell, bits, mean in sent
+    ]
+    (row,) = rows_of(experiment, cells, promises_of(experiment, 4))
+    assert (row.bits_per_user, row.mean_bits_per_user) == (9, 6.0)
+
+
+def test_a_row_promises_what_its_own_arms_and_delta_give() -> None:
+    experiment = small(algorithms=("dist-rdp-se",), epsilons=(1,), horizon=500, delta="1e-3")
+    found = promises_of(experiment, 6)["dist-rdp-se", "1"]
+    six, two = (experiment.guarantee("dist-rdp-se", 1, arms) for arms in (6, 2))
+    assert found == guarantee_json(six, "1e-3")
+    assert found["delta"] == "1/1000"
+    for other in (guarantee_json(two, "1e-3"), guarantee_json(six, "1e-6")):
+        assert found["epsilon_upper"] != other["epsilon_upper"]
+
+
+def test_a_promise_is_over_the_batches_that_its_arms_leave_room_for() -> None:
+    short = small(horizon=100, radius="paper", schedule="paper")
+    # 60 rounds for 30 arms, then 8 and 16 for two that are left; two alone have room for 32 more.
+    for arms, sizes in ((30, (2, 4, 8)), (2, (2, 4, 8, 16))):
+        privatizer = read_algorithm("dist-dp-se").policy(short.setting(1, arms)).privatizer
+        found = short.guarantee("dist-dp-se", 1, arms)
+        assert found == NEW_USERS.guarantee(privatizer, sizes)
+
+
+def test_what_is_assumed_has_its_own_epsilon_as_the_upper_end() -> None:
+    shuffled = small(algorithms=("shuffled-se",)).guarantee("shuffled-se", 1, 4)
+    found = guarantee_json(shuffled, "1e-6")
+    assert (found["epsilon_upper"], found["pure"]) == (1.0, "1")
+    assert found["text"].startswith("1-DP for each user")
 
 
 def test_the_standard_error_is_that_of_a_mean() -> None:

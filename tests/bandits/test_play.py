@@ -81,6 +81,11 @@ def test_regret_is_gap_times_pulls_at_every_checkpoint() -> None:
     assert played(script, 20).checkpoints == (20,)
 
 
+def test_regret_per_round_is_that_of_the_last_checkpoint() -> None:
+    run = played(Script(batches=(Pulls((4, 2, 0)), Pulls((0, 3, 5)), Commit(2))), 20, 4, 10)
+    assert run.regret_per_round == run.regret[-1] / 10
+
+
 def by_hand(order: list[int], gaps: tuple[float, ...], checkpoints: tuple[int, ...]) -> list[float]:
     return [sum(gaps[arm] for arm in order[:t]) for t in checkpoints]
 
@@ -153,6 +158,12 @@ def test_records_hold_the_mechanisms_that_ran() -> None:
     wanted = [private("renyi").protocol(n).mechanism(n) for n in (4, 9)]  # type: ignore[union-attr]  # an aggregated sum
     assert [release.mechanism for release in run.releases] == wanted
     assert run.bits_per_user == max(private("renyi").bits(n) for n in (4, 9))
+
+
+def test_the_bits_of_a_run_are_the_most_of_any_user() -> None:
+    # The batches shrink: the last user is not who sent most.
+    run = played(Script(batches=(Pulls((900, 0, 2)), Commit(0)), privatizer=private()), 950)
+    assert run.bits_per_user == private().bits(900) > private().bits(2)
 
 
 def test_nothing_is_drawn_once_the_policy_commits() -> None:
@@ -248,9 +259,11 @@ REFUSED: list[tuple[str, dict[str, object]]] = [
     ("checkpoints", {"checkpoints": (5, 5)}),
     ("checkpoints", {"checkpoints": (6, 5)}),
     ("checkpoints", {"checkpoints": (101,)}),
+    ("checkpoints", {"checkpoints": (50, 101)}),
     ("world", {"world": SeededRng(1)}),
     ("world", {"world": 1}),
     ("rng", {"rng": np.random.default_rng(1)}),
+    ("users", {"users": None}),
     ("policy", {"policy": "cdp-se"}),
     ("environment", {"environment": (0.5, 0.6)}),
     ("policy", {"policy": Script(batches=(Pulls((1, 1)),))}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from bandits.environment import Bernoulli, ClippedNormal, Environment, Reordered, Table, cz_instance
-from bandits.presets import PRESETS, preset_of
+from bandits.presets import PRESETS, Worlds, preset_of
 from bandits.presets.letor import FEATURES, letor_arms
 from bandits.presets.obd import obd_arms
 from bandits.registry import read_algorithm
@@ -24,6 +25,31 @@ def test_the_presets_are_known_by_name_and_name_known_algorithms() -> None:
     for preset in PRESETS:
         assert preset_of(preset.name) is preset
         assert [str(read_algorithm(name)) for name in preset.algorithms] == [*preset.algorithms]
+
+
+CZ = ("cdp-se", "ldp-se", "dist-dp-se", "dist-rdp-se", "dist-cdp-se", "dp-se", "se")
+BITS = ("sdp-ae", "vb-sdp-ae", "dist-dp-se", "se")
+SETTINGS = {
+    "cz/easy": (CZ, ("0.1", "0.5", "1"), 10**6, "released"),
+    "cz/hard": (CZ, ("0.1", "0.5", "1"), 10**7, "released"),
+    "cz/mslr": (CZ, ("1", "5", "10"), 10**6, "released"),
+    "tkms/binary": (BITS, ("0.1", "0.5", "1"), 10**6, "paper"),
+    "obd": (BITS, ("0.5", "1", "5"), 10**6, "paper"),
+}
+"""What runs, for which epsilons, how long and by which schedule."""
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_presets_have_the_settings_of_their_papers(name: str) -> None:
+    preset = preset_of(name)
+    found = (preset.algorithms, preset.epsilons, preset.horizon, preset.schedule)
+    assert found == SETTINGS[name]
+    assert preset.delta == "1e-6"
+
+
+def test_the_arms_of_worlds_are_the_most() -> None:
+    two, three = (Bernoulli(means=(0.5,) * n) for n in (2, 3))
+    assert Worlds(environments=(two, three, two)).arms == 3
 
 
 @pytest.mark.parametrize(("name", "gap"), [("cz/easy", "0.5"), ("cz/hard", "0.1")])
@@ -103,6 +129,20 @@ def test_clusters_of_pairs_are_arms(tmp_path: Path) -> None:
     assert len(worlds.data) == 64
 
 
+def test_as_many_pairs_as_clusters_are_enough(tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    path.write_text(letor_text(5, each=1), encoding="ascii")
+    assert letor_arms(path, 5).arms == 5
+
+
+def test_pairs_without_clear_clusters_give_the_same_arms_again(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    lines = [letor_line(i % 5, 1, rng.random(FEATURES)) for i in range(120)]
+    path = tmp_path / "train.txt"
+    path.write_text("".join(lines), encoding="ascii")
+    assert len({letor_arms(path, 8).counts for _ in range(4)}) == 1
+
+
 def test_the_preset_of_the_paper_has_fifty_clusters(tmp_path: Path) -> None:
     path = tmp_path / "train.txt"
     path.write_text(letor_text(50, each=4), encoding="ascii")
@@ -176,8 +216,17 @@ def test_click_rates_by_item_are_means(tmp_path: Path) -> None:
     assert all(sorted(world.means) == [0.0, 0.25, 0.5] for world in worlds.environments)
     with pytest.raises(InvalidParameter, match="has as many arms as its data"):
         preset_of("obd").worlds(1, arms=3, data=path)
-    with pytest.raises(InvalidParameter, match="must be 3: so many items"):
-        obd_arms(path, 4)
+    for arms in (2, 4):
+        with pytest.raises(InvalidParameter, match="must be 3: so many items"):
+            obd_arms(path, arms)
+
+
+def test_a_file_is_known_by_its_digest_and_clicks_may_be_floats(tmp_path: Path) -> None:
+    path = tmp_path / "all.csv"
+    path.write_text(obd_text((1, "1.0"), (1, "0.0"), (2, "0.0"), (2, 0)), encoding="utf-8")
+    assert obd_arms(path).means == (0.5, 0.0)
+    found = preset_of("obd").worlds(1, data=path).data
+    assert found == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize(

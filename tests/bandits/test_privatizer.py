@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -255,6 +256,18 @@ def test_noise_can_be_chosen_for_a_delta(trust: Trust) -> None:
     paper = made(trust).guarantee(64)
     assert isinstance(paper, PrivacyCurve)
     assert paper.delta("1/2").upper > Fraction(1, 100)  # its noise is that of a zCDP of 1/8
+
+
+@pytest.mark.parametrize("trust", ["renyi", "concentrated"])
+def test_noise_chosen_for_a_delta_has_the_scaling_and_failure_asked_for(trust: Trust) -> None:
+    given: dict[str, Any] = {"epsilon": 1, "delta": "1e-4", "failure": "1e-3", "scaling": 10}
+    privatizer = SumPrivatizer(trust=trust, **given)
+    plan = choose(instance=trust, users=64, **given)
+    protocol = privatizer.protocol(64)
+    assert protocol == plan.protocol
+    assert privatizer.precision(64) == 80
+    tail = protocol.planned_noise.enclose_tail(protocol.threshold)
+    assert tail.upper <= Fraction(1, 1000)
 
 
 @pytest.mark.parametrize("n", [2, 100, 5000])

@@ -13,7 +13,7 @@ from bandits.elimination import BatchedElimination
 from bandits.environment import Bernoulli, Environment
 from bandits.play import Run, play
 from bandits.policy import Choice, Commit, Policy, Pulls, Released
-from bandits.privatizer import ALL_HONEST, Privatizer, Unprotected
+from bandits.privatizer import ALL_HONEST, SUM_ONLY, OfOne, Privatizer, Unprotected
 from bandits.privatizer_bits import BitPrivatizer
 from bandits.privatizer_sum import SumPrivatizer, Trust
 from bandits.promise import NEW_USERS, RunGuarantee, Users, run_guarantee
@@ -27,6 +27,12 @@ EASY = Bernoulli(means=(0.25, 0.75, 0.5))
 
 def private(trust: Trust = "pure", epsilon: str = "1") -> SumPrivatizer:
     return SumPrivatizer(trust=trust, epsilon=epsilon, failure="1e-9")
+
+
+def guaranteed(privatizer: Privatizer) -> OfOne:
+    part = privatizer.guarantee(4)
+    assert part is not None
+    return part
 
 
 def played(
@@ -151,6 +157,30 @@ def test_a_run_promises_the_worst_of_its_batches(trust: Trust) -> None:
     assert mechanisms <= {part.noise for part in each}  # type: ignore[union-attr]  # they are curves
 
 
+def test_the_worst_part_is_found_wherever_it_stands() -> None:
+    one, two, half = (guaranteed(private(epsilon=epsilon)) for epsilon in ("1", "2", "1/2"))
+    alone = RunGuarantee(parts=(two,), assumptions=())
+    for parts in ((one, two, half), (two, half, one), (half, one, two)):
+        promised = RunGuarantee(parts=parts, assumptions=())
+        assert promised.pure() == Pure(2)
+        assert promised.epsilon("1e-3").upper == alone.epsilon("1e-3").upper
+        assert promised.delta(1).upper == alone.delta(1).upper > 0
+
+
+def test_what_is_assumed_is_promised_at_every_delta() -> None:
+    assumed = guaranteed(private("shuffled-pure"))
+    for parts in ((assumed,), (guaranteed(private(epsilon="1/2")), assumed)):
+        promised = RunGuarantee(parts=parts, assumptions=())
+        assert promised.epsilon(0).upper == promised.epsilon("1/2").upper == 1
+        assert (promised.delta("0.99").upper, promised.delta(1).upper) == (1, 0)
+        assert promised.pure() == Pure(1)
+
+
+def test_everything_is_promised_at_a_delta_of_one() -> None:
+    promised = RunGuarantee(parts=(guaranteed(private()),), assumptions=())
+    assert promised.epsilon(1).upper == 0
+
+
 def test_no_lower_end_is_claimed_of_batches_that_may_never_be_played() -> None:
     # After the first batch, of twenty rounds, eight are left: the second fits if two arms are left.
     policy = BatchedElimination(privatizer=private())
@@ -190,6 +220,13 @@ def test_shares_of_noise_take_honest_users_for_granted(trust: Trust) -> None:
     assert ALL_HONEST in BitPrivatizer(epsilon=1, delta="1e-6").assumptions
     # One draw of the analyzer, or a whole draw of one's own, needs nobody else.
     assert not {ALL_HONEST} & {*private("central").assumptions, *private("local").assumptions}
+
+
+@pytest.mark.parametrize("trust", ["pure", "renyi", "concentrated"])
+def test_an_aggregation_is_taken_to_show_the_sum_only(trust: Trust) -> None:
+    assert SUM_ONLY in private(trust).assumptions
+    (shuffler, _) = BitPrivatizer(epsilon=1, delta="1e-6").assumptions
+    assert shuffler == "the shuffler shows the server the bits only"
 
 
 # -- who draws the noise -----------------------------------------------------------------------

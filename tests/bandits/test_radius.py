@@ -312,3 +312,15 @@ def test_the_run_fails_no_more_often_than_p() -> None:
                 missed[place] |= abs(released / pulls - mean) > width
     assert float(binom.sf(int(missed.sum()) - 1, runs, p)) >= alpha
     assert missed.any()
+
+
+@pytest.mark.parametrize(
+    ("scale", "pulls", "failure"), [(64, 256, "1e-2"), (16, 32, "1e-2"), (526, 20_000, "1e-3")]
+)
+def test_a_width_of_much_noise_is_within_two_percent_of_the_least(
+    scale: int, pulls: int, failure: str
+) -> None:
+    noise = DiscreteLaplace(scale=scale)
+    width = certified_width(noise, precision=16, pulls=pulls, failure=failure)
+    least = _least_mixture(noise, float(failure), steps=16, pulls=pulls)
+    assert least * (1 - 1e-9) <= width <= 1.02 * least

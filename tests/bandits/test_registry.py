@@ -139,6 +139,35 @@ def test_with_the_failure_of_the_paper_nothing_is_ever_dropped() -> None:
     assert few.failure < Fraction(1, 10**4) == replace(few, radius="paper").failure
 
 
+def test_one_round_has_a_failure_below_one() -> None:
+    one = Setting(epsilon=1, delta="1e-6", horizon=1, arms=1, radius="paper")
+    assert one.failure == Fraction(1, 2)
+    # A hundredth of p/(1 2 1).
+    assert replace(one, radius="exact").failure == Fraction(1, 2000)
+
+
+def test_the_confidence_of_a_setting_is_that_of_its_policies() -> None:
+    made_for = setting(confidence="1/1000")
+    assert made_for.failure == setting(confidence="1/10").failure / 100
+    pure = read_algorithm("dist-dp-se").policy(made_for)
+    assert isinstance(pure, BatchedElimination)
+    assert pure.confidence == Fraction(1, 1000)
+    sure, less_sure = (
+        exact_schedule(pure.privatizer, arms=3, horizon=10**4, failure=failure)
+        for failure in ("1/1000", "1/10")
+    )
+    assert pure.schedule == sure != less_sure
+    dp_se = read_algorithm("dp-se").policy(made_for)
+    assert isinstance(dp_se, DpSe)
+    assert dp_se.confidence == Fraction(1, 1000)
+
+
+@pytest.mark.parametrize("name", ["sdp-ae", "vb-sdp-ae"])
+def test_bits_are_chosen_for_the_epsilon_and_delta_of_the_setting(name: str) -> None:
+    policy = read_algorithm(name).policy(setting(delta="1e-3"))
+    assert policy.privatizer == BitPrivatizer(epsilon="1/2", delta="1e-3")
+
+
 def test_another_scaling_is_another_precision() -> None:
     ten, hundred = (read_algorithm(f"dist-rdp-se:s={s}").policy(PAPERS) for s in (10, 100))
     assert ten.privatizer.precision(1024) == 160
@@ -181,6 +210,7 @@ REFUSED = {
     "dist-rdp-se:s=1e13": r"must be a number in \[1",
     "dist-rdp-se:s=": "must be a finite number",
     "sdp-ae:m=2.5": "must be a whole number",
+    "sdp-ae:m=1099511627777": r"must be a whole number in \[1, 2\^40\]",
 }
 
 

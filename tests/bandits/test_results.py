@@ -74,6 +74,18 @@ def test_short_numbers_are_written_exactly_and_long_ones_upwards() -> None:
     assert Fraction(nearest(long)) < long
 
 
+def test_the_rows_of_a_command_promise_what_their_own_arms_give(bandit: Bandit) -> None:
+    few = "run cz/easy -T 500 --instances 1 --arms 4 --algorithms dist-rdp-se --epsilon 1"
+    (row,) = bandit(*few.split(), "--delta", "1e-3", "--json").json["rows"]
+    experiment = Experiment(
+        preset="cz/easy", algorithms=("dist-rdp-se",), epsilons=(1,), horizon=500, instances=1
+    )
+    four, two = (
+        guarantee_json(experiment.guarantee("dist-rdp-se", 1, arms), "1e-3") for arms in (4, 2)
+    )
+    assert row["guarantee"] == four != two
+
+
 # -- whose files -------------------------------------------------------------------------------
 
 
@@ -122,6 +134,24 @@ def test_results_outlive_their_standard_output(tmp_path: Path, closed: str) -> N
     subprocess.run(shell, shell=True, cwd=tmp_path, stderr=subprocess.PIPE, timeout=90, check=False)  # noqa: S602  # the shell's redirections are what is tested
     assert json.loads((tmp_path / "out/rows.json").read_text())["schema"] == "dpcore-bandit/1"
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(PARTLY)
+
+
+# -- certificates ------------------------------------------------------------------------------
+
+
+def test_certificates_are_of_the_first_instance_and_the_delta_asked_for() -> None:
+    experiment = Experiment(
+        preset="tkms/binary",
+        algorithms=("cdp-se", "se"),
+        epsilons=(1,),
+        horizon=500,
+        instances=3,
+        arms=3,
+        delta="1e-3",
+    )
+    found = [*results.certificates(experiment, experiment.worlds())]
+    assert [name for name, _ in found] == ["certificate-cdp-se-1.json"]
+    assert json.loads(found[0][1] or "")["claims"][0]["delta"] == "1/1000"
 
 
 # -- pictures ----------------------------------------------------------------------------------

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import copy
+import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 
+from accounting.compose import compose
+from accounting.curve import PrivacyCurve
 from accounting.returning import per_user, routes
-from bandits.returning import SteadyPrivatizer
+from bandits import returning_table as table
+from bandits.play import Run, play
+from bandits.returning import Pool, SteadyPrivatizer
 from bandits.returning_table import Route, returning_table, visit_noise
 from dpcore.discrete_laplace import DiscreteLaplace
+from dpcore.enclosure import round_up
 from dpcore.errors import InvalidParameter
 
 
@@ -84,6 +93,66 @@ def test_the_table_says_what_coming_back_costs() -> None:
     assert rows == returning_table(
         horizon=4000, instances=3, visits=(1, 16), algorithms=("dist-dp-se",), epsilon=2
     )
+
+
+def test_plain_sums_take_their_share_of_delta() -> None:
+    noise, delta = DiscreteLaplace(scale=40), Fraction(1, 10**6)
+    found = table._epsilon(noise, 16, 2, delta, "advanced")
+    one = compose(PrivacyCurve(noise=noise, sensitivity=16))
+    each = one.epsilon(delta / 2, Fraction(1, 10**5)).upper
+    assert found == 2 * each
+    assert each > one.epsilon(delta, Fraction(1, 10**5)).upper
+
+
+def test_the_error_of_one_run_is_not_a_number() -> None:
+    assert table._standard_error((0.0, 1.0, 2.0, 5.0)) == pytest.approx((14 / 3 / 4) ** 0.5)
+    assert math.isnan(table._standard_error((1.0,)))
+
+
+def test_every_instance_of_the_table_has_its_own_coins(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What each run begins with: its arms, and what its three streams give first.
+    begun: list[tuple[object, ...]] = []
+    found: list[tuple[Run, Pool]] = []
+
+    def spied(policy: Any, environment: Any, **given: Any) -> Run:
+        streams = (copy.deepcopy(given["world"]), copy.deepcopy(given["users"].arrivals))
+        first = (each.random() for each in streams)
+        begun.append((environment.centers, *first, given["rng"].seed))
+        run, pool = play(policy, environment, **given), given["users"]
+        # Instances that differ in what is the same in most of them.
+        more = (1, 3, 2)[len(found)]
+        run = replace(run, bits_per_user=run.bits_per_user + more)
+        pool.visited[0] += 100 * more
+        found.append((run, pool))
+        return run
+
+    monkeypatch.setattr(table, "play", spied)
+    (row,) = returning_table(
+        horizon=2000, instances=3, visits=(64,), algorithms=("dist-dp-se",), routes=("renyi",)
+    )
+    for column in zip(*begun, strict=True):
+        assert len(set(column)) == 3
+    assert not {rewards for _, rewards, _, _ in begun} & {came for _, _, came, _ in begun}
+    each = [run.regret_per_round for run, _ in found]
+    assert len({*each}) == 3
+    assert row.regret_per_round == pytest.approx(np.mean(each))
+    assert row.standard_error == pytest.approx(np.std(each, ddof=1) / 3**0.5)
+    away = [pool.turned_away for _, pool in found]
+    assert row.turned_away == pytest.approx(np.mean(away))
+    assert row.turned_away > 0
+    assert row.bits_per_user == max(run.bits_per_user for run, _ in found)
+    assert row.most_visits == max(pool.most_visits for _, pool in found)
+    assert {row.users} == {pool.users for _, pool in found} == {32}
+
+
+def test_a_row_says_what_its_route_and_its_noise_cost() -> None:
+    (row,) = returning_table(
+        horizon=200, instances=1, visits=(64,), algorithms=("dist-dp-se",), routes=("renyi",)
+    )
+    noise = visit_noise(law="discrete-laplace", epsilon=1, delta="1e-6", visits=64, route="renyi")
+    assert isinstance(noise, DiscreteLaplace)
+    assert row.per_visit == round_up(16 / Fraction(noise.scale))
+    assert row.epsilon_exact < row.epsilon <= 1
 
 
 @pytest.mark.parametrize(

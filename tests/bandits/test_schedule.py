@@ -18,6 +18,7 @@ from bandits.schedule import (
     PAPER,
     RELEASED,
     Schedule,
+    _lengths,
     exact_schedule,
 )
 from dpcore import InvalidParameter
@@ -38,6 +39,21 @@ def test_lengths_and_batches() -> None:
             rounds = [2 * schedule.pulls(b) for b in range(1, found + 2)]
             assert sum(rounds) > horizon
             assert sum(rounds[:-1]) <= horizon or found == 1
+
+
+def test_a_batch_that_ends_at_the_horizon_is_complete() -> None:
+    schedule = Schedule(first=3, growth=2)  # two arms: 6, 18, 42 rounds
+    assert [schedule.batches(t) for t in (17, 18, 41, 42)] == [1, 2, 2, 3]
+
+
+def test_a_horizon_without_room_for_a_batch_has_one() -> None:
+    assert Schedule(first=100, growth=2).batches(1) == 1
+
+
+def test_lengths_are_powers_of_two_and_three_times_as_many() -> None:
+    assert _lengths(12) == [1, 2, 3, 4, 6, 8, 12]
+    assert _lengths(11) == [1, 2, 3, 4, 6, 8]
+    assert _lengths(1) == [1]
 
 
 def test_three_is_the_cheapest_growth() -> None:

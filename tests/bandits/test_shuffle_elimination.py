@@ -52,6 +52,38 @@ def test_means_are_over_all_data_so_far(monkeypatch: pytest.MonkeyPatch) -> None
     assert CONSTANT.choose(state) == Commit(1)
 
 
+def test_an_arm_goes_when_it_is_two_widths_below_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ShuffleElimination, "width", lambda *_: 0.1)
+    state = CONSTANT.init(3, 1000)
+    assert CONSTANT.observe(state, released(30, 21, 19)).active == (0, 1)
+
+
+def test_the_width_is_that_of_the_phase_and_the_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def width(policy: ShuffleElimination, phase: int, horizon: int) -> float:
+        asked.append((phase, horizon))
+        return 1.0
+
+    monkeypatch.setattr(ShuffleElimination, "width", width)
+    state = CONSTANT.observe(CONSTANT.init(2, 1000), released(30, 25))
+    CONSTANT.observe(state, released(30, 25))
+    assert asked == [(1, 1000), (2, 1000)]
+
+
+def test_an_interval_misses_with_the_chance_of_the_theorem() -> None:
+    laws = tuple(BITS.noise(2**t) for t in (1, 2, 3))
+    assert VB.width(3, 1000) == joint_width(laws, 14, Fraction(4, 1000**4))  # type: ignore[arg-type]  # all binomial
+    # Where 4/T^4 is no chance, an interval of one round.
+    assert VB.width(1, 1) == joint_width(laws[:1], 2, Fraction(1, 2))  # type: ignore[arg-type]  # all binomial
+
+
+def test_either_side_of_the_noise_is_covered() -> None:
+    few, many = (Binomial(trials=900, probability=p) for p in ("1/9", "8/9"))
+    chance = Fraction(1, 1000)
+    assert joint_width((few,), 400, chance) == joint_width((many,), 400, chance)
+
+
 def test_the_papers_width_is_the_papers() -> None:
     paper = ShuffleElimination(privatizer=BITS, batch=50, radius=TkmsRadius())
     variance = float(Fraction(BITS.protocol(50).planned_noise.variance))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import os
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bandits import tidy
@@ -46,6 +48,43 @@ def test_the_table_holds_every_run_at_every_checkpoint(tmp_path: Path) -> None:
     means = [sum(cell.regret[-1] for cell in CELLS[:3]) / 1500]
     assert first.mean[1:] == pytest.approx(means)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_every_column_is_what_it_is_called(tmp_path: Path) -> None:
+    path = tmp_path / "regret.csv"
+    other = replace(
+        SMALL, epsilons=("1/2", 2), radius="paper", schedule="released", seed=7, delta="1e-3"
+    )
+    cells = run_cells(other, other.worlds())
+    written(path, other, cells)
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [*csv.DictReader(file)]
+    assert rows == [
+        {
+            "preset": "tkms/binary",
+            "algorithm": cell.algorithm,
+            "epsilon": cell.epsilon,
+            "delta": "1/1000",
+            "radius": "paper",
+            "schedule": "released",
+            "horizon": "500",
+            "seed": "7",
+            "instance": str(cell.instance),
+            "bits_per_user": str(cell.bits_per_user),
+            "t": str(t),
+            "regret": repr(regret),
+        }
+        for cell in cells
+        for t, regret in zip((100, 500), cell.regret, strict=True)
+    ]
+    lines = read_lines(path)
+    assert [(line.preset, line.algorithm, line.epsilon) for line in lines] == [
+        ("tkms/binary", name, epsilon) for name in ("cdp-se", "se") for epsilon in ("1/2", "2")
+    ]
+    for line, own in zip(lines, (cells[i : i + 3] for i in (0, 3, 6, 9)), strict=True):
+        last = [cell.regret[-1] / 500 for cell in own]
+        assert line.mean[-1] == pytest.approx(np.mean(last))
+        assert line.error[-1] == pytest.approx(np.std(last, ddof=1) / 3**0.5)
 
 
 HEAD = ",".join(COLUMNS) + "\n"

@@ -1,4 +1,4 @@
-"""What the tests of policies share: a width that is given, and a world that counts its draws."""
+"""What the tests of policies share: widths that are given, and a world that counts its draws."""
 
 from __future__ import annotations
 
@@ -30,6 +30,21 @@ class Given(Radius):
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
     ) -> float:
         return self.beta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told(Radius):
+    """A width of 1/10, and what every batch was asked with: (pulls, batch, active, failure)."""
+
+    name: ClassVar[str] = "told"
+
+    asked: list[tuple[int, int, int, RationalLike]] = field(default_factory=list)
+
+    def width(
+        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
+    ) -> float:
+        self.asked.append((pulls, batch, active, failure))
+        return 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
