@@ -43,8 +43,8 @@ def run(
             metavar="TARGET",
             help="module:callable, file.py:callable, 'exec:./program args', a noise such as "
             "discrete-laplace:scale=1, a protocol such as protocol:pure,users=64,epsilon=1, a "
-            "bandit such as bandit:dist-dp-se,epsilon=1, or a name that dpcore audit catalogue "
-            "lists.",
+            "bandit such as bandit:dist-dp-se,epsilon=1 (further keys: delta, scaling, radius, "
+            "path), or a name that dpcore audit catalogue lists.",
         ),
     ],
     *,

@@ -17,7 +17,7 @@ from typing import Any, Final, cast, get_args
 import numpy as np
 
 from accounting.box import BinomialBox
-from bandits.audit_view import ARMS, Route, View, Views, view_of
+from bandits.audit_view import ABSENT, ARMS, BATCHES, Route, View, Views, view_of
 from bandits.elimination import NAMES, BatchedElimination
 from bandits.policy import Policy
 from bandits.privatizer_bits import BitPrivatizer
@@ -28,9 +28,15 @@ from dpcore.errors import InvalidParameter
 from dpcore.parameter import integer, rational
 from dpcore.rng import SYSTEM, SeededRng
 
-__all__ = ["Viewed", "claimed", "lead", "target"]
+__all__ = ["Viewed", "across", "claimed", "lead", "second", "target"]
 
-_KEYS: Final = ("epsilon", "delta", "scaling", "radius", "path")
+_KEYS: Final = {
+    "epsilon": "",
+    "delta": " (of the claim: 0, or 1/100 where the loss is unbounded, unless given)",
+    "scaling": " (of batched elimination on sums)",
+    "radius": f" ({' or '.join(get_args(RadiusName))})",
+    "path": f" ({' or '.join(get_args(Route))})",
+}
 _BITS: Final = NAMES["binary-shuffle"]
 _FLOOR: Final = NAMES["none"]
 _HORIZON: Final = 1000
@@ -45,25 +51,63 @@ class Viewed:
 
     The claim is what was derived for one release, which is all that a new user is in. ``features``
     spell what to look at in a view: the first column; the lead of arm 0 over arm 1, in which noise
-    that both arms share would cancel; and the arms that are left, as a policy that peeked at a
-    reward would show by them.
+    that both arms share would cancel; what arm 0 has in the first batch more than in the second, in
+    which noise that both batches share would; its sum in the second batch, which the user is not
+    in; and the arms that are left, as a policy that peeked at a reward would show by them. The law
+    of all columns jointly is not tested beyond these.
     """
 
     run: Callable[[Any, int, np.random.Generator], Views]
     pair: tuple[int, int]
     epsilon: Fraction
     delta: Fraction
-    features: tuple[str, ...] = ("coordinate:0", "bandits.audit_target:lead", "coordinate:-1")
+    features: tuple[str, ...] = (
+        "coordinate:0",
+        "bandits.audit_target:lead",
+        "bandits.audit_target:across",
+        "bandits.audit_target:second",
+        "coordinate:-1",
+    )
 
 
 def lead(view: Any) -> int:
     r"""The sum of arm 0 less that of arm 1 in the first batch, in steps.
 
-    >>> lead([9, 4, 20, 7, 3]), lead([-3, 9, 4, 20, 7, 3])
+    >>> lead([9, 4, 20, 7, 2, 3, 3]), lead([-3, 9, 4, 20, 7, 2, 3, 3])
     (5, 5)
     """
-    first = (len(view) - 1) % ARMS
+    first = _first(view)
     return int(view[first]) - int(view[first + 1])
+
+
+def across(view: Any) -> int:
+    r"""The sum of arm 0 in the first batch less that in the second, in halves of a reward of 1.
+
+    ``ABSENT`` where there was no second batch.
+
+    >>> across([9, 4, 20, 7, 2, 3, 3])  # 2 (9/2 - 20/3) = -13/3
+    -4
+    """
+    after = second(view)
+    if after == ABSENT:
+        return ABSENT
+    units = [int(unit) for unit in view[-1 - BATCHES : -1]]
+    difference = Fraction(int(view[_first(view)]), units[0]) - Fraction(after, units[1])
+    return round(2 * difference)
+
+
+def second(view: Any) -> int:
+    r"""The sum of arm 0 in the second batch, in steps; ``ABSENT`` where there was none.
+
+    >>> second([9, 4, 20, 7, 2, 3, 3])
+    20
+    """
+    return int(view[_first(view) + ARMS])
+
+
+def _first(view: Any) -> int:
+    # The place of the first sum: a message may stand before.
+    return (len(view) - 1 - BATCHES) % ARMS
 
 
 def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  # an entry point's
@@ -82,7 +126,7 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
 
     >>> viewed = target("bandit:dist-dp-se,epsilon=1", "dist-dp-se,epsilon=1", True)
     >>> viewed.pair, viewed.epsilon, viewed.run(1, 2, np.random.default_rng(1)).shape
-    ((0, 1), Fraction(1, 1), (2, 5))
+    ((0, 1), Fraction(1, 1), (2, 7))
 
     Raises :class:`InvalidParameter` for an unknown or unprotected algorithm, and arguments that
     are unknown, missing, given twice or out of range.
@@ -92,7 +136,8 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
     for part in parts:
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or key not in _KEYS:
-            reason = f"{part!r} must be one of {', '.join(_KEYS)}, with ="
+            known = ", ".join(key + says for key, says in _KEYS.items())
+            reason = f"{part!r} must be one of {known}, with ="
             raise InvalidParameter("target", spelling, reason)
         if key in given:
             raise InvalidParameter(key, value, "is given twice")

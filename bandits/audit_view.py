@@ -59,9 +59,9 @@ class View:
 
     ``ones[b][a]`` is of batch b + 1 and arm a when the watched user, the first to pull arm 0, holds
     1. A view is a row of integers: of each arm in each batch the released sum in steps (for bits
-    the number of ones), ``ABSENT`` where there was none; at the end the arms that were left, bit a
-    for arm a. By ``path="devices"`` in the local model, where the server sees each message, the
-    watched user's stands before.
+    the number of ones), ``ABSENT`` where there was none; of each batch the steps of a reward of 1,
+    always the same; at the end the arms that were left, bit a for arm a. By ``path="devices"`` in
+    the local model, where the server sees each message, the watched user's stands before.
     """
 
     policy: Policy[Any]
@@ -79,6 +79,7 @@ class View:
         world = np.random.default_rng(0)  # nothing is drawn from it: rewards are fixed
         privatizer = self.policy.privatizer
         scales = [_scale(privatizer, size) for size in self.sizes]
+        units = [precision for precision, _ in scales]
         protocol = privatizer.protocol(self.sizes[0])
         shown = protocol if isinstance(protocol, LocalSum) and self.path == "devices" else None
         rows = []
@@ -96,7 +97,7 @@ class View:
                 there = batch < len(watching.shown)
                 sums = watching.shown[batch].sums if there else (None,) * ARMS
                 row += [ABSENT if total is None else _steps(total, *scale) for total in sums]
-            rows.append([*row, sum(1 << arm for arm in run.active)])
+            rows.append([*row, *units, sum(1 << arm for arm in run.active)])
         return np.array(rows, dtype=np.int64)
 
     def curve(self) -> PrivacyCurve | BinomialBox:

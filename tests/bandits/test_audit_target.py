@@ -4,7 +4,9 @@ refuted when what releases errs in the ways that were found in the wild.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,8 @@ from tests.purse import purse
 
 ALPHA = 1e-3
 CURVES = ("dist-rdp-se", "dist-cdp-se")
+ACROSS = "bandits.audit_target:across"
+SECOND = "bandits.audit_target:second"
 BY_DEVICES = ("dist-dp-se", "shuffled-se", "dist-rdp-se", "ldp-se", "bit-se")
 
 each_algorithm = pytest.mark.parametrize("name", EVERY)
@@ -134,29 +138,74 @@ def test_a_run_that_repeats_its_coins_for_every_arm_is_refuted(
     assert refuted("dist-dp-se,epsilon=1", runs=150)
 
 
+def seeded_anew(coins: list[int]) -> Callable[[Any, Rng], Rng]:
+    """The generator of a batch: of the seed that its run began with."""
+
+    def again(sent: Any, rng: Rng) -> Rng:
+        if sent.batches == 1:
+            coins[:] = [rng.bits(62)]
+        return SeededRng(coins[0])
+
+    return again
+
+
+@pytest.mark.parametrize("name", ["dist-dp-se", "dist-rdp-se", "vb-sdp-ae"])
+def test_a_run_that_repeats_its_coins_in_every_batch_is_refuted(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch alone is as it should be: noise cancels in the difference of the two."""
+    wrong = mutated(
+        _Sent.batch, "self.batches += 1", "self.batches += 1\n    rng = again(self, rng)",
+        again=seeded_anew([]),
+    )  # fmt: skip
+    monkeypatch.setattr(_Sent, "batch", wrong)
+    report = audited(f"{name},epsilon=1", runs=600, alpha=ALPHA)
+    assert [outcome.feature for outcome in report.outcomes if outcome.refuted] == [ACROSS]
+
+
+@pytest.mark.parametrize("name", ["dist-dp-se", "dist-cdp-se"])
+def test_a_raw_sum_that_comes_a_batch_later_is_refuted(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(sent: Any, world: Any, sums: list[ReleasedSum]) -> list[ReleasedSum]:
+        if sent.batches == 1:
+            return sums
+        raw = world.ones[1][0] + world.ones[0][0] - 1 + world.reward
+        return [ReleasedSum(Fraction(raw)), *sums[1:]]
+
+    wrong = mutated(_Sent.batch, "tuple(sums)", "tuple(late(self, environment, sums))", late=late)
+    monkeypatch.setattr(_Sent, "batch", wrong)
+    report = audited(f"{name},epsilon=1", runs=1000, alpha=ALPHA)
+    assert [outcome.feature for outcome in report.outcomes if outcome.refuted] == [SECOND]
+
+
+def test_a_user_who_is_counted_in_both_batches_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = mutated(_Fixed._encoded_sum, "if batch == 0 and arm == 0:", "if arm == 0:")
+    monkeypatch.setattr(_Fixed, "_encoded_sum", wrong)
+    assert refuted("dist-dp-se,epsilon=1", runs=3000)
+
+
 def test_a_policy_that_peeks_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that is released is as it should be: only which arms are left shows the reward."""
-    raw: list[int] = []
+    seen: list[int] = []
     honest_world, honest_rule = _Fixed._encoded_sum, BatchedElimination.observe
 
-    def leaky(world: Any, arm: int, pulls: int, precision: int, coins: Any) -> int:
-        found = honest_world(world, arm, pulls, precision, coins)
-        if arm == 0:
-            raw.append(pulls * precision - found)
-        return found
+    def leaky(world: Any, *asked: Any) -> int:
+        seen.append(world.reward)
+        return honest_world(world, *asked)
 
     def peeking(
         policy: BatchedElimination, state: EliminationState, released: Released
     ) -> EliminationState:
         after = honest_rule(policy, state, released)
-        if not raw:
+        if not seen or state.batch == 1:
             return after
-        return replace(after, active=(0, 1) if raw[-1] or state.batch > 1 else (0,))
+        return replace(after, active=(0, 1) if seen[-1] else (0,))
 
     monkeypatch.setattr(_Fixed, "_encoded_sum", leaky)
     monkeypatch.setattr(BatchedElimination, "observe", peeking)
-    report = audited("dist-dp-se,epsilon=1", runs=200, alpha=ALPHA)
-    assert [outcome.refuted for outcome in report.outcomes] == [False, False, True]
+    report = audited("dist-dp-se,epsilon=1", runs=600, alpha=ALPHA)
+    assert [outcome.refuted for outcome in report.outcomes] == [False] * 4 + [True]
 
 
 def nothing(_: Noise, size: Any = None, *, rng: Rng) -> Any:  # it draws nothing

@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from bandits.audit_devices import Devices
-from bandits.audit_target import claimed, lead, target
+from bandits.audit_target import across, claimed, lead, second, target
 from bandits.audit_view import ABSENT, ARMS, BATCHES, View, _Fixed, view_of
 from bandits.elimination import BatchedElimination
 from bandits.play import play
@@ -64,7 +64,8 @@ def test_a_view_holds_every_released_sum(privatizer: Privatizer, reward: int) ->
     views, coins = found.views(reward, 30, SeededRng(8)), SeededRng(8)
     policy, world = found.policy, np.random.default_rng(1)
     assert isinstance(policy, BatchedElimination)
-    second = 0
+    units = [privatizer.precision(size) for size in found.sizes]
+    later = 0
     for row in views.tolist():
         noted = Noted(privatizer=privatizer, schedule=policy.schedule, radius=policy.radius)
         fixed = _Fixed(sizes=found.sizes, ones=found.ones, reward=reward)
@@ -72,17 +73,22 @@ def test_a_view_holds_every_released_sum(privatizer: Privatizer, reward: int) ->
         sums = [total for released in noted.shown for total in released.sums]
         assert None not in sums
         assert len(sums) == ARMS * run.batches
-        second += run.batches > 1
+        later += run.batches > 1
         sizes = [size for size in found.sizes for _ in range(ARMS)]
         for size, total, steps in zip(sizes, sums, row, strict=False):
             assert total is not None
             noise = privatizer.noise(size)
             shift = noise.mean if isinstance(noise, Binomial) else 0
             assert total * privatizer.precision(size) + shift == steps
-        assert row[len(sums) : -1] == [ABSENT] * (ARMS * BATCHES - len(sums))
+        assert row[len(sums) : -1] == [ABSENT] * (ARMS * BATCHES - len(sums)) + units
         assert row[-1] == sum(1 << arm for arm in run.active)
         assert lead(row) == row[0] - row[1]
-    assert second > 0
+        assert second(row) == row[2]
+        if run.batches > 1:
+            assert abs(across(row) - 2 * (row[0] / units[0] - row[2] / units[1])) <= 0.5 + 1e-9
+        else:
+            assert across(row) == second(row) == ABSENT
+    assert later > 0
 
 
 def test_worlds_differ_in_one_reward_of_one_user() -> None:
@@ -193,9 +199,10 @@ def test_a_message_is_the_users_own() -> None:
     assert isinstance(protocol, LocalSum)
     assert users > 1
     zero, one = (found.views(reward, 1, SeededRng(4))[0] for reward in (0, 1))
-    assert len(zero) == 1 + ARMS * BATCHES + 1
+    assert len(zero) == 1 + ARMS * BATCHES + BATCHES + 1
     assert one[0] - zero[0] == one[1] - zero[1] == protocol.precision
     assert lead(zero) == zero[1] - zero[2]
+    assert second(zero) == zero[3]
 
 
 def test_devices_take_rewards_that_they_can_hold() -> None:
@@ -233,7 +240,12 @@ def test_parameters_may_be_spelled_in_two_ways() -> None:
         ("thompson,epsilon=1", "target", "'thompson' must be one of cdp-se, ldp-se"),
         ("dist-dpse,epsilon=1", "target", "did you mean dist-dp-se?"),
         ("dist-dp-se:s=4,epsilon=1", "algorithm", "no parameters"),
-        ("dist-dp-se,epsilon=1,arms=3", "target", "must be one of epsilon"),
+        (
+            "dist-dp-se,epsilon=1,arms=3",
+            "target",
+            "one of epsilon, delta .*, scaling .*, radius .*",
+        ),
+        ("dist-dp-se,epsilon=1,width=wide", "target", "radius .exact or paper., path .release or"),
         ("dist-dp-se,epsilon=0", "epsilon", "must be > 0"),
         ("dist-dp-se,epsilon=1,epsilon=2", "epsilon", "given twice"),
         ("dist-dp-se,epsilon=1,radius=wide", "radius", "must be one of exact, paper"),
