@@ -34,7 +34,8 @@ def compare(
     from bandits.comparison import compare as ratios_of
     from bandits.render import compare_lines
 
-    one, other = read_document(first), read_document(second)
+    one = read_document(first, argument="A")
+    other = read_document(second, argument="B")
     ratios = ratios_of(one, other)
     left = {"A": alone(one, other), "B": alone(other, one)}
     if not as_json:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bandits.averages import mean_and_error, paired_ratio
+from bandits.ownership import ROWS, require_whole
 from bandits.summary import SCHEMA
 from dpcore.errors import InvalidParameter
 from dpcore.state_file import require_plain
@@ -48,21 +49,24 @@ class Ratio:
         return found
 
 
-def read_document(path: Path) -> dict[str, Any]:
+def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
     r"""What ``dpcore bandit run`` wrote: a file, or the rows.json of a folder.
 
-    Raises :class:`InvalidParameter` for anything else.
+    Raises :class:`InvalidParameter`, naming the argument, for anything else.
     """
-    place = path / "rows.json" if path.is_dir() else path
-    require_plain("path", place)
+    place = path
+    if path.is_dir():
+        require_whole(argument, path)
+        place = path / ROWS
+    require_plain(argument, place)
     try:
         found = json.loads(place.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InvalidParameter("path", str(place), error.strerror or str(error)) from None
+        raise InvalidParameter(argument, str(place), error.strerror or str(error)) from None
     except (ValueError, RecursionError) as error:
-        raise InvalidParameter("path", str(place), f"is not JSON ({error})") from None
+        raise InvalidParameter(argument, str(place), f"is not JSON ({error})") from None
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        raise InvalidParameter("path", str(place), f"is not of schema {SCHEMA}")
+        raise InvalidParameter(argument, str(place), f"is not of schema {SCHEMA}")
     try:
         rows = [_key(row) for row in found["rows"]]
         if len(set(rows)) < len(rows):
@@ -72,7 +76,7 @@ def read_document(path: Path) -> dict[str, Any]:
         _ = [found[name] for name in _SAME]
     except (KeyError, TypeError, ValueError, OverflowError) as wrong:
         reason = f"holds what dpcore bandit run does not write ({wrong})"
-        raise InvalidParameter("path", str(place), reason) from None
+        raise InvalidParameter(argument, str(place), reason) from None
     return found
 
 

@@ -33,7 +33,7 @@ from dpcore.parameter import RationalLike, integer, rational, write_rational
 from dpcore.rng import SeededRng
 
 __all__ = ["RECIPE", "Cell", "Experiment", "Task", "checked_jobs", "play_task", "run_cells"]
-__all__ += ["spaced_checkpoints"]
+__all__ += ["float_up", "spaced_checkpoints"]
 
 RECIPE: Final = "dpcore-bandit-cell/1"
 r"""Names what a cell draws and decides from its coins; whoever changes any of that changes it."""
@@ -104,7 +104,7 @@ class Experiment:
 
     Raises :class:`InvalidParameter` for unknown names, epsilons outside of [10^-6, 10^3] (for
     shuffled bits [10^-2, 10^3], and a delta below 10^-30), counts below 1, a horizon above 10^12,
-    and anything twice.
+    and anything twice, epsilons of one float (:func:`float_up`) among it.
     """
 
     preset: str
@@ -239,6 +239,16 @@ def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def float_up(exact: Fraction) -> float:
+    r"""The least float whose shortest decimals, which are what is printed, are no smaller.
+
+    >>> float_up(Fraction("0.3")), float_up(Fraction(1, 3))
+    (0.3, 0.33333333333333337)
+    """
+    nearest = float(exact)
+    return nearest if Fraction(repr(nearest)) >= exact else math.nextafter(nearest, math.inf)
+
+
 def _check_delta(given: RationalLike, names: Sequence[str]) -> None:
     delta = rational("delta", given)
     if not 0 < delta < 1:
@@ -256,6 +266,9 @@ def _check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str]) -> N
             raise InvalidParameter("epsilon", given, "must lie in [1e-6, 1000]")
         if of_bits and epsilon < _LEAST_OF_BITS:
             raise InvalidParameter("epsilon", given, f"must be >= 0.01 for {of_bits[0]}")
+    if len({float_up(rational("epsilon", given)) for given in epsilons}) < len(epsilons):
+        reason = "names one twice: two of them are printed as the same float"
+        raise InvalidParameter("epsilon", ", ".join(map(str, epsilons)), reason)
 
 
 def _checked(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:

@@ -29,12 +29,16 @@ def plot(
 
     A panel for each epsilon. Needs matplotlib, the extra plot. Exit code: 0 done, 2 usage.
     """
+    from bandits.ownership import TABLE, require_whole
     from bandits.plots import check_picture
     from bandits.results import draw_results, without_regret
     from bandits.tidy import read_lines
 
     check_picture("--output", output)
-    lines = read_lines(source / "regret.csv" if source.is_dir() else source)
+    if source.is_dir():
+        require_whole("path", source)
+        source /= TABLE
+    lines = read_lines(source)
     draw_results(lines, output)
     for warning in without_regret(lines):
         print(f"warning: {warning}", file=sys.stderr)

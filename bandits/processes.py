@@ -2,6 +2,11 @@ r"""Calls in worker processes that end with their parent, and leave Ctrl-C to it
 
 A terminal sends Ctrl-C to all its processes. Workers never see it: they are born with the signal
 blocked. The parent, which gets it, ends them.
+
+A parent that is killed ends nobody. Its workers look for it from the moment that Python and this
+module are loaded in them, before they are given any work, and end within half a second where it is
+gone; one that was being started loads first and ends then. joblib's resource trackers end with the
+last worker.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import current_process
 from typing import Any, Final, TypeVar
 
 from dpcore.errors import DpcoreError
@@ -44,13 +50,20 @@ def in_processes(
     from joblib import Parallel, delayed
 
     # The policies of a worker are kept from cell to cell; a task is small beside them.
-    parallel = Parallel(n_jobs=workers, return_as="generator", batch_size=1)
+    parallel = Parallel(
+        n_jobs=workers,
+        return_as="generator",
+        batch_size=1,
+        # Where workers are not processes of this machine it is not called.
+        initializer=_end_with,
+        initargs=(os.getpid(),),
+    )
     # It is started with the first worker, and unblocks the signal then: that has to be over.
     resource_tracker.ensure_running()
     results: Any = None
     try:
         with _interrupts_later():
-            results = parallel(delayed(_work)(os.getpid(), function, *call) for call in calls)
+            results = parallel(delayed(function)(*call) for call in calls)
         for found in results:  # noqa: UP028  # that would close them before the filter below
             yield found
     except (DpcoreError, GeneratorExit):
@@ -87,20 +100,10 @@ def _interrupts_later() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def _work(parent: int, function: Callable[..., _Found], *call: Any) -> _Found:
-    if os.getpid() != parent:
-        _end_with(parent)
-    return function(*call)
-
-
-_watched: set[int] = set()
-
-
 def _end_with(parent: int) -> None:
-    # Without its parent a worker has nobody to work for. One that some other process started, on
-    # another machine perhaps, is none of ours to end.
-    if parent not in _watched and os.getppid() == parent:
-        _watched.add(parent)
+    # A worker's first act. joblib's own processes watch also where their parent, whose number they
+    # bring with them, ended while they were starting; what a server of forks started does not.
+    if os.getppid() == parent or current_process().name.startswith("Loky"):
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 

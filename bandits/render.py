@@ -3,6 +3,7 @@ r"""Tables of ``dpcore bandit`` as lines of plain text."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Final
 
 from bandits.comparison import Ratio
@@ -10,10 +11,12 @@ from bandits.experiment import Experiment
 from bandits.presets import Preset
 from bandits.registry import Entry
 from bandits.summary import Row
+from dpcore.decimals import up
 
 __all__ = ["compare_lines", "list_lines", "run_lines"]
 
 _GAP: Final = "  "
+_DIGITS: Final = 12
 
 
 def columns(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
@@ -104,7 +107,7 @@ def compare_lines(
 
 
 def _epsilon(value: float) -> str:
-    return f"{value:.12g}"
+    return up(Fraction(repr(value)), _DIGITS)
 
 
 def _figure(value: float | None, digits: int = 3) -> str:

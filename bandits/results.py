@@ -2,8 +2,6 @@ r"""The folder that ``dpcore bandit run --output`` fills, and the pictures drawn
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from importlib.util import find_spec
@@ -11,9 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bandits.experiment import Cell, Experiment, play_task
+from bandits.ownership import (
+    PICTURE,
+    ROWS,
+    TABLE,
+    certificate_name,
+    refuse_foreign,
+    remove_earlier,
+    title_of,
+)
 from bandits.presets import Worlds
 from bandits.registry import read_algorithm
 from bandits.tidy import Line, read_lines, write_csv
+from dpcore.decimals import up
 from dpcore.errors import InvalidParameter
 from dpcore.output_file import check_writable, write_whole
 
@@ -22,71 +30,54 @@ if TYPE_CHECKING:
 
 __all__ = ["certificates", "check_results", "draw_results", "without_regret", "write_results"]
 
-_ROWS: Final = "rows.json"
-_TABLE: Final = "regret.csv"
-_PICTURE: Final = "regret.svg"
-_LONGEST: Final = 80
+_DIGITS: Final = 12
 
 
 def check_results(folder: Path, experiment: Experiment) -> None:
     r"""Refuse, before a run is drawn, a folder where a file of this experiment cannot be written.
 
-    Raises :class:`InvalidParameter`, naming the option.
+    Nor may it be where somebody else's file stands. Raises :class:`InvalidParameter`, naming the
+    option.
     """
-    names = [_certificate_name(*kind) for kind in experiment.kinds()]
-    for name in (_ROWS, _TABLE, _PICTURE, *names):
+    names = [certificate_name(*kind) for kind in experiment.kinds()]
+    for name in (ROWS, TABLE, PICTURE, *names):
         check_writable("--output", folder / name)
+    refuse_foreign(folder, experiment)
 
 
 def write_results(
     folder: Path, experiment: Experiment, worlds: Worlds, cells: Sequence[Cell], rows: str
 ) -> Iterator[str]:
-    r"""Write the rows, the tidy table, certificates and, where matplotlib is installed, the figure.
+    r"""Write the tidy table, certificates, where matplotlib is installed the figure, and the rows.
 
-    Certificates and the figure of an earlier run are removed first: what stands beside the rows is
-    of the same experiment. Other files are left alone.
+    The files of an earlier run are removed first, and the rows are written last: what stands beside
+    rows is whole and of the same experiment. Other files are left alone.
 
     Yields what could not be done, in words. Raises :class:`InvalidParameter` for a file that cannot
-    be written.
+    be written, or would replace one of somebody else.
     """
-    _remove_earlier(folder)
-    write_whole("--output", folder / _ROWS, rows)
-    write_csv(folder / _TABLE, experiment, cells)
+    refuse_foreign(folder, experiment)  # a run is long: what came meanwhile may be no run's
+    remove_earlier(folder)
+    write_csv(folder / TABLE, experiment, cells)
     for name, text in certificates(experiment, worlds):
         if text is None:
             yield f"no {name}: no finite epsilon is proven at this delta"
         else:
             write_whole("--output", folder / name, text)
+    yield from _write_picture(folder)
+    write_whole("--output", folder / ROWS, rows)
+
+
+def _write_picture(folder: Path) -> Iterator[str]:
     if find_spec("matplotlib") is None:
-        yield f"no {_PICTURE}: needs matplotlib: pip install 'dpcore[plot]'"
+        yield f"no {PICTURE}: needs matplotlib: pip install 'dpcore[plot]'"
         return
-    lines = read_lines(folder / _TABLE)
+    lines = read_lines(folder / TABLE)
     if any(max(line.mean) > 0 for line in lines):
-        draw_results(lines, folder / _PICTURE)
+        draw_results(lines, folder / PICTURE)
         yield from without_regret(lines)
     else:
-        yield f"no {_PICTURE}: there is no regret to show on a logarithmic axis"
-
-
-def _remove_earlier(folder: Path) -> None:
-    from bandits.certificate import SCHEMA
-
-    try:
-        (folder / _PICTURE).unlink(missing_ok=True)
-        for place in folder.glob("certificate-*.json"):
-            if _schema_of(place) == SCHEMA:
-                place.unlink(missing_ok=True)
-    except OSError as error:
-        raise InvalidParameter("--output", str(folder), error.strerror or str(error)) from None
-
-
-def _schema_of(place: Path) -> object:
-    # None for what is no plain file of JSON: it is somebody else's.
-    try:
-        found = json.loads(place.read_bytes()) if place.is_file() else None
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found.get("schema") if isinstance(found, dict) else None
+        yield f"no {PICTURE}: there is no regret to show on a logarithmic axis"
 
 
 def certificates(experiment: Experiment, worlds: Worlds) -> Iterator[tuple[str, str | None]]:
@@ -104,21 +95,13 @@ def certificates(experiment: Experiment, worlds: Worlds) -> Iterator[tuple[str, 
         run = play_task(experiment, worlds.environments[0], task)
         if run.guarantee is None or not run.guarantee.parts:
             continue
-        name = _certificate_name(task.algorithm, task.epsilon)
+        name = certificate_name(task.algorithm, task.epsilon)
         try:
             found = certificate_of(run, deltas=[experiment.delta])
         except NotDerived:
             yield name, None
             continue
         yield name, found.text()
-
-
-def _certificate_name(algorithm: str, epsilon: str) -> str:
-    # A number of many digits would be too long a name: its digest tells it from others.
-    name = f"{algorithm}-{epsilon}".replace(":", "_").replace("/", "_")
-    if len(name) > _LONGEST:
-        name = f"{name[:_LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
-    return f"certificate-{name}.json"
 
 
 def draw_results(lines: Sequence[Line], path: Path) -> None:
@@ -135,7 +118,7 @@ def draw_results(lines: Sequence[Line], path: Path) -> None:
     if not groups:
         raise InvalidParameter("path", str(path), "has no regret to show on a logarithmic axis")
     panels = [
-        Panel(title=f"{preset}, epsilon = {_decimal(epsilon)}", curves=curves)
+        Panel(title=title_of(preset, _decimal(epsilon)), curves=curves)
         for (preset, epsilon), curves in groups.items()
     ]
     draw_panels(path, panels, title="")
@@ -179,6 +162,6 @@ def label(algorithm: str) -> str:
 
 def _decimal(epsilon: str) -> str:
     try:
-        return f"{float(Fraction(epsilon)):.12g}"
-    except (ValueError, ZeroDivisionError, OverflowError):
+        return up(Fraction(epsilon), _DIGITS)
+    except (ValueError, ZeroDivisionError):
         raise InvalidParameter("path", epsilon, "is no epsilon") from None

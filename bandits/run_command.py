@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _INTERRUPTED: Final = 128 + signal.SIGINT
+_NOTHING: Final = "no result"
+_HALFWAY: Final = "the result was being written, and is whole only in a folder with rows.json"
 
 _WHAT: Final = "What is played"
 _HOW: Final = "How it is played"
@@ -128,14 +130,17 @@ def run(
     Noise is drawn from the seed: guarantees are the algorithm's, and protect nobody here.
     Exit code: 0 done, 2 usage, 130 Ctrl-C (--resume keeps what is finished).
     """
+    stopped = _NOTHING
     try:
         from bandits.arguments import named, read_experiment, read_jobs, read_path
+        from bandits.ownership import refuse_inputs
 
         workers = read_jobs(jobs)
         folder, state, source = (
             read_path(option, text)
             for option, text in (("--output", output), ("--resume", resume), ("--data", data))
         )
+        refuse_inputs(folder, {"--data": source, "--resume": state})
         experiment = read_experiment(
             preset,
             algorithms=algorithms,
@@ -153,12 +158,13 @@ def run(
             promises = _promises(experiment, worlds)
             with _folder(experiment, folder):
                 cells = _played(experiment, worlds, workers, state)
+                stopped = _HALFWAY
+                _publish(experiment, worlds, cells, promises, folder, as_json=as_json)
         except InvalidParameter as error:
             raise named(error) from None
-        _publish(experiment, worlds, cells, promises, folder, as_json=as_json)
     except KeyboardInterrupt:
         kept = "" if resume is None else f"; go on with --resume {resume}"
-        print(f"interrupted: no result{kept}", file=sys.stderr)
+        print(f"interrupted: {stopped}{kept}", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
 
 

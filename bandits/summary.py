@@ -15,7 +15,7 @@ from importlib.metadata import version
 from typing import Any, Final, TypeAlias
 
 from bandits.averages import mean_and_error
-from bandits.experiment import Cell, Experiment
+from bandits.experiment import Cell, Experiment, float_up
 from bandits.presets import Worlds
 from bandits.promise import RunGuarantee
 from dpcore.decimals import up
@@ -41,7 +41,7 @@ _SIMULATED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    r"""One algorithm at one epsilon.
+    r"""One algorithm at one epsilon, which is rounded up where no float is it.
 
     ``regret_per_round`` is the mean of Reg(T)/T over instances, ``standard_error`` its standard
     error (None for one instance), ``by_instance`` each Reg(T)/T. ``bits_per_user`` is the most that
@@ -114,7 +114,7 @@ def _row(horizon: int, cells: list[Cell], promised: dict[str, Any]) -> Row:
     mean, error = mean_and_error(each)
     return Row(
         algorithm=cells[0].algorithm,
-        epsilon=float(Fraction(cells[0].epsilon)),
+        epsilon=float_up(Fraction(cells[0].epsilon)),
         horizon=horizon,
         instances=len(cells),
         regret_per_round=mean,

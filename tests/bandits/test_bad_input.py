@@ -153,7 +153,7 @@ def test_rows_that_no_run_wrote_are_refused(
     stored("good", ROW)
     answer = bandit("compare", "good", stored("bad", {**ROW, **change}))
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("error: path = bad: holds what dpcore bandit run does not write")
+    assert answer.err.startswith("error: B = bad: holds what dpcore bandit run does not write")
     assert words in answer.err
 
 
@@ -161,7 +161,7 @@ def test_a_row_twice_and_a_pipe_are_refused(bandit: Bandit) -> None:
     answer = bandit("compare", stored("good", ROW), stored("bad", ROW, ROW))
     assert "(an algorithm with the same epsilon twice)" in answer.err
     os.mkfifo("pipe")
-    assert bandit("compare", "pipe", "good").err == "error: path = pipe: is not a plain file\n"
+    assert bandit("compare", "pipe", "good").err == "error: A = pipe: is not a plain file\n"
 
 
 def test_hardly_any_regret_is_no_denominator(bandit: Bandit) -> None:

@@ -293,8 +293,8 @@ def test_other_worlds_do_not_compare(bandit: Bandit) -> None:
         ({"horizon": 4}, "horizon = 3000: must be the same in both: 4"),
         ({"preset": "cz/hard"}, "preset = cz/easy: must be the same"),
         ({"rows": []}, "rows = 1: must have an algorithm"),
-        ({"schema": "x"}, "path = b.json: is not of schema dpcore-bandit/1"),
-        ({"rows": [{}]}, "path = b.json: holds what dpcore bandit run does not write"),
+        ({"schema": "x"}, "B = b.json: is not of schema dpcore-bandit/1"),
+        ({"rows": [{}]}, "B = b.json: holds what dpcore bandit run does not write"),
     ):
         Path("b.json").write_text(json.dumps({**one, **change}))
         answer = bandit("compare", "a.json", "b.json")

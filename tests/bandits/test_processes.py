@@ -55,6 +55,59 @@ def test_workers_of_a_killed_parent_end(tmp_path: Path) -> None:
     assert wait_for(lambda: not any(map(runs, workers)), 10)
 
 
+# Leaves a mark as soon as a worker was started, which is long before it can work.
+STARTING = f"""
+import sys, time
+sys.path.insert(0, {str(ROOT)!r})
+from bandits.processes import in_processes
+from joblib.externals.loky.backend import popen_loky_posix
+begin = popen_loky_posix.Popen._launch
+def launch(self, process):
+    begin(self, process)
+    open("started", "w").close()
+popen_loky_posix.Popen._launch = launch
+[*in_processes(time.sleep, [(60,), (60,)], 2)]
+"""
+
+
+def of_session(leader: int) -> list[int]:
+    found = []
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = place.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == leader and fields[0] != "Z":
+            found.append(int(place.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who is alive")
+@pytest.mark.parametrize("wait", [0, 0.3, 0.8])
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_that_were_starting_when_their_parent_was_killed(
+    tmp_path: Path, by: signal.Signals, wait: float
+) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", STARTING],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    with parent:
+        assert wait_for((tmp_path / "started").exists)
+        time.sleep(wait)
+        parent.send_signal(by)
+        assert parent.wait() == -by
+        ended = wait_for(lambda: not of_session(parent.pid), 10)
+        for process in of_session(parent.pid):
+            os.kill(process, signal.SIGKILL)
+        # Whoever reads what they say, as a pipe to tee does, hears the end of it.
+        parent.communicate(timeout=10)
+    assert ended
+
+
 def test_what_is_played_here_is_not_watched() -> None:
     assert [*in_processes(os.getpgid, [(0,), (0,)], 1)] == [os.getpgid(0)] * 2
 

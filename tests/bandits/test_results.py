@@ -15,13 +15,14 @@ from accounting.bound import Bound
 from accounting.claim import Pure
 from bandits import results, summary
 from bandits.experiment import Experiment
+from bandits.ownership import certificate_name
 from bandits.promise import RunGuarantee
-from bandits.results import _certificate_name, without_regret
+from bandits.results import without_regret
 from bandits.summary import guarantee_json, written_up
 from bandits.tidy import Line
 from dpcore.errors import InvalidParameter
 from tests.bandits.command import MAIN, Bandit
-from tests.dpcore.mutants import mutated, rewired
+from tests.dpcore.mutants import rewired
 
 RUN = ["run", "cz/easy", "-T", "3000", "--instances", "2", "--arms", "4"]
 PARTLY = ["rows.json", "regret.csv", "regret.svg"]
@@ -102,28 +103,15 @@ def test_a_folder_used_again_holds_the_last_run_only(bandit: Bandit) -> None:
     assert names("out") == {"rows.json", "regret.csv", *mine}
 
 
-def test_a_folder_that_keeps_what_was_there_is_caught(bandit: Bandit) -> None:
-    few = [*RUN, "--epsilon", "1", "--output", "out"]
-    bandit(*few, "--algorithms", "dist-dp-se")
-    Path("out/certificate-old.json").write_text(
-        Path("out/certificate-dist-dp-se-1.json").read_text()
-    )
-    forgets = mutated(results._remove_earlier, "if _schema_of(place) == SCHEMA:", "if False:")
-    forgets(Path("out"))
-    assert "certificate-old.json" in names("out")
-    results._remove_earlier(Path("out"))
-    assert names("out") == {"rows.json", "regret.csv"}
-
-
 def test_an_epsilon_of_many_digits_has_a_short_name(bandit: Bandit) -> None:
     long = "0." + "123456789" * 15
     answer = bandit(*RUN, "--epsilon", long, "--algorithms", "dist-dp-se", "--output", "out")
     assert answer.code == 0
     (name,) = names("out") - {*PARTLY}
     assert len(name) < 120
-    assert name == _certificate_name("dist-dp-se", str(Fraction(long)))
-    assert name != _certificate_name("dist-dp-se", str(Fraction(long + "1")))
-    assert _certificate_name("dist-rdp-se:s=20", "1/2") == "certificate-dist-rdp-se_s=20-1_2.json"
+    assert name == certificate_name("dist-dp-se", str(Fraction(long)))
+    assert name != certificate_name("dist-dp-se", str(Fraction(long + "1")))
+    assert certificate_name("dist-rdp-se:s=20", "1/2") == "certificate-dist-rdp-se_s=20-1_2.json"
 
 
 @pytest.mark.parametrize("closed", ["| true", "> /dev/full"])
