@@ -49,6 +49,7 @@ _DIGITS: Final = 8
 _STEPS: Final = 10_000
 _STEPS_OF_MANY: Final = 100
 _DIGITS_OF_MANY: Final = 5
+_MORE_DIGITS: Final = (12, 16, 20, 25, 30)
 _MOST_LETTERS: Final = 2000
 
 
@@ -182,7 +183,10 @@ def _part(part: OfAll, deltas: list[Fraction], most: int) -> dict[str, Any]:
     if _steps(part) > most:
         return {**document, "certificate": None, "unchecked": f"more than {most} steps"}
     try:
-        own = certify(_certifiable(part), deltas=[*deltas], digits=digits).to_json()
+        largest = found.pure()
+        near = largest and _above(Fraction(largest.epsilon)) in [each["epsilon"] for each in claims]
+        tried = _MORE_DIGITS if near else ()
+        own = _certified(_certifiable(part), deltas, (digits, *tried))
     except NotDerived as error:
         reason = ascii_text(str(error))[:_MOST_LETTERS]
         return {**document, "certificate": None, "unchecked": reason}
@@ -192,6 +196,18 @@ def _part(part: OfAll, deltas: list[Fraction], most: int) -> dict[str, Any]:
         larger = max(Fraction(claim["epsilon"]), Fraction(proved[claim["delta"]]))
         claim["epsilon"] = _above(larger)
     return {**document, "certificate": own, "unchecked": None}
+
+
+def _certified(subject: Any, deltas: list[Fraction], digits: tuple[int, ...]) -> dict[str, Any]:
+    # Epsilon of a pure law lies below its largest loss, a decimal often, by less than delta: it
+    # takes as many digits as delta has zeros to tell the two apart.
+    *first, last = digits
+    for count in first:
+        try:
+            return certify(subject, deltas=[*deltas], digits=count).to_json()
+        except NotDerived:
+            continue
+    return certify(subject, deltas=[*deltas], digits=last).to_json()
 
 
 def _limits(part: OfAll, most: int) -> tuple[int, int]:

@@ -31,8 +31,8 @@ from bandits.privatizer_bits import BitPrivatizer
 from bandits.privatizer_sum import SumPrivatizer, Trust
 from dpcore.mechanism import Scope
 
-__all__ = ["SCHEMA", "SEEDED", "SYSTEM", "Form", "Part", "Subject", "ascii_text", "document_of"]
-__all__ += ["read", "required_assumptions"]
+__all__ = ["SCHEMA", "SEEDED", "SYSTEM", "UNKNOWN", "Form", "Part", "Subject", "ascii_text"]
+__all__ += ["document_of", "knows", "read", "required_assumptions"]
 
 SCHEMA: Final = "dpcore-bandit-certificate/1"
 SYSTEM: Final = "the run drew its noise from the operating system"
@@ -40,10 +40,10 @@ SEEDED: Final = (
     "noise comes from the operating system; in the simulated run of this certificate it came from "
     "a seed, and protects nobody"
 )
+UNKNOWN: Final = "trust: unknown algorithm, the reader cannot tell who sees what"
 
 _MOST_TEXT: Final = 1 << 22
 _MOST_PARTS: Final = 1024
-_MOST_TIMES: Final = 10**18
 _FIELDS: Final = frozenset(
     {"schema", "algorithm", "arms", "horizon", "claims", "parts", "released", "assumptions"}
 )
@@ -55,7 +55,15 @@ _ALWAYS: Final = (
 )
 _NEW: Final = "users are new: each takes part in one release at most"
 _RETURNING: Final = "a user is in no more releases than the rounds of a part, and in each once"
+_LOCAL: Final = "each user adds the noise of the part alone"
+_UNPROTECTED: Final = NAMES["none"]
 _POOLED: Final = "who is in a release depends on earlier releases and on coins, never on rewards"
+_TRUST: Final[Mapping[str, str]] = {
+    **{algorithm: trust for trust, algorithm in NAMES.items() if trust != "none"},
+    "dp-se": "central",
+    "sdp-ae": "binary-shuffle",
+    "vb-sdp-ae": "binary-shuffle",
+}
 
 Kind: TypeAlias = Literal["release", "rounds", "assumed"]
 
@@ -103,6 +111,7 @@ class Form:
 
     claims: Mapping[str, Fraction]
     parts: tuple[Part, ...]
+    algorithm: str
     simulated: bool
     complaints: tuple[tuple[str, str], ...]
 
@@ -136,30 +145,42 @@ def read(document: object) -> Form:
     if top.get("schema") != SCHEMA:
         raise Malformed("schema", f"must be {SCHEMA}")
     exactly("certificate", {**top, "digest": ""}, {*_FIELDS, "digest"})
-    _line("algorithm", top["algorithm"])
+    algorithm = _algorithm(top["algorithm"])
     arms = whole("arms", top["arms"], 1, 10**9)
-    whole("horizon", top["horizon"], arms, 10**19)
+    horizon = whole("horizon", top["horizon"], arms, 10**19)
     claims = _claims("claims", top["claims"])
     listed = items("parts", top["parts"], most=_MOST_PARTS)
     parts = tuple(_part(f"parts[{i}]", part, claims) for i, part in enumerate(listed))
     kinds = {part.subject.kind == "rounds" for part in parts}
     if len(kinds) > 1:
         raise Malformed("parts", "must all be releases, or all be rounds of releases")
+    if len({(part.subject.scope["unit"], part.subject.scope["relation"]) for part in parts}) > 1:
+        raise Malformed("parts", "must have one scope: scopes never compose")
     if len({_text_of_subject(part.subject) for part in parts}) < len(parts):
         raise Malformed("parts", "must not repeat a part")
-    _check_released(top["released"], parts)
+    _check_released(top["released"], parts, horizon)
     assumptions = [_line("assumptions", each) for each in items("assumptions", top["assumptions"])]
     if len(set(assumptions)) < len(assumptions):
         raise Malformed("assumptions", "must not repeat an assumption")
     return Form(
         claims=claims,
         parts=parts,
+        algorithm=algorithm,
         simulated=SEEDED in assumptions,
         complaints=tuple(_complaints(assumptions, required_assumptions(top))),
     )
 
 
 # -- assumptions ------------------------------------------------------------------------------
+
+
+def knows(algorithm: str) -> bool:
+    r"""Whether the reader can tell who sees what in a run of the algorithm.
+
+    >>> knows("dist-dp-se"), knows("Dist-dp-se")
+    (True, False)
+    """
+    return algorithm in _TRUST
 
 
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -186,13 +207,13 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _of_algorithm(name: str) -> tuple[str, ...]:
     # What the trust model of a known algorithm assumes, but for a reason that has numbers in it.
-    trust = {algorithm: trust for trust, algorithm in NAMES.items()}.get(name)
-    if name == "dp-se":
-        trust = "central"
-    if trust == "binary-shuffle" or name in ("sdp-ae", "vb-sdp-ae"):
+    trust = _TRUST.get(name)
+    if trust is None:
+        return (UNKNOWN,)
+    if trust == "binary-shuffle":
         return BitPrivatizer(epsilon=1, delta="1/2").assumptions
-    if trust in (None, "none"):
-        return ()
+    if trust == "local":
+        return (_LOCAL,)
     found = SumPrivatizer(trust=cast(Trust, trust), epsilon=1, failure="1/2").assumptions
     return tuple(each for each in found if "relaxed" not in each)
 
@@ -245,7 +266,7 @@ def _curve(where: str, item: Mapping[str, Any], rounds: object) -> tuple[Mapping
         raise Malformed(f"{where}.claim", "must be curve, or assumed")
     law = {"noise": item["noise"], "sensitivity": item["sensitivity"]}
     inner = {**law, "honest": "1", "rounds": rounds}
-    part_of(where, inner)
+    _check_law(where, inner)
     return scope_of(f"{where}.scope", item["scope"]), inner
 
 
@@ -261,10 +282,14 @@ def _rounds(where: str, item: Mapping[str, Any]) -> Subject:
             raise Malformed(f"{place}.part.scope.unit", "must be contribution")
         relations.append(scope["relation"])
         found.append(inner)
+    if item["unit"] != "user":
+        raise Malformed(f"{where}.unit", "must be user: a contribution is in one round only")
     whole_scope = {"unit": item["unit"], "relation": relations[0]}
     scope_of(where, whole_scope)
     if len(set(relations)) > 1:
         raise Malformed(f"{where}.rounds_of", "must have one relation: scopes never compose")
+    if len({_law(each) for each in found}) < len(found):
+        raise Malformed(f"{where}.rounds_of", "must not repeat a law: add up its rounds")
     return Subject(kind="rounds", scope=whole_scope, inner=tuple(found))
 
 
@@ -283,22 +308,30 @@ def _assumed(where: str, item: Mapping[str, Any]) -> Subject:
     return Subject(kind="assumed", scope=scope, inner=(inner,), reason=reason)
 
 
-def _check_released(value: object, parts: tuple[Part, ...]) -> None:
+def _check_law(where: str, inner: Mapping[str, Any]) -> None:
+    # A release is one number, so its sensitivity has one spelling.
+    if part_of(where, inner).norm != "absolute":
+        raise Malformed(f"{where}.sensitivity.norm", "must be absolute: a release is one number")
+
+
+def _check_released(value: object, parts: tuple[Part, ...], horizon: int) -> None:
     known = {law for part in parts for law in part.subject.laws}
     seen: set[str] = set()
+    times = 0
     for i, each in enumerate(items("released", value, least=0, most=_MOST_PARTS)):
         where = f"released[{i}]"
         exactly(where, mapping(where, each), {"noise", "sensitivity", "times"})
-        whole(f"{where}.times", each["times"], 1, _MOST_TIMES)
-        part_of(
-            where, {**{k: each[k] for k in ("noise", "sensitivity")}, "honest": "1", "rounds": 1}
-        )
+        times += whole(f"{where}.times", each["times"], 1, horizon)
+        law_of_one = {key: each[key] for key in ("noise", "sensitivity")}
+        _check_law(where, {**law_of_one, "honest": "1", "rounds": 1})
         law = _law(each)
         if law not in known:
             raise Malformed(where, "is of no part")
         if law in seen:
             raise Malformed(where, "is listed before")
         seen.add(law)
+    if times > horizon:
+        raise Malformed("released", "must be one release a round at most: more than the horizon")
 
 
 # -- values -----------------------------------------------------------------------------------
@@ -321,6 +354,15 @@ def _claims(where: str, value: object) -> dict[str, Fraction]:
     return found
 
 
+def _algorithm(value: object) -> str:
+    name = _line("algorithm", value)
+    if name != name.strip():
+        raise Malformed("algorithm", "must have no blanks at its ends")
+    if name == _UNPROTECTED:
+        raise Malformed("algorithm", f"{name} protects nobody: it has no certificate")
+    return name
+
+
 def _line(where: str, value: object) -> str:
     text = text_of(where, value)
     if not text.isprintable():
@@ -333,4 +375,5 @@ def _law(part: Mapping[str, Any]) -> str:
 
 
 def _text_of_subject(subject: Subject) -> str:
-    return json.dumps([subject.scope, subject.inner], sort_keys=True)
+    inner = sorted(json.dumps(each, sort_keys=True) for each in subject.inner)
+    return json.dumps([subject.scope, inner], sort_keys=True)

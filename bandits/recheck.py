@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
-from accounting.checker import Finding, Malformed, Status, Verdict, verify
+from accounting.checker import Allowance, Finding, Malformed, Status, Verdict, verify
 from accounting.checker.fields import mapping, text_of
 from accounting.checker.form import digest_of
 from accounting.checker.reading import read as read_ordinary
-from bandits.certificate_form import SEEDED, Form, Part, document_of, read
+from bandits.certificate_form import SEEDED, UNKNOWN, Form, Part, document_of, knows, read
 
 __all__ = ["recheck"]
+
+_MOST_VALUES: Final = 1 << 22
 
 
 def recheck(text: str | bytes) -> Verdict:
@@ -27,8 +29,9 @@ def recheck(text: str | bytes) -> Verdict:
     less than its own certificate proves, which is of this very noise, sensitivity, scope and
     rounds, and holds along the second path; that every release is of some part; that no assumption
     is missing that these fields imply. A part without a certificate is unchecked, and then the
-    verdict does not hold. A claim that is stated and not derived, and noise that came from a seed,
-    are named first, as assumed.
+    verdict does not hold. A claim that is stated and not derived, an algorithm that the reader does
+    not know, and noise that came from a seed, are named first, as assumed. All parts together may
+    take 2^22 values of listings; what is beyond is unchecked.
 
     Not to be known from a text: that the parts are all that a run of the algorithm could make,
     that the releases listed are those of the run, that the noise came from where it says, and who
@@ -56,8 +59,9 @@ def recheck(text: str | bytes) -> Verdict:
     if told != digest_of(document):
         findings.append(_fails("digest", "is not that of the text: something was changed"))
     findings += _claims(form)
+    allowance = Allowance(_MOST_VALUES)
     for i, part in enumerate(form.parts):
-        findings += _of_part(f"parts[{i}]", part)
+        findings += _of_part(f"parts[{i}]", part, allowance)
     return Verdict(findings=tuple(findings))
 
 
@@ -76,6 +80,8 @@ def _assumed(form: Form) -> Iterator[Finding]:
             stated = f"epsilon {part.subject.inner[0]['epsilon']} is stated, not derived"
             reason = f"{stated}: {part.subject.reason}"
             yield Finding(where=f"parts[{i}]", status=Status.ASSUMED, reason=reason)
+    if not knows(form.algorithm):
+        yield Finding(where="algorithm", status=Status.ASSUMED, reason=UNKNOWN)
     if form.simulated:
         yield Finding(where="noise", status=Status.ASSUMED, reason=SEEDED)
 
@@ -91,12 +97,12 @@ def _claims(form: Form) -> Iterator[Finding]:
             yield Finding(where=where, status=Status.HOLDS, reason=reason)
 
 
-def _of_part(where: str, part: Part) -> Iterator[Finding]:
+def _of_part(where: str, part: Part, allowance: Allowance) -> Iterator[Finding]:
     own = part.certificate
     if own is None:
         yield Finding(where=where, status=Status.UNCHECKED, reason=part.unchecked)
         return
-    found = [*_own(where, part, own)]
+    found = [*_own(where, part, own, allowance)]
     yield from found
     if not found:
         reason = "epsilon computed again, of this very noise and rounds"
@@ -105,7 +111,7 @@ def _of_part(where: str, part: Part) -> Iterator[Finding]:
         yield Finding(where=where, status=Status.HOLDS, reason=reason)
 
 
-def _own(where: str, part: Part, own: Any) -> Iterator[Finding]:
+def _own(where: str, part: Part, own: Any, allowance: Allowance) -> Iterator[Finding]:
     # What does not hold of a part that has a certificate of its own.
     subject = part.subject
     if own["scope"] != subject.scope or own["parts"] != [*subject.inner]:
@@ -116,7 +122,7 @@ def _own(where: str, part: Part, own: Any) -> Iterator[Finding]:
     for delta, epsilon in part.claims.items():
         if delta not in proved or epsilon < Fraction(proved[delta]):
             yield _fails(where, f"claims less at {delta} than its own certificate proves")
-    for finding in verify(own).failures:
+    for finding in verify(own, allowance).failures:
         place = f"{where}.certificate.{finding.where}"
         yield Finding(where=place, status=finding.status, reason=finding.reason)
 

@@ -6,6 +6,6 @@ error estimate, not a proof; how it is computed, and when it declines, is docs/p
 """
 
 from accounting.checker.reading import Malformed
-from accounting.checker.verdict import Finding, Status, Verdict, verify
+from accounting.checker.verdict import Allowance, Finding, Status, Verdict, verify
 
-__all__ = ["Finding", "Malformed", "Status", "Verdict", "verify"]
+__all__ = ["Allowance", "Finding", "Malformed", "Status", "Verdict", "verify"]

@@ -11,14 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
 from typing import Final
 
-from accounting.checker.laws import REAL, Law, masses, reach, real
+from accounting.checker.laws import REAL, Law, Number, Unchecked, effort, masses, reach, real
 from accounting.checker.value import Value
 
-__all__ = ["deltas_of_one", "knows"]
+__all__ = ["deltas_of_one", "knows", "listed_values"]
 
 _MOST_VALUES: Final = 1 << 18
+_APART: Final = 32
 _LISTED: Final = frozenset({"discrete-gaussian", "discrete-gaussian-sum", "skellam"})
 _RELATIVE: Final = REAL.mpf(10) ** -40
 
@@ -42,29 +45,69 @@ def deltas_of_one(
     >>> REAL.nstr(found.value, 12)
     '0.0499583749579'
 
-    Raises :class:`Unchecked` where more than 2^18 values matter.
+    Raises :class:`Unchecked` where more than 2^18 values matter, and where what is found is no
+    probability to within its error.
     """
     if law.name == "discrete-laplace":
-        return [_laplace(law.parameters[0], step, epsilon) for epsilon in epsilons]
+        found = [_laplace(law.parameters[0], step, epsilon) for epsilon in epsilons]
+    else:
+        far = _rounded(surprise)
+        around, beyond = _listing(law, step, far)
+        found = [_beyond(around, beyond, step, epsilon, far) for epsilon in epsilons]
+    for each in found:
+        if not -each.error <= each.value <= 1 + each.error:
+            raise Unchecked(f"{law.name}: its delta would be {REAL.nstr(each.value, 8)}")
+    return found
+
+
+def listed_values(law: Law, step: int, surprise: float) -> tuple[tuple[Law, int, float], int]:
+    r"""Which listing :func:`deltas_of_one` makes of the law, and its effort.
+
+    >>> listed_values(Law("discrete-gaussian", (Fraction(1),)), 2, 50.0)[1]
+    31
+
+    Raises :class:`Unchecked` where they are too many.
+    """
+    far = _rounded(surprise)
+    if law.name == "discrete-laplace":
+        return (law, step, far), 0
+    low, high = reach(law, far, _MOST_VALUES)
+    return (law, step, far), effort(law, high - low + 1 + 2 * step)
+
+
+def _rounded(surprise: float) -> float:
+    # Claims at deltas that are near to each other share one listing.
+    return float(_APART * math.ceil(surprise / _APART))
+
+
+@lru_cache(maxsize=1)
+def _listing(law: Law, step: int, surprise: float) -> tuple[list[Number], list[Number]]:
+    # The masses from ``step`` below the lowest place to ``step`` above the highest, and how much
+    # lies at each of these places and beyond.
     low, high = reach(law, surprise, _MOST_VALUES)
     around = masses(law, low - step, high + step, 2 * _MOST_VALUES)
-    return [_beyond(around, step, epsilon, surprise) for epsilon in epsilons]
+    beyond = [*accumulate(reversed(around), initial=REAL.zero)]
+    beyond.reverse()
+    return around, beyond
 
 
-def _beyond(around: list[object], step: int, epsilon: Fraction, surprise: float) -> Value:
+def _beyond(
+    around: list[Number], beyond: list[Number], step: int, epsilon: Fraction, surprise: float
+) -> Value:
     # around[i] is P at i - step above the lowest place.
     factor = REAL.exp(real(epsilon))
     first, end = step, len(around) - step
+    last = end
     while first < end:
         middle = (first + end) // 2
         if around[middle] > factor * around[middle + step]:
             end = middle
         else:
             first = middle + 1
-    here = REAL.fsum(around[first : len(around) - step])
-    there = factor * REAL.fsum(around[first + step :])
-    error = (here + there) * _RELATIVE + 2 * REAL.exp(-REAL.mpf(surprise))
-    return Value(value=here - there, error=error)
+    here = beyond[first] - beyond[last]
+    there = factor * beyond[first + step]
+    left_out = 2 * REAL.exp(-REAL.mpf(surprise))
+    return Value(value=here - there, error=(here + there + beyond[last]) * _RELATIVE + left_out)
 
 
 def _laplace(scale: Fraction, step: int, epsilon: Fraction) -> Value:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from mpmath import MPContext
 
-__all__ = ["LAWS", "REAL", "Law", "Number", "Unchecked", "masses", "reach", "real"]
+__all__ = ["LAWS", "REAL", "Law", "Number", "Unchecked", "effort", "masses", "reach", "real"]
 
 Number: TypeAlias = Any
 """A real number of mpmath, which has no types."""
@@ -26,6 +26,9 @@ REAL.prec = 192
 
 _MOST_ATOMS: Final = 1 << 16
 _FIXED: Final = 160
+_KEPT: Final = 150
+_FARTHEST: Final = 2500
+_MOST_WORK: Final = 1 << 36
 
 LAWS: Final = {
     "discrete-laplace": ("scale",),
@@ -244,17 +247,15 @@ def _polya_difference(most: int, shape: Fraction, scale: Fraction) -> list[Numbe
 
 
 def _gaussian_sum(most: int, count: Fraction, sigma_squared: Fraction) -> list[Number]:
-    # p(m) = (1/N) sum_j F(2 pi j/N)^n cos(2 pi j m/N), N beyond every value of consequence; in
-    # fixed point, with as many bits as the smallest mass needs.
-    n, total = int(count), float(count * sigma_squared)
-    if _one_gaussian(n, float(sigma_squared), most):
+    r"""p(m) = (1/N) sum_j F(2 pi j/N)^n cos(2 pi j m/N), N beyond every value of consequence.
+
+    In fixed point, with 192 bits and more below the least mass p(most); :func:`_surprise_of_sum`
+    bounds that from below.
+    """
+    n, v = int(count), float(sigma_squared)
+    if _one_gaussian(n, v, most):
         return _gaussian(most, count * sigma_squared)
-    if n > 1 << 14 or total > 1e8 or most > 2 * _MOST_ATOMS:
-        raise Unchecked("discrete-gaussian-sum: too many draws")
-    bits = math.ceil(most * most / (2 * total) * 1.4427) + _FIXED + 2 * n.bit_length() + 32
-    if bits > 1 << 13:
-        raise Unchecked("discrete-gaussian-sum: too far out")
-    size = 2 * (math.isqrt(math.ceil(2 * total * bits * 0.7)) + 2) + most
+    bits, size, _ = _plan(n, v, most)
     with REAL.workprec(bits):
         single = _gaussian(math.isqrt(math.ceil(1.4 * sigma_squared * bits)) + 2, sigma_squared)
         fixed = [int(REAL.floor(mass * (1 << bits))) for mass in single]
@@ -269,7 +270,59 @@ def _gaussian_sum(most: int, count: Fraction, sigma_squared: Fraction) -> list[N
                 break
             for m in range(most + 1):
                 found[m] += weight * waves[m] >> bits
+        if min(found) < 1 << _KEPT:
+            raise Unchecked("discrete-gaussian-sum: its tail is below the digits kept")
         return [REAL.mpf(mass) / size / (1 << bits) for mass in found]
+
+
+def _plan(n: int, v: float, most: int) -> tuple[int, int, int]:
+    # The bits kept, the period N, and the work: turns times values times digits.
+    total, surprise = n * v, _surprise_of_sum(n, v, most)
+    if n > 1 << 14 or total > 1e8 or most > 2 * _MOST_ATOMS:
+        raise Unchecked("discrete-gaussian-sum: too many draws")
+    if surprise > _FARTHEST:
+        raise Unchecked("discrete-gaussian-sum: too far out")
+    bits = math.ceil(surprise * 1.4427) + _FIXED + 2 * n.bit_length() + 32
+    size = math.isqrt(math.ceil(2 * total * bits * 0.7)) + 2 + most
+    turns = size / 2 if v <= 1 else min(size / 2, 1 + size * math.sqrt(1.4 * bits / total) / 6)
+    work = turns * (2 * most + math.sqrt(1.4 * v * bits)) * bits * (1 + bits / 512)
+    if work > _MOST_WORK:
+        raise Unchecked("discrete-gaussian-sum: too much work")
+    return bits, size, math.ceil(work)
+
+
+def effort(law: Law, values: int) -> int:
+    r"""What it takes to list ``values`` masses around 0, in masses of any other law.
+
+    >>> effort(Law("skellam", (Fraction(4),)), 101)
+    101
+    >>> effort(Law("discrete-gaussian-sum", (Fraction(10_000), Fraction(1))), 1001)
+    16824
+    """
+    if law.name != "discrete-gaussian-sum":
+        return values
+    n, v = int(law.parameters[0]), float(law.parameters[1])
+    if _one_gaussian(n, v, values // 2):
+        return values
+    return max(values, _plan(n, v, values // 2)[2] >> 17)
+
+
+def _surprise_of_sum(n: int, v: float, most: int) -> float:
+    r"""A bound of -log p(most), and so of -log p(m) for every |m| <= most: p falls in |m|.
+
+    With most = n a + r, 0 <= r < n: x_i -> x_i + a maps the draws of sum r onto those of sum most
+    and multiplies their mass by e^-((n a^2 + 2 a r)/2v). And x -> x + 1 on a set A of r draws maps
+    those of sum 0 onto those of sum r, by e^-((2 sum over A of x + r)/2v); over all A the mean of
+    sum over A of x is 0, so by Jensen p(r) >= p(0) e^-(r/2v). Together
+
+        p(most) >= p(0) e^-(most^2/2nv + r (n - r)/2nv).
+
+    The variance is at most nv (Canonne, Kamath and Steinke 2020), so three quarters of the mass lie
+    within 2 sqrt(nv), at most 4 sqrt(nv) + 1 values, and p(0), the largest, is 3/4 of a share.
+    """
+    rest = most % n
+    ripple = (most * most + rest * (n - rest)) / (2 * n * v)
+    return ripple + math.log((4 * math.sqrt(n * v) + 1) * 4 / 3)
 
 
 def _one_gaussian(n: int, v: float, most: int) -> bool:

@@ -8,22 +8,22 @@ error below 1/64: a claim moved by one unit fails, and no claim passes that this
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
-from accounting.checker.alone import deltas_of_one, knows
-from accounting.checker.laws import REAL, Number, Unchecked, real
+from accounting.checker.alone import deltas_of_one, knows, listed_values
+from accounting.checker.laws import REAL, Law, Number, Unchecked, effort, reach, real
 from accounting.checker.losses import Losses, losses_of, randomised_response, renyi_of
 from accounting.checker.reading import Claim, Malformed, Part, Read, parsed, read
 from accounting.checker.rounds import Rounds, alternatives, exact_pure, exact_zcdp
 from accounting.checker.totals import deltas
 from accounting.checker.value import Value, Wanted
 
-__all__ = ["Finding", "Status", "Verdict", "verify"]
+__all__ = ["Allowance", "Finding", "Status", "Verdict", "verify"]
 
 _INSIDE: Final = Fraction(1, 32)
 _ERROR: Final = Fraction(1, 64)
@@ -90,18 +90,48 @@ class Verdict:
         return "\n".join(map(str, self.findings))
 
 
+class Allowance:
+    r"""How many values may still be listed: what anybody wrote must not keep its reader for ever.
+
+    >>> allowance = Allowance(1000)
+    >>> allowance.spend("a law", 600)
+    >>> allowance.spend("a law", 600)  # listed once
+    >>> allowance.spend("another", 600)
+    Traceback (most recent call last):
+    ...
+    accounting.checker.laws.Unchecked: the claims need more than 1000 values in all
+    """
+
+    __slots__ = ("listed", "most")
+
+    def __init__(self, most: int = 1 << 20) -> None:
+        self.most = most
+        self.listed: dict[object, int] = {}
+
+    def spend(self, listing: object, values: int) -> None:
+        r"""Counts a listing, once. Raises :class:`Unchecked` beyond what is allowed."""
+        if listing in self.listed:
+            return
+        if sum(self.listed.values()) + values > self.most:
+            raise Unchecked(f"the claims need more than {self.most} values in all")
+        self.listed[listing] = values
+
+
 class Document(Protocol):
     r"""Whatever can write itself as the JSON of a certificate."""
 
     def to_json(self) -> Mapping[str, Any]: ...
 
 
-def verify(certificate: str | bytes | Mapping[str, Any] | Document) -> Verdict:
+def verify(
+    certificate: str | bytes | Mapping[str, Any] | Document, allowance: Allowance | None = None
+) -> Verdict:
     r"""Check a certificate: its form, its digest, its assumptions, and every claim anew.
 
     Never raises for anything the text may hold: what is malformed is a finding. A verdict that
     holds says that a second computation agrees to the last digit stated; the digest is no
-    signature, so it does not say who wrote the certificate.
+    signature, so it does not say who wrote the certificate. Claims beyond the ``allowance``, 2^20
+    values of listings if none is given, are unchecked.
     """
     try:
         if isinstance(certificate, (str, bytes)):
@@ -121,14 +151,17 @@ def verify(certificate: str | bytes | Mapping[str, Any] | Document) -> Verdict:
         Finding(where=where, status=Status.FAILS, reason=reason)
         for where, reason in found.complaints
     ]
-    findings += [_finding(found, i) for i in range(len(found.claims))]
+    allowed = Allowance() if allowance is None else allowance
+    findings += [_finding(found, i, allowed) for i in range(len(found.claims))]
     return Verdict(findings=tuple(findings))
 
 
-def _finding(found: Read, index: int) -> Finding:
+def _finding(found: Read, index: int, allowance: Allowance) -> Finding:
     claim = found.claims[index]
     where = f"claims[{index}] ({claim.quantity})"
     try:
+        for listing, values in _listings(found.parts, claim):
+            allowance.spend(listing, values)
         holds, reason = _checked(found.parts, claim)
         status = Status.HOLDS if holds else Status.FAILS
     except (Unchecked, ArithmeticError, ValueError) as error:
@@ -162,7 +195,7 @@ def _equal(claimed: Fraction, found: Fraction) -> tuple[bool, str]:
 def _delta(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
     size = max(claim.lower, claim.unit)
     wanted = Wanted(relative=float(claim.unit * _ERROR / size))
-    found = [_at(rounds, [claim.at], claim.unit, wanted)[0] for rounds in alternatives(parts)]
+    found = [_at(rounds, [claim.at], _allowed(claim), wanted)[0] for rounds in alternatives(parts)]
     return _inside(claim, _largest(found))
 
 
@@ -211,7 +244,7 @@ def _epsilon(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
     # delta(epsilon) falls: it must exceed the target just inside the lower end, and stay below it
     # just inside the upper end.
     target, goal = real(claim.at), Wanted(of_epsilon=float(claim.unit * _ERROR))
-    allowed = claim.at * min(claim.unit, Fraction(1))
+    allowed = _allowed(claim)
     if claim.lower == claim.upper:
         if claim.lower:
             return False, "no epsilon but 0 is exact"
@@ -234,15 +267,48 @@ def _epsilon(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
     )
 
 
+def _surprise(rounds: tuple[Rounds, ...], allowed: Fraction) -> float:
+    # What the listings leave out is a 4000th of the error allowed, over all rounds.
+    share = allowed / (4096 * 64 * sum(each.count for each in rounds))
+    return math.log(share.denominator) - math.log(share.numerator)
+
+
+def _alone(rounds: tuple[Rounds, ...]) -> Law | None:
+    # The law of a single round that needs no list of losses.
+    law = rounds[0].law
+    single = sum(each.count for each in rounds) == 1 and law is not None and knows(law)
+    return law if single else None
+
+
+def _listings(parts: tuple[Part, ...], claim: Claim) -> Iterator[tuple[object, int]]:
+    # What the claim needs listed, and how many values each listing holds.
+    if claim.quantity in ("pure", "zcdp"):
+        return
+    for i, rounds in enumerate(alternatives(parts)):
+        alone = _alone(rounds)
+        if alone is not None and claim.quantity != "renyi":
+            yield listed_values(alone, rounds[0].step, _surprise(rounds, _allowed(claim)))
+            continue
+        for k, each in enumerate(rounds):
+            if each.law is None or each.law.name == "discrete-laplace":
+                continue
+            surprise = 80.0 if claim.quantity == "renyi" else _surprise(rounds, _allowed(claim))
+            low, high = reach(each.law, surprise)
+            yield (claim, i, k), effort(each.law, high - low + 1)
+
+
+def _allowed(claim: Claim) -> Fraction:
+    # The error of delta that a claim leaves room for.
+    return claim.unit if claim.quantity == "delta" else claim.at * min(claim.unit, Fraction(1))
+
+
 def _at(
     rounds: tuple[Rounds, ...], epsilons: list[Fraction], allowed: Fraction, wanted: Wanted
 ) -> list[Value]:
-    # What the listings leave out is a 4000th of the error allowed, over all rounds.
-    count = sum(each.count for each in rounds)
-    share = allowed / (4096 * 64 * count)
-    surprise = math.log(share.denominator) - math.log(share.numerator)
-    if count == 1 and rounds[0].law is not None and knows(rounds[0].law):
-        return deltas_of_one(rounds[0].law, rounds[0].step, epsilons, surprise)
+    count, surprise = sum(each.count for each in rounds), _surprise(rounds, allowed)
+    alone = _alone(rounds)
+    if alone is not None:
+        return deltas_of_one(alone, rounds[0].step, epsilons, surprise)
     listed = [(_listed(each, surprise), each.count) for each in rounds]
     if sum(len(one.here) for one, _ in listed if one) > _MOST_ATOMS:
         raise Unchecked(f"more than {_MOST_ATOMS} losses in all")

@@ -2,27 +2,57 @@ r"""Which reader checks a certificate: that of its schema, also where a sibling 
 
 A sibling names its reader in the group ``dpcore.certificates``, ``schema = "module:function"``: a
 function of the text that answers with a ``Verdict`` and raises for nothing the text may hold. So
-``dpcore verify`` reaches a sibling's certificates, and accounting imports none.
+``dpcore verify`` reaches a sibling's certificates, and accounting imports none. No package reads
+the schema of this one, and two that read the same schema are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final, TypeAlias
 
-from accounting.checker import Malformed, Verdict, verify
+from accounting.checker import Finding, Malformed, Status, Verdict, verify
 from accounting.checker.fields import parsed
+from accounting.checker.form import SCHEMA
+from dpcore.errors import InvalidParameter
 
-__all__ = ["GROUP", "Reader", "reader_of"]
+__all__ = ["GROUP", "MOST_TEXT", "Reader", "reader_of", "verdict_of"]
 
 GROUP: Final = "dpcore.certificates"
 r"""The group of entry points."""
 
+MOST_TEXT: Final = 1 << 22
+r"""The bytes of the longest certificate of any schema."""
+
 Reader: TypeAlias = Callable[[bytes], Verdict]
 """Checks the text of a certificate."""
 
-_MOST_TEXT: Final = 1 << 22
+
+def verdict_of(text: bytes) -> Verdict:
+    r"""What the reader of its schema finds of the text.
+
+    >>> verdict_of(b"{}").holds
+    False
+
+    Raises :class:`InvalidParameter`, naming the entry point, where a package that is installed has
+    a reader that cannot be imported, raises, or answers with something else.
+    """
+    if len(text) > MOST_TEXT:
+        reason = f"must be at most {MOST_TEXT} bytes"
+        found = Finding(where="certificate", status=Status.FAILS, reason=reason)
+        return Verdict(findings=(found,))
+    entry = _entry_of(text)
+    if entry is None:
+        return verify(text)
+    reader = _loaded(entry)
+    try:
+        answer: object = reader(text)
+    except Exception as error:
+        raise _broken(entry, f"raised {_named(error)}") from error
+    if not isinstance(answer, Verdict):
+        raise _broken(entry, f"answered with {type(answer).__name__}, and no Verdict")
+    return answer
 
 
 def reader_of(text: bytes) -> Reader:
@@ -30,14 +60,48 @@ def reader_of(text: bytes) -> Reader:
 
     >>> reader_of(b'{"schema": "dpcore-certificate/1"}') is verify
     True
+
+    Raises :class:`InvalidParameter` as :func:`verdict_of` does, and for a schema that two read.
     """
+    entry = _entry_of(text)
+    return verify if entry is None else _loaded(entry)
+
+
+def _entry_of(text: bytes) -> EntryPoint | None:
+    # None for the schema of this package, and for whatever nobody reads.
     try:
-        document = parsed(text, _MOST_TEXT)
+        document = parsed(text, MOST_TEXT)
     except Malformed:
-        return verify
+        return None
     schema = document.get("schema") if isinstance(document, dict) else None
-    if isinstance(schema, str):
-        for entry in entry_points(group=GROUP, name=schema):
-            found: Reader = entry.load()
-            return found
-    return verify
+    if not isinstance(schema, str) or schema == SCHEMA:
+        return None
+    found = tuple(entry_points(group=GROUP, name=schema))
+    if len(found) > 1:
+        both = ", ".join(sorted(f"{each.value} of {_package(each)}" for each in found))
+        reason = f"has {len(found)} readers ({both}): leave one installed"
+        raise InvalidParameter("schema", schema, reason)
+    return found[0] if found else None
+
+
+def _loaded(entry: EntryPoint) -> Reader:
+    try:
+        found: object = entry.load()
+    except Exception as error:
+        raise _broken(entry, f"cannot be imported: {_named(error)}") from error
+    if not callable(found):
+        raise _broken(entry, "is no function")
+    return found
+
+
+def _broken(entry: EntryPoint, what: str) -> InvalidParameter:
+    reason = f"its reader {entry.value} of {_package(entry)} {what}"
+    return InvalidParameter("schema", entry.name, reason)
+
+
+def _package(entry: EntryPoint) -> str:
+    return "an unnamed package" if entry.dist is None else str(entry.dist.name)
+
+
+def _named(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -128,7 +128,8 @@ MUTANTS = [
     ("_laplace", "(1 + beta)", "(1 - beta)", "discrete-laplace:scale=20", 40),
     ("_laplace", "edge + here - there) /", "here - there) /", "discrete-laplace:scale=20", 40),
     ("_beyond", "> factor * around", "> around", "skellam:variance=400", 3),
-    ("_beyond", "around[first + step :]", "around[first:]", "skellam:variance=400", 3),
+    ("_beyond", "beyond[first + step]", "beyond[first]", "skellam:variance=400", 3),
+    ("_beyond", "beyond[first] - beyond[last]", "beyond[last]", "skellam:variance=400", 3),
 ]
 
 

@@ -18,6 +18,7 @@ import mpmath
 import pytest
 
 from accounting.checker import direct, lattice, laws, line, losses, rounds, tilt, totals, verdict
+from accounting.checker.alone import _listing
 from accounting.checker.laws import REAL, Law, Unchecked, masses, reach, real
 from accounting.checker.losses import Losses, losses_of, randomised_response, renyi_of
 from accounting.checker.tilt import best_tilt, scan, tilted
@@ -306,6 +307,7 @@ def forgotten() -> Iterator[None]:
 
 def clear() -> None:
     losses.losses_of.cache_clear()
+    _listing.cache_clear()
     verdict._checked.cache_clear()
 
 

@@ -3,6 +3,8 @@ r"""``dpcore verify`` as a user types it: what holds, what does not, and who rea
 from __future__ import annotations
 
 import json
+import os
+import threading
 from collections.abc import Callable
 from fractions import Fraction
 from importlib.metadata import EntryPoint, entry_points
@@ -163,6 +165,119 @@ def test_a_schema_has_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     assert readers.reader_of(of_a_run().encode()) is recheck
     assert readers.reader_of(of_one_gaussian().encode()) is verify
     assert Fraction(json.loads(of_a_run())["claims"][0]["epsilon"]) < Fraction(1, 2)
+
+
+ALIEN = b'{"schema": "alien/1"}'
+
+
+def sound(text: bytes) -> Verdict:
+    return Verdict(findings=(Finding(where=f"{len(text)}", status=Status.HOLDS, reason="read"),))
+
+
+def silent(text: bytes) -> None:
+    del text
+
+
+def rude(text: bytes) -> Verdict:
+    raise KeyError(f"{len(text)} bytes\n of it")
+
+
+def reading(monkeypatch: pytest.MonkeyPatch, schema: str, *values: str) -> None:
+    points = [EntryPoint(schema, value, readers.GROUP) for value in values]
+
+    def found(*, group: str, name: str) -> list[EntryPoint]:
+        return points if (group, name) == (readers.GROUP, schema) else []
+
+    monkeypatch.setattr(readers, "entry_points", found)
+
+
+def test_a_package_reads_its_own_schema(command: Verify, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading(monkeypatch, "alien/1", f"{__name__}:sound")
+    answer = command(ALIEN)
+    assert (answer.code, answer.out) == (0, "21: holds: read\nevery claim holds\n")
+
+
+def test_no_package_reads_the_schema_of_this_one(
+    command: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading(monkeypatch, "dpcore-certificate/1", f"{__name__}:sound")
+    assert readers.reader_of(of_one_gaussian().encode()) is verify
+    changed = command(of_one_gaussian().replace("0.1892073", "0.1892072"))
+    assert changed.out.splitlines()[-1] == "DOES NOT HOLD"
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (
+            ("a.module:read", "b.module:read"),
+            "has 2 readers (a.module:read of an unnamed package, ",
+        ),
+        (("no_such_module:read",), "cannot be imported: ModuleNotFoundError"),
+        ((f"{__name__}:nothing",), "cannot be imported: AttributeError"),
+        ((f"{__name__}:ALIEN",), "is no function"),
+        ((f"{__name__}:silent",), "answered with NoneType, and no Verdict"),
+        ((f"{__name__}:rude",), "raised KeyError: '21 bytes"),
+    ],
+)
+def test_a_reader_that_does_not_read_is_named(
+    command: Verify, monkeypatch: pytest.MonkeyPatch, values: tuple[str, ...], reason: str
+) -> None:
+    reading(monkeypatch, "alien/1", *values)
+    answer = command(ALIEN)
+    assert answer.code == 2
+    assert answer.err.startswith("error: schema = alien/1: ")
+    assert reason in answer.err
+    assert all(value in answer.err for value in values)
+    assert "defect" not in answer.err
+    assert answer.err.count("\n") == 1
+
+
+# -- how much is read ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", [b"\0", of_one_gaussian().encode() + b" ", b'{"schema": "alien/1"}']
+)
+def test_a_text_beyond_every_limit_names_the_largest(command: Verify, text: bytes) -> None:
+    answer = command(text.ljust(readers.MOST_TEXT + 1))
+    assert answer.code == 1
+    assert answer.out.startswith(f"certificate: fails: must be at most {readers.MOST_TEXT} bytes\n")
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "-"])
+def test_a_text_without_end_is_not_read_to_the_end(
+    command: Verify,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    if not Path("/dev/zero").exists():
+        pytest.skip("no device of this kind here")
+    with Path("/dev/zero").open() as endless:
+        monkeypatch.setattr("sys.stdin", endless)
+        answer = typed(capsys, "verify", name)
+    assert answer.code == 1
+    assert f"at most {readers.MOST_TEXT} bytes" in answer.out
+
+
+def test_a_name_that_no_file_can_have_is_refused(
+    command: Verify, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = typed(capsys, "verify", "a\0b")
+    assert answer.code == 2
+    assert "is no name of a file" in answer.err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with a name here")
+def test_a_pipe_is_read(command: Verify, tmp_path: Path, capsys: Any) -> None:
+    place = tmp_path / "pipe"
+    os.mkfifo(place)
+    writer = threading.Thread(target=place.write_text, args=(of_one_gaussian(),))
+    writer.start()
+    answer = typed(capsys, "verify", place)
+    writer.join()
+    assert answer.out.splitlines()[-1] == "every claim holds"
 
 
 def test_a_file_that_is_not_there_is_refused_by_name(
