@@ -1,0 +1,77 @@
+r"""Audits the code that was published with a paper on private bandits, as it is.
+
+    python examples/published_bandits.py MABPrivate.py
+
+The file is that of the repository sayakrc/Differentially-Private-Bandits; it is not part of dpcore.
+Two of its algorithms are asked what they release of one batch, and the answers are held against the
+epsilon that they promise. docs/errata.md tells what is wrong, and how the audit finds out.
+"""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+
+import dpcore.cli
+
+FILE = "MAB_PRIVATE"  # the path of the file, for the processes that an audit may start
+EPSILON, USERS = 0.5, 64
+
+
+def published() -> ModuleType:
+    r"""The file as a module; its own main part does not run."""
+    spec = importlib.util.spec_from_file_location("mab_private", os.environ[FILE])
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def made(kind: str, growth: int) -> object:
+    r"""One of its algorithms for three arms, with the parameters of the paper's figures."""
+    world = SimpleNamespace(K=3, epsilon=EPSILON)
+    settings = {"crs": 1, "delta": 0.1, "dc": growth}
+    return getattr(published(), kind)(world, 10**6, settings)
+
+
+def lead(sums: list[int], n: int, rng: np.random.Generator) -> list[int]:
+    r"""How far DP-SE has the first arm before the second, in thousandths: it drops arms by that."""
+    del rng  # the published code has a generator of its own
+    algorithm, leads = made("DPSE", 2), []
+    for _ in range(n):
+        algorithm.rewards = np.array(sums, dtype=float)
+        released = algorithm.central_rand()
+        leads.append(round(1000 * float(released[0] - released[1])))
+    return leads
+
+
+def total(reward: int, n: int, rng: np.random.Generator) -> list[int]:
+    r"""What Dist-DP-SE reads of a batch of 64 users, in steps: one has ``reward``, all others 0."""
+    del rng
+    algorithm, totals = made("BatchSEDistDP", 4), []
+    algorithm.BatchSize = USERS
+    for _ in range(n):
+        algorithm.RoundCount = 0
+        sent = [algorithm.local_rand(x) for x in [reward] + [0] * (USERS - 1)]
+        algorithm.rewards = np.array([sum(sent)], dtype=float)
+        totals.append(round(float(algorithm.central_rand()[0] * algorithm.precision)))
+    return totals
+
+
+def main() -> int:
+    r"""Both audits; 1 if one of them refutes, as ``dpcore audit`` ends."""
+    if len(sys.argv) != 2:
+        print("usage: python examples/published_bandits.py MABPrivate.py", file=sys.stderr)
+        return 2
+    os.environ[FILE] = str(Path(sys.argv[1]).resolve())
+    codes = []
+    for target, pair, runs in (("lead", ("[5, 4, 3]", "[6, 4, 3]"), 200), ("total", "01", 1000)):
+        words = ["audit", f"{__file__}:{target}", "--claim", f"epsilon={EPSILON}"]
+        codes.append(dpcore.cli.run([*words, "--pair", *pair, "-n", str(runs), "--seed", "1"]))
+    return max(codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
