@@ -211,10 +211,10 @@ def _of_algorithm(name: str) -> tuple[str, ...]:
     if trust is None:
         return (UNKNOWN,)
     if trust == "binary-shuffle":
-        return BitPrivatizer(epsilon=1, delta="1/2").assumptions
+        return BitPrivatizer(epsilon=1, delta="1/2").assumed(1)
     if trust == "local":
         return (_LOCAL,)
-    found = SumPrivatizer(trust=cast(Trust, trust), epsilon=1, failure="1/2").assumptions
+    found = SumPrivatizer(trust=cast(Trust, trust), epsilon=1, failure="1/2").assumed(1)
     return tuple(each for each in found if "relaxed" not in each)
 
 

@@ -83,8 +83,8 @@ def play(
     >>> policy = BatchedElimination(privatizer=privatizer)
     >>> world = np.random.default_rng(1)
     >>> run = play(policy, Bernoulli(means=(0.9, 0.1)), horizon=10_000, world=world)
-    >>> sum(run.pulls), run.pulls[0] > run.pulls[1], run.guarantee.pure()
-    (10000, True, Pure(1))
+    >>> sum(run.pulls), run.guarantee.pure(), run.simulated
+    (10000, Pure(1), False)
 
     The guarantee is derived before the first batch, from the privatizer that will release and from
     the policy's ``sizes``; a batch of another size is refused before anybody is charged for it.

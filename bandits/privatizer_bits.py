@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from accounting.distributed import choose
 from bandits.policy import chance_of
-from bandits.privatizer import ALL_HONEST, Privatizer
+from bandits.privatizer import Privatizer
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import RationalLike, integer, positive_rational
 from dpcore.shuffled_bits import BinaryShuffle
@@ -53,10 +53,6 @@ class BitPrivatizer(Privatizer):
 
     def protocol(self, pulls: int) -> BinaryShuffle:
         return _protocol(self, integer("pulls", pulls, at_least=1))
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        return ("the shuffler shows the server the bits only", ALL_HONEST)
 
 
 @lru_cache(maxsize=1 << 10)

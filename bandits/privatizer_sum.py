@@ -17,7 +17,7 @@ from accounting.papers import SumParameters
 from accounting.papers.arguments import ceil_sqrt
 from bandits.laplace_sum import FEWEST_DRAWS, sum_tail
 from bandits.policy import chance_of
-from bandits.privatizer import ALL_HONEST, SUM_ONLY, Privatizer, Relaxed, SumProtocol
+from bandits.privatizer import Privatizer, Relaxed, SumProtocol
 from dpcore.discrete_gaussian import DiscreteGaussian
 from dpcore.discrete_laplace import DiscreteLaplace
 from dpcore.errors import InvalidParameter
@@ -35,13 +35,6 @@ Parameters: TypeAlias = Literal["exact", "paper"]
 
 _SCALED: Final = ("renyi", "concentrated")
 _TAIL_BITS: Final = 32
-_ASSUMED: Final[dict[str, tuple[str, ...]]] = {
-    "central": ("the analyzer is trusted with the sum and publishes its estimate only",),
-    "local": (),
-    "pure": (SUM_ONLY, ALL_HONEST),
-    "renyi": (SUM_ONLY, ALL_HONEST),
-    "concentrated": (SUM_ONLY, ALL_HONEST),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +99,6 @@ class SumPrivatizer(Privatizer):
 
     def protocol(self, pulls: int) -> SumProtocol:
         return _protocol(self, integer("pulls", pulls, at_least=1))
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        return _ASSUMED.get(self.trust, (str(self.relaxed), ALL_HONEST))
 
     @property
     def relaxed(self) -> Relaxed | None:

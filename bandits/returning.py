@@ -26,7 +26,7 @@ from accounting.papers.arguments import ceil_sqrt
 from accounting.returning import per_user
 from bandits.book import Book, MemoryBook, Names, people, visits_of
 from bandits.policy import Pulls, chance_of
-from bandits.privatizer import ALL_HONEST, SUM_ONLY, Privatizer
+from bandits.privatizer import Privatizer
 from bandits.promise import RunGuarantee, Users
 from dpcore.discrete_laplace import DiscreteLaplace
 from dpcore.enclosure import Enclosure, ball, narrow
@@ -95,10 +95,6 @@ class SteadyPrivatizer(Privatizer):
 
     def protocol(self, pulls: int) -> AggregatedSum:
         return _protocol(self, integer("pulls", pulls, at_least=1))
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        return (SUM_ONLY, ALL_HONEST)
 
 
 @lru_cache(maxsize=1 << 10)

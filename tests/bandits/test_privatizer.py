@@ -286,12 +286,12 @@ def test_bits_give_the_epsilon_and_delta_asked_for(n: int) -> None:
 
 
 def test_what_is_assumed_is_said() -> None:
-    assert made("local").assumptions == ()
-    assert "trusted" in made("central").assumptions[0]
-    assert "sum" in made("pure").assumptions[0]
+    assert made("local").assumed(8) == ()
+    assert "trusted" in made("central").assumed(8)[0]
+    assert "sum" in made("pure").assumed(8)[0]
     relaxed = f"an (1/8, {Fraction('1e-30')})-relaxed aggregation (CZ Theorem 3)"
-    assert made("shuffled-pure").assumptions == (relaxed, ALL_HONEST)
-    assert "bits" in BitPrivatizer(epsilon=1, delta="1e-6").assumptions[0]
+    assert made("shuffled-pure").assumed(8) == (relaxed, ALL_HONEST)
+    assert "bits" in BitPrivatizer(epsilon=1, delta="1e-6").assumed(8)[0]
 
 
 def test_protocols_are_of_their_trust_model() -> None:

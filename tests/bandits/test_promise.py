@@ -135,7 +135,7 @@ def test_pure_runs_promise_epsilon(trust: Trust) -> None:
     assert promised.epsilon("1e-6").upper <= 1
     assert promised.delta(1).upper == 0
     assert promised.delta("0.5").upper > 0
-    assert promised.assumptions[:-1] == private(trust).assumptions
+    assert promised.assumptions[:-1] == private(trust).assumed(8)
     assert "users are new" in promised.assumptions[-1]
     assert promised.to_json()["pure"] == "1"
 
@@ -216,16 +216,16 @@ def test_no_noise_promises_nothing_and_no_release_everything() -> None:
 
 @pytest.mark.parametrize("trust", ["pure", "renyi", "concentrated", "shuffled-pure"])
 def test_shares_of_noise_take_honest_users_for_granted(trust: Trust) -> None:
-    assert ALL_HONEST in private(trust).assumptions
-    assert ALL_HONEST in BitPrivatizer(epsilon=1, delta="1e-6").assumptions
+    assert ALL_HONEST in private(trust).assumed(8)
+    assert ALL_HONEST in BitPrivatizer(epsilon=1, delta="1e-6").assumed(8)
     # One draw of the analyzer, or a whole draw of one's own, needs nobody else.
-    assert not {ALL_HONEST} & {*private("central").assumptions, *private("local").assumptions}
+    assert not {ALL_HONEST} & {*private("central").assumed(8), *private("local").assumed(8)}
 
 
 @pytest.mark.parametrize("trust", ["pure", "renyi", "concentrated"])
 def test_an_aggregation_is_taken_to_show_the_sum_only(trust: Trust) -> None:
-    assert SUM_ONLY in private(trust).assumptions
-    (shuffler, _) = BitPrivatizer(epsilon=1, delta="1e-6").assumptions
+    assert SUM_ONLY in private(trust).assumed(8)
+    (shuffler, _) = BitPrivatizer(epsilon=1, delta="1e-6").assumed(8)
     assert shuffler == "the shuffler shows the server the bits only"
 
 
