@@ -78,7 +78,7 @@ def test_the_same_is_decided_by_a_tenth_and_not_by_a_large_error() -> None:
     ):
         one = other + (factor - 1) * other.mean() + error * noise
         assert section._same(tuple(one), NOISY) == verdict, factor
-    # A large error used to be taken for sameness.
+    # A large error is no sameness.
     bold = mutated(section._same, "mean + ERRORS * error <= most", "mean <= ERRORS * error")
     assert bold(tuple(other + noise), NOISY) == "holds"
     assert section._same(tuple(other + noise), NOISY) == "not decided"
