@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from accounting.bound import Bound
 from accounting.checker import Status, Verdict, verify
+from accounting.checker.clock import bounded
 from accounting.checker.form import SCHEMA, digest_of, required_assumptions
 from accounting.checker.laws import Unchecked
 from accounting.checker.reading import Malformed, parsed, part_of, read
@@ -166,13 +167,15 @@ def certify(
 
     It claims epsilon at each of ``deltas``, delta at each of ``epsilons``, the Renyi divergence at
     each of ``orders``, and the exact pure and zCDP parameters where every part has one. Each claim
-    has ``digits`` significant digits, fewer (3 at least) where the second path decides no more.
+    has ``digits`` significant digits, fewer (3 at least) where the second path decides no more. At
+    delta = 0 epsilon is the largest loss, which must be finite.
 
     A run of releases is what one participant may have taken part in: where all releases are alike
     and name their participants, as often as the most frequent of them did; otherwise all.
 
     Raises :class:`NotDerived` where only an upper bound is known, the value is infinite, or the
-    second path cannot check it; :class:`Disagreement` when it finds another number.
+    second path cannot check it, or not within the :func:`deadline` around (60 seconds if there is
+    none); :class:`Disagreement` when it finds another number.
     """
     most = integer("digits", digits, at_least=FEWEST_DIGITS)
     if most > _MOST:
@@ -188,14 +191,15 @@ def certify(
     if not asked and not exact:
         raise InvalidParameter("deltas, epsilons, orders", (), "must ask for something")
     counts = [most] * len(asked)
-    while True:
-        enclosed = [each.claim(count) for each, count in zip(asked, counts, strict=True)]
-        certificate = replace(draft, claims=(*enclosed, *exact))
-        _check_form(certificate)
-        verdict = verify(certificate)
-        if verdict.holds:
-            return certificate
-        _fewer(verdict, counts)
+    with bounded():
+        while True:
+            enclosed = [each.claim(count) for each, count in zip(asked, counts, strict=True)]
+            certificate = replace(draft, claims=(*enclosed, *exact))
+            _check_form(certificate)
+            verdict = verify(certificate)
+            if verdict.holds:
+                return certificate
+            _fewer(verdict, counts)
 
 
 def _asked(
@@ -206,8 +210,8 @@ def _asked(
 ) -> Iterator[Asked]:
     for delta in _several(deltas):
         at = rational("delta", delta)
-        if not 0 < at < 1:
-            raise InvalidParameter("delta", delta, "must lie in (0, 1)")
+        if not 0 <= at < 1:
+            raise InvalidParameter("delta", delta, "must lie in [0, 1)")
         yield Asked(quantity="epsilon", key="delta", at=at, bound=total.epsilon)
     for epsilon in _several(epsilons):
         at = rational("epsilon", epsilon)
@@ -249,6 +253,8 @@ def _fewer(verdict: Verdict, counts: list[int]) -> None:
     for i, finding in enumerate(verdict.findings):
         if finding.status is Status.FAILS:
             raise Disagreement(str(finding))
+        if finding.status is Status.UNDECIDED:
+            raise NotDerived(f"a certificate of {finding.where}", finding.reason)
         if finding.status is Status.UNCHECKED:
             if i >= len(counts) or counts[i] <= FEWEST_DIGITS:
                 raise NotDerived(f"a certificate of {finding.where}", finding.reason)

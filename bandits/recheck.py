@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from accounting.checker import Allowance, Finding, Malformed, Status, Verdict, verify
+from accounting.checker.clock import bounded
 from accounting.checker.fields import mapping, text_of
 from accounting.checker.form import digest_of
 from accounting.checker.reading import read as read_ordinary
@@ -31,7 +32,8 @@ def recheck(text: str | bytes) -> Verdict:
     is missing that these fields imply. A part without a certificate is unchecked, and then the
     verdict does not hold. A claim that is stated and not derived, an algorithm that the reader does
     not know, and noise that came from a seed, are named first, as assumed. All parts together may
-    take 2^22 values of listings; what is beyond is unchecked.
+    take 2^22 values of listings; what is beyond is unchecked. They have the time of the
+    ``deadline`` around, 60 seconds if there is none; what is beyond is not decided in time.
 
     Not to be known from a text: that the parts are all that a run of the algorithm could make,
     that the releases listed are those of the run, that the noise came from where it says, and who
@@ -43,6 +45,11 @@ def recheck(text: str | bytes) -> Verdict:
 
     Nothing the text may hold raises.
     """
+    with bounded():
+        return _verdict(text)
+
+
+def _verdict(text: str | bytes) -> Verdict:
     try:
         if not isinstance(text, (str, bytes)):
             raise Malformed("certificate", "must be text")

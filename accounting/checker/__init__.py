@@ -5,7 +5,8 @@ text of the certificate is shared. What is computed is a second numerical opinio
 error estimate, not a proof; how it is computed, and when it declines, is docs/proofs/checker.md.
 """
 
+from accounting.checker.clock import deadline
 from accounting.checker.reading import Malformed
 from accounting.checker.verdict import Allowance, Finding, Status, Verdict, verify
 
-__all__ = ["Allowance", "Finding", "Malformed", "Status", "Verdict", "verify"]
+__all__ = ["Allowance", "Finding", "Malformed", "Status", "Verdict", "deadline", "verify"]

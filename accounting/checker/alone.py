@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Final
 
+from accounting.checker.clock import ticking
 from accounting.checker.laws import REAL, Law, Number, Unchecked, effort, masses, reach, real
 from accounting.checker.value import Value
 
@@ -86,7 +87,7 @@ def _listing(law: Law, step: int, surprise: float) -> tuple[list[Number], list[N
     # lies at each of these places and beyond.
     low, high = reach(law, surprise, _MOST_VALUES)
     around = masses(law, low - step, high + step, 2 * _MOST_VALUES)
-    beyond = [*accumulate(reversed(around), initial=REAL.zero)]
+    beyond = [*accumulate(ticking(reversed(around)), initial=REAL.zero)]
     beyond.reverse()
     return around, beyond
 

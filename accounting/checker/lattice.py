@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from accounting.checker.clock import tick, ticking
 from accounting.checker.laws import REAL, Number, Unchecked, real
 from accounting.checker.losses import Grid, Losses
 from accounting.checker.tilt import best_tilt, scan, tilted
@@ -24,6 +25,7 @@ __all__ = ["Lattice"]
 _MOST_STEPS: Final = 1 << 22
 _MOST_KEPT: Final = 1 << 12
 _BITS: Final = 192
+_RELATIVE: Final = REAL.mpf(10) ** -24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +76,20 @@ class Lattice:
             raise Unchecked("too many frequencies matter")
         prepared = [self._prepared(one, grid, count, c) for one, grid, count in self.listed]
         moments = [(j, _product(prepared, j, size)) for j in kept]
-        return [self._delta(c, size, moments, epsilon) for epsilon in epsilons]
+        found = [self._delta(c, size, moments, epsilon) for epsilon in epsilons]
+        if not self.blur:
+            return found
+        # Each total is off by the blur at most, and delta falls.
+        blur = Fraction(self.blur)
+        low = [self._delta(c, size, moments, epsilon + blur) for epsilon in epsilons]
+        high = [self._delta(c, size, moments, epsilon - blur) for epsilon in epsilons]
+        return [
+            Value(value=one.value, error=one.error + down.error + up.error + up.value - down.value)
+            for one, down, up in zip(found, low, high, strict=True)
+        ]
 
     def _prepared(self, one: Losses, grid: Grid, count: int, c: float) -> _Waves:
-        tilts = zip(grid.places, one.here, strict=True)
+        tilts = ticking(zip(grid.places, one.here, strict=True))
         raw = {s: p * REAL.exp(c * real(grid.unit * s)) for s, p in tilts}
         total = REAL.fsum(raw.values())
         fixed = {s: int(REAL.floor(w / total * (1 << _BITS))) for s, w in raw.items()}
@@ -106,9 +118,7 @@ class Lattice:
             terms.append(doubled * (moment * turn * kernel).real)
         scale = REAL.exp(-c * step * first) / size
         spread = REAL.fsum(map(abs, terms)) * scale
-        # A loss off by the blur is an epsilon off by it, and the slope of log delta is near c.
-        relative = REAL.mpf(10) ** -24 + 4 * (c + 1) * self.blur
-        return Value(value=REAL.fsum(terms) * scale, error=spread * relative)
+        return Value(value=REAL.fsum(terms) * scale, error=spread * _RELATIVE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,12 +132,13 @@ class _Waves:
     count: int
 
     def moment(self, j: int, size: int) -> Number:
+        tick()
         turn = 2 * REAL.pi * (j * self.stride % size) / size
         one, zero = 1 << _BITS, 0
         cosine, sine = (int(REAL.floor(wave(turn) * one)) for wave in (REAL.cos, REAL.sin))
         before, here, cosines = one, cosine, []
         low, high, sines = zero, sine, []
-        for _ in self.even:
+        for _ in ticking(self.even):
             cosines.append(here)
             sines.append(high)
             before, here = here, (cosine * here >> (_BITS - 1)) - before

@@ -16,7 +16,9 @@ from typing import Any, Final, TypeAlias
 
 from mpmath import MPContext
 
-__all__ = ["LAWS", "REAL", "Law", "Number", "Unchecked", "effort", "masses", "reach", "real"]
+from accounting.checker.clock import tick, ticking
+
+__all__ = ["LAWS", "MOST_ATOMS", "REAL", "Law", "Number", "Unchecked", "effort", "masses", "reach", "real"]
 
 Number: TypeAlias = Any
 """A real number of mpmath, which has no types."""
@@ -24,7 +26,7 @@ Number: TypeAlias = Any
 REAL: Final = MPContext()
 REAL.prec = 192
 
-_MOST_ATOMS: Final = 1 << 16
+MOST_ATOMS: Final = 1 << 16
 _FIXED: Final = 160
 _KEPT: Final = 150
 _FARTHEST: Final = 2500
@@ -91,8 +93,10 @@ def _log(value: Fraction) -> float:
 # -- how far a law reaches -------------------------------------------------------------------------
 
 
-def reach(law: Law, surprise: float, most: int = _MOST_ATOMS) -> tuple[int, int]:
+def reach(law: Law, surprise: float, most: int = MOST_ATOMS) -> tuple[int, int]:
     r"""(low, high) with P(X < low) and P(X > high) each at most e^-surprise, by Chernoff bounds.
+
+    They are taken at ``surprise`` + 1, which is far more than the rounding of their floats.
 
     >>> reach(Law("poisson", (Fraction(1),)), 50.0)[0]
     0
@@ -100,7 +104,7 @@ def reach(law: Law, surprise: float, most: int = _MOST_ATOMS) -> tuple[int, int]
     Raises :class:`Unchecked` when there are more than ``most`` values between them.
     """
     try:
-        low, high = _reach(law, surprise)
+        low, high = _reach(law, surprise + 1)
     except (OverflowError, ZeroDivisionError, ValueError) as error:
         raise Unchecked(f"{law.name}: its parameters are beyond every float") from error
     if high - low > most:
@@ -176,7 +180,7 @@ def _counts(mean: float, surprise: float, most: int | None) -> tuple[int, int]:
 # -- the masses ------------------------------------------------------------------------------------
 
 
-def masses(law: Law, low: int, high: int, most: int = 4 * _MOST_ATOMS) -> list[Number]:
+def masses(law: Law, low: int, high: int, most: int = 4 * MOST_ATOMS) -> list[Number]:
     r"""[P(X = low), ..., P(X = high)], ``most`` at most.
 
     >>> REAL.nstr(masses(Law("skellam", (Fraction(400),)), 0, 0)[0], 13)
@@ -192,12 +196,12 @@ def masses(law: Law, low: int, high: int, most: int = 4 * _MOST_ATOMS) -> list[N
 
 def _laplace(most: int, scale: Fraction) -> list[Number]:
     beta = REAL.exp(-1 / real(scale))
-    return _falling((1 - beta) / (1 + beta), most, lambda _: beta)
+    return _falling(-REAL.expm1(-1 / real(scale)) / (1 + beta), most, lambda _: beta)
 
 
 def _falling(first: Number, most: int, ratio: Callable[[int], Number]) -> list[Number]:
     found = [first]
-    for k in range(most):
+    for k in ticking(range(most)):
         found.append(found[-1] * ratio(k))
     return found
 
@@ -207,7 +211,7 @@ def _gaussian(most: int, sigma_squared: Fraction) -> list[Number]:
     end = max(most, math.isqrt(math.ceil(2 * sigma_squared * 140)) + 2)
     rate = REAL.exp(-1 / (2 * real(sigma_squared)))
     square, step = rate * rate, [rate]
-    for _ in range(end):
+    for _ in ticking(range(end)):
         step.append(step[-1] * square)
     found = _falling(REAL.mpf(1), end, lambda k: step[k])
     total = 2 * REAL.fsum(found) - 1
@@ -221,7 +225,7 @@ def _skellam(most: int, variance: Fraction) -> list[Number]:
     end = max(end, most) + 40
     end += 4 * math.isqrt(end)
     above, here, found = REAL.zero, REAL.one, [REAL.one]
-    for n in range(end, 0, -1):
+    for n in ticking(range(end, 0, -1)):
         above, here = here, above + 2 * n * here / v
         found.append(here)
     found.reverse()
@@ -233,11 +237,11 @@ def _polya_difference(most: int, shape: Fraction, scale: Fraction) -> list[Numbe
     # (n+1-r) b p(n+1) - (1+b^2) n p(n) + (n-1+r) b p(n-1) = 0 downwards; sum of all = 1.
     r, beta = real(shape), REAL.exp(-1 / real(scale))
     _, end = _reach(Law("polya-difference", (shape, scale)), 150.0)
-    if end > 8 * _MOST_ATOMS:
+    if end > 8 * MOST_ATOMS:
         raise Unchecked("polya-difference: too wide")
     end = max(end, most) + math.ceil(80 * scale) + 40
     above, here, found = REAL.zero, REAL.one, [REAL.one]
-    for n in range(end, 0, -1):
+    for n in ticking(range(end, 0, -1)):
         below = ((1 + beta * beta) * n * here - (n + 1 - r) * beta * above) / ((n - 1 + r) * beta)
         above, here = here, below
         found.append(here)
@@ -261,6 +265,7 @@ def _gaussian_sum(most: int, count: Fraction, sigma_squared: Fraction) -> list[N
         fixed = [int(REAL.floor(mass * (1 << bits))) for mass in single]
         found = [1 << bits] * (most + 1)
         for j in range(1, size // 2 + 1):
+            tick()
             turn = int(REAL.floor(REAL.cos(2 * REAL.pi * j / size) * (1 << bits)))
             waves = _cosines(turn, max(most, len(fixed) - 1), bits)
             moment = (fixed[0] << bits) + 2 * sum(map(int.__mul__, fixed[1:], waves[1:]))
@@ -268,7 +273,7 @@ def _gaussian_sum(most: int, count: Fraction, sigma_squared: Fraction) -> list[N
             weight = int(REAL.floor(factor**n * (1 << bits))) * (1 if 2 * j == size else 2)
             if abs(weight) < 1 << 8:
                 break
-            for m in range(most + 1):
+            for m in ticking(range(most + 1)):
                 found[m] += weight * waves[m] >> bits
         if min(found) < 1 << _KEPT:
             raise Unchecked("discrete-gaussian-sum: its tail is below the digits kept")
@@ -278,7 +283,7 @@ def _gaussian_sum(most: int, count: Fraction, sigma_squared: Fraction) -> list[N
 def _plan(n: int, v: float, most: int) -> tuple[int, int, int]:
     # The bits kept, the period N, and the work: turns times values times digits.
     total, surprise = n * v, _surprise_of_sum(n, v, most)
-    if n > 1 << 14 or total > 1e8 or most > 2 * _MOST_ATOMS:
+    if n > 1 << 14 or total > 1e8 or most > 2 * MOST_ATOMS:
         raise Unchecked("discrete-gaussian-sum: too many draws")
     if surprise > _FARTHEST:
         raise Unchecked("discrete-gaussian-sum: too far out")
@@ -338,7 +343,7 @@ def _one_gaussian(n: int, v: float, most: int) -> bool:
 def _cosines(turn: int, most: int, bits: int) -> list[int]:
     # cos(m t) by Chebyshev's recurrence.
     found = [1 << bits, turn]
-    for _ in range(most - 1):
+    for _ in ticking(range(most - 1)):
         found.append((turn * found[-1] >> (bits - 1)) - found[-2])
     return found
 

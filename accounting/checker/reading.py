@@ -184,7 +184,7 @@ def _claim(where: str, item: Mapping[str, Any]) -> Claim:
     key = _ENCLOSED[quantity]
     exactly(where, item, {"quantity", "theorem", key, "lower", "upper", "digits"})
     at = rational(f"{where}.{key}", item[key])
-    if (quantity == "epsilon" and not 0 < at < 1) or (quantity == "renyi" and at <= 1):
+    if (quantity == "epsilon" and not 0 <= at < 1) or (quantity == "renyi" and at <= 1):
         raise Malformed(f"{where}.{key}", "is out of range")
     digits = whole(f"{where}.digits", item["digits"], 0, _MOST_DECIMALS)
     lower = decimal(f"{where}.lower", item["lower"], digits)

@@ -1,7 +1,15 @@
-r"""Which shifts of which laws a certificate's parts stand for, and the sums that are exact."""
+r"""Which shifts of which laws a certificate's parts stand for, and so what its worst case is of.
+
+In each coordinate and direction the largest shift is the worst at every epsilon (the pages on
+curves). What is left is a maximum: over directions for a law that is not symmetric, in every
+coordinate of its own, and over the shapes of a norm. A neighbour may choose anew in every round,
+also by what was released before, so with several rounds only one choice is checked.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,7 +18,7 @@ from typing import Final
 from accounting.checker.laws import Law, Unchecked
 from accounting.checker.reading import Part
 
-__all__ = ["Rounds", "alternatives", "exact_pure", "exact_zcdp"]
+__all__ = ["Rounds", "alternatives"]
 
 _MOST_SHIFTS: Final = 64
 
@@ -59,11 +67,28 @@ def _choices(part: Part) -> list[tuple[Rounds, ...]]:
                 stated=(Fraction(0), Fraction(0)),
                 count=part.rounds * count,
             )
-            for step, count in sorted(shift.items())
+            for step, mirrored, count in moves
         )
         for shift in _shifts(part, law)
-        for mirrored in ((False,) if law.symmetric else (False, True))
+        for moves in _directions(sorted(shift.items()), law)
     ]
+
+
+def _directions(shift: list[tuple[int, int]], law: Law) -> list[list[tuple[int, bool, int]]]:
+    # (step, down, count): coordinates of one step are alike, so it matters how many go down.
+    if law.symmetric:
+        return [[(step, False, count) for step, count in shift]]
+    if math.prod(count + 1 for _, count in shift) > _MOST_SHIFTS:
+        raise Unchecked(f"more than {_MOST_SHIFTS} choices of a direction in every coordinate")
+    found = []
+    for downs in itertools.product(*(range(count + 1) for _, count in shift)):
+        both = (
+            (step, mirrored, number)
+            for (step, count), down in zip(shift, downs, strict=True)
+            for mirrored, number in ((False, count - down), (True, down))
+        )
+        found.append([move for move in both if move[2]])
+    return found
 
 
 def _shifts(part: Part, law: Law) -> list[dict[int, int]]:
@@ -95,43 +120,3 @@ def _partitions(amount: int, largest: int, power: int) -> Iterator[dict[int, int
             return
         for rest in _partitions(amount - step**power, step, power):
             yield {**rest, step: rest.get(step, 0) + 1}
-
-
-def exact_pure(parts: tuple[Part, ...]) -> Fraction:
-    r"""sup of the total loss: Delta/s for a discrete Laplace or a Polya difference of shape >= 1.
-
-    Raises :class:`Unchecked` for laws whose largest loss is infinite or no rational.
-    """
-    total = Fraction(0)
-    for part in parts:
-        match part:
-            case Part(stated=("pure", (epsilon,))):
-                total += part.rounds * epsilon
-            case Part(law=Law(name="discrete-laplace", parameters=(scale,))):
-                total += part.rounds * sum(part.amounts) / scale
-            case Part(law=Law(name="polya-difference", parameters=(shape, scale))) if (
-                shape >= 1 and part.norm in ("absolute", "box")
-            ):
-                total += part.rounds * sum(part.amounts) / scale
-            case _:
-                raise Unchecked("the largest loss of a part is infinite, or not a rational")
-    return total
-
-
-def exact_zcdp(parts: tuple[Part, ...]) -> Fraction:
-    r"""Sum of Delta_2^2/2v of discrete Gaussians, epsilon^2/2 of pure claims, and stated rhos."""
-    total = Fraction(0)
-    for part in parts:
-        match part:
-            case Part(stated=("zcdp", (rho,))):
-                total += part.rounds * rho
-            case Part(stated=("pure", (epsilon,))):
-                total += part.rounds * epsilon**2 / 2
-            case Part(law=Law(name="discrete-gaussian", parameters=(v,))):
-                squared = sum(step**2 for step in part.amounts)
-                if part.norm == "l2-squared":
-                    squared = part.amounts[0]
-                total += part.rounds * squared / (2 * v)
-            case _:
-                raise Unchecked("no exact rho of a part")
-    return total

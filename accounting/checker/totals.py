@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Final
 
-from accounting.checker.direct import halves, payoff
+from accounting.checker.direct import halves
 from accounting.checker.lattice import Lattice
 from accounting.checker.laws import REAL, Number, real
 from accounting.checker.line import integral
@@ -17,6 +18,8 @@ from accounting.checker.losses import Losses
 from accounting.checker.value import Value, Wanted
 
 __all__ = ["deltas"]
+
+_RARE: Final = 2.0**-12
 
 
 def deltas(
@@ -31,17 +34,22 @@ def deltas(
 
     Raises :class:`Unchecked` where no method reaches it.
     """
-    shown = REAL.one
-    for one, count in listed:
-        shown *= (1 - one.hidden) ** count
-    lost = 1 - shown
+    hidden = _hidden(listed)
     if sum((count * one.most for one, count in listed), Fraction(0)) <= min(epsilons):
-        return [Value(value=REAL.zero, error=REAL.zero) for _ in epsilons]
-    split = halves(listed)
-    if split is not None:
-        sums = (payoff(*split, real(epsilon)) for epsilon in epsilons)
-        found = [Value(value=total, error=total * REAL.mpf(10) ** -40) for total in sums]
+        found = [Value(value=REAL.zero, error=REAL.zero) for _ in epsilons]
+    elif (split := halves(listed, float(dropped) * _RARE)) is not None:
+        found = [split.payoff(real(epsilon)) for epsilon in epsilons]
     else:
         lattice = Lattice.of(listed, min(epsilons))
         found = lattice.deltas(epsilons) if lattice else integral(listed, epsilons, wanted)
-    return [Value(value=lost + each.value, error=each.error + dropped) for each in found]
+    lost = hidden.error + dropped
+    return [Value(value=hidden.value + one.value, error=one.error + lost) for one in found]
+
+
+def _hidden(listed: Sequence[tuple[Losses, int]]) -> Value:
+    # 1 - prod (1 - P(L = oo))^count, without the rounding of 1 minus a small number.
+    if any(one.hidden >= 1 for one, _ in listed):
+        return Value(value=REAL.one, error=REAL.mpf(10) ** -40)
+    shown = REAL.fsum(count * REAL.log1p(-one.hidden) for one, count in listed)
+    value = -REAL.expm1(shown)
+    return Value(value=value, error=value * REAL.mpf(10) ** -40)

@@ -3,6 +3,7 @@ r"""Every claim of a certificate, computed again, and what is found.
 A claim [lower, upper] is one unit of its last digit wide and the truth lies at least a sixteenth of
 a unit inside. So the second path must place it more than 1/32 of a unit inside either end, with an
 error below 1/64: a claim moved by one unit fails, and no claim passes that this path cannot decide.
+A claim of two equal ends is one of a rational, and is compared with that rational.
 """
 
 from __future__ import annotations
@@ -16,10 +17,18 @@ from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from accounting.checker.alone import deltas_of_one, knows, listed_values
+from accounting.checker.clock import OutOfTime, bounded
+from accounting.checker.exact import exact_pure, exact_value, exact_zcdp
 from accounting.checker.laws import REAL, Law, Number, Unchecked, effort, reach, real
-from accounting.checker.losses import Losses, losses_of, randomised_response, renyi_of
+from accounting.checker.losses import (
+    Losses,
+    losses_of,
+    randomised_response,
+    renyi_of,
+    renyi_of_listed,
+)
 from accounting.checker.reading import Claim, Malformed, Part, Read, parsed, read
-from accounting.checker.rounds import Rounds, alternatives, exact_pure, exact_zcdp
+from accounting.checker.rounds import Rounds, alternatives
 from accounting.checker.totals import deltas
 from accounting.checker.value import Value, Wanted
 
@@ -28,7 +37,6 @@ __all__ = ["Allowance", "Finding", "Status", "Verdict", "verify"]
 _INSIDE: Final = Fraction(1, 32)
 _ERROR: Final = Fraction(1, 64)
 _MOST_ATOMS: Final = 1 << 17
-_SAME: Final = Fraction(1, 10**12)
 
 
 class Status(Enum):
@@ -37,6 +45,7 @@ class Status(Enum):
     HOLDS = "holds"
     FAILS = "fails"
     UNCHECKED = "unchecked"
+    UNDECIDED = "not decided in time"
     ASSUMED = "assumed"
 
 
@@ -68,14 +77,14 @@ class Verdict:
     def holds(self) -> bool:
         r"""Whether every claim was computed again and holds, given what is assumed.
 
-        What is unchecked does not hold.
+        What is unchecked, or not decided in time, does not hold.
         """
         return not self.failures
 
     @property
     def failures(self) -> tuple[Finding, ...]:
         r"""Whatever fails, or was not computed again."""
-        bad = (Status.FAILS, Status.UNCHECKED)
+        bad = (Status.FAILS, Status.UNCHECKED, Status.UNDECIDED)
         return tuple(each for each in self.findings if each.status in bad)
 
     def to_json(self) -> dict[str, Any]:
@@ -131,8 +140,16 @@ def verify(
     Never raises for anything the text may hold: what is malformed is a finding. A verdict that
     holds says that a second computation agrees to the last digit stated; the digest is no
     signature, so it does not say who wrote the certificate. Claims beyond the ``allowance``, 2^20
-    values of listings if none is given, are unchecked.
+    values of listings if none is given, are unchecked. All claims together have the time of the
+    :func:`deadline` around, 60 seconds if there is none: what is beyond is not decided in time.
     """
+    with bounded():
+        return _verdict(certificate, Allowance() if allowance is None else allowance)
+
+
+def _verdict(
+    certificate: str | bytes | Mapping[str, Any] | Document, allowance: Allowance
+) -> Verdict:
     try:
         if isinstance(certificate, (str, bytes)):
             document = parsed(certificate)
@@ -151,8 +168,7 @@ def verify(
         Finding(where=where, status=Status.FAILS, reason=reason)
         for where, reason in found.complaints
     ]
-    allowed = Allowance() if allowance is None else allowance
-    findings += [_finding(found, i, allowed) for i in range(len(found.claims))]
+    findings += [_finding(found, i, allowance) for i in range(len(found.claims))]
     return Verdict(findings=tuple(findings))
 
 
@@ -164,6 +180,8 @@ def _finding(found: Read, index: int, allowance: Allowance) -> Finding:
             allowance.spend(listing, values)
         holds, reason = _checked(found.parts, claim)
         status = Status.HOLDS if holds else Status.FAILS
+    except OutOfTime as error:
+        status, reason = Status.UNDECIDED, str(error)
     except (Unchecked, ArithmeticError, ValueError) as error:
         status, reason = Status.UNCHECKED, str(error) or type(error).__name__
     return Finding(where=where, status=status, reason=reason)
@@ -176,6 +194,10 @@ def _checked(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
             return _equal(claim.at, exact_pure(parts))
         case "zcdp":
             return _equal(claim.at, exact_zcdp(parts))
+    exact = exact_value(parts, claim)
+    if exact is not None:
+        return _inside_exactly(claim, exact)
+    match claim.quantity:
         case "renyi":
             return _renyi(parts, claim)
         case "delta":
@@ -187,6 +209,14 @@ def _equal(claimed: Fraction, found: Fraction) -> tuple[bool, str]:
     if claimed == found:
         return True, "equal, exactly"
     return False, f"the second path finds {found}"
+
+
+def _inside_exactly(claim: Claim, found: Fraction) -> tuple[bool, str]:
+    if claim.lower == claim.upper:
+        return _equal(claim.lower, found)
+    margin = _INSIDE * claim.unit
+    holds = claim.lower + margin < found < claim.upper - margin
+    return holds, f"the second path finds {REAL.nstr(real(found), 20)}, a rational"
 
 
 # -- enclosed claims -------------------------------------------------------------------------------
@@ -202,22 +232,19 @@ def _delta(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
 def _renyi(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
     found = []
     for rounds in alternatives(parts):
-        total = REAL.zero
-        for each in rounds:
-            total += each.count * _renyi_of_one(each, claim.at)
-        found.append(Value(value=total, error=abs(total) * REAL.mpf(10) ** -28))
+        ones = [(each.count, _renyi_of_one(each, claim.at)) for each in rounds]
+        value = REAL.fsum(count * one.value for count, one in ones)
+        found.append(Value(value=value, error=REAL.fsum(k * one.error for k, one in ones)))
     return _inside(claim, _largest(found))
 
 
-def _renyi_of_one(each: Rounds, order: Fraction) -> Number:
+def _renyi_of_one(each: Rounds, order: Fraction) -> Value:
     if each.law is not None:
         return renyi_of(each.law, each.step, order)
     epsilon, lost = each.stated
     if lost:
         raise Unchecked("a Renyi divergence of an approximate claim")
-    one, a = randomised_response(epsilon, lost), real(order)
-    pairs = zip(one.here, one.losses, strict=True)
-    return REAL.log(REAL.fsum(p * REAL.exp((a - 1) * loss) for p, loss in pairs)) / (a - 1)
+    return renyi_of_listed(randomised_response(epsilon, lost), order)[0]
 
 
 def _largest(found: list[Value]) -> Value:
@@ -230,9 +257,10 @@ def _inside(claim: Claim, found: Value) -> tuple[bool, str]:
     if not REAL.isfinite(found.value):
         return False, shown
     if claim.lower == claim.upper:
-        # An end that is exact must be met far beyond the digits that are stated.
-        off = abs(found.value - real(claim.lower)) + found.error
-        return bool(off <= real(_SAME) * unit), shown
+        # A computation with an error tells only that they are not met.
+        if abs(found.value - real(claim.lower)) > found.error:
+            return False, shown
+        raise Unchecked(f"{shown}, and no rational: two equal ends are not checked")
     if found.error > real(_ERROR) * unit:
         raise Unchecked(f"{shown} with error {REAL.nstr(found.error, 3)}")
     low, high = (real(end) for end in (claim.lower, claim.upper))
@@ -243,6 +271,8 @@ def _inside(claim: Claim, found: Value) -> tuple[bool, str]:
 def _epsilon(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
     # delta(epsilon) falls: it must exceed the target just inside the lower end, and stay below it
     # just inside the upper end.
+    if claim.at == 0:
+        return _inside(claim, _largest([_largest_loss(each) for each in alternatives(parts)]))
     target, goal = real(claim.at), Wanted(of_epsilon=float(claim.unit * _ERROR))
     allowed = _allowed(claim)
     if claim.lower == claim.upper:
@@ -250,7 +280,10 @@ def _epsilon(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
             return False, "no epsilon but 0 is exact"
         found = [_at(each, [Fraction(0)], allowed, goal)[0] for each in alternatives(parts)]
         most = _largest(found)
-        return bool(most.value + most.error <= target), f"delta(0) is {REAL.nstr(most.value, 20)}"
+        shown = f"delta(0) is {REAL.nstr(most.value, 20)}"
+        if abs(most.value - target) <= most.error:
+            raise Unchecked(f"{shown} with error {REAL.nstr(most.error, 3)}: too near the target")
+        return bool(most.value < target), shown
     ends = [claim.lower + _INSIDE * claim.unit, claim.upper - _INSIDE * claim.unit]
     pairs = [_at(each, ends, allowed, goal) for each in alternatives(parts)]
     left, right = (_largest([pair[i] for pair in pairs]) for i in (0, 1))
@@ -265,6 +298,19 @@ def _epsilon(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
         f"delta just inside the ends is {REAL.nstr(left.value, 16)} and "
         f"{REAL.nstr(right.value, 16)}"
     )
+
+
+def _largest_loss(rounds: tuple[Rounds, ...]) -> Value:
+    # What bounds the loss, for a law with a bounded one; that is its least upper bound to 2^-139.
+    total = Fraction(0)
+    for each in rounds:
+        one = _listed(each, 80.0)
+        most = Fraction(0) if one is None else one.most
+        if not isinstance(most, Fraction):
+            return Value(value=REAL.inf, error=REAL.zero)
+        total += each.count * most
+    count = sum(each.count for each in rounds)
+    return Value(value=real(total), error=count * REAL.mpf(2) ** -138)
 
 
 def _surprise(rounds: tuple[Rounds, ...], allowed: Fraction) -> float:
@@ -282,19 +328,23 @@ def _alone(rounds: tuple[Rounds, ...]) -> Law | None:
 
 def _listings(parts: tuple[Part, ...], claim: Claim) -> Iterator[tuple[object, int]]:
     # What the claim needs listed, and how many values each listing holds.
-    if claim.quantity in ("pure", "zcdp"):
+    if claim.quantity in ("pure", "zcdp") or exact_value(parts, claim) is not None:
         return
-    for i, rounds in enumerate(alternatives(parts)):
+    for rounds in alternatives(parts):
         alone = _alone(rounds)
-        if alone is not None and claim.quantity != "renyi":
+        if alone is not None and claim.quantity != "renyi" and _allowed(claim):
             yield listed_values(alone, rounds[0].step, _surprise(rounds, _allowed(claim)))
             continue
-        for k, each in enumerate(rounds):
-            if each.law is None or each.law.name == "discrete-laplace":
+        for each in rounds:
+            if each.law is None:
                 continue
-            surprise = 80.0 if claim.quantity == "renyi" else _surprise(rounds, _allowed(claim))
-            low, high = reach(each.law, surprise)
-            yield (claim, i, k), effort(each.law, high - low + 1)
+            kind = (claim, each.law, each.step, each.mirrored)
+            if each.law.name == "discrete-laplace":
+                yield kind, each.step + 1
+                continue
+            allowed = Fraction(0) if claim.quantity == "renyi" else _allowed(claim)
+            low, high = reach(each.law, _surprise(rounds, allowed) if allowed else 80.0)
+            yield kind, effort(each.law, high - low + 1)
 
 
 def _allowed(claim: Claim) -> Fraction:

@@ -2,7 +2,10 @@ r"""``dpcore certify`` and ``dpcore verify``: what leaves the building, and how 
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -11,6 +14,8 @@ import typer
 from accounting.cli.arguments import AsJson, show, whole
 from accounting.cli.budget import Noises, Rounds, Sensitivities, composed
 from dpcore.errors import InvalidParameter
+from dpcore.parameter import rational
+from dpcore.progress import progress_bar
 
 if TYPE_CHECKING:
     from accounting.checker import Verdict
@@ -18,7 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["certify", "verify"]
 
 FAILED: Final = 1
+_LONGEST: Final = 10**6
+_TENTHS: Final = 10
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
+
+Deadline = Annotated[
+    str,
+    typer.Option(
+        metavar="SECONDS", help="How long computing the claims again may take, all together."
+    ),
+]
 
 certify = typer.Typer(
     name="certify",
@@ -56,6 +70,7 @@ def certify_command(
         typer.Option(help="The rounds are visits of one user, this many at most: certify users."),
     ] = None,
     digits: Annotated[str, typer.Option(help="Significant digits of each claim.")] = "8",
+    deadline: Deadline = "60",
 ) -> None:
     r"""Write a certificate: exact parameters, assumptions, proven bounds, a digest.
 
@@ -74,13 +89,14 @@ def certify_command(
         total = per_user(visit, max_visits=whole("--visits", visits, 1))
     asked = [epsilon or [], order or []]
     deltas = delta if delta is not None or any(asked) else ["1e-6"]
-    certificate = made(
-        total,
-        deltas=deltas or [],
-        epsilons=asked[0],
-        orders=asked[1],
-        digits=whole("--digits", digits, 1),
-    )
+    with _in_time(deadline):
+        certificate = made(
+            total,
+            deltas=deltas or [],
+            epsilons=asked[0],
+            orders=asked[1],
+            digits=whole("--digits", digits, 1),
+        )
     sys.stdout.write(certificate.text())
 
 
@@ -90,20 +106,23 @@ def verify_command(
         str, typer.Argument(metavar="FILE", help="A certificate; - reads standard input.")
     ],
     *,
+    deadline: Deadline = "60",
     as_json: AsJson = False,
 ) -> None:
     r"""Compute every claim of a certificate again, by an independent path, and name what fails.
 
     Certificates of bandit runs are checked too, and whatever else an installed package can read.
-    Exit code: 0 all claims hold; 1 one fails, the text was changed, or a part is too large to be
-    computed again (its line says unchecked); 2 no such file, or a package that cannot read it.
+    Exit code: 0 all claims hold; 1 one fails, the text was changed, or one was not computed again:
+    too large (its line says unchecked), or beyond the deadline (not decided in time); 2 no such
+    file, or a package that cannot read it.
 
     Example: dpcore verify c.json
     """
     from accounting.cli.readers import MOST_TEXT, verdict_of
 
     # One byte more than the longest certificate tells it from a longer text, which may not end.
-    verdict = verdict_of(_read(certificate, MOST_TEXT + 1))
+    with _in_time(deadline):
+        verdict = verdict_of(_read(certificate, MOST_TEXT + 1))
     if as_json:
         show(verdict.to_json())
     else:
@@ -112,12 +131,31 @@ def verify_command(
         raise typer.Exit(FAILED)
 
 
+@contextmanager
+def _in_time(seconds: str) -> Iterator[None]:
+    from accounting.checker import deadline
+
+    limit = rational("--deadline", seconds)
+    if not 0 < limit <= _LONGEST:
+        raise InvalidParameter("--deadline", seconds, f"must lie in (0, {_LONGEST}] seconds")
+    with progress_bar(f"at most {seconds} s", math.ceil(limit * _TENTHS)) as advance:
+
+        def watch(past: float) -> None:
+            if advance is not None:
+                advance(math.ceil(past * _TENTHS))
+
+        with deadline(float(limit), watch):
+            yield
+
+
 def _word(verdict: Verdict) -> str:
     from accounting.checker import Status
 
     found = {finding.status for finding in verdict.findings}
     if Status.FAILS in found:
         return "DOES NOT HOLD"
+    if Status.UNDECIDED in found:
+        return "NOT DECIDED IN TIME: nothing fails, and not everything was computed again"
     if Status.UNCHECKED in found:
         return "NOT CHECKED IN FULL: nothing fails, and not everything was computed again"
     if Status.ASSUMED in found:

@@ -1,0 +1,92 @@
+r"""How long a check may take: whatever somebody wrote, its reader has an answer in time.
+
+Every loop of this path that a text can make long calls :func:`tick`, or takes its items from
+:func:`ticking`. So the bound holds inside of one computation too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+__all__ = ["SECONDS", "OutOfTime", "bounded", "deadline", "tick", "ticking"]
+
+SECONDS: Final = 60.0
+"""The time for a whole certificate, where nobody sets another."""
+
+_EVERY: Final = 64
+
+_T = TypeVar("_T")
+
+
+class OutOfTime(Exception):
+    r"""The time is over, and nothing was decided.
+
+    >>> with deadline(0):
+    ...     tick()
+    Traceback (most recent call last):
+    ...
+    accounting.checker.clock.OutOfTime: not decided in 0 seconds
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bound:
+    start: float
+    seconds: float
+    watch: Callable[[float], None] | None
+
+
+_BOUND: ContextVar[_Bound | None] = ContextVar("deadline", default=None)
+
+
+@contextmanager
+def deadline(seconds: float, watch: Callable[[float], None] | None = None) -> Iterator[None]:
+    r"""Every check within takes ``seconds`` in all; ``watch`` is told the seconds that went by.
+
+    >>> with deadline(10):
+    ...     tick()
+    """
+    token = _BOUND.set(_Bound(start=time.monotonic(), seconds=seconds, watch=watch))
+    try:
+        yield
+    finally:
+        _BOUND.reset(token)
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    r"""A bound of :data:`SECONDS`, where none is set around."""
+    if _BOUND.get() is not None:
+        yield
+        return
+    with deadline(SECONDS):
+        yield
+
+
+def tick() -> None:
+    r"""Raises :class:`OutOfTime` when the time is over; without a bound it does nothing."""
+    bound = _BOUND.get()
+    if bound is None:
+        return
+    past = time.monotonic() - bound.start
+    if past >= bound.seconds:
+        raise OutOfTime(f"not decided in {bound.seconds:g} seconds")
+    if bound.watch is not None:
+        bound.watch(past)
+
+
+def ticking(items: Iterable[_T]) -> Iterator[_T]:
+    r"""The items, with a look at the clock at every 64th.
+
+    >>> [*ticking("abc")]
+    ['a', 'b', 'c']
+    """
+    for i, item in enumerate(items):
+        if i % _EVERY == 0:
+            tick()
+        yield item
