@@ -55,7 +55,9 @@ def halves(listed: Sequence[tuple[Losses, int]], least: float = 0.0) -> Halves |
         return None
     # Below what a float holds nothing is rare.
     rare = least if least > _LEAST else 0.0
-    alike = [(id(one), share) for one, share in rows[0]] == [(id(one), share) for one, share in rows[1]]
+    alike = [(id(one), share) for one, share in rows[0]] == [
+        (id(one), share) for one, share in rows[1]
+    ]
     try:
         left = _joined(rows[0], rare)
         right = left if alike else _joined(rows[1], rare)

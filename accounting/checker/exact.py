@@ -65,9 +65,9 @@ def exact_value(parts: tuple[Part, ...], claim: Claim) -> Fraction | None:
 
     Delta beyond the largest loss is what is stated to fail: 1 - prod (1 - delta)^rounds, 0 for a
     noise. Delta of one round of a binomial is rational at epsilon = 0, and 1 where the two worlds
-    share no value. Discrete Gaussians have D_alpha = alpha d^2/2v where (alpha - 1) d is whole; sums
-    of n of them that of variance nv, where n divides d and (alpha - 1) d.
-    Epsilon at delta = 0 is the largest loss.
+    share no value. Discrete Gaussians have D_alpha = alpha d^2/2v where (alpha - 1) d is whole;
+    sums of n of them that of variance nv, where n divides d and (alpha - 1) d. Epsilon at delta = 0
+    is the largest loss.
     """
     try:
         match claim.quantity:
@@ -119,7 +119,9 @@ def _renyi(parts: tuple[Part, ...], order: Fraction) -> Fraction | None:
     total = Fraction(0)
     for part in parts:
         match part:
-            case Part(law=Law(name="discrete-gaussian" | "discrete-gaussian-sum", parameters=found)):
+            case Part(
+                law=Law(name="discrete-gaussian" | "discrete-gaussian-sum", parameters=found)
+            ):
                 count, v = (Fraction(1), *found) if len(found) == 1 else found
                 steps = [1] if part.norm == "l2-squared" else part.amounts
                 if any((step / count).denominator > 1 for step in steps):

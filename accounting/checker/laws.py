@@ -18,7 +18,18 @@ from mpmath import MPContext
 
 from accounting.checker.clock import tick, ticking
 
-__all__ = ["LAWS", "MOST_ATOMS", "REAL", "Law", "Number", "Unchecked", "effort", "masses", "reach", "real"]
+__all__ = [
+    "LAWS",
+    "MOST_ATOMS",
+    "REAL",
+    "Law",
+    "Number",
+    "Unchecked",
+    "effort",
+    "masses",
+    "reach",
+    "real",
+]
 
 Number: TypeAlias = Any
 """A real number of mpmath, which has no types."""

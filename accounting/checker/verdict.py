@@ -17,9 +17,9 @@ from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from accounting.checker.alone import deltas_of_one, knows, listed_values
-from accounting.checker.clock import OutOfTime, bounded
+from accounting.checker.clock import OutOfTime, bounded, tick
 from accounting.checker.exact import exact_pure, exact_value, exact_zcdp
-from accounting.checker.laws import REAL, Law, Number, Unchecked, effort, reach, real
+from accounting.checker.laws import REAL, Law, Unchecked, effort, reach, real
 from accounting.checker.losses import (
     Losses,
     losses_of,
@@ -176,6 +176,7 @@ def _finding(found: Read, index: int, allowance: Allowance) -> Finding:
     claim = found.claims[index]
     where = f"claims[{index}] ({claim.quantity})"
     try:
+        tick()
         for listing, values in _listings(found.parts, claim):
             allowance.spend(listing, values)
         holds, reason = _checked(found.parts, claim)

@@ -1,4 +1,4 @@
-r"""The worst case over all neighbours by brute force: every shift, every sign, every round by itself.
+r"""The worst case over all neighbours by brute force: every shift and sign, every round by itself.
 
 Nothing here knows which shift is worst, that losses rise, or that directions agree. A part is a
 dictionary as a certificate holds it. What it costs is told in floats, to about 1e-12.
@@ -67,9 +67,7 @@ def masses(noise: tuple[tuple[str, str], ...], rare: Any = _RARE) -> Masses:
                 return _outwards(lambda k: mpmath.exp(-at) * mpmath.besseli(k, at), None, rare)
             case {"law": "poisson", "mean": m}:
                 at = _real(m)
-                return _outwards(
-                    lambda k: mpmath.exp(-at) * at**k / mpmath.factorial(k), 0, rare
-                )
+                return _outwards(lambda k: mpmath.exp(-at) * at**k / mpmath.factorial(k), 0, rare)
             case {"law": "polya", "shape": r, "scale": s}:
                 shape, beta = _real(r), mpmath.exp(-1 / _real(s))
                 ways = mpmath.gammaprod
@@ -80,7 +78,9 @@ def masses(noise: tuple[tuple[str, str], ...], rare: Any = _RARE) -> Masses:
                 )
             case {"law": "polya-difference", "shape": r, "scale": s}:
                 one = masses((("law", "polya"), ("scale", s), ("shape", r)), rare)
-                return _convolved(one, one, -1)
+                # Where the convolution misses what was rare, its ratios would be wrong.
+                found = _convolved(one, one, -1)
+                return {k: mass for k, mass in found.items() if abs(k) <= max(found) // 2}
             case {"law": "binomial", "trials": n, "probability": p}:
                 chance, most = Fraction(p), int(n)
                 exact = [
@@ -171,10 +171,12 @@ def _choices(parts: Sequence[Mapping[str, Any]]) -> Iterator[list[tuple[Any, Any
             noise = tuple(sorted(part["noise"].items()))
             options = [[_world(noise, s) for s in move] for move in moves(part["sensitivity"])]
         # Rounds of one part are alike: which of them makes which move does not matter.
-        each.append([
-            [axis for move in chosen for axis in move]
-            for chosen in itertools.combinations_with_replacement(options, part["rounds"])
-        ])
+        each.append(
+            [
+                [axis for move in chosen for axis in move]
+                for chosen in itertools.combinations_with_replacement(options, part["rounds"])
+            ]
+        )
     for row in itertools.product(*each):
         yield [axis for chosen in row for axis in chosen]
 

@@ -164,7 +164,7 @@ def test_what_has_no_two_sided_number_is_refused_with_the_reason() -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        {"deltas": ["0"]},
+        {"deltas": ["-1/2"]},
         {"deltas": ["1"]},
         {"deltas": ["1e-6", "1/1000000"]},
         {"epsilons": ["-1"]},

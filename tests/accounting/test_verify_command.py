@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -18,12 +20,16 @@ import dpcore.cli
 from accounting.certificate import certify
 from accounting.checker import Finding, Status, Verdict, verify
 from accounting.checker.form import digest_of
+from accounting.checker.losses import losses_of
+from accounting.checker.verdict import _checked
+from accounting.cli import certificate as command_file
 from accounting.cli import readers
 from accounting.curve import PrivacyCurve
 from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
 from bandits.certificate import SCHEMA, certificate_of, recheck
 from dpcore import DiscreteGaussian, SystemRng
 from dpcore.rng import SeededRng
+from tests.accounting.claiming import certificate, enclosed, noise
 from tests.typed import Answer, typed
 
 POINT = EntryPoint("verify", "accounting.cli.certificate:verify", "dpcore.commands")
@@ -141,6 +147,62 @@ def test_an_unchecked_claim_is_not_called_false(
     answer = command(of_one_gaussian())
     assert (answer.code, answer.out.splitlines()[0]) == (1, "x: unchecked: too large")
     assert answer.out.splitlines()[1].startswith("NOT CHECKED IN FULL")
+
+
+# -- how long ------------------------------------------------------------------------------------
+
+
+def of_many_claims() -> str:
+    claims = [enclosed("delta", str(3 + Fraction(i, 7)), "0.001", "0.002") for i in range(64)]
+    return certificate([noise("skellam", 1, 500, variance="100")], claims)
+
+
+@pytest.mark.parametrize("text", [of_many_claims(), of_a_run()], ids=["ordinary", "run"])
+def test_what_is_not_decided_in_time_does_not_hold(command: Verify, text: str) -> None:
+    losses_of.cache_clear()
+    _checked.cache_clear()
+    start = time.monotonic()
+    answer = command(text, "--deadline", "1/1000")
+    assert time.monotonic() - start < 10
+    assert answer.code == 1
+    lines = answer.out.splitlines()
+    assert any(each.endswith("not decided in time: not decided in 0.001 seconds") for each in lines)
+    assert lines[-1].startswith("NOT DECIDED IN TIME")
+    found = command(text, "--deadline", "1/1000", "--json")
+    assert (found.code, found.json["holds"]) == (1, False)
+    assert "not decided in time" in {each["status"] for each in found.json["findings"]}
+
+
+def test_a_false_claim_beside_one_that_is_late_is_called_false(
+    command: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Finding(where="x", status=Status.UNDECIDED, reason="late")
+    wrong = Finding(where="y", status=Status.FAILS, reason="wrong")
+    monkeypatch.setattr(readers, "verify", lambda text: Verdict(findings=(late, wrong)))
+    assert command(of_one_gaussian()).out.splitlines()[-1] == "DOES NOT HOLD"
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "soon", "1e7"])
+def test_a_deadline_that_is_none_is_refused(command: Verify, seconds: str) -> None:
+    answer = command(of_one_gaussian(), "--deadline", seconds)
+    assert (answer.code, answer.out) == (2, "")
+    assert "--deadline" in answer.err
+
+
+def test_the_time_is_shown_on_a_terminal(command: Verify, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    @contextmanager
+    def bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
+        assert (label, total) == ("at most 2.5 s", 25)
+        yield seen.append
+
+    losses_of.cache_clear()
+    _checked.cache_clear()
+    monkeypatch.setattr(command_file, "progress_bar", bar)
+    command(of_many_claims(), "--deadline", "2.5")
+    assert seen == sorted(seen)
+    assert seen[-1] >= 1
 
 
 # -- who reads what ------------------------------------------------------------------------------
