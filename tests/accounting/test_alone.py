@@ -11,7 +11,7 @@ import pytest
 from accounting.certificate import certify
 from accounting.checker import alone, laws, verdict
 from accounting.checker.alone import deltas_of_one, knows
-from accounting.checker.direct import halves, payoff
+from accounting.checker.direct import halves
 from accounting.checker.laws import REAL, Law, Unchecked, masses, real
 from accounting.checker.losses import losses_of
 from accounting.checker.verdict import verify
@@ -45,7 +45,7 @@ def test_it_is_the_sum_over_all_losses(text: str, step: int) -> None:
     split = halves([(losses_of(law, step, 90.0), 1)])
     assert split is not None
     for epsilon, found in zip(EPSILONS, deltas_of_one(law, step, EPSILONS, 90.0), strict=True):
-        truth = payoff(*split, real(epsilon))
+        truth = split.payoff(real(epsilon)).value
         assert abs(found.value - truth) <= found.error + REAL.mpf(10) ** -38, epsilon
 
 

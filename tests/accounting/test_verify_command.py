@@ -161,9 +161,9 @@ def of_many_claims() -> str:
 def test_what_is_not_decided_in_time_does_not_hold(command: Verify, text: str) -> None:
     losses_of.cache_clear()
     _checked.cache_clear()
-    start = time.monotonic()
+    start = time.process_time()
     answer = command(text, "--deadline", "1/1000")
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 5
     assert answer.code == 1
     lines = answer.out.splitlines()
     assert any(each.endswith("not decided in time: not decided in 0.001 seconds") for each in lines)

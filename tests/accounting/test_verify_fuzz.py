@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from accounting.checker import Status, rounds, verdict, verify
+from accounting.checker import Status, deadline, rounds, verdict, verify
 from tests.accounting.claiming import cell, certificate, exactly, noise, stated
 from tests.accounting.neighbours import Truth, largest_loss, renyi, size
 
@@ -84,10 +84,10 @@ def claims(draws: Random, found: list[dict[str, Any]]) -> Iterator[tuple[dict[st
     delta = Fraction(draws.randint(1, 700), 10**3)
     order = Fraction(draws.randint(11, 40), 10)
     for _ in range(_OTHERS):
-        at = Fraction(draws.randint(1, 20), 19)
-        for other in truth.worst(float(at), _OTHERS):
-            place = math.floor(other.delta(float(at)) * 10**6)
-            yield cell("delta", str(at), place, 6), truth.delta(float(at))
+        near = Fraction(draws.randint(1, 20), 19)
+        for other in truth.worst(float(near), _OTHERS):
+            place = math.floor(other.delta(float(near)) * 10**6)
+            yield cell("delta", str(near), place, 6), truth.delta(float(near))
     asked = [
         ("delta", str(epsilon), truth.delta(float(epsilon))),
         ("epsilon", str(delta), truth.epsilon(float(delta))),
@@ -111,9 +111,9 @@ def claims(draws: Random, found: list[dict[str, Any]]) -> Iterator[tuple[dict[st
     if not _lost(found):
         # The supremum is approached and not met: so far as it is seen, and a tenth less.
         most = largest_loss(found)
-        near = Fraction(min(most, 1e3)).limit_denominator(60)
-        yield exactly("pure", near), most
-        yield exactly("pure", near * Fraction(9, 10)), most
+        loss = Fraction(min(most, 1e3)).limit_denominator(60)
+        yield exactly("pure", loss), most
+        yield exactly("pure", loss * Fraction(9, 10)), most
 
 
 def _lost(found: list[dict[str, Any]]) -> bool:
@@ -144,7 +144,8 @@ def faults(
         found = parts(draws, names, norms)
         told = {str(claim): (claim, value) for claim, value in claims(draws, found)}
         scope = (draws.choice(("contribution", "user")), draws.choice(("replace", "add-remove")))
-        verdict_of = verify(certificate(found, [claim for claim, _ in told.values()], scope))
+        with deadline(600):
+            verdict_of = verify(certificate(found, [claim for claim, _ in told.values()], scope))
         assert len(verdict_of.findings) == len(told), str(verdict_of)
         for finding, (claim, value) in zip(verdict_of.findings, told.values(), strict=True):
             seen[finding.status] += 1

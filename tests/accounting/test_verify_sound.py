@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -87,7 +87,9 @@ TRUE = {
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
     clear()
-    yield
+    # A crowded machine must not decide what these tests are about.
+    with deadline(600):
+        yield
     clear()
 
 
@@ -214,7 +216,9 @@ def test_what_a_text_may_hold_is_answered_in_seconds(case: Any) -> None:
     assert time.process_time() - start < 5
 
 
-LONG = {
+LISTED = losses_of(Law("skellam", (Fraction(1),)), 1, 40.0)
+GRID = losses_of(Law("discrete-gaussian", (Fraction(40),)), 1, 40.0)
+LONG: dict[str, Callable[[], object]] = {
     "listing": lambda: laws.masses(Law("skellam", (Fraction(10**6),)), -(10**4), 10**4),
     "ratios": lambda: laws.masses(Law("poisson", (Fraction(10**5),)), 90_000, 110_000),
     "a sum": lambda: laws.masses(
@@ -229,8 +233,6 @@ LONG = {
     "a lattice": lambda: lattice.Lattice.of([(GRID, 500)], Fraction(2)),
     "a scan": lambda: [*tilt.scan(tilt.tilted([(LISTED, 10)], 1.0), 0.01, 10**6, 1e-12, 2.0)],
 }
-LISTED = losses_of(Law("skellam", (Fraction(1),)), 1, 40.0)
-GRID = losses_of(Law("discrete-gaussian", (Fraction(40),)), 1, 40.0)
 
 
 @pytest.mark.parametrize("name", LONG)
@@ -250,10 +252,10 @@ def heavy() -> str:
 
 def test_what_is_beyond_the_time_is_not_decided() -> None:
     told: list[float] = []
-    start = time.monotonic()
+    start = time.process_time()
     with deadline(0.5, told.append):
         found = verify(heavy())
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 5
     assert not found.holds
     last = found.failures[-1]
     assert (last.status, last.reason) == (Status.UNDECIDED, "not decided in 0.5 seconds")
