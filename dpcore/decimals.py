@@ -6,6 +6,7 @@ import math
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 
 from dpcore.enclosure import End
+from dpcore.errors import InvalidParameter
 
 __all__ = ["down", "up"]
 
@@ -26,13 +27,19 @@ def down(value: End, digits: int = 4) -> str:
 
 
 def up(value: End, digits: int = 4) -> str:
-    r"""``value`` in decimals, rounded up: for an upper bound."""
+    r"""``value`` in decimals, rounded up: for an upper bound or a p-value.
+
+    >>> up(0.0012345, 3), up(float("-inf")), up(1.0)
+    ('0.00124', '-infinity', '1')
+    """
     return _rounded(value, digits, ROUND_CEILING)
 
 
 def _rounded(value: End, digits: int, rounding: str) -> str:
     if isinstance(value, float) and not math.isfinite(value):
-        return "infinity"
+        if math.isnan(value):
+            raise InvalidParameter("value", value, "must be a number: no bound is unknown")
+        return "infinity" if value > 0 else "-infinity"
     with localcontext(prec=digits, rounding=rounding, Emin=MIN_EMIN, Emax=MAX_EMAX):
         exact = _quotient(*value.as_integer_ratio(), digits, rounding).normalize()
         if not exact or -6 < exact.adjusted() < 12:
