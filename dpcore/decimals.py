@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from fractions import Fraction
 
 from dpcore.enclosure import End
 from dpcore.errors import InvalidParameter
 
-__all__ = ["down", "up"]
+__all__ = ["down", "exactly", "up"]
 
 _BITS = 4096
+_LONGEST = 30
 
 
 def down(value: End, digits: int = 4) -> str:
@@ -33,6 +35,16 @@ def up(value: End, digits: int = 4) -> str:
     ('0.00124', '-infinity', '1')
     """
     return _rounded(value, digits, ROUND_CEILING)
+
+
+def exactly(value: Fraction) -> str:
+    r"""``value`` in decimals where thirty digits write it exactly, else as a fraction.
+
+    >>> exactly(Fraction(121, 100)), exactly(Fraction(1, 3)), exactly(Fraction("1e-400"))
+    ('1.21', '1/3', '1e-400')
+    """
+    text = down(value, _LONGEST)
+    return text if Fraction(text) == value else str(value)
 
 
 def _rounded(value: End, digits: int, rounding: str) -> str:
