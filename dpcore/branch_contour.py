@@ -141,7 +141,7 @@ def _saddle(law: Branch, k: int) -> Fraction:
     low, high = 1e-205, most
     for _ in range(64):
         middle = math.sqrt(low * high)
-        if right / expm1(middle) - right / expm1(2 * most - middle) > slope:
+        if middle and right / expm1(middle) - right / expm1(2 * most - middle) > slope:
             low = middle
         else:
             high = middle
