@@ -41,6 +41,7 @@ _KEPT: Final = Fraction(1, 10**6)
 _DIGITS: Final = 5
 _LARGE: Final = 10**4
 _LEAST: Final = 1e-12
+_MOST_EPSILON: Final = 10**6
 _MOST: Final = 1e30
 _FIRST_STRIDE: Final = math.log(16)
 _ASIDE: Final = 0.25
@@ -155,6 +156,8 @@ def calibrate(
     promise.
     """
     at = positive_rational("epsilon", epsilon, "a promise of 0 needs infinite noise")
+    if at > _MOST_EPSILON:
+        raise InvalidParameter("epsilon", epsilon, f"must be <= {_MOST_EPSILON}: it hides nothing")
     most = rational("delta", delta)
     if not 0 <= most < 1:
         raise InvalidParameter("delta", delta, "must lie in [0, 1)")

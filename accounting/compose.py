@@ -39,6 +39,7 @@ Part: TypeAlias = Source | Assumed
 RELATIVE: Final = Fraction(1, 10**8)
 """The relative width that totals are computed to unless asked otherwise."""
 
+_FAR: Final = Fraction(10**9)
 _SOURCES: Final = (PrivacyCurve, Pure, ZCdp, Rdp, Approx, PoissonSampled, FixedSizeSampled)
 _LOSSES: Final = "privacy losses add (Koskela, Jalko and Honkela 2020); a fixed pair each round"
 _MAXIMA: Final = "connect the dots above every pair a round may have (Doroshenko et al. 2022)"
@@ -79,6 +80,10 @@ class Composition:
         at, width = rational("epsilon", epsilon), _width(relative)
         if at < 0:
             raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+        if at > _FAR:
+            # delta falls in epsilon, and is >= 0: what no float holds needs no formula.
+            nearer = self.delta(_FAR, width)
+            return replace(nearer, lower=None if nearer.lower is None else Fraction(0))
         if not self.in_pairs:
             return delta_from_renyi(self.renyi_upper, at)
         return self._over_totals(lambda total: total.delta(at, width))

@@ -17,6 +17,7 @@ from flint import arb
 
 from accounting.line_discs import Discs, Floats, Integers
 from accounting.loss import Losses
+from dpcore.errors import InvalidParameter
 
 __all__ = ["ClosedForm", "Factor", "Grid", "LossLaw", "Part", "Sampled"]
 
@@ -116,6 +117,10 @@ class Grid:
     step: float
     depth: int
     blocks: int
+
+    def __post_init__(self) -> None:
+        if self.depth < 1:
+            raise InvalidParameter("depth", self.depth, "must be >= 1: a centre is a frequency")
 
     @property
     def length(self) -> float:

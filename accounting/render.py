@@ -109,7 +109,7 @@ def simulation_json(result: Simulation) -> dict[str, Any]:
 
 
 def _line(name: str, value: str) -> str:
-    return f"  {name}".ljust(_MARGIN) + value
+    return f"  {name} ".ljust(_MARGIN) + value
 
 
 def _target(plan: Plan) -> str:
@@ -194,7 +194,7 @@ def _parameters(plan: Plan) -> list[tuple[str, str]]:
             if isinstance(protocol, VectorShuffle):
                 rows.append(("precision", f"g = {protocol.precision} steps a unit"))
         case _:
-            where = "of the analyzer" if isinstance(protocol, CentralSum) else "of the sum"
+            where = "of analyzer" if isinstance(protocol, CentralSum) else "of the sum"
             rows.append((where, write_noise(protocol.planned_noise)))
             rows.append(("precision", f"g = {protocol.precision} steps a unit"))
             rows.append(

@@ -29,6 +29,7 @@ from typing import Final
 from flint import acb, arb, ctx
 
 from dpcore.enclosure import ball
+from dpcore.integration import integral
 
 __all__ = ["Branch", "lower_tail", "mass", "upper_tail"]
 
@@ -110,9 +111,9 @@ def _integral(law: Branch, k: int, gap: Fraction, factor: Callable[[acb], acb]) 
     fine = arb(2) ** (-ctx.prec)
     total, start, end = acb(0), Fraction(0), first
     while end < _END:
-        total += acb.integral(integrand, ball(start), ball(end), rel_tol=fine, abs_tol=goal)
+        total += integral(integrand, ball(start), ball(end), rel_tol=fine, abs_tol=goal)
         start, end = end, 2 * end
-    total += acb.integral(integrand, ball(start), arb.pi(), rel_tol=fine, abs_tol=goal)
+    total += integral(integrand, ball(start), arb.pi(), rel_tol=fine, abs_tol=goal)
     whole = (total * direction).imag / arb.pi()
     peak = -(-1 / ball(law.scale)).expm1()
     # e^(-ck) by its exact integer part: a rounded exponent of many digits would lose as many.
@@ -140,7 +141,7 @@ def _saddle(law: Branch, k: int) -> Fraction:
     low, high = 1e-205, most
     for _ in range(64):
         middle = math.sqrt(low * high)
-        if right / expm1(middle) - right / expm1(2 * most - middle) > slope:
+        if middle and right / expm1(middle) - right / expm1(2 * most - middle) > slope:
             low = middle
         else:
             high = middle

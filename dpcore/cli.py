@@ -26,6 +26,7 @@ from typer.main import get_command
 
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.parameter import rational
+from dpcore.patience import patiently
 from dpcore.rng import SYSTEM, Rng, SeededRng
 from dpcore.spelling import read_noise
 
@@ -111,6 +112,7 @@ def _dpcore(
 
 
 @app.command()
+@patiently
 def sample(
     noise: Spelling,
     size: Annotated[str, typer.Option("-n", "--size", help="How many draws, e.g. 5 or 1e6.")] = "1",
@@ -139,6 +141,7 @@ def sample(
 
 # Unknown options are values: -1 needs no -- before it.
 @app.command(context_settings={"ignore_unknown_options": True})
+@patiently
 def pmf(
     noise: Spelling,
     values: Annotated[list[str], typer.Argument(metavar="K", help="Integers.")],
@@ -216,6 +219,8 @@ def _explain(error: BaseException) -> int:
         case BrokenPipeError() | SystemExit():  # the parser ends on a closed pipe by SystemExit
             _abandon_output()
             return _CLOSED_PIPE
+        case RecursionError():
+            return _complain("what was given is nested too deeply to be read", USAGE)
         case OSError(filename=None):
             _abandon_output()
             return _complain(f"standard output: {error.strerror or error}", USAGE)

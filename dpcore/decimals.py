@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from fractions import Fraction
 
 from dpcore.enclosure import End
+from dpcore.errors import InvalidParameter
 
-__all__ = ["down", "up"]
+__all__ = ["down", "exactly", "up"]
 
 _BITS = 4096
+_LONGEST = 30
 
 
 def down(value: End, digits: int = 4) -> str:
@@ -26,13 +29,29 @@ def down(value: End, digits: int = 4) -> str:
 
 
 def up(value: End, digits: int = 4) -> str:
-    r"""``value`` in decimals, rounded up: for an upper bound."""
+    r"""``value`` in decimals, rounded up: for an upper bound or a p-value.
+
+    >>> up(0.0012345, 3), up(float("-inf")), up(1.0)
+    ('0.00124', '-infinity', '1')
+    """
     return _rounded(value, digits, ROUND_CEILING)
+
+
+def exactly(value: Fraction) -> str:
+    r"""``value`` in decimals where thirty digits write it exactly, else as a fraction.
+
+    >>> exactly(Fraction(121, 100)), exactly(Fraction(1, 3)), exactly(Fraction("1e-400"))
+    ('1.21', '1/3', '1e-400')
+    """
+    text = down(value, _LONGEST)
+    return text if Fraction(text) == value else str(value)
 
 
 def _rounded(value: End, digits: int, rounding: str) -> str:
     if isinstance(value, float) and not math.isfinite(value):
-        return "infinity"
+        if math.isnan(value):
+            raise InvalidParameter("value", value, "must be a number: no bound is unknown")
+        return "infinity" if value > 0 else "-infinity"
     with localcontext(prec=digits, rounding=rounding, Emin=MIN_EMIN, Emax=MAX_EMAX):
         exact = _quotient(*value.as_integer_ratio(), digits, rounding).normalize()
         if not exact or -6 < exact.adjusted() < 12:

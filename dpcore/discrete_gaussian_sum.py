@@ -44,7 +44,8 @@ from dpcore.symmetric_tables import EXTRA, FloatTable, float_table, symmetric_ta
 
 __all__ = ["DiscreteGaussianSum"]
 
-_FLOAT_VARIANCES: Final = (Fraction(1, 10**6), Fraction(2**60))
+_LEAST_VARIANCE: Final = Fraction(1, 10**6)
+_MOST_FLOAT_VARIANCE: Final = 1 << 60
 _TABLE_VARIANCE: Final = 1 << 22
 _MOST_BASES: Final = 512
 _MOST_RIPPLE: Final = Fraction(1, 1 << 16)
@@ -58,10 +59,10 @@ class DiscreteGaussianSum(SymmetricNoise):
     Log-concave, of variance n times that of one draw. Under a sensitivity its curve is derived in
     accounting; it is no zCDP-exact law as a single discrete Gaussian is.
 
-    The float64 functions cover 1e-6 <= sigma_squared, count sigma_squared <= 2^60; beyond a
+    The float64 functions cover count sigma_squared <= 2^60; beyond a
     variance of 2^22, or for more than 1024 draws, each distinct k costs about a millisecond.
     Raises :class:`InvalidParameter` for a count that is no integer >= 1 and a ``sigma_squared``
-    that is not a positive rational.
+    that is no rational >= 1e-6.
 
     >>> noise = DiscreteGaussianSum(count=16, sigma_squared=4)
     >>> noise.pmf(3), noise.quantile(0.975)
@@ -78,6 +79,9 @@ class DiscreteGaussianSum(SymmetricNoise):
     def __post_init__(self) -> None:
         object.__setattr__(self, "count", integer("count", self.count, at_least=1))
         exact = positive_rational("sigma_squared", self.sigma_squared, "variance 0 adds no noise")
+        if exact < _LEAST_VARIANCE:
+            reason = "must be >= 1e-6: below, a draw is 0 but for a chance of 1e-217000"
+            raise InvalidParameter("sigma_squared", self.sigma_squared, reason)
         object.__setattr__(self, "sigma_squared", exact)
 
     @property
@@ -157,12 +161,12 @@ class DiscreteGaussianSum(SymmetricNoise):
         return _table(self) if small else Inverted(self.cdf_ball, 0)
 
     def check_float_range(self) -> None:
-        r"""The float64 functions cover 1e-6 <= sigma_squared and count sigma_squared <= 2^60."""
-        if not (_FLOAT_VARIANCES[0] <= self._v and self._whole <= _FLOAT_VARIANCES[1]):
+        r"""The float64 functions cover count sigma_squared <= 2^60."""
+        if self._whole > _MOST_FLOAT_VARIANCE:
             raise InvalidParameter(
                 "sigma_squared",
                 self._v,
-                "the float functions cover 1e-6 <= sigma_squared, count sigma_squared <= 2^60; "
+                "the float functions cover count sigma_squared <= 2^60; "
                 "use enclose_pmf, enclose_cdf and enclose_sf",
             )
 

@@ -150,7 +150,7 @@ class Polya(Noise):
     def _middle(self) -> int:
         # About the mean. It decides which tail is integrated, never its value.
         about = self.mean.lower
-        return math.floor(about) if math.isfinite(about) else 0
+        return math.floor(about) if isinstance(about, Fraction) else 0
 
     def ratios(self, first: int, last: int) -> list[arb]:
         r"""P(X = k)/P(X = k-1) = beta (k-1+r)/k for k = last, ..., first+1."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Final
 
 from dpcore.binomial import Binomial
+from dpcore.decimals import exactly
 from dpcore.discrete_gaussian import DiscreteGaussian
 from dpcore.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.discrete_laplace import DiscreteLaplace
@@ -41,15 +43,45 @@ LAWS: Final[Mapping[str, type[Noise]]] = MappingProxyType(
     }
 )
 
+# What others call a law, or a parameter: beside it what it is called here, and the power of their
+# value that is meant.
+_LAW_NAMES: Final = MappingProxyType(
+    {
+        "gaussian": "discrete-gaussian",
+        "normal": "discrete-gaussian",
+        "laplace": "discrete-laplace",
+        "geometric": "discrete-laplace",
+        "negative-binomial": "polya",
+    }
+)
+_DEVIATION: Final = (("sigma_squared", 2), ("variance", 2))
+_VARIANCE: Final = (("sigma_squared", 1), ("variance", 1))
+_PARAMETER_NAMES: Final[Mapping[str, tuple[tuple[str, int], ...]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("sigma", "std", "stddev", "scale"), _DEVIATION),
+        **dict.fromkeys(("sigma2", "sigma^2", "var", "variance"), _VARIANCE),
+        **dict.fromkeys(("b", "s"), (("scale", 1),)),
+        **dict.fromkeys(("lambda", "lam", "mu"), (("mean", 1), ("scale", 1))),
+        "p": (("probability", 1),),
+        "n": (("trials", 1), ("count", 1)),
+        "r": (("shape", 1),),
+    }
+)
+
 
 def read_noise(text: str) -> Noise:
     r"""The noise that ``text`` spells.
 
     Raises :class:`InvalidParameter` for an unknown law, and for a parameter that is missing,
-    unknown, given twice or out of range.
+    unknown, given twice or out of range; where the noise that was meant can be told, the error
+    spells it.
 
     >>> read_noise("discrete-laplace:scale=1/3")
     DiscreteLaplace(scale='1/3')
+    >>> read_noise("gaussian:sigma=1.1")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: noise = gaussian:sigma=1.1: must start with ...?
     """
     if not isinstance(text, str):
         raise InvalidParameter("noise", text, "must be text: discrete-laplace:scale=10")
@@ -59,7 +91,8 @@ def read_noise(text: str) -> Noise:
         key, equals, value = part.partition("=")
         key = key.strip()
         if not key or not equals:
-            raise InvalidParameter("noise", text, f"{part!r} must be written key=value")
+            meant = _did_you_mean(name.strip(), {"": part})
+            raise InvalidParameter("noise", text, f"{part!r} must be written key=value{meant}")
         if key in given:
             raise InvalidParameter(key, value, "is given twice")
         given[key] = value.strip()
@@ -100,11 +133,13 @@ def parameter_names(law: type[Noise]) -> tuple[str, ...]:
 def _build(name: str, given: Mapping[str, str], text: str) -> Noise:
     law = LAWS.get(name) if isinstance(name, str) else None
     if law is None:
-        raise InvalidParameter("noise", text, f"must start with one of {', '.join(LAWS)}")
+        reason = f"must start with one of {', '.join(LAWS)}{_did_you_mean(name, given)}"
+        raise InvalidParameter("noise", text, reason)
     wanted = parameter_names(law)
     for key, value in given.items():
         if key not in wanted:
-            raise InvalidParameter(key, value, f"{name} takes {', '.join(wanted)}")
+            reason = f"{name} takes {', '.join(wanted)}{_did_you_mean(name, given)}"
+            raise InvalidParameter(key, value, reason)
     for key in wanted:
         if key not in given:
             raise InvalidParameter("noise", text, f"{key} is missing: write {name}:{key}=...")
@@ -119,3 +154,41 @@ def _whole(key: str, text: str) -> int:
     if value.denominator != 1:
         raise InvalidParameter(key, text, "must be an integer")
     return int(value)
+
+
+def _did_you_mean(name: str, given: Mapping[str, str]) -> str:
+    # The words for an error: the noise that was meant, in full, where one can be told.
+    said = str(name).lower().replace("_", "-")
+    near = get_close_matches(_LAW_NAMES.get(said, said), LAWS, n=1)
+    if not near:
+        return ""
+    law, meant = LAWS[near[0]], dict[str, str]()
+    wanted = parameter_names(law)
+    try:
+        for key, value in given.items():
+            own, power = _parameter_meant(key.lower(), wanted)
+            number = rational(key, value)
+            if own in meant or number <= 0:
+                return ""
+            meant[own] = exactly(rational(key, number**power))
+        if len(meant) == len(wanted):
+            _build(law.name, meant, law.name)
+    except InvalidParameter:
+        return ""
+    words = ",".join(f"{key}={meant.get(key, '...')}" for key in wanted)
+    return f"; did you mean {law.name}:{words}?"
+
+
+def _parameter_meant(key: str, wanted: tuple[str, ...]) -> tuple[str, int]:
+    # A parameter of the law, and the power of the value that is meant.
+    if key in wanted:
+        return key, 1
+    if not key and len(wanted) == 1:
+        return wanted[0], 1
+    for own, power in _PARAMETER_NAMES.get(key, ()):
+        if own in wanted:
+            return own, power
+    near = get_close_matches(key, wanted, n=1)
+    if not near:
+        raise InvalidParameter(key, wanted, "is none of these")
+    return near[0], 1

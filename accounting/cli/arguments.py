@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from dpcore.decimals import down, up
+from dpcore.decimals import down, exactly, up
 from dpcore.enclosure import End
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope, Sensitivity
@@ -44,7 +44,6 @@ __all__ = [
 _MOST: Final = 1 << 62
 _DIGITS: Final = 9
 _LONGEST: Final = 1 << 16
-_LONGEST_DECIMAL: Final = 30
 _CLAIMS: Final = "must be epsilon=1, epsilon=1,delta=1e-6 or rho=1/2"
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
@@ -253,8 +252,7 @@ def exact(value: Fraction) -> float | str:
         near = math.inf
     if math.isfinite(near) and Fraction(repr(near)) == value:
         return near
-    text = down(value, _LONGEST_DECIMAL)
-    return text if Fraction(text) == value else str(value)
+    return exactly(value)
 
 
 def number(value: End) -> str:

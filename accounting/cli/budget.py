@@ -23,9 +23,10 @@ from accounting.cli.arguments import (
     whole,
 )
 from accounting.cli.parts import Noises, Rounds, Sampled, Sensitivities, composed, told
-from dpcore.decimals import up
+from dpcore.decimals import exactly, up
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import rational
+from dpcore.patience import patiently
 from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ Relative = Annotated[
 
 
 @budget.command()
+@patiently
 def epsilon(
     *,
     noise: Noises,
@@ -92,6 +94,7 @@ def epsilon(
 
 
 @budget.command("delta")
+@patiently
 def delta_command(
     *,
     noise: Noises,
@@ -117,6 +120,7 @@ def delta_command(
 
 
 @budget.command()
+@patiently
 def curve(
     *,
     noise: Noises,
@@ -163,6 +167,7 @@ def curve(
 
 
 @budget.command("calibrate")
+@patiently
 def calibrate_command(
     *,
     noise: Annotated[
@@ -222,6 +227,7 @@ def calibrate_command(
 
 
 @budget.command()
+@patiently
 def returning(
     *,
     noise: Annotated[
@@ -302,7 +308,7 @@ def _table(table: Sequence[tuple[int, Sequence[Route]]], title: str) -> list[str
 
 def _deltas(least: Fraction, count: int) -> list[Fraction]:
     if not 0 < least < Fraction(1, 2):
-        raise InvalidParameter("--least-delta", str(float(least)), "must lie in (0, 1/2)")
+        raise InvalidParameter("--least-delta", exactly(least), "must lie in (0, 1/2)")
     # Evenly spaced in the logarithm, written in four digits: 1/2 and the least one are exact.
     span = math.log10(least.numerator) - math.log10(least.denominator) + math.log10(2)
     found = [Fraction(1, 2)]

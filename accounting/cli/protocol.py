@@ -9,6 +9,7 @@ import typer
 
 from accounting.cli.arguments import AsJson, progress, share, show, whole
 from dpcore.errors import InvalidParameter
+from dpcore.patience import patiently
 
 if TYPE_CHECKING:
     from accounting.distributed import Plan
@@ -48,6 +49,7 @@ Failure = Annotated[str, typer.Option(help="The chance that a sum wraps around."
 
 
 @protocol.command()
+@patiently
 def plan(
     *,
     instance: Instance,
@@ -84,6 +86,7 @@ def plan(
 
 
 @protocol.command()
+@patiently
 def simulate(
     *,
     instance: Instance,

@@ -13,13 +13,16 @@ from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias
 
 from accounting.bound import Bound
-from dpcore.enclosure import Enclosure, End, round_down, round_up
+from dpcore.decimals import down, up
+from dpcore.enclosure import Enclosure, round_down, round_up
 
 __all__ = ["LOOSE", "Answer", "Row", "Verdict", "answer", "shown"]
 
 Answer: TypeAlias = Literal["holds", "fails", "unproven", "loose"]
 """holds: true, and proven. loose: true, by a factor of :data:`LOOSE` or more. fails: refuted.
 unproven: not refuted, but the paper's own argument, or ours, proves less than is printed."""
+
+_DIGITS: Final = 6
 
 LOOSE: Final = 2
 """A claim that is this many times the truth is called loose."""
@@ -97,7 +100,8 @@ class Verdict:
                 head = f"{self.quantity} is {truth}, within the {said} claimed"
             case "loose":
                 times = Fraction(self.claimed.lower) / Fraction(self.exact.upper)
-                head = f"{self.quantity} is {truth}; the {said} claimed is {float(times):.4g} times"
+                head = f"{self.quantity} is {truth}; the {said} claimed is "
+                head += f"at least {down(times)} times"
             case "unproven":
                 proven = self.exact if self.proof is None else self.proof
                 head = f"the argument gives {shown(proven)} for {self.quantity}, claimed {said}"
@@ -124,28 +128,16 @@ Row: TypeAlias = Callable[[], Verdict]
 
 
 def shown(value: Enclosure | Bound) -> str:
-    r"""Six digits of a number held this tightly, else the two ends, rounded outwards.
+    r"""Six digits of each end, rounded outwards; one number where the two are the same.
 
     >>> shown(Enclosure(Fraction(1, 4), Fraction(1, 3))), shown(Enclosure.infinite())
-    ('[0.25, 0.333334]', 'inf')
+    ('[0.25, 0.333334]', 'infinity')
     """
-    low, high = value.lower, value.upper
-    if low is None:
-        return f"at most {_digits(high, up=True)}"
-    near, far = f"{float(low):.6g}", f"{float(high):.6g}"
-    return near if near == far else f"[{_digits(low, up=False)}, {_digits(high, up=True)}]"
-
-
-def _digits(end: End, *, up: bool) -> str:
-    text = f"{float(end):.6g}"
-    if isinstance(end, float) or (Fraction(text) >= end if up else Fraction(text) <= end):
-        return text
-    # One unit of the last digit outwards.
-    head, _, exponent = text.partition("e")
-    places = len(head.partition(".")[2])
-    unit = Fraction(10) ** (int(exponent or 0) - places)
-    moved = Fraction(text) + (unit if up else -unit)
-    return f"{float(moved):.7g}"
+    high = up(value.upper, _DIGITS)
+    if value.lower is None:
+        return f"at most {high}"
+    low = down(value.lower, _DIGITS)
+    return low if low == high else f"[{low}, {high}]"
 
 
 def _ends(value: Enclosure | Bound) -> dict[str, float | str | None]:

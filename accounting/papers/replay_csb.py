@@ -23,7 +23,7 @@ from accounting.papers.csb import (
     csb_tree_levels,
     csb_tree_scale,
 )
-from accounting.papers.replay import Row, Verdict
+from accounting.papers.replay import Row, Verdict, shown
 from dpcore.binomial import Binomial
 from dpcore.discrete_laplace import DiscreteLaplace
 from dpcore.enclosure import Enclosure, ball, narrow
@@ -95,7 +95,7 @@ def _tree(horizon: int, epsilon: Fraction, statement: str) -> Verdict:
         quantity="epsilon",
         claimed=Enclosure.exactly(epsilon),
         exact=Enclosure(spent[0].lower, spent[1].upper),
-        note=f"a datum enters {levels} sums, each with noise of scale {float(scale.upper):.5g}",
+        note=f"a datum enters {levels} sums, each with noise of scale {shown(scale)}",
     )
 
 

@@ -18,7 +18,8 @@ from accounting import papers
 from accounting.bound import Bound
 from accounting.curve import PrivacyCurve
 from accounting.papers.arguments import WIDTH_BITS
-from accounting.papers.replay import Row, Verdict
+from accounting.papers.replay import Row, Verdict, shown
+from dpcore.decimals import up
 from dpcore.discrete_gaussian import DiscreteGaussian
 from dpcore.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.discrete_laplace import DiscreteLaplace
@@ -159,7 +160,7 @@ def _renyi(
         claimed=Enclosure.exactly(papers.cz_renyi_bound(order, e, scaling, form=form)),
         exact=PrivacyCurve(noise=chosen.noise, sensitivity=chosen.precision).renyi(order),
         proof=Enclosure.exactly(lemma),
-        note=f"Lemma 3 gives {float(lemma):.6g}; the minimum has {last}",
+        note=f"Lemma 3 gives {up(lemma, 6)}; the minimum has {last}",
     )
 
 
@@ -318,8 +319,7 @@ def _advanced(visits: int, target: Fraction) -> Verdict:
     return Verdict(
         paper="CZ",
         statement="Theorem 7 (Appendix I, advanced composition)",
-        parameters=f"B = {visits}, each pure at epsilon = {float(each.upper):.6g}, "
-        f"delta = {_DELTA}",
+        parameters=f"B = {visits}, each pure at epsilon = {shown(each)}, delta = {_DELTA}",
         quantity="epsilon",
         claimed=Enclosure.exactly(target),
         exact=Enclosure(low.lower, high.upper),

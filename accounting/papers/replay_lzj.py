@@ -18,7 +18,7 @@ from flint import arb
 from accounting import papers
 from accounting.bound import Bound
 from accounting.papers.arguments import WIDTH_BITS
-from accounting.papers.replay import Row, Verdict
+from accounting.papers.replay import Row, Verdict, shown
 from accounting.papers.replay_tkms import bits_box
 from accounting.real_gaussian import real_gaussian_delta, real_gaussian_ratio
 from accounting.shuffle import fewest_bits
@@ -73,7 +73,7 @@ def _gaussian_delta(theorem: str, e: Fraction, d: Fraction) -> Verdict:
         quantity="delta",
         claimed=Enclosure.exactly(d),
         exact=Enclosure(low, high),
-        note=f"sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon = {float(ratio.upper):.6g}, "
+        note=f"sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon = {shown(ratio)}, "
         "proven for epsilon <= 1",
     )
 
@@ -97,7 +97,7 @@ def _exact_gaussian(e: Fraction, d: Fraction) -> Verdict:
         paper="LZJ",
         statement="ours: the least sigma/Delta",
         erratum="3",
-        parameters=f"epsilon = {e}, delta = {d}, sigma/Delta = {float(ratio.upper):.6g}",
+        parameters=f"epsilon = {e}, delta = {d}, sigma/Delta = {shown(ratio)}",
         quantity="delta",
         claimed=Enclosure.exactly(d),
         exact=real_gaussian_delta(Fraction(ratio.upper), e),
@@ -200,10 +200,10 @@ def _lemma(users: int, precision: int, e: Fraction, d: Fraction) -> Verdict:
         erratum="4",
         parameters=f"n = {users}, B = 1, g = {precision}, epsilon-hat = {e}, delta = {d}, "
         f"b = {found.bits}",
-        quantity=f"delta({float(spent):.4g})",
+        quantity=f"delta({spent})",
         claimed=Enclosure.exactly(d),
         exact=bits_box(found, precision).delta(spent),
-        note=f"noise bits of chance {float(found.probability.upper):.4g}",
+        note=f"noise bits of chance {shown(found.probability)}",
     )
 
 

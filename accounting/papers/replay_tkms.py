@@ -16,7 +16,7 @@ from typing import Final
 from accounting import papers
 from accounting.box import BinomialBox
 from accounting.papers.arguments import BitNoise
-from accounting.papers.replay import Row, Verdict
+from accounting.papers.replay import Row, Verdict, shown
 from accounting.shuffle import fewest_bits
 from dpcore.enclosure import Enclosure
 
@@ -64,7 +64,7 @@ def _theorem(users: int, epsilon: Fraction) -> Verdict:
         quantity="delta",
         claimed=Enclosure.exactly(_DELTA),
         exact=bits_box(found).delta(epsilon),
-        note=f"{found.trials} noise bits of chance {float(found.probability.upper):.4g}",
+        note=f"{found.trials} noise bits of chance {shown(found.probability)}",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -143,3 +144,16 @@ def test_as_text_and_as_data() -> None:
     for row in data["rows"]:
         assert row["explanation"].count("\n") == 0
     assert shown(Enclosure(Fraction(1, 3), Fraction(2, 3))) == "[0.333333, 0.666667]"
+
+
+def test_what_is_printed_holds_the_truth_also_where_it_is_known_to_many_digits() -> None:
+    tight = Enclosure(Fraction("0.12345649"), Fraction("0.123456491"))
+    assert shown(tight) == "[0.123456, 0.123457]"
+    nearest = Fraction(f"{float(tight.lower):.6g}")
+    assert nearest not in tight  # what was printed once
+    for row in quick():
+        for value in (row.claimed, row.exact):
+            low, _, high = shown(value).removeprefix("at most ").strip("[]").partition(", ")
+            ends = [math.inf if end == "infinity" else Fraction(end) for end in (low, high or low)]
+            assert ends[1] >= value.upper
+            assert value.lower is None or ends[0] <= value.lower

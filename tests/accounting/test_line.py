@@ -380,3 +380,8 @@ def test_sums_at_other_windows_enclose_the_same_curve() -> None:
                 grid = Grid(step=step, depth=3, blocks=int(9 / smoothing / step / 8) + 1)
                 total = sum_of(parts, tilt=tilt, smoothing=smoothing, grid=grid, budget=budget)
                 assert encloses(total, parts, epsilons)
+
+
+def test_a_block_of_one_frequency_has_no_centre_and_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="must be >= 1"):
+        Grid(step=0.5, depth=0, blocks=4)

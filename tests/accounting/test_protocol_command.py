@@ -140,6 +140,8 @@ def test_plans_in_words(command: Command, instance: str) -> None:
     assert lines[-1] == f"  bits        {found['bits_per_user']} a user"
     assert ("assumes" in answer.out) == (instance == "shuffled-pure")
     assert all(len(line) <= 100 and not line.startswith(" " * 3) for line in lines)
+    noise = found["noise_of_the_sum"]
+    assert f" {noise}" in answer.out  # its label ends before it
 
 
 def test_a_promise_that_is_not_kept_is_called_so(command: Command) -> None:

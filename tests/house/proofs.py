@@ -47,6 +47,7 @@ NEED_A_PROOF = (
     "dpcore.polya",
     "dpcore.polya_difference",
     "dpcore.branch_contour",
+    "dpcore.integration",
     "dpcore.log_jumps",
     "dpcore.runs",
     "dpcore.encoding",

@@ -1,0 +1,94 @@
+r"""Whatever is typed, ``dpcore`` answers or refuses in one line: no traceback, no 70, no hang."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from random import Random
+
+import pytest
+
+import dpcore.cli
+from tests.house.command_grammar import COMMANDS, HOSTILE, SECONDS, Row, line
+from tests.typed import Answer, typed
+
+ANSWERED = (0, 2)
+SHORT, LONG = 2, 100
+
+
+def wrong(answer: Answer) -> str | None:
+    r"""What is wrong with an answer, if anything."""
+    if answer.code not in ANSWERED:
+        return f"exit code {answer.code}: {answer.err[:200]}"
+    if "Traceback" in answer.err or answer.err.count("\n") > 1:
+        return f"more than one line of error: {answer.err[:200]}"
+    if (answer.code == 0) == answer.err.startswith("error: "):
+        return f"exit code {answer.code} and {answer.err[:200]!r}"
+    return None
+
+
+def test_every_command_has_its_row() -> None:
+    # A new command of these groups is one more row of the table.
+    rows = {row.words for row in COMMANDS}
+    words = {("sample",), ("pmf",)}
+    for group in ("budget", "protocol"):
+        loaded = dpcore.cli._load(dpcore.cli._registered()[group])
+        words |= {(group, name) for name in loaded.commands}
+    assert rows == words
+
+
+@pytest.mark.parametrize("row", COMMANDS, ids=lambda row: "-".join(row.words))
+def test_hostile_lines_are_answered_or_refused(
+    row: Row, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = Random(12)
+    for _ in range(SHORT):
+        words = line(rng, row)
+        assert (wrong(typed(capsys, *words)), words) == (None, words)
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
+def test_every_hostile_value_of_a_cheap_option(
+    value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    law = "discrete-laplace:scale=10"
+    for words in (
+        ["sample", f"discrete-laplace:scale={value}"],
+        ["sample", law, "--seed", value],
+        ["pmf", law, value, "--bits", "64"],
+        ["budget", "epsilon", "--noise", law, "--delta", value],
+        ["budget", "delta", "--noise", law, "--epsilon", value],
+        ["budget", "calibrate", "--noise", "discrete-laplace", "--epsilon", value],
+    ):
+        assert (wrong(typed(capsys, *words)), words) == (None, words)
+
+
+def test_a_command_that_fails_is_seen(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(text: str) -> None:
+        raise RuntimeError("slip")
+
+    monkeypatch.setattr(dpcore.cli, "read_noise", broken)
+    found = wrong(typed(capsys, *line(Random(1), COMMANDS[0])))
+    assert found is not None
+    assert "70" in found
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(LONG))
+def test_hostile_lines_in_real_processes(seed: int) -> None:
+    start = "import dpcore.cli; dpcore.cli.main()"
+    words = line(Random(seed))
+    ended = subprocess.run(
+        [sys.executable, "-c", start, *words],
+        capture_output=True,
+        timeout=60 + 10 * int(SECONDS),
+        check=False,
+    )
+    answer = Answer(
+        code=ended.returncode,
+        out=ended.stdout.decode(errors="replace"),
+        err=ended.stderr.decode(errors="replace"),
+    )
+    assert (wrong(answer), words) == (None, words)
