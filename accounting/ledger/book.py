@@ -242,10 +242,11 @@ class Book:
         connection.execute(
             insert(tables.charges), [charge.to_row(tables) for charge, _, _ in entries]
         )
-        for table, at in ((tables.paid, 1), (tables.spared, 2)):
-            members = [(entry[0].number, name) for entry in entries for name in entry[at]]
+        paid = [(charge.number, name) for charge, paying, _ in entries for name in paying]
+        spared = [(charge.number, name) for charge, _, left_out in entries for name in left_out]
+        for table, members in ((tables.paid, paid), (tables.spared, spared)):
             self._put(connection, added(table, connection.dialect.name), members)
-        self._add_up(connection, {name for _, paying, _ in entries for name in paying}, accounts)
+        self._add_up(connection, {name for _, name in paid}, accounts)
         last = entries[-1][0]
         kept = {"charges": last.number, "head": last.digest}
         connection.execute(update(tables.ledger).values(**kept))

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from threading import Lock
+from threading import Event, Lock
 from typing import Final, TypeAlias
 
 from sqlalchemy import Connection
@@ -107,19 +107,21 @@ class _Place:
     outcomes: list[Outcome] = field(default_factory=list)
     error: DpcoreError | None = None
     over: bool = False
+    turn: Event = field(default_factory=Event)  # it is over, or this thread leads
 
 
 class Turns:
     r"""Threads that charge at the same time share one transaction, and its way to the disk.
 
-    Whoever comes while nobody charges takes along all who wait; who waited finds the outcome. Each
-    outcome is returned only after the transaction that it is of has ended.
+    Whoever comes while nobody charges leads: it takes along all who wait by then, and hands the
+    lead to one of those who came meanwhile. An outcome is returned only after the transaction that
+    it is of has ended.
     """
 
     def __init__(self, work: Callable[[Sequence[Asked]], list[Outcome]]) -> None:
         self._work = work
-        self._alone = Lock()
         self._gate = Lock()
+        self._led = False
         self._waiting: list[_Place] = []
 
     def take(self, requests: Sequence[Asked]) -> list[Outcome]:
@@ -127,15 +129,16 @@ class Turns:
         place = _Place(asked=requests)
         with self._gate:
             self._waiting.append(place)
-        try:
-            with self._alone:
-                if not place.over:
-                    self._lead()
-        finally:
-            with self._gate:
-                if place in self._waiting:
-                    self._waiting.remove(place)
-        if place.error is not None:
+            leads, self._led = not self._led, True
+        if not leads:
+            try:
+                place.turn.wait()
+            except BaseException:
+                self._leave(place)
+                raise
+        if not place.over:
+            self._lead()
+        elif place.error is not None:
             # Threads must not share one traceback.
             raise copy.copy(place.error) from place.error
         return place.outcomes
@@ -144,18 +147,30 @@ class Turns:
         with self._gate:
             group, self._waiting = self._waiting, []
         try:
-            outcomes = self._work([request for place in group for request in place.asked])
-        except DpcoreError as error:
+            outcomes = iter(self._work([request for place in group for request in place.asked]))
             for place in group:
-                place.error, place.over = error, True
+                place.outcomes = [next(outcomes) for _ in place.asked]
+        except BaseException as error:
+            told = error if isinstance(error, DpcoreError) else LedgerUnavailable("ledger", _CUT)
+            for place in group:
+                place.error = told
             raise
-        except BaseException:
-            for place in group:
-                place.error, place.over = LedgerUnavailable("ledger", _CUT), True
-            raise
-        else:
-            for place in group:
-                place.outcomes, outcomes = (
-                    outcomes[: len(place.asked)], outcomes[len(place.asked) :]
-                )  # fmt: skip
-                place.over = True
+        finally:
+            with self._gate:
+                for place in group:
+                    place.over = True
+                    place.turn.set()
+                self._pass_on()
+
+    def _leave(self, place: _Place) -> None:
+        # It was interrupted while it waited: nobody waits for it, unless it was to lead.
+        with self._gate:
+            if place in self._waiting:
+                self._waiting.remove(place)
+                if place.turn.is_set():
+                    self._pass_on()
+
+    def _pass_on(self) -> None:
+        self._led = bool(self._waiting)
+        if self._led:
+            self._waiting[0].turn.set()

@@ -213,6 +213,35 @@ def test_an_interrupt_is_of_one_thread_and_the_others_are_told() -> None:
     assert {type(error) for error in caught} == {KeyboardInterrupt, LedgerUnavailable}
 
 
+def test_who_is_interrupted_while_it_waits_leaves_the_lead_to_the_next() -> None:
+    inside, go = threading.Event(), threading.Event()
+    groups: list[int] = []
+
+    def work(requests: Any) -> list[Outcome]:
+        inside.set()
+        go.wait(30)
+        groups.append(len(requests))
+        return [LedgerUnavailable("", "") for _ in requests]
+
+    turns = Turns(work)
+    request: Any = object()
+    threads = [threading.Thread(target=turns.take, args=([request],)) for _ in range(2)]
+    threads[0].start()
+    assert inside.wait(30)
+    # One that waits first, and is interrupted after it was handed the lead.
+    gone = charging._Place(asked=[request])
+    turns._waiting.append(gone)
+    threads[1].start()
+    while len(turns._waiting) < 2:
+        time.sleep(0.001)
+    go.set()
+    assert gone.turn.wait(30)
+    turns._leave(gone)
+    for thread in threads:
+        thread.join(30)
+    assert (groups, turns._led, gone.over) == ([1, 1], False, False)
+
+
 def test_nothing_is_acknowledged_before_it_is_on_the_disk(ledger: Ledger) -> None:
     committed: list[int] = []
     event.listen(ledger._store._engine, "commit", lambda connection: committed.append(1))
