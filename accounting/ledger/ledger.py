@@ -187,7 +187,7 @@ class Ledger:
         """
         request: Request | Release
         if isinstance(first, Release):
-            if not (second is users is batch is None) or skip_exhausted:
+            if any(each is not None for each in (second, users, batch)) or skip_exhausted:
                 raise InvalidParameter(
                     "users", first, "a Release says who, what and which batch: give nothing else"
                 )

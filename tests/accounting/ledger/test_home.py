@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -65,12 +65,12 @@ if rest and rest[0].startswith("/"):
 def mounted(here: Path, there: Path, script: str, *words: object) -> list[str]:
     """What a script says where ``here`` is mounted on ``there``."""
     mount = 'mount --bind "$1" "$2"'
-    shell = [*ALONE, mount, "sh", here, there]
+    shell: list[Any] = [*ALONE, mount, "sh", here, there]
     if shutil.which("unshare") is None or subprocess.run(shell, check=False).returncode:
         pytest.skip("this machine lets nobody mount anything")
     shell[len(ALONE)] = f'{mount} && shift 2 && exec "$@"'
     run = subprocess.run(
-        [*shell, sys.executable, "-c", script, *map(str, words)],
+        [*map(str, (*shell, sys.executable, "-c", script, *words))],
         capture_output=True,
         text=True,
         timeout=60,
@@ -108,8 +108,8 @@ def test_without_these_checks_one_budget_is_spent_twice(two_paths: tuple[Path, P
 
 
 def test_a_folder_that_is_mounted_is_the_same_folder(two_paths: tuple[Path, Path]) -> None:
-    folders = (path.parent for path in two_paths)
-    paid, refused = mounted(*folders, TWO_PATHS, TWO_PATHS, *two_paths)
+    here, there = (path.parent for path in two_paths)
+    paid, refused = mounted(here, there, TWO_PATHS, TWO_PATHS, *two_paths)
     assert paid == "paid"
     assert "too little left" in refused
 
@@ -145,9 +145,10 @@ def test_a_file_that_left_its_folder_is_adopted_before_it_is_charged(
     with opened(folder / "ledger.db") as ledger:
         receipt = ledger.charge(["ada"], ZCdp("1/4"), batch="one")
     file = move(folder / "ledger.db")
-    for open_it in (Ledger.open, opened):
+    looks: list[Callable[[], object]] = [lambda: Ledger.open(str(file)), lambda: opened(file)]
+    for refused in looks:
         with pytest.raises(LedgerUnavailable, match=r"not in the folder it was made in.*adopt"):
-            open_it(str(file) if open_it is Ledger.open else file)
+            refused()
     assert adopt(str(file)) == 1
     with opened(file) as ledger:
         assert ledger.check(receipt) == ()  # receipts outlive the move

@@ -140,7 +140,7 @@ def test_a_retry_is_on_the_disk_when_it_is_acknowledged(
     with Ledger.create(str(file), budget=BUDGET) as ledger:
         first = ledger.charge(["ada"], ZCdp("1/4"), batch="one")
         monkeypatch.setattr(os, "fsync", recorded)
-        again = {"batch": "one", "repeat_ok": True}
+        again: dict[str, Any] = {"batch": "one", "repeat_ok": True}
         assert ledger.charge(["ada"], ZCdp("1/4"), **again) == first
         assert flushed == [f"{file}-wal", str(tmp_path)]
         lax = mutated(Ledger._charged, "self._store.settle()", "pass")

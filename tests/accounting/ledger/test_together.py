@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
@@ -31,7 +32,7 @@ from accounting.ledger.charging import Outcome, Turns
 from accounting.subsampling import PoissonSampled
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Mechanism, Release, Scope
+from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
 from tests.accounting.ledger.budget import BUDGET, PER_USER
 from tests.dpcore.mutants import mutated
 
@@ -80,7 +81,7 @@ def alone(ledger: Ledger, request: Request) -> Outcome:
 def test_many_at_once_are_what_they_are_one_by_one(
     ledger: Ledger, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Noon(charging.datetime):  # the time is in the digests
+    class Noon(datetime):  # the time is in the digests
         @classmethod
         def now(cls, tz: Any = None) -> Any:
             return cls(2026, 1, 1, tzinfo=tz)
@@ -313,10 +314,10 @@ def test_parts_of_an_approx_budget_cost_what_they_cost_apart(tmp_path: Any) -> N
 
 
 def test_sampled_parts_are_read_together_at_one_delta(tmp_path: Any) -> None:
-    relation = Scope(relation="add-remove")
+    relation = Scope(relation=Relation.ADD_REMOVE)
     curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1, scope=relation)
     sampled = compose((PoissonSampled(curve=curve, rate="1/10"), 5))
-    budget = Approx(3, "1e-6", scope=Scope(unit="user", relation="add-remove"))
+    budget = Approx(3, "1e-6", scope=Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE))
     with Ledger.create(str(tmp_path / "ledger.db"), budget=budget) as ledger:
         ledger.charge(sampled, users=["ada"], batch="one")
         delta = Fraction("1e-6") / 2
@@ -346,7 +347,7 @@ def test_a_composition_that_no_theorem_prices_is_refused(ledger: Ledger) -> None
     for parts, error in (
         ((Approx("1/2", "1e-8"),), NotDerived),
         ((Rdp({2: "1/10"}),), NotDerived),
-        ((ZCdp("1/8", scope=Scope(relation="add-remove")),), InvalidParameter),
+        ((ZCdp("1/8", scope=Scope(relation=Relation.ADD_REMOVE)),), InvalidParameter),
     ):
         with pytest.raises(error):
             ledger.charge(compose(*parts), users=["ada"], batch="one")
@@ -364,7 +365,7 @@ def test_a_bit_that_flipped_in_a_counter_is_refused_at_the_next_charge(ledger: L
     ledger.charge(["ada", "bob"], ZCdp(1), batch="one")
     with ledger._store.writing() as connection:
         connection.exec_driver_sql(f"{FLIP} WHERE name = 'ada'")
-    looks = [
+    looks: list[Callable[[], object]] = [
         lambda: ledger.charge(["ada", "eve"], ZCdp("1/8"), batch="two"),
         lambda: ledger.charge(["ada"], ZCdp("1/8"), batch="two", skip_exhausted=True),
         lambda: ledger.remaining("ada"),
