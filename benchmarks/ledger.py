@@ -118,7 +118,8 @@ def processes(folder: str, at_once: int) -> dict[str, Any]:
     with opened(folder, f"processes {at_once}.db"):
         pass
     url = str(Path(folder, f"processes {at_once}.db"))
-    context = get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["accounting.ledger"])
     barrier, worst = context.Barrier(WRITERS + 1), context.Queue()
     started = [
         context.Process(target=writer, args=(url, me, at_once, barrier, worst))

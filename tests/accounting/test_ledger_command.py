@@ -206,26 +206,6 @@ def test_several_queries_of_a_batch_are_one_charge(opened: Command) -> None:
     assert opened("show", "--json").json["charges"] == 1
 
 
-def test_a_backup_says_how_it_is_opened(opened: Command, tmp_path: Path) -> None:
-    opened("charge", "--batch", "monday", "--users", "ada", *GAUSSIAN)
-    copy = tmp_path / "the copy.db"
-    words = ["ledger", "backup", opened.path, copy]
-    answer = typed(opened.streams, *words)
-    assert (answer.code, answer.err) == (0, "")
-    assert answer.out.splitlines() == [
-        f"copied     {copy}, 1 charge",
-        "history    whole",
-        f"to use it  dpcore ledger adopt --db '{copy}'",
-    ]
-    again = typed(opened.streams, *words)
-    assert (again.code, again.err) == (2, f"error: DEST = {copy}: exists: it is kept as it is\n")
-    opened.path = copy
-    assert "adopt" in opened("show").err
-    assert opened("show").code == 2
-    assert opened("adopt").out.splitlines() == ["adopted    1 charge", "history    whole"]
-    assert opened.left("ada") == Fraction(3, 8)
-
-
 # -- damage ------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from accounting.ledger import (
 from dpcore.errors import InvalidParameter
 from tests.accounting.ledger.budget import BUDGET
 from tests.dpcore.mutants import mutated
+from tests.typed import typed
 
 PRICE = ZCdp("3/4")
 ALONE = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
@@ -341,3 +342,26 @@ def test_a_damaged_ledger_gives_no_backup(tmp_path: Path) -> None:
 def test_a_ledger_on_a_server_is_for_its_own_tools(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match="pg_dump"):
         backup("postgresql://nobody@/none", tmp_path / "copy.db")
+
+
+def test_the_command_says_how_a_copy_is_opened(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, copy = tmp_path / "ledger.db", tmp_path / "the copy.db"
+    with opened(file) as ledger:
+        ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+    answer = typed(capsys, "ledger", "backup", file, copy)
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.splitlines() == [
+        f"copied     {copy}, 1 charge",
+        "history    whole",
+        f"to use it  dpcore ledger adopt --db '{copy}'",
+    ]
+    again = typed(capsys, "ledger", "backup", file, copy)
+    assert (again.code, again.err) == (2, f"error: DEST = {copy}: exists: it is kept as it is\n")
+    refused = typed(capsys, "ledger", "show", "--db", copy)
+    assert refused.code == 2
+    assert "dpcore ledger adopt" in refused.err
+    adopted = typed(capsys, "ledger", "adopt", "--db", copy)
+    assert adopted.out.splitlines() == ["adopted    1 charge", "history    whole"]
+    assert typed(capsys, "ledger", "show", "--db", copy).code == 0
