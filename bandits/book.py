@@ -21,7 +21,7 @@ from accounting.claim import Pure, Rdp
 from accounting.convert import Word
 from accounting.curve import PrivacyCurve
 from accounting.filter import SHARES, filter_for
-from accounting.ledger import Ledger
+from accounting.ledger import AlreadyCharged, Ledger
 from accounting.ledger.names import name
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope, Unit
@@ -225,12 +225,10 @@ class LedgerBook(Book):
         names, batch = _called(users), name("release", f"{self.run}/{release}")
         try:
             receipt = self.ledger.charge(names, self.curve, batch=batch, skip_exhausted=True)
-        except InvalidParameter as error:
-            if error.argument != "batch":
+        except (AlreadyCharged, InvalidParameter) as error:
+            if isinstance(error, InvalidParameter) and error.argument != "batch":
                 raise
             raise InvalidParameter("run", self.run, f"{_PLAYED} ({error})") from error
-        if receipt.repeated:
-            raise InvalidParameter("run", self.run, f"{_PLAYED} ({batch})")
         left_out = frozenset(receipt.left_out)
         return np.array([each not in left_out for each in names], dtype=np.bool_)
 

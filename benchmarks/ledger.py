@@ -1,24 +1,31 @@
-r"""The ledger: a million users in one call, ten thousand charges, and OpenDP's odometer beside it.
+r"""The ledger: a million users in one call, ten thousand charges, eight writers, OpenDP's odometer.
 
 python -m benchmarks.ledger
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
 from accounting.claim import ZCdp
-from accounting.ledger import Ledger
+from accounting.ledger import Ledger, Receipt, Request
 from benchmarks.machine import write
 from dpcore.mechanism import Scope, Unit
 
 USERS = 1_000_000
 CHARGES = 10_000
 PEER_CHARGES = 1_000
+WRITERS = 8
+EACH = 40  # calls of each writer
 PART = 10  # first and last tenth
 
 
@@ -44,7 +51,9 @@ def million(folder: str) -> dict[str, Any]:
             "users": USERS,
             "first_charge": timed(lambda: ledger.charge(users, price, batch="one")),
             "second_charge": timed(lambda: ledger.charge(users, price, batch="two")),
-            "the_same_again": timed(lambda: ledger.charge(users, price, batch="two")),
+            "the_same_again": timed(
+                lambda: ledger.charge(users, price, batch="two", repeat_ok=True)
+            ),
             "all_left_out": timed(
                 lambda: ledger.charge(users, price, batch="three", skip_exhausted=True)
             ),
@@ -87,6 +96,85 @@ def ten_thousand(folder: str) -> dict[str, Any]:
     return found
 
 
+def writer(url: str, me: int, at_once: int, barrier: Barrier, worst: Queue[float]) -> None:
+    """One of the writers: its share of the charges, so many in a call; its longest wait."""
+    price, waits = ZCdp("1/1000000"), [0.0]
+    with Ledger.open(url) as ledger:
+        barrier.wait()
+        for first in range(0, EACH * at_once, at_once):
+            start = time.perf_counter()
+            batches = [f"{me}.{number}" for number in range(first, first + at_once)]
+            found = ledger.charge_many(
+                Request(users=[f"user {me}"], guarantee=price, batch=batch) for batch in batches
+            )
+            assert all(isinstance(each, Receipt) for each in found)
+            waits.append(time.perf_counter() - start)
+        barrier.wait()
+    worst.put(max(waits))
+
+
+def processes(folder: str, at_once: int) -> dict[str, Any]:
+    """Charges a second of eight processes at one file, ``at_once`` in a call."""
+    with opened(folder, f"processes {at_once}.db"):
+        pass
+    url = str(Path(folder, f"processes {at_once}.db"))
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["accounting.ledger"])
+    barrier, worst = context.Barrier(WRITERS + 1), context.Queue()
+    started = [
+        context.Process(target=writer, args=(url, me, at_once, barrier, worst))
+        for me in range(WRITERS)
+    ]
+    for process in started:
+        process.start()
+    barrier.wait()
+    start = time.perf_counter()
+    barrier.wait()
+    seconds = time.perf_counter() - start
+    longest = max(worst.get() for _ in started)
+    for process in started:
+        process.join()
+    with Ledger.open(url) as ledger:
+        assert ledger.check() == ()
+        assert ledger.charges() == WRITERS * EACH * at_once
+    return {
+        "charges_in_a_call": at_once,
+        "charges_a_second": round(WRITERS * EACH * at_once / seconds),
+        "longest_wait_seconds": round(longest, 3),
+    }
+
+
+def threads(folder: str, count: int) -> dict[str, Any]:
+    """Charges a second of threads that share one ledger, one in a call."""
+    price = ZCdp("1/1000000")
+    with opened(folder, f"threads {count}.db") as ledger, ThreadPoolExecutor(count) as pool:
+        start = time.perf_counter()
+        wanted = [f"{number}" for number in range(EACH * count)]
+        for _ in pool.map(lambda batch: ledger.charge(["ada"], price, batch=batch), wanted):
+            pass
+        seconds = time.perf_counter() - start
+        assert ledger.check() == ()
+    return {"threads": count, "charges_a_second": round(EACH * count / seconds)}
+
+
+def flush(folder: str) -> float:
+    """Milliseconds that this disk takes for one flush of two pages: no charge alone is faster."""
+    with Path(folder, "flushed").open("wb", buffering=0) as file:
+        start = time.perf_counter()
+        for _ in range(100):
+            file.write(bytes(8192))
+            os.fsync(file.fileno())
+        return round((time.perf_counter() - start) * 10, 3)
+
+
+def writers(folder: str) -> dict[str, Any]:
+    return {
+        "flush_ms": flush(folder),
+        "eight_processes": [processes(folder, at_once) for at_once in (1, 16, 64, 256)],
+        "one_process": [threads(folder, count) for count in (8, 64)],
+    }
+
+
 def peer() -> dict[str, Any] | None:
     """OpenDP's filter over a fully adaptive composition of Gaussian mechanisms, in memory."""
     try:
@@ -103,8 +191,10 @@ def peer() -> dict[str, Any] | None:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        ours = {"million_users": million(folder), "one_user": ten_thousand(folder)}
+    # Beside this file: a folder for temporary files may lie in memory, where a flush costs nothing.
+    with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as folder:
+        ours: dict[str, Any] = {"writers": writers(folder)}
+        ours |= {"million_users": million(folder), "one_user": ten_thousand(folder)}
     write("ledger", {"database": "SQLite", **ours, "opendp_filter": peer()})
 
 

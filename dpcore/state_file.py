@@ -1,7 +1,8 @@
 r"""A file that keeps finished work: locked, read once, and then only ever longer.
 
 What is appended is on the disk when :meth:`StateFile.append` returns. Nothing is buffered: what the
-system refuses is refused there and then, and never again when the file is closed.
+system refuses is refused there and then, and never again when the file is closed. A new file is
+private to its owner (mode 0600), whatever the umask.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]
     fresh = not os.path.lexists(place)
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        handle = os.open(place, flags, 0o666)
+        handle = os.open(place, flags, 0o600)
     except OSError as error:
         raise InvalidParameter(argument, str(path), error.strerror or str(error)) from None
     with os.fdopen(handle, "rb") as reader:
@@ -119,6 +120,10 @@ def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]
             raise InvalidParameter(argument, str(path), reason) from None
         except OSError as error:
             raise found.refused(error) from None
+        if not os.fstat(handle).st_size:
+            # Made beforehand by somebody else, who may have left it open to others.
+            with suppress(OSError):
+                os.fchmod(handle, 0o600)
         try:
             yield found
         except BaseException:

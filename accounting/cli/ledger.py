@@ -7,18 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from accounting.cli.arguments import (
-    AsJson,
-    named,
-    read_claim,
-    read_law,
-    read_sensitivity,
-    show,
-)
+from accounting.cli.arguments import AsJson, named, read_claim, show
+from accounting.cli.parts import Rounds, Sensitivities, composed
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.parameter import write_rational
@@ -26,8 +21,8 @@ from dpcore.parameter import write_rational
 if TYPE_CHECKING:
     from accounting.claim import Assumed
     from accounting.convert import Word
-    from accounting.guarantee import Guarantee
     from accounting.ledger import Ledger
+    from accounting.ledger.request import Costly
 
 __all__ = ["ledger"]
 
@@ -39,11 +34,14 @@ ledger = typer.Typer(
     help=(
         "Who has spent what: a privacy budget for each user, charged before each release.\n\n"
         "Open a ledger with the budget that every user is promised; charge each batch before its "
-        "noise is drawn, and release only after exit code 0. The same batch again is acknowledged "
-        "and not paid again: publish what was released, draw no new noise. What was charged is "
-        "never taken back. charge looks at the ends of the history; show looks at all of it.\n\n"
+        "noise is drawn, and release only after exit code 0. The same batch again is not paid "
+        "again, with an exit code of its own: publish what was released, draw no new noise. What "
+        "was charged is never taken back. charge looks at the ends of the history and at the "
+        "counters of its users; show looks at all of it. A file stays in its folder: backup copies "
+        "it, and adopt takes a copy into use.\n\n"
         "Exit codes: 0 done, 1 a user cannot pay and nobody was charged, 2 a wrong option or the "
-        "database, 3 the ledger is damaged or was edited by hand."
+        "database, 3 the ledger is damaged or was edited by hand, 4 the batch was charged before "
+        "and nothing was paid."
     ),
     rich_markup_mode="rich",
     no_args_is_help=True,
@@ -107,15 +105,15 @@ def charge(
         ),
     ] = None,
     noise: Annotated[
-        str | None,
-        typer.Option(metavar="NOISE", help="The noise of the release: skellam:variance=400."),
-    ] = None,
-    sensitivity: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="MOVES", help="How far one person moves the query, with --noise: 3, l1=3. (1)"
+            metavar="NOISE",
+            help="The noise of the release: skellam:variance=400; again for each further query of "
+            "the batch, which are one charge.",
         ),
     ] = None,
+    sensitivity: Sensitivities = None,
+    rounds: Rounds = None,
     claim: Annotated[
         str | None,
         typer.Option(
@@ -131,14 +129,22 @@ def charge(
     skip_exhausted: Annotated[
         bool, typer.Option("--skip-exhausted", help="Leave out who cannot pay, and name them.")
     ] = False,
+    repeat_ok: Annotated[
+        bool,
+        typer.Option(
+            "--repeat-ok",
+            help="Exit code 0 also where the batch was charged before, as by a try that broke off "
+            "before anything was released.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    r"""Charge users for a release, all or nobody. Release only after exit code 0.
+    r"""Charge users for a release, all or nobody. Release only after exit code 0; 4: paid before.
 
     Example: dpcore ledger charge --db ledger.db --batch monday --users ada,bob --noise
     discrete-gaussian:sigma_squared=400
     """
-    from accounting.ledger import BudgetExhausted, Ledger
+    from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger
 
     people = _names(users, users_file)
     typed = "--users" if users is not None else "--users-file"
@@ -146,9 +152,10 @@ def charge(
         relation = book.budget.scope.relation
         receipt = book.charge(
             people,
-            _guarantee(noise, sensitivity, claim, reason, relation),
+            _cost(noise, sensitivity, rounds, claim, reason, relation),
             batch=batch,
             skip_exhausted=skip_exhausted,
+            repeat_ok=True,
         )
     if as_json:
         show(
@@ -159,14 +166,22 @@ def charge(
                 "digest": receipt.digest,
                 "paid": receipt.paid,
                 "left_out": list(receipt.left_out),
+                "repeated": receipt.repeated,
             }
         )
     else:
         who = "1 user" if receipt.paid == 1 else f"{receipt.paid} users"
-        lines = [f"charged {who} for {receipt.batch}, charge {receipt.number}"]
-        show(lines + [f"left out: {user}" for user in receipt.left_out])
+        said = f"charged {who} for {receipt.batch}, charge {receipt.number}"
+        if receipt.repeated:
+            said = (
+                f"already charged, nothing paid: charge {receipt.number}, {receipt.batch}, was "
+                f"paid by {who}"
+            )
+        show([said] + [f"left out: {user}" for user in receipt.left_out])
     if not receipt.paid:
         raise typer.Exit(BudgetExhausted.exit_code)
+    if receipt.repeated and not repeat_ok:
+        raise typer.Exit(AlreadyCharged.exit_code)
 
 
 @ledger.command("show")
@@ -209,6 +224,50 @@ def export(*, db: Database) -> None:
     with _said_of_options(), Ledger.open(db) as book:
         for line in book.export():
             print(line)
+
+
+@ledger.command()
+def backup(
+    *,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The file of the ledger.")],
+    destination: Annotated[
+        Path, typer.Argument(metavar="DEST", help="The copy; it must not exist yet.")
+    ],
+) -> None:
+    r"""Copy a file whole, without its log, while others charge; its history is read and must fit.
+
+    Example: dpcore ledger backup ledger.db copy.db
+    """
+    from accounting.ledger import backup
+
+    with named(url="SOURCE", source="SOURCE", destination="DEST"):
+        charges = backup(source, destination)
+    lines = [
+        _line("copied", f"{destination}, {_counted(charges)}"),
+        _line("history", "whole"),
+        _line("to use it", f"dpcore ledger adopt --db {quote(str(destination))}"),
+    ]
+    show(lines)
+
+
+@ledger.command()
+def adopt(*, db: Database) -> None:
+    r"""Take a ledger into use where it lies: a file that was moved, copied or restored.
+
+    Only where no other copy will be charged any more: two would both spend the whole budget. A
+    ledger of an earlier version is brought to the format of this one. The history is read before.
+
+    Example: dpcore ledger adopt --db ledger.db
+    """
+    from accounting.ledger import adopt
+
+    with _said_of_options():
+        charges = adopt(db)
+    show([_line("adopted", _counted(charges)), _line("history", "whole")])
+
+
+def _counted(charges: int) -> str:
+    return "1 charge" if charges == 1 else f"{charges} charges"
 
 
 @contextmanager
@@ -292,33 +351,34 @@ def _names(users: str | None, users_file: str | None) -> list[str]:
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
-def _guarantee(
-    noise: str | None,
-    sensitivity: str | None,
+def _cost(
+    noise: list[str] | None,
+    sensitivity: list[str] | None,
+    rounds: list[str] | None,
     claim: str | None,
     reason: str | None,
     relation: Relation,
-) -> Guarantee:
+) -> Costly:
     from accounting.claim import Assumed
-    from accounting.guarantee import guarantee
-    from dpcore.mechanism import Mechanism
+    from accounting.curve import PrivacyCurve
 
-    if (noise is None) == (claim is None):
+    if (not noise) == (claim is None):
         raise InvalidParameter(
-            "--noise", noise or "", "give either --noise, or --claim with --reason"
+            "--noise", " ".join(noise or ()), "give either --noise, or --claim with --reason"
         )
-    scope = Scope(relation=relation)
-    if noise is not None and reason is not None:
-        raise InvalidParameter("--reason", reason, "goes with --claim: a noise needs none")
-    if claim is not None and sensitivity is not None:
-        raise InvalidParameter("--sensitivity", sensitivity, "goes with --noise, not with a claim")
-    if noise is not None:
-        law, moves = read_law("--noise", noise), read_sensitivity(sensitivity or "1")
-        return guarantee(Mechanism(noise=law, sensitivity=moves, scope=scope))
+    if noise:
+        if reason is not None:
+            raise InvalidParameter("--reason", reason, "goes with --claim: a noise needs none")
+        whole = composed(noise, sensitivity, rounds, None, relation)
+        (part, times), *more = whole.parts
+        return part if isinstance(part, PrivacyCurve) and times == 1 and not more else whole
+    for option, given in (("--sensitivity", sensitivity), ("--rounds", rounds)):
+        if given:
+            raise InvalidParameter(option, " ".join(given), "goes with --noise, not with a claim")
     if reason is None:
         raise InvalidParameter("--reason", "", "is missing: a stated claim is an assumption")
     with named(reason="--reason"):
-        return Assumed(read_claim("--claim", str(claim), scope), reason)
+        return Assumed(read_claim("--claim", str(claim), Scope(relation=relation)), reason)
 
 
 def _scope(unit: Unit, relation: str) -> Scope:

@@ -58,8 +58,12 @@ def composed(
     sensitivities: Sequence[str] | None,
     rounds: Sequence[str] | None,
     poisson: Sequence[str] | None,
+    relation: Relation = Relation.REPLACE,
 ) -> Composition:
-    r"""The composition that repeated options spell, one group for each noise."""
+    r"""The composition that repeated options spell, one group for each noise.
+
+    Of neighbours by ``relation``; where people are sampled, by one who is added or removed.
+    """
     from accounting.compose import compose
     from accounting.guarantee import guarantee
     from accounting.subsampling import PoissonSampled
@@ -68,7 +72,7 @@ def composed(
     moves = [read_sensitivity(s) for s in each("--sensitivity", sensitivities or [], count, "1")]
     times = [whole("--rounds", r, 1) for r in each("--rounds", rounds or [], count, "1")]
     rates = [_rate(p) for p in each("--poisson", poisson or [], count, "100%")]
-    relation = Relation.ADD_REMOVE if poisson else Relation.REPLACE
+    relation = Relation.ADD_REMOVE if poisson else relation
     parts: list[tuple[Source, int]] = []
     for spelled, move, rate, time in zip(noises, moves, rates, times, strict=True):
         mechanism = Mechanism(

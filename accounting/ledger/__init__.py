@@ -1,11 +1,19 @@
 r"""Who has spent what: a budget for each user, charged before each release, in an SQL database."""
 
 from accounting.ledger.check import Damage
-from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable
+from accounting.ledger.copies import adopt, backup
+from accounting.ledger.errors import (
+    AlreadyCharged,
+    BudgetExhausted,
+    LedgerDamaged,
+    LedgerUnavailable,
+)
 from accounting.ledger.history import Charge, Receipt
 from accounting.ledger.ledger import Ledger
+from accounting.ledger.request import Request
 
 __all__ = [
+    "AlreadyCharged",
     "BudgetExhausted",
     "Charge",
     "Damage",
@@ -13,4 +21,7 @@ __all__ = [
     "LedgerDamaged",
     "LedgerUnavailable",
     "Receipt",
+    "Request",
+    "adopt",
+    "backup",
 ]

@@ -7,15 +7,17 @@ user must be what the history adds up to. Proofs: docs/proofs/ledger.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
 from sqlalchemy import Connection, RowMapping, Table, func, or_, select
 
+from accounting.ledger.book import Book
 from accounting.ledger.errors import LedgerDamaged
-from accounting.ledger.history import FORMAT, charge_of, genesis, names_digest
-from accounting.ledger.tables import Tables
+from accounting.ledger.history import Account, charge_of, genesis, names_digest
+from accounting.ledger.tables import FORMAT, Tables
 
 __all__ = ["Damage", "damages"]
 
@@ -38,23 +40,21 @@ class Damage:
 
 
 def damages(
-    connection: Connection,
-    tables: Tables,
-    counters: Sequence[str],
-    text: str,
-    acknowledged: Collection[tuple[int, str]],
+    connection: Connection, book: Book, acknowledged: Collection[tuple[int, str]]
 ) -> Iterator[Damage]:
     r"""Everything that does not fit, from one look at the whole ledger.
 
-    ``text`` is the filter it was opened with; ``acknowledged`` are the numbers and digests of
-    charges for which there are receipts.
+    ``book`` is what it was opened with; ``acknowledged`` are the numbers and digests of charges for
+    which there are receipts.
     """
+    tables = book.tables
     yield from _file(connection)
-    yield from _head(connection, tables, text)
-    yield from _chain(connection, tables, genesis(text), acknowledged)
+    yield from _head(connection, book)
+    yield from _chain(connection, tables, genesis(book.text), acknowledged)
     yield from _members(connection, tables.charges, tables.paid, "paid")
     yield from _members(connection, tables.charges, tables.spared, "spared")
-    yield from _counters(connection, tables, counters)
+    yield from _counters(connection, tables, book.filter.counters)
+    yield from _marks(connection, tables, book.identity)
 
 
 def _file(connection: Connection) -> Iterator[Damage]:
@@ -64,12 +64,13 @@ def _file(connection: Connection) -> Iterator[Damage]:
                 yield Damage(where="file", what=str(said))
 
 
-def _head(connection: Connection, tables: Tables, text: str) -> Iterator[Damage]:
-    head = connection.execute(select(tables.ledger)).mappings().one()
+def _head(connection: Connection, book: Book) -> Iterator[Damage]:
+    head = connection.execute(select(book.tables.ledger)).mappings().one()
     if (head["id"], head["format"]) != (1, FORMAT):
         yield Damage(where="ledger", what=f"is not of format {FORMAT}: no other is known")
-    if head["filter"] != text:
-        yield Damage(where="ledger", what="its filter is not the one it was opened with")
+    for column, expected in (("filter", book.text), ("identity", book.identity)):
+        if head[column] != expected:
+            yield Damage(where="ledger", what=f"its {column} is not the one it was opened with")
 
 
 def _chain(
@@ -185,7 +186,15 @@ def _counters(connection: Connection, tables: Tables, counters: Sequence[str]) -
         yield Damage(where=f"user {row['name']!r}", what="paid, but has no counters")
 
 
+def _marks(connection: Connection, tables: Tables, identity: str) -> Iterator[Damage]:
+    for row in _streamed(connection, select(tables.users).order_by(tables.users.c.name)):
+        account = Account(tuple(row[name] for name in tables.spent), row["assumed"])
+        if not isinstance(row["name"], str) or account.mark(identity, row["name"]) != row["mark"]:
+            yield Damage(where=f"user {row['name']!r}", what="its row does not fit its own check")
+
+
 def _streamed(connection: Connection, statement: Any) -> Iterator[RowMapping]:
     # A part at a time: a history may be larger than memory.
     options = {"yield_per": _ROWS}
-    yield from connection.execute(statement, execution_options=options).mappings()
+    with closing(connection.execute(statement, execution_options=options)) as rows:
+        yield from rows.mappings()

@@ -5,11 +5,14 @@ r"""What a ledger refuses, each as one line that says what stands and what to do
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcore.errors import DpcoreError
 
-__all__ = ["BudgetExhausted", "LedgerDamaged", "LedgerUnavailable"]
+if TYPE_CHECKING:
+    from accounting.ledger.history import Receipt
+
+__all__ = ["AlreadyCharged", "BudgetExhausted", "LedgerDamaged", "LedgerUnavailable"]
 
 _NAMED = 3
 
@@ -43,6 +46,32 @@ class BudgetExhausted(DpcoreError):
         return (
             f"batch {self.batch!r}: {len(self.users)} of {self.asked} users {have} too little "
             f"left: {', '.join(named + more)}; nobody was charged, release nothing"
+        )
+
+
+class AlreadyCharged(DpcoreError):
+    r"""A batch that was charged before, with the same users and guarantee: nothing was paid now.
+
+    ``receipt`` is that of the charge that is there. Its noise was drawn, or is being drawn, by
+    whoever made that charge.
+
+    >>> from accounting.ledger.history import Receipt
+    >>> raise AlreadyCharged(Receipt(batch="monday", number=1, digest="", paid=2, repeated=True))
+    Traceback (most recent call last):
+    ...
+    accounting.ledger.errors.AlreadyCharged: batch 'monday': already charged, nothing paid: ...
+    """
+
+    exit_code: ClassVar[int] = 4
+
+    def __init__(self, receipt: Receipt) -> None:
+        super().__init__(receipt)
+        self.receipt = receipt
+
+    def __str__(self) -> str:
+        return (
+            f"batch {self.receipt.batch!r}: already charged, nothing paid: publish what was "
+            "released then, and draw no new noise"
         )
 
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from sqlalchemy import RowMapping
 
@@ -20,7 +20,8 @@ from accounting.ledger.errors import LedgerDamaged
 from accounting.ledger.tables import Tables
 
 __all__ = [
-    "FORMAT",
+    "HISTORY",
+    "Account",
     "Charge",
     "Receipt",
     "canonical",
@@ -29,7 +30,9 @@ __all__ = [
     "names_digest",
 ]
 
-FORMAT: Final = 1
+HISTORY: Final = 1
+"""The format of the chain: what a digest is over. Receipts outlive the tables."""
+
 _ROWS: Final = 10_000
 
 
@@ -56,7 +59,24 @@ def names_digest(names: Iterable[str]) -> str:
 
 def genesis(filter_text: str) -> str:
     r"""What the first charge is chained to: the format and the filter, with its budget."""
-    return hashlib.sha256(canonical([FORMAT, filter_text]).encode()).hexdigest()
+    return hashlib.sha256(canonical([HISTORY, filter_text]).encode()).hexdigest()
+
+
+class Account(NamedTuple):
+    r"""What a user has spent, counter by counter, and how many charges of it were assumed."""
+
+    totals: tuple[int, ...]
+    assumed: int = 0
+
+    def mark(self, identity: str, name: str) -> str:
+        r"""A digest that a row keeps of itself: of the ledger, the user and what is counted.
+
+        >>> Account((7,)).mark("x", "ada") == Account((7,)).mark("x", "bob")
+        False
+        """
+        # A name holds no line end.
+        said = "\n".join((identity, name, *map(str, self.totals), str(self.assumed)))
+        return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,35 +6,31 @@ paid once however often it is tried. Proofs: docs/proofs/ledger.md.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import islice
 from typing import Any, Final, Self, cast, overload
 
 from sqlalchemy import Connection
 
-from accounting.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.claim import Assumed
 from accounting.convert import Word
-from accounting.curve import PrivacyCurve
-from accounting.filter import Filter, Price, filter_for
-from accounting.guarantee import Guarantee
-from accounting.guarantee import guarantee as derived
-from accounting.ledger.book import Book, Head
+from accounting.filter import Filter, filter_for
+from accounting.ledger.book import Book
+from accounting.ledger.charging import Outcome, Turns, charged
 from accounting.ledger.check import Damage, damages
-from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable
-from accounting.ledger.history import FORMAT, Charge, Receipt, canonical, names_digest
-from accounting.ledger.names import name, sorted_names, without
+from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, LedgerUnavailable
+from accounting.ledger.history import HISTORY, Charge, Receipt, canonical
+from accounting.ledger.names import name, sorted_names
+from accounting.ledger.request import Asked, Cost, Costly, Request, asked, cost
 from accounting.ledger.store import Store
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Unit
 
 __all__ = ["Ledger"]
 
-_NAMED: Final = 3
 _MOST_SHOWN: Final = 100
 
 
@@ -68,7 +64,8 @@ class Ledger:
     def __init__(self, store: Store, book: Book) -> None:
         self._store = store
         self._book = book
-        self._last: tuple[Guarantee, Price] | None = None
+        self._last: tuple[Costly, Cost] | None = None
+        self._turns, self._process = Turns(self._charged), os.getpid()
 
     # -- opening ------------------------------------------------------------------------------
 
@@ -89,7 +86,9 @@ class Ledger:
             )
         with closing(Store(url)) as store, store.creating() as connection:
             if not store.has_tables(connection):
-                Book.of(chosen).begin(connection)
+                book = Book.of(chosen)
+                store.settle_here(book.identity)
+                book.begin(connection)
         return cls.open(url, budget=budget)
 
     @classmethod
@@ -133,92 +132,118 @@ class Ledger:
     # -- charging -----------------------------------------------------------------------------
 
     @overload
-    def charge(self, users: Release) -> Receipt: ...
+    def charge(self, release: Release, /, *, repeat_ok: bool = ...) -> Receipt: ...
     @overload
     def charge(
         self,
         users: Iterable[str],
-        guarantee: Guarantee,
+        guarantee: Costly,
+        /,
         *,
         batch: str,
         skip_exhausted: bool = ...,
+        repeat_ok: bool = ...,
+    ) -> Receipt: ...
+    @overload
+    def charge(
+        self,
+        guarantee: Costly,
+        /,
+        *,
+        users: Iterable[str],
+        batch: str,
+        skip_exhausted: bool = ...,
+        repeat_ok: bool = ...,
     ) -> Receipt: ...
     def charge(
         self,
-        users: Iterable[str] | Release,
-        guarantee: Guarantee | None = None,
+        first: Iterable[str] | Costly | Release,
+        second: Costly | None = None,
+        /,
         *,
+        users: Iterable[str] | None = None,
         batch: str | None = None,
         skip_exhausted: bool = False,
+        repeat_ok: bool = False,
     ) -> Receipt:
         r"""Charge each of ``users`` for one release of ``guarantee``: all of them, or nobody.
 
         Call it before the release, and release only when it returns. With ``skip_exhausted``
-        those who cannot pay are left out and named; they must not take part. The same batch again,
-        with the same users and the same guarantee, is acknowledged again and not paid again, and
-        the receipt says ``repeated``: a batch is one release, whose noise is drawn once. Noise
-        drawn anew is another batch.
+        those who cannot pay are left out and named; they must not take part. A :class:`Composition`
+        is what several queries of one batch cost together: one charge. A :class:`Release` states
+        users, mechanism and batch: write the record, charge it, then release.
 
-        A :class:`Release` states users, mechanism and batch: write the record, charge it, then
-        release.
+        The same batch again, with the same users and the same guarantee, is not paid again: it
+        raises :class:`AlreadyCharged`, for a batch is one release, whose noise is drawn once, and
+        noise drawn anew is another batch. With ``repeat_ok`` it is acknowledged again, and the
+        receipt says ``repeated``: for who publishes what was released before, or was cut off by
+        :class:`LedgerUnavailable` before anything was released.
 
         Raises :class:`BudgetExhausted`; :class:`InvalidParameter` for no users, a name that is
         none or appears twice, a scope that does not fit, a batch that was charged otherwise;
         :class:`NotDerived` for a guarantee without a price; :class:`LedgerUnavailable`; and
-        :class:`LedgerDamaged` when the last charge, or the filter, was edited.
+        :class:`LedgerDamaged` when the last charge, the filter, or the counters of a user were
+        edited.
         """
-        if isinstance(users, Release):
-            if guarantee is not None or batch is not None or skip_exhausted:
+        request: Request | Release
+        if isinstance(first, Release):
+            if any(each is not None for each in (second, users, batch)) or skip_exhausted:
                 raise InvalidParameter(
-                    "users", users, "a Release says who, what and which batch: give nothing else"
+                    "users", first, "a Release says who, what and which batch: give nothing else"
                 )
-            people: Iterable[str] = users.participants
-            guarantee, batch = derived(users.mechanism), users.batch
+            request = first
         else:
-            people = users
-        named = name("batch", batch)
-        names = sorted_names(people)
-        charged = self._for_user(guarantee)
-        price = self._price(charged)
-        with self._store.writing() as connection:
-            book = self._book
-            head = book.head(connection, lock=True)
-            made = book.find(connection, named)
-            if made is not None:
-                spared = book.names(connection, book.tables.spared, made)
-                _same(made, names, charged, price, spared, skip_exhausted=skip_exhausted)
-                self._store.settle()
-                return Receipt.of(made, spared, repeated=True)
-            poor = book.poor(connection, names, price)
-            if poor and not skip_exhausted:
-                left = book.left(connection, poor[:_NAMED])
-                raise BudgetExhausted(named, poor, len(names), left)
-            paying = without(names, poor)
-            charge = _charge(head, named, charged, price, paying, poor)
-            book.write(connection, charge, paying, poor)
-        return Receipt.of(charge, poor, repeated=False)
-
-    def _for_user(self, guarantee: object) -> Guarantee:
-        if not isinstance(guarantee, (Pure, ZCdp, Rdp, Approx, Assumed, PrivacyCurve)):
-            raise InvalidParameter("guarantee", guarantee, "must be a claim or a PrivacyCurve")
-        scope = self.budget.scope
-        if guarantee.scope.relation is not scope.relation:
-            raise InvalidParameter(
-                "scope",
-                guarantee.scope,
-                f"must have the relation of the budget, {scope.relation.value!r}: mixed scopes "
-                "never compose",
+            given: tuple[Any, Any] = (first, second) if users is None else (users, first)
+            if users is not None and second is not None:
+                raise InvalidParameter("users", users, "is given twice")
+            request = Request(
+                users=given[0],
+                guarantee=given[1],
+                batch=cast("str", batch),
+                skip_exhausted=skip_exhausted,
             )
-        # A user appears once in a batch: one contribution is all that the user puts into it.
-        if isinstance(guarantee, Assumed):
-            return replace(guarantee, guarantee=replace(guarantee.guarantee, scope=scope))
-        return replace(guarantee, scope=scope)
+        (outcome,) = self.charge_many([request], repeat_ok=repeat_ok)
+        if isinstance(outcome, Receipt):
+            return outcome
+        raise outcome
 
-    def _price(self, guarantee: Guarantee) -> Price:
+    def charge_many(
+        self, requests: Iterable[Request | Release], *, repeat_ok: bool = False
+    ) -> tuple[Outcome, ...]:
+        r"""Charge several releases in one transaction: what becomes of each, in their order.
+
+        Each is charged, or not, by itself, as :meth:`charge` would do it: its outcome is its
+        receipt, or the error that says why nobody was charged for it. All are on the disk when this
+        returns, by one write, so that a hundred cost little more than one. Threads that charge at
+        the same time through one ledger share a write by themselves.
+
+        Raises, and charges nobody, where the arguments of any of them are wrong, or the ledger.
+        """
+        asked_for = [Request.of(each) for each in requests]
+        checked = [asked(each, self._cost(each.guarantee)) for each in asked_for]
+        if os.getpid() != self._process:
+            # What a thread of the parent held is held for ever in a child.
+            self._turns, self._process = Turns(self._charged), os.getpid()
+        outcomes = self._turns.take(checked) if checked else []
+        return tuple(
+            AlreadyCharged(outcome)
+            if isinstance(outcome, Receipt) and outcome.repeated and not repeat_ok
+            else outcome
+            for outcome in outcomes
+        )
+
+    def _charged(self, requests: Sequence[Asked]) -> list[Outcome]:
+        with self._store.writing() as connection:
+            outcomes = charged(self._book, connection, requests)
+            if any(isinstance(each, Receipt) and each.repeated for each in outcomes):
+                self._store.settle()
+        return outcomes
+
+    def _cost(self, guarantee: Costly) -> Cost:
         # A curve is priced once, however many batches run the same mechanism.
         last = self._last
         if last is None or last[0] != guarantee:
-            last = self._last = (guarantee, self.filter.price(guarantee))
+            last = self._last = (guarantee, cost(self.filter, guarantee))
         return last[1]
 
     # -- reading ------------------------------------------------------------------------------
@@ -231,9 +256,9 @@ class Ledger:
         """
         named = name("user", user)
         with self._reading() as connection:
-            totals, assumed = self._book.totals(connection, named)
-            charges = self._book.history(connection, named) if assumed else ()
-        word = self.filter.spent(totals)
+            account = self._book.account(connection, named)
+            charges = self._book.history(connection, named) if account.assumed else ()
+        word = self.filter.spent(account.totals)
         reasons = {charge.guarantee["reason"]: None for charge in charges if charge.assumed}
         return Assumed(word, "; ".join(reasons)) if reasons else word
 
@@ -241,19 +266,22 @@ class Ledger:
         r"""What ``user`` may still be charged, exact, by the name of each counter."""
         named = name("user", user)
         with self._reading() as connection:
-            totals, _ = self._book.totals(connection, named)
-        return dict(zip(self.filter.counters, self.filter.remaining(totals), strict=True))
+            left = self.filter.remaining(self._book.account(connection, named).totals)
+        return dict(zip(self.filter.counters, left, strict=True))
 
-    def exhausted(self, users: Iterable[str], guarantee: Guarantee) -> tuple[str, ...]:
+    def exhausted(self, users: Iterable[str], guarantee: Costly) -> tuple[str, ...]:
         r"""Those of ``users`` who cannot pay for ``guarantee`` any more, in order of name.
 
         They never will: counters only rise. Of the others nothing is promised, since somebody else
         may charge them first: :meth:`charge` decides. Errors of the arguments as there.
         """
         names = sorted_names(users)
-        price = self._price(self._for_user(guarantee))
+        price = self._cost(guarantee).price
         with self._reading() as connection:
-            return self._book.poor(connection, names, price)
+            accounts, damaged = self._book.accounts(connection, names)
+        if damaged:
+            raise self._book.mismatch(min(damaged))
+        return self._book.poor(accounts, names, price)
 
     def history(self, user: str | None = None) -> tuple[Charge, ...]:
         r"""The charges that ``user`` paid, or all there are, in order.
@@ -283,7 +311,7 @@ class Ledger:
         book = self._book
         with self._reading() as connection:
             charges = book.history(connection)
-            yield canonical({"format": FORMAT, "filter": self.filter.to_json()})
+            yield canonical({"format": HISTORY, "filter": self.filter.to_json()})
             for charge in charges:
                 users = book.names(connection, book.tables.paid, charge)
                 left_out = book.names(connection, book.tables.spared, charge)
@@ -300,10 +328,7 @@ class Ledger:
         acknowledged = [(receipt.number, receipt.digest) for receipt in receipts]
         try:
             with self._store.reading() as connection:
-                every = damages(
-                    connection, book.tables, book.filter.counters, book.text, acknowledged
-                )
-                found.extend(islice(every, _MOST_SHOWN))
+                found.extend(islice(damages(connection, book, acknowledged), _MOST_SHOWN))
         except LedgerDamaged as damage:
             found.append(Damage(where=damage.where, what=damage.what))
         return tuple(found)
@@ -320,52 +345,4 @@ def _opened(store: Store) -> Book:
     with store.reading() as connection:
         if not store.has_tables(connection):
             raise LedgerUnavailable(store.where, "holds no ledger: create one with a budget")
-        return Book.read(connection)
-
-
-def _charge(
-    head: Head,
-    batch: str,
-    guarantee: Guarantee,
-    price: Price,
-    paying: tuple[str, ...],
-    spared: tuple[str, ...],
-) -> Charge:
-    return Charge(
-        number=head.charges + 1,
-        batch=batch,
-        made=datetime.now(UTC).isoformat(timespec="seconds"),
-        guarantee=_plain(guarantee),
-        amounts=price.amounts,
-        assumed=bool(price.assumptions),
-        paid=len(paying),
-        spared=len(spared),
-        paid_digest=names_digest(paying),
-        spared_digest=names_digest(spared),
-        previous=head.digest,
-    )
-
-
-def _plain(guarantee: Guarantee) -> dict[str, Any]:
-    # As it is when it comes back from the database.
-    return cast("dict[str, Any]", json.loads(canonical(guarantee.to_json())))
-
-
-def _same(
-    made: Charge,
-    names: tuple[str, ...],
-    guarantee: Guarantee,
-    price: Price,
-    spared: tuple[str, ...],
-    *,
-    skip_exhausted: bool,
-) -> None:
-    paying = without(names, spared)
-    if price.amounts != made.amounts:
-        raise InvalidParameter("batch", made.batch, "was charged before, at another price")
-    if _plain(guarantee) != made.guarantee:
-        raise InvalidParameter("batch", made.batch, "was charged before, for another guarantee")
-    if len(paying) + len(spared) != len(names) or names_digest(paying) != made.paid_digest:
-        raise InvalidParameter("batch", made.batch, "was charged before, for other users")
-    if spared and not skip_exhausted:
-        raise InvalidParameter("batch", made.batch, "was charged before, leaving users out")
+        return Book.stored(connection)

@@ -6,14 +6,14 @@ the database reports leaves as :class:`LedgerUnavailable` or :class:`LedgerDamag
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
-import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL
@@ -29,8 +29,12 @@ from sqlalchemy.pool import Pool
 from accounting.ledger.address import address_of, is_file, where_of
 from accounting.ledger.errors import LedgerDamaged, LedgerUnavailable
 from accounting.ledger.forks import FileConnection, closed_before_forks, using
+from accounting.ledger.place import home_of, identity, made_private, refuse_mounted, settle_in
+from accounting.ledger.waiting import waited_for_process, waited_for_session
 
-__all__ = ["Store"]
+__all__ = ["Store", "as_stored"]
+
+_T = TypeVar("_T")
 
 _PATIENCE: Final = 60  # seconds for which a charge waits for others
 _CREATION: Final = 0x64_70_63_6F_72_65  # names the advisory lock under which tables are made
@@ -39,6 +43,7 @@ _CORRUPT: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 # What PostgreSQL says of a statement that fits the tables, when the tables do not: no such table,
 # column or function, another type, a sum out of range.
 _OTHER_TABLES: Final = frozenset({"42P01", "42703", "42883", "42804", "22003"})
+_LOCK_TIMEOUT: Final = "55P03"
 
 
 class Store:
@@ -93,10 +98,18 @@ class Store:
     @contextmanager
     def creating(self) -> Iterator[Connection]:
         r"""As :meth:`writing`, where the tables may not be there yet."""
+        if self.is_file:
+            made_private(self._path)
         with self._writing() as connection:
             if not self.is_file:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _CREATION})
             yield connection
+
+    def settle_here(self, ledger: str) -> None:
+        r"""Say, beside a file, that the ledger of this identity lives here, before it does."""
+        if self.is_file:
+            with self._translated():
+                settle_in(self._path, ledger)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -150,11 +163,13 @@ class Store:
             return
         reads = isolation == "REPEATABLE READ"
         with using(self._path.resolve()):
+            refuse_mounted(self._path, self.where)
             if not reads:
                 self._shorten_log()
             with self._engine.execution_options(ledger_reads=reads).begin() as connection:
                 file = connection.info["file"]
                 self._must_be(file)
+                connection.info["home"] = home_of(self._path)
                 yield connection
         # What was written to a file that nobody finds again is not acknowledged.
         self._must_be(file)
@@ -176,17 +191,7 @@ class Store:
         return Path(f"{self._path.resolve()}-wal")
 
     def _identity(self) -> tuple[int, int] | None:
-        try:
-            found = self._path.stat()
-        except (OSError, ValueError):
-            return None
-        if not stat.S_ISREG(found.st_mode):
-            return None
-        if found.st_nlink > 1:
-            raise LedgerUnavailable(
-                self.where, "has a second name, a hard link: each would have a log of its own"
-            )
-        return found.st_dev, found.st_ino
+        return identity(self._path, self.where)
 
     def _must_be(self, opened: tuple[int, int]) -> None:
         self._file = self._file or opened
@@ -211,6 +216,12 @@ class Store:
         except (SQLAlchemyError, sqlite3.Error) as error:
             original = error.orig if isinstance(error, DBAPIError) else error
             name = getattr(original, "sqlite_errorname", "")
+            if name.startswith("SQLITE_BUSY"):
+                why = waited_for_process(self._path, _PATIENCE)
+                raise LedgerUnavailable(self.where, why) from error
+            if getattr(original, "sqlstate", "") == _LOCK_TIMEOUT:
+                why = waited_for_session(self._engine, _PATIENCE)
+                raise LedgerUnavailable(self.where, why) from error
             if name.startswith(_CORRUPT):
                 what = f"is not a whole database: {_line(error)}"
                 raise LedgerDamaged(self.where, what) from error
@@ -218,6 +229,9 @@ class Store:
                 what = f"its tables are not those of a ledger: {_line(error)}"
                 raise LedgerDamaged(self.where, what) from error
             raise LedgerUnavailable(self.where, _line(error)) from error
+        except OSError as error:
+            # Of the files beside the database, such as a log that cannot be brought to the disk.
+            raise LedgerUnavailable(self.where, error.strerror or str(error)) from error
 
 
 def _line(error: Exception) -> str:
@@ -240,7 +254,7 @@ def _prepare(connection: Any, record: Any) -> None:
     # The driver would begin by itself, and later than it must.
     connection.isolation_level = None
     # What somebody wrote that is no text is shown as it is, not refused.
-    connection.text_factory = _text
+    connection.text_factory = as_stored
     _write_ahead(connection)
     # An acknowledged charge survives a power cut.
     connection.execute("PRAGMA synchronous = FULL")
@@ -251,30 +265,46 @@ def _prepare(connection: Any, record: Any) -> None:
     connection.execute("PRAGMA temp_store = MEMORY")
     found = connection.path.stat()
     record.info["file"] = (found.st_dev, found.st_ino)
+    record.info["where"] = str(connection.path)
 
 
-def _text(value: bytes) -> str:
+def as_stored(value: bytes) -> str:
+    r"""Text as SQLite keeps it, also where somebody wrote what is none."""
     return value.decode("utf-8", "surrogateescape")
 
 
 def _write_ahead(connection: Any) -> None:
     # Readers do not stop a charge. The first change of a new file to this mode does not wait for
     # others by itself.
-    last = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            ((mode,),) = connection.execute("PRAGMA journal_mode = WAL").fetchall()
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > last:
-                raise
-            time.sleep(0.01)
-        else:
-            break
+    change = "PRAGMA journal_mode = WAL"
+    ((mode,),) = _patient(lambda: connection.execute(change).fetchall())
     if mode != "wal":
         # In another mode a commit would not be on the disk when it returns.
         raise sqlite3.OperationalError(f"keeps no write-ahead log, but mode {mode!r}")
 
 
 def _begin(connection: Connection) -> None:
-    reads = connection.get_execution_options().get("ledger_reads", False)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+    if connection.get_execution_options().get("ledger_reads", False):
+        connection.exec_driver_sql("BEGIN")
+        return
+    # SQLite's own wait sleeps up to 0.1 s between two looks: it leaves the lock unused, and lets
+    # those who come later go first. Here who waits looks every millisecond or so, as all do.
+    driver: Any = connection.connection.driver_connection
+    driver.execute("PRAGMA busy_timeout = 0")
+    try:
+        _patient(lambda: driver.execute("BEGIN IMMEDIATE"))
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {math.ceil(1000 * _PATIENCE)}")
+
+
+def _patient(attempt: Callable[[], _T]) -> _T:
+    # Tried again until the lock is free, or patience ends.
+    last = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return attempt()
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > last:
+                raise
+        # Not in step with others who wait.
+        time.sleep((500 + time.monotonic_ns() % 1000) * 1e-6)

@@ -15,7 +15,7 @@ import pytest
 
 import accounting.cli.ledger as commands
 import dpcore.cli
-from accounting.ledger import BudgetExhausted, Ledger, LedgerDamaged
+from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, LedgerDamaged, charging
 from tests.dpcore.mutants import mutated
 from tests.typed import Answer, typed
 
@@ -83,14 +83,21 @@ def test_charges_add_and_are_paid_once(opened: Command) -> None:
     )  # fmt: skip
     # One release of sigma^2 = 4 under a step of 1 is 1/8-zCDP.
     assert opened.left("ada") == opened.left("bob") == Fraction(1, 2) - Fraction(1, 8)
-    assert opened("charge", *words).code == 0
+    again = opened("charge", *words)
+    assert (again.code, again.err) == (AlreadyCharged.exit_code, "")
+    assert again.out == "already charged, nothing paid: charge 1, monday, was paid by 2 users\n"
+    assert opened("charge", *words, "--repeat-ok").code == 0
     assert opened.left("ada") == Fraction(3, 8)
     assert opened("charge", "--batch", "tuesday", "--users", "ada", *GAUSSIAN).out.startswith(
         "charged 1 user for"
     )
     assert opened.left("ada") == Fraction(1, 4)
-    found = opened("charge", *words, "--json").json
-    assert {"batch", "charge", "digest", "paid", "left_out"} <= set(found)
+    answer = opened("charge", *words, "--json")
+    found = answer.json
+    assert {"batch", "charge", "digest", "paid", "left_out", "repeated"} == set(found) - {"schema"}
+    assert (answer.code, found["repeated"]) == (4, True)
+    fresh = opened("charge", "--batch", "wednesday", "--users", "cid", *GAUSSIAN, "--json")
+    assert (fresh.code, fresh.json["repeated"]) == (0, False)
     assert (found["batch"], found["paid"], found["left_out"]) == ("monday", 2, [])
 
 
@@ -125,9 +132,9 @@ def test_a_charge_that_is_made_although_refused_is_seen(
 
     assert refused()
     generous = mutated(
-        Ledger.charge, "if poor and not skip_exhausted:", "poor = ()\n        if False:"
+        charging.charged, "if poor and not request.skip_exhausted:", "poor = ()\n        if False:"
     )
-    monkeypatch.setattr(Ledger, "charge", generous)
+    monkeypatch.setattr("accounting.ledger.ledger.charged", generous)
     assert not refused()
 
 
@@ -188,6 +195,15 @@ def test_relations(command: Command) -> None:
     assert "add-remove" in command("show").out
     # The charge takes the relation of its ledger.
     assert command("charge", "--batch", "one", "--users", "ada", *GAUSSIAN).code == 0
+
+
+def test_several_queries_of_a_batch_are_one_charge(opened: Command) -> None:
+    two = [*GAUSSIAN, "--noise", "discrete-gaussian:sigma_squared=8", "--rounds", "1"]
+    answer = opened("charge", "--batch", "monday", "--users", "ada", *two, "--rounds", "2")
+    # 1/8 and twice 1/16 for the second noise.
+    assert (answer.code, answer.out) == (0, "charged 1 user for monday, charge 1\n")
+    assert opened.left("ada") == Fraction(1, 2) - Fraction(1, 4)
+    assert opened("show", "--json").json["charges"] == 1
 
 
 # -- damage ------------------------------------------------------------------------------------
@@ -319,8 +335,9 @@ def test_help_teaches_the_exit_codes(command: Command) -> None:
     assert code == 0
     text = " ".join(command.streams.readouterr().out.split())
     assert "Exit codes: 0 done, 1 a user cannot pay" in text
-    for verb in ("open", "charge", "show", "export"):
-        answer = command(verb, "--help")
+    assert "4 the batch was charged before and nothing was paid" in text
+    for verb in ("open", "charge", "show", "export", "backup", "adopt"):
+        answer = typed(command.streams, "ledger", verb, "--help")
         assert f"Example: dpcore ledger {verb}" in " ".join(answer.out.split())
 
 
@@ -348,6 +365,7 @@ def test_a_real_process_ends_with_1(opened: Command) -> None:
     ("words", "option"),
     [
         (("--claim", "rho=1/100", "--reason", "r", "--sensitivity", "50"), "--sensitivity"),
+        (("--claim", "rho=1/100", "--reason", "r", "--rounds", "5"), "--rounds"),
         (("--noise", "skellam:variance=400", "--reason", "r"), "--reason"),
     ],
 )

@@ -30,6 +30,38 @@ def test_what_is_appended_follows_what_was_there(tmp_path: Path) -> None:
     assert path.read_bytes() == b"one\nthree\n"
 
 
+@pytest.mark.parametrize("made_before", [False, True])
+def test_a_state_is_private_to_its_owner_whatever_the_umask(
+    tmp_path: Path, made_before: bool
+) -> None:
+    path = tmp_path / "state"
+    before = os.umask(0)
+    try:
+        if made_before:
+            path.touch(0o666)
+        with open_state("--resume", path, owner="run") as file:
+            assert path.stat().st_mode & 0o777 == 0o600  # before a byte is in it
+            file.restart(b"one\n")
+    finally:
+        os.umask(before)
+
+
+def test_a_state_is_private_before_it_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A mode that is set afterwards leaves a window.
+    modes: list[int] = []
+    really = os.open
+
+    def watched(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        modes.append(mode)
+        return really(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", watched)
+    with open_state("--resume", tmp_path / "state", owner="run"):
+        assert modes == [0o600]
+
+
 @pytest.mark.parametrize("name", ["pipe", "folder", "/dev/null", "/dev/full", "/dev/zero"])
 def test_what_is_no_plain_file_is_refused(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "pipe")

@@ -54,12 +54,35 @@ class Server:
                 stderr=log,
                 **as_nobody(),
             )
+        self.wait()
+
+    def wait(self) -> None:
+        """Until it answers."""
+        assert self.process is not None
         last = time.monotonic() + 30
         while time.monotonic() < last and self.process.poll() is None:
             with suppress(psycopg.OperationalError), self._connected():
                 return
             time.sleep(0.02)
         raise AssertionError((self.folder / "log").read_text(errors="replace")[-2000:])
+
+    def kill(self) -> None:
+        """All of its processes at once, as when their machine dies."""
+        assert self.process is not None
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        every = [self.process.pid, *map(int, children.read_text(encoding="ascii").split())]
+        for pid in every:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(30)
+
+    def again(self) -> None:
+        """Running, whatever became of it."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.wait()
+        else:
+            self.start()
 
     def stop(self, how: signal.Signals) -> None:
         """SIGQUIT ends it as a crash does: the next start recovers."""

@@ -48,7 +48,7 @@ EDITS = [
     ("UPDATE ledger_users SET spent_0 = 0 WHERE name = 'bob'", "user 'bob': rho is 0, the history"),
     ("UPDATE ledger_users SET assumed = 2 WHERE name = 'bob'", "user 'bob': assumed charges is 2"),
     ("DELETE FROM ledger_users WHERE name = 'bob'", "user 'bob': paid, but has no counters"),
-    ("INSERT INTO ledger_users VALUES ('eve', 1, 0)", "user 'eve': rho is 1, the history"),
+    ("INSERT INTO ledger_users VALUES ('eve', 1, 0, 'x')", "user 'eve': rho is 1, the history"),
     ("UPDATE ledger_users SET name = 'eve' WHERE name = 'bob'", "user 'bob': paid, but has"),
     ("DELETE FROM ledger", "the row of its ledger is gone"),
     ("UPDATE ledger SET charges = 2", "ledger: its last charge was 2, and is 3 now"),
@@ -56,10 +56,12 @@ EDITS = [
     ("UPDATE ledger SET filter = replace(filter, '\"1\"', '\"2\"')", "its filter is not the one"),
     # The same to a reader, and yet not what was written.
     ("UPDATE ledger SET filter = replace(filter, ':', ': ')", "its filter is not the one it was"),
-    ("UPDATE ledger SET format = 2", "ledger: is not of format 1"),
+    ("UPDATE ledger SET identity = 'x'", "ledger: its identity is not the one it was opened with"),
+    ("UPDATE ledger_users SET mark = 'x' WHERE name = 'bob'", "'bob': its row does not fit its"),
+    ("UPDATE ledger SET format = 3", "ledger: is not of format 2"),
     ("UPDATE ledger_charges SET guarantee = replace(guarantee, ':', ': ') WHERE id = 2",
      "charge 2 (batch 'two'): was edited: its guarantee is not as it was written"),
-    ("INSERT INTO ledger_users VALUES ('eve', 0, 0)", "user 'eve': has counters, and paid for"),
+    ("INSERT INTO ledger_users VALUES ('eve', 0, 0, 'x')", "user 'eve': has counters, and paid"),
 ]  # fmt: skip
 
 
@@ -120,7 +122,7 @@ def test_what_was_edited_is_not_shown_as_history(url: str) -> None:
             lambda: ledger.spent("ada"),
             ledger.history,
             lambda: list(ledger.export()),
-            lambda: ledger.charge(["ada"], ZCdp("1/4"), batch="zero"),
+            lambda: ledger.charge(["ada"], ZCdp("1/4"), batch="zero", repeat_ok=True),
         ):
             with pytest.raises(LedgerDamaged, match=r"charge 1 \(batch 'zero'\): was edited"):
                 look()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -16,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from accounting.claim import ZCdp
-from accounting.ledger import Ledger, LedgerUnavailable, store
+from accounting.ledger import Ledger, LedgerUnavailable, store, waiting
 from accounting.ledger.book import Book
 from tests.accounting.ledger.budget import BUDGET
 from tests.dpcore.mutants import mutated
@@ -90,11 +92,106 @@ def test_who_charges_has_the_ledger_to_itself(url: str, monkeypatch: pytest.Monk
     with Ledger.create(url, budget=BUDGET) as ledger, Ledger.open(url) as other:
         with other._store.writing() as connection:
             other._book.head(connection, lock=True)
-            with pytest.raises(LedgerUnavailable, match=r"locked|lock timeout") as refused:
+            with pytest.raises(LedgerUnavailable, match=r"waited 0\.05 s for") as refused:
                 ledger.charge(["ada"], ZCdp("1/4"), batch="one")
             assert "\n" not in str(refused.value)
             assert ledger.charges() == 0  # who reads does not wait
         assert ledger.charge(["ada"], ZCdp("1/4"), batch="one").number == 1
+
+
+HOLDING = """
+import sys
+from accounting.ledger import Ledger
+with Ledger.open(sys.argv[1]) as ledger, ledger._store.writing() as connection:
+    ledger._book.head(connection, lock=True)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_who_keeps_a_charge_waiting_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_PATIENCE", 0.05)
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        holding = subprocess.Popen(
+            [sys.executable, "-c", HOLDING, url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        )
+        with holding:
+            assert holding.stdout is not None
+            assert holding.stdout.readline() == b"held\n"
+            with pytest.raises(
+                LedgerUnavailable, match=r"waited 0\.05 s for .*let it end"
+            ) as refused:
+                ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+            said = str(refused.value)
+            assert "charge again: the same batch is paid once" in said
+            assert "\n" not in said
+            if url.startswith("postgresql"):
+                assert re.search(
+                    r"for server process \d+, idle in transaction in a transaction", said
+                )
+                assert "pg_terminate_backend" in said
+            elif Path("/proc/locks").exists():
+                assert f"for process {holding.pid} (python" in said
+            else:
+                assert "which this system does not name" in said
+        assert ledger.charge(["ada"], ZCdp("1/4"), batch="one").number == 1
+
+
+def test_a_thread_of_this_process_is_named_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_PATIENCE", 0.05)
+    file = str(tmp_path / "ledger.db")
+    with (
+        Ledger.create(file, budget=BUDGET) as ledger,
+        Ledger.open(file) as other,
+        other._store.writing(),
+        pytest.raises(LedgerUnavailable, match="another thread of this process") as refused,
+    ):
+        ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+    if not Path("/proc/locks").exists():
+        pytest.skip("this machine names nobody")
+    assert str(os.getpid()) in str(refused.value)
+
+
+def test_locks_of_other_files_and_other_bytes_name_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = tmp_path / "ledger.db-shm"
+    index.touch()
+    at = index.stat()
+    here = f"{os.major(at.st_dev):02x}:{os.minor(at.st_dev):02x}:{at.st_ino}"
+    lines = {
+        f"1: POSIX  ADVISORY  WRITE 77 {here} 120 120": 77,
+        f"1: POSIX  ADVISORY  WRITE 77 {here} 0 EOF": 77,
+        f"1: POSIX  ADVISORY  WRITE 77 {here} 121 127": None,
+        f"1: POSIX  ADVISORY  READ  77 {here} 120 120": None,
+        f"1: -> POSIX  ADVISORY  WRITE 77 {here} 120 120": None,
+        f"1: FLOCK  ADVISORY  WRITE 77 {here} 0 EOF": None,
+        f"1: POSIX  ADVISORY  WRITE 77 {here}1 120 120": None,
+        "1: what is this": None,
+    }
+    monkeypatch.setattr(waiting, "_LOCKS", tmp_path / "locks")
+    for line, expected in lines.items():
+        (tmp_path / "locks").write_text(f"{line}\n", encoding="ascii")
+        assert waiting._holder(tmp_path / "ledger.db") == expected, line
+
+
+def test_a_log_that_cannot_be_brought_to_the_disk_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
+        ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", failing)
+            with pytest.raises(LedgerUnavailable, match="Input/output error"):
+                ledger.charge(["ada"], ZCdp("1/4"), batch="one", repeat_ok=True)
 
 
 def test_without_the_lock_two_charge_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,137 @@
+r"""Copies of a ledger: a backup that is whole, and a copy or an older file that is taken into use.
+
+A copy is another file, so a ledger that is charged in two places spends twice. A copy therefore
+takes no charge where it lies until it is adopted there: a person says that it is the only one.
+Proofs: docs/proofs/ledger.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy.pool import NullPool
+
+from accounting.ledger.book import Book
+from accounting.ledger.check import damages
+from accounting.ledger.errors import LedgerDamaged, LedgerUnavailable
+from accounting.ledger.place import PRIVATE
+from accounting.ledger.store import Store, as_stored
+from dpcore.errors import InvalidParameter
+
+__all__ = ["adopt", "backup"]
+
+_UPGRADES: Final = (
+    "ALTER TABLE ledger ADD COLUMN identity VARCHAR(32) NOT NULL DEFAULT ''",
+    "ALTER TABLE ledger_users ADD COLUMN mark VARCHAR(16) NOT NULL DEFAULT ''",
+    "UPDATE ledger SET format = 2",
+)
+
+
+def adopt(url: str) -> int:
+    r"""Take the ledger in ``url`` into use where it lies now; returns how many charges it has.
+
+    For a file that was moved, copied or restored, and for a ledger of format 1, which becomes one
+    of format 2. Whoever calls this says that no other copy will be charged any more. The whole
+    history is read first: raises :class:`LedgerDamaged`, and changes nothing, unless it fits;
+    :class:`LedgerUnavailable` where there is none.
+    """
+    with closing(Store(url)) as store:
+        store.must_be_there()
+        with store.writing() as connection:
+            if not store.has_tables(connection):
+                raise LedgerUnavailable(store.where, "holds no ledger: create one with a budget")
+            return _adopted(store, connection)
+
+
+def _adopted(store: Store, connection: Connection) -> int:
+    rows = connection.exec_driver_sql("SELECT * FROM ledger").mappings().all()
+    if len(rows) != 1:
+        raise LedgerDamaged(store.where, "the row of its ledger is gone, or is not the only one")
+    if rows[0].get("format") == 1 and "identity" not in rows[0]:
+        for statement in _UPGRADES:
+            connection.execute(text(statement))
+        # Its rows carry no marks that could be compared: the history says what they must hold.
+        before = Book.stored(connection, at_home=False)
+        before.remark(connection)
+    before = Book.stored(connection, at_home=False)
+    for damage in damages(connection, before, ()):
+        raise LedgerDamaged(damage.where, f"{damage.what}; nothing was changed: run show")
+    after = Book.of(before.filter, uuid4().hex)
+    store.settle_here(after.identity)
+    after.remark(connection)
+    return int(rows[0]["charges"])
+
+
+def backup(url: str, destination: Path) -> int:
+    r"""Write a copy of an SQLite ledger, as it is at one moment; returns how many charges it has.
+
+    The copy is one file without a log, whose history was read and fits, private to its owner, and
+    on the disk when this returns. It is not opened where it lies before it is adopted. Others may
+    charge meanwhile. Raises :class:`InvalidParameter` for a destination that exists, is never
+    overwritten, or cannot be written, and for a ledger on a server; :class:`LedgerDamaged`, and
+    leaves no copy, for a history that does not fit.
+    """
+    with closing(Store(url)) as store:
+        if not store.is_file:
+            raise InvalidParameter("source", store.where, "is on a server: copy it with pg_dump")
+        if os.path.lexists(destination):
+            raise InvalidParameter("destination", str(destination), "exists: it is kept as it is")
+        store.must_be_there()
+        partial = destination.with_name(f".{destination.name}.{os.getpid()}")
+        try:
+            handle = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+            os.close(handle)
+            try:
+                charges = _copied(store, partial)
+                _on_disk(partial)
+                # Unlike a rename, this fails where something is by now.
+                os.link(partial, destination)
+            finally:
+                with suppress(FileNotFoundError):
+                    partial.unlink()
+            _on_disk(destination.parent)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise InvalidParameter("destination", str(destination), reason) from error
+    return charges
+
+
+def _copied(store: Store, partial: Path) -> int:
+    with store.reading() as connection:
+        # The book of a ledger that is at home: a copy of what is charged nowhere is no backup.
+        if not store.has_tables(connection):
+            raise LedgerUnavailable(store.where, "holds no ledger: create one with a budget")
+        Book.stored(connection)
+        driver: Any = connection.connection.driver_connection
+        with closing(sqlite3.connect(partial)) as copy:
+            driver.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE").fetchall()
+        with _engine_of(partial).connect() as copied:
+            book = Book.stored(copied, at_home=False)
+            for damage in damages(copied, book, ()):
+                raise LedgerDamaged(damage.where, f"{damage.what}; no copy was made: run show")
+            return book.count(copied, book.tables.charges)
+
+
+def _engine_of(partial: Path) -> Engine:
+    # Not a Store: that would keep a log beside it.
+    def connected() -> sqlite3.Connection:
+        connection = sqlite3.connect(partial)
+        connection.text_factory = as_stored
+        return connection
+
+    return create_engine("sqlite://", creator=connected, poolclass=NullPool)
+
+
+def _on_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,73 @@
+r"""Who keeps a charge waiting: the process that holds the lock of a ledger, where that is known."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
+__all__ = ["waited_for_process", "waited_for_session"]
+
+_LOCKS: Final = Path("/proc/locks")
+_WRITE_LOCK: Final = 120  # SQLite's WAL_WRITE_LOCK: that byte of the file -shm
+
+_RETRY: Final = "then charge again: the same batch is paid once"
+
+# Whoever charges locks the row of the ledger; the one that does not wait for a lock has it.
+_HOLDERS: Final = text(
+    "SELECT a.pid, a.state, extract(epoch FROM now() - a.xact_start)::int AS since"
+    " FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
+    " WHERE l.relation = 'ledger'::regclass AND l.mode IN ('RowShareLock', 'AccessExclusiveLock')"
+    " AND l.granted AND a.pid <> pg_backend_pid() AND a.wait_event_type IS DISTINCT FROM 'Lock'"
+    " ORDER BY a.xact_start LIMIT 1"
+)
+
+
+def waited_for_process(path: Path, seconds: float) -> str:
+    r"""Why a charge to the SQLite file ``path`` was given up after ``seconds``, in one line.
+
+    >>> waited_for_process(Path("absent.db"), 60)
+    'waited 60 s for another process that is writing, which this system does not name: let it ...'
+    """
+    return f"waited {seconds:g} s for {_told(_holder(path))}: let it end, or end it; {_RETRY}"
+
+
+def waited_for_session(engine: Engine, seconds: float) -> str:
+    r"""Why a charge on a PostgreSQL server was given up, in one line."""
+    with suppress(SQLAlchemyError), engine.connect() as connection:
+        found = connection.execute(_HOLDERS).one_or_none()
+        if found is not None:
+            who = f"server process {found.pid}, {found.state} in a transaction of {found.since} s"
+            end = f"let it end, or end it (SELECT pg_terminate_backend({found.pid}))"
+            return f"waited {seconds:g} s for {who}: {end}; {_RETRY}"
+    return f"waited {seconds:g} s for another session that is writing: let it end; {_RETRY}"
+
+
+def _told(holder: int | None) -> str:
+    if holder is None:
+        return "another process that is writing, which this system does not name"
+    if holder == os.getpid():
+        return f"another thread of this process, {holder}, that is writing"
+    name = ""
+    with suppress(OSError):
+        # Not its arguments: they may hold a password.
+        command = Path(f"/proc/{holder}/comm").read_text(encoding="utf-8", errors="replace")
+        name = f" ({ascii(command.strip())[1:-1]})"
+    return f"process {holder}{name} that is writing"
+
+
+def _holder(path: Path) -> int | None:
+    # Not asked of the file: closing it would drop the locks that SQLite has there.
+    with suppress(OSError, ValueError):
+        index = Path(f"{path.resolve()}-shm").stat()
+        device = f"{os.major(index.st_dev):02x}:{os.minor(index.st_dev):02x}:{index.st_ino}"
+        for line in _LOCKS.read_text(encoding="ascii").splitlines():
+            match line.split():
+                case [_, "POSIX", _, "WRITE", pid, at, first, last] if at == device:
+                    if int(first) <= _WRITE_LOCK <= (_WRITE_LOCK if last == "EOF" else int(last)):
+                        return int(pid) if int(pid) > 0 else None
+    return None

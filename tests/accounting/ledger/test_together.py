@@ -1,0 +1,392 @@
+"""Several charges in one transaction: each by itself, and all on the disk."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from accounting.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.compose import compose
+from accounting.curve import PrivacyCurve
+from accounting.errors import NotDerived
+from accounting.filter import SHARES
+from accounting.ledger import (
+    AlreadyCharged,
+    BudgetExhausted,
+    Ledger,
+    LedgerDamaged,
+    LedgerUnavailable,
+    Receipt,
+    Request,
+    charging,
+)
+from accounting.ledger.book import Book
+from accounting.ledger.charging import Outcome, Turns
+from accounting.subsampling import PoissonSampled
+from dpcore import DiscreteGaussian, DiscreteLaplace
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
+from tests.accounting.ledger.budget import BUDGET, PER_USER
+from tests.dpcore.mutants import mutated
+
+
+def wanted(users: str, price: str, batch: str, *, skip: bool = False) -> Request:
+    return Request(users=users.split(), guarantee=ZCdp(price), batch=batch, skip_exhausted=skip)
+
+
+# -- known batches -----------------------------------------------------------------------------
+
+
+def test_a_batch_that_was_charged_is_an_error_unless_that_is_fine(ledger: Ledger) -> None:
+    first = ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+    with pytest.raises(AlreadyCharged, match="already charged, nothing paid") as refused:
+        ledger.charge(["ada"], ZCdp("1/4"), batch="one")
+    assert (refused.value.receipt, refused.value.receipt.repeated) == (first, True)
+    assert (AlreadyCharged.exit_code, ledger.charges()) == (4, 1)
+    again = ledger.charge(["ada"], ZCdp("1/4"), batch="one", repeat_ok=True)
+    assert (again, again.repeated) == (first, True)
+
+
+# -- many --------------------------------------------------------------------------------------
+
+STORY = [
+    wanted("ada bob", "1/2", "a"),
+    wanted("ada", "1/2", "b"),
+    wanted("ada bob", "1/4", "c"),  # ada has nothing left
+    wanted("ada bob", "1/4", "c", skip=True),
+    wanted("bob ada", "1/2", "a"),
+    wanted("ada", "1/4", "a"),
+    wanted("bob cid", "1/4", "d"),
+]
+
+
+def told(outcomes: Sequence[Outcome]) -> list[object]:
+    return [
+        (each.number, each.digest, each.left_out) if isinstance(each, Receipt) else type(each)
+        for each in outcomes
+    ]
+
+
+def alone(ledger: Ledger, request: Request) -> Outcome:
+    return ledger.charge_many([request])[0]
+
+
+def test_many_at_once_are_what_they_are_one_by_one(
+    ledger: Ledger, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Noon(datetime):  # the time is in the digests
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return cls(2026, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr(charging, "datetime", Noon)
+    with Ledger.create(str(tmp_path / "other.db"), budget=BUDGET) as other:
+        one_by_one = told([alone(other, request) for request in STORY])
+    at_once = ledger.charge_many(STORY)
+    assert told(at_once) == one_by_one
+    assert [type(each) for each in at_once] == [
+        Receipt, Receipt, BudgetExhausted, Receipt, AlreadyCharged, InvalidParameter, Receipt,
+    ]  # fmt: skip
+    assert ledger.check(*(each for each in at_once if isinstance(each, Receipt))) == ()
+    assert ledger.remaining("bob") == ledger.remaining("ada") == {"rho": 0}
+    assert ledger.charge_many([]) == ()
+
+
+def test_accounts_that_stood_still_between_two_of_many_would_overspend(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgetful = mutated(
+        charging.charged, "book.pay(accounts, paying,", "book.pay(dict(accounts), paying,"
+    )
+    monkeypatch.setattr("accounting.ledger.ledger.charged", forgetful)
+    with pytest.raises(KeyError):
+        ledger.charge_many(STORY)
+    assert ledger.charges() == 0
+
+
+def test_wrong_arguments_of_one_charge_nobody(ledger: Ledger) -> None:
+    for wrong in (wanted("", "1/4", "b"), wanted("ada ada", "1/4", "b"), wanted("ada", "1/4", "")):
+        with pytest.raises(InvalidParameter):
+            ledger.charge_many([wanted("ada", "1/4", "a"), wrong])
+    with pytest.raises(InvalidParameter, match="requests = 7"):
+        ledger.charge_many([7])  # type: ignore[list-item]  # what is refused
+    assert ledger.charges() == 0
+
+
+def test_releases_are_charged_by_their_records(ledger: Ledger) -> None:
+    mechanism = Mechanism(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
+    records = [Release(mechanism=mechanism, batch=f"{n}", participants=("ada",)) for n in range(3)]
+    assert [each.number for each in ledger.charge_many(records) if isinstance(each, Receipt)] == [
+        1, 2, 3,
+    ]  # fmt: skip
+
+
+# -- threads -----------------------------------------------------------------------------------
+
+
+def test_threads_that_charge_at_the_same_time_share_a_transaction(ledger: Ledger) -> None:
+    transactions, inside, go = [], threading.Event(), threading.Event()
+    work = ledger._charged
+
+    def slow(requests: Any) -> list[Outcome]:
+        transactions.append(len(requests))
+        inside.set()
+        go.wait(30)
+        return work(requests)
+
+    ledger._turns = Turns(slow)
+    numbers: list[int] = []
+
+    def one(me: int) -> None:
+        numbers.append(ledger.charge(["shared"], ZCdp("1/50"), batch=f"{me}").number)
+
+    threads = [threading.Thread(target=one, args=(me,)) for me in range(8)]
+    threads[0].start()
+    assert inside.wait(30)
+    for thread in threads[1:]:
+        thread.start()
+    while len(ledger._turns._waiting) < 7:
+        time.sleep(0.001)
+    go.set()
+    for thread in threads:
+        thread.join(60)
+    assert transactions == [1, 7]
+    assert sorted(numbers) == [*range(1, 9)]
+    assert ledger.check() == ()
+
+
+def test_a_transaction_that_fails_is_the_failure_of_all_in_it() -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def work(requests: Any) -> list[Outcome]:
+        if not inside.is_set():
+            inside.set()
+            go.wait(30)
+            return []
+        raise LedgerUnavailable("ledger.db", "is full")
+
+    caught = take_behind(Turns(work), inside, go)
+    assert [str(error) for error in caught] == ["ledger.db: is full"] * 2
+    assert caught[0] is not caught[1]  # nor their tracebacks
+
+
+def take_behind(turns: Turns, inside: threading.Event, go: threading.Event) -> list[BaseException]:
+    """What two threads catch that wait while a third one is inside."""
+    caught: list[BaseException] = []
+
+    def take() -> None:
+        try:
+            turns.take([])
+        except BaseException as error:  # noqa: BLE001 - an interrupt, too
+            caught.append(error)
+
+    threads = [threading.Thread(target=take) for _ in range(3)]
+    threads[0].start()
+    assert inside.wait(30)
+    for thread in threads[1:]:
+        thread.start()
+    while len(turns._waiting) < 2:
+        time.sleep(0.001)
+    go.set()
+    for thread in threads:
+        thread.join(30)
+    return caught
+
+
+def test_an_interrupt_is_of_one_thread_and_the_others_are_told() -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def work(requests: Any) -> list[Outcome]:
+        if not inside.is_set():
+            inside.set()
+            go.wait(30)
+            return []
+        raise KeyboardInterrupt
+
+    caught = take_behind(Turns(work), inside, go)
+    assert {type(error) for error in caught} == {KeyboardInterrupt, LedgerUnavailable}
+
+
+def test_who_is_interrupted_while_it_waits_leaves_the_lead_to_the_next() -> None:
+    inside, go = threading.Event(), threading.Event()
+    groups: list[int] = []
+
+    def work(requests: Any) -> list[Outcome]:
+        inside.set()
+        go.wait(30)
+        groups.append(len(requests))
+        return [LedgerUnavailable("", "") for _ in requests]
+
+    turns = Turns(work)
+    request: Any = object()
+    threads = [threading.Thread(target=turns.take, args=([request],)) for _ in range(2)]
+    threads[0].start()
+    assert inside.wait(30)
+    # One that waits first, and is interrupted after it was handed the lead.
+    gone = charging._Place(asked=[request])
+    turns._waiting.append(gone)
+    threads[1].start()
+    while len(turns._waiting) < 2:
+        time.sleep(0.001)
+    go.set()
+    assert gone.turn.wait(30)
+    turns._leave(gone)
+    for thread in threads:
+        thread.join(30)
+    assert (groups, turns._led, gone.over) == ([1, 1], False, False)
+
+
+def test_nothing_is_acknowledged_before_it_is_on_the_disk(ledger: Ledger) -> None:
+    committed: list[int] = []
+    event.listen(ledger._store._engine, "commit", lambda connection: committed.append(1))
+    work = ledger._charged
+
+    def watched(requests: Any) -> list[Outcome]:
+        found = work(requests)
+        assert committed
+        return found
+
+    ledger._turns = Turns(watched)
+    assert ledger.charge(["ada"], ZCdp("1/4"), batch="one").number == 1
+
+
+# -- compositions ------------------------------------------------------------------------------
+
+GAUSSIAN = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
+LAPLACE = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1)
+
+
+def test_three_queries_are_one_charge(ledger: Ledger) -> None:
+    three = compose((GAUSSIAN, 2), GAUSSIAN)
+    receipt = ledger.charge(three, users=["ada", "bob"], batch="one")
+    assert (receipt.paid, ledger.charges()) == (2, 1)
+    assert ledger.spent("ada") == ZCdp("3/800", scope=PER_USER)
+    assert ledger.charge(["bob", "ada"], three, batch="one", repeat_ok=True) == receipt
+    with pytest.raises(InvalidParameter, match="for another guarantee"):
+        ledger.charge(ZCdp("3/800"), users=["ada", "bob"], batch="one")
+    (charge,) = ledger.history("ada")
+    assert charge.guarantee["claim"] == "composition"
+    assert [part["rounds"] for part in charge.guarantee["parts"]] == [3]
+    assert ledger.check(receipt) == ()
+
+
+@pytest.mark.parametrize(
+    ("budget", "parts", "left"),
+    [
+        (Pure(1, scope=PER_USER), (LAPLACE, (Pure("1/5"), 2)), {"epsilon": Fraction(1, 2)}),
+        (ZCdp(1, scope=PER_USER), (GAUSSIAN, Pure("1/2")), {"rho": 1 - Fraction(101, 800)}),
+        (Rdp({2: 1, 8: 4}, scope=PER_USER), (ZCdp("1/10"), Rdp({2: "1/10", 8: "1/5"})),
+         {"order 2": Fraction(7, 10), "order 8": Fraction(3)}),
+    ],
+)  # fmt: skip
+def test_a_composition_is_charged_in_the_word_of_the_budget(
+    tmp_path: Any, budget: Any, parts: Any, left: Any
+) -> None:
+    with Ledger.create(str(tmp_path / "ledger.db"), budget=budget) as ledger:
+        ledger.charge(compose(*parts), users=["ada"], batch="one")
+        for counter, value in ledger.remaining("ada").items():
+            # Rounded up by a share at most, or where an enclosure is.
+            assert value <= left[counter] <= value + Fraction(1, 10**8)
+
+
+def test_parts_of_an_approx_budget_cost_what_they_cost_apart(tmp_path: Any) -> None:
+    budget = Approx(6, "1e-6", scope=PER_USER)
+    parts: list[Any] = [GAUSSIAN, Approx("1/2", "1e-8"), Approx("1/2", "1e-8")]
+    spent = []
+    for name in ("together", "apart"):
+        with Ledger.create(str(tmp_path / f"{name}.db"), budget=budget) as ledger:
+            if name == "together":
+                ledger.charge(compose(*parts), users=["ada"], batch="one")
+            else:
+                for number, part in enumerate(parts):
+                    ledger.charge(["ada"], part, batch=f"{number}")
+            spent.append(ledger.remaining("ada"))
+    together, apart = spent
+    for counter, value in together.items():
+        assert value >= apart[counter] >= value - Fraction(5, SHARES)
+
+
+def test_sampled_parts_are_read_together_at_one_delta(tmp_path: Any) -> None:
+    relation = Scope(relation=Relation.ADD_REMOVE)
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1, scope=relation)
+    sampled = compose((PoissonSampled(curve=curve, rate="1/10"), 5))
+    budget = Approx(3, "1e-6", scope=Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE))
+    with Ledger.create(str(tmp_path / "ledger.db"), budget=budget) as ledger:
+        ledger.charge(sampled, users=["ada"], batch="one")
+        delta = Fraction("1e-6") / 2
+        assert (
+            0
+            <= delta * Fraction(999, 1000) - ledger.remaining("ada")["delta"]
+            < Fraction(1, 10**20)
+        )
+    with (
+        Ledger.create(str(tmp_path / "pure.db"), budget=Pure(1, scope=budget.scope)) as ledger,
+        pytest.raises(NotDerived),
+    ):
+        ledger.charge(sampled, users=["ada"], batch="one")
+
+
+def test_what_a_composition_assumes_is_charged_as_assumed(ledger: Ledger) -> None:
+    ledger.charge(
+        compose(GAUSSIAN, Assumed(ZCdp("1/8"), "a data sheet")), users=["ada"], batch="one"
+    )
+    spent = ledger.spent("ada")
+    assert isinstance(spent, Assumed)
+    assert "a data sheet" in spent.reason
+    assert ledger.check() == ()
+
+
+def test_a_composition_that_no_theorem_prices_is_refused(ledger: Ledger) -> None:
+    for parts, error in (
+        ((Approx("1/2", "1e-8"),), NotDerived),
+        ((Rdp({2: "1/10"}),), NotDerived),
+        ((ZCdp("1/8", scope=Scope(relation=Relation.ADD_REMOVE)),), InvalidParameter),
+    ):
+        with pytest.raises(error):
+            ledger.charge(compose(*parts), users=["ada"], batch="one")
+    with pytest.raises(InvalidParameter, match="is given twice"):
+        ledger.charge(["ada"], ZCdp("1/8"), users=["ada"], batch="one")  # type: ignore[call-overload]  # what is refused
+    assert ledger.charges() == 0
+
+
+# -- marks -------------------------------------------------------------------------------------
+
+FLIP = f"UPDATE ledger_users SET spent_0 = spent_0 - {1 << 59}"  # noqa: S608 - by hand
+
+
+def test_a_bit_that_flipped_in_a_counter_is_refused_at_the_next_charge(ledger: Ledger) -> None:
+    ledger.charge(["ada", "bob"], ZCdp(1), batch="one")
+    with ledger._store.writing() as connection:
+        connection.exec_driver_sql(f"{FLIP} WHERE name = 'ada'")
+    looks: list[Callable[[], object]] = [
+        lambda: ledger.charge(["ada", "eve"], ZCdp("1/8"), batch="two"),
+        lambda: ledger.charge(["ada"], ZCdp("1/8"), batch="two", skip_exhausted=True),
+        lambda: ledger.remaining("ada"),
+        lambda: ledger.spent("ada"),
+        lambda: ledger.exhausted(["ada"], ZCdp("1/8")),
+    ]
+    for look in looks:
+        with pytest.raises(LedgerDamaged, match="user 'ada': its counters do not fit"):
+            look()
+    # Of many, that one alone.
+    outcomes = ledger.charge_many([wanted("ada", "1/8", "two"), wanted("eve", "1/8", "three")])
+    assert [type(each) for each in outcomes] == [LedgerDamaged, Receipt]
+    assert ledger.remaining("eve") == {"rho": Fraction(7, 8)}
+
+
+def test_without_the_mark_a_user_who_is_spent_pays_again(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.charge(["ada"], ZCdp(1), batch="one")
+    with ledger._store.writing() as connection:
+        connection.exec_driver_sql(FLIP)
+    blind = mutated(Book.accounts, "mark == account.mark(self.identity, name)", "True")
+    monkeypatch.setattr(Book, "accounts", blind)
+    assert ledger.charge(["ada"], ZCdp("1/8"), batch="two").number == 2
