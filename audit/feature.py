@@ -193,10 +193,8 @@ class _OwnMap:
             found = self.function(_copied(output))
             require_readable(found)
             watchdog.stop()
-        except (*RAISED, KeyboardInterrupt) as error:
+        except RAISED as error:
             watchdog.stop()
-            if isinstance(error, KeyboardInterrupt) and watchdog.interrupted:
-                raise
             raise failure(f"feature {self.spelling}", error) from error
         return found
 

@@ -30,8 +30,8 @@ class TimeUp(BaseException):
     r"""A call ran too long. Not an Exception, so that a target's own ``except`` lets it pass."""
 
 
-RAISED = (Exception, SystemExit, TimeUp)
-r"""Everything a call may raise that is the target's doing; Ctrl-C is the user's."""
+RAISED = BaseException
+r"""All that a call may raise is the target's doing, but a Ctrl-C: see :func:`failure`."""
 
 
 class Watchdog:
@@ -65,16 +65,17 @@ class Watchdog:
         self._process = os.getpid()
         main = threading.current_thread() is threading.main_thread()
         self.active = seconds is not None and main and hasattr(signal, "setitimer")
-        # Where Ctrl-C means what it always does, a watch is kept on it; else each one counts.
-        self._hears = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        # A Ctrl-C is what the handler in force makes of it. Where there is none (a background job
+        # ignores the signal), and outside of the main thread, nobody can press it.
+        self._pressed: Any = signal.getsignal(signal.SIGINT) if main else None
         self.interrupted = True
 
     def __enter__(self) -> Self:
-        self.interrupted = not self._hears
+        self.interrupted = False
         self._token = _CURRENT.set(self)
         if self.active:
             self._before = signal.signal(signal.SIGALRM, self._ring)
-        if self._hears:
+        if callable(self._pressed):
             signal.signal(signal.SIGINT, self._hear)
         return self
 
@@ -87,8 +88,8 @@ class Watchdog:
         if self.active:
             self.stop()
             signal.signal(signal.SIGALRM, self._before)
-        if self._hears:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if callable(self._pressed):
+            signal.signal(signal.SIGINT, self._pressed)
         if self._token is not None:
             _CURRENT.reset(self._token)
 
@@ -116,8 +117,11 @@ class Watchdog:
             self.due = self._call = None
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.interrupted = True
-        signal.default_int_handler(number, frame)
+        try:
+            self._pressed(number, frame)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            raise
 
     def _ring(self, number: int, frame: FrameType | None) -> None:
         del number
@@ -168,13 +172,12 @@ def reading(target: str) -> Iterator[None]:
     except DpcoreError:
         watchdog.stop()
         raise
-    except (*RAISED, KeyboardInterrupt) as error:
+    except RAISED as error:
         watchdog.stop()
-        pressed = isinstance(error, KeyboardInterrupt) and watchdog.interrupted
         # The first two are this function and the one that reads.
         walked = islice(traceback.walk_tb(error.__traceback__), 2, None)
         theirs = any(_is_outside(frame) for frame, _ in walked)
-        if pressed or not (isinstance(error, Unreadable) or theirs):
+        if not (isinstance(error, Unreadable) or theirs):
             raise
         raise failure(target, error) from error
 
@@ -201,7 +204,11 @@ def failure(
 
     >>> print(failure("f.py:f", SystemExit(1), dataset="A"))
     f.py:f: called sys.exit(1) (dataset A)
+
+    Raises the error itself where it is the user's Ctrl-C.
     """
+    if isinstance(error, KeyboardInterrupt) and current().interrupted:
+        raise error
     match error:
         case TimeUp():
             reason = f"{error}; a longer limit is set with --timeout"

@@ -55,6 +55,22 @@ def raises_late(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return laplace(dataset, n, rng)
 
 
+class Rare(BaseException):
+    pass
+
+
+def raises_GeneratorExit(dataset: Any) -> Any:
+    raise GeneratorExit
+
+
+def raises_BaseException(dataset: Any) -> Any:
+    raise BaseException("of no kind")  # noqa: TRY002
+
+
+def raises_Rare(dataset: Any) -> Any:
+    raise Rare
+
+
 def out_of_memory(dataset: Any) -> Any:
     raise MemoryError
 
