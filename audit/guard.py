@@ -3,6 +3,7 @@ r"""Between an audit and the code it runs: a time limit, and a standard output k
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import signal
 import sys
@@ -15,14 +16,25 @@ from contextvars import ContextVar, Token
 from itertools import islice
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from audit.errors import TargetFailed, Unreadable
 from dpcore.errors import DpcoreError
 
-__all__ = ["RAISED", "TimeUp", "Watchdog", "current", "failure", "reading", "stdout_to_stderr"]
+__all__ = [
+    "RAISED",
+    "TimeUp",
+    "Watchdog",
+    "current",
+    "failure",
+    "flush",
+    "publish",
+    "reading",
+    "stdout_to_stderr",
+]
 
 _RING_AGAIN: Final = 1.0
+_leave: Final = os._exit  # whatever a target makes of the module
 _OURS: Final = frozenset({"audit", "dpcore", "accounting", "numpy", "scipy"})
 
 
@@ -95,11 +107,14 @@ class Watchdog:
 
     def restart(self) -> None:
         r"""Start the time of one call."""
-        if self.active and self.seconds is not None:
-            self._reads = False
-            self.due = time.monotonic() + self.seconds
+        seconds = self.seconds if self.active and self.seconds is not None else math.inf
+        due = time.monotonic() + seconds
+        for board in _boards:
+            board.begin(due)
+        if seconds < math.inf:
+            self._reads, self.due = False, due
             # It rings again: a target that catches everything catches it once.
-            signal.setitimer(signal.ITIMER_REAL, self.seconds, _RING_AGAIN)
+            signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN)
 
     def read(self) -> None:
         r"""From here to ``stop()``, a limit on each call of code that is not the auditor's."""
@@ -111,7 +126,9 @@ class Watchdog:
         r"""No call is running."""
         if os.getpid() != self._process:
             # A target forked and returned twice: the audit goes on in one process only.
-            os._exit(0)
+            _leave(0)
+        for board in _boards:
+            board.end()
         if self.active:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             self.due = self._call = None
@@ -131,6 +148,24 @@ class Watchdog:
             if self._call is None or self._call is not before:
                 return
         raise TimeUp(f"no answer within {self.seconds:g} s")
+
+
+class Board(Protocol):
+    r"""Shows another process which call is running."""
+
+    def begin(self, due: float) -> None:
+        r"""A call begins that should end by ``due``, on the clock of ``time.monotonic``."""
+
+    def end(self) -> None:
+        r"""No call is running."""
+
+
+_boards: Final[list[Board]] = []
+
+
+def publish(board: Board) -> None:
+    r"""Show the calls of this process on a board, from now on."""
+    _boards[:] = [board]
 
 
 _CURRENT: Final[ContextVar[Watchdog]] = ContextVar("_CURRENT")
@@ -283,7 +318,7 @@ class _Lent:
 @contextmanager
 def _descriptor_to_stderr() -> Iterator[None]:
     try:
-        _flush()
+        flush()
         kept = os.dup(1)
     except OSError:  # no standard output at all: nothing to keep clean
         yield
@@ -292,14 +327,13 @@ def _descriptor_to_stderr() -> Iterator[None]:
         os.dup2(2, 1)
         yield
     finally:
-        _flush()
+        flush()
         os.dup2(kept, 1)
         os.close(kept)
 
 
-def _flush() -> None:
-    # What was printed before or inside must leave by the door that was open then, also from the
-    # buffers of C libraries.
+def flush() -> None:
+    r"""Let out what was printed so far, also from the buffers of C libraries."""
     for stream in (sys.stdout, sys.__stdout__, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()  # type: ignore[union-attr]  # None where there is no such stream

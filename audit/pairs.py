@@ -22,9 +22,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpcore.errors import InvalidParameter
+from dpcore.input_file import read_text
 
 __all__ = ["read_pairs_file"]
 
+_MOST_BYTES: Final = 1 << 28
 _TOML: Final = "the file must hold [[pair]] tables, each with a = ... and b = ..."
 _JSON: Final = "the file must hold a list of pairs [a, b]"
 
@@ -48,12 +50,8 @@ def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:
     if kind not in {".toml", ".json"}:
         raise InvalidParameter("--pairs", str(path), "must be a file that ends in .toml or .json")
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = read_text("--pairs", file, most=_MOST_BYTES)
         found = tomllib.loads(text) if kind == ".toml" else json.loads(text)
-    except OSError as error:
-        raise InvalidParameter("--pairs", str(path), error.strerror or str(error)) from None
-    except UnicodeDecodeError:
-        raise InvalidParameter("--pairs", str(path), "is not text in UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise InvalidParameter(
             "--pairs", str(path), f"is not {kind[1:].upper()}: {error}"
