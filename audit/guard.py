@@ -74,7 +74,7 @@ class Watchdog:
         self._token: Token[Watchdog] | None = None
         self._reads = False
         self._call: FrameType | None = None
-        self._process = os.getpid()
+        self._process: int | None = None
         main = threading.current_thread() is threading.main_thread()
         self.active = seconds is not None and main and hasattr(signal, "setitimer")
         # A Ctrl-C is what the handler in force makes of it. Where there is none (a background job
@@ -84,6 +84,7 @@ class Watchdog:
 
     def __enter__(self) -> Self:
         self.interrupted = False
+        self._process = os.getpid()
         self._token = _CURRENT.set(self)
         if self.active:
             self._before = signal.signal(signal.SIGALRM, self._ring)
@@ -124,7 +125,7 @@ class Watchdog:
 
     def stop(self) -> None:
         r"""No call is running."""
-        if os.getpid() != self._process:
+        if self._process not in {None, os.getpid()}:
             # A target forked and returned twice: the audit goes on in one process only.
             _leave(0)
         for board in _boards:

@@ -30,10 +30,14 @@ _TOKEN: Final = 40  # bits, behind those of a count
 
 
 class StandIn:
-    r"""An object that stayed in another process: shown as it was, equal to itself alone."""
+    r"""An object that stayed in another process: shown as it was, equal to itself alone.
+
+    One of a subclass of int, tuple, ... is that, with the attributes of its own.
+    """
 
     number: int
     text: str
+    own: dict[str, Any]
 
     def __repr__(self) -> str:
         return self.text
@@ -55,17 +59,18 @@ class Objects:
         r"""The number of the first object that was equal and looked alike."""
         kind = type(value)
         # The text that every object has is its address, and says nothing.
-        told = text if kind.__repr__ is not object.__repr__ else None
+        address = getattr(kind, "__repr__", None) is object.__repr__
+        told = None if address else (text, repr(_own(value)))
         try:
             hash(value)
             alike: Any = (kind, value, told)
         except TypeError:
-            alike = (kind, None, text)
+            alike = (kind, None, (text, repr(_own(value))))
         found = self._numbers.get(alike)
         if found is None:
             found = len(self._numbers)
             if self.shared and told is not None:
-                name = f"{kind.__module__}.{kind.__qualname__} {text}".encode(errors="replace")
+                name = f"{kind.__module__}.{kind.__qualname__} {told}".encode(errors="replace")
                 found = -int.from_bytes(hashlib.sha256(name).digest()[:16]) - 1
             elif self.shared:
                 found = (found << _TOKEN) + self._token
@@ -146,13 +151,21 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
     number = value.number if isinstance(value, StandIn) else objects.number(value, text)
     for base, plainly in _BASES.items():
         if isinstance(value, base):
-            return "like", number, name, text, base.__name__, plainly(value)
+            return "like", number, name, text, base.__name__, plainly(value), _own(value)
     return "object", number, name, text
+
+
+def _own(value: Any) -> dict[str, Any]:
+    # Beside what a plain value of its base is. Other objects say what they are themselves.
+    plain = any(isinstance(value, base) for base in _BASES)
+    return dict(getattr(value, "__dict__", {})) if plain else {}
 
 
 def _array(value: Any) -> tuple[Any, ...]:
     if isinstance(value, np.ma.MaskedArray):
-        value = value.astype(object).filled(None)  # what is masked is None, not what it hides
+        value = np.ma.filled(
+            value.astype(object), None
+        )  # what is masked is None, not what it hides
     array = np.asarray(value)
     if array.dtype.hasobject:
         return "objects", array.shape, array.ravel().tolist()
@@ -220,18 +233,17 @@ class _Unpickler(pickle.Unpickler):
         return self._make
 
     def _make(self, kind: str, *held: Any) -> Any:
-        if kind == "object":
-            return self._stand_in(*held, ())
-        if kind == "like":
-            return self._stand_in(*held[:3], held[3:])
+        if kind in {"object", "like"}:
+            number, name, text, *like = held
+            return self._stand_in(number, name, text, like)
         return _MADE[kind](*held)
 
-    def _stand_in(self, number: int, name: str, text: str, held: tuple[Any, ...]) -> Any:
+    def _stand_in(self, number: int, name: str, text: str, held: list[Any]) -> Any:
         def made() -> Any:
             if number not in self._known:
                 base = {kind.__name__: kind for kind in _BASES}[held[0]] if held else object
-                self._known[number] = found = _class(name, base)(*held[1:])
-                found.number, found.text = number, text
+                self._known[number] = found = _class(name, base)(*held[1:2])
+                found.number, found.text, found.own = number, text, dict(*held[2:])
             return self._known[number]
 
         return made() if self._objects is None else self._objects.find(number, made)
@@ -239,4 +251,6 @@ class _Unpickler(pickle.Unpickler):
 
 @lru_cache(maxsize=256)
 def _class(name: str, base: type) -> Any:
-    return type(name, (StandIn,) if base is object else (StandIn, base), {})
+    bases = (StandIn,) if base is object else (StandIn, base)
+    # What only the wire needs is no attribute of the object's.
+    return type(name, bases, {"__dict__": property(lambda self: self.own)})

@@ -2,7 +2,6 @@ r"""Reading a file that a command was given: plain files only, and no more than 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from dpcore.errors import InvalidParameter
@@ -11,8 +10,8 @@ from dpcore.state_file import require_plain
 __all__ = ["read_text"]
 
 
-def read_text(argument: str, path: str | os.PathLike[str], *, most: int) -> str:
-    r"""Read the text of a plain file of at most ``most`` bytes, in UTF-8, a byte order mark removed.
+def read_text(argument: str, path: str | Path, *, most: int) -> str:
+    r"""Read the text of a plain file of at most ``most`` bytes, in UTF-8, less a byte order mark.
 
     A device may never end and a pipe never answer: neither is read.
 

@@ -14,7 +14,7 @@ from tests.audit.hostile_targets import HEAD, HOSTILE, NOT_REFUTED, Hostile
 # The command in a process of its own for each case, forked from one that has imported it: 30 starts
 # would take a minute. Each line of standard input is a folder and a command line.
 STARTS = f"""
-import contextlib, io, json, os, signal, sys
+import contextlib, ctypes, io, json, os, signal, sys
 sys.path.insert(0, {str(ROOT)!r})
 from importlib.metadata import EntryPoint
 import audit.audit_command, audit.layers, audit.room, audit.run, audit.render
@@ -22,6 +22,7 @@ import dpcore.cli
 point = EntryPoint("audit", "audit.cli:commands", "dpcore.commands")
 dpcore.cli._registered = lambda: {{"audit": point}}
 signal.signal(signal.SIGINT, signal.default_int_handler)
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # orphans are this process's children
 if sys.argv[1] == "within":  # the twin: what is audited runs within the auditor
     from audit.feature import read_feature
     from audit.target import read_target
@@ -43,9 +44,13 @@ for line in sys.stdin:
         sys.argv = ["dpcore", *words]
         dpcore.cli.main()
         os._exit(99)
-    print(child, flush=True)
     _, status = os.waitpid(child, 0)
-    print(os.waitstatus_to_exitcode(status), flush=True)
+    # Whoever it left behind, zombies too, would now be a child of this process.
+    try:
+        left = os.waitpid(-1, os.WNOHANG)
+        os.killpg(0, signal.SIGKILL)
+    except ChildProcessError:
+        print(os.waitstatus_to_exitcode(status), flush=True)
 """
 
 
@@ -85,6 +90,7 @@ def audited(cases: tuple[Hostile, ...], folder: Path, *how: str) -> list[Found]:
     found = []
     with subprocess.Popen(
         [sys.executable, "-c", STARTS, *how],
+        start_new_session=True,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -98,18 +104,10 @@ def audited(cases: tuple[Hostile, ...], folder: Path, *how: str) -> list[Found]:
             words = ["audit", "f.py:f", "--claim", "epsilon=1", "--pair", "0", "1", "--seed", "7",
                      "--json", "--alpha", "1e-9", "-n", "40", *case.options]  # fmt: skip
             print(json.dumps([str(place), words]), file=running.stdin, flush=True)
-            session = int(running.stdout.readline())
-            found.append(Found(case, place, int(running.stdout.readline())))
-            assert not left(session), f"{case.name} left {left(session)}"
+            code = running.stdout.readline()
+            assert code, f"{case.name} left processes behind"
+            found.append(Found(case, place, int(code)))
     return found
-
-
-def left(session: int) -> list[str]:
-    """Processes below this test run that an audit left behind, zombies too."""
-    listed = subprocess.run(
-        ["ps", "-eo", "pid=,sess=,stat=,args="], capture_output=True, text=True, check=True
-    ).stdout
-    return [row for row in listed.splitlines() if row.split()[1] == str(session)]
 
 
 def test_an_audit_ends_with_its_own_exit_code(tmp_path: Path) -> None:
