@@ -50,9 +50,9 @@ class Watchdog:
     r"""A limit on each call of Python code: ``restart()`` before it, ``stop()`` after.
 
     It interrupts the interpreter of the main thread, so it ends any loop written in Python that
-    lets an exception out. Within the process of an audit nothing ends native code that never
-    returns, code that catches everything for ever, or code that takes SIGALRM for itself: a worker
-    (``jobs`` other than 1) and an ``exec:`` target are ended from outside. Outside of the main
+    lets an exception out. Within a process nothing ends native code that never returns, code that
+    catches everything for ever, or code that takes SIGALRM for itself: a room, a worker (``jobs``
+    other than 1) and an ``exec:`` target are ended from outside. Outside of the main
     thread, or without POSIX timers, it does nothing, and ``active`` says so.
 
     ``interrupted`` tells a user's Ctrl-C from a KeyboardInterrupt that the target raised itself;

@@ -120,8 +120,8 @@ class _Heard:
         takes, *gives = self._pipes()
         with selectors.DefaultSelector() as waiting:
             waiting.register(takes, selectors.EVENT_WRITE)
-            for pipe in gives:
-                waiting.register(pipe, selectors.EVENT_READ)
+            for gives_on in gives:
+                waiting.register(gives_on, selectors.EVENT_READ)
             while waiting.get_map():
                 left = end - time.monotonic()
                 if left <= 0:

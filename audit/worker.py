@@ -97,11 +97,11 @@ def _work(sent: Sent, task: Task, do: Callable[[Target, Watchdog], object]) -> b
             # Read here: a class of the target's is in no other process.
             with reading(sent.spelling):
                 return pack(("done", found), _objects())
-        except TargetFailed as failed:
-            return pack(("failed", _told(failed)), _objects())
+        except TargetFailed as error:
+            return pack(("failed", _told(error)), _objects())
         except DpcoreError as error:
-            failed = TargetFailed(sent.spelling, f"in a worker: {error}")
-            return pack(("failed", _told(failed)), _objects())
+            told = _told(TargetFailed(sent.spelling, f"in a worker: {error}"))
+            return pack(("failed", told), _objects())
         finally:
             watch.kept_on = None
 

@@ -211,6 +211,22 @@ def constant(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return np.zeros(n)
 
 
+def bulky(dataset: Any) -> Any:
+    return "x" * 20_000 + str(dataset)
+
+
+def bulky_constant(dataset: Any) -> Any:
+    return "x" * 200_000
+
+
+def bulky_dict(dataset: Any) -> Any:
+    return {str(i): i for i in range(200)} | {"199": dataset}
+
+
+def bulky_error(dataset: Any) -> Any:
+    raise ValueError("x" * 200_000)
+
+
 def spoils(dataset: Any, rng: np.random.Generator) -> Any:
     """Empties its copy: without a fresh one, later runs would see other data."""
     total = sum(dataset)

@@ -165,6 +165,19 @@ def test_rows_without_columns_measure_nothing(audit: Shell) -> None:
     assert answer.json["warnings"] == ["every output was [], in both worlds: nothing was measured"]
 
 
+@pytest.mark.parametrize("name", ["bulky", "bulky_constant", "bulky_dict", "bulky_error"])
+def test_bulky_outputs_are_told_apart_whole_and_shown_short(
+    audit: Shell, here: Path, name: str
+) -> None:
+    answer = audit(*at(name, n=150), "--html", "page.html", "--json")
+    refuted = name in {"bulky", "bulky_dict"}  # they differ in the last character alone
+    assert answer.code == (3 if name == "bulky_error" else int(refuted)), answer.err
+    assert "characters, SHA-256 " in answer.out
+    assert len(answer.out) < 20_000
+    assert len(answer.err) < 20_000
+    assert (here / "page.html").stat().st_size < 200_000
+
+
 def test_objects_that_equal_nothing_are_warned_of(audit: Shell) -> None:
     answer = audit(*at("objects"), "--json")
     (warning,) = [text for text in answer.json["warnings"] if "are equal" in text]
