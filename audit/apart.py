@@ -117,8 +117,10 @@ class Apart:
                 return value
             case "refused", (str(argument), str(given), str(reason)):
                 raise InvalidParameter(argument, given, reason)
-            case "failed", (str(target), str(reason), dataset, run):
-                raise TargetFailed(target, reason, dataset=dataset, run=run)
+            case "failed", (str(target), str(reason), dataset, run, str(traced)):
+                failed = TargetFailed(target, reason, dataset=dataset, run=run)
+                failed.add_note(f"where it runs:\n{traced}")
+                raise failed
         raise TargetFailed(self.name, "raised KeyboardInterrupt")
 
     # -- while it works ---------------------------------------------------------------------------

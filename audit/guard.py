@@ -125,7 +125,7 @@ class Watchdog:
 
     def stop(self) -> None:
         r"""No call is running."""
-        if self._process not in {None, os.getpid()}:
+        if self._process is not None and os.getpid() != self._process:
             # A target forked and returned twice: the audit goes on in one process only.
             _leave(0)
         for board in _boards:

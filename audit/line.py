@@ -11,6 +11,7 @@ import mmap
 import os
 import socket
 import struct
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -25,6 +26,7 @@ __all__ = ["LENGTH", "Board", "Line"]
 LENGTH: Final = struct.Struct("<Q")
 r"""What stands before a frame: how many bytes it has."""
 
+_TRACED: Final = 1 << 14
 _PIECE: Final = 1 << 20
 _CALL: Final = struct.Struct("<Qd")
 _STOP: Final = _CALL.size
@@ -103,12 +105,13 @@ class Line:
         except InvalidParameter as error:
             self.send("refused", (error.argument, str(error.value), error.reason))
         except TargetFailed as error:
-            self.send("failed", (error.target, error.reason, error.dataset, error.run))
+            place = (error.dataset, error.run)
+            self.send("failed", (error.target, error.reason, *place, _traced(error)))
         except KeyboardInterrupt:
             self.send("interrupted", None)
         except RAISED as error:
             failed = failure(self.name, error)
-            self.send("failed", (failed.target, failed.reason, None, None))
+            self.send("failed", (failed.target, failed.reason, None, None, _traced(error)))
 
     def send(self, kind: str, value: object) -> None:
         r"""Send a part of an answer, read where the code of its own classes is."""
@@ -118,3 +121,8 @@ class Line:
         with reading(self.name):
             packed = pack((kind, value), self.objects)
         self.socket.sendall(LENGTH.pack(len(packed)) + packed)
+
+
+def _traced(error: BaseException) -> str:
+    # For --debug: this traceback is of another process than the one that shows it.
+    return "".join(traceback.format_exception(error))[-_TRACED:]

@@ -188,11 +188,11 @@ def _drawn(target: Target, line: Line, block: Block) -> None:
     try:
         for piece in target.draw(block):
             pieces.append(piece)
-            if line.board.stopped:
-                break
             if time.monotonic() > sent + _OFTEN:
                 line.send("part", concatenate(pieces))
                 pieces.clear()
+                if line.board.stopped:
+                    break
                 sent = time.monotonic()
     finally:
         if pieces:
