@@ -17,7 +17,6 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.shortened import shortened
 from dpcore.errors import InvalidParameter
 
 __all__ = [
@@ -331,7 +330,7 @@ class Cells:
         for name, column in self.labels.items():
             cell = self.intervals + column
             if chosen[cell]:
-                found.append((f"{{{shortened(repr(name))}}}", slice(cell, cell + 1)))
+                found.append((f"{{{name!r}}}", slice(cell, cell + 1)))
         return found
 
     def _words(self, stretch: slice, *, integral: bool) -> str:

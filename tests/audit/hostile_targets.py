@@ -31,7 +31,7 @@ def call(name: str, body: str, **more: object) -> Hostile:
     """One that does ``body`` in its call, and would answer a coin afterwards."""
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
     source = f"def f(dataset, rng):\n{lines}    return coin(rng)\n"
-    return Hostile(name=name, source=source, **more)  # type: ignore[arg-type]
+    return Hostile(name=name, source=source, **more)  # type: ignore[arg-type]  # of its fields
 
 
 SHORT = ("--timeout", "0.3")

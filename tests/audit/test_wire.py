@@ -107,7 +107,7 @@ def test_stand_ins_come_home_as_the_objects_they_are() -> None:
     away = unpack(pack(mine, objects), known)
     home = unpack(pack(away, Objects()), {}, objects)
     assert home[0] is mine[0]
-    assert home[1][0] is mine[1][0]  # type: ignore[index]
+    assert home[1][0] is mine[1][0]  # type: ignore[index]  # a tuple within a list
     # To a process that never saw them they are what they are here.
     assert repr(unpack(pack(away, Objects()), {}, Objects())) == repr(away)
 
