@@ -37,7 +37,7 @@ for line in sys.stdin:
     if not (child := os.fork()):
         os.chdir(folder)
         os.setsid()
-        signal.alarm(20)
+        signal.alarm(60)
         for number, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
