@@ -22,6 +22,7 @@ from dpcore.parameter import rational
 
 if TYPE_CHECKING:
     from audit.feature import Feature
+    from audit.room import Room
     from audit.space import Space
 
 __all__ = [
@@ -240,8 +241,11 @@ def read_pairs(
     return tuple(subject.check(pair) for pair in read_pairs_file(file))
 
 
-def read_features(subject: Target, names: list[str] | None) -> tuple[Feature, ...]:
-    r"""The features by name, or those that a catalogue entry brings.
+def read_features(
+    subject: Target, names: list[str] | None, *, room: Room | None = None
+) -> tuple[Feature, ...]:
+    r"""The features by name, or those that a catalogue entry brings; ``room`` is for maps of one's
+    own.
 
     >>> from audit.target import read_target
     >>> [feature.name for feature in read_features(read_target("half-scale"), ["sign", "length"])]
@@ -250,7 +254,7 @@ def read_features(subject: Target, names: list[str] | None) -> tuple[Feature, ..
     from audit.feature import read_feature
 
     own = subject.subject.features if isinstance(subject, Catalogued) else ()
-    return tuple(map(read_feature, names or own))
+    return tuple(map(read_feature if room is None else room.feature, names or own))
 
 
 def read_jobs(text: str | None, scheduler: str | None = None) -> int:

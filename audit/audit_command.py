@@ -3,12 +3,9 @@ r"""``dpcore audit TARGET``, the command itself. ``audit.cli`` registers :func:`
 from __future__ import annotations
 
 import io
-import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -206,15 +203,15 @@ def run(
         from audit.guard import stdout_to_stderr
         from audit.layers import Wanted
         from audit.plan import Plan
-        from audit.target import read_target
+        from audit.room import Room
 
         _check_files(resume=resume, output=output, html=html, pairs=pairs)
         wanted_resolution = read.read_resolution(resolution)
         # Whatever the target prints, and its outputs when they are looked at, is not the report.
-        with stdout_to_stderr():
-            with _same_folder():
-                subject = read_target(target, seeded=seed is not None)
-                features = read.read_features(subject, feature)
+        seconds = read.read_seconds("--timeout", timeout)
+        with stdout_to_stderr(), Room(seconds) as room:
+            subject = room.target(target, seeded=seed is not None)
+            features = read.read_features(subject, feature, room=room)
             stated = read.read_claim(subject, claim, relation)
             both = read.read_pairs(subject, pair, pairs, searched=search is not None)
             asked = {
@@ -235,7 +232,7 @@ def run(
                 alpha=alpha,
                 seed=read.read_seed(seed) if kept is None else kept,
                 jobs=read.read_jobs(jobs, scheduler),
-                timeout=read.read_seconds("--timeout", timeout),
+                timeout=seconds,
                 deadline=None if deadline is None else read.read_seconds("--deadline", deadline),
             )
             wanted = Wanted(
@@ -245,8 +242,7 @@ def run(
                 state=resume,
                 figures=html is not None,
             )
-            with _same_folder():
-                report = _examined(subject, plan, wanted, scheduler)
+            report = _examined(subject, plan, wanted, scheduler)
             written = _Written.of(report, html=html)
     except KeyboardInterrupt:
         print("interrupted: no report", file=sys.stderr)
@@ -262,16 +258,6 @@ def run(
         )
         raise typer.Exit(_NOT_REACHED)
     raise typer.Exit(report.exit_code)
-
-
-@contextmanager
-def _same_folder() -> Iterator[None]:
-    # A target may change it, and files are meant where they were named.
-    here = Path.cwd()
-    try:
-        yield
-    finally:
-        os.chdir(here)
 
 
 def _check_files(**files: Path | None) -> None:

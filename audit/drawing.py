@@ -172,9 +172,7 @@ def draw_block(
         error = _labelled(failed, task.label)
     except KeyboardInterrupt:
         watchdog.stop()
-        interrupted = watchdog.interrupted
-        if not interrupted:
-            error = TargetFailed(target.spelling, f"{task.label}raised KeyboardInterrupt")
+        interrupted = True
     return Drawing(
         outputs=concatenate(pieces),
         error=error,

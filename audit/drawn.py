@@ -187,10 +187,10 @@ class Collected:
         *,
         first: bool,
     ) -> Outputs:
-        if first:
-            require_fixed(feature, values)
-        seen = feature.apply(values)
         with reading(f"feature {feature.name}"):
+            if first:
+                require_fixed(feature, values)
+            seen = feature.apply(values)
             if view not in self.forms:
                 self.forms[view] = Form.learn(seen, worlds, lines=False)
             return self.forms[view].apply(seen)

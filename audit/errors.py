@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from audit.shortened import shortened
 from dpcore.errors import DpcoreError
 
 __all__ = ["TargetFailed", "Unreadable"]
@@ -35,7 +36,7 @@ class TargetFailed(DpcoreError):
         # On one line, and nothing in it that steers a terminal.
         self.reason = "".join(
             letter if letter.isprintable() else ascii(letter)[1:-1]
-            for letter in " ".join(reason.split())
+            for letter in shortened(" ".join(reason.split()))
         )
         self.dataset = dataset
         self.run = run

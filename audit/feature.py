@@ -39,7 +39,7 @@ from audit.loading import load
 from audit.outputs import Outputs, require_readable, same
 from dpcore.errors import InvalidParameter
 
-__all__ = ["FEATURES", "Builtin", "Feature", "read_feature", "require_fixed"]
+__all__ = ["FEATURES", "Builtin", "Feature", "own_map", "read_feature", "require_fixed"]
 
 _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
 
@@ -120,8 +120,12 @@ the largest e for which a number is a multiple of 2^e: the grid it lies on
 """
 
 
-def read_feature(text: str) -> Feature:
+def read_feature(
+    text: str, *, own: Callable[[str], Callable[[Outputs], Outputs]] | None = None
+) -> Feature:
     r"""The feature that ``text`` spells: a built-in, a chain of them, or a map of your own.
+
+    ``own`` finds such a map by its spelling, in place of :func:`own_map`.
 
     >>> read_feature("coordinate:1+sign").apply([(5, -7), (5, 0), 3])
     [-1, 0, 'no sign: str']
@@ -130,16 +134,18 @@ def read_feature(text: str) -> Feature:
     file or module that fails while it is imported.
     """
     steps = [step.strip() for step in text.split("+")]
-    applied = tuple(_read_step(step, text) for step in steps)
+    applied = tuple(_read_step(step, text, own or own_map) for step in steps)
     name = "+".join(steps)
     return Feature(name=name, apply=applied[0] if len(applied) == 1 else _Chain(steps=applied))
 
 
-def _read_step(step: str, text: str) -> Callable[[Outputs], Outputs]:
+def _read_step(
+    step: str, text: str, own: Callable[[str], Callable[[Outputs], Outputs]]
+) -> Callable[[Outputs], Outputs]:
     name, colon, number = step.partition(":")
     found = FEATURES.get(name)
     if found is None:
-        return _own_map(step) if colon else _unknown(step, text)
+        return own(step) if colon else _unknown(step, text)
     if found.limits is None:
         if colon:
             raise InvalidParameter("feature", text, f"{name} takes no number")
@@ -177,10 +183,10 @@ class _OwnMap:
     spelling: str
     function: Callable[[Any], object]
 
-    def __reduce__(self) -> tuple[Callable[[str], _OwnMap], tuple[str]]:
+    def __reduce__(self) -> tuple[Callable[[str], Callable[[Outputs], Outputs]], tuple[str]]:
         # Another process gets the spelling and loads it anew: what comes from a file is in no
         # module that it could find by name.
-        return _own_map, (self.spelling,)
+        return own_map, (self.spelling,)
 
     def __call__(self, outputs: Outputs) -> Outputs:
         return [self._of(output) for output in each(outputs)]
@@ -193,15 +199,20 @@ class _OwnMap:
             found = self.function(_copied(output))
             require_readable(found)
             watchdog.stop()
-        except (*RAISED, KeyboardInterrupt) as error:
+        except RAISED as error:
             watchdog.stop()
-            if isinstance(error, KeyboardInterrupt) and watchdog.interrupted:
-                raise
             raise failure(f"feature {self.spelling}", error) from error
         return found
 
 
-def _own_map(spelling: str) -> _OwnMap:
+def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
+    r"""A map of one's own: ``module:callable`` or ``file.py:callable``, of each output by itself.
+
+    >>> own_map("builtins:abs")([-3, 3])
+    [3, 3]
+
+    Raises as :func:`read_feature`.
+    """
     try:
         function = load(spelling)
     except InvalidParameter as error:

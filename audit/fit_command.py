@@ -51,33 +51,43 @@ def fit(
     """
     from audit.arguments import read_runs, read_seconds, read_seed
     from audit.errors import TargetFailed
-    from audit.fit import fit as fitted
-    from audit.guard import stdout_to_stderr
+    from audit.room import done_apart, importing
     from dpcore.spelling import read_noise
 
     noise = read_noise(law)
     if sequential and max_runs is None:
         runs, max_runs = None, runs
     drawn = read_runs(runs, max_runs, sequential=sequential)
-    with stdout_to_stderr():
-        sampler = _sampler(target)
-    report = fitted(
-        sampler,
-        noise,
-        runs=drawn,
-        alpha=alpha,
-        seed=read_seed(seed),
-        sequential=sequential,
-        timeout=read_seconds("--timeout", timeout),
-    )
-    if report.error is not None:
-        failed = TargetFailed(target, report.error.reason, run=report.error.run)
-        report = replace(report, error=failed)
-    report = replace(report, target=target)
-    _publish(report, as_json=as_json)
-    if report.error is not None:
-        raise report.error
-    raise typer.Exit(report.exit_code)
+    first, seconds = read_seed(seed), read_seconds("--timeout", timeout)
+
+    def there() -> tuple[tuple[str, ...], str, int, tuple[str, int | None] | None]:
+        from audit.fit import fit as fitted
+
+        with importing(seconds):
+            sampler = _sampler(target)
+        report = fitted(
+            sampler,
+            noise,
+            runs=drawn,
+            alpha=alpha,
+            seed=first,
+            sequential=sequential,
+            timeout=seconds,
+        )
+        error = None if report.error is None else (report.error.reason, report.error.run)
+        if error is not None:
+            report = replace(report, error=TargetFailed(target, error[0], run=error[1]))
+        report = replace(report, target=target)
+        return report.warnings, _written(report, as_json=as_json), report.exit_code, error
+
+    warnings, text, code, error = done_apart(target, there, timeout=seconds)
+    for warning in warnings:
+        sys.stderr.write(f"warning: {warning}\n")
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    if error is not None:
+        raise TargetFailed(target, error[0], run=error[1])
+    raise typer.Exit(code)
 
 
 def _sampler(spelling: str) -> Any:
@@ -92,13 +102,11 @@ def _sampler(spelling: str) -> Any:
     return load(spelling)
 
 
-def _publish(report: FitReport, *, as_json: bool) -> None:
+def _written(report: FitReport, *, as_json: bool) -> str:
     from audit.fit_report import fit_lines
 
-    for warning in report.warnings:
-        sys.stderr.write(f"warning: {warning}\n")
     if as_json:
-        sys.stdout.write(report.to_text())
-    elif report.error is None or report.runs:
-        sys.stdout.write("\n".join(fit_lines(report)) + "\n")
-    sys.stdout.flush()
+        return report.to_text()
+    if report.error is None or report.runs:
+        return "\n".join(fit_lines(report)) + "\n"
+    return ""

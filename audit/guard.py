@@ -3,6 +3,7 @@ r"""Between an audit and the code it runs: a time limit, and a standard output k
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import signal
 import sys
@@ -15,14 +16,25 @@ from contextvars import ContextVar, Token
 from itertools import islice
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from audit.errors import TargetFailed, Unreadable
 from dpcore.errors import DpcoreError
 
-__all__ = ["RAISED", "TimeUp", "Watchdog", "current", "failure", "reading", "stdout_to_stderr"]
+__all__ = [
+    "RAISED",
+    "TimeUp",
+    "Watchdog",
+    "current",
+    "failure",
+    "flush",
+    "publish",
+    "reading",
+    "stdout_to_stderr",
+]
 
 _RING_AGAIN: Final = 1.0
+_leave: Final = os._exit  # whatever a target makes of the module
 _OURS: Final = frozenset({"audit", "dpcore", "accounting", "numpy", "scipy"})
 
 
@@ -30,17 +42,17 @@ class TimeUp(BaseException):
     r"""A call ran too long. Not an Exception, so that a target's own ``except`` lets it pass."""
 
 
-RAISED = (Exception, SystemExit, TimeUp)
-r"""Everything a call may raise that is the target's doing; Ctrl-C is the user's."""
+RAISED = BaseException
+r"""All that a call may raise is the target's doing, but a Ctrl-C: see :func:`failure`."""
 
 
 class Watchdog:
     r"""A limit on each call of Python code: ``restart()`` before it, ``stop()`` after.
 
     It interrupts the interpreter of the main thread, so it ends any loop written in Python that
-    lets an exception out. Within the process of an audit nothing ends native code that never
-    returns, code that catches everything for ever, or code that takes SIGALRM for itself: a worker
-    (``jobs`` other than 1) and an ``exec:`` target are ended from outside. Outside of the main
+    lets an exception out. Within a process nothing ends native code that never returns, code that
+    catches everything for ever, or code that takes SIGALRM for itself: a room, a worker (``jobs``
+    other than 1) and an ``exec:`` target are ended from outside. Outside of the main
     thread, or without POSIX timers, it does nothing, and ``active`` says so.
 
     ``interrupted`` tells a user's Ctrl-C from a KeyboardInterrupt that the target raised itself;
@@ -62,19 +74,21 @@ class Watchdog:
         self._token: Token[Watchdog] | None = None
         self._reads = False
         self._call: FrameType | None = None
-        self._process = os.getpid()
+        self._process: int | None = None
         main = threading.current_thread() is threading.main_thread()
         self.active = seconds is not None and main and hasattr(signal, "setitimer")
-        # Where Ctrl-C means what it always does, a watch is kept on it; else each one counts.
-        self._hears = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        # A Ctrl-C is what the handler in force makes of it. Where there is none (a background job
+        # ignores the signal), and outside of the main thread, nobody can press it.
+        self._pressed: Any = signal.getsignal(signal.SIGINT) if main else None
         self.interrupted = True
 
     def __enter__(self) -> Self:
-        self.interrupted = not self._hears
+        self.interrupted = False
+        self._process = os.getpid()
         self._token = _CURRENT.set(self)
         if self.active:
             self._before = signal.signal(signal.SIGALRM, self._ring)
-        if self._hears:
+        if callable(self._pressed):
             signal.signal(signal.SIGINT, self._hear)
         return self
 
@@ -87,18 +101,21 @@ class Watchdog:
         if self.active:
             self.stop()
             signal.signal(signal.SIGALRM, self._before)
-        if self._hears:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if callable(self._pressed):
+            signal.signal(signal.SIGINT, self._pressed)
         if self._token is not None:
             _CURRENT.reset(self._token)
 
     def restart(self) -> None:
         r"""Start the time of one call."""
-        if self.active and self.seconds is not None:
-            self._reads = False
-            self.due = time.monotonic() + self.seconds
+        seconds = self.seconds if self.active and self.seconds is not None else math.inf
+        due = time.monotonic() + seconds
+        for board in _boards:
+            board.begin(due)
+        if seconds < math.inf:
+            self._reads, self.due = False, due
             # It rings again: a target that catches everything catches it once.
-            signal.setitimer(signal.ITIMER_REAL, self.seconds, _RING_AGAIN)
+            signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN)
 
     def read(self) -> None:
         r"""From here to ``stop()``, a limit on each call of code that is not the auditor's."""
@@ -108,16 +125,21 @@ class Watchdog:
 
     def stop(self) -> None:
         r"""No call is running."""
-        if os.getpid() != self._process:
+        if self._process is not None and os.getpid() != self._process:
             # A target forked and returned twice: the audit goes on in one process only.
-            os._exit(0)
+            _leave(0)
+        for board in _boards:
+            board.end()
         if self.active:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             self.due = self._call = None
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.interrupted = True
-        signal.default_int_handler(number, frame)
+        try:
+            self._pressed(number, frame)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            raise
 
     def _ring(self, number: int, frame: FrameType | None) -> None:
         del number
@@ -127,6 +149,24 @@ class Watchdog:
             if self._call is None or self._call is not before:
                 return
         raise TimeUp(f"no answer within {self.seconds:g} s")
+
+
+class Board(Protocol):
+    r"""Shows another process which call is running."""
+
+    def begin(self, due: float) -> None:
+        r"""A call begins that should end by ``due``, on the clock of ``time.monotonic``."""
+
+    def end(self) -> None:
+        r"""No call is running."""
+
+
+_boards: Final[list[Board]] = []
+
+
+def publish(board: Board) -> None:
+    r"""Show the calls of this process on a board, from now on."""
+    _boards[:] = [board]
 
 
 _CURRENT: Final[ContextVar[Watchdog]] = ContextVar("_CURRENT")
@@ -168,13 +208,12 @@ def reading(target: str) -> Iterator[None]:
     except DpcoreError:
         watchdog.stop()
         raise
-    except (*RAISED, KeyboardInterrupt) as error:
+    except RAISED as error:
         watchdog.stop()
-        pressed = isinstance(error, KeyboardInterrupt) and watchdog.interrupted
         # The first two are this function and the one that reads.
         walked = islice(traceback.walk_tb(error.__traceback__), 2, None)
         theirs = any(_is_outside(frame) for frame, _ in walked)
-        if pressed or not (isinstance(error, Unreadable) or theirs):
+        if not (isinstance(error, Unreadable) or theirs):
             raise
         raise failure(target, error) from error
 
@@ -201,7 +240,11 @@ def failure(
 
     >>> print(failure("f.py:f", SystemExit(1), dataset="A"))
     f.py:f: called sys.exit(1) (dataset A)
+
+    Raises the error itself where it is the user's Ctrl-C.
     """
+    if isinstance(error, KeyboardInterrupt) and current().interrupted:
+        raise error
     match error:
         case TimeUp():
             reason = f"{error}; a longer limit is set with --timeout"
@@ -276,7 +319,7 @@ class _Lent:
 @contextmanager
 def _descriptor_to_stderr() -> Iterator[None]:
     try:
-        _flush()
+        flush()
         kept = os.dup(1)
     except OSError:  # no standard output at all: nothing to keep clean
         yield
@@ -285,14 +328,13 @@ def _descriptor_to_stderr() -> Iterator[None]:
         os.dup2(2, 1)
         yield
     finally:
-        _flush()
+        flush()
         os.dup2(kept, 1)
         os.close(kept)
 
 
-def _flush() -> None:
-    # What was printed before or inside must leave by the door that was open then, also from the
-    # buffers of C libraries.
+def flush() -> None:
+    r"""Let out what was printed so far, also from the buffers of C libraries."""
     for stream in (sys.stdout, sys.__stdout__, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()  # type: ignore[union-attr]  # None where there is no such stream

@@ -21,7 +21,7 @@ import re
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -29,7 +29,7 @@ from audit.drawing import Drawing, Task, draw_block, keeps_to_its_seed
 from audit.errors import TargetFailed
 from audit.guard import Watchdog
 from audit.target import Target
-from audit.worker import OVERDUE, Sent, begin, work_block, work_probe
+from audit.worker import OVERDUE, Sent, answer_of, begin, work_block, work_probe
 from dpcore.errors import InvalidParameter
 
 __all__ = ["BACKENDS", "Drawer", "backend", "content_of", "drawer"]
@@ -101,24 +101,19 @@ class _Elsewhere:
     width: int
     timeout: float | None
     progress: Callable[[int], None] | None
+    known: dict[int, Any] = field(default_factory=dict)
 
     def keeps_to_its_seed(self, task: Task) -> bool:
         (answer,) = self._results(work_probe, iter([task]))
-        if isinstance(answer, TargetFailed):
-            raise answer
         return bool(answer)
 
     def draw(self, tasks: Iterable[Task]) -> Generator[Drawing, None, None]:
-        for found in self._results(work_block, iter(tasks)):
-            if isinstance(found, TargetFailed):
-                raise found
-            drawing, drawn = found
+        for drawing, drawn in self._results(work_block, iter(tasks)):
             if self.progress is not None:
                 self.progress(drawn + len(drawing.outputs))
             yield drawing
 
     def _results(self, work: Callable[[Sent, Task], bytes], tasks: Iterator[Task]) -> Iterator[Any]:
-        import cloudpickle
         from joblib import Parallel, delayed
 
         ahead = _Ahead(tasks=tasks, most=_LOOKAHEAD * self.width)
@@ -139,7 +134,9 @@ class _Elsewhere:
                 results = parallel(delayed(work)(self.sent, task) for task in ahead)
                 for packed in results:
                     ahead.read += 1
-                    yield cloudpickle.loads(packed)
+                    yield answer_of(packed, self.known)
+            except TargetFailed:
+                raise
             except Exception as error:
                 raise _lost(self.sent.spelling, self.timeout, error) from error
             finally:
@@ -207,17 +204,20 @@ def content_of(target: Target) -> str | None:
     else:
         name, _, _ = target.spelling.rpartition(":")
         function = getattr(target, "function", None)
+        source = getattr(target, "source", None)
         if target.named and name.endswith(".py"):
             paths = [name]
         elif function is not None:
             with contextlib.suppress(TypeError):
                 paths = [inspect.getsourcefile(inspect.unwrap(function)) or ""]
+        elif source is not None:
+            paths = [source]
     digest = hashlib.sha256()
     found = False
     for path in paths:
         with contextlib.suppress(OSError):
-            content = Path(target.folder, path).read_bytes()
-            digest.update(hashlib.sha256(content).digest())
+            with Path(target.folder, path).open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
             found = True
     return digest.hexdigest() if found else None
 

@@ -26,6 +26,7 @@ from typing import Any, Final
 from audit.exact import Law, Shifted
 from dpcore.decimals import down
 from dpcore.errors import InvalidParameter
+from dpcore.input_file import read_text
 from dpcore.parameter import RationalLike, rational
 from dpcore.spelling import LAWS, read_noise
 
@@ -33,6 +34,7 @@ __all__ = ["WrittenLaw", "read_law"]
 
 _ONE: Final = Fraction(1)
 _DIGITS: Final = 20
+_MOST_BYTES: Final = 1 << 28
 _HEADING: Final = ("output", "mass")
 
 
@@ -118,11 +120,10 @@ def read_law(argument: str, text: str) -> WrittenLaw:
         return WrittenLaw(argument=argument, spelling=text, law=_moved(argument, text))
     path = Path(text)
     try:
-        content = path.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "is not a text file"
+        content = read_text(argument, path, most=_MOST_BYTES)
+    except InvalidParameter as error:
         hint = f"a law is a file of masses, or a noise: {', '.join(LAWS)}"
-        raise InvalidParameter(argument, text, f"{reason} ({hint})") from None
+        raise InvalidParameter(argument, text, f"{error.reason} ({hint})") from None
     is_json = path.suffix.lower() == ".json" or (
         path.suffix.lower() != ".csv" and content.lstrip()[:1] in {"{", "["}
     )

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from audit.claim import Claim
 from audit.curve_claim import CurveClaim
@@ -24,7 +24,7 @@ from audit.errors import TargetFailed
 from audit.plan import Plan
 from audit.replay_findings import Finding
 from audit.report import INTERRUPTED, AuditReport, Layer
-from audit.target import KnownLaw, Target
+from audit.target import KnownLaw, Target, read_target
 from audit.verdict import versions
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import rational
@@ -324,6 +324,29 @@ def _without_proof(report: AuditReport) -> AuditReport:
 
 
 def _replayed(target: Target, plan: Plan) -> tuple[Finding, ...]:
+    from audit.room import Remote, done_apart, importing
+
+    if not isinstance(target, Remote):
+        return _of_replay(target, plan)
+
+    def there() -> list[tuple[Any, ...]]:
+        with importing(plan.timeout):
+            subject = read_target(target.spelling)
+        found = _of_replay(subject, plan)
+        return [
+            (each.kind, each.severity, each.statement, each.to_json()["witness"], each.refutes)
+            for each in found
+        ]
+
+    return tuple(
+        Finding(kind=kind, severity=severity, statement=statement, witness=witness, refutes=refutes)
+        for kind, severity, statement, witness, refutes in done_apart(
+            target.spelling, there, timeout=plan.timeout
+        )
+    )
+
+
+def _of_replay(target: Target, plan: Plan) -> tuple[Finding, ...]:
     from audit.replay import replay
 
     found: list[Finding] = []

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from audit.confidence import interleave
 from audit.errors import Unreadable
 from audit.sequential import LOOKS
+from audit.shortened import shortened
 
 __all__ = [
     "TRAINING",
@@ -317,7 +318,7 @@ def _constant(outputs: Outputs) -> list[str]:
         constant = all(_settled(output) == shown for output in outputs)
     if not constant:
         return []
-    shown = " ".join(_settled(first).split())
+    shown = shortened(" ".join(_settled(first).split()))
     return [f"every output was {shown}, in both worlds: nothing was measured"]
 
 

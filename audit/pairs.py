@@ -16,15 +16,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from dpcore.errors import InvalidParameter
+from dpcore.input_file import read_text
 
 __all__ = ["read_pairs_file"]
 
+_MOST_BYTES: Final = 1 << 28
+_DEEP_KEY: Final = re.compile(r"""(?m)(?:^|[\[{,])\s*(?:[\w"'-]+[ \t]*\.[ \t]*){64}""")
 _TOML: Final = "the file must hold [[pair]] tables, each with a = ... and b = ..."
 _JSON: Final = "the file must hold a list of pairs [a, b]"
 
@@ -48,12 +52,12 @@ def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:
     if kind not in {".toml", ".json"}:
         raise InvalidParameter("--pairs", str(path), "must be a file that ends in .toml or .json")
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = read_text("--pairs", file, most=_MOST_BYTES)
+        if kind == ".toml" and _DEEP_KEY.search(text):  # its parser takes the square of the parts
+            raise InvalidParameter("--pairs", str(path), "has a key of more than 64 parts")
         found = tomllib.loads(text) if kind == ".toml" else json.loads(text)
-    except OSError as error:
-        raise InvalidParameter("--pairs", str(path), error.strerror or str(error)) from None
-    except UnicodeDecodeError:
-        raise InvalidParameter("--pairs", str(path), "is not text in UTF-8") from None
+    except InvalidParameter:
+        raise
     except (ValueError, RecursionError) as error:
         raise InvalidParameter(
             "--pairs", str(path), f"is not {kind[1:].upper()}: {error}"

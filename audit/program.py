@@ -5,22 +5,26 @@ One process draws the runs of one world in a block. It reads one line of JSON fr
     {"dataset": ..., "n": 1000, "seed": 8123}
 
 and writes n lines to standard output, one output each: JSON where all lines of the first runs are,
-else text. What it writes to standard error is shown when it fails.
+else text. What it writes to standard error is shown when it fails, the end of it. One that writes
+far more than n lines, or more than 2^28 bytes for one request, has failed.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import selectors
 import shlex
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -34,6 +38,10 @@ __all__ = ["Program", "read_program"]
 _SEED_BITS: Final = 53  # every JSON reader holds such an integer exactly
 _SHOWN: Final = 200
 _FEW_DIGITS: Final = 4000  # any Python reads so many
+_MOST_BYTES: Final = 1 << 28
+_MORE_LINES: Final = 1000  # beyond n they are still counted, for the error to say how many
+_PIECE: Final = 1 << 16
+_PIPE: Final = 512  # a pipe that takes anything takes so many bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +59,7 @@ class Program(Target):
     def _side(self, block: Block, world: int) -> list[str]:
         runs = block.sizes[world]
         request = {"dataset": block.pair[world], "n": runs, "seed": _seed_of(block.seeds[world])}
-        found = self._answer(json.dumps(request) + "\n", "AB"[world], block.watchdog.seconds)
+        found = self._answer(json.dumps(request) + "\n", runs, "AB"[world], block.watchdog.seconds)
         lines = found.split("\n")
         if lines[-1] == "":
             lines.pop()
@@ -63,7 +71,7 @@ class Program(Target):
             raise TargetFailed(self.spelling, reason, dataset="AB"[world])
         return [line.removesuffix("\r") for line in lines]
 
-    def _answer(self, request: str, dataset: str, seconds: float | None) -> str:
+    def _answer(self, request: str, runs: int, dataset: str, seconds: float | None) -> str:
         try:
             process = subprocess.Popen(
                 self.command,
@@ -76,24 +84,93 @@ class Program(Target):
         except OSError as error:
             reason = f"could not be started: {error.strerror or error}"
             raise TargetFailed(self.spelling, reason, dataset=dataset) from error
+        heard = _Heard(process=process, runs=runs)
         try:
-            out, err = process.communicate(request.encode(), timeout=seconds)
+            heard.listen(request.encode(), seconds)
         except subprocess.TimeoutExpired as error:
-            reason = f"{_late(process, error)}; a longer limit is set with --timeout"
+            reason = f"{_late(heard, error)}; a longer limit is set with --timeout"
             raise TargetFailed(self.spelling, reason, dataset=dataset) from error
+        except _TooMuch as error:
+            raise TargetFailed(self.spelling, str(error), dataset=dataset) from error
         finally:
             _end(process)
         if process.returncode:
-            reason = f"{_ended(process.returncode)}{_last_words(err)}"
+            reason = f"{_ended(process.returncode)}{_last_words(heard.err)}"
             raise TargetFailed(self.spelling, reason, dataset=dataset)
-        return out.decode(errors="backslashreplace")
+        return heard.out.decode(errors="backslashreplace")
 
 
-def _late(process: subprocess.Popen[bytes], error: subprocess.TimeoutExpired) -> str:
-    code = process.poll()
+class _TooMuch(Exception):
+    pass
+
+
+@dataclass(slots=True, kw_only=True)
+class _Heard:
+    # What a program has written so far: all of its output, the end of its errors.
+    process: subprocess.Popen[bytes]
+    runs: int
+    out: bytearray = field(default_factory=bytearray)
+    err: bytearray = field(default_factory=bytearray)
+    lines: int = 0
+
+    def listen(self, request: bytes, seconds: float | None) -> None:
+        # The request goes out as the answer comes in: either side may be larger than a pipe.
+        end = math.inf if seconds is None else time.monotonic() + seconds
+        unsent = memoryview(request)
+        takes, *gives = self._pipes()
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(takes, selectors.EVENT_WRITE)
+            for gives_on in gives:
+                waiting.register(gives_on, selectors.EVENT_READ)
+            while waiting.get_map():
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise subprocess.TimeoutExpired(self.process.args, seconds or 0.0)
+                for key, _ in waiting.select(None if left == math.inf else left):
+                    pipe: Any = key.fileobj
+                    if pipe is takes:
+                        unsent = unsent[_written(key.fd, unsent) :]
+                        open_still = bool(unsent)
+                    else:
+                        open_still = self._keep(os.read(key.fd, _PIECE), pipe)
+                    if not open_still:
+                        waiting.unregister(pipe)
+                        with suppress(OSError):
+                            pipe.close()
+        self.process.wait(None if end == math.inf else max(end - time.monotonic(), 0.0))
+
+    def _pipes(self) -> tuple[Any, Any, Any]:
+        return self.process.stdin, self.process.stdout, self.process.stderr
+
+    def _keep(self, piece: bytes, pipe: Any) -> bool:
+        if pipe is self.process.stderr:
+            self.err += piece
+            del self.err[: -4 * _SHOWN]
+        else:
+            self.out += piece
+            self.lines += piece.count(b"\n")
+            most = self.runs + _MORE_LINES
+            if self.lines > most:
+                reason = f"printed more than {most:,} lines for n = {self.runs:,}"
+                raise _TooMuch(f"{reason}: one output a line is needed")
+            if len(self.out) > _MOST_BYTES:
+                reason = f"printed more than {_MOST_BYTES:,} bytes for n = {self.runs:,}"
+                raise _TooMuch(f"{reason}: ask for fewer runs, or print less of an output")
+        return bool(piece)
+
+
+def _written(pipe: int, unsent: memoryview) -> int:
+    try:
+        return os.write(pipe, unsent[:_PIPE])
+    except BrokenPipeError:  # a program need not read what it is asked
+        return len(unsent)
+
+
+def _late(heard: _Heard, error: subprocess.TimeoutExpired) -> str:
+    code = heard.process.poll()
     if code is None:
         return f"no answer within {error.timeout:g} s"
-    how = _ended(code) + _last_words(error.stderr or b"") if code else "ended"
+    how = _ended(code) + _last_words(heard.err) if code else "ended"
     return f"{how}, but what it started kept its output open for {error.timeout:g} s"
 
 
@@ -135,7 +212,7 @@ def _ended(code: int) -> str:
         return f"was ended by signal {-code}"
 
 
-def _last_words(stderr: bytes) -> str:
+def _last_words(stderr: bytearray) -> str:
     words = " ".join(stderr.decode(errors="backslashreplace").split())
     if not words:
         return " and wrote nothing to standard error"

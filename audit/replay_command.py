@@ -57,29 +57,39 @@ def replay_command(
     be replayed.
     """
     from audit.arguments import read_pair, read_seconds, read_seed
-    from audit.guard import stdout_to_stderr
-    from audit.replay import replay
-    from audit.target import read_target
+    from audit.room import done_apart, importing
 
     if norm not in {"l1", "l2", "linf"}:
         raise InvalidParameter("--norm", norm, "must be l1, l2 or linf")
-    with stdout_to_stderr():
-        subject = read_target(target, seeded=True)
-    report = replay(
-        subject,
-        read_pair(subject, pair),
-        sensitivity=sensitivity,
-        norm="l1" if norm == "l1" else "l2" if norm == "l2" else "linf",
-        strict=strict,
-        tapes=_count("--tapes", tapes, 2),
-        changes=_count("--changes", changes, 0),
-        seed=read_seed(seed),
-        timeout=read_seconds("--timeout", timeout),
-        deadline=None if deadline is None else read_seconds("--deadline", deadline),
-    )
-    sys.stdout.write(report.to_text() if as_json else "\n".join(report.lines()) + "\n")
+    tried, changed = _count("--tapes", tapes, 2), _count("--changes", changes, 0)
+    first, seconds = read_seed(seed), read_seconds("--timeout", timeout)
+    until = None if deadline is None else read_seconds("--deadline", deadline)
+
+    def there() -> tuple[str, int]:
+        from audit.replay import replay
+        from audit.target import read_target
+
+        with importing(seconds):
+            subject = read_target(target, seeded=True)
+        report = replay(
+            subject,
+            read_pair(subject, pair),
+            sensitivity=sensitivity,
+            norm="l1" if norm == "l1" else "l2" if norm == "l2" else "linf",
+            strict=strict,
+            tapes=tried,
+            changes=changed,
+            seed=first,
+            timeout=seconds,
+            deadline=until,
+        )
+        text = report.to_text() if as_json else "\n".join(report.lines()) + "\n"
+        return text, report.exit_code
+
+    text, code = done_apart(target, there, timeout=seconds)
+    sys.stdout.write(text)
     sys.stdout.flush()
-    raise typer.Exit(report.exit_code)
+    raise typer.Exit(code)
 
 
 def _count(argument: str, text: str, least: int) -> int:

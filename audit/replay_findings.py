@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
+from audit.shortened import shortened
 from dpcore.parameter import RationalLike, rational, write_rational
 
 __all__ = ["ASSUMES", "Finding", "Norm", "ReplayReport", "Severity", "Verdict", "plain"]
@@ -36,6 +37,7 @@ Norm: TypeAlias = Literal["l1", "l2", "linf"]
 Verdict: TypeAlias = Literal["refuted", "found", "nothing_found", "not_replayable"]
 
 SCHEMA: Final = "dpcore-replay/1"
+_MOST_ITEMS: Final = 1000
 
 ASSUMES: Final = (
     "the target is a function of its dataset and of the draws that were replayed (a repeated tape "
@@ -189,16 +191,18 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # arrays and scalars of numpy
         value = value.tolist()
     match value:
-        case None | bool() | int() | str():
+        case None | bool() | int():
             return value
+        case str():
+            return shortened(value)
         case float():
             return value if math.isfinite(value) else repr(value)
-        case dict():
-            return {str(key): plain(inner) for key, inner in value.items()}
-        case list() | tuple():
+        case dict() if len(value) <= _MOST_ITEMS:
+            return {shortened(str(key)): plain(inner) for key, inner in value.items()}
+        case list() | tuple() if len(value) <= _MOST_ITEMS:
             return [plain(inner) for inner in value]
         case _:
-            return repr(value)
+            return shortened(repr(value))
 
 
 def _shown(value: Any) -> str:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, expit, logit
 
 from audit.event import Cells, Floats, Integers, Reading, Tally, Witness, are_integers, wording
+from audit.shortened import shortened
 
 __all__ = ["EXPERTS", "FIRM", "Expert", "Rule", "Trial", "Votes", "learn_rule"]
 
@@ -300,13 +301,18 @@ class Trial:
         inside = np.concatenate([self.counts[:, part] for _, part in named], axis=1).sum(axis=1)
         runs = self.counts.sum(axis=1)
         return Witness(
-            event=wording([words for words, _ in named]),
+            event=wording([_brief(words) for words, _ in named]),
             world="B" if world == "B" else "A",
             inside_a=int(inside[0]),
             runs_a=int(runs[0]),
             inside_b=int(inside[1]),
             runs_b=int(runs[1]),
         )
+
+
+def _brief(words: str) -> str:
+    # A single value can be of any length.
+    return f"{{{shortened(words[1:-1])}}}" if words.startswith("{") else words
 
 
 def _margin(witness: Witness) -> float:

@@ -23,7 +23,7 @@ from audit.verdict import versions
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import rational, write_rational
 
-__all__ = ["BEGINNING", "SCHEMA", "compare", "header", "hostile", "parsed", "refused"]
+__all__ = ["BEGINNING", "SCHEMA", "compare", "files_of", "header", "hostile", "parsed", "refused"]
 
 SCHEMA: Final = "dpcore-audit-state/1"
 BEGINNING: Final = json.dumps({"schema": SCHEMA}, separators=(",", ":")).encode()[:-1]
@@ -107,24 +107,36 @@ def header(path: Path, target: Target, plan: Plan, search: dict[str, Any] | None
 
 def _content(path: Path, feature: Feature) -> str | None:
     # A digest of the files that the user's own steps are written in, None where there are none.
-    files = [file for step in feature.name.split("+") for file in _files(step, feature)]
+    files = [file for step in feature.name.split("+") for file in files_of(step, feature)]
     digest = hashlib.sha256()
     for file in files:
         try:
-            digest.update(hashlib.sha256(Path(file).read_bytes()).digest())
+            with Path(file).open("rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
         except OSError as error:
             reason = f"feature {feature.name}: {file}: {error.strerror or error}"
             raise refused(path, reason) from None
     return digest.hexdigest() if files else None
 
 
-def _files(step: str, feature: Feature) -> list[str]:
-    # Of a map in a module, the module's file and that of the function, which it may only import.
+def files_of(step: str, feature: Feature) -> list[str]:
+    r"""The files that a step of a feature is written in: none of one that comes with the auditor.
+
+    Of a map in a module, the module's file and that of the function, which it may only import.
+
+    >>> from audit.feature import read_feature
+    >>> files_of("sign", read_feature("sign"))
+    []
+    """
     if step.partition(":")[0] in FEATURES:
         return []
     place, _, attribute = step.rpartition(":")
     if place.endswith(".py"):
         return [place]
+    for applied in getattr(feature.apply, "steps", (feature.apply,)):
+        # In a process of its own, which knows.
+        if getattr(applied, "spelling", None) == step and hasattr(applied, "sources"):
+            return list(applied.sources)
     files: list[str | None] = []
     function: Any = feature.apply
     if (module := sys.modules.get(place)) is not None:

@@ -294,11 +294,13 @@ def _seed_of(seed: np.random.SeedSequence) -> int:
     return int.from_bytes(seed.generate_state(4).tobytes(), sys.byteorder)
 
 
-def read_target(spelling: str, *, seeded: bool = True) -> Target:
+def read_target(
+    spelling: str, *, seeded: bool = True, found: Callable[[str], Target] | None = None
+) -> Target:
     r"""The target that ``spelling`` names; see the module for what there is.
 
     ``seeded = False`` lets a built-in noise or protocol draw from the operating system, as in
-    earnest.
+    earnest. ``found`` finds a callable of a file or module, in place of importing it here.
 
     >>> read_target("discrete-laplace:scale=10").spelling
     'discrete-laplace:scale=10'
@@ -307,10 +309,15 @@ def read_target(spelling: str, *, seeded: bool = True) -> Target:
     :class:`audit.errors.TargetFailed` for a file or module that fails while it is imported.
     """
     folder = _working_folder()  # before the import of a file could change it
-    return replace(_read(spelling, seeded=seeded), named=True, folder=folder)
+    target = _read(spelling, seeded=seeded, found=found or _loaded)
+    return replace(target, named=True, folder=folder)
 
 
-def _read(spelling: str, *, seeded: bool) -> Target:
+def _loaded(spelling: str) -> Target:
+    return as_target(spelling, load(spelling))
+
+
+def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Target:
     name, colon, rest = spelling.partition(":")
     if name == "exec" and colon:
         from audit.program import read_program
@@ -327,10 +334,10 @@ def _read(spelling: str, *, seeded: bool) -> Target:
     if not name.endswith(".py"):
         from audit.provided import provided
 
-        found = provided(spelling, name, rest, seeded=seeded)
-        if found is not None:
-            return found
-    return as_target(spelling, load(spelling))
+        target = provided(spelling, name, rest, seeded=seeded)
+        if target is not None:
+            return target
+    return found(spelling)
 
 
 def _catalogued(spelling: str) -> Target:

@@ -15,15 +15,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from multiprocessing import current_process
-from typing import Final
+from typing import Any, Final
 
-from audit.drawing import Task, draw_block, keeps_to_its_seed
+from audit.drawing import Drawing, Task, draw_block, keeps_to_its_seed
 from audit.errors import TargetFailed
-from audit.guard import Watchdog, stdout_to_stderr
+from audit.guard import Watchdog, reading, stdout_to_stderr
 from audit.target import Target, read_target
+from audit.wire import Objects, pack, unpack
 from dpcore.errors import DpcoreError
 
-__all__ = ["OVERDUE", "Sent", "begin", "work_block", "work_probe"]
+__all__ = ["OVERDUE", "Sent", "answer_of", "begin", "work_block", "work_probe"]
 
 OVERDUE: Final = 124
 r"""The exit code of a worker whose call nothing could interrupt."""
@@ -48,38 +49,66 @@ class Sent:
 
 
 def work_block(sent: Sent, task: Task) -> bytes:
-    r"""A drawing and the runs before it, or a TargetFailed; pickled."""
-    return _work(sent, task, lambda target, dog: (draw_block(target, task, dog), task.drawn))
+    r"""A drawing and the runs before it, or how the target failed: data, by ``audit.wire``."""
+
+    def drawn(target: Target, watchdog: Watchdog) -> tuple[Any, ...]:
+        drawing = draw_block(target, task, watchdog)
+        error = None if drawing.error is None else _told(drawing.error)
+        return drawing.outputs, error, drawing.interrupted, drawing.limited, task.drawn
+
+    return _work(sent, task, drawn)
 
 
 def work_probe(sent: Sent, task: Task) -> bytes:
-    r"""Whether the target keeps to its seed, or a TargetFailed; pickled."""
+    r"""Whether the target keeps to its seed, or how it failed; as data."""
     return _work(sent, task, lambda target, dog: keeps_to_its_seed(target, task, dog))
 
 
-def _work(sent: Sent, task: Task, do: Callable[[Target, Watchdog], object]) -> bytes:
-    # The answer is packed here: what cannot be sent back is then the target's failure by name.
-    import cloudpickle
+def answer_of(data: bytes, known: dict[int, Any]) -> Any:
+    r"""What a worker sent: a :class:`audit.drawing.Drawing` and the runs before it, or a bool.
 
+    ``known`` are the objects that stayed with the workers. Raises :class:`TargetFailed`.
+    """
+    match unpack(data, known):
+        case "done", bool(found):
+            return found
+        case "done", (outputs, error, bool(interrupted), bool(limited), int(drawn)):
+            failed = None if error is None else TargetFailed(*error[:2], **error[2])
+            return Drawing(
+                outputs=outputs, error=failed, interrupted=interrupted, limited=limited
+            ), drawn
+        case "failed", (str(target), str(reason), dict(place)):
+            raise TargetFailed(target, reason, **place)
+    raise ValueError("no answer of a worker")
+
+
+def _told(failed: TargetFailed) -> tuple[str, str, dict[str, Any]]:
+    return failed.target, failed.reason, {"dataset": failed.dataset, "run": failed.run}
+
+
+def _work(sent: Sent, task: Task, do: Callable[[Target, Watchdog], object]) -> bytes:
     _leave_ctrl_c_to(sent.process)
     watch = _watch(sent.process)
-    with stdout_to_stderr():
+    with stdout_to_stderr(), Watchdog(task.timeout) as watchdog:
         try:
             target = _received(sent)
-            with Watchdog(task.timeout) as watchdog:
-                watch.kept_on = watchdog
-                found = do(target, watchdog)
-        except TargetFailed as failed:
-            found = failed
+            watch.kept_on = watchdog
+            found = do(target, watchdog)
+            # Read here: a class of the target's is in no other process.
+            with reading(sent.spelling):
+                return pack(("done", found), _objects())
+        except TargetFailed as error:
+            return pack(("failed", _told(error)), _objects())
         except DpcoreError as error:
-            found = TargetFailed(sent.spelling, f"in a worker: {error}")
+            told = _told(TargetFailed(sent.spelling, f"in a worker: {error}"))
+            return pack(("failed", told), _objects())
         finally:
             watch.kept_on = None
-        try:
-            return bytes(cloudpickle.dumps(found))
-        except Exception as error:  # noqa: BLE001  # whatever an output raises when it is pickled
-            reason = f"returned what cannot be sent from a worker ({error}); use one job"
-            return bytes(cloudpickle.dumps(TargetFailed(sent.spelling, reason)))
+
+
+@cache
+def _objects() -> Objects:
+    return Objects(shared=True)
 
 
 @dataclass(slots=True, kw_only=True)

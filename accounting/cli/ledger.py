@@ -15,6 +15,7 @@ import typer
 from accounting.cli.arguments import AsJson, named, read_claim, show
 from accounting.cli.parts import Rounds, Sensitivities, composed
 from dpcore.errors import InvalidParameter
+from dpcore.input_file import read_text
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.parameter import write_rational
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ledger"]
 
 _SCHEMA: Final = "dpcore-ledger/1"
+_MOST_NAMES: Final = 1 << 28  # bytes of a file of users
 _MARGIN: Final = 11
 
 ledger = typer.Typer(
@@ -340,13 +342,13 @@ def _names(users: str | None, users_file: str | None) -> list[str]:
         raise InvalidParameter("--users", users or "", "give either --users or --users-file")
     if users is not None:
         return [name.strip() for name in users.split(",")]
-    try:
-        if users_file == "-":
+    if users_file == "-":
+        try:
             text = sys.stdin.read()
-        else:
-            text = Path(str(users_file)).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidParameter("--users-file", users_file, f"cannot be read: {error}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidParameter("--users-file", "-", f"cannot be read: {error}") from None
+    else:
+        text = read_text("--users-file", str(users_file), most=_MOST_NAMES)
     # Line ends only: what else splits lines is no part of a name, and is refused as such.
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 

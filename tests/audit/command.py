@@ -44,12 +44,13 @@ def arguments(*words: object) -> list[str]:
 
 # A test run started in the background ignores SIGINT, and its children would; a shell's do not.
 HEARS_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+IGNORES_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
 
 
-def process(*words: object, cwd: Path) -> subprocess.Popen[str]:
+def process(*words: object, cwd: Path, ctrl_c: str = HEARS_CTRL_C) -> subprocess.Popen[str]:
     """A real process, its streams piped."""
     return subprocess.Popen(
-        [sys.executable, "-c", HEARS_CTRL_C + START, *arguments(*words)],
+        [sys.executable, "-c", ctrl_c + START, *arguments(*words)],
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -57,9 +58,9 @@ def process(*words: object, cwd: Path) -> subprocess.Popen[str]:
     )
 
 
-def started(*words: object, cwd: Path) -> Answer:
+def started(*words: object, cwd: Path, ctrl_c: str = HEARS_CTRL_C) -> Answer:
     """A real process from beginning to end."""
-    running = process(*words, cwd=cwd)
+    running = process(*words, cwd=cwd, ctrl_c=ctrl_c)
     out, err = running.communicate(timeout=60)
     return Answer(code=running.returncode, out=out, err=err)
 

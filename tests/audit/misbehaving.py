@@ -55,6 +55,22 @@ def raises_late(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return laplace(dataset, n, rng)
 
 
+class Rare(BaseException):
+    pass
+
+
+def raises_GeneratorExit(dataset: Any) -> Any:
+    raise GeneratorExit
+
+
+def raises_BaseException(dataset: Any) -> Any:
+    raise BaseException("of no kind")
+
+
+def raises_Rare(dataset: Any) -> Any:
+    raise Rare
+
+
 def out_of_memory(dataset: Any) -> Any:
     raise MemoryError
 
@@ -86,6 +102,18 @@ def locks(dataset: Any) -> Any:
     return threading.Lock()
 
 
+class Pickled:
+    def __reduce__(self) -> Any:
+        return Path.touch, (Path("unpickled").absolute(),)
+
+    def __repr__(self) -> str:
+        return "Pickled()"
+
+
+def runs_when_unpickled(dataset: Any) -> Any:
+    return Pickled()
+
+
 def leaves(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     sys.exit(7)
 
@@ -103,6 +131,7 @@ def hangs_and_catches(dataset: Any) -> Any:
 
 
 def hangs_for_good(dataset: Any) -> Any:
+    Path("called").touch()
     while True:
         with contextlib.suppress(BaseException):
             time.sleep(9)
@@ -180,6 +209,22 @@ def single(dataset: Any, n: int, rng: np.random.Generator) -> Any:
 
 def constant(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return np.zeros(n)
+
+
+def bulky(dataset: Any) -> Any:
+    return "x" * 20_000 + str(dataset)
+
+
+def bulky_constant(dataset: Any) -> Any:
+    return "x" * 200_000
+
+
+def bulky_dict(dataset: Any) -> Any:
+    return {str(i): i for i in range(200)} | {"199": dataset}
+
+
+def bulky_error(dataset: Any) -> Any:
+    raise ValueError("x" * 200_000)
 
 
 def spoils(dataset: Any, rng: np.random.Generator) -> Any:
@@ -260,6 +305,33 @@ def shows_for_ever(dataset: Any) -> Any:
 def map_hangs(output: Any) -> Any:
     while output is not None:
         pass
+
+
+def map_waits(output: Any) -> Any:
+    Path("called").touch()
+    time.sleep(600)
+
+
+def sampler_hangs(n: int, rng: np.random.Generator) -> Any:
+    Path("called").touch()
+    time.sleep(600)
+
+
+def coin_of(output: Any) -> Any:
+    return 2 * output
+
+
+class Count:
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+def counts(dataset: Any) -> Any:
+    return Count(dataset)
+
+
+def count_of(output: Any) -> Any:
+    return output.value
 
 
 def map_presses_ctrl_c(output: Any) -> Any:

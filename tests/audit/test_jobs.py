@@ -96,10 +96,13 @@ def test_a_target_that_cannot_be_sent_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_an_output_that_cannot_be_sent_is_the_target_s_failure() -> None:
-    report = sample(read_target("targets.py:locks"), plan(jobs=2))
-    assert report.error is not None
-    assert report.error.reason.startswith("returned what cannot be sent from a worker (")
+def test_objects_stay_where_they_are_made(tmp_path: Path) -> None:
+    # One that would run code where it is unpickled, and one that cannot be pickled.
+    for name in ("runs_when_unpickled", "locks"):
+        report = sample(read_target(f"targets.py:{name}"), plan(jobs=2, runs=300))
+        assert report.error is None
+        assert report.runs == 300
+    assert not (tmp_path / "unpickled").exists()
 
 
 # -- what happens to workers ------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.audit.command import KEYS, Shell, at, process, started
+from tests.audit.command import HEARS_CTRL_C, IGNORES_CTRL_C, KEYS, Shell, at, process, started
 from tests.typed import Answer
 
 
@@ -85,8 +85,30 @@ def test_a_target_that_hangs_is_ended(audit: Shell, name: str) -> None:
 
 def test_a_keyboard_interrupt_that_nobody_pressed_is_the_target_s(audit: Shell) -> None:
     answer = audit(*at("presses_ctrl_c", n=5000), "--json")
-    assert failed(answer)["reason"] == "raised KeyboardInterrupt"
+    assert failed(answer)["reason"].startswith("raised KeyboardInterrupt at targets.py:")
     assert answer.json["runs"] > 0
+    assert answer.json["error"]["run"] == answer.json["runs"] + 1
+
+
+@pytest.mark.parametrize("where", ["target", "feature"])
+def test_what_is_the_target_s_does_not_hang_on_how_the_command_was_started(
+    here: Path, where: str
+) -> None:
+    words = at("presses_ctrl_c", n=500)
+    if where == "feature":
+        words = [*at("coin", n=500), "--feature", "targets.py:map_presses_ctrl_c"]
+    heard, ignored = (
+        started(*words, "--json", cwd=here, ctrl_c=ctrl_c)
+        for ctrl_c in (HEARS_CTRL_C, IGNORES_CTRL_C)
+    )
+    assert failed(ignored)["reason"].startswith("raised KeyboardInterrupt at targets.py:")
+    assert (ignored.code, ignored.out) == (heard.code, heard.out)
+
+
+@pytest.mark.parametrize("name", ["GeneratorExit", "BaseException", "Rare"])
+def test_whatever_a_target_raises_is_its_failure(audit: Shell, name: str) -> None:
+    error = failed(audit(*at(f"raises_{name}"), "--json"))
+    assert re.match(rf"raised (audited_targets\.)?{name}.* at targets\.py:", error["reason"])
 
 
 def test_a_feature_is_under_the_same_limits(audit: Shell) -> None:
@@ -141,6 +163,19 @@ def test_constant_outputs_measure_nothing(audit: Shell) -> None:
 def test_rows_without_columns_measure_nothing(audit: Shell) -> None:
     answer = audit(*at("no_columns"), "--json")
     assert answer.json["warnings"] == ["every output was [], in both worlds: nothing was measured"]
+
+
+@pytest.mark.parametrize("name", ["bulky", "bulky_constant", "bulky_dict", "bulky_error"])
+def test_bulky_outputs_are_told_apart_whole_and_shown_short(
+    audit: Shell, here: Path, name: str
+) -> None:
+    answer = audit(*at(name, n=150), "--html", "page.html", "--json")
+    refuted = name in {"bulky", "bulky_dict"}  # they differ in the last character alone
+    assert answer.code == (3 if name == "bulky_error" else int(refuted)), answer.err
+    assert "characters, SHA-256 " in answer.out
+    assert len(answer.out) < 20_000
+    assert len(answer.err) < 20_000
+    assert (here / "page.html").stat().st_size < 200_000
 
 
 def test_objects_that_equal_nothing_are_warned_of(audit: Shell) -> None:

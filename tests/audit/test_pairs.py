@@ -72,3 +72,13 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.json").write_bytes(b'["\xe4"]')
     with pytest.raises(InvalidParameter, match="not text in UTF-8"):
         read_pairs_file(str(tmp_path / "latin.json"))
+
+
+def test_a_key_of_very_many_parts_is_refused_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "deep.toml"
+    for text in (".".join("a" * 50_000) + " = 1\n", "[" + " . ".join("a" * 50_000) + "]\n"):
+        file.write_text(text)
+        with pytest.raises(InvalidParameter, match=r"toml: has a key of more than 64 parts$"):
+            read_pairs_file(file)
+    file.write_text(f"[[pair]]\na = [{', '.join(['0.5'] * 1000)}]\nb = 'a.b'\n")
+    assert read_pairs_file(file)[0][1] == "a.b"

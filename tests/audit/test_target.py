@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from enum import IntEnum
@@ -205,6 +206,32 @@ def test_a_program_that_fails_says_how(program: Any, body: str, reason: str) -> 
     assert caught.value.dataset == "A"
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (
+            "while True: print('x' * 200)",
+            r"printed more than 1,\d+ lines for n = \d+: one output a",
+        ),
+        ("while True: sys.stdout.write('x' * 4096)", r"printed more than 1,048,576 bytes for n"),
+        (
+            "sys.stderr.write('y' * 10**8 + 'the end'); sys.exit(9)",
+            r"exited with 9: \.\.\.y+the end",
+        ),
+    ],
+)
+def test_what_a_program_prints_is_bounded(
+    program: Any, body: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("audit.program._MOST_BYTES", 1 << 20)
+    target = program(body)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(TargetFailed, match=reason):
+        drawn(target)
+    # In KiB: a twin that buffers all of it grows by 100 MB, or without end.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+
+
 def test_a_program_that_hangs_is_ended_with_its_children(program: Any, tmp_path: Path) -> None:
     target = program(
         "import subprocess, time\n"
@@ -228,6 +255,7 @@ def is_gone(child: int) -> bool:
 
 
 LEAVES = """
+import resource
 import subprocess
 child = subprocess.Popen(["sleep", "60"], {pipes})
 open({log!r}, "a").write(f"{{child.pid}} ")
