@@ -204,27 +204,27 @@ def test_so_many_colluding_that_masks_hide_nothing_are_refused() -> None:
 
 
 def test_over_neighbourhoods_the_graph_is_among_the_assumptions() -> None:
-    share = DiscreteLaplace(scale=2).share(200)
-    crowd = AggregatedSum(users=200, precision=2, threshold=60, share=share)
-    hood = size_neighbourhood(users=200, dropouts=20, colluding=20)
+    share = DiscreteLaplace(scale=2).share(100)
+    crowd = AggregatedSum(users=100, precision=2, threshold=60, share=share)
+    hood = size_neighbourhood(users=100, dropouts=10, colluding=10)
     assert hood is not None
-    near = replace(parts(200, crowd.modulus, dropouts=20), neighbourhood=hood)
-    names_of = [str(i) for i in range(200)]
-    gone = dict.fromkeys(names_of[100:110], Step.INPUT)
+    near = replace(parts(100, crowd.modulus, dropouts=10), neighbourhood=hood)
+    names_of = [str(i) for i in range(100)]
+    gone = dict.fromkeys(names_of[50:60], Step.INPUT)
     outcome = run(
-        crowd, [0] * 200, near, batch="b", colluding=names_of[:20], vanish=gone, rng=SeededRng(1)
+        crowd, [0] * 100, near, batch="b", colluding=names_of[:10], vanish=gone, rng=SeededRng(1)
     )
-    assert (outcome.honest, len(outcome.participants)) == (170, 190)
+    assert (outcome.honest, len(outcome.participants)) == (80, 90)
     said = outcome.assumptions[-1]
     assert said.startswith("who colludes or vanishes does not depend on the graph, which fails")
     power = int(said.split("2^-")[1].split(",")[0])
-    chance = near.exposure(20)
+    chance = near.exposure(10)
     assert Fraction(1, 2 ** (power + 1)) < chance <= Fraction(1, 2**power) <= MOST_EXPOSURE
 
     # Of so few neighbours 40 colluding ones may hold enough shares.
     def forty() -> object:
         many = names_of[:40]
-        return run(crowd, [0] * 200, near, batch="b", colluding=many, rng=NeverAsked())
+        return run(crowd, [0] * 100, near, batch="b", colluding=many, rng=NeverAsked())
 
     assert near.exposure(40) > MOST_EXPOSURE
     assert names(refusal(forty), "colluding", 40)
