@@ -22,6 +22,7 @@ from dpcore.aggregation import Aggregation, IdealAggregation, RelaxedAggregation
 from dpcore.enclosure import Enclosure, round_up
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import MaskedAggregation
+from dpcore.masked.sizing import size_neighbourhood
 from dpcore.parameter import integer
 from dpcore.protocol import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.protocol_run import run, run_relaxed
@@ -30,7 +31,7 @@ from dpcore.shuffled_bits import BinaryShuffle, VectorShuffle
 
 __all__ = ["Kind", "Simulation", "simulate"]
 
-Kind: TypeAlias = Literal["ideal", "ideal-per-user", "masked"]
+Kind: TypeAlias = Literal["ideal", "ideal-per-user", "masked", "masked-neighbours"]
 Estimate: TypeAlias = Fraction | tuple[Fraction, ...]
 Play: TypeAlias = Callable[[npt.NDArray[Any], dict[str, Step], Rng], Estimate]
 
@@ -78,7 +79,9 @@ def simulate(
     r"""Play ``plan`` with values uniform in [0, 1] (fair bits for bits) drawn from ``world``.
 
     ``aggregation``: ``"ideal"`` draws the noise of the sum at once, ``"ideal-per-user"`` every
-    user's, ``"masked"`` runs the masked secure aggregation; protocols of bits are shuffled.
+    user's, ``"masked"`` runs the masked secure aggregation, ``"masked-neighbours"`` the same over
+    the least neighbourhoods for these dropouts and for all the others that the plan does not count
+    as honest; protocols of bits are shuffled.
 
     >>> from accounting.distributed import choose
     >>> plan = choose(instance="pure", users=64, epsilon=1)
@@ -96,7 +99,7 @@ def simulate(
     if gone >= users:
         raise InvalidParameter("dropouts", dropouts, f"must leave one of {users} users")
     _check_size(plan.protocol)
-    words, play = _stage(plan.protocol, gone, aggregation)
+    words, play = _stage(plan, gone, aggregation)
     errors = []
     for number in range(runs):
         values = _values(plan.protocol, world)
@@ -131,12 +134,12 @@ def _check_size(protocol: Protocol) -> None:
         raise InvalidParameter("users", protocol.users, reason)
 
 
-def _stage(protocol: Protocol, gone: int, aggregation: Kind) -> tuple[str, Play]:
+def _stage(plan: Plan, gone: int, aggregation: Kind) -> tuple[str, Play]:
     # What the runs go through, in words, and how one of them is played.
+    protocol = plan.protocol
     if aggregation not in get_args(Kind):
-        raise InvalidParameter(
-            "aggregation", aggregation, "must be ideal, ideal-per-user or masked"
-        )
+        reason = "must be ideal, ideal-per-user, masked or masked-neighbours"
+        raise InvalidParameter("aggregation", aggregation, reason)
     shuffled = isinstance(protocol, (ShuffledPure, BinaryShuffle, VectorShuffle))
     if shuffled and aggregation != "ideal":
         raise InvalidParameter("aggregation", aggregation, "this protocol shuffles: leave it out")
@@ -156,7 +159,8 @@ def _stage(protocol: Protocol, gone: int, aggregation: Kind) -> tuple[str, Play]
                 run(protocol, values, Shuffler(), batch=_BATCH, vanish=away, rng=rng).estimate
             ),
         )
-    words, functionality = _functionality(protocol, gone, aggregation)
+    colluding = max(0, protocol.users - plan.honest - gone)
+    words, functionality = _functionality(protocol, gone, colluding, aggregation)
     return (
         words,
         lambda values, away, rng: (
@@ -166,7 +170,7 @@ def _stage(protocol: Protocol, gone: int, aggregation: Kind) -> tuple[str, Play]
 
 
 def _functionality(
-    protocol: AggregatedSum | LocalSum | CentralSum, gone: int, aggregation: Kind
+    protocol: AggregatedSum | LocalSum | CentralSum, gone: int, colluding: int, aggregation: Kind
 ) -> tuple[str, Aggregation]:
     match aggregation:
         case "ideal":
@@ -175,7 +179,7 @@ def _functionality(
         case "ideal-per-user":
             ideal = IdealAggregation(modulus=protocol.modulus, per_user=True)
             return "ideal, noise drawn by every user", ideal
-        case _:
+        case "masked":
             masked = MaskedAggregation(
                 users=protocol.users,
                 dropouts=max(gone, (protocol.users - 1) // 3),
@@ -183,6 +187,18 @@ def _functionality(
                 modulus=protocol.modulus,
             )
             return f"masked, up to {masked.dropouts} dropouts", masked
+        case _:
+            near = size_neighbourhood(users=protocol.users, dropouts=gone, colluding=colluding)
+            masked = MaskedAggregation(
+                users=protocol.users,
+                dropouts=gone,
+                coordinates=1,
+                modulus=protocol.modulus,
+                neighbourhood=near,
+            )
+            others = protocol.users - 1 if near is None else near.neighbours
+            words = f"masked with {others} others each, up to {gone} dropouts"
+            return f"{words} and {colluding} colluding", masked
 
 
 def _values(protocol: Protocol, world: np.random.Generator) -> npt.NDArray[Any]:

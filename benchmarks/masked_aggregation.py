@@ -1,8 +1,11 @@
 r"""What masked aggregation costs as users grow: seconds of each role, bytes of each user.
 
-``python -m benchmarks.masked_aggregation [--quick]``. All roles run in turn on one core, each doing
-its own work through the bytes; a tenth of the users vanishes before its masked input. Seconds are
-processor time; those of a user are the mean over users.
+``python -m benchmarks.masked_aggregation [--quick | --large]``. All roles run in turn on one core,
+each doing its own work through the bytes; a tenth of the users vanishes before its masked input.
+Seconds are processor time; those of a user are the mean over users. Each number of users runs
+twice: everyone with everyone, and over the least neighbourhood for a tenth that vanishes and a
+tenth that colludes. Only ``--large`` runs 1000 users among everyone, and 10,000 over
+neighbourhoods, which takes many minutes.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from dpcore.masked import server as masked_server
 from dpcore.masked import user as masked_user
 from dpcore.masked.aggregation import MaskedAggregation
 from dpcore.masked.keys import KeyPair
+from dpcore.masked.neighbourhood import Neighbourhood
+from dpcore.masked.sizing import size_neighbourhood
 
 _COORDINATES = 1000
 _MODULUS = 2**20 + 7
@@ -43,13 +48,17 @@ class Clock:
         return result
 
 
-def row(users: int) -> dict[str, Any]:
+def row(users: int, neighbourhood: Neighbourhood | None) -> dict[str, Any]:
     r"""One round of ``users``, every role timed."""
     dropouts = users // 10
     parts = MaskedAggregation(
-        users=users, dropouts=dropouts, coordinates=_COORDINATES, modulus=_MODULUS
+        users=users,
+        dropouts=dropouts,
+        coordinates=_COORDINATES,
+        modulus=_MODULUS,
+        neighbourhood=neighbourhood,
     )
-    names = [f"user {i:03}" for i in range(users)]
+    names = [f"user {i:05}" for i in range(users)]
     world = np.random.default_rng(users)
     inputs = {name: world.integers(0, _MODULUS, _COORDINATES) for name in names}
     gone = set(names[:: users // dropouts][:dropouts])
@@ -94,6 +103,8 @@ def row(users: int) -> dict[str, Any]:
     return {
         "users": users,
         "dropouts": dropouts,
+        "neighbours": terms.holders - 1,
+        "threshold": terms.threshold,
         "milliseconds_per_user": {**per_user, "all steps": round(sum(per_user.values()), 3)},
         "server_seconds": round(clock.seconds["server"], 3),
         "all_roles_seconds": round(total, 2),
@@ -113,16 +124,26 @@ def ready(step: int, state: Any, given: bytes, values: Any) -> Callable[[], Any]
     return steps[step - 1]
 
 
+def rows(users: int, *, everyone: bool) -> list[dict[str, Any]]:
+    r"""Over everyone, unless that takes too long, and over the least neighbourhood."""
+    tenth = users // 10
+    least = size_neighbourhood(users=users, dropouts=tenth, colluding=tenth)
+    graphs = ([None] if everyone else []) + ([least] if least is not None else [])
+    return [row(users, graph) for graph in graphs]
+
+
 def main() -> None:
-    quick = "--quick" in sys.argv[1:]
-    row(16)
+    quick, large = ("--quick" in sys.argv[1:], "--large" in sys.argv[1:])
+    row(16, None)
+    found = [each for users in (16, 32) for each in rows(users, everyone=True)]
+    if not quick:
+        found += [each for users in (100, 300) for each in rows(users, everyone=True)]
+        found += rows(1000, everyone=large)
+    if large:
+        found += rows(10_000, everyone=False)
     write(
         "masked_aggregation",
-        {
-            "coordinates": _COORDINATES,
-            "modulus": _MODULUS,
-            "rows": [row(users) for users in ((16, 32) if quick else (16, 32, 64, 128, 256))],
-        },
+        {"coordinates": _COORDINATES, "modulus": _MODULUS, "rows": found},
     )
 
 

@@ -18,6 +18,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.inversion import Integers
 from dpcore.masked.aggregation import Step, Total
 from dpcore.parameter import RationalLike, integer, rational
+from dpcore.permutation import permutation
 from dpcore.rng import SYSTEM, Rng
 from dpcore.shuffled_bits import BitMessages, Bits
 
@@ -28,8 +29,6 @@ __all__ = [
     "Shuffler",
     "Step",
     "Total",
-    "permutation",
-    "permutation_reference",
     "staying",
 ]
 
@@ -142,36 +141,6 @@ class Shuffler:
             raise InvalidParameter("messages", messages, reason)
         rows = messages.bits.transpose(1, 0, 2).reshape(messages.bits.shape[1], -1)
         return np.stack([row[permutation(len(row), rng)] for row in rows])
-
-
-def permutation_reference(count: int, rng: Rng) -> list[int]:
-    r"""A uniformly random order of 0 .. count-1 (Fisher and Yates; Durstenfeld 1964).
-
-    >>> sorted(permutation_reference(5, SYSTEM))
-    [0, 1, 2, 3, 4]
-    """
-    order = list(range(count))
-    for last in range(count - 1, 0, -1):
-        other = rng.below(last + 1)
-        order[last], order[other] = order[other], order[last]
-    return order
-
-
-def permutation(count: int, rng: Rng) -> Integers:
-    r"""A uniformly random order of 0 .. count-1: the order of independent uniform 64-bit keys.
-
-    Distinct keys come in every order equally often. If two are equal (chance below
-    count^2/2^65) all are drawn again, so the order is exactly uniform.
-
-    >>> sorted(permutation(5, SYSTEM).tolist())
-    [0, 1, 2, 3, 4]
-    """
-    while True:
-        keys = rng.words(count)
-        order: Integers = np.argsort(keys)
-        ranked = keys[order]
-        if not bool((ranked[1:] == ranked[:-1]).any()):
-            return order
 
 
 def staying(names: tuple[str, ...], vanish: Mapping[str, Step]) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.inversion import Integers
 from dpcore.masked.aggregation import MaskedAggregation
 from dpcore.masked.messages import AggregationRefused
+from dpcore.masked.sizing import MOST_EXPOSURE
 from dpcore.mechanism import Mechanism, Release
 from dpcore.protocol import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.rng import SYSTEM, Rng
@@ -181,7 +182,7 @@ def run(
         participants=crowd.present,
         honest=crowd.honest,
         release=release,
-        assumptions=assumed,
+        assumptions=assumed + _of_the_graph(protocol, functionality, crowd.colluding),
     )
 
 
@@ -218,6 +219,22 @@ _ASSUMED: Final[dict[type, tuple[str, ...]]] = {
     BinaryShuffle: ("the shuffler shows the server the bits only",),
     VectorShuffle: ("the shuffler shows the server the bits only",),
 }
+
+
+def _of_the_graph(protocol: object, functionality: object, colluding: int) -> tuple[str, ...]:
+    if (
+        not isinstance(protocol, AggregatedSum)
+        or not isinstance(functionality, MaskedAggregation)
+        or functionality.neighbourhood is None
+    ):
+        return ()
+    chance = functionality.exposure(colluding)
+    # Rounded up to a power of two.
+    fails = "never"
+    if chance:
+        power = (chance.denominator // chance.numerator).bit_length() - 1
+        fails = f"with chance <= 2^-{power}, to be added to delta"
+    return (f"who colludes or vanishes does not depend on the graph, which fails {fails}",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,10 +295,12 @@ def _sum(
     if (
         isinstance(functionality, MaskedAggregation)
         and isinstance(protocol, AggregatedSum)
-        and crowd.colluding >= functionality.threshold
+        and functionality.exposure(crowd.colluding) > MOST_EXPOSURE
     ):
-        # With so many shares of every secret, the server reads each message by itself.
+        # With so many shares of a secret, the server reads that user's message by itself.
         reason = f"must be fewer than n - t = {functionality.threshold}: they undo every mask"
+        if functionality.neighbourhood is not None:
+            reason = "must be so few that the neighbourhoods fail with chance <= 2^-40"
         raise InvalidParameter("colluding", crowd.colluding, reason)
     if isinstance(functionality, IdealAggregation) and not functionality.per_user:
         return protocol.sum_at_once(crowd.held[crowd.places], rng=rng)

@@ -101,8 +101,8 @@ def simulate(
     aggregation: Annotated[
         str,
         typer.Option(
-            help="ideal (the sum's noise in one draw), ideal-per-user, or masked: the secure "
-            "aggregation itself, keys and all."
+            help="ideal (the sum's noise in one draw), ideal-per-user, masked: the secure "
+            "aggregation itself, keys and all, or masked-neighbours: each with a few others only."
         ),
     ] = "ideal",
     parameters: Parameters = "exact",

@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from fractions import Fraction
 from typing import Any, Final
 
 from dpcore.arrays import IntegersLike
@@ -21,8 +22,11 @@ from dpcore.masked import server as masked_server
 from dpcore.masked import user as masked_user
 from dpcore.masked.device import Desk, Device
 from dpcore.masked.keys import KeyPair
+from dpcore.masked.neighbourhood import Neighbourhood
 from dpcore.masked.round import Round, check_identity
 from dpcore.masked.server import Total
+from dpcore.masked.sizing import neighbourhood_risk
+from dpcore.parameter import integer
 from dpcore.rng import SYSTEM, Rng
 
 __all__ = ["MaskedAggregation", "Step", "Total"]
@@ -48,8 +52,13 @@ class MaskedAggregation:
     semi-honest users, who then know the sum of the others' inputs, at least n - t - c of them. It
     does not hold against a server that deviates.
 
+    Everyone shares keys and masks with everyone; with a ``neighbourhood`` with k others on a random
+    graph, which costs O(k) in place of O(n). Then it holds but for a chance, :meth:`exposure`, if
+    who colludes and who vanishes do not depend on the graph; and up to t who vanish may, rarely,
+    leave no sum. :func:`dpcore.masked.sizing.size_neighbourhood` finds the least k.
+
     ``users`` in [2, 2^16), 0 <= 2 ``dropouts`` < ``users``, ``coordinates`` >= 1, ``modulus`` in
-    [2, 2^62]; otherwise :class:`InvalidParameter`.
+    [2, 2^62], k <= n - 2; otherwise :class:`InvalidParameter`.
 
     >>> aggregation = MaskedAggregation(users=3, dropouts=1, coordinates=2, modulus=100)
     >>> inputs = {"ann": [1, 2], "bob": [30, 40], "eve": [99, 99]}
@@ -65,6 +74,7 @@ class MaskedAggregation:
     dropouts: int
     coordinates: int
     modulus: int
+    neighbourhood: Neighbourhood | None = None
 
     def __post_init__(self) -> None:
         terms = self._terms(bytes(32))
@@ -78,12 +88,33 @@ class MaskedAggregation:
             dropouts=self.dropouts,
             coordinates=self.coordinates,
             modulus=self.modulus,
+            neighbourhood=self.neighbourhood,
         )
 
     @property
     def threshold(self) -> int:
-        r"""n - t: the shares that reconstruct, and the users that every step needs."""
-        return self.users - self.dropouts
+        r"""The shares that reconstruct: n - t, which every step needs, or the neighbourhood's."""
+        return self._terms(bytes(32)).threshold
+
+    def exposure(self, colluding: int) -> Fraction:
+        r"""At most how often ``colluding`` users and the server learn more than the others' sum.
+
+        0 or 1 where everyone shares with everyone; with a neighbourhood the chance, over the graph,
+        of :class:`dpcore.masked.sizing.NeighbourhoodRisk`, when up to ``dropouts`` vanish.
+
+        >>> parts = MaskedAggregation(users=3, dropouts=1, coordinates=1, modulus=2)
+        >>> parts.exposure(1), parts.exposure(2)
+        (Fraction(0, 1), Fraction(1, 1))
+        """
+        colluding = integer("colluding", colluding, at_least=0)
+        if self.neighbourhood is None:
+            return Fraction(colluding >= self.threshold)
+        return neighbourhood_risk(
+            users=self.users,
+            dropouts=self.dropouts,
+            colluding=colluding,
+            neighbourhood=self.neighbourhood,
+        ).exposure
 
     def round(self, name: str | None = None, *, rng: Rng = SYSTEM) -> Round:
         r"""One round of this aggregation, under 32 random bytes or the hash of a name.
@@ -112,8 +143,8 @@ class MaskedAggregation:
 
         ``messages`` gives each of the n identities its vector; ``vanish`` the step from which a
         user is no longer heard. Raises :class:`InvalidParameter` for inputs that do not fit, and
-        :class:`AggregationRefused` when more than t vanish. A simulation: whoever runs it sees
-        every input. With a seeded ``rng`` it is reproducible.
+        :class:`AggregationRefused` when more than t vanish, or too many around one user. A
+        simulation: whoever runs it sees every input. With a seeded ``rng`` it is reproducible.
         """
         self._check(messages, vanish)
         terms = self.round(rng=rng)
@@ -126,7 +157,8 @@ class MaskedAggregation:
         own = KeyPair.draw(rng)
         seats = {n: masked_user.sit(terms, n, enrolled[n], own.public) for n in names}
         devices = {name: Device(seat) for name, seat in seats.items()}
-        desk = Desk(masked_server.open_round(terms, own, [(n, enrolled[n].public) for n in names]))
+        roster = [(name, enrolled[name].public) for name in names]
+        desk = Desk(masked_server.open_round(terms, own, roster, rng))
 
         for name in heard(Step.KEYS, devices):
             desk.receive(devices[name].advertise_keys(rng))

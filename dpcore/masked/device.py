@@ -9,6 +9,7 @@ functions are what it is made of. Proof: docs/proofs/masked_aggregation.md, clai
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, NoReturn, TypeVar, final
@@ -32,8 +33,10 @@ T = TypeVar("T")
 class _Once:
     # One state, and the step that is due from it. The state is None while a step is under way, for
     # a signal handler or an Rng that calls back; after a step was broken off by anything but a
-    # refusal; and in the child of a fork. Then nothing is answered.
-    __slots__ = ("__weakref__", "_forgotten", "_lock", "_name", "_state")
+    # refusal; and in the child of a fork. Then nothing is answered. A signal can cut short what is
+    # run at a fork, so the process is compared at each use, before the lock: in a child nobody may
+    # be left to release it.
+    __slots__ = ("__weakref__", "_forgotten", "_lock", "_name", "_process", "_state")
 
     _DUE: ClassVar[Mapping[type, str]]
 
@@ -41,13 +44,18 @@ class _Once:
         self._name = name
         self._state: object | None = state
         self._forgotten = False
+        self._process = os.getpid()
         self._lock = threading.RLock()
         forget_after_fork(self)
 
     @property
     def due(self) -> str:
         r"""The step that comes next; empty after the last, and when the state is gone."""
-        return _NOTHING if self._forgotten else self._DUE.get(type(self._state), _NOTHING)
+        return _NOTHING if self._lost else self._DUE.get(type(self._state), _NOTHING)
+
+    @property
+    def _lost(self) -> bool:
+        return self._forgotten or os.getpid() != self._process
 
     def forget(self) -> None:
         r"""Drop the state, so that nothing more is answered; called in the child of a fork."""
@@ -58,6 +66,8 @@ class _Once:
     def _step(self, step: str, act: Callable[[Any], tuple[object, T]]) -> T:
         # ``act`` gives the state that follows and what goes out, or refuses, and then nothing went
         # out: the old state is as good as before.
+        if self._lost:
+            self._refuse(step)
         with self._lock:
             state = self._state
             if step != self.due:
@@ -72,13 +82,13 @@ class _Once:
             return sent
 
     def _keep(self, state: object, step: str) -> None:
-        if self._forgotten:  # a signal handler forked while the step was under way
+        if self._lost:  # a signal handler forked while the step was under way
             self._refuse(step)
         self._state = state
 
     def _refuse(self, step: str) -> NoReturn:
         order = list(self._DUE.values())
-        if self._state is None or self._forgotten:
+        if self._state is None or self._lost:
             reason = "has no state: a step is under way, or was broken off, or the process forked"
         elif step not in order:
             reason = "comes after the last step"
@@ -203,6 +213,8 @@ class Desk(_Once):
 
     def receive(self, data: bytes) -> None:
         r"""One message for the step that is open: :func:`dpcore.masked.server.receive`."""
+        if self._lost:
+            self._refuse("receive")
         with self._lock:
             step = self.due or "receive"
             self._step(step, lambda at: (masked_server.receive(at, data), None))

@@ -33,6 +33,7 @@ from dpcore.masked.messages import (
     decode,
     encode,
     is_canonical,
+    most_bytes,
     read_header,
 )
 from dpcore.masked.round import Round
@@ -250,7 +251,10 @@ class Channel:
 
         Raises :class:`AggregationRefused`, naming what is wrong, before any of the body is read.
         """
-        header, _ = read_header(data)
+        header = read_header(data)
+        if len(data) > most_bytes(expected, self.terms):
+            reason = f"is longer than any {expected.__name__} of this round"
+            raise AggregationRefused(header.type.__name__, header.sender, reason)
         refused = _refusal_of(self, header.identifier, header.sender, header.receiver)
         if header.type is not expected:
             refused = refused or f"arrived where a {expected.__name__} is due"

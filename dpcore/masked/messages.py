@@ -40,12 +40,14 @@ __all__ = [
     "decode",
     "encode",
     "is_canonical",
+    "most_bytes",
     "read_header",
 ]
 
 TAG_BYTES: Final = 32
 KEY_BYTES: Final = 32
 SEALED_BYTES: Final = 12 + 2 * ELEMENT_BYTES + 16  # nonce, two shares, tag of the cipher
+_IDENTITY_BYTES: Final = 256
 _VERSION: Final = 1
 _FIELD_PRIME: Final = (1 << 255) - 19
 
@@ -231,9 +233,6 @@ class _Reader:
         self._place += count
         return taken
 
-    def rest(self) -> bytes:
-        return self._data[self._place :]
-
     def end(self) -> None:
         if self._place != len(self._data):
             self.refuse("is longer than its encoding")
@@ -299,8 +298,13 @@ def is_canonical(key: object) -> bool:
     return int.from_bytes(key, "little") < _FIELD_PRIME
 
 
-def read_header(data: bytes) -> tuple[Header, bytes]:
-    r"""The header and what follows it. Raises :class:`AggregationRefused`."""
+def read_header(data: bytes) -> Header:
+    r"""The header alone. Raises :class:`AggregationRefused`."""
+    return _open(data)[0]
+
+
+def _open(data: bytes) -> tuple[Header, _Reader]:
+    # The header, and a reader that stands behind it.
     if not isinstance(data, bytes):
         raise AggregationRefused("message", None, "is not bytes")
     reader = _Reader(data)
@@ -316,8 +320,23 @@ def read_header(data: bytes) -> tuple[Header, bytes]:
     sender = reader.identity()
     reader.sender = sender
     receiver = reader.identity()
-    header = Header(type=kind, identifier=identifier, sender=sender, receiver=receiver)
-    return header, reader.rest()
+    return Header(type=kind, identifier=identifier, sender=sender, receiver=receiver), reader
+
+
+def most_bytes(kind: type[object], terms: Round) -> int:
+    r"""No message of this type is longer, with its tag: what is, need not be looked at.
+
+    >>> terms = Round(identifier=bytes(32), users=3, dropouts=1, coordinates=1000, modulus=256)
+    >>> most_bytes(KeyAdvertisement, terms), most_bytes(MaskedInput, terms)
+    (642, 1578)
+    """
+    if kind is KeyAdvertisement:
+        body = 2 * KEY_BYTES
+    elif kind is MaskedInput:
+        body = terms.coordinates * terms.value_bytes
+    else:  # a commitment or nothing, and lists of no more than those who hold shares together
+        body = KEY_BYTES + 4 + terms.holders * (_IDENTITY_BYTES + SEALED_BYTES)
+    return 2 + ROUND_BYTES + 2 * _IDENTITY_BYTES + body + TAG_BYTES
 
 
 def decode(data: bytes, terms: Round) -> tuple[Header, Body]:
@@ -327,9 +346,7 @@ def decode(data: bytes, terms: Round) -> tuple[Header, Body]:
     round, identities out of order, keys, shares or values that are not canonical. Says nothing
     about who wrote the bytes: :func:`dpcore.masked.keys.Channel.receive` does.
     """
-    header, rest = read_header(data)
-    reader = _Reader(rest)
-    reader.message, reader.sender = header.type.__name__, header.sender
+    header, reader = _open(data)
     if header.identifier != terms.identifier:
         reader.refuse("belongs to another round")
     body = _decode_body(header.type, reader, terms)

@@ -3,11 +3,12 @@ r"""What the parties of one round of masked aggregation agree on before it start
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from dpcore.errors import InvalidParameter
 from dpcore.masked.masks import checked_modulus
+from dpcore.masked.neighbourhood import Neighbourhood
 from dpcore.parameter import integer
 
 __all__ = ["ROUND_BYTES", "SERVER", "Round", "check_identity"]
@@ -22,7 +23,8 @@ class Round:
 
     ``identifier`` is 32 bytes that no other round under the same enrolled keys has; ``users``
     are enrolled, up to ``dropouts`` of them may vanish, 2 dropouts < users; inputs are vectors of
-    ``coordinates`` residues mod ``modulus``, 2 <= modulus <= 2^62.
+    ``coordinates`` residues mod ``modulus``, 2 <= modulus <= 2^62. Without a ``neighbourhood``
+    everyone shares with everyone; with one, k <= users - 2.
 
     >>> Round(identifier=bytes(32), users=5, dropouts=1, coordinates=3, modulus=100).threshold
     4
@@ -33,6 +35,9 @@ class Round:
     dropouts: int
     coordinates: int
     modulus: int
+    neighbourhood: Neighbourhood | None = None
+    context: bytes = field(init=False, repr=False, compare=False)
+    r"""SHA-256 of the round and its parameters: the salt of every derived key."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.identifier, bytes) or len(self.identifier) != ROUND_BYTES:
@@ -50,25 +55,45 @@ class Round:
         if 2 * exact["dropouts"] >= exact["users"]:
             reason = "must be < users / 2: two disjoint groups could answer for one user otherwise"
             raise InvalidParameter("dropouts", self.dropouts, reason)
+        graph = self.neighbourhood
+        if graph is not None:
+            if not isinstance(graph, Neighbourhood):
+                raise InvalidParameter("neighbourhood", graph, "must be a Neighbourhood or None")
+            if graph.neighbours > exact["users"] - 2:
+                reason = f"must have <= {exact['users'] - 2} neighbours: leave it out for everyone"
+                raise InvalidParameter("neighbourhood", graph, reason)
         for name, value in exact.items():
             object.__setattr__(self, name, value)
+        object.__setattr__(self, "context", _context(self))
+
+    @property
+    def quorum(self) -> int:
+        r"""How many users each step needs: n - t."""
+        return self.users - self.dropouts
 
     @property
     def threshold(self) -> int:
-        r"""How many shares reconstruct, and how many users each step needs: n - t."""
-        return self.users - self.dropouts
+        r"""How many shares reconstruct: n - t of everyone's, or as the neighbourhood says."""
+        return self.quorum if self.neighbourhood is None else self.neighbourhood.threshold
+
+    @property
+    def holders(self) -> int:
+        r"""How many users hold a share of one of them, itself among them, while all are there."""
+        return self.users if self.neighbourhood is None else self.neighbourhood.neighbours + 1
 
     @property
     def value_bytes(self) -> int:
         r"""Bytes of one residue in a message."""
         return ((self.modulus - 1).bit_length() + 7) // 8
 
-    @property
-    def context(self) -> bytes:
-        r"""SHA-256 of the round and its parameters: the salt of every derived key."""
-        numbers = (self.users, self.dropouts, self.coordinates, self.modulus)
-        encoded = b"".join(n.to_bytes(8, "big") for n in numbers)
-        return hashlib.sha256(b"dpcore masked aggregation 1" + self.identifier + encoded).digest()
+
+def _context(terms: Round) -> bytes:
+    # Of fixed length each, with the graph or without: no two rounds give the same bytes.
+    numbers = [terms.users, terms.dropouts, terms.coordinates, terms.modulus]
+    if terms.neighbourhood is not None:
+        numbers += [terms.neighbourhood.neighbours, terms.neighbourhood.threshold]
+    encoded = b"".join(n.to_bytes(8, "big") for n in numbers)
+    return hashlib.sha256(b"dpcore masked aggregation 1" + terms.identifier + encoded).digest()
 
 
 def check_identity(identity: str) -> str:

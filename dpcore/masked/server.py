@@ -8,16 +8,17 @@ r"""The server of masked aggregation: it receives messages one by one and closes
 
 ``receive(state, bytes)`` gives the state with one message more, or refuses it and the old state
 stands. A step is closed when the caller's clock says so: that gives the next state and the message
-for each user who is still there, or a refusal when fewer than n - t are. **Each step is closed
-once**: :class:`dpcore.masked.device.Desk` sees to it. A semi-honest server learns the sum and
-nothing else of the inputs: docs/proofs/masked_aggregation.md.
+for each user who is still there, or a refusal when fewer than n - t are, or too few neighbours of
+somebody. **Each step is closed once**: :class:`dpcore.masked.device.Desk` sees to it. A semi-honest
+server learns the sum and nothing else of the inputs: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, TypeVar
+from functools import lru_cache
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -48,8 +49,10 @@ from dpcore.masked.messages import (
     UnmaskRequest,
     read_header,
 )
+from dpcore.masked.neighbourhood import neighbours_of
 from dpcore.masked.round import SERVER, Round, check_identity
 from dpcore.masked.shamir import interpolate, weights
+from dpcore.rng import SYSTEM, Rng
 
 __all__ = [
     "Advertising",
@@ -70,10 +73,11 @@ Outbox = dict[str, bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advertising:
-    r"""Step 1: who is enrolled, and the key advertisements that arrived."""
+    r"""Step 1: who is enrolled and near whom, and the key advertisements that arrived."""
 
     terms: Round
     channels: Mapping[str, Channel]
+    near: Mapping[str, tuple[str, ...]]
     arrived: Mapping[str, KeyAdvertisement]
 
 
@@ -83,6 +87,7 @@ class Sharing:
 
     terms: Round
     channels: Mapping[str, Channel]
+    near: Mapping[str, tuple[str, ...]]
     keys: Mapping[str, PublicKeys]
     arrived: Mapping[str, SealedShares]
 
@@ -93,6 +98,7 @@ class Masking:
 
     terms: Round
     channels: Mapping[str, Channel]
+    near: Mapping[str, tuple[str, ...]]
     keys: Mapping[str, PublicKeys]
     commitments: Mapping[str, bytes]
     arrived: Mapping[str, MaskedInput]
@@ -100,14 +106,14 @@ class Masking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmasking:
-    r"""Step 4: the masked inputs of U3, who of U2 is missing, and the replies that arrived."""
+    r"""Step 4: the commitments of U2, the masked inputs of U3, and the replies that arrived."""
 
     terms: Round
     channels: Mapping[str, Channel]
+    near: Mapping[str, tuple[str, ...]]
     keys: Mapping[str, PublicKeys]
     commitments: Mapping[str, bytes]
     inputs: Mapping[str, MaskedInput]
-    dropped: tuple[str, ...]
     arrived: Mapping[str, UnmaskReply]
 
 
@@ -120,10 +126,19 @@ class Total:
 
 
 S = TypeVar("S", Advertising, Sharing, Masking, Unmasking)
+AnyStep: TypeAlias = Advertising | Sharing | Masking | Unmasking
 
 
-def open_round(terms: Round, enrolled: KeyPair, roster: Sequence[tuple[str, bytes]]) -> Advertising:
+def open_round(
+    terms: Round,
+    enrolled: KeyPair,
+    roster: Sequence[tuple[str, bytes]],
+    rng: Rng = SYSTEM,
+) -> Advertising:
     r"""Ready for step 1. ``roster`` holds the identity and enrolled public key of each user.
+
+    Who is near whom is drawn here, from ``rng``: after it is settled who colludes, and before
+    anyone is told.
 
     Raises :class:`InvalidParameter` when an identity or a key is there twice, or their number is
     not that of ``terms``.
@@ -138,7 +153,8 @@ def open_round(terms: Round, enrolled: KeyPair, roster: Sequence[tuple[str, byte
     channels = {
         name: Channel.between(terms, SERVER, name, enrolled, public) for name, public in roster
     }
-    return Advertising(terms=terms, channels=channels, arrived={})
+    near = neighbours_of(names, terms.neighbourhood, rng)
+    return Advertising(terms=terms, channels=channels, near=near, arrived={})
 
 
 def receive(state: S, data: bytes) -> S:
@@ -147,7 +163,7 @@ def receive(state: S, data: bytes) -> S:
     Raises :class:`AggregationRefused` for bytes that are not exactly the message that this user
     may send in this step, once.
     """
-    header, _ = read_header(data)
+    header = read_header(data)
     name = header.sender
     if name not in state.channels:
         _refuse(header.type, name, "comes from somebody who is not enrolled")
@@ -159,7 +175,7 @@ def receive(state: S, data: bytes) -> S:
     return replace(state, arrived=arrived)
 
 
-def _checked(state: Advertising | Sharing | Masking | Unmasking, name: str, data: bytes) -> Body:
+def _checked(state: AnyStep, name: str, data: bytes) -> Body:
     channel = state.channels[name]
     match state:
         case Advertising():
@@ -169,7 +185,7 @@ def _checked(state: Advertising | Sharing | Masking | Unmasking, name: str, data
         case Sharing():
             shares = channel.receive(data, SealedShares)
             _check_part(name, state.keys, shares)
-            if set(shares.sealed) != set(state.keys) - {name}:
+            if set(shares.sealed) != set(_near(state, name, state.keys)) - {name}:
                 _refuse(SealedShares, name, "must be for everyone else who advertised keys")
             return shares
         case Masking():
@@ -179,29 +195,37 @@ def _checked(state: Advertising | Sharing | Masking | Unmasking, name: str, data
         case Unmasking():
             reply = channel.receive(data, UnmaskReply)
             _check_part(name, state.inputs, reply)
-            if set(reply.seeds) != set(state.inputs) or set(reply.keys) != set(state.dropped):
+            survivors, dropped = _asked(state, name, state.inputs)
+            if set(reply.seeds) != set(survivors) or set(reply.keys) != set(dropped):
                 _refuse(UnmaskReply, name, "must answer exactly what was asked")
             return reply
 
 
 def close_keys(state: Advertising) -> tuple[Sharing, Outbox]:
-    r"""End step 1: everyone who advertised (U1) gets the keys of all of them."""
-    _check_enough(state, KeyAdvertisement)
+    r"""End step 1: everyone who advertised (U1) gets the keys of the neighbours who did."""
+    _check_enough(state, KeyAdvertisement, state.arrived)
     keys = {name: state.arrived[name].keys for name in sorted(state.arrived)}
-    message = KeyList(keys=keys)
-    outbox = {name: state.channels[name].send(message) for name in keys}
-    return Sharing(terms=state.terms, channels=state.channels, keys=keys, arrived={}), outbox
+    outbox = {
+        name: state.channels[name].send(
+            KeyList(keys={other: keys[other] for other in _near(state, name, keys)})
+        )
+        for name in keys
+    }
+    after = Sharing(
+        terms=state.terms, channels=state.channels, near=state.near, keys=keys, arrived={}
+    )
+    return after, outbox
 
 
 def close_shares(state: Sharing) -> tuple[Masking, Outbox]:
-    r"""End step 2: everyone who shared (U2) gets the shares that the others sealed for it."""
-    _check_enough(state, SealedShares)
+    r"""End step 2: everyone who shared (U2) gets the shares that its neighbours sealed for it."""
+    _check_enough(state, SealedShares, state.arrived)
     outbox = {
         name: state.channels[name].send(
             ShareDelivery(
                 sealed={
-                    other: shares.sealed[name]
-                    for other, shares in state.arrived.items()
+                    other: state.arrived[other].sealed[name]
+                    for other in _near(state, name, state.arrived)
                     if other != name
                 }
             )
@@ -211,6 +235,7 @@ def close_shares(state: Sharing) -> tuple[Masking, Outbox]:
     after = Masking(
         terms=state.terms,
         channels=state.channels,
+        near=state.near,
         keys=state.keys,
         commitments={name: shares.commitment for name, shares in state.arrived.items()},
         arrived={},
@@ -220,51 +245,76 @@ def close_shares(state: Sharing) -> tuple[Masking, Outbox]:
 
 def close_inputs(state: Masking) -> tuple[Unmasking, Outbox]:
     r"""End step 3: everyone whose input arrived (U3) is asked to unmask their sum."""
-    _check_enough(state, MaskedInput)
-    survivors = tuple(sorted(state.arrived))
-    dropped = tuple(sorted(set(state.commitments) - set(survivors)))
-    request = UnmaskRequest(survivors=survivors, dropped=dropped)
+    _check_enough(state, MaskedInput, state.commitments)
+    outbox = {}
+    for name in sorted(state.arrived):
+        survivors, dropped = _asked(state, name, state.arrived)
+        request = UnmaskRequest(survivors=survivors, dropped=dropped)
+        outbox[name] = state.channels[name].send(request)
     after = Unmasking(
         terms=state.terms,
         channels=state.channels,
+        near=state.near,
         keys=state.keys,
         commitments=state.commitments,
         inputs=state.arrived,
-        dropped=dropped,
         arrived={},
     )
-    return after, {name: state.channels[name].send(request) for name in survivors}
+    return after, outbox
+
+
+def _near(state: AnyStep, name: str, among: Container[str]) -> list[str]:
+    # The neighbours of a user and itself, in order, as far as they are there.
+    return [other for other in state.near[name] if other in among]
+
+
+def _asked(
+    state: Masking | Unmasking, name: str, inputs: Container[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    # What a user is asked: who of those near it survived, and who shared and then vanished.
+    shared = _near(state, name, state.commitments)
+    survivors = tuple(other for other in shared if other in inputs)
+    return survivors, tuple(other for other in shared if other not in inputs)
 
 
 def finish(state: Unmasking) -> Total:
     r"""End step 4: the sum of the inputs that arrived.
 
-    Raises :class:`AggregationRefused` when fewer than n - t replied, or a secret that the shares
-    give is not the one its owner published: no sum then.
+    Raises :class:`AggregationRefused` when fewer than n - t replied, or too few neighbours of
+    somebody, or a secret that the shares give is not the one its owner published: no sum then.
     """
-    _check_enough(state, UnmaskReply)
-    terms, places = state.terms, {name: x for x, name in enumerate(state.keys, start=1)}
-    replies = sorted(state.arrived)[: terms.threshold]
-    lagrange = weights([places[name] for name in replies])
+    _check_enough(state, UnmaskReply, state.commitments)
+    terms = state.terms
     survivors = sorted(state.inputs)
     total = np.zeros(terms.coordinates, dtype=np.int64)
     for name in survivors:
-        shares = [state.arrived[other].seeds[name] for other in replies]
-        key = _seed_mask_key(state, name, interpolate(lagrange, shares))
+        key = _seed_mask_key(state, name, _recombined(state, name, "seeds"))
         own = mask(key, count=terms.coordinates, modulus=terms.modulus)
         total = add(total, state.inputs[name].values, terms.modulus)
         total = subtract(total, own, terms.modulus)
-    for name in state.dropped:
-        shares = [state.arrived[other].keys[name] for other in replies]
-        private = _masking_key(state, name, interpolate(lagrange, shares))
+    for name in sorted(set(state.commitments) - set(survivors)):
+        private = _masking_key(state, name, _recombined(state, name, "keys"))
         total = without_pair_masks(total, state, name, private)
     return Total(sum=total, participants=tuple(survivors))
+
+
+def _recombined(state: Unmasking, name: str, half: str) -> int:
+    # A user's points are the places of its neighbours who advertised; any threshold of them serve.
+    places = enumerate(_near(state, name, state.keys), start=1)
+    replied = [(x, state.arrived[other]) for x, other in places if other in state.arrived]
+    replied = replied[: state.terms.threshold]
+    shares = [getattr(reply, half)[name] for _, reply in replied]
+    return interpolate(_lagrange(tuple(x for x, _ in replied)), shares)
+
+
+# Over the complete graph everyone's points are the same, and their weights cost the most.
+_lagrange = lru_cache(maxsize=1 << 6)(weights)
 
 
 def without_pair_masks(total: Integers, state: Unmasking, name: str, private: bytes) -> Integers:
     r"""``total`` without the masks that each survivor put on for the dropped user ``name``."""
     terms = state.terms
-    public = {other: state.keys[other].masking for other in state.inputs}
+    public = {other: state.keys[other].masking for other in _near(state, name, state.inputs)}
     for other, secret in agreements(private, public).items():
         key = mask_key(secret, terms, name, other)
         pair = mask(key, count=terms.coordinates, modulus=terms.modulus)
@@ -306,18 +356,29 @@ def _check_part(name: str, part: Mapping[str, object], body: Body) -> None:
         _refuse(type(body), name, "comes from a user who vanished in an earlier step")
 
 
-def _check_enough(state: Advertising | Sharing | Masking | Unmasking, expected: type[Body]) -> None:
+def _check_enough(state: AnyStep, expected: type[Body], owners: Iterable[str]) -> None:
     terms, count = state.terms, len(state.arrived)
-    if count < terms.threshold:
-        reason = (
-            f"of {terms.users} users {count} are there and {terms.threshold} are needed: "
-            f"more than {terms.dropouts} vanished"
+    if count < terms.quorum:
+        _refuse_step(
+            expected,
+            f"of {terms.users} users {count} are there and {terms.quorum} are needed: "
+            f"more than {terms.dropouts} vanished",
         )
-        raise AggregationRefused(f"the step {expected.__name__}", SERVER, reason)
+    if terms.neighbourhood is None:
+        return  # everyone is near everyone
+    for owner in owners:
+        count = len(_near(state, owner, state.arrived))
+        if count < terms.threshold:
+            near = f"{terms.holders} users at {owner!r}"
+            _refuse_step(expected, f"of {near} {count} are there and {terms.threshold} are needed")
+
+
+def _refuse_step(expected: type[Body], reason: str) -> NoReturn:
+    raise AggregationRefused(f"the step {expected.__name__}", SERVER, reason)
 
 
 def _refuse_total(reason: str) -> NoReturn:
-    raise AggregationRefused("the step UnmaskReply", SERVER, reason)
+    _refuse_step(UnmaskReply, reason)
 
 
 def _refuse(kind: type[Body], sender: str, reason: str) -> NoReturn:

@@ -9,6 +9,7 @@ from within is not kept out. Proof: docs/proofs/masked_aggregation.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -75,15 +76,10 @@ def weights(points: Sequence[int], *, prime: int = PRIME) -> list[int]:
     [3, 4, 1]
     """
     _distinct(points, prime)
-    found = []
-    for i, x in enumerate(points):
-        above, below = 1, 1
-        for j, y in enumerate(points):
-            if j != i:
-                above = above * y % prime
-                below = below * (y - x) % prime
-        found.append(above * pow(below, -1, prime) % prime)
-    return found
+    product = math.prod(points)
+    below = (math.prod(y - x for y in points if y != x) for x in points)
+    pairs = zip(points, below, strict=True)
+    return [product // x * pow(apart, -1, prime) % prime for x, apart in pairs]
 
 
 def combine(shares: Mapping[int, int], *, prime: int = PRIME) -> int:

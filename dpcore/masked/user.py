@@ -81,7 +81,7 @@ class Advertised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    r"""After step 2: the seed, who advertised (U1), the shares of itself, the secrets by peer."""
+    r"""After step 2: the seed, the neighbours who advertised (U1), its own shares, the secrets."""
 
     channel: Channel
     masking: KeyPair
@@ -93,7 +93,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Masked:
-    r"""After step 3: the shares it holds, of everyone who shared (U2)."""
+    r"""After step 3: the shares it holds, of itself and every neighbour who shared (U2)."""
 
     channel: Channel
     shares: Mapping[str, SharePair]
@@ -121,7 +121,7 @@ def advertise_keys(seat: Seat, rng: Rng = SYSTEM) -> tuple[Advertised, bytes]:
 
 
 def share_keys(state: Advertised, received: bytes, rng: Rng = SYSTEM) -> tuple[Shared, bytes]:
-    r"""Step 2: share the mask key and a fresh seed among everyone who advertised.
+    r"""Step 2: share the mask key and a fresh seed among the neighbours who advertised.
 
     Raises :class:`AggregationRefused` for a list that is too short, too long, repeats a key, or
     holds another key of this user than the one it sent.
@@ -157,7 +157,8 @@ def share_keys(state: Advertised, received: bytes, rng: Rng = SYSTEM) -> tuple[S
 def mask_input(state: Shared, received: bytes, values: IntegersLike) -> tuple[Masked, bytes]:
     r"""Step 3: open the shares of the others, send the input under its masks.
 
-    y_u = x_u + mask(b_u) + sum_(v > u) mask(s_uv) - sum_(v < u) mask(s_uv)  mod m, v in U2.
+    y_u = x_u + mask(b_u) + sum_(v > u) mask(s_uv) - sum_(v < u) mask(s_uv)  mod m, v the
+    neighbours in U2.
 
     ``values`` are ``coordinates`` integers in [0, m), or :class:`InvalidParameter`. Raises
     :class:`AggregationRefused` for too few senders, strangers, or a seal that does not open.
@@ -197,7 +198,7 @@ def unmask(state: Masked, received: bytes) -> tuple[Answered, bytes]:
     r"""Step 4: seed shares of those whose input arrived, mask key shares of those who vanished.
 
     Raises :class:`AggregationRefused` for a request that names anyone twice, a stranger or not
-    everyone, counts this user as dropped, or has fewer than n - t survivors.
+    everyone, counts this user as dropped, or has fewer survivors than the threshold.
     """
     request = state.channel.receive(received, UnmaskRequest)
     survivors, dropped = set(request.survivors), set(request.dropped)
@@ -236,8 +237,8 @@ def checked_input(values: IntegersLike, terms: Round) -> Integers:
 
 def _check_keys(keys: Mapping[str, PublicKeys], state: Advertised) -> None:
     terms = state.channel.terms
-    if not terms.threshold <= len(keys) <= terms.users:
-        _refuse("KeyList", f"must name {terms.threshold} to {terms.users} users")
+    if not terms.threshold <= len(keys) <= terms.holders:
+        _refuse("KeyList", f"must name {terms.threshold} to {terms.holders} users")
     own = PublicKeys(sharing=state.sharing.public, masking=state.masking.public)
     if keys.get(state.channel.own) != own:
         _refuse("KeyList", "does not hold the keys its receiver sent")

@@ -219,6 +219,18 @@ def test_masked_runs(command: Command) -> None:
     assert (found["aggregation"], found["present"]) == ("masked, up to 3 dropouts", 10)
 
 
+@pytest.mark.parametrize(
+    ("honest", "others", "colluding"), [("100%", 4, 0), ("75%", 4, 1), ("50%", 8, 4)]
+)
+def test_masked_runs_among_neighbours(
+    command: Command, honest: str, others: int, colluding: int
+) -> None:
+    words = ("--aggregation", "masked-neighbours", "--runs", 2, "--dropouts", 2, "--json")
+    found = command("simulate", "renyi", *words, "--honest", honest).json
+    said = f"masked with {others} others each, up to 2 dropouts and {colluding} colluding"
+    assert (found["aggregation"], found["present"]) == (said, 10)
+
+
 def test_a_share_of_users_is_rounded_up(command: Command) -> None:
     def gone(share: str) -> int:
         found = command("simulate", "pure", "--dropouts", share, "--runs", 1, "--json").json

@@ -172,10 +172,10 @@ def rewired_to(deviation: Callable[..., float]) -> Callable[..., Any]:
     )
 
 
-@pytest.mark.parametrize("kind", ["ideal", "ideal-per-user", "masked"])
+@pytest.mark.parametrize("kind", ["ideal", "ideal-per-user", "masked", "masked-neighbours"])
 def test_every_aggregation_gives_the_same_law(kind: Kind) -> None:
     plan = plan_of("concentrated")
-    runs = 40 if kind == "masked" else RUNS
+    runs = 40 if kind.startswith("masked") else RUNS
     assert agrees(plan, played(plan, runs=runs, aggregation=kind))
 
 
@@ -220,7 +220,7 @@ def test_refusals_name_the_argument(argument: str, given: dict[str, Any]) -> Non
     assert refused.value.argument == argument
 
 
-@pytest.mark.parametrize("kind", ["masked", "ideal-per-user", "none"])
+@pytest.mark.parametrize("kind", ["masked", "masked-neighbours", "ideal-per-user", "none"])
 @pytest.mark.parametrize("instance", ["shuffled-pure", "binary-shuffle", "vector-shuffle"])
 def test_what_is_shuffled_is_not_aggregated(instance: Instance, kind: Kind) -> None:
     with pytest.raises(InvalidParameter) as refused:

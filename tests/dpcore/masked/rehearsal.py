@@ -14,11 +14,21 @@ from dpcore.masked import user as masked_user
 from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.masked.keys import KeyPair
 from dpcore.masked.messages import AggregationRefused
+from dpcore.masked.neighbourhood import Neighbourhood
 from dpcore.masked.round import Round
 from dpcore.masked.server import Total
 from dpcore.rng import Rng, SeededRng
 
 NAMES = ("ann", "bob", "eve", "joe", "zoë")
+# The same round twice: among everyone, and where each has four neighbours out of five. Near Ann
+# there is everyone but Mia: whatever Ann is asked is of the same five users.
+GRAPHS: dict[str, dict[str, Any]] = {
+    "everyone": {},
+    "neighbours": {
+        "names": ("ann", "bob", "eve", "joe", "mia", "zoë"),
+        "neighbourhood": Neighbourhood(neighbours=4, threshold=4),
+    },
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,10 +77,15 @@ def rehearse(
     seed: int = 1,
     name: str = "rehearsal",
     inputs: Mapping[str, Integers] | None = None,
+    neighbourhood: Neighbourhood | None = None,
 ) -> Rehearsal:
     rng = SeededRng(seed)
     parts = MaskedAggregation(
-        users=len(names), dropouts=dropouts, coordinates=coordinates, modulus=modulus
+        users=len(names),
+        dropouts=dropouts,
+        coordinates=coordinates,
+        modulus=modulus,
+        neighbourhood=neighbourhood,
     )
     terms = parts.round(name)
     world = np.random.default_rng(seed)
@@ -79,7 +94,7 @@ def rehearse(
     enrolled = {n: KeyPair.draw(rng) for n in names}
     play = Rehearsal(terms=terms, inputs=dict(inputs), own=KeyPair.draw(rng), enrolled=enrolled)
     roster = [(n, pair.public) for n, pair in enrolled.items()]
-    state: Any = masked_server.open_round(terms, play.own, roster)
+    state: Any = masked_server.open_round(terms, play.own, roster, rng)
     states = {n: masked_user.sit(terms, n, enrolled[n], play.own.public) for n in names}
     given: dict[str, bytes] = dict.fromkeys(names, b"")
     closers: dict[Step, Any] = {

@@ -107,8 +107,10 @@ class SecondServer:
         terms = vector["round"]
         self.m, self.count = terms["modulus"], terms["coordinates"]
         self.identifier = bytes.fromhex(terms["identifier"])
-        self.threshold = terms["users"] - terms["dropouts"]
-        numbers = (terms["users"], terms["dropouts"], self.count, self.m)
+        self.threshold = terms.get("threshold", terms["users"] - terms["dropouts"])
+        numbers = [terms["users"], terms["dropouts"], self.count, self.m]
+        if "neighbours" in terms:
+            numbers += [terms["neighbours"], terms["threshold"]]
         encoded = b"".join(n.to_bytes(8, "big") for n in numbers)
         start = b"dpcore masked aggregation 1" + self.identifier
         self.salt = hashlib.sha256(start + encoded).digest()
@@ -136,14 +138,17 @@ class SecondServer:
             return {m["user"]: self.body(m, kind) for m in messages if m["type"] == kind}
 
         masking = {n: r.take(64)[32:] for n, r in of(1).items()}
+        # Who is near whom: the keys that each was sent, its own among them.
+        near = {n: list(r.listed(64)) for n, r in of(2).items()}
         shared = set(of(3))
         width = ((self.m - 1).bit_length() + 7) // 8
         rows = {n: [r.number(width) for _ in range(self.count)] for n, r in of(5).items()}
         replies = {n: (r.listed(33), r.listed(33)) for n, r in of(7).items()}
-        place = {n: x for x, n in enumerate(sorted(masking), start=1)}
-        heard = sorted(replies)[-self.threshold :]  # the last ones: dpcore takes the first
 
         def recombined(half: int, name: str) -> bytes:
+            place = {n: x for x, n in enumerate(near[name], start=1)}
+            heard = [n for n in near[name] if n in replies]
+            heard = heard[-self.threshold :]  # the last ones: dpcore takes the first
             shares = {place[n]: int.from_bytes(replies[n][half][name], "big") for n in heard}
             return at_zero(shares).to_bytes(32, "big")
 
@@ -151,7 +156,7 @@ class SecondServer:
         for name in rows:
             seed = recombined(0, name)
             masks.append((1, self.key(seed, b"self mask", name)))
-            for gone in shared - set(rows):
+            for gone in (shared - set(rows)) & set(near[name]):
                 secret = x25519(recombined(1, gone), masking[name])
                 key = self.key(secret, b"pair mask", *sorted((name, gone)))
                 masks.append((1 if name < gone else -1, key))

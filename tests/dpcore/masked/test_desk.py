@@ -2,6 +2,7 @@ r"""A desk closes each step once and loses no message that threads bring."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -10,11 +11,18 @@ import pytest
 from dpcore.masked import server as masked_server
 from dpcore.masked.aggregation import Step
 from dpcore.masked.device import Desk
-from tests.dpcore.masked.rehearsal import plain_sum, refusal, rehearse
+from tests.dpcore.masked.rehearsal import GRAPHS, plain_sum, refusal, rehearse
 from tests.dpcore.masked.test_device import Unheld
 
-PLAY = rehearse(vanish={"eve": Step.INPUT})
+PLAYS = {graph: rehearse(vanish={"eve": Step.INPUT}, **how) for graph, how in GRAPHS.items()}
+PLAY = PLAYS["everyone"]
 CLOSERS = ("close_keys", "close_shares", "close_inputs", "finish")
+
+
+@pytest.fixture(autouse=True, params=GRAPHS)
+def over_each_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    r"""Each test runs over everyone and over neighbourhoods."""
+    monkeypatch.setattr(sys.modules[__name__], "PLAY", PLAYS[request.param])
 
 
 def closed(desk: Desk, step: Step) -> Any:
@@ -92,5 +100,5 @@ def test_no_message_that_threads_bring_is_lost(monkeypatch: pytest.MonkeyPatch) 
             thread.join(20)
         return len(desk._state.arrived)  # type: ignore[attr-defined]  # an Advertising
 
-    assert brought() == 5
-    assert brought(Unheld()) < 5
+    assert brought() == len(PLAY.inputs)
+    assert brought(Unheld()) < len(PLAY.inputs)

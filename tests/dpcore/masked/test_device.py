@@ -1,17 +1,16 @@
-r"""A device answers each step once, whoever asks: again, meanwhile, from a copy or from a fork.
+r"""A device answers each step once, whoever asks: again, meanwhile or from a copy.
 
 Mutants: a state that is not taken out, a lock that is not held, a refusal that loses the state, an
-order that is not looked at, a fork that keeps everything.
+order that is not looked at. Forks: test_fork.py.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import os
 import pickle
+import sys
 import threading
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -24,12 +23,26 @@ from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.masked.device import Desk, Device
 from dpcore.masked.messages import AggregationRefused
 from dpcore.rng import Rng, SeededRng, Words
-from tests.dpcore.masked.rehearsal import plain_sum, refusal, rehearse
+from tests.dpcore.masked.rehearsal import GRAPHS, plain_sum, refusal, rehearse
 from tests.dpcore.mutants import mutated
 
-PLAY = rehearse(vanish={"eve": Step.INPUT})
+PLAYS = {graph: rehearse(vanish={"eve": Step.INPUT}, **how) for graph, how in GRAPHS.items()}
+PLAY = PLAYS["everyone"]
 ANN = PLAY.users[Step.KEYS]["ann"]
 STEPS = ("advertise_keys", "share_keys", "mask_input", "unmask")
+
+
+@pytest.fixture(autouse=True, params=GRAPHS)
+def over_each_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    r"""Each test runs over everyone and over neighbourhoods."""
+    play = PLAYS[request.param]
+    new = {
+        "PLAY": play,
+        "ANN": play.users[Step.KEYS]["ann"],
+        "GIVEN": play.given[Step.UNMASK]["ann"],
+    }
+    for name, value in new.items():
+        monkeypatch.setattr(sys.modules[__name__], name, value)
 
 
 class Ann:
@@ -87,9 +100,10 @@ def test_an_order_that_is_not_looked_at_is_seen(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_sum_of_devices_at_a_desk() -> None:
-    parts = MaskedAggregation(users=5, dropouts=1, coordinates=4, modulus=1000)
+    terms = {name: getattr(PLAY.terms, name) for name in ("users", "dropouts", "neighbourhood")}
+    parts = MaskedAggregation(coordinates=4, modulus=1000, **terms)
     total = parts.total(PLAY.inputs, {"eve": Step.INPUT})
-    assert total.participants == ("ann", "bob", "joe", "zoë")
+    assert total.participants == tuple(name for name in PLAY.inputs if name != "eve")
     assert total.sum.tolist() == plain_sum(PLAY.inputs, total.participants, 1000)
 
 
@@ -168,7 +182,7 @@ def test_a_state_forgotten_within_a_step_does_not_come_back(
         return refused is None or ann.device.due != ""
 
     assert not kept()
-    monkeypatch.setattr(Device, "_keep", mutated(Device._keep, "self._forgotten", "False"))
+    monkeypatch.setattr(Device, "_keep", mutated(Device._keep, "self._lost", "False"))
     assert kept()
 
 
@@ -180,7 +194,7 @@ def test_what_is_forgotten_stays_so() -> None:
     refused = refusal(device.advertise_keys)
     assert refused is not None
     assert refused.reason.startswith("has no state")
-    assert mutated(type(device).due.fget, "self._forgotten", "False").fget(device) != ""  # type: ignore[attr-defined]  # a property
+    assert mutated(type(device).due.fget, "self._lost", "False").fget(device) != ""  # type: ignore[attr-defined]  # a property
 
 
 def answers_within(step: Step) -> list[bytes]:
@@ -298,49 +312,6 @@ def test_without_the_refusal_a_copy_answers_too(monkeypatch: pytest.MonkeyPatch)
     ann = Ann(Step.UNMASK)
     two = copy.copy(ann.device)
     assert ann.ask(Step.UNMASK) == two.unmask(GIVEN)
-
-
-def child_answers(act: Callable[[], object]) -> bool:
-    r"""Whether ``act`` answers in a forked child; fails when the child does not end by itself."""
-    with warnings.catch_warnings():
-        # From 3.12 on Python warns when a process with threads forks, which is the point here.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        status = 3
-        try:
-            act()
-            status = 1
-        except AggregationRefused as error:
-            status = 0 if error.reason.startswith("has no state") else 2
-        finally:
-            os._exit(status)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in (0, 1), status
-    return status == 1
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_the_child_of_a_fork_has_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    ann, desk = Ann(Step.UNMASK), Desk(PLAY.server[Step.KEYS])
-    inside, leave = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with ann.device._lock:
-            inside.set()
-            leave.wait(10)
-
-    other = threading.Thread(target=hold)
-    other.start()
-    assert inside.wait(10)
-    assert not child_answers(lambda: ann.ask(Step.UNMASK))
-    assert not child_answers(lambda: desk.receive(PLAY.sent[Step.KEYS]["ann"]))
-    leave.set()
-    other.join(10)
-    assert ann.ask(Step.UNMASK) == PLAY.sent[Step.UNMASK]["ann"]
-    monkeypatch.setattr(masked_device._Once, "forget", lambda self: None)
-    forgetful = Ann(Step.UNMASK)
-    assert child_answers(lambda: forgetful.ask(Step.UNMASK))
 
 
 def test_a_device_shows_no_secret() -> None:

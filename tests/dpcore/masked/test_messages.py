@@ -29,7 +29,9 @@ from dpcore.masked.messages import (
     UnmaskRequest,
     decode,
     encode,
+    most_bytes,
 )
+from dpcore.masked.neighbourhood import Neighbourhood
 from dpcore.masked.round import Round, check_identity
 from dpcore.masked.shamir import PRIME
 from tests.dpcore.masked.rehearsal import refusal
@@ -83,6 +85,31 @@ def test_what_is_written_is_read(body: Any, sender: str, receiver: str) -> None:
     assert (header.type, header.sender, header.receiver) == (type(body), sender, receiver)
     assert header.identifier == TERMS.identifier
     assert same(read, body)
+
+
+def largest(kind: Any) -> tuple[Any, str]:
+    r"""The most that four users can list, under identities of 255 bytes, and one of these."""
+    users = ["x" * 254 + end for end in "abcd"]
+    seals, shares = dict.fromkeys(users, bytes(SEALED_BYTES)), dict.fromkeys(users, PRIME - 1)
+    return {
+        KeyAdvertisement: KeyAdvertisement(keys=ONE),
+        KeyList: KeyList(keys=dict.fromkeys(users, ONE)),
+        SealedShares: SealedShares(commitment=bytes(32), sealed=seals),
+        ShareDelivery: ShareDelivery(sealed=seals),
+        MaskedInput: zeros(3),
+        UnmaskRequest: UnmaskRequest(survivors=tuple(users), dropped=()),
+        UnmaskReply: UnmaskReply(seeds=shares, keys={}),
+    }[kind], users[0]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_no_message_is_longer_than_the_bound(kind: Any) -> None:
+    body, name = largest(kind)
+    assert len(name.encode()) == 255
+    length = len(encode(body, TERMS, sender=name, receiver=name)) + 32
+    assert length <= most_bytes(kind, TERMS)
+    if kind in (KeyAdvertisement, MaskedInput):
+        assert length == most_bytes(kind, TERMS)
 
 
 @given(bodies)
@@ -244,6 +271,8 @@ GOOD: dict[str, Any] = {
         ("modulus", 0),
         ("modulus", 2**62 + 1),
         ("modulus", "7"),
+        ("neighbourhood", 4),
+        ("neighbourhood", Neighbourhood(neighbours=4, threshold=3)),
     ],
 )
 def test_what_is_no_round_is_refused(argument: str, value: Any) -> None:
@@ -251,6 +280,14 @@ def test_what_is_no_round_is_refused(argument: str, value: Any) -> None:
     with pytest.raises(InvalidParameter) as refused:
         Round(**{**GOOD, argument: value})
     assert refused.value.argument in {argument, "dropouts"}
+
+
+def test_the_context_depends_on_the_neighbourhood() -> None:
+    graphs = [None] + [
+        Neighbourhood(neighbours=k, threshold=t) for k, t in ((4, 3), (4, 4), (6, 4), (6, 5))
+    ]
+    rounds = [Round(**{**GOOD, "users": 9, "neighbourhood": graph}) for graph in graphs]
+    assert len({terms.context for terms in rounds}) == len(graphs)
 
 
 @pytest.mark.parametrize("field", ["identifier", "users", "dropouts", "coordinates", "modulus"])

@@ -7,6 +7,8 @@ largest inputs. Twins: a user without its own mask, a user without the masks of 
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from scipy.stats import chisquare
@@ -17,6 +19,7 @@ from dpcore.masked.aggregation import Step
 from dpcore.masked.keys import agreements, mask_key, self_mask_key
 from dpcore.masked.masks import mask, subtract
 from dpcore.masked.messages import MaskedInput
+from dpcore.masked.neighbourhood import Neighbourhood
 from dpcore.rng import SeededRng
 from tests.dpcore.masked.rehearsal import Rehearsal, rehearse, take_step
 from tests.dpcore.mutants import mutated
@@ -32,10 +35,16 @@ INPUTS = {
 }
 
 
-def played(vanish: dict[str, Step], seed: int) -> Rehearsal:
+def played(
+    vanish: dict[str, Step],
+    seed: int,
+    inputs: dict[str, Integers] = INPUTS,
+    neighbourhood: Neighbourhood | None = None,
+) -> Rehearsal:
     return rehearse(
-        names=NAMES,
-        inputs=INPUTS,
+        names=tuple(inputs),
+        inputs=inputs,
+        neighbourhood=neighbourhood,
         modulus=M,
         coordinates=COUNT,
         vanish=vanish,
@@ -124,3 +133,41 @@ def test_an_input_that_came_too_late_stays_hidden(monkeypatch: pytest.MonkeyPatc
     assert p_value([late_input(14)]) > alpha
     monkeypatch.setattr(masked_user, "masked", mutated(masked_user.masked, *NO_SELF))
     assert (late_input(14) == INPUTS["bob"]).all()
+
+
+# -- over neighbourhoods: a ring of four ----------------------------------------------------------
+
+RING = Neighbourhood(neighbours=2, threshold=2)
+FOUR = {**INPUTS, "joe": np.full(COUNT, 2)}
+
+
+def test_on_a_ring_they_are_uniform_given_their_sum() -> None:
+    alpha = purse.buy("masked aggregation: view of a ring", "1e-9")
+    rows = without_self_masks(played({}, 15, FOUR, RING))
+    assert set(np.sum([*rows.values()], axis=0) % M) == {2}
+    for left_out in FOUR:
+        assert p_value([rows[n] for n in FOUR if n != left_out]) > alpha / 4
+
+
+def test_those_who_collude_see_the_sum_of_each_group_that_they_leave() -> None:
+    # This is why the graph must hold together without those who collude and who vanish.
+    alpha = purse.buy("masked aggregation: colluding users on a ring", "1e-9")
+    play = played({}, 16, FOUR, RING)
+    bare, near = without_self_masks(play), play.server[Step.KEYS].near
+    together, apart = 0, 0
+    for pair in combinations(FOUR, 2):
+        rows = {}
+        for name, row in bare.items():
+            if name not in pair:
+                for other in set(pair) & set(near[name]):
+                    row = without_pair_masks(play, name, row, other)  # noqa: PLW2901 - taken off one by one
+                rows[name] = row
+        one, two = rows
+        if two in near[one]:
+            together += 1
+            assert p_value([rows[one]]) > alpha / 4
+            assert set((rows[one] + rows[two]) % M) == set((FOUR[one] + FOUR[two]) % M)
+        else:
+            apart += 1
+            assert all((rows[name] == FOUR[name]).all() for name in rows)
+    assert (together, apart) == (4, 2)

@@ -7,7 +7,7 @@ count.
 from __future__ import annotations
 
 import dataclasses
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from dpcore.masked import server as masked_server
 from dpcore.masked import user as masked_user
 from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.masked.messages import AggregationRefused, UnmaskReply
+from dpcore.masked.neighbourhood import Neighbourhood
 from dpcore.masked.shamir import PRIME
 from dpcore.rng import SeededRng
 from tests.dpcore.masked.rehearsal import plain_sum, rehearse
@@ -44,10 +45,22 @@ def sum_is_right(aggregation: MaskedAggregation, vanish: dict[str, Step], seed: 
 
 @st.composite
 def rounds(draw: st.DrawFn, spare: int = 0) -> tuple[MaskedAggregation, dict[str, Step], int]:
-    users = draw(st.integers(2 + spare, 7))
+    users = draw(st.integers(2 + spare, 8))
     dropouts = draw(st.integers(0, (users - 1) // 2))
+    graphs: list[Neighbourhood | None] = [None]
+    for k in range(2, users - 1, 2):
+        # So many shares to spare that any dropouts leave a sum, wherever they sit.
+        graphs += [
+            Neighbourhood(neighbours=k, threshold=t)
+            for t in range(k // 2 + 1, k + 2)
+            if dropouts <= k + 1 - t
+        ]
     parts = MaskedAggregation(
-        users=users, dropouts=dropouts, coordinates=3, modulus=draw(st.sampled_from(MODULI))
+        users=users,
+        dropouts=dropouts,
+        coordinates=3,
+        modulus=draw(st.sampled_from(MODULI)),
+        neighbourhood=draw(st.sampled_from(graphs)),
     )
     gone = draw(st.permutations(range(users)))
     count = dropouts + 1 if spare else draw(st.integers(0, dropouts))
@@ -125,16 +138,58 @@ MUTANTS: dict[str, tuple[Any, str, str, str]] = {
 }
 
 
+FOUR = Neighbourhood(neighbours=4, threshold=3)
+
+
+@pytest.mark.parametrize("graph", [None, FOUR], ids=["everyone", "neighbours"])
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_mutant_gives_another_sum(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_gives_another_sum(
+    name: str, graph: Neighbourhood | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module, function, old, new = MUTANTS[name]
+    parts = MaskedAggregation(users=7, dropouts=2, coordinates=2, modulus=1000, neighbourhood=graph)
+    assert sum_is_right(parts, {"user 2": Step.INPUT}, 5)
     monkeypatch.setattr(module, function, mutated(getattr(module, function), old, new))
-    parts = MaskedAggregation(users=5, dropouts=2, coordinates=2, modulus=1000)
     assert not sum_is_right(parts, {"user 2": Step.INPUT}, 5)
 
 
+@pytest.mark.parametrize("step", Step)
+def test_too_few_around_one_user_are_refused_at_the_step_they_left(step: Step) -> None:
+    # On a ring both neighbours of somebody vanish: two are needed to uncover its masks.
+    ring = Neighbourhood(neighbours=2, threshold=2)
+    parts = MaskedAggregation(users=7, dropouts=2, coordinates=2, modulus=97, neighbourhood=ring)
+    said, seated = [], 0
+    for one, other in combinations(range(7), 2):
+        try:
+            assert sum_is_right(parts, {f"user {one}": step, f"user {other}": step}, 5)
+            seated += 1
+        except AggregationRefused as refused:
+            said.append(str(refused))
+    # Of 21 pairs 7 sit next but one; neighbours keep one share each of the other, which fails
+    # once they have shared: at the third step and the fourth.
+    assert (len(said), seated) == ((7, 14) if step < Step.INPUT else (14, 7))
+    assert all("of 3 users at 'user " in reason for reason in said)
+    assert all("1 are there and 2 are needed" in reason for reason in said)
+
+
+def test_a_server_that_does_not_count_around_each_user_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    blind = mutated(masked_server._check_enough, "terms.neighbourhood is None", "True")
+    monkeypatch.setattr(masked_server, "_check_enough", blind)
+    ring = Neighbourhood(neighbours=2, threshold=2)
+    parts = MaskedAggregation(users=7, dropouts=2, coordinates=2, modulus=97, neighbourhood=ring)
+    said = set()
+    for other in range(1, 7):
+        try:
+            sum_is_right(parts, {"user 0": Step.UNMASK, f"user {other}": Step.UNMASK}, 5)
+        except AggregationRefused as refused:
+            said.add("do not give" in refused.reason)
+    assert said == {True}  # the commitment shows what the count should have
+
+
 def test_a_server_that_does_not_count_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masked_server, "_check_enough", lambda state, expected: None)
+    monkeypatch.setattr(masked_server, "_check_enough", lambda state, expected, owners: None)
     play_on = {"user 0": Step.UNMASK, "user 3": Step.UNMASK}
     parts = MaskedAggregation(users=5, dropouts=1, coordinates=2, modulus=97)
     # Too few shares give no secret, and the commitment shows it.

@@ -7,6 +7,8 @@ message, shares that are not bound to sender and receiver.
 
 from __future__ import annotations
 
+import hmac
+import sys
 from typing import Any
 
 import numpy as np
@@ -28,13 +30,22 @@ from dpcore.masked.messages import (
     UnmaskReply,
 )
 from dpcore.rng import SeededRng
-from tests.dpcore.masked.rehearsal import NAMES, Rehearsal, plain_sum, refusal, rehearse
+from tests.dpcore.masked.rehearsal import GRAPHS, NAMES, Rehearsal, plain_sum, refusal, rehearse
 from tests.dpcore.mutants import mutated
 
-PLAY = rehearse(vanish={"eve": Step.INPUT})
-OTHER = rehearse(vanish={"eve": Step.INPUT}, name="another round")
+EVE: dict[str, Any] = {"vanish": {"eve": Step.INPUT}}
+PLAYS = {graph: rehearse(**EVE, **how) for graph, how in GRAPHS.items()}
+OTHERS = {graph: rehearse(name="another round", **EVE, **how) for graph, how in GRAPHS.items()}
+PLAY, OTHER, GRAPH = PLAYS["everyone"], OTHERS["everyone"], GRAPHS["everyone"]
 LONG = rehearse(names=tuple(f"u{i}" for i in range(9)), dropouts=4, coordinates=2000)
 LATER = [step for step in Step if step > Step.KEYS]
+
+
+@pytest.fixture(autouse=True, params=GRAPHS)
+def over_each_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    r"""Each test runs over everyone and over neighbourhoods."""
+    for name, table in (("PLAY", PLAYS), ("OTHER", OTHERS), ("GRAPH", GRAPHS)):
+        monkeypatch.setattr(sys.modules[__name__], name, table[request.param])
 
 
 def flips(data: bytes, places: Any) -> list[bytes]:
@@ -104,6 +115,27 @@ def test_truncated_extended_and_empty(step: Step) -> None:
         assert reason(masked_server.receive, PLAY.server[step], other) == "is not bytes"
 
 
+@pytest.mark.parametrize("step", Step)
+def test_what_is_longer_than_any_message_is_not_hashed(
+    step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[int] = []
+
+    def noted(key: bytes, data: bytes) -> bytes:
+        hashed.append(len(data))
+        return hmac.digest(key, data, "sha256")
+
+    monkeypatch.setattr(masked_keys, "_tag", noted)
+    longest = PLAY.sent[step]["ann"] + bytes(1 << 16)
+    assert "is longer than any" in reason(masked_server.receive, PLAY.server[step], longest)
+    given = PLAY.given[step]["ann"] + bytes(1 << 16)
+    assert step is Step.KEYS or "is longer than any" in reason(PLAY.step, step, "ann", given)
+    assert hashed == []
+    monkeypatch.setattr(masked_keys, "most_bytes", lambda kind, terms: 1 << 20)
+    reason(masked_server.receive, PLAY.server[step], longest)
+    assert hashed[0] > 1 << 16
+
+
 def reason(act: Any, *arguments: Any) -> str:
     refused = refusal(act, *arguments)
     return "" if refused is None else refused.reason
@@ -135,7 +167,9 @@ def test_among_any_rubbish_the_sum_is_right() -> None:
                 continue
         state = close(state)[0] if step is Step.INPUT else state
     total = masked_server.finish(state)
-    assert total.sum.tolist() == plain_sum(PLAY.inputs, ("ann", "bob", "joe", "zoë"), 1000)
+    assert total.sum.tolist() == plain_sum(
+        PLAY.inputs, tuple(name for name in PLAY.inputs if name != "eve"), 1000
+    )
 
 
 def test_a_server_that_takes_a_second_message_is_noticed() -> None:
@@ -159,7 +193,7 @@ def test_a_message_of_another_round_is_refused(step: Step) -> None:
 @pytest.mark.parametrize("terms", [{"coordinates": 5}, {"modulus": 1001}, {"dropouts": 2}], ids=str)
 def test_who_agreed_to_other_terms_is_refused(terms: dict[str, int]) -> None:
     # The enrolled keys and the identifier are those of PLAY: only the terms differ.
-    other = rehearse(vanish={"eve": Step.INPUT}, **terms)  # type: ignore[arg-type]  # all are ints
+    other = rehearse(**EVE, **GRAPH, **terms)  # type: ignore[arg-type]  # all are ints
     assert other.terms.identifier == PLAY.terms.identifier
     assert other.enrolled == PLAY.enrolled
     state, message = PLAY.server[Step.KEYS], other.sent[Step.KEYS]["ann"]
@@ -181,7 +215,8 @@ def test_a_message_for_somebody_else_is_refused(step: Step) -> None:
     assert "sender who is not expected" in reason(PLAY.step, step, "ann", PLAY.sent[step]["ann"])
 
 
-def channel_of(name: str, play: Rehearsal = PLAY) -> Channel:
+def channel_of(name: str, play: Rehearsal | None = None) -> Channel:
+    play = play or PLAY
     public = play.own.public
     return Channel.between(play.terms, name, "", play.enrolled[name], public)
 
@@ -205,7 +240,7 @@ def test_two_users_with_one_identity_are_refused() -> None:
     for edited, said in (
         ([*roster[:-1], ("ann", KeyPair.draw().public)], "each identity once"),
         ([*roster[:-1], ("mal", roster[0][1])], "each public key once"),
-        (roster[:-1], "must hold 5 users"),
+        (roster[:-1], f"must hold {len(roster)} users"),
         ([*roster[:-1], ("", KeyPair.draw().public)], "1 to 255 bytes"),
         ([*roster[:-1], ("mal", bytes(32))], "large order"),
         # X25519 ignores the last bit: the same key again, written otherwise.
@@ -239,14 +274,14 @@ def test_keys_that_stand_for_two_things_or_nothing_are_refused() -> None:
 
 
 def test_who_vanished_does_not_come_back() -> None:
-    play = rehearse(vanish={"eve": Step.KEYS})
+    play = rehearse(vanish={"eve": Step.KEYS}, **GRAPH)
     seal = play.full[Step.SHARES].arrived["ann"].sealed["bob"]
     body = SealedShares(
         commitment=bytes(32), sealed=dict.fromkeys(("ann", "bob", "joe", "zoë"), seal)
     )
     late = channel_of("eve", play).send(body)
     assert "vanished in an earlier" in reason(masked_server.receive, play.server[Step.SHARES], late)
-    play = rehearse(vanish={"eve": Step.SHARES})
+    play = rehearse(vanish={"eve": Step.SHARES}, **GRAPH)
     late = channel_of("eve", play).send(MaskedInput(values=play.inputs["eve"]))
     assert "vanished in an earlier" in reason(masked_server.receive, play.server[Step.INPUT], late)
     empty = channel_of("eve").send(UnmaskReply(seeds={}, keys={}))
@@ -260,6 +295,7 @@ def test_shares_for_others_than_those_who_advertised_are_refused() -> None:
     for sealed in (
         {**shares.sealed, "mal": shares.sealed["bob"]},
         {**shares.sealed, "ann": shares.sealed["bob"]},
+        {**shares.sealed, "mia": shares.sealed["bob"]},  # with a graph she is there, and not near
         {name: shares.sealed[name] for name in ("bob", "eve")},
     ):
         body = SealedShares(commitment=shares.commitment, sealed=sealed)
@@ -288,9 +324,9 @@ def relay(sealed: dict[str, bytes]) -> bytes:
     return ways.send(ShareDelivery(sealed=sealed))
 
 
-def given_to(name: str, play: Rehearsal = PLAY) -> dict[str, bytes]:
-    sent = play.full[Step.SHARES].arrived
-    return {other: body.sealed[name] for other, body in sent.items() if other != name}
+def given_to(name: str, play: Rehearsal | None = None) -> dict[str, bytes]:
+    sent = (play or PLAY).full[Step.SHARES].arrived
+    return {other: body.sealed[name] for other, body in sent.items() if name in body.sealed}
 
 
 def test_the_relay_cannot_change_shares() -> None:
@@ -319,7 +355,7 @@ def test_the_relay_cannot_misdirect_shares(which: str) -> None:
 
 def test_shares_that_are_not_bound_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masked_keys, "_names", lambda *identities: b"")
-    unbound = rehearse(vanish={"eve": Step.INPUT})
+    unbound = rehearse(**EVE, **GRAPH)
     own = unbound.full[Step.SHARES].arrived["ann"].sealed["bob"]
     message = (
         unbound.server[Step.INPUT]
@@ -333,6 +369,7 @@ def test_the_relay_cannot_add_or_leave_out_too_many() -> None:
     good = given_to("ann")
     for sealed, said in (
         ({**good, "mal": good["bob"]}, "advertised no keys"),
+        ({**good, "mia": good["bob"]}, "advertised no keys"),
         ({**good, "ann": good["bob"]}, "or its receiver"),
         ({"bob": good["bob"], "eve": good["eve"]}, "fewer than 4"),
     ):
@@ -340,7 +377,7 @@ def test_the_relay_cannot_add_or_leave_out_too_many() -> None:
 
 
 def test_a_list_of_keys_that_cannot_be_is_refused() -> None:
-    keys = dict(PLAY.server[Step.SHARES].keys)
+    keys = {n: PLAY.server[Step.SHARES].keys[n] for n in PLAY.server[Step.KEYS].near["ann"]}
     ways = PLAY.server[Step.KEYS].channels["ann"]
     low = PublicKeys(sharing=bytes(32), masking=fresh_keys(1).masking)
     for listed, said in (

@@ -5,6 +5,7 @@ Mutants: a user that looks at nothing, one check less, one that reveals both.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ from dpcore.masked import user as masked_user
 from dpcore.masked.aggregation import Step
 from dpcore.masked.keys import Channel
 from dpcore.masked.messages import UnmaskReply, UnmaskRequest
-from tests.dpcore.masked.rehearsal import refusal, rehearse
+from tests.dpcore.masked.rehearsal import GRAPHS, refusal, rehearse
 from tests.dpcore.mutants import mutated
 
-PLAY = rehearse(vanish={"eve": Step.INPUT})
+PLAYS = {graph: rehearse(vanish={"eve": Step.INPUT}, **how) for graph, how in GRAPHS.items()}
+PLAY = PLAYS["everyone"]
 STATE = PLAY.users[Step.UNMASK]["ann"]
 REQUESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "both": (("ann", "bob", "eve", "joe", "zoë"), ("eve",), "'eve' both as surviving"),
@@ -31,6 +33,14 @@ REQUESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "its receiver dropped": (("bob", "eve", "joe", "zoë"), ("ann",), "counts its receiver"),
     "too many dropped": (("ann", "bob", "joe"), ("eve", "zoë"), "fewer than 4 survivors"),
 }
+
+
+@pytest.fixture(autouse=True, params=GRAPHS)
+def over_each_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    r"""Each test runs over everyone and over neighbourhoods."""
+    play = PLAYS[request.param]
+    monkeypatch.setattr(sys.modules[__name__], "PLAY", play)
+    monkeypatch.setattr(sys.modules[__name__], "STATE", play.users[Step.UNMASK]["ann"])
 
 
 def ask(survivors: tuple[str, ...], dropped: tuple[str, ...]) -> bytes:

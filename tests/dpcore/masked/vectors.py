@@ -15,8 +15,9 @@ from dpcore.masked import server as masked_server
 from dpcore.masked.aggregation import Step
 from dpcore.masked.keys import Channel, KeyPair
 from dpcore.masked.messages import TYPES, KeyAdvertisement, MaskedInput, PublicKeys, UnmaskRequest
+from dpcore.masked.neighbourhood import Neighbourhood
 from dpcore.rng import SeededRng
-from tests.dpcore.masked.rehearsal import Rehearsal, refusal, rehearse
+from tests.dpcore.masked.rehearsal import GRAPHS, Rehearsal, refusal, rehearse
 
 PATH = Path(__file__).parents[2] / "vectors" / "masked_aggregation.json"
 ROUNDS: dict[str, dict[str, Any]] = {
@@ -30,6 +31,14 @@ ROUNDS: dict[str, dict[str, Any]] = {
         "vanish": {"bob": Step.INPUT, "joe": Step.UNMASK},
     },
     "one before the shares": {"seed": 4, "modulus": 2, "vanish": {"ann": Step.SHARES}},
+    "four neighbours of each": {"seed": 5, "vanish": {"eve": Step.INPUT}, **GRAPHS["neighbours"]},
+    "a ring": {
+        "seed": 8,
+        "dropouts": 2,
+        "names": ("ann", "bob", "eve", "joe", "mia", "uli", "zoë"),
+        "neighbourhood": Neighbourhood(neighbours=2, threshold=2),
+        "vanish": {"bob": Step.SHARES, "joe": Step.UNMASK},
+    },
 }
 
 
@@ -42,10 +51,12 @@ def good(play: Rehearsal, how: dict[str, Any]) -> dict[str, Any]:
         for table in (play.given[step] if step > Step.KEYS else {}, play.sent[step])
         for name, data in table.items()
     ]
+    graph = how.get("neighbourhood")
     return {
         "seed": how["seed"],
         "vanish": {name: step.name for name, step in how.get("vanish", {}).items()},
         "round": {f: getattr(terms, f) for f in ("users", "dropouts", "coordinates", "modulus")}
+        | {f: getattr(graph, f) for f in ("neighbours", "threshold") if graph is not None}
         | {"name": "rehearsal", "identifier": terms.identifier.hex()},
         "server": play.own.private.hex(),
         "enrolled": {n: pair.private.hex() for n, pair in play.enrolled.items()},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -23,6 +24,7 @@ from dpcore.aggregation import (
     staying,
 )
 from dpcore.masked.aggregation import MaskedAggregation
+from dpcore.masked.sizing import MOST_EXPOSURE, size_neighbourhood
 from dpcore.polya_difference import PolyaDifference
 from dpcore.protocol import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
 from dpcore.protocol_run import _crowd, _sum, run, run_relaxed
@@ -197,8 +199,37 @@ def test_so_many_colluding_that_masks_hide_nothing_are_refused() -> None:
     alone = parts(4, local.modulus, dropouts=1)
     assert run(local, PEOPLE, alone, batch="b", colluding=["ann", "bob", "eve"]).honest == 1
     crowd = _crowd(4, PEOPLE, {}, ["ann", "bob", "eve"])
-    blind = mutated(_sum, "crowd.colluding >= functionality", "crowd.colluding > functionality")
+    blind = mutated(_sum, "> MOST_EXPOSURE", "> 1")
     assert 0 <= blind(PURE, crowd, masked, {}, SeededRng(1)) < PURE.modulus
+
+
+def test_over_neighbourhoods_the_graph_is_among_the_assumptions() -> None:
+    share = DiscreteLaplace(scale=2).share(100)
+    crowd = AggregatedSum(users=100, precision=2, threshold=60, share=share)
+    hood = size_neighbourhood(users=100, dropouts=10, colluding=10)
+    assert hood is not None
+    near = replace(parts(100, crowd.modulus, dropouts=10), neighbourhood=hood)
+    names_of = [str(i) for i in range(100)]
+    gone = dict.fromkeys(names_of[50:60], Step.INPUT)
+    outcome = run(
+        crowd, [0] * 100, near, batch="b", colluding=names_of[:10], vanish=gone, rng=SeededRng(1)
+    )
+    assert (outcome.honest, len(outcome.participants)) == (80, 90)
+    said = outcome.assumptions[-1]
+    assert said.startswith("who colludes or vanishes does not depend on the graph, which fails")
+    power = int(said.split("2^-")[1].split(",")[0])
+    chance = near.exposure(10)
+    assert Fraction(1, 2 ** (power + 1)) < chance <= Fraction(1, 2**power) <= MOST_EXPOSURE
+
+    # Of so few neighbours 40 colluding ones may hold enough shares.
+    def forty() -> object:
+        many = names_of[:40]
+        return run(crowd, [0] * 100, near, batch="b", colluding=many, rng=NeverAsked())
+
+    assert near.exposure(40) > MOST_EXPOSURE
+    assert names(refusal(forty), "colluding", 40)
+    assert len(run(PURE, PEOPLE, IDEAL, batch="b").assumptions) == 1
+    assert len(run(PURE, PEOPLE, parts(4, PURE.modulus), batch="b").assumptions) == 1
 
 
 def test_two_numbers_of_one_user_are_no_two_users() -> None:

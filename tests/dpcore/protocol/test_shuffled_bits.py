@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore import DiscreteLaplace, SeededRng, Sensitivity
-from dpcore.aggregation import IdealAggregation, Shuffler, permutation, permutation_reference
+from dpcore.aggregation import IdealAggregation, Shuffler
 from dpcore.binomial import Binomial
+from dpcore.permutation import permutation, permutation_reference
 from dpcore.protocol import AggregatedSum
 from dpcore.protocol_run import run
 from dpcore.rng import Rng, Words

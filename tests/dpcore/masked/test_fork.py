@@ -1,0 +1,103 @@
+r"""In the child of a fork nothing is answered, also where what is run at a fork was cut short.
+
+Mutant: a device that trusts the hook alone.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable
+
+import pytest
+
+from dpcore.masked import device as masked_device
+from dpcore.masked.aggregation import Step
+from dpcore.masked.device import Desk
+from dpcore.masked.messages import AggregationRefused
+from tests.dpcore.masked.test_device import PLAY, Ann, Breaks
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+def child_answers(act: Callable[[], object]) -> bool:
+    r"""Whether ``act`` answers in a forked child; fails when the child does not end by itself."""
+    with warnings.catch_warnings():
+        # From 3.12 on Python warns when a process with threads forks, which is the point here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        status = 3
+        try:
+            act()
+            status = 1
+        except AggregationRefused as error:
+            status = 0 if error.reason.startswith("has no state") else 2
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 1), status
+    return status == 1
+
+
+def test_the_child_of_a_fork_has_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    ann, desk = Ann(Step.UNMASK), Desk(PLAY.server[Step.KEYS])
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with ann.device._lock:
+            inside.set()
+            leave.wait(10)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert inside.wait(10)
+    assert not child_answers(lambda: ann.ask(Step.UNMASK))
+    assert not child_answers(lambda: desk.receive(PLAY.sent[Step.KEYS]["ann"]))
+    # What is run at a fork can be cut short by a signal: the lock is then that of the parent.
+    monkeypatch.setattr(masked_device._Once, "forget", lambda self: None)
+    assert not child_answers(lambda: ann.ask(Step.UNMASK))
+    assert not child_answers(lambda: desk.receive(PLAY.sent[Step.KEYS]["ann"]))
+    leave.set()
+    other.join(10)
+    assert ann.ask(Step.UNMASK) == PLAY.sent[Step.UNMASK]["ann"]
+    forgetful = Ann(Step.UNMASK)
+    monkeypatch.setattr(masked_device._Once, "_lost", property(lambda self: self._forgotten))
+    assert child_answers(lambda: forgetful.ask(Step.UNMASK))
+
+
+@pytest.mark.parametrize("step", [Step.KEYS, Step.SHARES])
+def test_a_fork_within_a_step_gives_one_answer(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A signal handler forks in the middle of a step, and both processes go on with it.
+    def answers() -> tuple[bool, bool]:
+        read, write = os.pipe()
+        parent = os.getpid()
+        children: list[int] = []
+
+        def forks() -> None:
+            if not children:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    children.append(os.fork())
+
+        sent = b""
+        try:
+            sent = Ann(step, Breaks(forks)).ask(step)
+        except AggregationRefused:
+            pass
+        finally:
+            if os.getpid() != parent:
+                os.write(write, b"answered" if sent else b"refused")
+                os._exit(0)
+        os.waitpid(children[0], 0)
+        said = os.read(read, 20)
+        os.close(read)
+        os.close(write)
+        return bool(sent), said == b"answered"
+
+    assert answers() == (True, False)
+    monkeypatch.setattr(masked_device._Once, "forget", lambda self: None)
+    assert answers() == (True, False)
+    monkeypatch.setattr(masked_device._Once, "_lost", property(lambda self: self._forgotten))
+    assert answers() == (True, True)
