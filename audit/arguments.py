@@ -219,9 +219,15 @@ _READERS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def read_pairs(
-    subject: Target, one: tuple[str, str] | None, file: Path | None, *, searched: bool
+    subject: Target,
+    one: tuple[str, str] | None,
+    file: Path | None,
+    *,
+    searched: bool,
+    relation: Relation | str = Relation.REPLACE,
 ) -> tuple[tuple[Any, Any], ...]:
-    r"""The pairs of --pair or --pairs; none where a search is to find one.
+    r"""The pairs of --pair or --pairs, neighbours under ``relation`` where that can be seen; none
+    where a search is to find one.
 
     >>> from audit.target import read_target
     >>> read_pairs(read_target("half-scale"), None, None, searched=False)
@@ -232,13 +238,19 @@ def read_pairs(
         raise InvalidParameter("--search", "(given)", f"looks for the pair: leave out {given[0]}")
     if searched:
         return ()
+    from audit.pairs import read_pairs_file, require_neighbours
+
     if file is None:
-        return (read_pair(subject, one),)
+        pair = read_pair(subject, one)
+        if one is not None:
+            require_neighbours("--pair", pair, relation)
+        return (pair,)
     if one is not None:
         raise InvalidParameter("--pairs", str(file), "is given beside --pair: leave one out")
-    from audit.pairs import read_pairs_file
-
-    return tuple(subject.check(pair) for pair in read_pairs_file(file))
+    pairs = read_pairs_file(file)
+    for pair in pairs:
+        require_neighbours("--pairs", pair, relation)
+    return tuple(map(subject.check, pairs))
 
 
 def read_features(

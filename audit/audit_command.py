@@ -169,6 +169,14 @@ def run(
             rich_help_panel=_RESULT,
         ),
     ] = None,
+    allow_constant: Annotated[
+        bool,
+        typer.Option(
+            "--allow-constant",
+            help="Accept a target whose every output is the same.",
+            rich_help_panel=_RESULT,
+        ),
+    ] = False,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -196,7 +204,7 @@ def run(
 
     A callable is f(dataset), f(dataset, rng) or, faster, f(dataset, n, rng) returning n outputs.
     Exit code: 0 not refuted or proven, 1 refuted or a fault found, 2 usage, 3 the target failed,
-    4 resolution not reached.
+    4 nothing measured, or less than --resolution asks for.
     """
     try:
         from audit import arguments as read
@@ -213,7 +221,9 @@ def run(
             subject = room.target(target, seeded=seed is not None)
             features = read.read_features(subject, feature, room=room)
             stated = read.read_claim(subject, claim, relation)
-            both = read.read_pairs(subject, pair, pairs, searched=search is not None)
+            both = read.read_pairs(
+                subject, pair, pairs, searched=search is not None, relation=stated.relation
+            )
             asked = {
                 "--search": search, "--feature": feature, "--baseline": baseline,
                 "--resume": resume, "-n": runs, "--max-n": max_runs,
@@ -234,6 +244,7 @@ def run(
                 jobs=read.read_jobs(jobs, scheduler),
                 timeout=seconds,
                 deadline=None if deadline is None else read.read_seconds("--deadline", deadline),
+                allow_constant=allow_constant,
             )
             wanted = Wanted(
                 layers=read.read_layers(subject, layers, asked),

@@ -19,7 +19,7 @@ from audit.baseline_one_run import one_run
 from audit.baseline_scores import Asked, Scores
 from audit.baseline_thresholds import bonferroni_thresholds, dkw, plug_in
 from audit.baseline_thresholds import clopper_pearson_split as _clopper_pearson_split
-from audit.event import read
+from audit.reading import read
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import RationalLike
 

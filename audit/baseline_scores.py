@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from audit.confidence import read_claim, read_level
-from audit.event import Floats, Integers, read, read_worlds
+from audit.event import Floats, Integers
+from audit.reading import read, read_worlds
 from dpcore.enclosure import round_down
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import RationalLike, integer
@@ -59,7 +60,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    r"""Numbers in run order, and the world of each (True for B)."""
+    r"""Numbers in run order, and the world of each (True for B).
+
+    Only their order is looked at, so what :meth:`read` makes of outputs are their ranks: exact,
+    where outputs are no floats.
+    """
 
     numbers: Floats
     worlds: NDArray[np.bool_]
@@ -71,7 +76,7 @@ class Scores:
         truth = read_worlds(worlds, len(reading))
         if bool((reading.codes >= 0).any()):
             raise InvalidParameter("outputs", outputs, "must be finite numbers for this baseline")
-        return cls(numbers=reading.numbers, worlds=truth)
+        return cls(numbers=reading.numbers.unique()[2].astype(np.float64), worlds=truth)
 
     def part(self, chosen: Integers) -> Scores:
         r"""Some of the runs."""

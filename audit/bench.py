@@ -31,6 +31,7 @@ from audit.claim import Claim
 from audit.curve_claim import CurveClaim
 from audit.errors import TargetFailed
 from audit.plan import Plan
+from audit.report import AuditReport
 from audit.target import Catalogued
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import RationalLike, integer, rational
@@ -222,6 +223,12 @@ def _carried_out(tasks: Sequence[_Task], jobs: int) -> Iterator[tuple[str, _Role
     yield from workers(delayed(task.run)() for task in tasks)
 
 
+def _nothing_said(report: AuditReport) -> str | None:
+    if report.verdict == "nothing_measured":
+        return f"nothing was measured: {report.coverage[0].reason}"
+    return None if report.error is None else str(report.error)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
     entry: Entry
@@ -272,11 +279,11 @@ class _Task:
             name=subject.name,
             claim=str(report.claim),
             runs=report.runs,
-            refuted=None if report.verdict is None else report.verdict == "refuted",
+            refuted={"refuted": True, "not_refuted": False}.get(str(report.verdict)),
             epsilon_lower=report.epsilon_lower,
             p_value=report.p_value,
             resolution=report.resolution,
-            error=None if report.error is None else str(report.error),
+            error=_nothing_said(report),
         )
 
     def _decided(self) -> Result:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from typing import Final
@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincc, betaincinv, expit, ndtr, ndtri
 
-from audit.event import Floats, Tally, Witness, read, read_worlds
+from audit.event import Floats, Tally, Witness
+from audit.reading import read, read_worlds
 from audit.rule import EXPERTS, FIRM, Trial, Votes, learn_rule
 from dpcore.enclosure import round_down, round_up
 from dpcore.errors import InvalidParameter
@@ -108,13 +109,13 @@ class Evidence:
     r"""One learned pass over the data; every claim is weighed on the same counts and coins.
 
     ``trials[j]`` holds the integer counts of block j under its rule, ``uniforms[j, i]`` in (0, 1]
-    the randomisation of its p-value for expert i. ``crowd`` is that of :func:`resolution`.
+    the randomisation of its p-value for expert i. ``tally`` holds all runs.
     """
 
     trials: tuple[Trial, ...]
     uniforms: Floats
     runs: int
-    crowd: int = 1
+    tally: Tally = field(default_factory=Tally.empty)
 
     def p_values(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
@@ -247,7 +248,7 @@ def gather(outputs: object, worlds: object, *, seed: int) -> Evidence:
     uniforms = 1.0 - np.random.default_rng(integer("seed", seed, at_least=0)).random(
         (len(trials), len(EXPERTS))
     )
-    return Evidence(trials=tuple(trials), uniforms=uniforms, runs=len(reading), crowd=tally.crowd)
+    return Evidence(trials=tuple(trials), uniforms=uniforms, runs=len(reading), tally=tally)
 
 
 def _block_ends(runs: int) -> list[int]:

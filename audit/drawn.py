@@ -172,7 +172,7 @@ class Collected:
                 self.forms[pair, None] = form
             if not self.plan.features:
                 return (form.apply(outputs),)
-            values = Form(lines=form.lines, as_json=form.as_json, by_kind=False).apply(outputs)
+            values = form.values(outputs)
         return tuple(
             self._through(feature, (pair, i), values, worlds, first=first)
             for i, feature in enumerate(self.plan.features)
@@ -190,7 +190,7 @@ class Collected:
         with reading(f"feature {feature.name}"):
             if first:
                 require_fixed(feature, values)
-            seen = feature.apply(values)
+            seen = feature.shown(values)
             if view not in self.forms:
                 self.forms[view] = Form.learn(seen, worlds, lines=False)
             return self.forms[view].apply(seen)

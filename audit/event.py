@@ -1,167 +1,31 @@
 r"""Outputs as cells: what a rule can be learned on, and how a person reads it back.
 
-An output is a finite *number* or a *label* (anything else: a string, a tuple, None, a row of an
-array; nan, inf and -inf are labels too, so each is a cell of its own). Numbers fall into intervals,
-labels are told apart by value. Intervals and the known labels are learned from the runs a
-:class:`Tally` has seen and from nothing else, so a rule built on them is fixed before the runs it
-is tested on (``docs/proofs/confidence.md``).
+Numbers fall into intervals, labels are told apart by their identity (``audit.reading``). Intervals
+and the known labels are learned from the runs a :class:`Tally` has seen and from nothing else, so a
+rule built on them is fixed before the runs it is tested on (``docs/proofs/confidence.md``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import InvalidParameter
+from audit.identity import Name, shown
+from audit.number_line import Integers, NumberLine, Place
+from audit.reading import Reading
+from audit.shortened import shortened
 
-__all__ = [
-    "Cells",
-    "Floats",
-    "Integers",
-    "Reading",
-    "Tally",
-    "Witness",
-    "read",
-    "read_worlds",
-    "wording",
-]
+__all__ = ["Cells", "Event", "Floats", "Integers", "Tally", "Witness", "wording"]
 
 Floats: TypeAlias = NDArray[np.float64]
-Integers: TypeAlias = NDArray[np.int64]
 
 _MOST_INTERVALS: Final = 2048
-_NUMBER_TYPES: Final = frozenset({int, float})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    r"""Outputs in run order: ``numbers[i]`` when ``codes[i] < 0``, else label ``names[codes[i]]``.
-
-    >>> reading = read([1, 2.5, None, math.inf])
-    >>> reading.codes.tolist(), reading.names
-    ([-1, -1, 0, 1], (None, inf))
-    """
-
-    numbers: Floats
-    codes: Integers
-    names: tuple[Hashable, ...]
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def __getitem__(self, part: slice) -> Reading:
-        return Reading(numbers=self.numbers[part], codes=self.codes[part], names=self.names)
-
-
-def read(outputs: object) -> Reading:
-    r"""Read ``n`` outputs: an array (first axis the runs) or a sequence of anything.
-
-    Each output is read by itself, never by its neighbours. Integers beyond 2^53 are read to 53
-    bits; rows of a matrix, bools, strings and objects are labels (an unhashable object by its
-    elements, else by its repr). Raises :class:`InvalidParameter` for what has no first axis.
-
-    >>> read(np.array([[1, 2], [1, 2], [3, 4]])).names
-    ((1, 2), (3, 4))
-    """
-    if isinstance(outputs, np.ndarray):
-        if outputs.ndim == 0:
-            raise InvalidParameter("outputs", outputs, "must hold one output a run")
-        if outputs.ndim > 1 and outputs.shape[1:] == (1,) * (outputs.ndim - 1):
-            outputs = outputs.reshape(len(outputs))
-        if outputs.ndim == 1 and outputs.dtype.kind in "iuf":
-            return _read_numbers(outputs)
-        if outputs.ndim == 1 and outputs.dtype.kind == "b":
-            codes = outputs.astype(np.int64)
-            return Reading(numbers=np.zeros(len(codes)), codes=codes, names=(False, True))
-        return _read_objects(outputs.tolist())
-    if isinstance(outputs, (str, bytes)) or not isinstance(outputs, Sequence):
-        raise InvalidParameter("outputs", outputs, "must be an array or a list, one output a run")
-    return _read_objects(outputs)
-
-
-def _read_numbers(array: NDArray[Any]) -> Reading:
-    numbers = array.astype(np.float64)
-    codes = np.full(len(numbers), -1, dtype=np.int64)
-    if array.dtype.kind == "f":
-        codes[np.isnan(numbers)] = 0
-        codes[numbers == np.inf] = 1
-        codes[numbers == -np.inf] = 2
-    return Reading(numbers=numbers, codes=codes, names=(math.nan, math.inf, -math.inf))
-
-
-def _read_objects(outputs: Sequence[object]) -> Reading:
-    if set(map(type, outputs)) <= _NUMBER_TYPES:
-        try:
-            return _read_numbers(np.array(outputs, dtype=np.float64))
-        except OverflowError:  # an integer beyond the floats: read one by one, it is a label
-            pass
-    numbers = np.zeros(len(outputs))
-    codes = np.full(len(outputs), -1, dtype=np.int64)
-    known: dict[Hashable, int] = {}
-    for i, output in enumerate(outputs):
-        number = _number(output)
-        if number is None:
-            codes[i] = known.setdefault(_label(output), len(known))
-        else:
-            numbers[i] = number
-    return Reading(numbers=numbers, codes=codes, names=tuple(known))
-
-
-def _number(output: object) -> float | None:
-    if isinstance(output, bool) or not isinstance(output, (int, float, np.integer, np.floating)):
-        return None
-    try:
-        number = float(output)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _label(value: object) -> Hashable:
-    match value:
-        case float() if math.isnan(value):
-            return math.nan  # one object: nan is not equal to itself, only identical
-        case list() | tuple():
-            return tuple(_label(item) for item in value)
-        case dict():
-            return tuple((_label(key), _label(item)) for key, item in value.items())
-        case set():
-            return frozenset(value)
-        case np.ndarray() | np.generic():
-            return _label(value.tolist())
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    return value
-
-
-def read_worlds(worlds: object, runs: int) -> NDArray[np.bool_]:
-    r"""The worlds in run order, True for world B; refused unless one truth value a run.
-
-    >>> read_worlds([False, True], 2).tolist()
-    [False, True]
-    """
-    array = np.asarray(worlds)
-    if array.ndim != 1 or (array.dtype != np.bool_ and array.size):
-        raise InvalidParameter("worlds", worlds, "must be truth values: True for world B")
-    if len(array) != runs:
-        raise InvalidParameter("worlds", len(array), f"must have one entry a run: {runs}")
-    return array.astype(np.bool_)
-
-
-def are_integers(numbers: Floats) -> bool:
-    r"""Whether every number is one.
-
-    >>> are_integers(np.array([1.0, -3.0])), are_integers(np.array([0.5]))
-    (True, False)
-    """
-    return bool((numbers == np.rint(numbers)).all())
+_EXACT: Final = 2**53  # beyond, one less is the same float
 
 
 def _counts(codes: Integers, worlds: NDArray[np.bool_], cells: int) -> Integers:
@@ -177,21 +41,22 @@ class Tally:
     ``numbers`` are the distinct numbers in order with ``number_counts`` of shape (2, distinct);
     ``labels`` gives the column of each label in ``label_counts``. Row 0 is world A, row 1 world B.
 
+    >>> from audit.reading import read
     >>> tally = Tally.empty().add(read([3, 3, "stop"]), np.array([False, True, True]))
     >>> tally.number_counts.tolist(), tally.label_counts.tolist()
     ([[1], [1]], [[0], [1]])
     """
 
-    numbers: Floats
+    numbers: NumberLine
     number_counts: Integers
-    labels: dict[Hashable, int]
+    labels: dict[str | Name, int]
     label_counts: Integers
 
     @classmethod
     def empty(cls) -> Tally:
         r"""No runs yet."""
         none = np.zeros((2, 0), dtype=np.int64)
-        return cls(numbers=np.zeros(0), number_counts=none, labels={}, label_counts=none)
+        return cls(numbers=NumberLine.empty(), number_counts=none, labels={}, label_counts=none)
 
     @property
     def runs(self) -> int:
@@ -205,12 +70,31 @@ class Tally:
         most = min(_MOST_INTERVALS, 8 + math.isqrt(16 * runs))
         return 1 if len(self.numbers) <= most else -(-runs // most)
 
+    @property
+    def constant(self) -> bool:
+        r"""Whether every run gave the same output."""
+        return self.runs > 0 and len(self.numbers) + len(self.labels) == 1
+
+    @property
+    def once(self) -> int:
+        r"""Runs whose output is a label that came only once."""
+        return int((self.label_counts.sum(axis=0) == 1).sum())
+
+    @property
+    def looked_at(self) -> int:
+        r"""Runs in which some event could be told from others: all numbers, which have an order,
+        and each label after its first time. None where all outputs are the same.
+        """
+        if len(self.numbers) + len(self.labels) < 2:
+            return 0
+        return self.runs - len(self.labels)
+
     def add(self, reading: Reading, worlds: NDArray[np.bool_]) -> Tally:
         r"""This tally and the runs of ``reading``."""
         is_number = reading.codes < 0
-        fresh, index = np.unique(reading.numbers[is_number], return_inverse=True)
+        fresh, _, index = reading.numbers[is_number].unique()
         fresh_counts = _counts(index, worlds[is_number], len(fresh))
-        numbers, index = np.unique(np.concatenate((self.numbers, fresh)), return_inverse=True)
+        numbers, _, index = NumberLine.joined([self.numbers, fresh]).unique()
         counts = np.zeros((2, len(numbers)), dtype=np.int64)
         counts[:, index[: len(self.numbers)]] += self.number_counts
         counts[:, index[len(self.numbers) :]] += fresh_counts
@@ -234,8 +118,9 @@ class Tally:
         the interval around it, a label never seen in a cell whose counts are those of the labels
         seen once (Good and Turing: they tell how new labels are spread over the worlds).
         """
-        cuts, after, repeated = self._cuts()
-        intervals = np.searchsorted(cuts, self.numbers, side="right")
+        integral = self.numbers.integral
+        cuts, after, repeated = self._cuts(integral=integral)
+        intervals = cuts.search(self.numbers)
         counts = np.zeros((2, len(cuts) + 1 + len(self.labels) + 1), dtype=np.int64)
         for world in (0, 1):
             counts[world, : len(cuts) + 1] = np.bincount(
@@ -252,15 +137,15 @@ class Tally:
             alone=alone,
             labels=self.labels,
             counts=counts,
-            integral=are_integers(self.numbers),
+            integral=integral,
         )
 
-    def _cuts(self) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
+    def _cuts(self, *, integral: bool) -> tuple[NumberLine, NDArray[np.bool_], NDArray[np.bool_]]:
         pooled = self.number_counts.sum(axis=0)
         runs, share = int(pooled.sum()), self.crowd
         if share == 1:
-            cuts, none = self.numbers[1:], np.zeros(len(pooled), dtype=np.bool_)
-            return cuts, none[1:], none
+            none = np.zeros(len(pooled), dtype=np.bool_)
+            return self.numbers[1:], none[1:], none
         # Equal counts by the rank of a number's middle run; a number is heavy when it fills a cell
         # or is repeated far beyond the others (in continuous noise that is a finding by itself).
         cumulative = np.cumsum(pooled)
@@ -270,10 +155,8 @@ class Tally:
         heavy = (pooled >= share) | repeated
         starts = np.flatnonzero(np.diff(rank) | heavy[1:]) + 1
         before = self.numbers[starts]
-        behind = np.nextafter(self.numbers[heavy & (cumulative < runs)], math.inf)
-        if are_integers(self.numbers):  # nothing lies between them
-            behind = np.where(np.abs(behind) > 2.0**53, behind, np.floor(behind) + 1.0)
-        cuts, first = np.unique(np.concatenate((before, behind)), return_index=True)
+        behind = self.numbers[heavy & (cumulative < runs)].behind(integral=integral)
+        cuts, first, _ = NumberLine.joined([before, behind]).unique()
         return cuts, first >= len(before), repeated
 
 
@@ -285,15 +168,16 @@ class Cells:
     one number repeated far beyond its neighbours. Only the wording of an event needs ``after[i]``,
     that cut ``i`` lies just behind a heavy number, and ``integral``, that all numbers are integers.
 
+    >>> from audit.reading import read
     >>> cells = Tally.empty().add(read([0, 1, 1, 2]), np.array([False, True, True, True])).cells()
     >>> cells.locate(read([-5, 1, 9, "new"])).tolist()
     [0, 1, 2, 3]
     """
 
-    cuts: Floats
+    cuts: NumberLine
     after: NDArray[np.bool_]
     alone: NDArray[np.bool_]
-    labels: dict[Hashable, int]
+    labels: dict[str | Name, int]
     counts: Integers
     integral: bool
 
@@ -305,56 +189,92 @@ class Cells:
     def locate(self, reading: Reading) -> Integers:
         r"""The cell of each output."""
         other = self.counts.shape[1] - 1
-        cells = np.searchsorted(self.cuts, reading.numbers, side="right").astype(np.int64)
-        if bool((reading.codes >= 0).any()):
-            named = [
-                other if (column := self.labels.get(name)) is None else self.intervals + column
-                for name in reading.names
-            ]
-            cells = np.where(reading.codes < 0, cells, np.array(named)[reading.codes])
+        if not bool((is_label := reading.codes >= 0).any()):
+            return self.cuts.search(reading.numbers)
+        cells = np.zeros(len(reading), dtype=np.int64)
+        cells[~is_label] = self.cuts.search(reading.numbers[~is_label])
+        named = [
+            other if (column := self.labels.get(name)) is None else self.intervals + column
+            for name in reading.names
+        ]
+        cells[is_label] = np.array(named)[reading.codes[is_label]]
         return cells
 
     def count(self, reading: Reading, worlds: NDArray[np.bool_]) -> Integers:
         r"""Runs in each cell, shape (2, cells), row 0 world A."""
         return _counts(self.locate(reading), worlds, self.counts.shape[1])
 
-    def pieces(self, chosen: NDArray[np.bool_], *, integral: bool) -> list[tuple[str, slice]]:
-        r"""The chosen cells as wordings, one a stretch of intervals or a label, in order.
+    def pieces(
+        self, chosen: NDArray[np.bool_], *, integral: bool, of: str = "output"
+    ) -> list[tuple[str, slice]]:
+        r"""The chosen cells as wordings about ``of``, one a stretch of intervals or a label.
 
         A wording in braces is a single value. ``integral`` words intervals for outputs whose
         numbers are integers. The cell of unknown labels has no wording and is left out.
         """
         edges = np.flatnonzero(np.diff(chosen[: self.intervals], prepend=False, append=False))
         stretches = [slice(int(i), int(j)) for i, j in edges.reshape(-1, 2)]
-        found = [(self._words(stretch, integral=integral), stretch) for stretch in stretches]
+        found = [(self._words(stretch, of, integral=integral), stretch) for stretch in stretches]
+        texts = set(map(str, self.labels))
         for name, column in self.labels.items():
             cell = self.intervals + column
             if chosen[cell]:
-                found.append((f"{{{name!r}}}", slice(cell, cell + 1)))
+                found.append((f"{{{shortened(shown(name, texts))}}}", slice(cell, cell + 1)))
         return found
 
-    def _words(self, stretch: slice, *, integral: bool) -> str:
-        low = float(self.cuts[stretch.start - 1]) if stretch.start else -math.inf
-        high = float(self.cuts[stretch.stop - 1]) if stretch.stop < self.intervals else math.inf
-        above, below = ">=", "<"
-        if integral and not 2.0**53 < abs(high) < math.inf:
-            high, below = high - 1, "<="
-        else:
-            if stretch.start and self.after[stretch.start - 1]:
-                low, above = math.nextafter(low, -math.inf), ">"
-            if stretch.stop < self.intervals and self.after[stretch.stop - 1]:
-                high, below = math.nextafter(high, -math.inf), "<="
-        if low == high:
-            return f"{{{_shown(low)}}}"
-        if low == -math.inf:
-            return "-inf < output < inf" if high == math.inf else f"output {below} {_shown(high)}"
-        if high == math.inf:
-            return f"output {above} {_shown(low)}"
-        return f"{_shown(low)} {'<' if above == '>' else '<='} output {below} {_shown(high)}"
+    def _words(self, stretch: slice, of: str, *, integral: bool) -> str:
+        low = high = None
+        if stretch.start:
+            low = self._end(stretch.start - 1, upper=False, integral=integral)
+        if stretch.stop < self.intervals:
+            high = self._end(stretch.stop - 1, upper=True, integral=integral)
+        if low == high is not None:
+            return f"{{{low[1]}}}" if low else ""
+        below = f" {'<=' if high[0] else '<'} {high[1]}" if high else ""
+        if low is None:
+            return f"{of}{below}" if high else f"-inf < {of} < inf"
+        if high is None:
+            return f"{of} {'>=' if low[0] else '>'} {low[1]}"
+        return f"{low[1]} {'<=' if low[0] else '<'} {of}{below}"
+
+    def _end(self, cut: int, *, upper: bool, integral: bool) -> tuple[bool, str]:
+        # Where an interval ends at a cut: whether the number named is in it, and the number.
+        line = self.cuts[cut : cut + 1]
+        (place,) = line.listed()
+        if place.behind:
+            return upper, place.words
+        if integral and upper and not (line.floats and abs(place.value) > _EXACT):
+            return True, Place(place.value - 1, place.form).words
+        if line.floats and not integral and self.after[cut]:
+            return upper, line.before().listed()[0].words
+        return not upper, place.words
 
 
-def _shown(number: float) -> str:
-    return str(int(number)) if number == math.floor(number) and abs(number) < 1e15 else repr(number)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    r"""Some of the cells that outputs fall into, fixed with the cells; ``integral`` as a trial's.
+
+    >>> from audit.reading import read
+    >>> cells = Tally.empty().add(read([1, 2, "x"]), np.array([False, True, True])).cells()
+    >>> event = Event(cells=cells, chosen=np.array([False, True, True, False]), integral=True)
+    >>> event.words("sign(output)"), event.holds(read([7, "x", 0])).tolist()
+    ("sign(output) >= 2 or sign(output) in {'x'}", [True, True, False])
+    """
+
+    cells: Cells
+    chosen: NDArray[np.bool_]
+    integral: bool
+
+    def words(self, of: str = "output") -> str:
+        r"""As a sentence about ``of``. Numbers of equal value are ordered by how they are written,
+        -0.0 before 0.
+        """
+        pieces = self.cells.pieces(self.chosen, integral=self.integral, of=of)
+        return wording([words for words, _ in pieces], of)
+
+    def holds(self, reading: Reading) -> NDArray[np.bool_]:
+        r"""Which outputs are in it."""
+        return self.chosen[self.cells.locate(reading)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,7 +283,8 @@ class Witness:
 
     ``inside_a`` of ``runs_a`` runs in world A and ``inside_b`` of ``runs_b`` in world B gave an
     output in ``event``; ``world`` is the one it points to. Integers, so nothing is rebuilt from a
-    rate. The ratio of the two shares is no bound: the bound is ``epsilon_lower``.
+    rate. The ratio of the two shares is no bound: the bound is ``epsilon_lower``. ``feature`` is
+    what the output was read through, None for the output itself; ``where`` is the event as data.
 
     >>> print(
     ...     Witness(event="output <= -1", world="A", inside_a=41, runs_a=100, inside_b=3, runs_b=97)
@@ -377,6 +298,14 @@ class Witness:
     runs_a: int
     inside_b: int
     runs_b: int
+    feature: str | None = None
+    where: Event | None = field(default=None, compare=False, repr=False)
+
+    def through(self, feature: str | None) -> Witness:
+        r"""The same about what a feature shows of the output, by its name."""
+        if feature is None or self.where is None:
+            return self
+        return replace(self, feature=feature, event=self.where.words(f"{feature}(output)"))
 
     def __str__(self) -> str:
         return (
@@ -384,12 +313,13 @@ class Witness:
             f"{self.inside_b} of {self.runs_b} in world B (points to {self.world})"
         )
 
-    def to_json(self) -> dict[str, str | int]:
-        r"""The fields by name."""
-        return asdict(self)
+    def to_json(self) -> dict[str, str | int | None]:
+        r"""The fields by name, but for ``where``."""
+        names = ("event", "world", "inside_a", "runs_a", "inside_b", "runs_b", "feature")
+        return {name: getattr(self, name) for name in names}
 
 
-def wording(pieces: Sequence[str]) -> str:
+def wording(pieces: Sequence[str], of: str = "output") -> str:
     r"""One sentence for a union of pieces: single values gathered, intervals joined by "or".
 
     >>> wording(["output <= -1", "{3}", "{4}"])
@@ -397,4 +327,4 @@ def wording(pieces: Sequence[str]) -> str:
     """
     intervals = [piece for piece in pieces if not piece.startswith("{")]
     values = [piece[1:-1] for piece in pieces if piece.startswith("{")]
-    return " or ".join(intervals + ([f"output in {{{', '.join(values)}}}"] if values else []))
+    return " or ".join(intervals + ([f"{of} in {{{', '.join(values)}}}"] if values else []))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import product
 from typing import Final
 
@@ -20,7 +19,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from audit.claim import Claim
-from audit.confidence import gather, resolution
+from audit.confidence import gather
+from audit.coverage import cover
 from audit.curve_claim import CurveClaim
 from audit.event import Floats, Witness
 from audit.multiplicity import by_averages, holm
@@ -28,7 +28,15 @@ from audit.outcome import Outcome
 from audit.outputs import Outputs
 from audit.report import Layer
 from audit.sequential import EProcess, log_bar, watch_curve
-from audit.verdict import ANYTIME, BERGER_BOOS_SHARE, FIXED, Weighed, capped
+from audit.verdict import (
+    ANYTIME,
+    BERGER_BOOS_SHARE,
+    FIXED,
+    Weighed,
+    capped,
+    resolution_of,
+    verdict_of,
+)
 from dpcore.enclosure import round_down
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import RationalLike, rational
@@ -60,7 +68,12 @@ class View:
 
 
 def weigh_views(
-    views: Sequence[View], claim: Claim | CurveClaim, alpha: RationalLike, *, seed: int
+    views: Sequence[View],
+    claim: Claim | CurveClaim,
+    alpha: RationalLike,
+    *,
+    seed: int,
+    allow_constant: bool = False,
 ) -> Weighed:
     r"""Of numbers of runs fixed beforehand: refuted where any point is on any view.
 
@@ -68,8 +81,10 @@ def weigh_views(
     points and views that hold are any, P(one of them is marked) <= alpha. ``p_value`` is the
     smallest adjusted one. The bounds ``epsilon_lower`` hold together with probability 1 - alpha:
     each has alpha over the number of views and distinct deltas. ``resolution`` is that of the view
-    that resolves least, there at the point that resolves best, with alpha over the number of tests.
-    Which views there are must not depend on their runs.
+    that resolves least, there at the point that resolves best, with alpha over the number of tests;
+    views in which nothing could be measured (``coverage``) have no part in it; with
+    ``allow_constant`` one output that always comes counts as measured. Which views there are must
+    not depend on their runs.
 
     >>> worlds = np.arange(1000) % 3 == 0
     >>> views = [View(outputs=worlds, worlds=worlds), View(outputs=0 * worlds, worlds=worlds)]
@@ -112,13 +127,18 @@ def weigh_views(
     )
     row = min(range(len(outcomes)), key=lambda i: (found[i], -_excess(outcomes[i])))
     best = row // len(points)
+    witness = evidence[best].witness(*outcomes[row].claim.exact, spend=share / BERGER_BOOS_SHARE)
+    tallies = [each.tally for each in evidence]
+    names = [(view.pair, view.feature) for view in views]
+    coverage = cover(tallies, names, share, allow_constant=allow_constant)
     return Weighed(
-        verdict="refuted" if outcomes[row].refuted else "not_refuted",
+        verdict=verdict_of(coverage, refuted=outcomes[row].refuted),
+        coverage=coverage,
         epsilon_lower=outcomes[row].epsilon_lower,
-        witness=evidence[best].witness(*outcomes[row].claim.exact, spend=share / BERGER_BOOS_SHARE),
+        witness=None if witness is None else witness.through(views[best].feature),
         layer=_layer(FIXED, len(outcomes)),
         p_value=min(adjusted),
-        resolution=_resolution([(each.runs, each.crowd) for each in evidence], points, share),
+        resolution=resolution_of(tallies, coverage, points, share),
         outcomes=outcomes,
         row=row,
         view=best,
@@ -269,7 +289,11 @@ class FamilyProcess:
     def witness(self) -> Witness | None:
         r"""The event of the view on which a test won most."""
         best = int(np.argmax(self.log_wealth())) // len(self.claim.points)
-        return self.processes[best].witness()
+        return self._witness(best)
+
+    def _witness(self, view: int, place: int = 0) -> Witness | None:
+        found = self.processes[view].witness(place)
+        return None if found is None else found.through(self.names[view][1])
 
     def _row(self, outcomes: Sequence[Outcome]) -> int:
         wealth = self.log_wealth().tolist()
@@ -301,10 +325,12 @@ def watch_views(
     )
 
 
-def weigh_family(process: FamilyProcess, alpha: RationalLike) -> Weighed:
+def weigh_family(
+    process: FamilyProcess, alpha: RationalLike, *, allow_constant: bool = False
+) -> Weighed:
     r"""Of runs watched as they came: refuted where the mean wealth ever reached 1/alpha.
 
-    ``resolution`` is chosen as in :func:`weigh_views`.
+    ``resolution`` and ``coverage`` are those of :func:`weigh_views`.
 
     >>> weigh_family(watch_views(Claim(epsilon=1)), Fraction("0.05")).e_value
     1.0
@@ -312,18 +338,17 @@ def weigh_family(process: FamilyProcess, alpha: RationalLike) -> Weighed:
     level, points = rational("alpha", alpha), process.claim.points
     outcomes = process.outcomes(level)
     row = process._row(outcomes)
-    best = row // len(points)
+    best, share = row // len(points), level / len(outcomes)
+    tallies = [each.seen for each in process.processes]
+    coverage = cover(tallies, process.names, share, allow_constant=allow_constant)
     return Weighed(
-        verdict="refuted" if process.rejected_at(level) is not None else "not_refuted",
+        verdict=verdict_of(coverage, refuted=process.rejected_at(level) is not None),
+        coverage=coverage,
         epsilon_lower=outcomes[row].epsilon_lower,
-        witness=process.processes[best].witness(row % len(points)),
+        witness=process._witness(best, row % len(points)),
         layer=_layer(ANYTIME, len(outcomes)),
         e_value=process.e_value,
-        resolution=_resolution(
-            [(each.runs, each.tally.crowd) for each in process.processes],
-            points,
-            level / len(outcomes),
-        ),
+        resolution=resolution_of(tallies, coverage, points, share),
         outcomes=outcomes,
         row=row,
         view=best,
@@ -342,19 +367,6 @@ def _log_mean(paths: Floats) -> Floats:
 def _excess(outcome: Outcome) -> float:
     # How far the bound lies above the claim.
     return outcome.epsilon_lower - float(outcome.claim.exact[0])
-
-
-def _resolution(
-    views: Sequence[tuple[int, int]], points: Sequence[Claim], share: Fraction
-) -> float:
-    # Of the view that resolves least, at the point that resolves best.
-    return max(
-        min(
-            resolution(runs, epsilon, share, delta, crowd=crowd)
-            for epsilon, delta in (point.exact for point in points)
-        )
-        for runs, crowd in views
-    )
 
 
 def _layer(alone: Layer, tests: int) -> Layer:

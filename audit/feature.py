@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from audit.errors import TargetFailed
-from audit.feature_map import each
+from audit.feature_map import by_value, each
 from audit.feature_number import EXPONENT, LOWEST_BIT, SIGN, last_bits, rounded
 from audit.feature_shape import (
     ARGMAX,
@@ -56,6 +56,12 @@ class Feature:
 
     name: str
     apply: Callable[[Outputs], Outputs] = field(compare=False, repr=False)
+    as_it_is: bool = field(default=True, compare=False, repr=False)
+
+    def shown(self, outputs: Outputs) -> Outputs:
+        r"""What is tested: what it finds, by value alone unless that is taken ``as_it_is``."""
+        found = self.apply(outputs)
+        return found if self.as_it_is else by_value(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +141,12 @@ def read_feature(
     """
     steps = [step.strip() for step in text.split("+")]
     applied = tuple(_read_step(step, text, own or own_map) for step in steps)
-    name = "+".join(steps)
-    return Feature(name=name, apply=applied[0] if len(applied) == 1 else _Chain(steps=applied))
+    last = steps[-1].partition(":")[0]
+    return Feature(
+        name="+".join(steps),
+        apply=applied[0] if len(applied) == 1 else _Chain(steps=applied),
+        as_it_is=last == "identity" or last not in FEATURES,
+    )
 
 
 def _read_step(

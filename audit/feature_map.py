@@ -2,16 +2,19 @@ r"""A map of outputs, one by one: plainly, and for arrays at once."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from audit.outputs import Outputs, kind
 
-__all__ = ["Map", "Misread", "each", "number_of"]
+__all__ = ["Map", "Misread", "by_value", "each", "number_of"]
+
+_EXACT: Final = 1 << 53
 
 
 class Misread(ValueError):
@@ -41,7 +44,7 @@ class Map:
             try:
                 found = self.of_array(array)
             except Misread:
-                return [self._label(array[0])] * len(array) if len(array) else []
+                return [self._label(outputs[0])] * len(array) if len(array) else []
             if found is not None:
                 return found
         return [self._of_any(output) for output in each(outputs)]
@@ -68,6 +71,42 @@ def _as_array(outputs: Outputs) -> NDArray[Any] | None:
         return None
 
 
+def by_value(found: Outputs) -> Outputs:
+    r"""What a map found, by value alone: whether outputs came in an array must not show in it.
+
+    Numbers are floats, or integers where no float is that large; sequences are tuples.
+
+    >>> by_value(np.array([[1, 2]])), by_value([3, "x", 2**53 + 1])
+    ([(1.0, 2.0)], [3.0, 'x', 9007199254740993])
+    """
+    array = _as_array(found) if isinstance(found, np.ndarray) else None
+    if array is not None and array.ndim == 1:
+        wide = array.astype(np.float64)
+        if array.dtype.kind == "f" or not bool((np.abs(wide) >= _EXACT).any()):
+            floats: list[object] = wide.tolist()
+            return floats
+    return [_by_value(item) for item in found]
+
+
+def _by_value(item: object) -> object:
+    match item:
+        case bool() | np.bool_():
+            return bool(item)
+        case str():
+            return str(item)
+        case list() | tuple() | np.ndarray():
+            return tuple(_by_value(inner) for inner in item)
+        case np.timedelta64():
+            return item
+        case int() | np.integer():
+            return float(item) if abs(int(item)) < _EXACT else int(item)
+        case float() | np.floating():
+            wide = float(item)
+            return wide if wide == item or math.isnan(wide) else item
+        case _:
+            return item
+
+
 def each(outputs: Outputs) -> Sequence[object]:
     r"""The outputs one by one: values of Python from an array of values, else its rows.
 
@@ -91,11 +130,14 @@ def number_of(output: object) -> int | float:
     if isinstance(output, np.ndarray) and output.size == 1:
         output = output.reshape(1)[0]
     match output:
-        case bool():
-            raise Misread("a bool")
+        case bool() | np.timedelta64():
+            raise Misread("no number")
         case int() | np.integer():
             return int(output)
         case float() | np.floating():
-            return float(output)
+            number = float(output)
+            if number != output and not math.isnan(number):
+                raise Misread("a float of more digits")
+            return number
         case _:
             raise Misread("no number")

@@ -167,7 +167,8 @@ def _of_target(
         pieces = [list(piece) for piece in target.draw(block)]
         outputs = [x for piece in pieces for x in piece]
         if target.lines:
-            outputs = [_of_line(target.spelling, line) for line in outputs]
+            # Integers of any size: numpy makes floats of those that no integer of its own holds.
+            return np.array([_of_line(target.spelling, line) for line in outputs], dtype=object)
         return np.array(outputs)
 
     return draw

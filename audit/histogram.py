@@ -6,8 +6,7 @@ Data only, read off the runs after they were tested; it decides nothing.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise, product
 from typing import Any, Final, Literal, TypeAlias
@@ -15,11 +14,13 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.event import Floats, Reading, are_integers, read, read_worlds
+from audit.event import Floats
+from audit.identity import Name, shown
+from audit.number_line import NumberLine, as_float
 from audit.outputs import Outputs
-from dpcore.errors import InvalidParameter
+from audit.reading import read, read_worlds
 
-__all__ = ["Bin", "Histogram", "histogram", "in_event"]
+__all__ = ["Bin", "Histogram", "histogram"]
 
 Bools: TypeAlias = NDArray[np.bool_]
 
@@ -27,72 +28,6 @@ _MOST_BINS: Final = 40
 _MOST_LABELS: Final = 14
 _LABEL: Final = 48
 _TAIL: Final = 0.001
-
-_NUMBER: Final = r"-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf)"
-_INTERVAL: Final = re.compile(
-    rf"(?:(?P<low>{_NUMBER}) (?P<above><=?) )?output(?: (?P<side>[<>]=?) (?P<end>{_NUMBER}))"
-    r"(?: or |$)"
-)
-_VALUE: Final = re.compile(_NUMBER)
-_SET: Final = "output in {"
-
-
-def in_event(event: str, outputs: Outputs) -> Bools:
-    r"""Which outputs lie in the event of a witness, read back from its words; one a run.
-
-    >>> in_event("output <= -1 or output in {3, 'x'}", [-2, 0, 3, "x", "y"]).tolist()
-    [True, False, True, True, False]
-
-    Raises :class:`InvalidParameter` for words that no witness has.
-    """
-    return _inside(event, read(outputs))
-
-
-def _inside(event: str, reading: Reading) -> Bools:
-    numbers, is_number = reading.numbers, reading.codes < 0
-    found = np.zeros(len(reading), dtype=np.bool_)
-    rest = event
-    while rest and not rest.startswith(_SET):
-        match = _INTERVAL.match(rest)
-        if match is None:
-            raise InvalidParameter("event", event, "is not worded as a witness is")
-        found |= is_number & _between(match, numbers)
-        rest = rest[match.end() :]
-    if rest:
-        names: dict[str, list[int]] = {}
-        for code, name in enumerate(reading.names):
-            names.setdefault(repr(name), []).append(code)
-        for token in _tokens(rest.removeprefix(_SET).removesuffix("}"), names):
-            if token in names:
-                found |= np.isin(reading.codes, names[token])
-            else:
-                found |= is_number & (numbers == float(token))
-    return found
-
-
-def _between(match: re.Match[str], numbers: Floats) -> Bools:
-    inside = _compared(numbers, match["side"], float(match["end"]))
-    if match["low"] is not None:
-        above = {"<": ">", "<=": ">="}[match["above"]]
-        inside = inside & _compared(numbers, above, float(match["low"]))
-    return inside
-
-
-def _compared(numbers: Floats, sign: str, end: float) -> Bools:
-    compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}[sign]
-    return np.asarray(compare(numbers, end), dtype=np.bool_)
-
-
-def _tokens(text: str, names: Mapping[str, object]) -> Iterator[str]:
-    # "a, b, c", where the words of a label may hold a comma: the longest known label first.
-    start = 0
-    while start < len(text):
-        ends = [m.start() for m in re.finditer(", ", text) if m.start() > start] + [len(text)]
-        known = [end for end in ends if text[start:end] in names]
-        end = max(known, default=ends[0])
-        if known or _VALUE.fullmatch(text[start:end]):
-            yield text[start:end]
-        start = end + len(", ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,23 +94,27 @@ def histogram(
     outputs: Outputs,
     worlds: object,
     event: str | None = None,
+    inside: Bools | None = None,
     *,
     pair: int = 0,
     feature: str | None = None,
 ) -> Histogram:
     r"""Count outputs by cell: at most about 40, integers one each where there are few.
 
+    ``inside`` says which runs lie in the ``event`` of the witness: :meth:`audit.event.Event.holds`.
+
     Other numbers fall into intervals between round numbers, what lies beyond all but one in a
     thousand in two open ones. Labels stand by name: those of the event, then the most frequent,
     and "all else".
 
-    >>> found = histogram([0, 2, 2, "stop"], np.array([False, False, True, True]), "output >= 1")
+    >>> worlds = np.array([False, False, True, True])
+    >>> found = histogram([0, 2, 2, "stop"], worlds, "output >= 1", np.array([0, 1, 1, 0], bool))
     >>> [(cell.label, cell.count_a, cell.count_b, cell.in_witness) for cell in found.bins]
     [('0', 1, 0, 'none'), ('1', 0, 0, 'none'), ('2', 1, 1, 'all'), ("'stop'", 0, 1, 'none')]
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))
-    inside = np.zeros(len(reading), np.bool_) if event is None else _inside(event, reading)
+    inside = np.zeros(len(reading), np.bool_) if inside is None else inside
     is_number = reading.codes < 0
     most = _MOST_BINS if bool(is_number.all()) else _MOST_BINS - _MOST_LABELS - 2
     bins: list[Bin] = []
@@ -205,8 +144,8 @@ _Cells: TypeAlias = tuple[NDArray[np.int64], list[dict[str, Any]]]
 
 
 def _counted(cells: _Cells, truth: Bools, inside: Bools) -> list[Bin]:
-    place, shown = cells
-    flat = np.bincount(place * 4 + 2 * inside + truth, minlength=4 * len(shown)).reshape(-1, 4)
+    place, named = cells
+    flat = np.bincount(place * 4 + 2 * inside + truth, minlength=4 * len(named)).reshape(-1, 4)
     return [
         Bin(
             **keys,
@@ -215,22 +154,26 @@ def _counted(cells: _Cells, truth: Bools, inside: Bools) -> list[Bin]:
             inside_a=int(row[2]),
             inside_b=int(row[3]),
         )
-        for keys, row in zip(shown, flat, strict=True)
+        for keys, row in zip(named, flat, strict=True)
     ]
 
 
-def _number_cells(numbers: Floats, most: int) -> _Cells:
-    values, place = np.unique(numbers, return_inverse=True)
-    first, last = float(values[0]), float(values[-1])
-    if are_integers(values) and last - first < most:
+def _number_cells(numbers: NumberLine, most: int) -> _Cells:
+    distinct, _, place = numbers.unique()
+    listed, integral = distinct.listed(), distinct.integral
+    values = distinct.as_floats()
+    first, span = listed[0].value, listed[-1].value - listed[0].value if integral else math.inf
+    if span < most:
         # The empty ones between them, too: the axis is a line.
-        span = [first + k for k in range(int(last - first) + 1)]
-        return (numbers - first).astype(np.int64), [_point(value) for value in span]
+        offsets = np.array([int(each.value - first) for each in listed], dtype=np.int64)
+        points = [_point(first + k) for k in range(int(span) + 1)]
+        return offsets[place], points
     if len(values) <= most // 2:
-        return place.astype(np.int64), [_point(float(value)) for value in values]
+        one_form = len({each.form for each in listed}) == 1
+        return place, [_point(each.value, None if one_form else each.words) for each in listed]
     edges = _edges(values, np.bincount(place), most - 2)
-    cells = np.searchsorted(edges, numbers, side="right").astype(np.int64)
-    return cells, _between_edges(edges, integral=are_integers(values))
+    cells = np.searchsorted(edges, values, side="right").astype(np.int64)[place]
+    return cells, _between_edges(edges, integral=integral)
 
 
 def _edges(values: Floats, counts: NDArray[np.int64], most: int) -> Floats:
@@ -270,17 +213,20 @@ def _between_edges(edges: Floats, *, integral: bool) -> list[dict[str, Any]]:
     return [*cells, {"label": words, "low": last, "high": None}]
 
 
-def _point(value: float) -> dict[str, Any]:
-    return {"label": _short(value), "low": value, "high": value}
+def _point(value: Any, words: str | None = None) -> dict[str, Any]:
+    at = as_float(value)
+    return {"label": _short(value) if words is None else words, "low": at, "high": at}
 
 
-def _short(number: float) -> str:
-    number += 0.0  # not "-0"
-    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else f"{number:.12g}"
+def _short(number: Any) -> str:
+    if not isinstance(number, float):
+        return str(number)
+    plain = number.is_integer() and abs(number) < 1e15 and repr(number) != "-0.0"
+    return str(int(number)) if plain else f"{number:.12g}"
 
 
 def _label_cells(
-    codes: NDArray[np.int64], names: tuple[Hashable, ...], inside: Bools, most: int
+    codes: NDArray[np.int64], names: tuple[str | Name, ...], inside: Bools, most: int
 ) -> _Cells:
     pooled = np.bincount(codes, minlength=len(names))
     marked = np.bincount(codes[inside], minlength=len(names)) > 0
@@ -289,12 +235,13 @@ def _label_cells(
     kept = sorted(seen if len(seen) <= most else seen[:most], key=lambda i: -int(pooled[i]))
     place = np.full(len(names), len(kept), dtype=np.int64)
     place[kept] = np.arange(len(kept))
-    shown = [{"label": _name(names[code])} for code in kept]
+    texts = set(map(str, names))
+    cells = [{"label": _name(names[code], texts)} for code in kept]
     if len(kept) < len(seen):
-        shown.append({"label": f"all else: {len(seen) - len(kept):,} other values"})
-    return place[codes], shown
+        cells.append({"label": f"all else: {len(seen) - len(kept):,} other values"})
+    return place[codes], cells
 
 
-def _name(name: Hashable) -> str:
-    text = repr(name)
+def _name(name: str | Name, texts: set[str]) -> str:
+    text = shown(name, texts)
     return text if len(text) <= _LABEL else text[: _LABEL - 3] + "..."

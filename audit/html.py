@@ -13,6 +13,7 @@ from html import escape
 from typing import Any, Final, TypeAlias
 
 from audit.claim import Claim
+from audit.coverage import said
 from audit.markup import (
     STYLE,
     as_json,
@@ -44,6 +45,7 @@ _VERDICTS: Final[dict[str | None, tuple[str, str, str]]] = {
     "refuted": ("REFUTED", "refuted", "✗"),
     "not_refuted": ("NOT REFUTED AT THIS RESOLUTION", "open", "○"),
     "proven": ("PROVEN", "proven", "✓"),
+    "nothing_measured": ("NOTHING MEASURED", "failed", "!"),
     None: ("THE TARGET FAILED", "failed", "!"),
 }
 
@@ -133,6 +135,11 @@ def _sentence(document: Document) -> str:
                 f"The evidence does not contradict {claim}. That is no proof: what lies "
                 "below the resolution may pass unseen."
             )
+        case "nothing_measured":
+            return (
+                f"The runs say nothing about {claim}: there was nothing in the outputs that the "
+                "test could look at. The warnings below say why, and what to do."
+            )
     error = document.get("error") or {}
     where = [f"dataset {error['dataset']}"] if error.get("dataset") else []
     where += [f"run {error['run']:,}"] if error.get("run") else []
@@ -179,11 +186,14 @@ def _evidence(document: Document) -> str:
 def _seen(document: Document) -> str:
     if not document["runs"]:
         return "no run was drawn"
+    if document["verdict"] == "nothing_measured":
+        return "none: nothing was measured"
     if document["resolution"] is None:
         return "these are too few runs to count on refuting anything"
     return (
         "these runs would catch an output that only one dataset gives, from probability "
-        f"{up(document['resolution'], 2)} on; rarer ones and smaller leaks can pass unseen"
+        f"{up(document['resolution'], 2)} on{said(document.get('coverage') or ())}; "
+        "rarer ones and smaller leaks can pass unseen"
     )
 
 
@@ -215,7 +225,7 @@ def _witness(document: Document) -> str:
         ]
         for world, inside, runs in counts
     ]
-    weak = document["verdict"] == "not_refuted"
+    weak = document["verdict"] in {"not_refuted", "nothing_measured"}
     note = (
         "The event was fixed by earlier runs, and counted on the runs after them. "
         + ("It does not refute the claim; it points" if weak else "It points")

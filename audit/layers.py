@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from audit.claim import Claim
 from audit.curve_claim import CurveClaim
 from audit.errors import TargetFailed
+from audit.event import Witness
 from audit.plan import Plan
 from audit.replay_findings import Finding
 from audit.report import INTERRUPTED, AuditReport, Layer
@@ -216,6 +217,7 @@ def _beside(report: AuditReport, drawn: Drawn, wanted: Wanted) -> AuditReport:
     from audit.baseline import compare
     from audit.family import view_seeds
     from audit.histogram import histogram
+    from audit.reading import read
     from audit.run import coins_of
     from audit.trace import trace_anytime, trace_fixed
 
@@ -246,12 +248,15 @@ def _beside(report: AuditReport, drawn: Drawn, wanted: Wanted) -> AuditReport:
     coins = view_seeds(coins_of(plan), views)
     deltas = len({each.exact[1] for each in plan.claim.points})
     level = rational("alpha", report.alpha) / (views * (1 if plan.sequential else deltas))
+    witness = report.witness
+    event = witness.where if isinstance(witness, Witness) else None
     return replace(
         report,
         histogram=histogram(
             view.outputs,
             view.worlds,
-            None if report.witness is None else report.witness.event,
+            None if witness is None else witness.event,
+            None if event is None else event.holds(read(view.outputs)),
             pair=place,
             feature=feature,
         ),

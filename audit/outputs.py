@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from audit.confidence import interleave
 from audit.errors import Unreadable
+from audit.identity import identity, shown, written
 from audit.sequential import LOOKS
 from audit.shortened import shortened
 
@@ -45,14 +46,14 @@ _MOST_BITS: Final = 14_000  # beyond, an integer has more digits than Python sho
 _KINDS: Final[dict[type, str]] = {int: "int", float: "float", bool: "bool", str: "str"}
 _SCALARS: Final = frozenset({float, bool, str, bytes, complex, type(None)})
 _HARMLESS: Final = _SCALARS | {list, tuple, dict, set, frozenset}
-_ARRAY_KINDS: Final = {"i": "int", "u": "int", "f": "float", "b": "bool", "U": "str"}
+_WIDE: Final = {"U": "str", "S": "bytes"}  # how wide a text may be is of all texts beside it
 
 
 def kind(output: object) -> str:
     r"""The type of an output as a reader of it would say it, with the shape where it has one.
 
-    >>> kind(np.int64(3)), kind([1, 2]), kind(np.zeros(2)), kind(None)
-    ('int', 'list of 2', 'array of shape (2,)', 'None')
+    >>> kind(3), kind(np.int64(3)), kind([1, 2]), kind(np.zeros(2)), kind(None)
+    ('int', 'int64', 'list of 2', 'float64 array of shape (2,)', 'None')
     """
     plain = _KINDS.get(type(output))
     if plain is not None:
@@ -60,14 +61,19 @@ def kind(output: object) -> str:
     match output:
         case None:
             return "None"
-        case np.ndarray() if output.ndim:
-            return f"array of shape {output.shape}"
-        case np.ndarray() | np.generic():
-            return _ARRAY_KINDS.get(output.dtype.kind, type(output).__name__)
+        case np.ndarray():
+            shape = f" of shape {output.shape}" if output.ndim else ""
+            return f"{_named(output.dtype)} {type(output).__name__.removeprefix('nd')}{shape}"
+        case np.generic():
+            return _named(output.dtype)
         case list() | tuple():
             return f"{type(output).__name__} of {len(output)}"
         case _:
             return type(output).__name__
+
+
+def _named(dtype: np.dtype[Any]) -> str:
+    return _WIDE.get(dtype.kind, dtype.name)
 
 
 def require_readable(output: object) -> None:
@@ -174,7 +180,7 @@ def _stackable(*sides: Outputs) -> bool:
     arrays = [side for side in sides if isinstance(side, np.ndarray)]
     if len(arrays) < len(sides):
         return False
-    return len({(side.dtype.kind, side.shape[1:]) for side in arrays}) == 1
+    return len({(_named(side.dtype), side.shape[1:]) for side in arrays}) == 1
 
 
 def concatenate(pieces: Sequence[Outputs]) -> Outputs:
@@ -194,9 +200,11 @@ def concatenate(pieces: Sequence[Outputs]) -> Outputs:
 class Form:
     r"""How the outputs of an audit are read.
 
-    ``lines`` are decoded one by one: as JSON where the training runs all were, else kept as text.
-    ``by_kind`` replaces each output by its kind, where the kinds of the worlds had nothing in
-    common in the training runs: their values could hide what their types reveal.
+    ``lines`` are read one by one: as JSON where the training runs all were, else kept as text. A
+    line of JSON that is a number is that number as it was written, any other is its own text, as
+    whoever reads the program sees it. ``by_kind`` replaces each output by its kind, where the kinds
+    of the worlds had nothing in common in the training runs: their values could hide what their
+    types reveal.
     """
 
     lines: bool
@@ -212,15 +220,20 @@ class Form:
         """
         as_json = lines and all(_is_json(line) for line in outputs)
         plain = cls(lines=lines, as_json=as_json, by_kind=False)
-        found = list(_kinds(plain.apply(outputs)))
+        found = list(_kinds(plain.values(outputs)))
         sides = [{found[i] for i in np.flatnonzero(worlds == world)} for world in (False, True)]
         apart = bool(sides[0]) and bool(sides[1]) and not sides[0] & sides[1]
         return cls(lines=lines, as_json=as_json, by_kind=apart)
 
     def apply(self, outputs: Outputs) -> Outputs:
         r"""The outputs as they are tested; each is read by itself."""
-        read = [_value(line) for line in outputs] if self.as_json else outputs
-        return list(_kinds(read)) if self.by_kind else read
+        if self.by_kind:
+            return list(_kinds(self.values(outputs)))
+        return [written(line) for line in outputs] if self.as_json else outputs
+
+    def values(self, outputs: Outputs) -> Outputs:
+        r"""What the outputs are to a feature: of JSON, what a reader of JSON makes of it."""
+        return [_value(line) for line in outputs] if self.as_json else outputs
 
 
 def _is_json(line: str) -> bool:
@@ -237,16 +250,12 @@ def _value(line: str) -> object:
 
 
 def same(one: Outputs, other: Outputs) -> bool:
-    r"""Whether two calls returned the same outputs; nan equals nan.
+    r"""Whether two calls returned the same outputs, to the last bit; nan equals nan.
 
     >>> same(np.array([1.0, math.nan]), np.array([1.0, math.nan])), same([1], [2])
     (True, False)
     """
-    return len(one) == len(other) and list(map(_settled, one)) == list(map(_settled, other))
-
-
-def _settled(output: object) -> str:
-    return repr(output.tolist() if isinstance(output, np.ndarray | np.generic) else output)
+    return len(one) == len(other) and list(map(identity, one)) == list(map(identity, other))
 
 
 def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: Form) -> list[str]:
@@ -256,12 +265,12 @@ def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: Form) -> list[st
     >>> oddities([1.0, math.nan], np.array([False, True]), plain)
     ['1 of 2 outputs are nan (0 in world A, 1 in world B): a value like any other here']
     """
-    read = Form(lines=form.lines, as_json=form.as_json, by_kind=False).apply(outputs)
+    values = form.values(outputs)
     return [
-        *_nan_found(read, worlds),
-        *_kinds_found(read, worlds, form),
-        *_constant(read),
-        *_all_different(read),
+        *_nan_found(values, worlds),
+        *_kinds_found(values, worlds, form),
+        *_constant(form.apply(outputs)),
+        *_all_different(values),
     ]
 
 
@@ -310,16 +319,11 @@ def _kinds_found(outputs: Outputs, worlds: NDArray[np.bool_], form: Form) -> lis
 def _constant(outputs: Outputs) -> list[str]:
     if len(outputs) < 2:
         return []
-    first = outputs[0]
-    if isinstance(outputs, np.ndarray):
-        constant = bool((outputs == first).all())
-    else:
-        shown = _settled(first)
-        constant = all(_settled(output) == shown for output in outputs)
-    if not constant:
+    first = identity(outputs[0])
+    if any(identity(output) != first for output in outputs):
         return []
-    shown = shortened(" ".join(_settled(first).split()))
-    return [f"every output was {shown}, in both worlds: nothing was measured"]
+    said = shortened(" ".join(shown(first).split()))
+    return [f"every output was {said}, in both worlds"]
 
 
 def _all_different(outputs: Outputs) -> list[str]:
@@ -331,4 +335,4 @@ def _all_different(outputs: Outputs) -> list[str]:
     if len(found) < 2 or len(set(map(id, found))) < len(found):
         return []
     names = " or ".join(sorted({type(item).__name__ for item in found}))
-    return [f"no two outputs of type {names} are equal: nothing was measured; return plain values"]
+    return [f"no two outputs of type {names} are equal: return plain values"]

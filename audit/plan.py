@@ -51,7 +51,7 @@ class Plan:
     many. ``others`` are further pairs, ``features`` what outputs are read through (the outputs
     themselves where empty). ``jobs`` processes draw, -1: one for each core; what is drawn does not
     depend on it. ``timeout`` seconds limit one call of the target, ``deadline`` seconds the drawing
-    of runs.
+    of runs. ``allow_constant`` accepts that every output is the same, in both worlds.
 
     Raises :class:`InvalidParameter` for what is out of range.
     """
@@ -67,6 +67,7 @@ class Plan:
     jobs: int = 1
     timeout: float | None = 60.0
     deadline: float | None = None
+    allow_constant: bool = False
 
     def __post_init__(self) -> None:
         integer("runs", self.runs, at_least=1)

@@ -132,6 +132,8 @@ class Auditor:
         pair: tuple[Any, Any] | None = None,
         pairs: Iterable[tuple[Any, Any]] | None = None,
         runs: int | None = None,
+        features: Iterable[str] = (),
+        allow_constant: bool = False,
     ) -> tuple[AuditReport, ...]:
         r"""As :func:`audit.testing.assert_private`; what is not given is taken from the mark."""
         __tracebackhide__ = True
@@ -151,6 +153,8 @@ class Auditor:
             alpha=bought.alpha,
             seed=bought.seed,
             again=self._again,
+            features=features,
+            allow_constant=allow_constant,
         )
 
     def fits(self, sampler: Any, noise: Noise, *, runs: int | None = None) -> FitReport:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from audit.claim import Claim
 from audit.claim import shown as written
+from audit.coverage import said
 from audit.event import Witness
 from audit.report import AuditReport, ExactWitness, Verdict
 from dpcore.decimals import down, up
@@ -31,6 +32,7 @@ _WORDS: Final[dict[Verdict | None, tuple[str, str]]] = {
     "refuted": ("REFUTED", "bold red"),
     "not_refuted": ("NOT REFUTED AT THIS RESOLUTION", "bold yellow"),
     "proven": ("PROVEN", "bold green"),
+    "nothing_measured": ("NOTHING MEASURED", "bold magenta"),
     None: ("THE TARGET FAILED", "bold magenta"),
 }
 _FAULTS: Final = ("FAULTS FOUND", "bold red")
@@ -123,7 +125,8 @@ def _width() -> int:
 
 
 def _words(report: AuditReport) -> tuple[str, str]:
-    return _FAULTS if report.faults and report.verdict == "not_refuted" else _WORDS[report.verdict]
+    open_ended = report.verdict in {"not_refuted", "nothing_measured"}
+    return _FAULTS if report.faults and open_ended else _WORDS[report.verdict]
 
 
 def _headline(report: AuditReport) -> str:
@@ -238,10 +241,14 @@ def _witness(witness: Any) -> str:
 
 def resolution_reached(report: AuditReport) -> str:
     r"""What these runs would have seen; a probability rounded up."""
+    if report.verdict == "nothing_measured":
+        (first, *_) = [each.reason for each in report.coverage] or ["no run was drawn"]
+        return f"none: {first}"
     if not math.isfinite(report.resolution):
         return "these are too few runs to count on refuting anything"
     seen = up(report.resolution, 2)
-    return f"would catch an output that only one dataset gives, from probability {seen} on"
+    but = said([each.to_json() for each in report.coverage])
+    return f"would catch an output that only one dataset gives, from probability {seen} on{but}"
 
 
 def _short(dataset: Any) -> str:

@@ -246,9 +246,10 @@ def within_reach(run: Run, others: Sequence[Run]) -> bool:
         return 1 in counts.values()
     found = {other.key: numbers_of(other) for other in others}
     rows = [row for row in found.values() if row is not None and len(row) == len(own)]
-    if not rows or not all(map(math.isfinite, chain(own, *rows))):
+    floats = [x for x in chain(own, *rows) if isinstance(x, float)]
+    if not rows or not all(map(math.isfinite, floats)):
         return False
-    whole = all(float(x).is_integer() for x in chain(own, *rows))
+    whole = all(x.is_integer() for x in floats)
     if not whole and 2 * len(counts) > counts.total():
         return False
     return all(

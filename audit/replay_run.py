@@ -12,6 +12,7 @@ import numpy as np
 
 from audit.errors import TargetFailed, Unreadable
 from audit.guard import RAISED, TimeUp, Watchdog, failure
+from audit.identity import identity
 from audit.outputs import kind, require_readable
 from audit.tape import Asked, Place, Seeded, Tape
 from audit.tape_session import Session
@@ -76,7 +77,7 @@ class Runner:
         try:
             output = self.session.play(tape, call)
             self.watchdog.stop()
-            found = Run(output=output, key=_key(output), kind=kind(output), tape=tape)
+            found = Run(output=output, key=identity(output), kind=kind(output), tape=tape)
         except RAISED as error:
             self.watchdog.stop()
             failed = failure(self.target.spelling, error, dataset="AB"[world])
@@ -133,30 +134,13 @@ def as_target(target: Target | Callable[..., Any]) -> Target:
     return Scalar(spelling=spelling, function=target, seeded="rng" in names)
 
 
-def _key(output: Any) -> Hashable:
-    return repr(_settled(output))
-
-
-def _settled(output: Any) -> Any:
-    # repr() shortens long arrays; -0.0, nan and types stay apart.
-    match output:
-        case np.ndarray():
-            return ("array", output.dtype.kind, output.shape, output.tolist())
-        case np.generic():
-            return output.item()
-        case list() | tuple():
-            return [type(output).__name__, *(_settled(part) for part in output)]
-        case _:
-            return output
-
-
 def parts_of(run: Run) -> tuple[Hashable, ...]:
     r"""The elements of an output that is a list, a tuple or an array; else the output alone."""
     match run.output:
         case np.ndarray() if run.output.ndim:
-            return tuple(_key(part) for part in run.output)
+            return tuple(identity(part) for part in run.output)
         case list() | tuple():
-            return tuple(_key(part) for part in run.output)
+            return tuple(identity(part) for part in run.output)
         case _:
             return (run.key,)
 

@@ -8,7 +8,8 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
                     delta are null, "claim" is its spelling and "points" are those tested
     pair            [dataset A, dataset B] that the witness and epsilon_lower are of
     pairs           all pairs that were audited
-    verdict         "refuted", "not_refuted", "proven"; null when the target failed
+    verdict         "refuted", "not_refuted", "proven", "nothing_measured"; null when the target
+                    failed
     epsilon_lower   a number; "inf" where no epsilon holds. Of the sample layer: exceeds the true
                     epsilon with probability at most alpha. Of the exact layer: proven.
     at_delta        the delta that epsilon_lower is at, exact, as text
@@ -19,11 +20,14 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
     runs_by_world   {"a", "b"}
     stopped         why no more runs were drawn
     interrupted     whether Ctrl-C ended it before all was done
-    witness         {"event", "world", "inside_a", "runs_a", "inside_b", "runs_b"}: counts, or for
-                    the exact layer {"event", "world", "probability_a", "probability_b"}: [lower,
-                    upper]
+    witness         {"event", "world", "inside_a", "runs_a", "inside_b", "runs_b", "feature": what
+                    the event is of, null: the output itself}: counts; or for the exact layer
+                    {"event", "world", "probability_a", "probability_b"}: [lower, upper]
     resolution      an always-revealing output of this probability would have been seen in 95 of 100
-                    audits; null: too few runs to count on refuting anything
+                    audits, in what was looked at; null: too few runs to count on refuting anything
+    coverage        what was looked at, one a pair and feature: {"pair", "feature", "runs",
+                    "looked_at": runs of which an event could be learned, "once": outputs that came
+                    once and have no order, "constant", "measured"}
     outcomes        of several pairs, features or points, one test each: {"pair": its place in
                     "pairs", "feature", "epsilon", "delta", "p_value", "e_value", "epsilon_lower",
                     "refuted"}
@@ -62,6 +66,7 @@ from dpcore.parameter import RationalLike, write_rational
 
 if TYPE_CHECKING:
     from audit.baseline import BaselineFinding
+    from audit.coverage import Coverage
     from audit.curve_claim import CurveClaim
     from audit.fit_report import FitReport
     from audit.histogram import Histogram
@@ -81,16 +86,18 @@ __all__ = [
 
 SCHEMA: Final = "dpcore-audit/2"
 
-Verdict: TypeAlias = Literal["refuted", "not_refuted", "proven"]
+Verdict: TypeAlias = Literal["refuted", "not_refuted", "proven", "nothing_measured"]
 
 INTERRUPTED: Final = "interrupted"
 r"""Why no more runs were drawn, after Ctrl-C."""
 
 _BY_CTRL_C: Final = 130
+_TOO_LITTLE: Final = 4
 _EXIT_CODES: Final[dict[Verdict | None, int]] = {
     "not_refuted": 0,
     "proven": 0,
     "refuted": 1,
+    "nothing_measured": _TOO_LITTLE,
     None: TargetFailed.exit_code,
 }
 
@@ -170,6 +177,7 @@ class AuditReport:
     e_value: float | None = None
     witness: Witness | ExactWitness | None = None
     resolution: float = math.inf
+    coverage: tuple[Coverage, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     row: int = 0
     exact: ExactFinding | None = None
@@ -195,12 +203,15 @@ class AuditReport:
 
     @property
     def exit_code(self) -> int:
-        r"""0 not refuted or proven, 1 refuted or a fault found, 3 the target failed, 130 Ctrl-C.
+        r"""0 not refuted or proven, 1 refuted or a fault found, 3 the target failed, 4 nothing was
+        measured, 130 Ctrl-C.
 
-        Whoever reads a 0 may take it for an audit that came to its end.
+        Whoever reads a 0 may take it for an audit that came to its end, and looked at something.
         """
-        code = max(_EXIT_CODES[self.verdict], int(self.faults))
-        return _BY_CTRL_C if self.interrupted and not code else code
+        code = _EXIT_CODES[self.verdict]
+        if self.faults and code in {0, _TOO_LITTLE}:
+            return 1
+        return _BY_CTRL_C if self.interrupted and code in {0, _TOO_LITTLE} else code
 
     @property
     def faults(self) -> bool:
@@ -228,6 +239,7 @@ class AuditReport:
             "interrupted": self.interrupted,
             "witness": None if self.witness is None else self.witness.to_json(),
             "resolution": self.resolution if math.isfinite(self.resolution) else None,
+            "coverage": [each.to_json() for each in self.coverage],
             "outcomes": [outcome.to_json() for outcome in self.outcomes],
             "row": self.row if self.outcomes else None,
             "exact": None if self.exact is None else self.exact.to_json(),

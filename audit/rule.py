@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, expit, logit
 
-from audit.event import Cells, Floats, Integers, Reading, Tally, Witness, are_integers, wording
-from audit.shortened import shortened
+from audit.event import Cells, Event, Floats, Integers, Tally, Witness
+from audit.reading import Reading
 
 __all__ = ["EXPERTS", "FIRM", "Expert", "Rule", "Trial", "Votes", "learn_rule"]
 
@@ -155,7 +155,7 @@ def learn_rule(tally: Tally) -> Rule:
     reaches pass down likewise, and the best cut 0.1 takes them from half-lines too (the tail of a
     monotone likelihood ratio is one).
 
-    >>> from audit.event import read
+    >>> from audit.reading import read
     >>> past = Tally.empty().add(read(["x"] * 40 + ["y"] * 4), np.arange(44) < 39)
     >>> [expert.guesses(1.0).tolist() for expert in learn_rule(past).experts]
     [[0, 1, -1, 0], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]]
@@ -266,7 +266,7 @@ class Trial:
         return cls(
             rule=rule,
             counts=rule.cells.count(fresh, worlds),
-            integral=rule.cells.integral and are_integers(fresh.numbers[fresh.codes < 0]),
+            integral=rule.cells.integral and fresh.numbers[fresh.codes < 0].integral,
         )
 
     @classmethod
@@ -297,22 +297,21 @@ class Trial:
         if not pieces:
             return None
         best = sorted(range(len(pieces)), key=lambda i: -int(past[pieces[i][1]].sum()))
-        named = [pieces[i] for i in sorted(best[:_MOST_PIECES])]
-        inside = np.concatenate([self.counts[:, part] for _, part in named], axis=1).sum(axis=1)
+        named = np.zeros_like(chosen)
+        for i in best[:_MOST_PIECES]:
+            named[pieces[i][1]] = True
+        inside = self.counts[:, named].sum(axis=1)
         runs = self.counts.sum(axis=1)
+        event = Event(cells=self.rule.cells, chosen=named, integral=self.integral)
         return Witness(
-            event=wording([_brief(words) for words, _ in named]),
+            event=event.words(),
+            where=event,
             world="B" if world == "B" else "A",
             inside_a=int(inside[0]),
             runs_a=int(runs[0]),
             inside_b=int(inside[1]),
             runs_b=int(runs[1]),
         )
-
-
-def _brief(words: str) -> str:
-    # A single value can be of any length.
-    return f"{{{shortened(words[1:-1])}}}" if words.startswith("{") else words
 
 
 def _margin(witness: Witness) -> float:

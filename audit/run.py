@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from audit.coverage import unmeasured
 from audit.drawing import Drawing, Stream, Task, probe_of, stream, task_of
 from audit.drawn import Collected, Drawn
 from audit.errors import TargetFailed
@@ -216,6 +217,8 @@ def report_of(drawn: Drawn) -> AuditReport:
     except TargetFailed as failed:
         error = error or failed
     several = len(plan.pairs) > 1
+    if error is None:
+        notes += unmeasured(weighed.coverage, several=several)
     return AuditReport(
         target=drawn.target.spelling,
         claim=plan.claim,
@@ -232,6 +235,7 @@ def report_of(drawn: Drawn) -> AuditReport:
         interrupted=drawn.stopped == INTERRUPTED,
         witness=weighed.witness,
         resolution=weighed.resolution,
+        coverage=weighed.coverage,
         layers=(weighed.layer,),
         outcomes=weighed.outcomes if len(weighed.outcomes) > 1 else (),
         row=weighed.row if len(weighed.outcomes) > 1 else 0,
@@ -244,6 +248,10 @@ def report_of(drawn: Drawn) -> AuditReport:
 
 
 def _weighed(drawn: Drawn, alpha: Fraction) -> Weighed:
+    plan = drawn.plan
+    accept = plan.allow_constant
     if drawn.process is None:
-        return weigh_views(drawn.views, drawn.plan.claim, alpha, seed=coins_of(drawn.plan))
-    return weigh_family(drawn.process, alpha)
+        return weigh_views(
+            drawn.views, plan.claim, alpha, seed=coins_of(plan), allow_constant=accept
+        )
+    return weigh_family(drawn.process, alpha, allow_constant=accept)

@@ -28,10 +28,11 @@ from audit.claim import Claim
 from audit.confidence import draw_worlds
 from audit.drawing import Task
 from audit.errors import TargetFailed
-from audit.event import Integers, Tally, read
+from audit.event import Integers, Tally
 from audit.guard import stdout_to_stderr
 from audit.jobs import Drawer, drawer
 from audit.outputs import Form, Outputs, concatenate
+from audit.reading import read
 from audit.space import Pair, Space, key
 from audit.target import Target
 from dpcore.errors import InvalidParameter
@@ -299,7 +300,7 @@ class _Trainer:
         outputs, worlds = concatenate(candidate.outputs), np.concatenate(candidate.worlds)
         form = Form.learn(outputs, worlds, lines=self.target.lines)
         values = form.apply(outputs)
-        views = [feature.apply(values) for feature in self.features] or [values]
+        views = [feature.shown(values) for feature in self.features] or [values]
         score = max(self._of_view(view, worlds) for view in views) * math.sqrt(len(worlds))
         return Tried(pair=candidate.pair, runs=len(worlds), score=score)
 

@@ -19,6 +19,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
 from itertools import product
 from typing import Final
 
@@ -27,7 +28,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, xlog1py
 
 from audit.confidence import GRID, read_claim, read_level
-from audit.event import Floats, Integers, Reading, Tally, Witness, read, read_worlds
+from audit.event import Floats, Integers, Tally, Witness
+from audit.reading import Reading, read, read_worlds
 from audit.rule import Rule, Trial, learn_rule
 from dpcore.errors import InvalidParameter
 from dpcore.parameter import RationalLike
@@ -97,6 +99,11 @@ class EProcess:
         return len(self.path)
 
     @property
+    def seen(self) -> Tally:
+        r"""All runs, those after the last look as well."""
+        return reduce(lambda tally, part: tally.add(*part), self.pending, self.tally)
+
+    @property
     def log_wealth(self) -> Floats:
         r"""The logarithm of the wealth now, one entry a claimed point, averaged over the bets."""
         return _log_mean(self.wealth.T, _LOG_WEIGHTS)
@@ -108,10 +115,7 @@ class EProcess:
 
     @property
     def e_value(self) -> float:
-        r"""The largest wealth so far: P(it ever reaches 1/alpha) <= alpha where the claim holds.
-
-        Down to the largest exponential a float can hold.
-        """
+        r"""The largest wealth so far: P(it ever reaches 1/alpha) <= alpha where the claim holds."""
         return math.exp(min(self.log_e, _LARGEST_EXPONENT))
 
     def rejected_at(self, alpha: RationalLike = "0.05") -> int | None:
@@ -161,10 +165,7 @@ class EProcess:
         return np.concatenate(path), wealth
 
     def _look(self) -> EProcess:
-        tally = self.tally
-        for fresh, truth in self.pending:
-            tally = tally.add(fresh, truth)
-        trials = self._all_trials()
+        tally, trials = self.seen, self._all_trials()
         return replace(self, tally=tally, rule=learn_rule(tally), pending=(), trials=trials)
 
     def _all_trials(self) -> tuple[Trial, ...]:
@@ -243,9 +244,8 @@ def watch_curve(claims: Iterable[tuple[RationalLike, RationalLike]]) -> EProcess
     points = tuple(read_claim(epsilon, delta) for epsilon, delta in claims)
     if not points:
         raise InvalidParameter("claims", points, "must hold at least one (epsilon, delta)")
-    for epsilon, _ in points:
-        if epsilon > _LARGEST_EPSILON:
-            raise InvalidParameter("epsilon", epsilon, f"must be <= {_LARGEST_EPSILON}")
+    if (largest := max(points)[0]) > _LARGEST_EPSILON:
+        raise InvalidParameter("epsilon", largest, f"must be <= {_LARGEST_EPSILON}")
     return EProcess(
         claims=points,
         tally=Tally.empty(),

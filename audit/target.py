@@ -278,6 +278,9 @@ class NoiseAdded(Target):
             if self.seeded:
                 rng = SeededRng(_seed_of(block.seeds[world]))
             sides.append(self._side(pair[world], block.sizes[world], rng))
+        if isinstance(sides[0], list) != isinstance(sides[1], list):
+            # An integer is one, wherever it is too large for an array.
+            sides = [list(map(int, side)) for side in sides]
         yield join(sides[0], sides[1], block.worlds, block.mixing)
 
     def _side(self, value: int, runs: int, rng: Rng) -> Outputs:

@@ -22,6 +22,7 @@ import numpy as np
 from audit.claim import Claim
 from audit.curve_claim import CurveClaim, read_claim
 from audit.event import Witness
+from audit.feature import read_feature
 from audit.plan import Plan
 from audit.proof import prove
 from audit.report import AuditReport, ExactWitness
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Auditable",
+    "NothingMeasured",
     "Refuted",
     "assert_fits",
     "assert_private",
@@ -63,7 +65,15 @@ class Refuted(AssertionError):
         self.report = report
 
 
-def assert_private(
+class NothingMeasured(AssertionError):
+    r"""The outputs hold nothing that a test could look at; ``report`` says why."""
+
+    def __init__(self, sentence: str, report: AuditReport) -> None:
+        super().__init__(sentence)
+        self.report = report
+
+
+def assert_private(  # noqa: PLR0913 - each is an option of an audit
     target: Auditable,
     claim: Claim | CurveClaim | str,
     *,
@@ -72,6 +82,8 @@ def assert_private(
     alpha: RationalLike = _ALPHA,
     seed: int | None = None,
     again: str | None = None,
+    features: Iterable[str] = (),
+    allow_constant: bool = False,
 ) -> tuple[AuditReport, ...]:
     r"""Fail if an audit of ``target`` refutes ``claim`` on one of the pairs; the reports otherwise.
 
@@ -81,7 +93,10 @@ def assert_private(
     in ``resolution`` what it would have seen.
 
     Pair i is audited with ``seed`` + i, drawn where none is given and named in the failure.
-    ``again`` is a sentence on how to repeat it, for a caller that knows better.
+    ``again`` is a sentence on how to repeat it, for a caller that knows better. Outputs are read
+    through each of ``features`` (``audit.feature``) where there are any. Where every output is the
+    same, or each is new and has no order, nothing was measured: that fails, too, unless
+    ``allow_constant`` says that one output is meant.
 
     >>> from dpcore import DiscreteLaplace
     >>> noise = DiscreteLaplace(scale=1)
@@ -92,11 +107,12 @@ def assert_private(
     ...
     audit.testing.Refuted: ... does not keep epsilon=0.5 on the pair (0, 1): ...
 
-    Raises :class:`InvalidParameter`, also where the runs are too few to refute anything, and
-    :class:`audit.errors.TargetFailed` where the target gives no outputs.
+    Raises :class:`InvalidParameter`, also where the runs are too few to refute anything,
+    :class:`NothingMeasured`, and :class:`audit.errors.TargetFailed` where the target gives no
+    outputs.
     """
     __tracebackhide__ = True
-    subject = _subject(target)
+    subject, read = _subject(target), tuple(map(read_feature, features))
     stated = read_claim(claim) if isinstance(claim, str) else claim
     if not isinstance(stated, Claim | CurveClaim):
         reason = "must be a Claim, a CurveClaim or text such as epsilon=1 or rho=0.1"
@@ -106,7 +122,16 @@ def assert_private(
     first = secrets.randbits(32) if seed is None else integer("seed", seed, at_least=0)
     reports = []
     for i, pair in enumerate(both):
-        plan = Plan(claim=stated, pair=pair, runs=runs, alpha=share, seed=first + i, timeout=None)
+        plan = Plan(
+            claim=stated,
+            pair=pair,
+            features=read,
+            runs=runs,
+            alpha=share,
+            seed=first + i,
+            timeout=None,
+            allow_constant=allow_constant,
+        )
         report = _examined(subject, plan)
         if report.verdict == "refuted":
             repeat = again or (
@@ -114,6 +139,8 @@ def assert_private(
                 f"alpha={write_rational(share)!r}, seed={plan.seed})"
             )
             raise Refuted(_refutation(report, repeat), report)
+        if report.verdict == "nothing_measured":
+            raise NothingMeasured(_nothing(report), report)
         reports.append(report)
     return tuple(reports)
 
@@ -138,11 +165,23 @@ def _examined(subject: Target, plan: Plan) -> AuditReport:
         raise report.error
     if report.stopped == _INTERRUPTED:  # Ctrl-C ends the run of tests, not this test alone
         raise KeyboardInterrupt
-    if report.verdict != "refuted" and not math.isfinite(report.resolution):
+    few = report.verdict != "refuted" and not math.isfinite(report.resolution)
+    idle = any(each.constant or 2 * each.once > each.runs for each in report.coverage)
+    if few and not idle:
         alpha = write_rational(rational("alpha", plan.alpha))
         reason = f"are too few to refute anything of {plan.claim} at alpha = {alpha}"
         raise InvalidParameter("runs", plan.runs, reason)
     return report
+
+
+def _nothing(report: AuditReport) -> str:
+    reason = report.coverage[0].reason
+    for option, argument in (
+        ("--allow-constant", "allow_constant=True"),
+        ("with --feature, such as coordinate:0", 'with features, such as ["coordinate:0"]'),
+    ):
+        reason = reason.replace(option, argument)
+    return f"{report.target}: nothing was measured on the pair {_short(report.pair)}: {reason}"
 
 
 def _refutation(report: AuditReport, repeat: str) -> str:

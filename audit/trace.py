@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 
 from audit.claim import Claim
 from audit.confidence import gather
-from audit.event import read_worlds
 from audit.outputs import Outputs
+from audit.reading import read_worlds
 from audit.sequential import LOOKS, watch
 from dpcore.enclosure import round_down
 from dpcore.parameter import RationalLike, rational, write_rational

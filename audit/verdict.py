@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import PackageNotFoundError, version
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 
 from audit.claim import Claim
 from audit.confidence import gather, resolution
-from audit.event import Witness
+from audit.coverage import Coverage
+from audit.event import Tally, Witness
 from audit.outcome import Outcome
 from audit.outputs import Outputs
 from audit.report import Layer, Verdict
@@ -27,6 +29,8 @@ __all__ = [
     "FIXED",
     "Weighed",
     "capped",
+    "resolution_of",
+    "verdict_of",
     "versions",
     "weigh",
     "weigh_process",
@@ -57,6 +61,7 @@ class Weighed:
     ``outcomes`` holds every test, by view and then by claimed point. ``row`` is the place among
     them of the one that speaks against the claim the most, ``view`` the place of its view:
     ``witness`` and ``epsilon_lower`` are theirs, the bound at the delta of that point.
+    ``resolution`` is of the views in which anything was measured, which ``coverage`` says.
     """
 
     verdict: Verdict
@@ -69,6 +74,7 @@ class Weighed:
     outcomes: tuple[Outcome, ...] = ()
     row: int = 0
     view: int = 0
+    coverage: tuple[Coverage, ...] = ()
 
 
 def weigh(
@@ -86,14 +92,16 @@ def weigh(
     p_value = evidence.p_value(epsilon, delta, spend=alpha / BERGER_BOOS_SHARE)
     refuted = p_value <= round_down(alpha)
     lower = capped(evidence.epsilon_lower(alpha, delta), claim, refuted=refuted)
+    coverage = (Coverage.of(evidence.tally, alpha),)
     return Weighed(
-        verdict="refuted" if refuted else "not_refuted",
+        verdict=verdict_of(coverage, refuted=refuted),
+        coverage=coverage,
         epsilon_lower=lower,
         witness=evidence.witness(epsilon, delta),
         layer=FIXED,
         p_value=p_value,
         outcomes=(Outcome(claim=claim, epsilon_lower=lower, refuted=refuted, p_value=p_value),),
-        resolution=resolution(evidence.runs, epsilon, alpha, delta, crowd=evidence.crowd),
+        resolution=resolution_of([evidence.tally], coverage, [claim], alpha),
     )
 
 
@@ -104,18 +112,48 @@ def weigh_process(process: EProcess, claim: Claim, alpha: Fraction) -> Weighed:
     >>> weigh_process(watch(1), Claim(epsilon=1), Fraction("0.05")).e_value
     1.0
     """
-    epsilon, delta = claim.exact
+    _, delta = claim.exact
     refuted, e_value = process.rejected_at(alpha) is not None, process.e_value
     lower = capped(process.epsilon_lower(alpha, delta), claim, refuted=refuted)
+    coverage = (Coverage.of(process.seen, alpha),)
     return Weighed(
-        verdict="refuted" if refuted else "not_refuted",
+        verdict=verdict_of(coverage, refuted=refuted),
+        coverage=coverage,
         epsilon_lower=lower,
         witness=process.witness(),
         layer=ANYTIME,
         e_value=e_value,
         outcomes=(Outcome(claim=claim, epsilon_lower=lower, refuted=refuted, e_value=e_value),),
-        resolution=resolution(process.runs, epsilon, alpha, delta, crowd=process.tally.crowd),
+        resolution=resolution_of([process.seen], coverage, [claim], alpha),
     )
+
+
+def verdict_of(coverage: Sequence[Coverage], *, refuted: bool) -> Verdict:
+    r"""What a sample layer may say: where no view measured anything, that it did not.
+
+    >>> verdict_of([], refuted=False)
+    'nothing_measured'
+    """
+    if refuted:
+        return "refuted"
+    return "not_refuted" if any(each.measured for each in coverage) else "nothing_measured"
+
+
+def resolution_of(
+    tallies: Sequence[Tally], coverage: Sequence[Coverage], points: Sequence[Claim], share: Fraction
+) -> float:
+    r"""Of the view that resolves least among those that measured anything, at the point that
+    resolves best; infinite where none did.
+    """
+    found = [
+        min(
+            resolution(tally.runs, epsilon, share, delta, crowd=tally.crowd)
+            for epsilon, delta in (point.exact for point in points)
+        )
+        for tally, each in zip(tallies, coverage, strict=True)
+        if each.measured
+    ]
+    return max(found, default=math.inf)
 
 
 def capped(epsilon_lower: float, claim: Claim, *, refuted: bool) -> float:

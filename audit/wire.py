@@ -23,6 +23,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from audit.identity import identity
+
 __all__ = ["Objects", "StandIn", "pack", "unpack"]
 
 _PLAIN: Final = "biufcSUmM"
@@ -61,11 +63,7 @@ class Objects:
         # The text that every object has is its address, and says nothing.
         address = getattr(kind, "__repr__", None) is object.__repr__
         told = None if address else (text, repr(_own(value)))
-        try:
-            hash(value)
-            alike: Any = (kind, value, told)
-        except TypeError:
-            alike = (kind, None, (text, repr(_own(value))))
+        alike = (kind, identity(value))
         found = self._numbers.get(alike)
         if found is None:
             found = len(self._numbers)

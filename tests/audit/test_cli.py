@@ -119,7 +119,8 @@ def test_resolution_not_reached_exits_with_4_unless_refuted(audit: Shell) -> Non
     assert "error: --resolution = 1e-4: not reached: would catch an output" in answer.err
     few = audit(*at("laplace", n=2), "--resolution", "1e-4")
     assert few.code == 4
-    assert "not reached: these are too few runs to count on refuting anything" in few.err
+    assert few.out.startswith("NOTHING MEASURED")
+    assert "nothing was measured: 2 runs are too few to measure anything" in few.err
     assert audit(*at("unnoised"), "--resolution", "1e-4").code == 1
 
 
@@ -342,11 +343,11 @@ def test_the_progress_bar_is_for_terminals_and_on_stderr(here: Path, flags: list
             shown += piece
     os.close(keyboard)
     out, _ = running.communicate(timeout=20)
-    assert running.returncode == 0
+    assert running.returncode == 4  # so few runs measure nothing
     assert b"runs" in shown
     assert b"%" in shown
     assert "\x1b" not in out
-    assert json.loads(out)["runs"] == 60 if flags else out.startswith("NOT REFUTED")
+    assert json.loads(out)["runs"] == 60 if flags else out.startswith("NOTHING MEASURED")
 
 
 def test_audits_start_quickly(here: Path) -> None:
@@ -355,3 +356,10 @@ def test_audits_start_quickly(here: Path) -> None:
     assert answer.code == 1
     assert answer.json["runs"] == 100_000
     assert time.monotonic() - begun < 10  # about 1 s on an idle core; benchmarks hold it to 2 s
+
+
+def test_a_pair_that_the_relation_contradicts_is_refused_in_one_line(audit: Shell) -> None:
+    answer = audit("targets.py:coin", "--claim", "epsilon=1", "--pair", "[1,2,3]", "[1,2]")
+    assert answer.code == 2
+    (line,) = answer.err.splitlines()[-1:]
+    assert line.startswith("error: --pair = [1, 2, 3] [1, 2]: must be neighbours under replace: ")

@@ -26,7 +26,8 @@ from audit.confidence import (
     interleave,
     read_claim,
 )
-from audit.event import Tally, read
+from audit.event import Tally
+from audit.reading import read
 from audit.rule import EXPERTS, Rule, Trial, learn_rule
 from dpcore.errors import InvalidParameter
 from tests.purse import purse

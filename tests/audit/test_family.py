@@ -117,7 +117,10 @@ def test_each_bound_has_its_share() -> None:
     assert found.view == best.pair == found.row // 4
     assert found.witness == evidence[found.view].witness(*best.claim.exact)
     assert found.resolution == max(
-        min(resolution(1500, *_turned(point, share), crowd=own.crowd) for point in claim.points)
+        min(
+            resolution(1500, *_turned(point, share), crowd=own.tally.crowd)
+            for point in claim.points
+        )
         for own in evidence
     )
     assert found.layer.method == "prequential guessing game; Holm's method of 8 tests"
@@ -353,7 +356,7 @@ def test_bad_arguments_are_named(case: str) -> None:
 
 def test_before_any_run_nothing_is_said() -> None:
     found = weigh_family(watch_views(CURVE, pairs=2), ALPHA)
-    assert (found.verdict, found.e_value, found.epsilon_lower) == ("not_refuted", 1.0, 0.0)
+    assert (found.verdict, found.e_value, found.epsilon_lower) == ("nothing_measured", 1.0, 0.0)
     assert {row.e_value for row in found.outcomes} == {1.0}
     nothing = watch_views(CURVE).update(0, [[]], np.zeros(0, dtype=bool))
     assert (nothing.runs, nothing.peak, nothing.witness()) == (0, None, None)

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from audit.confidence import draw_worlds, gather
 from audit.errors import TargetFailed
-from audit.event import read
 from audit.feature import FEATURES, Feature, read_feature, require_fixed
 from audit.feature_map import Map
 from audit.outputs import Outputs
+from audit.reading import read
 from dpcore.errors import InvalidParameter
 from tests.dpcore.mutants import mutated
 

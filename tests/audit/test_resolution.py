@@ -14,7 +14,8 @@ from scipy.special import betaincinv
 
 from audit.claim import Claim
 from audit.confidence import WEIGHTS, draw_worlds, gather, resolution
-from audit.event import Tally, read
+from audit.event import Tally
+from audit.reading import read
 from audit.sequential import watch
 from audit.verdict import weigh, weigh_process
 from tests.purse import purse

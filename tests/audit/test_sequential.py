@@ -16,7 +16,7 @@ from scipy import stats
 
 from audit import sequential
 from audit.confidence import draw_worlds
-from audit.event import read
+from audit.reading import read
 from audit.rule import learn_rule
 from audit.sequential import LOOKS, EProcess, watch, watch_curve
 from dpcore.errors import InvalidParameter

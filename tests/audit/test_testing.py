@@ -103,7 +103,7 @@ def test_runs_that_can_refute_nothing_are_refused() -> None:
         audit.testing._examined, "not math.isfinite(report.resolution)", "report.runs == 0"
     )
     plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=40, alpha="1e-6", seed=1)
-    assert blind(audit.testing._subject(broken), plan).verdict == "not_refuted"
+    assert blind(audit.testing._subject(broken), plan).verdict == "nothing_measured"
 
 
 def test_a_target_that_fails_is_no_refutation() -> None:

@@ -30,7 +30,7 @@ def wrong(answer: Answer) -> str | None:
 def test_every_command_has_its_row() -> None:
     # A new command of these groups is one more row of the table.
     rows = {row.words for row in COMMANDS}
-    words = {("sample",), ("pmf",)}
+    words: set[tuple[str, ...]] = {("sample",), ("pmf",)}
     for group in ("budget", "protocol"):
         loaded = dpcore.cli._load(dpcore.cli._registered()[group])
         words |= {(group, name) for name in loaded.commands}

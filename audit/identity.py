@@ -1,0 +1,272 @@
+r"""What a recipient can tell apart in an output: its type and its exact value, written as text.
+
+Two outputs are one and the same where their texts are: ``1``, ``1.0``, ``True`` and ``np.int64(1)``
+are four outputs, and so are ``0.0`` and ``-0.0``. nan is nan, whatever its payload. The items of a
+set have no order, those of a dict have one. An object of a class that is not known here is told
+apart by its repr and, where it has a hash, by its own ``==`` as well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import math
+import re
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+__all__ = ["Exact", "Name", "Number", "Written", "identity", "number_in", "shown", "written"]
+
+Exact: TypeAlias = int | float | Fraction | Decimal
+r"""A finite number whose comparison with the others is exact."""
+
+_PLAIN: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
+_BY_REPR: Final = _PLAIN | {
+    bytearray,
+    range,
+    type(...),
+    Decimal,
+    Fraction,
+    dt.date,
+    dt.datetime,
+    dt.time,
+    dt.timedelta,
+    dt.timezone,
+}
+_BARE: Final = frozenset({"int64", "float64", "bool"})
+_JSON_NUMBER: Final = re.compile(r"\s*-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*")
+_WRAPPED: Final = re.compile(r"np\.(?:int64|float64|bool|str|bytes)\((.*)\)", re.DOTALL)
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    r"""A number in the text of a program: what it is worth, and how it was written."""
+
+    value: Exact
+    text: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Name:
+    r"""The identity of an output that holds objects of classes with an ``==`` of their own."""
+
+    text: str
+    objects: tuple[Hashable, ...]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Number(NamedTuple):
+    r"""The value of a number, and ``form``: its type, with its text where that says more."""
+
+    value: Exact
+    form: str
+
+
+def identity(output: object) -> str | Name:
+    r"""Equal for outputs that no recipient tells apart, and for no others.
+
+    >>> identity([1, 1.0, True]), identity(np.float32(0.5)), identity(np.array([1, 2]))
+    ('[1, 1.0, True]', 'np.float32(0.5)', 'array([1, 2])')
+    """
+    objects: list[Hashable] = []
+    text = _text(output, objects)
+    return Name(text, tuple(objects)) if objects else text
+
+
+def shown(name: str | Name, others: object = ()) -> str:
+    r"""An identity as words: ``np.str('x')`` as ``'x'``, unless that is one of the ``others``.
+
+    >>> shown("np.bool(True)"), shown("np.bool(True)", {"True"})
+    ('True', 'np.bool(True)')
+    """
+    text = str(name)
+    match = _WRAPPED.fullmatch(text)
+    short = text if match is None else match[1]
+    return text if hasattr(others, "__contains__") and short in others else short
+
+
+def number_in(output: object) -> Number | None:
+    r"""The number an output is: finite, and no bool. An array of one number is that number.
+
+    >>> number_in(2**60 + 1), number_in(Decimal("1.00")), number_in(True), number_in(math.inf)
+    (Number(value=1152921504606846977, form='int'), Number(value=Decimal('1.00'), ...), None, None)
+    """
+    kind = type(output)
+    if kind is int or kind is float:
+        plain: Any = output
+        return Number(plain, kind.__name__) if math.isfinite(plain) else None
+    match output:
+        case bool() | np.bool_() | np.timedelta64():
+            return None
+        case Written():
+            return Number(output.value, output.text)
+        case np.ndarray() if output.ndim and output.size == 1 and output.dtype.kind in "iuf":
+            value = _of_numpy(output.reshape(1)[0])
+            return None if value is None else Number(value, f"{output.dtype.name}{output.shape}")
+        case np.integer() | np.floating():
+            value = _of_numpy(output)
+            return None if value is None else Number(value, output.dtype.name)
+        case Decimal() | Fraction() if kind in {Decimal, Fraction}:
+            finite = isinstance(output, Fraction) or output.is_finite()
+            return Number(output, repr(output)) if finite else None
+        case int():
+            return Number(int.__int__(output), _text(output, []))
+        case float():
+            bare = float.__float__(output)
+            return Number(bare, _text(output, [])) if math.isfinite(bare) else None
+        case _:
+            return None
+
+
+def _of_numpy(number: Any) -> Exact | None:
+    if number.dtype.kind != "f":
+        return int(number)
+    if not np.isfinite(number):
+        return None
+    as_float = float(number)
+    if number.dtype.itemsize <= 8 or as_float == number:
+        return as_float
+    return Fraction(*number.as_integer_ratio())
+
+
+def written(line: str) -> object:
+    r"""A line that is a number of JSON as that number, any other as the text it is.
+
+    >>> written("12"), written("1e999").value, written("[1]")
+    (12, Decimal('1E+999'), '[1]')
+    """
+    match = _JSON_NUMBER.fullmatch(line)
+    if match is None:
+        return line
+    number = int(line) if match[1] is match[2] is None else float(line)
+    if repr(number) == line:
+        return number
+    try:
+        return Written(Decimal(line.strip()), line)
+    except ArithmeticError:  # an exponent beyond all decimals
+        return line
+
+
+def _text(value: Any, objects: list[Hashable]) -> str:
+    kind = type(value)
+    if kind in _BY_REPR:
+        return repr(value)
+    writer = _WRITERS.get(kind)
+    if writer is not None:
+        return writer(value, objects)
+    match value:
+        case np.generic():
+            return _scalar(value, objects)
+        case enum.Enum():
+            return f"{kind.__qualname__}({_text(value.value, objects)})"
+        case _ if dataclasses.is_dataclass(kind):
+            parts = [
+                f"{each.name}={_text(getattr(value, each.name), objects)}"
+                for each in dataclasses.fields(value)
+            ]
+            return f"{kind.__qualname__}({', '.join(parts)})"
+    for base, bare in _BASES:
+        if isinstance(value, base):
+            own = getattr(value, "__dict__", None)
+            more = f", {_text(dict(own), objects)}" if own else ""
+            return f"{kind.__qualname__}({_text(bare(value), objects)}{more})"
+    return _object(value, objects)
+
+
+def _object(value: Any, objects: list[Hashable]) -> str:
+    # Where its own == decides, an address within its repr is no part of what it is.
+    text = f"{type(value).__qualname__}: {value!r}"
+    try:
+        hash(value)
+    except TypeError:
+        return text
+    objects.append(value)
+    return _ADDRESS.sub("", text)
+
+
+def _scalar(value: Any, objects: list[Hashable]) -> str:
+    name = {"U": "str", "S": "bytes"}.get(value.dtype.kind, value.dtype.name)
+    if value.dtype.kind in "mM":
+        return f"np.{name}({value!s})"
+    item = value.item()
+    bare = repr(value) if isinstance(item, np.generic) else _text(item, objects)
+    return f"np.{name}({bare})"
+
+
+def _array(value: Any, objects: list[Hashable]) -> str:
+    dtype = value.dtype
+    # How wide a text may be is of all texts beside it, the order of bytes of the machine.
+    name = {"U": "str", "S": "bytes"}.get(dtype.kind, str(dtype.newbyteorder("=")))
+    more = "" if name in _BARE else f", dtype={name}"
+    more += f", shape={value.shape}" if not value.size else ""
+    items = value.astype(str) if dtype.kind in "mM" else value
+    return f"array({_text(items.tolist(), objects)}{more})"
+
+
+def _items(value: Any, objects: list[Hashable]) -> str:
+    return ", ".join(_text(item, objects) for item in value)
+
+
+def _list(value: Any, objects: list[Hashable]) -> str:
+    if _PLAIN.issuperset(map(type, value)):
+        return repr(value)
+    return f"[{_items(value, objects)}]"
+
+
+def _tuple(value: Any, objects: list[Hashable]) -> str:
+    if _PLAIN.issuperset(map(type, value)):
+        return repr(value)
+    return f"({_items(value, objects)}{',' * (len(value) == 1)})"
+
+
+def _set(value: Any, objects: list[Hashable]) -> str:
+    parts: list[tuple[str, list[Hashable]]] = []
+    for item in value:
+        own: list[Hashable] = []
+        parts.append((_text(item, own), own))
+    parts.sort(key=lambda part: part[0])
+    for _, own in parts:
+        objects += own
+    text = f"{{{', '.join(text for text, _ in parts)}}}"
+    return text if type(value) is set and parts else f"{type(value).__name__}({text})"
+
+
+def _dict(value: Any, objects: list[Hashable]) -> str:
+    pairs = (f"{_text(k, objects)}: {_text(v, objects)}" for k, v in value.items())
+    return f"{{{', '.join(pairs)}}}"
+
+
+_Writer: TypeAlias = Callable[[Any, list[Hashable]], str]
+_WRITERS: Final[dict[type, _Writer]] = {
+    list: _list,
+    tuple: _tuple,
+    dict: _dict,
+    set: _set,
+    frozenset: _set,
+    np.ndarray: _array,
+    Written: lambda value, _: value.text,
+}
+
+# What an object of a subclass is beside its class, read by the base: its own methods may lie.
+_BASES: Final[tuple[tuple[type, Callable[[Any], Any]], ...]] = (
+    (int, int.__int__),
+    (float, float.__float__),
+    (str, str.__str__),
+    (bytes, lambda value: bytes.__getitem__(value, slice(None))),
+    (tuple, lambda value: tuple(tuple.__iter__(value))),
+    (list, lambda value: list(list.__iter__(value))),
+    (dict, lambda value: dict(dict.items(value))),
+    (set, lambda value: set(set.__iter__(value))),
+    (frozenset, lambda value: frozenset(frozenset.__iter__(value))),
+    (np.ma.MaskedArray, lambda value: value.tolist()),
+    (np.ndarray, lambda value: value.view(np.ndarray)),
+)
