@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise, product
 from typing import Any, Final, Literal, TypeAlias
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.event import Floats, Reading, are_integers, read, read_worlds
+from audit.labels import distinct
 from audit.outputs import Outputs
 from dpcore.errors import InvalidParameter
 
@@ -70,6 +71,40 @@ def _inside(event: str, reading: Reading) -> Bools:
     return found
 
 
+def _spans(event: str, reading: Reading, *, whole: bool) -> list[tuple[float, float]]:
+    # The intervals of the event, for a picture: of whole numbers up to the next one.
+    spans = []
+    names = {repr(name): () for name in reading.names}
+    intervals, _, values = event.partition(_SET)
+    for match in _INTERVAL.finditer(intervals):
+        ends = [(match["side"], float(match["end"]))]
+        if match["low"] is not None:
+            ends.append(({"<": ">", "<=": ">="}[match["above"]], float(match["low"])))
+        low, high = -math.inf, math.inf
+        for sign, end in ends:
+            behind = end + (whole and sign in {">", "<="})
+            low, high = (behind, high) if sign[0] == ">" else (low, behind)
+        spans.append((low, high))
+    numbers = [float(t) for t in _tokens(values.removesuffix("}"), names) if t not in names]
+    return [*spans, *((number, number + whole) for number in numbers)]
+
+
+def _covered(cell: Bin, spans: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    # Of an open bin only whether it lies in the event: how far it reaches is not said.
+    if cell.low == cell.high and cell.runs:
+        return ((0.0, 1.0),) if cell.in_witness == "all" else ()
+    low = -math.inf if cell.low is None else cell.low
+    high = math.inf if cell.high is None else cell.high
+    found = []
+    for start, end in spans:
+        if start <= low and (high <= end or low == high < end):
+            return ((0.0, 1.0),)
+        if low < high and -math.inf < low and high < math.inf and start < high and low < end:
+            share = [(min(max(x, low), high) - low) / (high - low) for x in (start, end)]
+            found.append((share[0], share[1]))
+    return tuple(sorted(found))
+
+
 def _between(match: re.Match[str], numbers: Floats) -> Bools:
     inside = _compared(numbers, match["side"], float(match["end"]))
     if match["low"] is not None:
@@ -100,7 +135,8 @@ class Bin:
     r"""A cell of a histogram: the runs of each world in it, and how many of them the witness holds.
 
     A bin of numbers is ``[low, high)``, or the number ``low`` where both are equal; None is an
-    open end. A label, and "all else", has neither.
+    open end. A label, and "all else", has neither. ``covered`` are the stretches of ``[low, high)``
+    that lie in the event, as shares of it: (0, 0.5) is the lower half.
     """
 
     label: str
@@ -110,11 +146,17 @@ class Bin:
     inside_b: int = 0
     low: float | None = None
     high: float | None = None
+    covered: tuple[tuple[float, float], ...] = ()
 
     @property
     def runs(self) -> int:
         r"""Runs in the bin, both worlds together."""
         return self.count_a + self.count_b
+
+    @property
+    def is_open(self) -> bool:
+        r"""Whether it holds all numbers beyond an end."""
+        return (self.low is None) != (self.high is None)
 
     @property
     def in_witness(self) -> Literal["all", "part", "none"]:
@@ -152,6 +194,7 @@ class Histogram:
         bins = [dict(cell) for cell in document["bins"]]
         for cell in bins:
             cell.pop("in_witness", None)
+            cell["covered"] = tuple((low, high) for low, high in cell.get("covered", ()))
         return cls(**{**document, "bins": tuple(Bin(**cell) for cell in bins)})
 
 
@@ -182,7 +225,12 @@ def histogram(
     if bool(is_number.any()):
         cells = _number_cells(reading.numbers[is_number], most)
         counted = _counted(cells, truth[is_number], inside[is_number])
-        bins += [cell for cell in counted if not (_is_open(cell) and not cell.runs)]
+        counted = [cell for cell in counted if cell.runs or not cell.is_open]
+        if event is not None:
+            whole = are_integers(reading.numbers[is_number])
+            spans = _spans(event, reading, whole=whole)
+            counted = [replace(cell, covered=_covered(cell, spans)) for cell in counted]
+        bins += counted
     if not bool(is_number.all()):
         named = reading.codes[~is_number]
         room = _MOST_BINS - len(bins) if bins else 2 * _MOST_LABELS
@@ -252,10 +300,6 @@ def _edges(values: Floats, counts: NDArray[np.int64], most: int) -> Floats:
     return np.unique([float(f"{k * digit}e{power}") for k in range(start, end + 1)])
 
 
-def _is_open(cell: Bin) -> bool:
-    return cell.low is None or cell.high is None
-
-
 def _between_edges(edges: Floats, *, integral: bool) -> list[dict[str, Any]]:
     first, last = float(edges[0]), float(edges[-1])
     single = last == math.nextafter(first, math.inf)
@@ -289,12 +333,8 @@ def _label_cells(
     kept = sorted(seen if len(seen) <= most else seen[:most], key=lambda i: -int(pooled[i]))
     place = np.full(len(names), len(kept), dtype=np.int64)
     place[kept] = np.arange(len(kept))
-    shown = [{"label": _name(names[code])} for code in kept]
+    named = distinct([repr(names[code]) for code in kept], lambda text: len(text) <= _LABEL)
+    shown: list[dict[str, Any]] = [{"label": label} for label in named]
     if len(kept) < len(seen):
         shown.append({"label": f"all else: {len(seen) - len(kept):,} other values"})
     return place[codes], shown
-
-
-def _name(name: Hashable) -> str:
-    text = repr(name)
-    return text if len(text) <= _LABEL else text[: _LABEL - 3] + "..."

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from audit import figures, html, pictures
-from audit.figures import Point, check_figures, curve_figure, histogram_figure, trace_figure
+from audit import histogram_figure as bars
+from audit import html, pictures
+from audit.figures import Point, check_figures, curve_figure, trace_figure
 from audit.histogram import Bin, Histogram
+from audit.histogram_figure import histogram_figure
 from audit.html import page
 from audit.trace import Trace
 from dpcore.errors import InvalidParameter
@@ -141,7 +143,7 @@ def test_bars_are_as_high_as_the_counts() -> None:
 
 def test_bars_of_the_wrong_world_are_caught() -> None:
     found = Histogram.of_json(refuted()["histogram"])
-    swapped = mutated(figures._bars, "-0.2, cell.count_a", "-0.2, cell.count_b")
+    swapped = mutated(bars._bars, "-0.2, cell.count_a", "-0.2, cell.count_b")
     assert not agree(rewired(histogram_figure, _bars=swapped)(found), found)
 
 
