@@ -204,15 +204,16 @@ def _number_ticks(bins: Sequence[Bin], every: int, beside: int) -> Iterator[tupl
     lows = [cell.low for cell in bins if cell.low is not None]
     even = all(after == before + 1 for before, after in pairwise(lows))
     for i, cell in enumerate(bins):
-        if cell.is_open:
+        low, high = cell.low, cell.high
+        if low is None or high is None:
             yield i, cell_name(cell)
         elif any(near.is_open for near in bins[max(i - beside, 0) : i + beside + 1]):
             continue
-        elif cell.low == cell.high:
-            if round(cell.low if even else i) % every == 0:
+        elif low == high:
+            if round(low if even else i) % every == 0:
                 yield i, cell_name(cell)
-        elif round(cell.low / (cell.high - cell.low)) % every == 0:
-            yield i - 0.5, tick_text(cell.low)
+        elif round(low / (high - low)) % every == 0:
+            yield i - 0.5, tick_text(low)
 
 
 def _names(figure: Figure, axes: Axes, names: Sequence[str], heading: str) -> None:
@@ -220,7 +221,7 @@ def _names(figure: Figure, axes: Axes, names: Sequence[str], heading: str) -> No
     shown = distinct([printable(name) for name in names], lambda text: width_of(text) <= _ROOM)
     column = max(map(width_of, [*shown, "output"])) + 12
     share = column / (72 * WIDTH)
-    figure.get_layout_engine().set(rect=(share, 0, 1 - share, 1))  # type: ignore[union-attr]
+    figure.set_layout_engine("constrained", rect=(share, 0, 1 - share, 1))
     place: dict[str, Any] = {"textcoords": "offset points", "annotation_clip": False}
     for i, name in enumerate(shown):
         axes.annotate(

@@ -124,18 +124,19 @@ def fit_ticks(axis: Axis, choices: Iterable[Ticks]) -> None:
     A choice is what stands where: places on the axis, and texts.
     """
     # The room that other texts take is known only when they are laid out, and changes with these.
-    axis.figure.draw_without_rendering()
+    figure: Any = axis.figure
+    figure.draw_without_rendering()
     for ticks in choices:
         if _stand_apart(axis, ticks):
             axis.set_ticks([place for place, _ in ticks], labels=[text for _, text in ticks])
-            axis.figure.draw_without_rendering()
+            figure.draw_without_rendering()
             if _stand_apart(axis, ticks):
                 return
     axis.set_ticks([place for place, _ in ticks], labels=[text for _, text in ticks])
 
 
 def _stand_apart(axis: Axis, ticks: Ticks) -> bool:
-    upright = axis.axis_name == "y"
+    upright = axis is axis.axes.yaxis
     ends = []
     for place, text in ticks:
         at = axis.get_transform().transform([place])[0]
@@ -148,7 +149,7 @@ def _stand_apart(axis: Axis, ticks: Ticks) -> bool:
 
 def _length(axis: Axis) -> float:
     box = axis.axes.get_window_extent()
-    return (box.height if axis.axis_name == "y" else box.width) * 72 / axis.figure.dpi
+    return (box.height if axis is axis.axes.yaxis else box.width) * 72 / axis.figure.dpi
 
 
 def number_ticks(axis: Axis, shown: Callable[[float], str] = tick_text) -> None:
