@@ -31,6 +31,7 @@ from typing import Any, Final
 
 from audit.bench import LEAST_CHANCE, Bench, Result, Row
 from audit.catalogue import Entry, Layer
+from audit.levels import level_upper
 from dpcore.decimals import down, up
 from dpcore.enclosure import Enclosure
 
@@ -59,7 +60,7 @@ def bench_text(bench: Bench, versions: dict[str, str], left_out: Sequence[Entry]
     document = {
         "schema": SCHEMA,
         "passed": bench.passed,
-        "alpha": float(bench.alpha),
+        "alpha": level_upper(bench.alpha),
         "seed": bench.seed,
         "caught": bench.caught,
         "entries": len(bench.rows),

@@ -186,6 +186,12 @@ class Cells:
         r"""How many of the cells are intervals; they come first, in order."""
         return len(self.cuts) + 1
 
+    def ends(self, *, integral: bool) -> list[float]:
+        r"""Where the intervals part, as floats; of ``integral`` numbers at the next whole one."""
+        behind = self.cuts.listed() if self.cuts.form is None else ()
+        shift = [float(integral and place.behind) for place in behind] or [0.0] * len(self.cuts)
+        return [end + by for end, by in zip(self.cuts.as_floats().tolist(), shift, strict=True)]
+
     def locate(self, reading: Reading) -> Integers:
         r"""The cell of each output."""
         other = self.counts.shape[1] - 1
@@ -271,6 +277,13 @@ class Event:
         """
         pieces = self.cells.pieces(self.chosen, integral=self.integral, of=of)
         return wording([words for words, _ in pieces], of)
+
+    def spans(self) -> list[tuple[float, float]]:
+        r"""The stretches of numbers in it, as floats for a picture: low <= x < high."""
+        ends = [-math.inf, *self.cells.ends(integral=self.integral), math.inf]
+        chosen = self.chosen[: self.cells.intervals]
+        edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False)).reshape(-1, 2)
+        return [(ends[low], ends[high]) for low, high in edges.tolist()]
 
     def holds(self, reading: Reading) -> NDArray[np.bool_]:
         r"""Which outputs are in it."""

@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from audit.errors import TargetFailed
+from audit.levels import level_upper, shown_p_value
 from dpcore.decimals import down, up
 from dpcore.noise import Noise
 from dpcore.parameter import RationalLike, rational
@@ -138,7 +139,7 @@ class FitReport:
             "target": self.target,
             "law": write_noise(self.law),
             "verdict": self.verdict,
-            "alpha": float(self.alpha),
+            "alpha": level_upper(self.alpha),
             "p_value": self.p_value,
             "e_value": None if self.e_value is None else _number(self.e_value),
             "runs": self.runs,
@@ -187,7 +188,7 @@ def _rows(report: FitReport) -> Iterator[tuple[str, str]]:
         shown = down(report.e_value, 3) if math.isfinite(report.e_value) else "infinite"
         yield "evidence", f"e-value {shown}; {up(1 / alpha, 6)} or more refutes"
     elif report.p_value is not None:
-        shown = "below 1e-300" if report.p_value < 1e-300 else up(report.p_value, 3)
+        shown = shown_p_value(report.p_value)
         yield "evidence", f"p-value {shown}; {down(alpha, 6)} or less refutes"
     if report.witness is not None and report.verdict == "refuted":
         yield "witness", str(report.witness)

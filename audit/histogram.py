@@ -6,8 +6,8 @@ Data only, read off the runs after they were tested; it decides nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise, product
 from typing import Any, Final, Literal, TypeAlias
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from audit.event import Floats
 from audit.identity import Name, shown
+from audit.labels import distinct
 from audit.number_line import NumberLine, as_float
 from audit.outputs import Outputs
 from audit.reading import read, read_worlds
@@ -35,7 +36,8 @@ class Bin:
     r"""A cell of a histogram: the runs of each world in it, and how many of them the witness holds.
 
     A bin of numbers is ``[low, high)``, or the number ``low`` where both are equal; None is an
-    open end. A label, and "all else", has neither.
+    open end. A label, and "all else", has neither. ``covered`` are the stretches of ``[low, high)``
+    that lie in the event, as shares of it: (0, 0.5) is the lower half.
     """
 
     label: str
@@ -45,11 +47,17 @@ class Bin:
     inside_b: int = 0
     low: float | None = None
     high: float | None = None
+    covered: tuple[tuple[float, float], ...] = ()
 
     @property
     def runs(self) -> int:
         r"""Runs in the bin, both worlds together."""
         return self.count_a + self.count_b
+
+    @property
+    def is_open(self) -> bool:
+        r"""Whether it holds all numbers beyond an end."""
+        return (self.low is None) != (self.high is None)
 
     @property
     def in_witness(self) -> Literal["all", "part", "none"]:
@@ -87,6 +95,7 @@ class Histogram:
         bins = [dict(cell) for cell in document["bins"]]
         for cell in bins:
             cell.pop("in_witness", None)
+            cell["covered"] = tuple((low, high) for low, high in cell.get("covered", ()))
         return cls(**{**document, "bins": tuple(Bin(**cell) for cell in bins)})
 
 
@@ -95,13 +104,15 @@ def histogram(
     worlds: object,
     event: str | None = None,
     inside: Bools | None = None,
+    spans: Sequence[tuple[float, float]] = (),
     *,
     pair: int = 0,
     feature: str | None = None,
 ) -> Histogram:
     r"""Count outputs by cell: at most about 40, integers one each where there are few.
 
-    ``inside`` says which runs lie in the ``event`` of the witness: :meth:`audit.event.Event.holds`.
+    ``inside`` says which runs lie in the ``event`` of the witness, ``spans`` which numbers do: see
+    :class:`audit.event.Event`.
 
     Other numbers fall into intervals between round numbers, what lies beyond all but one in a
     thousand in two open ones. Labels stand by name: those of the event, then the most frequent,
@@ -121,7 +132,11 @@ def histogram(
     if bool(is_number.any()):
         cells = _number_cells(reading.numbers[is_number], most)
         counted = _counted(cells, truth[is_number], inside[is_number])
-        bins += [cell for cell in counted if not (_is_open(cell) and not cell.runs)]
+        bins += [
+            replace(cell, covered=_covered(cell, spans))
+            for cell in counted
+            if cell.runs or not cell.is_open
+        ]
     if not bool(is_number.all()):
         named = reading.codes[~is_number]
         room = _MOST_BINS - len(bins) if bins else 2 * _MOST_LABELS
@@ -195,8 +210,20 @@ def _edges(values: Floats, counts: NDArray[np.int64], most: int) -> Floats:
     return np.unique([float(f"{k * digit}e{power}") for k in range(start, end + 1)])
 
 
-def _is_open(cell: Bin) -> bool:
-    return cell.low is None or cell.high is None
+def _covered(cell: Bin, spans: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    # Of an open bin only whether it lies in the event: how far it reaches is not said.
+    if cell.low == cell.high and cell.runs:
+        return ((0.0, 1.0),) if cell.in_witness == "all" else ()
+    low = -math.inf if cell.low is None else cell.low
+    high = math.inf if cell.high is None else cell.high
+    found = []
+    for start, end in spans:
+        if start <= low and (high <= end or low == high < end):
+            return ((0.0, 1.0),)
+        if low < high and -math.inf < low and high < math.inf and start < high and low < end:
+            share = [(min(max(x, low), high) - low) / (high - low) for x in (start, end)]
+            found.append((share[0], share[1]))
+    return tuple(sorted(found))
 
 
 def _between_edges(edges: Floats, *, integral: bool) -> list[dict[str, Any]]:
@@ -236,12 +263,8 @@ def _label_cells(
     place = np.full(len(names), len(kept), dtype=np.int64)
     place[kept] = np.arange(len(kept))
     texts = set(map(str, names))
-    cells = [{"label": _name(names[code], texts)} for code in kept]
+    named = distinct([shown(names[code], texts) for code in kept], lambda x: len(x) <= _LABEL)
+    cells = [{"label": label} for label in named]
     if len(kept) < len(seen):
         cells.append({"label": f"all else: {len(seen) - len(kept):,} other values"})
     return place[codes], cells
-
-
-def _name(name: str | Name, texts: set[str]) -> str:
-    text = shown(name, texts)
-    return text if len(text) <= _LABEL else text[: _LABEL - 3] + "..."

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from fractions import Fraction
 from html import escape
 from typing import Any, Final, TypeAlias
 
 from audit.claim import Claim
 from audit.coverage import said
+from audit.labels import short
 from audit.markup import (
     STYLE,
     as_json,
@@ -26,6 +28,7 @@ from audit.markup import (
     folded,
     p_value,
     section,
+    several,
     table,
     text,
 )
@@ -41,6 +44,10 @@ _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'"
 )
+_EVENT: Final = 1_500
+_EMBEDDED: Final = 300_000
+r"""The most signs that the report as JSON may add to its page."""
+
 _VERDICTS: Final[dict[str | None, tuple[str, str, str]]] = {
     "refuted": ("REFUTED", "refuted", "✗"),
     "not_refuted": ("NOT REFUTED AT THIS RESOLUTION", "open", "○"),
@@ -115,7 +122,7 @@ def _head(document: Document) -> str:
 
 
 def _sentence(document: Document) -> str:
-    claim = f"<code>{escape(_claim(document))}</code>"
+    claim = code(_claim(document))
     alpha = rational("alpha", document["alpha"])
     match document["verdict"]:
         case "refuted" if document["runs"]:
@@ -148,7 +155,7 @@ def _sentence(document: Document) -> str:
 
 
 def _summary(document: Document) -> str:
-    rows = [("Claim", f"{escape(_claim(document))} ({text(document['claim']['relation'])})")]
+    rows = [("Claim", f"{text(_claim(document))} ({text(document['claim']['relation'])})")]
     pairs = document.get("pairs") or [document["pair"]]
     for i, pair in enumerate(pairs):
         name = "Pair" if len(pairs) == 1 else f"Pair {i + 1}"
@@ -198,7 +205,8 @@ def _seen(document: Document) -> str:
 
 
 def _warnings(document: Document) -> str:
-    items = "".join(f"<li>{text(warning)}</li>" for warning in document.get("warnings") or ())
+    found = [f"<li>{text(warning)}</li>" for warning in document.get("warnings") or ()]
+    items = several(found, "<li>{}</li>")
     return section("Warnings", f'<ul class="warnings">{items}</ul>' if items else "")
 
 
@@ -213,7 +221,7 @@ def _witness(document: Document) -> str:
         for world in "AB"
     ]
     shown = (
-        f"{witness['event']}: {counts[0][1]} of {counts[0][2]} runs in world A, "
+        f"{short(witness['event'], _EVENT)}: {counts[0][1]} of {counts[0][2]} runs in world A, "
         f"{counts[1][1]} of {counts[1][2]} in world B (points to {witness['world']})"
     )
     rows = [
@@ -221,7 +229,7 @@ def _witness(document: Document) -> str:
             world,
             f"{inside:,}",
             f"{runs:,}",
-            f"{100 * inside / runs:.3g}%" if runs else "",
+            f"{down(Fraction(100 * inside, runs), 3)}%" if runs else "",
         ]
         for world, inside, runs in counts
     ]
@@ -294,14 +302,15 @@ def _findings(document: Document) -> str:
         if finding.get("witness"):
             shown += copied(as_json(finding["witness"], indent=2))
         items.append(f"<li>{shown}</li>")
-    return section("Replay findings", f'<ul class="findings">{"".join(items)}</ul>' * bool(items))
+    listed = several(items, "<li>{}</li>")
+    return section("Replay findings", f'<ul class="findings">{listed}</ul>' if items else "")
 
 
 def _baselines(document: Document) -> str:
     rows = [
         [
             text(row["name"]),
-            f"{float(row['epsilon_lower']):.4g}" if row["epsilon_lower"] is not None else "none",
+            "none" if row["epsilon_lower"] is None else down(float(row["epsilon_lower"])),
             text(row.get("says", "")),
             "yes" if row.get("valid") else "<strong>no</strong>",
         ]
@@ -347,7 +356,11 @@ def _repeat(document: Document, command: str | None) -> str:
 def _embedded(document: Document) -> str:
     # In ASCII: what no page can hold is escaped, and reads back as it was.
     whole = json.dumps(document, indent=2, default=str)
-    shown = f'<pre id="report-json">{text(whole)}</pre>'
+    shown = f'<pre id="report-json">{escape(whole)}</pre>'
+    if len(shown) > _EMBEDDED:
+        shown = (
+            f"<p>{text(short(whole, 0))}: too long for a page. dpcore audit --output keeps it.</p>"
+        )
     return f"<section>{folded('This report as JSON', shown)}</section>"
 
 

@@ -257,6 +257,7 @@ def _beside(report: AuditReport, drawn: Drawn, wanted: Wanted) -> AuditReport:
             view.worlds,
             None if witness is None else witness.event,
             None if event is None else event.holds(read(view.outputs)),
+            () if event is None else event.spans(),
             pair=place,
             feature=feature,
         ),

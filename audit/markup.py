@@ -7,11 +7,14 @@ Okabe and Ito's palette).
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
 from audit.claim import Claim
+from audit.labels import short
+from audit.levels import shown_p_value
 from dpcore.decimals import down, up
 from dpcore.parameter import rational
 
@@ -29,11 +32,17 @@ __all__ = [
     "p_value",
     "printable",
     "section",
+    "several",
     "table",
     "text",
 ]
 
-_LONGEST: Final = 200
+# What a page holds at most: 2 MB, whatever a target gave.
+_MOST_SIGNS: Final = 500
+_MOST_COPIED: Final = 2_000
+_MOST_CODE: Final = 200
+_MOST_ITEMS: Final = 40
+_MOST_ROWS: Final = 200
 
 
 def section(title: str, body: str) -> str:
@@ -53,8 +62,19 @@ def folded(title: str, body: str) -> str:
 
 def definitions(rows: Iterable[tuple[str, str]], style: str = "") -> str:
     r"""Names and what they are, both HTML already."""
-    listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows)
+    shown = [f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows]
+    listed = several(shown, "<dt></dt><dd>{}</dd>")
     return f'<dl class="{style}">{listed}</dl>'
+
+
+def several(items: Sequence[str], last: str, most: int = _MOST_ITEMS) -> str:
+    r"""The items joined, of many the first and, put into ``last``, how many more there are.
+
+    >>> several(["<li>a</li>"] * 1000, "<li>{}</li>", 2)
+    '<li>a</li><li>a</li><li>and 998 more</li>'
+    """
+    more = len(items) - most
+    return "".join(items[:most]) + (last.format(f"and {more:,} more") if more > 0 else "")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> str:
@@ -62,10 +82,11 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> s
     if not rows:
         return ""
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    body = "".join(
+    shown = [
         f'<tr><th scope="row">{row[0]}</th>{"".join(f"<td>{cell}</td>" for cell in row[1:])}</tr>'
         for row in rows
-    )
+    ]
+    body = several(shown, f'<tr><td colspan="{len(columns)}">{{}}</td></tr>', _MOST_ROWS)
     return (
         f'<div class="wide" role="region" aria-label="{escape(name)}" tabindex="0"><table>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
@@ -75,40 +96,40 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> s
 def copied(value: object, name: str = "") -> str:
     r"""Text that is selected whole by one click."""
     named = f' id="{name}"' if name else ""
-    return f'<pre class="copy"{named}>{text(value)}</pre>'
+    return f'<pre class="copy"{named}>{text(value, _MOST_COPIED)}</pre>'
 
 
-def text(value: object) -> str:
-    r"""Shown as it is, whatever it holds.
+def text(value: object, most: int = _MOST_SIGNS) -> str:
+    r"""Shown as it is, whatever it holds; of a long one the start, its length and a digest.
 
-    >>> text("<script>"), code("a" * 300) == f"<code>{'a' * 197}...</code>"
-    ('&lt;script&gt;', True)
+    >>> text("<script>"), code("a" * 300)[200:]
+    ('&lt;script&gt;', 'aaaaaa… (300 characters, sha256 9835fa6bf4e2)</code>')
     """
-    return escape(printable(str(value)))
+    return escape(printable(short(str(value), most)))
 
 
 def code(value: object) -> str:
     r"""Text of a program, cut where it is long."""
-    whole = str(value)
-    return (
-        f"<code>{text(whole if len(whole) <= _LONGEST else whole[: _LONGEST - 3] + '...')}</code>"
-    )
+    return f"<code>{text(value, _MOST_CODE)}</code>"
 
 
 def printable(value: str) -> str:
-    r"""With a replacement sign for what HTML and fonts have no place for.
+    r"""With a replacement sign for what HTML and fonts have no place for, and what is not seen.
 
-    >>> printable("a\x00b")
-    'a\ufffdb'
+    Signs that reorder or hide others are such: what is read is what is there.
+
+    >>> printable("a\x00b"), printable("user\u202egpj.exe")
+    ('a\ufffdb', 'user\ufffdgpj.exe')
     """
     return "".join(sign if _has_place(sign) else "\ufffd" for sign in value)
 
 
 def _has_place(sign: str) -> bool:
-    # HTML takes no control characters, and UTF-8 no halves of a surrogate pair.
-    return sign in "\n\t" or not (
-        sign < " " or "\x7f" <= sign <= "\x9f" or "\ud800" <= sign <= "\udfff"
-    )
+    # Of format signs the two joiners have a place: scripts and emoji need them.
+    if sign in "\n\t\u200c\u200d":
+        return True
+    hidden = unicodedata.category(sign) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    return not hidden and ord(sign) & 0xFFFE != 0xFFFE and not "\ufdd0" <= sign <= "\ufdef"
 
 
 def as_json(value: object, *, indent: int | None = None) -> str:
@@ -126,10 +147,8 @@ def decimal(exact: str) -> str:
 
 
 def p_value(value: float | None) -> str:
-    r"""Rounded up; what is below all floats by a bound."""
-    if value is None:
-        return "none"
-    return "below 1e-300" if value < 1e-300 else up(value, 3)
+    r"""Rounded up; None of a test that has none."""
+    return "none" if value is None else shown_p_value(value)
 
 
 def confidence(document: Mapping[str, Any]) -> str:
@@ -162,7 +181,7 @@ h1 { font-size: 1.35rem; line-height: 1.3; margin: 0 0 1rem; overflow-wrap: anyw
 h2 { font-size: 1.1rem; margin: 2.2rem 0 .6rem; padding-bottom: .2rem;
   border-bottom: 1px solid var(--faint); }
 code, pre { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
-code { font-size: .95em; overflow-wrap: anywhere; }
+code { font-size: .95em; overflow-wrap: anywhere; unicode-bidi: isolate; }
 pre { background: var(--panel); border: 1px solid var(--faint); border-radius: .3rem;
   margin: .6rem 0; padding: .6rem .8rem; font-size: .85rem; white-space: pre-wrap;
   overflow-wrap: anywhere; }

@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from audit.figures import Point, curve_figure, histogram_figure, line_figure, trace_figure
-from audit.histogram import Histogram
-from audit.markup import between, confidence, figure, folded, section, table, text
+from audit.figures import Point, curve_figure, line_figure, trace_figure
+from audit.histogram import Bin, Histogram
+from audit.histogram_figure import cell_name, histogram_figure
+from audit.markup import between, confidence, decimal, figure, folded, section, table, text
 from audit.trace import Trace
-from dpcore.decimals import down, up
+from dpcore.decimals import down
 from dpcore.parameter import rational
 
 __all__ = ["claimed_section", "histogram_section", "trace_section"]
@@ -30,7 +31,13 @@ def histogram_section(document: Mapping[str, Any]) -> str:
         else whole
     )
     rows = [
-        [text(c.label), f"{c.count_a:,}", f"{c.count_b:,}", f"{c.inside_a:,}", f"{c.inside_b:,}"]
+        [
+            text(cell_name(c)),
+            f"{c.count_a:,}",
+            f"{c.count_b:,}",
+            f"{c.inside_a:,}",
+            f"{c.inside_b:,}",
+        ]
         for c in found.bins
     ]
     columns = ["output", "A", "B", "A, in the witness", "B, in the witness"]
@@ -39,6 +46,10 @@ def histogram_section(document: Mapping[str, Any]) -> str:
         figure(histogram_figure(found), note)
         + folded("The counts", table(columns, rows, "Runs by output")),
     )
+
+
+def _counts(cell: Bin) -> tuple[int, ...]:
+    return cell.count_a, cell.count_b, cell.inside_a, cell.inside_b
 
 
 def claimed_section(document: Mapping[str, Any]) -> str:
@@ -54,14 +65,17 @@ def claimed_section(document: Mapping[str, Any]) -> str:
     claimed = document["claim"]["epsilon"]
     exact = document.get("exact")
     bound = float(document["epsilon_lower"] if exact is None else exact["epsilon"][0])
-    if claimed is None or not math.isfinite(bound) or not (document["runs"] or exact):
+    if claimed is None or not (document["runs"] or exact):
         return ""
     sure = f"{confidence(document)} confidence" if exact is None else "proven"
     words = f"at least {down(bound)}" if exact is None else between(exact["epsilon"])
-    picture = line_figure(float(rational("epsilon", claimed)), bound, words)
-    delta = rational("delta", document["claim"]["delta"])
-    at = f" at delta = {up(delta)}" if delta else ""
-    note = f"Striped: every smaller epsilon is ruled out{at} ({sure})."
+    if bound == math.inf:
+        words = "infinite: no epsilon holds"
+    picture = line_figure(rational("epsilon", claimed), bound, words)
+    delta = document["claim"]["delta"]
+    at = f" at delta = {decimal(delta)}" if rational("delta", delta) else ""
+    out = "every epsilon" if bound == math.inf else "every smaller epsilon"
+    note = f"Striped: {out} is ruled out{at} ({sure})."
     return section(
         "Claimed and measured" if exact is None else "Claimed and proven", figure(picture, note)
     )

@@ -16,6 +16,7 @@ from audit.claim import Claim
 from audit.claim import shown as written
 from audit.coverage import said
 from audit.event import Witness
+from audit.levels import shown_p_value
 from audit.report import AuditReport, ExactWitness, Verdict
 from dpcore.decimals import down, up
 from dpcore.enclosure import Enclosure
@@ -217,16 +218,14 @@ def _fit(fitted: FitReport) -> str:
         return f"{fitted.runs:,} draws do not have the law {law}: {fitted.witness}"
     if fitted.e_value is not None:
         return f"{fitted.runs:,} draws, e-value {down(fitted.e_value, 3)} against the law {law}"
-    return f"{fitted.runs:,} draws, p-value {up(fitted.p_value or 0.0, 3)} of the law {law}"
+    return f"{fitted.runs:,} draws, p-value {shown_p_value(fitted.p_value or 0.0)} of the law {law}"
 
 
 def _evidence(report: AuditReport) -> str:
     alpha = rational("alpha", report.alpha)
     if report.e_value is not None:
         return f"e-value {down(report.e_value, 3)}; {up(1 / alpha, 6)} or more refutes"
-    p_value = report.p_value or 0.0
-    shown = "below 1e-300" if p_value < 1e-300 else up(p_value, 3)
-    return f"p-value {shown}; {down(alpha, 6)} or less refutes"
+    return f"p-value {shown_p_value(report.p_value or 0.0)}; {down(alpha, 6)} or less refutes"
 
 
 def _witness(witness: Any) -> str:

@@ -10,10 +10,12 @@ from fractions import Fraction
 from itertools import chain, combinations
 from typing import Any, Final
 
+from audit.claim import shown as exact_decimal
 from audit.replay_findings import Finding, Norm
 from audit.replay_run import Number, Run, numbers_of, parts_of
 from audit.tape import Seeded
 from audit.tape_doors import EARLY, PLAIN
+from dpcore.decimals import down, up
 
 __all__ = [
     "Both",
@@ -74,21 +76,21 @@ def moves(pairs: Sequence[Both], declared: Fraction | None, norm: Norm) -> Itera
         return
     both, _, most, slack = max(found, key=lambda item: item[2])
     power = 2 if norm == "l2" else 1
-    shown = math.sqrt(most) if norm == "l2" else float(most)
+    low, high = _root(most) if norm == "l2" else (most, most)
     if declared is not None and most > (declared + slack) ** power:
         yield Finding(
             kind="sensitivity-exceeded",
             severity="error",
             refutes=True,
-            statement=f"with the same draws the outputs differ by {shown:.6g} ({norm}), more than "
-            f"the declared sensitivity {float(declared):g}",
+            statement=f"with the same draws the outputs differ by {down(low, 6)} ({norm}), more "
+            f"than the declared sensitivity {exact_decimal(declared)}",
             witness=both.witness(difference=str(most) if power == 1 else f"sqrt({most})"),
         )
         return
     yield Finding(
         kind="sensitivity",
         severity="note",
-        statement=f"with the same draws the outputs differ by at most {shown:.6g} ({norm}) on "
+        statement=f"with the same draws the outputs differ by at most {up(high, 6)} ({norm}) on "
         f"{len(found):,} tapes",
     )
     steady = all(_near(move, found[0][1], slack) for _, move, _, slack in found)
@@ -121,6 +123,14 @@ def _move(both: Both, norm: Norm) -> tuple[tuple[Fraction, ...], Fraction, Fract
         case "linf":
             size = max(map(abs, move))
     return move, size, slack
+
+
+def _root(square: Fraction) -> tuple[Fraction, Fraction]:
+    # A bound below and one above, 2^-64 apart or less.
+    below = math.isqrt((square.numerator * square.denominator) << 128)
+    step = square.denominator << 64
+    exact = below * below == (square.numerator * square.denominator) << 128
+    return Fraction(below, step), Fraction(below + (not exact), step)
 
 
 def _near(x: tuple[Fraction, ...], y: tuple[Fraction, ...], slack: Fraction) -> bool:

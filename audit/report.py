@@ -60,6 +60,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from audit.claim import Claim
 from audit.errors import TargetFailed
 from audit.event import Witness
+from audit.levels import level_upper
 from audit.outcome import Outcome
 from dpcore.enclosure import Enclosure
 from dpcore.parameter import RationalLike, write_rational
@@ -230,7 +231,7 @@ class AuditReport:
             "verdict": self.verdict,
             "epsilon_lower": _number(self.epsilon_lower),
             "at_delta": write_rational(self.at_delta),
-            "alpha": float(self.alpha),
+            "alpha": level_upper(self.alpha),
             "p_value": self.p_value,
             "e_value": self.e_value,
             "runs": self.runs,

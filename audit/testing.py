@@ -23,6 +23,7 @@ from audit.claim import Claim
 from audit.curve_claim import CurveClaim, read_claim
 from audit.event import Witness
 from audit.feature import read_feature
+from audit.levels import shown_p_value
 from audit.plan import Plan
 from audit.proof import prove
 from audit.report import AuditReport, ExactWitness
@@ -186,14 +187,14 @@ def _nothing(report: AuditReport) -> str:
 
 def _refutation(report: AuditReport, repeat: str) -> str:
     pair = _short(report.pair)
-    least = f"epsilon is at least {report.epsilon_lower}"
+    least = f"epsilon is at least {down(report.epsilon_lower)}"
     lines = [f"{report.target} does not keep {report.claim} on the pair {pair}: {least}"]
     lines.append(f"  witness: {_witness(report.witness)}")
     if report.runs:
         a, b = report.runs_by_world
         alpha = write_rational(rational("alpha", report.alpha))
         runs = f"{a:,} runs in world A and {b:,} in world B"
-        lines.append(f"  p-value {report.p_value:.3g}, alpha {alpha}, {runs}")
+        lines.append(f"  p-value {shown_p_value(report.p_value or 0.0)}, alpha {alpha}, {runs}")
         lines.append(f"  again: {repeat}")
         if not report.repeatable:
             lines.append("  (the target draws randomness of its own: other outputs will come)")
@@ -249,10 +250,11 @@ def assert_fits(
     repeat = again or (
         f"assert_fits(..., runs={runs}, alpha={write_rational(level)!r}, seed={chosen})"
     )
+    p_value = shown_p_value(report.p_value or 0.0)
     sentence = (
         f"{report.target} does not draw from {write_noise(noise)}\n"
         f"  witness: {report.witness}\n"
-        f"  p-value {report.p_value:.3g}, alpha {write_rational(level)}, {report.runs:,} draws\n"
+        f"  p-value {p_value}, alpha {write_rational(level)}, {report.runs:,} draws\n"
         f"  again: {repeat}"
     )
     raise Refuted(sentence, report)

@@ -12,7 +12,6 @@ import numpy as np
 from audit.catalogue import find
 from audit.catalogue.entry import Subject
 from audit.claim import Claim
-from audit.histogram import histogram
 from audit.html import page
 from audit.outcome import Outcome
 from audit.plan import Plan
@@ -20,6 +19,7 @@ from audit.proof import prove
 from audit.run import sample
 from audit.target import Vectorised, read_target
 from audit.trace import trace_anytime, trace_fixed
+from tests.audit.words import worded
 
 RUNS = 4000
 COMMAND = "dpcore audit half-scale --claim epsilon=1 --pair 0 1 -n 4000 --seed 7"
@@ -56,7 +56,7 @@ def sampled(name: str, *, twin: bool = False, sequential: bool = False) -> str:
     order = np.random.default_rng(7).permutation(len(outputs))
     outputs, worlds = outputs[order], worlds[order]
     event = document["witness"] and document["witness"]["event"]
-    document["histogram"] = histogram(outputs, worlds, event).to_json()
+    document["histogram"] = worded(outputs, worlds, event).to_json()
     traced = (
         trace_anytime(outputs, worlds, claim)
         if sequential

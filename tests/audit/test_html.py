@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 
-from audit import figures, html, pictures
-from audit.figures import Point, check_figures, curve_figure, histogram_figure, trace_figure
-from audit.histogram import Bin, Histogram
+from audit import histogram_figure as bars
+from audit import html, markup, pictures
+from audit.figures import Point, check_figures, curve_figure, trace_figure
+from audit.histogram import Bin, Histogram, histogram
+from audit.histogram_figure import histogram_figure
 from audit.html import page
+from audit.labels import distinct
+from audit.markup import printable
 from audit.trace import Trace
 from dpcore.errors import InvalidParameter
 from tests.audit.browser import Visible
 from tests.audit.html_documents import DOCUMENTS, NASTY, VERDICTS, curve, exact, refuted, shown_of
+from tests.audit.words import worded
 from tests.dpcore.mutants import mutated, rewired
 
 every = pytest.mark.parametrize("name", DOCUMENTS)
@@ -100,6 +107,67 @@ def test_everything_of_a_target_is_shown_as_text() -> None:
         assert "script" not in Visible.of(shown).tags
 
 
+def bulky(sign: str) -> dict[str, Any]:
+    """Everything that a target or a command can make long, long; and many of it."""
+    long, many = sign * 10**4, 300
+    document = curve()
+    row, finding = document["outcomes"][-1], document["findings"][0]
+    cells = document["histogram"]["bins"]
+    names = [
+        {**cells[0], "label": sign * 40 + str(i), "low": None, "high": None} for i in range(27)
+    ]
+    return {
+        **document,
+        "target": long, "pair": [long, [long] * 3], "pairs": [[long, {long: long}]] * many,
+        "warnings": [long] * many, "stopped": long, "search": {long: long}, "command": long,
+        "versions": {f"{i}{long[:9999]}": long[:9999] for i in range(many)},
+        "claim": {**document["claim"], "claim": long},
+        "witness": {**document["witness"], "event": long},
+        "outcomes": [{**row, "feature": long}] * many,
+        "findings": [
+            {**finding, "kind": long, "statement": long, "witness": {"output_a": [long] * 3}}
+        ] * many,
+        "layers": [{"layer": long, "method": long, "proves": long}] * 4,
+        "fit": {"law": long, "witness": {long: long}},
+        "baselines": [{"name": long, "epsilon_lower": 1, "says": long, "valid": False}] * 7,
+        "histogram": {**document["histogram"], "bins": names, "feature": long},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("sign", ["x", "'", "\ud800", "漢"])
+def test_a_page_stays_small_and_says_what_it_cuts(sign: str) -> None:
+    shown = page(bulky(sign))
+    assert len(shown.encode()) < 2_000_000
+    digest = hashlib.sha256((sign * 10**4).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    assert shown.count(f"… (10,000 characters, sha256 {digest})") > 100
+    assert "and 260 more" in shown
+    assert "too long for a page" in shown
+
+
+def test_a_page_that_cuts_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markup, "short", lambda text, _: text)
+    assert len(page(bulky("x")).encode()) > 2_000_000
+
+
+HIDDEN = "\u202e\u2066\u200b\u200f\ufeff\u2028\u00ad\U000e0041\x1b\x9b\x7f\ufffe\ud83d"
+
+
+def test_signs_that_hide_or_reorder_are_replaced() -> None:
+    for sign in HIDDEN:
+        assert printable(f"a{sign}b") == "a\ufffdb", hex(ord(sign))
+    kept = "naïve 漢字 שלום 👩\u200d🔬 e\u0301 \u200c\n\t"
+    assert printable(kept) == kept
+    document = {**refuted(), "target": f"user{HIDDEN}.py", "pair": [HIDDEN, f"{HIDDEN}x"]}
+    assert not set(HIDDEN) & set(page(document))
+
+
+def test_what_a_label_spells_is_not_taken_for_the_drawing() -> None:
+    for label in ("'#000001'", 'id=\'x\' id="y" url(#a) href="#b"', "</text></svg>"):
+        odd = Bin(label=label, count_a=1, count_b=0)
+        drawn = histogram_figure(Histogram(bins=(odd,), runs_a=1, runs_b=0))
+        assert label in "".join(Visible.of(drawn).pieces)
+
+
 def test_a_text_that_is_not_escaped_is_caught() -> None:
     bare = rewired(page, _head=rewired(html._head, code=lambda value: f"<code>{value}</code>"))
     assert "script" in Visible.of(bare({**refuted(), "target": NASTY}, command=None)).tags
@@ -141,8 +209,32 @@ def test_bars_are_as_high_as_the_counts() -> None:
 
 def test_bars_of_the_wrong_world_are_caught() -> None:
     found = Histogram.of_json(refuted()["histogram"])
-    swapped = mutated(figures._bars, "-0.2, cell.count_a", "-0.2, cell.count_b")
+    swapped = mutated(bars._bars, "-0.2, cell.count_a", "-0.2, cell.count_b")
     assert not agree(rewired(histogram_figure, _bars=swapped)(found), found)
+
+
+def test_the_shading_ends_where_the_event_ends() -> None:
+    worlds = np.arange(4000) % 2 == 0
+    for outputs, event, share in (
+        (np.arange(4000), "output <= 1039", 0.2),  # of 1000 to 1199, 40 whole numbers
+        (np.arange(4000) + 0.5, "output < 1040.5", 0.2025),
+    ):
+        covered = [cell.covered for cell in worded(outputs, worlds, event).bins]
+        assert covered[:5] == [((0.0, 1.0),)] * 5
+        assert np.allclose(covered[5], [(0.0, share)])
+        assert covered[6:] == [()] * len(covered[6:])
+    mutant = rewired(histogram, _covered=lambda cell, _: ((0.0, 1.0),) * bool(cell.inside_a))
+    careless = rewired(worded, histogram=mutant)(outputs, worlds, event, feature=None)
+    assert careless.bins[5].covered == ((0.0, 1.0),)
+
+
+def test_names_that_share_their_start_are_told_apart() -> None:
+    tuples = [repr((1,) * 40 + (k,)) for k in range(6)]
+    for names in (tuples, [f"{'x' * 190}{k}{'y' * 99}" for k in range(5)], ["ab" * 99, "ab" * 98]):
+        cut = distinct(names, lambda text: len(text) <= 20)
+        assert len(set(cut)) == len(names)
+        assert max(map(len, cut)) <= 20
+    assert len({name[:20] for name in tuples}) == 1, "a plain cut is no twin"
 
 
 def test_a_rare_witness_is_drawn_on_a_logarithmic_axis_which_says_so() -> None:

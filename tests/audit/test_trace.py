@@ -26,7 +26,7 @@ from audit.run import sample
 from audit.sequential import watch
 from audit.target import Vectorised
 from audit.trace import Trace, trace_anytime, trace_fixed
-from tests.audit.words import between, compared, holds, in_event, tokens
+from tests.audit.words import between, compared, holds, in_event, spans, tokens, worded
 from tests.dpcore.mutants import mutated, rewired
 
 CLAIM = Claim(epsilon=1)
@@ -61,6 +61,10 @@ def test_an_event_read_back_from_its_words_has_the_counts_of_its_witness(entry: 
         inside = witness.where.holds(read(outputs))
         assert retold(witness, outputs, worlds, inside)
         assert inside.tolist() == in_event(witness.event, outputs).tolist()
+        told = spans(witness.event, whole=read(outputs).numbers.integral)
+        bins = [cell.covered for cell in worded(outputs, worlds, witness.event).bins]
+        at = histogram(outputs, worlds, witness.event, inside, witness.where.spans())
+        assert [cell.covered for cell in at.bins] == bins, (witness.where.spans(), told)
 
 
 def test_a_reader_of_events_that_takes_one_sign_for_another_is_caught() -> None:
@@ -186,7 +190,7 @@ def test_labels_of_the_event_are_kept_and_the_rest_is_summed_up() -> None:
     outputs = [f"common {i % 50}" for i in range(5000)] + ["rare"]
     worlds = np.arange(5001) % 2 == 0
     event = "output in {'rare'}"
-    found = histogram(outputs, worlds, event, in_event(event, outputs))
+    found = worded(outputs, worlds, event)
     assert found.bins[-1].label.startswith("all else: ")
     assert [cell.label for cell in found.bins if cell.in_witness != "none"] == ["'rare'"]
     assert found.bins[-2].in_witness == "all"

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from audit.histogram import Histogram, histogram
+
 _NUMBER = r"-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf)"
 _INTERVAL = re.compile(
     rf"(?:(?P<low>{_NUMBER}) (?P<above><=?) )?output(?: (?P<side>[<>]=?) (?P<end>{_NUMBER}))"
@@ -98,3 +100,33 @@ def tokens(text: str, names: Mapping[str, object]) -> Iterator[str]:
         end = max(known, default=ends[0])
         yield text[start:end]
         start = end + len(", ")
+
+
+def spans(event: str, *, whole: bool) -> list[tuple[float, float]]:
+    """The numbers in the event, low <= x < high; ``whole`` ones up to the next."""
+    found = []
+    intervals, _, values = event.partition(_SET)
+    for match in _INTERVAL.finditer(intervals):
+        ends = [(match["side"], float(match["end"]))]
+        if match["low"] is not None:
+            ends.append(({"<": ">", "<=": ">="}[match["above"]], float(match["low"])))
+        low, high = -math.inf, math.inf
+        for sign, end in ends:
+            behind = end + (whole and sign in {">", "<="})
+            low, high = (behind, high) if sign[0] == ">" else (low, behind)
+        found.append((low, high))
+    listed = values.removesuffix("}").split(", ")
+    numbers = [float(text) for text in listed if re.fullmatch(_NUMBER, text)]
+    return [*found, *((number, number + whole) for number in numbers)]
+
+
+def worded(
+    outputs: Any, worlds: Any, event: str | None, *, feature: str | None = None
+) -> Histogram:
+    """The histogram of an event that is known by its words."""
+    if event is None:
+        return histogram(outputs, worlds, feature=feature)
+    whole = all(isinstance(x, (int, float, np.number)) and x == np.rint(x) for x in outputs)
+    inside = in_event(event, outputs)
+    told = spans(event, whole=whole)
+    return histogram(outputs, worlds, event, inside, told, feature=feature)
