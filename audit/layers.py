@@ -214,6 +214,7 @@ def _sampled(
 def _beside(report: AuditReport, drawn: Drawn, wanted: Wanted) -> AuditReport:
     # Of the view and point that the report's bound is of.
     from audit.baseline import compare
+    from audit.event import Witness
     from audit.family import view_seeds
     from audit.histogram import histogram
     from audit.reading import read
@@ -248,7 +249,7 @@ def _beside(report: AuditReport, drawn: Drawn, wanted: Wanted) -> AuditReport:
     deltas = len({each.exact[1] for each in plan.claim.points})
     level = rational("alpha", report.alpha) / (views * (1 if plan.sequential else deltas))
     witness = report.witness
-    event = None if witness is None else witness.where
+    event = witness.where if isinstance(witness, Witness) else None
     return replace(
         report,
         histogram=histogram(
