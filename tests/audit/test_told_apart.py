@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-import datetime as dt
-import enum
 import math
-from collections import namedtuple
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -27,6 +22,7 @@ from audit.reading import read
 from audit.run import sample
 from audit.stored import pack, unpack
 from audit.target import Block, Scalar, Target, Vectorised
+from tests.audit.constants_apart import APART, LINES, TINY, Hidden, Own
 
 PLAN = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=200, alpha="1e-3", seed=7)
 
@@ -49,201 +45,6 @@ class Lines(Target):
         both = zip((self.one, self.other), block.sizes, strict=True)
         sides = [[line] * size for line, size in both]
         yield join(sides[0], sides[1], block.worlds, block.mixing)
-
-
-class Colour(enum.Enum):
-    RED = 1
-    BLUE = 2
-
-
-class Level(enum.IntEnum):
-    ONE = 1
-
-
-class Text(str):
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    def __hash__(self) -> int:
-        return 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Hidden:
-    shown: int
-    secret: Any = dataclasses.field(default=0, repr=False, compare=False)
-
-
-@dataclasses.dataclass(frozen=True)
-class Named:
-    name: float
-
-
-Point = namedtuple("Point", "x y")  # noqa: PYI024 - such as targets return
-
-
-class Own:
-    """Told apart by its own ==."""
-
-    def __init__(self, value: int) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Own) and self.value == other.value
-
-    def __hash__(self) -> int:
-        return 1
-
-    def __repr__(self) -> str:
-        return "Own"
-
-
-UTC, LATE = dt.UTC, dt.timezone(dt.timedelta(hours=1))
-NOON = dt.datetime(2024, 10, 27, 2, 30)  # noqa: DTZ001 - a time that comes twice
-TINY = np.finfo(np.longdouble).eps
-
-APART: list[tuple[Any, Any]] = [
-    (10**17, 10**17 + 1),
-    (2**53, 2**53 + 1),
-    (-(2**53), -(2**53) - 1),
-    (2**63 - 1, 2**63 - 2),
-    (2**63 - 1, 2**63),
-    (2**64, 2**64 + 1),
-    (10**60, 10**60 + 1),
-    (10**400, 10**400 + 1),
-    (-(10**400), 10**400),
-    (10**17, 1e17),
-    (2**53, 2.0**53),
-    (0.0, -0.0),
-    (0, 0.0),
-    (0, -0.0),
-    (1, 1.0),
-    (1, True),
-    (0, False),
-    (1.0, True),
-    (1, "1"),
-    ("1", b"1"),
-    ("a", "a "),
-    ("", None),
-    (None, False),
-    (None, "None"),
-    (b"x", bytearray(b"x")),
-    (1, 1 + 0j),
-    (0j, complex(0.0, -0.0)),
-    (0j, complex(-0.0, 0.0)),
-    (0.1, math.nextafter(0.1, 1)),
-    (5e-324, 0.0),
-    (math.inf, -math.inf),
-    (math.inf, math.nan),
-    (math.nan, None),
-    (math.nan, Decimal("nan")),
-    ([1], [1.0]),
-    ([1], [True]),
-    ([1.0], [True]),
-    ([0.0], [-0.0]),
-    ([1], (1,)),
-    ([], ()),
-    ([], {}),
-    ([1, 2], [2, 1]),
-    ([[1], 2], [[1, 2]]),
-    ([None], [math.nan]),
-    ([10**17], [10**17 + 1]),
-    (["1"], [1]),
-    ({1}, {1.0}),
-    ({1}, frozenset({1})),
-    (set(), frozenset()),
-    ({"a": 1}, {"a": 1.0}),
-    ({"a": 1}, {"a": True}),
-    ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
-    ({1: "a"}, {1.0: "a"}),
-    (Decimal("1.0"), Decimal("1.00")),
-    (Decimal(1), 1),
-    (Decimal("1E+2"), Decimal(100)),
-    (Decimal(0), Decimal("-0")),
-    (Decimal("0.1"), 0.1),
-    (Decimal("inf"), math.inf),
-    (Fraction(1), 1),
-    (Fraction(1, 2), 0.5),
-    (Fraction(1, 3), Fraction(10**30, 3 * 10**30 + 1)),
-    (np.int64(1), 1),
-    (np.int64(1), np.int32(1)),
-    (np.uint8(1), np.int8(1)),
-    (np.uint64(2**64 - 1), np.uint64(2**64 - 2)),
-    (np.float64(1), 1.0),
-    (np.float32(0.5), np.float64(0.5)),
-    (np.float16(0.5), 0.5),
-    (np.float32(0.1), 0.1),
-    (np.longdouble(1), np.longdouble(1) + TINY),
-    (np.longdouble(1), 1.0),
-    (np.float64(0.0), np.float64(-0.0)),
-    (np.float64(math.nan), math.nan),
-    (np.bool_(True), True),
-    (np.str_("x"), "x"),
-    (np.bytes_(b"x"), b"x"),
-    (np.complex128(1), 1 + 0j),
-    (np.complex64(1), np.complex128(1)),
-    (np.array([1]), 1),
-    (np.array(1), np.int64(1)),
-    (np.array([1, 2]), [1, 2]),
-    (np.array([1, 2]), np.array([1.0, 2.0])),
-    (np.array([1, 2]), np.array([[1, 2]])),
-    (np.array([1, 2], np.int32), np.array([1, 2])),
-    (np.array([0.0, 1.0]), np.array([-0.0, 1.0])),
-    (np.array([10**17, 0]), np.array([10**17 + 1, 0])),
-    (np.zeros(0), np.zeros((0, 3))),
-    (np.arange(3000), np.arange(3000) + (np.arange(3000) == 1500)),
-    (np.array(["a", "b"]), np.array([b"a", b"b"])),
-    (np.array([1, "a"], dtype=object), np.array([True, "a"], dtype=object)),
-    (np.datetime64("2024-01-01"), np.datetime64("2024-01-01T00")),
-    (np.timedelta64(60, "s"), np.timedelta64(1, "m")),
-    (np.timedelta64(1, "s"), np.timedelta64(2, "s")),
-    (np.timedelta64("NaT"), np.timedelta64(1, "s")),
-    (NOON, NOON.replace(fold=1)),
-    (NOON, NOON.replace(tzinfo=UTC)),
-    (NOON.replace(tzinfo=UTC), NOON.replace(hour=3, tzinfo=LATE)),
-    (dt.time(2, 30), dt.time(2, 30, fold=1)),
-    (dt.date(2024, 1, 1), dt.datetime(2024, 1, 1)),  # noqa: DTZ001
-    (dt.timedelta(days=1), dt.timedelta(days=1, microseconds=1)),
-    (Colour.RED, Colour.BLUE),
-    (Colour.RED, 1),
-    (Level.ONE, 1),
-    (Text("a"), Text("b")),
-    (Text("a"), "a"),
-    (Hidden(1, 2), Hidden(1, 3)),
-    (Named(0.0), Named(-0.0)),
-    (Named(1.0), Hidden(1)),
-    (Point(1, 2), (1, 2)),
-    (Own(1), Own(2)),
-    ([Own(1)], [Own(2)]),
-    (range(3), range(4)),
-]
-
-LINES = [
-    ("100000000000000000", "100000000000000001"),
-    ("1e999", "1e998"),
-    ("0.1", "0.10000000000000000000001"),
-    ("1", "1.0"),
-    ("1.0", "1.00"),
-    ("1e2", "100"),
-    ("1e2", "1E2"),
-    ("0", "-0"),
-    ("0.0", "-0.0"),
-    ("1", " 1"),
-    ("1e9999999999999999999", "1e9999999999999999998"),
-    ('{"a":1,"a":2}', '{"a":2}'),
-    ('{"a": 2}', '{"a":2}'),
-    ("[1]", "[1.0]"),
-    ("[1]", "[true]"),
-    ("true", "1"),
-    ('"1"', "1"),
-    ('"\\u0061"', '"a"'),
-    ("NaN", "null"),
-    ("Infinity", "1e999"),
-    ("a", "b"),
-    ("a", ""),
-]
 
 
 @pytest.mark.parametrize(("one", "other"), APART, ids=map(str, range(len(APART))))
