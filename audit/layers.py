@@ -215,7 +215,6 @@ def _sampled(
 def _beside(report: AuditReport, drawn: Drawn, wanted: Wanted) -> AuditReport:
     # Of the view and point that the report's bound is of.
     from audit.baseline import compare
-    from audit.event import Witness
     from audit.family import view_seeds
     from audit.histogram import histogram
     from audit.reading import read
