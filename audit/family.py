@@ -332,7 +332,7 @@ def weigh_family(
 
     ``resolution`` and ``coverage`` are those of :func:`weigh_views`.
 
-    >>> weigh_family(watch_views(Claim(epsilon=1)), Fraction("0.05")).e_value
+    >>> weigh_family(watch_views(Claim(epsilon=1)), "0.05").e_value
     1.0
     """
     level, points = rational("alpha", alpha), process.claim.points

@@ -43,7 +43,7 @@ SEEN: dict[str, list[str]] = {
     "refuted": ["Other methods", "bayes", COMMAND, "For comparison only", "at least"],
     "not-refuted": ["12 outputs are nan", "That is no proof"],
     "sequential": ["e-value", "the evidence sufficed at run"],
-    "labels": ["(1, 1, 1, 0, 0, 0)"],
+    "labels": ["array([0, 0, 0, 0, 0, 0], dtype=uint8)"],
     "curve": [
         "discrete-gaussian:sigma_squared=4@1", "at delta = 0.01", "Pair 2",
         "All runs on pair 1.", "[1, 2]",

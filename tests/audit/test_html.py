@@ -23,7 +23,7 @@ from audit.trace import Trace
 from dpcore.errors import InvalidParameter
 from tests.audit.browser import Visible
 from tests.audit.html_documents import DOCUMENTS, NASTY, VERDICTS, curve, exact, refuted, shown_of
-from tests.audit.words import worded
+from tests.audit.words import in_event, spans, worded
 from tests.dpcore.mutants import mutated, rewired
 
 every = pytest.mark.parametrize("name", DOCUMENTS)
@@ -224,7 +224,8 @@ def test_the_shading_ends_where_the_event_ends() -> None:
         assert np.allclose(covered[5], [(0.0, share)])
         assert covered[6:] == [()] * len(covered[6:])
     mutant = rewired(histogram, _covered=lambda cell, _: ((0.0, 1.0),) * bool(cell.inside_a))
-    careless = rewired(worded, histogram=mutant)(outputs, worlds, event, feature=None)
+    inside, told = in_event(event, outputs), spans(event, whole=False)
+    careless = mutant(outputs, worlds, event, inside, told, pair=0, feature=None)
     assert careless.bins[5].covered == ((0.0, 1.0),)
 
 
