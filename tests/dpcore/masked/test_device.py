@@ -26,6 +26,7 @@ from dpcore.masked.messages import AggregationRefused
 from dpcore.rng import Rng, SeededRng, Words
 from tests.dpcore.masked.rehearsal import plain_sum, refusal, rehearse
 from tests.dpcore.mutants import mutated
+from tests.dpcore.test_forks import native_fork
 
 PLAY = rehearse(vanish={"eve": Step.INPUT})
 ANN = PLAY.users[Step.KEYS]["ann"]
@@ -168,7 +169,7 @@ def test_a_state_forgotten_within_a_step_does_not_come_back(
         return refused is None or ann.device.due != ""
 
     assert not kept()
-    monkeypatch.setattr(Device, "_keep", mutated(Device._keep, "self._forgotten", "False"))
+    monkeypatch.setattr(Device, "_keep", mutated(Device._keep, "self._gone()", "False"))
     assert kept()
 
 
@@ -180,7 +181,7 @@ def test_what_is_forgotten_stays_so() -> None:
     refused = refusal(device.advertise_keys)
     assert refused is not None
     assert refused.reason.startswith("has no state")
-    assert mutated(type(device).due.fget, "self._forgotten", "False").fget(device) != ""  # type: ignore[attr-defined]  # a property
+    assert mutated(type(device).due.fget, "self._gone()", "False").fget(device) != ""  # type: ignore[attr-defined]  # a property
 
 
 def answers_within(step: Step) -> list[bytes]:
@@ -300,12 +301,12 @@ def test_without_the_refusal_a_copy_answers_too(monkeypatch: pytest.MonkeyPatch)
     assert ann.ask(Step.UNMASK) == two.unmask(GIVEN)
 
 
-def child_answers(act: Callable[[], object]) -> bool:
+def child_answers(act: Callable[[], object], fork: Callable[[], int] = os.fork) -> bool:
     r"""Whether ``act`` answers in a forked child; fails when the child does not end by itself."""
     with warnings.catch_warnings():
         # From 3.12 on Python warns when a process with threads forks, which is the point here.
         warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
+        child = fork()
     if child == 0:
         status = 3
         try:
@@ -326,7 +327,7 @@ def test_the_child_of_a_fork_has_no_state(monkeypatch: pytest.MonkeyPatch) -> No
     inside, leave = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with ann.device._lock:
+        with ann.device._lock.here():
             inside.set()
             leave.wait(10)
 
@@ -334,7 +335,9 @@ def test_the_child_of_a_fork_has_no_state(monkeypatch: pytest.MonkeyPatch) -> No
     other.start()
     assert inside.wait(10)
     assert not child_answers(lambda: ann.ask(Step.UNMASK))
+    assert not child_answers(lambda: ann.ask(Step.UNMASK), native_fork)
     assert not child_answers(lambda: desk.receive(PLAY.sent[Step.KEYS]["ann"]))
+    assert not child_answers(lambda: desk.receive(PLAY.sent[Step.KEYS]["ann"]), native_fork)
     leave.set()
     other.join(10)
     assert ann.ask(Step.UNMASK) == PLAY.sent[Step.UNMASK]["ann"]
