@@ -206,6 +206,9 @@ def test_a_step_within_a_step_is_refused(step: Step, monkeypatch: pytest.MonkeyP
 
 
 class Unheld:
+    def here(self) -> Unheld:
+        return self
+
     def __enter__(self) -> None: ...
     def __exit__(self, *_: object) -> None: ...
 
