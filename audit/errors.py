@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from dpcore.errors import DpcoreError
+from dpcore.terminal import printable
 
 __all__ = ["TargetFailed", "Unreadable"]
 
@@ -32,11 +33,7 @@ class TargetFailed(DpcoreError):
     ) -> None:
         super().__init__(target, reason)
         self.target = target
-        # On one line, and nothing in it that steers a terminal.
-        self.reason = "".join(
-            letter if letter.isprintable() else ascii(letter)[1:-1]
-            for letter in " ".join(reason.split())
-        )
+        self.reason = printable(" ".join(reason.split()))
         self.dataset = dataset
         self.run = run
 

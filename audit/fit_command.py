@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpcore.terminal import say
+
 if TYPE_CHECKING:
     from audit.fit_report import FitReport
 
@@ -96,9 +98,9 @@ def _publish(report: FitReport, *, as_json: bool) -> None:
     from audit.fit_report import fit_lines
 
     for warning in report.warnings:
-        sys.stderr.write(f"warning: {warning}\n")
+        say([f"warning: {warning}"], sys.stderr)
     if as_json:
         sys.stdout.write(report.to_text())
     elif report.error is None or report.runs:
-        sys.stdout.write("\n".join(fit_lines(report)) + "\n")
+        say(fit_lines(report))
     sys.stdout.flush()

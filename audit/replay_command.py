@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from dpcore.errors import InvalidParameter
+from dpcore.terminal import say
 
 __all__ = ["replay_command"]
 
@@ -77,7 +78,10 @@ def replay_command(
         timeout=read_seconds("--timeout", timeout),
         deadline=None if deadline is None else read_seconds("--deadline", deadline),
     )
-    sys.stdout.write(report.to_text() if as_json else "\n".join(report.lines()) + "\n")
+    if as_json:
+        sys.stdout.write(report.to_text())
+    else:
+        say(report.lines())
     sys.stdout.flush()
     raise typer.Exit(report.exit_code)
 

@@ -28,6 +28,7 @@ from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.parameter import rational
 from dpcore.rng import SYSTEM, Rng, SeededRng
 from dpcore.spelling import read_noise
+from dpcore.terminal import say
 
 __all__ = ["app", "main", "run"]
 
@@ -195,7 +196,7 @@ def run(arguments: Sequence[str]) -> int:
     except BaseException as error:  # noqa: BLE001  # the last door: all leave by one line
         try:
             if debug:
-                traceback.print_exc()
+                say(traceback.format_exc().split("\n"), sys.stderr)
             return _explain(error)
         except BaseException:  # noqa: BLE001  # what cannot be told, or not even be shown as text
             return DEFECT
@@ -228,7 +229,7 @@ def _explain(error: BaseException) -> int:
 def _complain(message: str, code: int) -> int:
     # A reader of neither stream is no reason for another error.
     with suppress(OSError, ValueError, AttributeError):
-        print(f"error: {message}", file=sys.stderr)
+        say([f"error: {message}"], sys.stderr)
     return code
 
 
