@@ -17,7 +17,7 @@ import numpy.typing as npt
 from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.inversion import Integers
 from dpcore.noise import Noise
-from dpcore.parameter import integer, rational
+from dpcore.parameter import integer, rational, text
 from dpcore.rng import SYSTEM, Rng
 
 __all__ = ["Mechanism", "Norm", "Relation", "Release", "Scope", "Sensitivity", "Unit"]
@@ -253,15 +253,18 @@ class Release:
     def __post_init__(self) -> None:
         if not isinstance(self.mechanism, Mechanism):
             raise InvalidParameter("mechanism", self.mechanism, "must be a Mechanism")
-        if not isinstance(self.batch, str) or not self.batch:
+        batch = text("batch", self.batch, "must be a non-empty name")
+        if not batch:
             raise InvalidParameter("batch", self.batch, "must be a non-empty name")
+        object.__setattr__(self, "batch", batch)
         honest = rational("honest", self.honest)
         if not 0 < honest <= 1:
             raise InvalidParameter("honest", self.honest, "must lie in (0, 1]")
         object.__setattr__(self, "honest", honest)
         people = self.participants
-        if not isinstance(people, (tuple, list)) or not all(isinstance(p, str) for p in people):
+        if not isinstance(people, (tuple, list)):
             raise InvalidParameter("participants", people, "must be a tuple of names")
-        object.__setattr__(self, "participants", tuple(people))
+        named = tuple(text("participants", one, "must be a tuple of names") for one in people)
+        object.__setattr__(self, "participants", named)
         if len(set(self.participants)) != len(self.participants):
             raise InvalidParameter("participants", self.participants, "must not repeat anyone")

@@ -18,6 +18,7 @@ from dpcore.discrete_laplace import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.parameter import rational
+from dpcore.parameter import text as plain_text
 from dpcore.poisson import Poisson
 from dpcore.polya import Polya
 from dpcore.polya_difference import PolyaDifference
@@ -51,8 +52,7 @@ def read_noise(text: str) -> Noise:
     >>> read_noise("discrete-laplace:scale=1/3")
     DiscreteLaplace(scale='1/3')
     """
-    if not isinstance(text, str):
-        raise InvalidParameter("noise", text, "must be text: discrete-laplace:scale=10")
+    text = plain_text("noise", text, "must be text: discrete-laplace:scale=10")
     name, _, rest = text.partition(":")
     given: dict[str, str] = {}
     for part in filter(None, (piece.strip() for piece in rest.split(","))):
