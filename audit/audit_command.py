@@ -15,6 +15,7 @@ import typer
 from dpcore.errors import InvalidParameter
 from dpcore.output_file import check_writable, write_whole
 from dpcore.progress import progress_bar
+from dpcore.terminal import say
 
 if TYPE_CHECKING:
     from audit.layers import Wanted
@@ -263,10 +264,7 @@ def run(
         raise report.error
     coarse = wanted_resolution is not None and not report.resolution <= wanted_resolution
     if coarse and report.runs and report.verdict == "not_refuted" and report.exit_code == 0:
-        print(
-            f"error: --resolution = {resolution}: not reached: {written.resolution}",
-            file=sys.stderr,
-        )
+        say([f"error: --resolution = {resolution}: not reached: {written.resolution}"], sys.stderr)
         raise typer.Exit(_NOT_REACHED)
     raise typer.Exit(report.exit_code)
 
@@ -353,7 +351,7 @@ def _publish(
         except InvalidParameter as error:
             unwritten = error
     for warning in report.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        say([f"warning: {warning}"], sys.stderr)
     sys.stderr.flush()
     if as_json:
         sys.stdout.write(written.text)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dpcore.errors import InvalidParameter
+from dpcore.terminal import say
 
 if TYPE_CHECKING:
     from audit.catalogue import Entry
@@ -73,7 +74,10 @@ def bench_command(
     # To the file first: what fails on one way out still leaves by the other.
     if output is not None:
         write_whole("--output", output, text)
-    sys.stdout.write(text if as_json else "\n".join(bench_lines(found, left_out)) + "\n")
+    if as_json:
+        sys.stdout.write(text)
+    else:
+        say(bench_lines(found, left_out))
     sys.stdout.flush()
     raise typer.Exit(0 if found.passed else 1)
 

@@ -17,6 +17,7 @@ from audit.bench_command import bench_command
 from audit.exact_command import exact
 from audit.fit_command import fit
 from audit.replay_command import replay_command
+from dpcore.terminal import say
 
 __all__ = ["commands"]
 
@@ -90,4 +91,4 @@ def catalogue(
         return
     from audit.render import catalogue_table
 
-    print("\n".join(catalogue_table(ENTRIES)))
+    say(catalogue_table(ENTRIES))

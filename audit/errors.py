@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from audit.shortened import shortened
 from dpcore.errors import DpcoreError
+from dpcore.terminal import printable
 
 __all__ = ["TargetFailed", "Unreadable"]
 
@@ -33,11 +34,7 @@ class TargetFailed(DpcoreError):
     ) -> None:
         super().__init__(target, reason)
         self.target = target
-        # On one line, and nothing in it that steers a terminal.
-        self.reason = "".join(
-            letter if letter.isprintable() else ascii(letter)[1:-1]
-            for letter in shortened(" ".join(reason.split()))
-        )
+        self.reason = printable(shortened(" ".join(reason.split())))
         self.dataset = dataset
         self.run = run
 

@@ -18,6 +18,7 @@ import typer
 from dpcore.decimals import down
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.parameter import rational
+from dpcore.terminal import say
 
 if TYPE_CHECKING:
     from audit.exact import Shifted
@@ -108,7 +109,10 @@ def exact(
 
         drawn = curve_points(one.law, other.law)
         draw_curve(plot, drawn, title=f"P = {one.spelling}, Q = {other.spelling}")
-    sys.stdout.write(report.to_text() if as_json else "\n".join(exact_lines(report)) + "\n")
+    if as_json:
+        sys.stdout.write(report.to_text())
+    else:
+        say(exact_lines(report))
     sys.stdout.flush()
     raise typer.Exit(report.exit_code)
 

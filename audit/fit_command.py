@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpcore.terminal import page, say
+
 if TYPE_CHECKING:
     from audit.fit_report import FitReport
 
@@ -81,8 +83,7 @@ def fit(
         return report.warnings, _written(report, as_json=as_json), report.exit_code, error
 
     warnings, text, code, error = done_apart(target, there, timeout=seconds)
-    for warning in warnings:
-        sys.stderr.write(f"warning: {warning}\n")
+    say((f"warning: {warning}" for warning in warnings), sys.stderr)
     sys.stdout.write(text)
     sys.stdout.flush()
     if error is not None:
@@ -108,5 +109,5 @@ def _written(report: FitReport, *, as_json: bool) -> str:
     if as_json:
         return report.to_text()
     if report.error is None or report.runs:
-        return "\n".join(fit_lines(report)) + "\n"
+        return page(fit_lines(report))
     return ""

@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from audit.errors import TargetFailed
 from audit.guard import RAISED, failure
 from dpcore.errors import InvalidParameter
+from dpcore.siblings import clash_of, names, ours_first
 
 __all__ = ["load"]
 
@@ -34,6 +35,7 @@ def load(spelling: str) -> Any:
     path, _, attribute = spelling.rpartition(":")
     if not attribute or not path:
         raise InvalidParameter("target", spelling, "must be written module:callable")
+    ours_first()
     module = _from_file(spelling, path) if path.endswith(".py") else _by_name(spelling, path)
     return _attribute(spelling, module, attribute)
 
@@ -53,15 +55,17 @@ def _first_on_path(folder: str) -> Iterator[None]:
 
 
 def _by_name(spelling: str, name: str) -> ModuleType:
-    with _first_on_path(str(Path.cwd())):
+    folder = Path.cwd()
+    with _first_on_path(str(folder)):
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+                _must_not_clash(spelling, name, folder)
                 raise InvalidParameter("target", spelling, f"no module {error.name}") from None
-            raise _import_failed(spelling, error) from error
+            raise _import_failed(spelling, error, folder) from error
         except RAISED as error:
-            raise _import_failed(spelling, error) from error
+            raise _import_failed(spelling, error, folder) from error
 
 
 def _from_file(spelling: str, name: str) -> ModuleType:
@@ -73,26 +77,47 @@ def _from_file(spelling: str, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(own, path)
     if spec is None or spec.loader is None:
         raise InvalidParameter("target", spelling, f"{name} is not a Python file")
+    folder = path.resolve().parent
+    source = b""
+    with suppress(OSError):  # the import says what is wrong with it
+        source = path.read_bytes()
+    if clash := clash_of(folder, source):
+        raise _clashes(spelling, folder, clash)
     module = importlib.util.module_from_spec(spec)
-    with _first_on_path(str(path.resolve().parent)):
+    with _first_on_path(str(folder)):
         sys.modules[own] = module
         try:
             spec.loader.exec_module(module)
         except RAISED as error:
             del sys.modules[own]
-            raise _import_failed(spelling, error) from error
+            raise _import_failed(spelling, error, folder) from error
     return module
 
 
-def _import_failed(spelling: str, error: BaseException) -> TargetFailed:
-    failed = failure(spelling, error)
-    return TargetFailed(spelling, f"{failed.reason} while it was imported")
+def _clashes(spelling: str, folder: Path, clash: str) -> InvalidParameter:
+    reason = f"{folder / clash} has the name of a package of dpcore's: rename it, and its imports"
+    return InvalidParameter("target", spelling, reason)
+
+
+def _must_not_clash(spelling: str, module: str, folder: Path) -> None:
+    if module.partition(".")[0] in names() and (clash := clash_of(folder)):
+        raise _clashes(spelling, folder, clash)
+
+
+def _import_failed(spelling: str, error: BaseException, folder: Path) -> TargetFailed:
+    reason = f"{failure(spelling, error).reason} while it was imported"
+    if isinstance(error, (ImportError, AttributeError)) and (clash := clash_of(folder)):
+        reason += (
+            f" ({folder / clash} has the name of a package of dpcore's, which is used instead)"
+        )
+    return TargetFailed(spelling, reason)
 
 
 def _attribute(spelling: str, module: ModuleType, attribute: str) -> Any:
     found: Any = module
     for part in attribute.split("."):
         if not hasattr(found, part):
+            _must_not_clash(spelling, module.__name__, Path.cwd())
             public = [name for name in dir(module) if callable(getattr(module, name))]
             close = difflib.get_close_matches(attribute, public, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""

@@ -22,6 +22,7 @@ from dpcore.decimals import down, up
 from dpcore.enclosure import Enclosure
 from dpcore.parameter import rational
 from dpcore.spelling import write_noise
+from dpcore.terminal import printable
 
 if TYPE_CHECKING:
     from audit.catalogue import Entry
@@ -85,7 +86,7 @@ def table(report: AuditReport, width: int) -> list[str]:
 
 def show(report: AuditReport, file: TextIO) -> None:
     r"""Print the table; in colour on a terminal that has some."""
-    lines = table(report, _width())
+    lines = [printable(line) for line in table(report, _width())]
     if not file.isatty():
         file.write("\n".join(lines) + "\n")
         return

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from dpcore.errors import InvalidParameter
+from dpcore.terminal import page
 
 __all__ = ["replay_command"]
 
@@ -83,7 +84,7 @@ def replay_command(
             timeout=seconds,
             deadline=until,
         )
-        text = report.to_text() if as_json else "\n".join(report.lines()) + "\n"
+        text = report.to_text() if as_json else page(report.lines())
         return text, report.exit_code
 
     text, code = done_apart(target, there, timeout=seconds)

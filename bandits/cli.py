@@ -10,6 +10,7 @@ import typer
 from bandits.compare_command import compare
 from bandits.plot_command import plot
 from bandits.run_command import run
+from dpcore.terminal import say
 
 __all__ = ["commands"]
 
@@ -51,7 +52,7 @@ def list_command(
     from bandits.render import list_lines
 
     if not as_json:
-        print("\n".join(list_lines(PRESETS, ALGORITHMS)))
+        say(list_lines(PRESETS, ALGORITHMS))
         return
     presets = [
         {

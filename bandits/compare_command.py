@@ -8,6 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
+from dpcore.terminal import say
+
 __all__ = ["compare"]
 
 _SCHEMA: Final = "dpcore-bandit-compare/1"
@@ -39,7 +41,7 @@ def compare(
     ratios = ratios_of(one, other)
     left = {"A": alone(one, other), "B": alone(other, one)}
     if not as_json:
-        print("\n".join(compare_lines(ratios, left)))
+        say(compare_lines(ratios, left))
         return
     unmatched = [
         {"in": name, "algorithm": algorithm, "epsilon": epsilon}

@@ -108,6 +108,9 @@ def play(
         raise InvalidParameter("environment", environment, "must have means in [0, 1]")
     score = _Score(environment.gaps, _checked(checkpoints, horizon))
     privatizer, sizes = policy.privatizer, policy.sizes(arms, horizon)
+    if not isinstance(privatizer, Privatizer):
+        reason = "must have a Privatizer; Unprotected() promises nothing"
+        raise InvalidParameter("policy", policy, f"{reason}, and this has {privatizer!r}")
     promised = users.guarantee(privatizer, sizes)
     sent = _Sent(privatizer, policy.name, users, frozenset(sizes))
     state = policy.init(arms, horizon)

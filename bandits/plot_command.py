@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from dpcore.terminal import say
+
 __all__ = ["plot"]
 
 
@@ -41,5 +43,5 @@ def plot(
     lines = read_lines(source)
     draw_results(lines, output)
     for warning in without_regret(lines):
-        print(f"warning: {warning}", file=sys.stderr)
-    print(output)
+        say([f"warning: {warning}"], sys.stderr)
+    say([str(output)])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dpcore.errors import InvalidParameter
+from dpcore.terminal import page, say
 
 if TYPE_CHECKING:
     from bandits.experiment import Cell, Experiment
@@ -164,7 +165,7 @@ def run(
             raise named(error) from None
     except KeyboardInterrupt:
         kept = "" if resume is None else f"; go on with --resume {resume}"
-        print(f"interrupted: {stopped}{kept}", file=sys.stderr)
+        say([f"interrupted: {stopped}{kept}"], sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
 
 
@@ -223,7 +224,7 @@ def _publish(
 
     rows = rows_of(experiment, cells, promises)
     text = write_json(document(experiment, worlds, rows))
-    shown = text if as_json else "\n".join(run_lines(experiment, rows)) + "\n"
+    shown = text if as_json else page(run_lines(experiment, rows))
     # Files first: a reader of standard output may be gone, and what was found must not go with it.
     warnings: list[str] = []
     try:
@@ -235,4 +236,4 @@ def _publish(
     sys.stdout.write(shown)
     sys.stdout.flush()
     for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        say([f"warning: {warning}"], sys.stderr)

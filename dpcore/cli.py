@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -28,7 +29,9 @@ from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.parameter import rational
 from dpcore.patience import patiently
 from dpcore.rng import SYSTEM, Rng, SeededRng
+from dpcore.siblings import ours_first, require_ours
 from dpcore.spelling import read_noise
+from dpcore.terminal import say
 
 __all__ = ["app", "main", "run"]
 
@@ -38,6 +41,10 @@ _CLOSED_PIPE: Final = 128 + getattr(signal, "SIGPIPE", 13)
 _INTERRUPTED: Final = 128 + signal.SIGINT
 # What the parser raises for a wrong command line; where it lives depends on typer's version.
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
+_COMPLETION: Final = "_DPCORE_COMPLETE"
+_SIZES: Final = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
+_SIZE: Final = re.compile("[1-9][0-9]{0,3}")
+_SHELLS: Final = re.compile("(complete|source)_(bash|zsh|fish|powershell|pwsh)")
 _LINES: Final = 512
 _PATIENCE: Final = 3.0
 _GROUP: Final = "dpcore.commands"
@@ -187,6 +194,9 @@ def run(arguments: Sequence[str]) -> int:
         # It may stand after the command's name, where a newcomer tries it first.
         arguments.remove("--debug")
     try:
+        _ignore_wrong_variables()
+        ours_first()
+        require_ours()
         left = get_command(app).main(
             args=arguments or ["--help"], prog_name="dpcore", standalone_mode=False
         )
@@ -198,10 +208,22 @@ def run(arguments: Sequence[str]) -> int:
     except BaseException as error:  # noqa: BLE001  # the last door: all leave by one line
         try:
             if debug:
-                traceback.print_exc()
+                say(traceback.format_exc().split("\n"), sys.stderr)
             return _explain(error)
         except BaseException:  # noqa: BLE001  # what cannot be told, or not even be shown as text
             return DEFECT
+
+
+def _ignore_wrong_variables() -> None:
+    # The sizes of a window that is none, and a request for completions that no shell made (a shell
+    # sets others beside it), are somebody's left-over, and must not stand in for the command.
+    for name in _SIZES:
+        if not _SIZE.fullmatch(os.environ.get(name, "80")):
+            del os.environ[name]
+    asked = os.environ.get(_COMPLETION, "")
+    words = "COMP_WORDS" in os.environ and os.environ.get("COMP_CWORD", "").isdecimal()
+    if not _SHELLS.fullmatch(asked) or (asked == "complete_bash" and not words):
+        os.environ.pop(_COMPLETION, None)
 
 
 def _explain(error: BaseException) -> int:
@@ -233,7 +255,7 @@ def _explain(error: BaseException) -> int:
 def _complain(message: str, code: int) -> int:
     # A reader of neither stream is no reason for another error.
     with suppress(OSError, ValueError, AttributeError):
-        print(f"error: {message}", file=sys.stderr)
+        say([f"error: {message}"], sys.stderr)
     return code
 
 

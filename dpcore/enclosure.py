@@ -9,8 +9,6 @@ result, at any working precision, so precision decides width and never correctne
 from __future__ import annotations
 
 import math
-import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from typing import Final, TypeAlias
 from flint import arb, ctx, fmpq, fmpz
 
 from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.forks import ProcessLock
 
 __all__ = [
     "Enclosure",
@@ -37,16 +36,10 @@ __all__ = [
 End: TypeAlias = Fraction | float
 """One end of an enclosure: an exact rational, or ``math.inf`` / ``-math.inf``."""
 
-_LOCK = threading.RLock()
+_LOCK: Final = ProcessLock()
 _MOST_BITS: Final = 1 << 22
 _PRINTED_BITS: Final = 1 << 12
 _DIGITS: Final = 17
-
-if hasattr(os, "register_at_fork"):
-    # Without this the child of a fork waits for ever when another thread held the lock.
-    os.register_at_fork(
-        before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
-    )
 
 
 @contextmanager
@@ -60,7 +53,7 @@ def precision(bits: int) -> Iterator[None]:
     ...     arb(2).sqrt().rel_accuracy_bits() > 190
     True
     """
-    with _LOCK:
+    with _LOCK.here():
         before = ctx.prec
         ctx.prec = bits
         try:

@@ -38,8 +38,9 @@ class InvalidParameter(DpcoreError, ValueError):
         self.reason = reason
 
     def __str__(self) -> str:
-        shown = self.value if isinstance(self.value, str) else _repr(self.value)
-        shown = " ".join(str(shown).split())
+        held = issubclass(type(self.value), str)
+        shown = str.__str__(self.value) if held else _repr(self.value)
+        shown = " ".join(shown.split())
         if len(shown) > _SHOWN:
             shown = shown[: _SHOWN - 3] + "..."
         return f"{self.argument} = {shown}: {self.reason}"

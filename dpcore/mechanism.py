@@ -17,7 +17,7 @@ import numpy.typing as npt
 from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.inversion import Integers
 from dpcore.noise import Noise
-from dpcore.parameter import integer, rational
+from dpcore.parameter import integer, rational, text
 from dpcore.rng import SYSTEM, Rng
 
 __all__ = ["Mechanism", "Norm", "Relation", "Release", "Scope", "Sensitivity", "Unit"]
@@ -79,7 +79,8 @@ class Sensitivity:
     ``Sensitivity(d)``: |q - q'| <= d, one number. ``Sensitivity.l1(d)``: sum_i |q_i - q'_i| <= d.
     ``Sensitivity.l2_squared(d)``: sum_i (q_i - q'_i)^2 <= d. ``Sensitivity.box((d_1, ...))``:
     |q_i - q'_i| <= d_i for every i. Amounts are integers >= 1: a query that cannot move needs no
-    noise, and a declared 0 is the classic slip that adds none.
+    noise, and a declared 0 is the classic slip that adds none. A plain amount is of one number
+    and a box of as many as it has bounds; l1 and l2 bound the whole of q, whatever its shape.
 
     >>> Sensitivity(1), Sensitivity.box((1, 2))
     (Sensitivity(1), Sensitivity.box((1, 2)))
@@ -146,7 +147,7 @@ def _moves(amount: object) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mechanism:
-    r"""q(data) + noise, one independent draw a coordinate.
+    r"""q(data) + noise, one independent draw a coordinate, and one promise for all of them.
 
     ``sensitivity`` may be given as a plain integer. The promise depends on the caller: the query
     really moves by no more than declared under ``scope`` (``audit`` can doubt that).
@@ -179,14 +180,27 @@ class Mechanism:
     ) -> int | Integers:
         r"""``value`` plus fresh noise: an int, or an int64 array with a draw for each entry.
 
+        The value is what the sensitivity speaks of: under ``Sensitivity(d)`` one number, under a
+        box as many as it has bounds, under l1 and l2 an array of any shape. Several numbers, each
+        of which moves by d, cost more than one: each is a release of its own.
+
         A Python integer of any size is released exactly. Raises :class:`Unrepresentable`, with
         nothing drawn, when an array entry has |value| + 2^62 beyond int64, or the noise itself
-        could leave int64; :class:`InvalidParameter` for anything but integers.
+        could leave int64; :class:`InvalidParameter` for anything but integers, and for an array
+        of another shape.
+
+        >>> from dpcore import DiscreteLaplace
+        >>> histogram = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=Sensitivity.l1(2))
+        >>> histogram.release(np.array([100, 200, 300])).shape
+        (3,)
         """
         if not isinstance(value, np.ndarray):
-            return integer("value", value) + self.noise.sample(rng=rng)
+            number = integer("value", value)
+            self._must_fit(value, ())
+            return number + self.noise.sample(rng=rng)
         if value.dtype.kind not in "iu":
             raise InvalidParameter("value", value, "must hold integers; encode reals first")
+        self._must_fit(value, value.shape)
         if value.size and not -_ROOM < int(value.min()) <= int(value.max()) < _ROOM:
             raise Unrepresentable(
                 "value: an entry of size 2^62 or more leaves no room for noise in int64; "
@@ -195,6 +209,25 @@ class Mechanism:
         noisy = self.noise.sample(value.shape, rng=rng)
         noisy += value.astype(np.int64)
         return noisy
+
+    def _must_fit(self, value: object, shape: tuple[int, ...]) -> None:
+        declared = Sensitivity.of(self.sensitivity)
+        if isinstance(declared.amount, tuple):
+            size = len(declared.amount)
+            if shape != (size,) and (size, shape) != (1, ()):
+                numbers = f"{size} number{'s' if size > 1 else ''} in a row"
+                raise InvalidParameter(
+                    "value", value, f"must be {numbers}: {declared!r} bounds each"
+                )
+        elif declared.norm is Norm.ABSOLUTE and shape:
+            amount = declared.amount
+            raise InvalidParameter(
+                "value",
+                value,
+                f"must be one number: {declared!r} bounds one. For an array, say how far all of it "
+                "moves: Sensitivity.l1(d), Sensitivity.l2_squared(d), or with a bound for each "
+                f"entry Sensitivity.box(({amount}, ...))",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,15 +253,18 @@ class Release:
     def __post_init__(self) -> None:
         if not isinstance(self.mechanism, Mechanism):
             raise InvalidParameter("mechanism", self.mechanism, "must be a Mechanism")
-        if not isinstance(self.batch, str) or not self.batch:
+        batch = text("batch", self.batch, "must be a non-empty name")
+        if not batch:
             raise InvalidParameter("batch", self.batch, "must be a non-empty name")
+        object.__setattr__(self, "batch", batch)
         honest = rational("honest", self.honest)
         if not 0 < honest <= 1:
             raise InvalidParameter("honest", self.honest, "must lie in (0, 1]")
         object.__setattr__(self, "honest", honest)
         people = self.participants
-        if not isinstance(people, (tuple, list)) or not all(isinstance(p, str) for p in people):
+        if not isinstance(people, (tuple, list)):
             raise InvalidParameter("participants", people, "must be a tuple of names")
-        object.__setattr__(self, "participants", tuple(people))
+        named = tuple(text("participants", one, "must be a tuple of names") for one in people)
+        object.__setattr__(self, "participants", named)
         if len(set(self.participants)) != len(self.participants):
             raise InvalidParameter("participants", self.participants, "must not repeat anyone")

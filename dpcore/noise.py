@@ -24,6 +24,7 @@ from dpcore.arrays import IntegersLike, integers, shape_of, shaped
 from dpcore.enclosure import Enclosure, narrow, round_up
 from dpcore.errors import InvalidParameter, PrecisionExhausted, Unrepresentable
 from dpcore.floating import Floats
+from dpcore.forks import HERE
 from dpcore.inversion import Batch, Integers
 from dpcore.parameter import integer, write_rational
 from dpcore.reservoir import SERVED, Reservoir
@@ -265,7 +266,7 @@ class Noise(ABC):
         Raises :class:`InvalidParameter` for a size that is negative or does not fit in memory.
         """
         if size is None:
-            if rng.__class__ is SystemRng:
+            if HERE and type(rng) is SystemRng:
                 try:
                     return self._ahead.pop()
                 except IndexError:

@@ -2,7 +2,8 @@ r"""Privacy parameters as exact rationals: one reader for everything a user may 
 
 Accepted are ``int``, ``Fraction``, ``Decimal``, numpy integers, and strings such as ``"1/3"``,
 ``"0.1"``, ``"1e-6"``. A ``float`` is read by its shortest decimal form, so ``0.1`` means one
-tenth and not the binary number next to it. Everything else is refused by name.
+tenth and not the binary number next to it. Everything else is refused by name. A value of a
+subclass is read as the plain one that it holds, whatever its own methods say.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from dpcore.errors import InvalidParameter
 
-__all__ = ["RationalLike", "integer", "positive_rational", "rational", "write_rational"]
+__all__ = ["RationalLike", "integer", "positive_rational", "rational", "text", "write_rational"]
 
 RationalLike: TypeAlias = int | str | float | Fraction | Decimal
 
@@ -46,33 +47,47 @@ def rational(argument: str, value: object) -> Fraction:
 
 
 def _exact(argument: str, value: object) -> Fraction:
+    # The methods of a subclass may say anything: only those of the types themselves are asked.
+    if value.__class__ is not type(value):
+        raise InvalidParameter(argument, value, "must be a number, not what only says so")
     match value:
         case bool() | np.bool_():
             raise InvalidParameter(argument, value, "must be a number, not a truth value")
         case Fraction():
-            return value
+            return value if type(value) is Fraction else _held(argument, value)
         case int() | np.integer():
-            return Fraction(int(value))
-        case float() | np.floating():
+            return Fraction(operator.index(value))
+        case float():
+            return _from_float(argument, float.__float__(value))
+        case np.floating():
             return _from_float(argument, value)
         case Decimal():
-            if not value.is_finite():
-                raise InvalidParameter(argument, value, "must be a finite number")
-            return _from_text(argument, str(value))
+            plain = Decimal(value)
+            if not plain.is_finite():
+                raise InvalidParameter(argument, plain, "must be a finite number")
+            return _from_text(argument, str(plain))
         case str():
-            return _from_text(argument, value)
+            return _from_text(argument, str.__str__(value))
         case _:
             raise InvalidParameter(
                 argument, value, "must be a number: an int, a Fraction, a Decimal or a string"
             )
 
 
+def _held(argument: str, value: Fraction) -> Fraction:
+    slots = vars(Fraction)
+    try:
+        ends = [slots[name].__get__(value) for name in ("_numerator", "_denominator")]
+        return Fraction(*map(operator.index, ends))
+    except (AttributeError, TypeError, ZeroDivisionError):
+        raise InvalidParameter(argument, "a Fraction", "must hold two integers") from None
+
+
 def _from_float(argument: str, value: float | np.floating) -> Fraction:
     # numpy scalars of other widths are read by their own shortest form: float32(0.1) is 0.1.
     if not math.isfinite(value):
         raise InvalidParameter(argument, float(value), "must be a finite number")
-    text = repr(value) if isinstance(value, float) else np.format_float_scientific(value)
-    return Fraction(text if not isinstance(value, np.float64) else repr(float(value)))
+    return Fraction(repr(value) if type(value) is float else np.format_float_scientific(value))
 
 
 def _from_text(argument: str, text: str) -> Fraction:
@@ -122,6 +137,17 @@ def integer(argument: str, value: object, *, at_least: int | None = None) -> int
     if at_least is not None and exact < at_least:
         raise InvalidParameter(argument, value, f"must be >= {at_least}")
     return exact
+
+
+def text(argument: str, value: object, reason: str) -> str:
+    r"""``value`` as a plain ``str``; anything else is refused with the given reason.
+
+    >>> text("batch", "monday", "must be a name")
+    'monday'
+    """
+    if not issubclass(type(value), str):
+        raise InvalidParameter(argument, value, reason)
+    return str.__str__(value)
 
 
 def write_rational(value: Fraction) -> str:

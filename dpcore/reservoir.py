@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from dpcore.forks import HERE, forget_after_fork, forget_inherited
 from dpcore.inversion import Integers
-from dpcore.rng import forget_after_fork
 
 __all__ = ["SERVED", "Reservoir"]
 
@@ -50,6 +50,8 @@ class Reservoir(list[int]):
 
     def one(self, draw: Callable[[int], Integers]) -> int:
         r"""A value from a fresh supply; call it when ``pop`` finds nothing."""
+        if not HERE:
+            forget_inherited()
         fresh = draw(_SCALARS).tolist()
         first: int = fresh.pop()
         self.extend(fresh)
@@ -57,6 +59,8 @@ class Reservoir(list[int]):
 
     def many(self, count: int, draw: Callable[[int], Integers]) -> Integers:
         r"""``count`` <= ``SERVED`` values, each handed out once."""
+        if not HERE:
+            forget_inherited()
         # A block in use is in no list: another thread, or a signal handler in the middle of this,
         # gets another block, and one whose use an exception cut short is never used again.
         try:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final
@@ -25,9 +24,10 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from dpcore.errors import InvalidParameter
+from dpcore.forks import HERE, forget_after_fork, forget_inherited
 from dpcore.parameter import integer
 
-__all__ = ["SYSTEM", "Rng", "SeededRng", "SystemRng", "Words", "forget_after_fork"]
+__all__ = ["SYSTEM", "Rng", "SeededRng", "SystemRng", "Words"]
 
 Words = npt.NDArray[np.uint64]
 
@@ -94,21 +94,23 @@ class _Keystream:
         self._left = 0
         self._encryptor: Any = None
 
-    def _rekey(self) -> None:
+    def _rekey(self) -> Any:
         # A key is never used twice, so the counter may start from zero under each.
-        cipher = Cipher(algorithms.AES(self._next_key()), modes.CTR(bytes(16)))
-        self._encryptor = cipher.encryptor()
+        encryptor = Cipher(algorithms.AES(self._next_key()), modes.CTR(bytes(16))).encryptor()
+        self._encryptor = encryptor
         self._left = _BYTES_PER_KEY
+        return encryptor
 
     def _fill(self, target: memoryview) -> None:
         # target is a whole number of blocks, and so is what one key may serve: no counter is
         # ever left in the middle of an AES block.
         for start in range(0, len(target), _BLOCK_BYTES):
             piece = target[start : start + _BLOCK_BYTES]
+            encryptor = self._encryptor
             if self._left < len(piece):
-                self._rekey()
+                encryptor = self._rekey()
             self._left -= len(piece)
-            self._encryptor.update_into(_ZEROS, piece)
+            encryptor.update_into(_ZEROS, piece)
 
     def take(self, count: int) -> Words:
         dealt = np.empty(count, dtype=np.uint64)
@@ -159,33 +161,19 @@ def _little_endian(words: Words) -> Words:
     return words if np.little_endian else words.byteswap(inplace=True)
 
 
-_FORGETTERS: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
-def forget_after_fork(pool: Any) -> None:
-    r"""Register an object whose ``forget()`` empties it in the child of a fork.
-
-    Whatever holds randomness drawn ahead of use must be registered: a child that inherited it
-    would release the same noise as its parent.
-    """
-    _FORGETTERS.add(pool)
-
-
-def _in_child() -> None:
-    for pool in list(_FORGETTERS):
-        pool.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
-
-
 class _ForkSafe(_Keystream):
-    __slots__ = ("__weakref__",)
+    # Forgotten in the middle of a draw, by a thread of a forked process or by a handler that
+    # forked, it deals zeros: so the flag is up before they are there, and looked at after a draw.
+    __slots__ = ("__weakref__", "forgotten")
 
     def __init__(self, next_key: Callable[[], bytes]) -> None:
         super().__init__(next_key)
+        self.forgotten = False
         forget_after_fork(self)
+
+    def forget(self) -> None:
+        self.forgotten = True
+        super().forget()
 
 
 class _Local(threading.local):
@@ -219,14 +207,22 @@ class SystemRng(Rng):
     __slots__ = ()
 
     def bits(self, count: int) -> int:
+        if not HERE:
+            forget_inherited()
         stream = _LOCAL.take_out()
         dealt = stream.bits(count)
+        if stream.forgotten:
+            return self.bits(count)
         _LOCAL.idle.append(stream)
         return dealt
 
     def words(self, count: int) -> Words:
+        if not HERE:
+            forget_inherited()
         stream = _LOCAL.take_out()
         dealt = stream.take(count)
+        if stream.forgotten:
+            return self.words(count)
         _LOCAL.idle.append(stream)
         return dealt
 

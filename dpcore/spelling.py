@@ -20,6 +20,7 @@ from dpcore.discrete_laplace import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.parameter import rational
+from dpcore.parameter import text as plain_text
 from dpcore.poisson import Poisson
 from dpcore.polya import Polya
 from dpcore.polya_difference import PolyaDifference
@@ -83,8 +84,7 @@ def read_noise(text: str) -> Noise:
     ...
     dpcore.errors.InvalidParameter: noise = gaussian:sigma=1.1: must start with ...?
     """
-    if not isinstance(text, str):
-        raise InvalidParameter("noise", text, "must be text: discrete-laplace:scale=10")
+    text = plain_text("noise", text, "must be text: discrete-laplace:scale=10")
     name, _, rest = text.partition(":")
     given: dict[str, str] = {}
     for part in filter(None, (piece.strip() for piece in rest.split(","))):

@@ -19,6 +19,7 @@ from dpcore.mechanism import Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.parameter import rational
 from dpcore.spelling import read_noise
+from dpcore.terminal import say
 
 if TYPE_CHECKING:
     from accounting.bound import Bound
@@ -262,7 +263,10 @@ def number(value: End) -> str:
 
 def show(found: dict[str, Any] | list[str]) -> None:
     r"""A dictionary as JSON, lines as lines."""
-    print(json.dumps(found, indent=2) if isinstance(found, dict) else "\n".join(found))
+    if isinstance(found, dict):
+        print(json.dumps(found, indent=2))
+    else:
+        say(found)
 
 
 @contextmanager

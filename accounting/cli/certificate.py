@@ -126,7 +126,7 @@ def verify_command(
     if as_json:
         show(verdict.to_json())
     else:
-        show([*str(verdict).splitlines(), _word(verdict)])
+        show([*map(str, verdict.findings), _word(verdict)])
     if not verdict.holds:
         raise typer.Exit(FAILED)
 

@@ -23,6 +23,7 @@ from weakref import WeakSet
 from sqlalchemy import Engine
 
 from accounting.ledger.errors import LedgerUnavailable
+from dpcore.forks import HERE, forget_after_fork, forget_inherited
 
 __all__ = ["FileConnection", "closed_before_forks", "using"]
 
@@ -30,7 +31,25 @@ _GATE: Final = RLock()
 _ENGINES: Final[WeakSet[Engine]] = WeakSet()
 _OPEN: Final[WeakSet[FileConnection]] = WeakSet()
 _USED: Final[Counter[Path]] = Counter()
-_TORN: Final[set[Path]] = set()
+
+
+class _Torn:
+    # The files that a parent was using: this process must not touch them.
+    def __init__(self) -> None:
+        self.files: set[Path] = set()
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        self.files.update(path for path, times in _USED.items() if times > 0)
+        self.files.update(connection.path for connection in _OPEN if connection.rests_open())
+
+    def __contains__(self, path: Path) -> bool:
+        if not HERE:
+            forget_inherited()
+        return path in self.files
+
+
+_TORN: Final = _Torn()
 
 
 class FileConnection(sqlite3.Connection):
@@ -86,11 +105,5 @@ def _before() -> None:
         gc.collect()  # those of ledgers that nobody closed or has any more
 
 
-def _in_child() -> None:
-    _TORN.update(path for path, times in _USED.items() if times > 0)
-    _TORN.update(connection.path for connection in _OPEN if connection.rests_open())
-    _GATE.release()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_GATE.release, after_in_child=_in_child)
+    os.register_at_fork(before=_before, after_in_parent=_GATE.release, after_in_child=_GATE.release)

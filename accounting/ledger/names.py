@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from dpcore.errors import InvalidParameter
+from dpcore.parameter import text
 
 __all__ = ["name", "sorted_names", "without"]
 
@@ -31,8 +32,10 @@ def name(argument: str, value: object) -> str:
     users apart, and one must not have two spellings, each with a budget. Letters that only look
     alike, and large and small ones, are different.
     """
-    if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST:
-        raise InvalidParameter(argument, value, f"must be a name of 1 to {_LONGEST} characters")
+    reason = f"must be a name of 1 to {_LONGEST} characters"
+    value = text(argument, value, reason)
+    if not 1 <= len(value) <= _LONGEST:
+        raise InvalidParameter(argument, value, reason)
     if not value.isprintable() or value != value.strip():
         raise InvalidParameter(
             argument,

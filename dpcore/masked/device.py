@@ -9,19 +9,18 @@ functions are what it is made of. Proof: docs/proofs/masked_aggregation.md, clai
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, NoReturn, TypeVar, final
 
 from dpcore.arrays import IntegersLike
 from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.forks import HERE, ProcessLock, forget_after_fork, forget_inherited
 from dpcore.masked import server as masked_server
 from dpcore.masked import user as masked_user
 from dpcore.masked.messages import AggregationRefused
 from dpcore.masked.round import SERVER
 from dpcore.masked.server import Outbox, Total
-from dpcore.rng import SYSTEM, Rng, forget_after_fork
+from dpcore.rng import SYSTEM, Rng
 
 __all__ = ["Desk", "Device"]
 
@@ -44,31 +43,28 @@ class _Once:
         self._name = name
         self._state: object | None = state
         self._forgotten = False
-        self._process = os.getpid()
-        self._lock = threading.RLock()
+        self._lock = ProcessLock()
         forget_after_fork(self)
 
     @property
     def due(self) -> str:
         r"""The step that comes next; empty after the last, and when the state is gone."""
-        return _NOTHING if self._lost else self._DUE.get(type(self._state), _NOTHING)
-
-    @property
-    def _lost(self) -> bool:
-        return self._forgotten or os.getpid() != self._process
+        return _NOTHING if self._gone() else self._DUE.get(type(self._state), _NOTHING)
 
     def forget(self) -> None:
         r"""Drop the state, so that nothing more is answered; called in the child of a fork."""
         self._forgotten = True
-        self._lock = threading.RLock()  # another thread of the parent may have held the old one
         self._state = None
+
+    def _gone(self) -> bool:
+        if not HERE:
+            forget_inherited()
+        return self._forgotten
 
     def _step(self, step: str, act: Callable[[Any], tuple[object, T]]) -> T:
         # ``act`` gives the state that follows and what goes out, or refuses, and then nothing went
         # out: the old state is as good as before.
-        if self._lost:
-            self._refuse(step)
-        with self._lock:
+        with self._lock.here():
             state = self._state
             if step != self.due:
                 self._refuse(step)
@@ -82,13 +78,13 @@ class _Once:
             return sent
 
     def _keep(self, state: object, step: str) -> None:
-        if self._lost:  # a signal handler forked while the step was under way
+        if self._gone():  # a signal handler forked while the step was under way
             self._refuse(step)
         self._state = state
 
     def _refuse(self, step: str) -> NoReturn:
         order = list(self._DUE.values())
-        if self._state is None or self._lost:
+        if self._state is None or self._gone():
             reason = "has no state: a step is under way, or was broken off, or the process forked"
         elif step not in order:
             reason = "comes after the last step"
@@ -213,9 +209,7 @@ class Desk(_Once):
 
     def receive(self, data: bytes) -> None:
         r"""One message for the step that is open: :func:`dpcore.masked.server.receive`."""
-        if self._lost:
-            self._refuse("receive")
-        with self._lock:
+        with self._lock.here():
             step = self.due or "receive"
             self._step(step, lambda at: (masked_server.receive(at, data), None))
 

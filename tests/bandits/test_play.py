@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -285,3 +286,10 @@ def test_arguments_out_of_range_are_refused_by_name(which: int) -> None:
     with pytest.raises(InvalidParameter) as refused:
         play(**{**good, **change})  # type: ignore[arg-type]  # what is refused
     assert refused.value.argument == name
+
+
+@pytest.mark.parametrize("wrong", [None, "none", Unprotected, object()])
+def test_a_policy_without_a_privatizer_is_refused(wrong: Any) -> None:
+    script = Script(batches=(Pulls((1, 1, 1)), Commit(0)), privatizer=wrong)
+    with pytest.raises(InvalidParameter, match=r"^policy = .*must have a Privatizer"):
+        played(script, 50)

@@ -29,6 +29,7 @@ from dpcore import (
 
 LAPLACE = DiscreteLaplace(scale=10)
 MECHANISM = Mechanism(noise=LAPLACE, sensitivity=Sensitivity(1))
+VECTOR = Mechanism(noise=LAPLACE, sensitivity=Sensitivity.l1(1))
 
 
 # -- scope and sensitivity -----------------------------------------------------------------------
@@ -109,7 +110,7 @@ def test_an_array_is_released_with_a_draw_for_each_entry(
     dtype: str, shape: tuple[int, ...]
 ) -> None:
     value = np.full(shape, 100, dtype=dtype)
-    noisy = MECHANISM.release(value, rng=SeededRng(5))
+    noisy = VECTOR.release(value, rng=SeededRng(5))
     assert noisy.dtype == np.int64
     assert noisy.shape == shape
     drawn = LAPLACE.sample(shape, rng=SeededRng(5))
@@ -119,7 +120,7 @@ def test_an_array_is_released_with_a_draw_for_each_entry(
 
 def test_an_unsigned_value_does_not_wrap_around() -> None:
     zeros = np.zeros(2000, dtype=np.uint8)
-    noisy = MECHANISM.release(zeros, rng=SeededRng(6))
+    noisy = VECTOR.release(zeros, rng=SeededRng(6))
     assert noisy.min() < 0 < noisy.max() < 400
 
 
@@ -128,11 +129,57 @@ def test_a_numpy_integer_is_one_number() -> None:
     assert type(MECHANISM.release(one, rng=SeededRng(1))) is int
 
 
+SHAPES: list[Any] = [(), (0,), (1,), (2,), (3,), (1, 2), (2, 1), (2, 2)]
+
+
+def released_shapes(sensitivity: Sensitivity) -> list[tuple[int, ...]]:
+    r"""The shapes of arrays that are released; a number is one exactly where a 0-d array is."""
+    mechanism = Mechanism(noise=LAPLACE, sensitivity=sensitivity)
+    found = []
+    for shape in SHAPES:
+        try:
+            released = mechanism.release(np.full(shape, 7))
+        except InvalidParameter as error:
+            line = str(error)
+        else:
+            line = ""
+            assert np.shape(released) == shape
+            found.append(shape)
+        assert (repr(sensitivity) in line) == line.startswith("value = ") == (line != "")
+    if () in found:
+        assert type(mechanism.release(7)) is int
+    else:
+        with pytest.raises(InvalidParameter, match="value = 7"):
+            mechanism.release(7)
+    return found
+
+
+def test_a_release_has_the_shape_that_its_sensitivity_speaks_of() -> None:
+    assert released_shapes(Sensitivity(1)) == [()]
+    assert released_shapes(Sensitivity.box((1, 1))) == [(2,)]
+    assert released_shapes(Sensitivity.box((5,))) == [(), (1,)]
+    assert released_shapes(Sensitivity.box((1, 2, 3))) == [(3,)]
+    # Their guarantees are maxima over all ways to share the whole among any number of entries.
+    assert released_shapes(Sensitivity.l1(1)) == SHAPES
+    assert released_shapes(Sensitivity.l2_squared(3)) == SHAPES
+
+
+def test_an_array_under_a_sensitivity_of_one_number_is_told_what_to_write() -> None:
+    with pytest.raises(InvalidParameter, match=r"one number.*Sensitivity\.l1\(d\)"):
+        MECHANISM.release(np.array([100, 200, 300]))
+
+
+def test_without_the_check_a_shape_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Mechanism, "_must_fit", lambda self, value, shape: None)
+    assert released_shapes(Sensitivity(1)) == SHAPES
+
+
 def test_two_releases_share_no_noise() -> None:
     wide = Mechanism(noise=DiscreteLaplace(scale=2**45), sensitivity=Sensitivity(1))
     twin = copy.deepcopy(wide)
     released = [wide.release(0) for _ in range(500)] + [twin.release(0) for _ in range(500)]
-    released += wide.release(np.zeros(500, dtype=np.int64)).tolist()
+    many = dataclasses.replace(wide, sensitivity=Sensitivity.l1(1))
+    released += many.release(np.zeros(500, dtype=np.int64)).tolist()
     assert len(set(released)) == 1500
 
 

@@ -11,20 +11,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accounting.ledger.names import name, sorted_names
 from dpcore import (
     DiscreteGaussian,
     DiscreteLaplace,
     DpcoreError,
     InvalidParameter,
+    Mechanism,
     Noise,
     PrecisionExhausted,
+    Release,
     SeededRng,
+    Sensitivity,
     Unrepresentable,
 )
 from dpcore.errors import _SHOWN
 from dpcore.exact import bernoulli, bernoulli_exp, geometric_exp
 from dpcore.parameter import integer, positive_rational, rational
-from dpcore.spelling import noise_from_json
+from dpcore.spelling import noise_from_json, read_noise
 from tests.dpcore.refusals import Unprintable, ident, names, refusal
 from tests.dpcore.scripted import NeverAsked
 
@@ -203,3 +207,123 @@ def test_an_error_is_one_short_line_whatever_the_value(value: object) -> None:
     assert len(line) <= _SHOWN + 20
     assert line.startswith("x = ")
     assert line.endswith(": no")
+
+
+# -- values that lie -------------------------------------------------------------------------------
+
+
+class LyingText(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "9"
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __len__(self) -> int:
+        return 1
+
+    def partition(self, sep: str, /) -> tuple[str, str, str]:
+        return ("discrete-laplace", ":", "scale=9")
+
+    __repr__ = __str__
+    __hash__ = str.__hash__
+    strip = isprintable = __str__  # type: ignore[assignment]  # lies
+
+
+class LyingInt(int):
+    def __int__(self) -> int:
+        return 9
+
+    __index__ = __trunc__ = __abs__ = __int__
+
+    def __ge__(self, other: int) -> bool:
+        return True
+
+
+class LyingFraction(Fraction):
+    numerator = denominator = property(lambda self: 9)
+
+    def __lt__(self, other: Any) -> bool:
+        return False
+
+    __le__ = __lt__
+
+
+class LyingFloat(float):
+    def __repr__(self) -> str:
+        return "9"
+
+    __float__ = lambda self: 9.0  # noqa: E731  # a lie
+
+
+class LyingDecimal(Decimal):
+    def __str__(self) -> str:
+        return "9"
+
+    def is_finite(self) -> bool:
+        return True
+
+
+class Claims:
+    __class__ = property(lambda self: Fraction)
+
+
+LIES: list[Any] = [LyingText("3"), LyingInt(3), LyingFraction(3), LyingFloat(3), LyingDecimal(3)]
+
+
+@pytest.mark.parametrize("lie", LIES, ids=lambda lie: type(lie).__name__)
+def test_a_value_of_a_subclass_is_the_plain_one_that_it_holds(lie: Any) -> None:
+    read = rational("x", lie)
+    assert type(read) is Fraction
+    assert (type(read.numerator), read.numerator, read.denominator) == (int, 3, 1)
+    law = DiscreteLaplace(scale=lie)
+    assert repr(law) == "DiscreteLaplace(scale=3)"
+    assert type(law.scale) is Fraction
+
+
+def test_lies_are_told_by_their_methods() -> None:
+    assert (str(LyingText("3")), int(LyingInt(3)), LyingFraction(3).numerator) == ("9", 9, 9)
+    assert (repr(LyingFloat(3)), str(LyingDecimal(3))) == ("9", "9")
+    assert isinstance(Claims(), Fraction)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [LyingInt(-3), LyingFraction(-3), LyingFloat(-3), LyingDecimal(-3), LyingText("-3")],
+    ids=lambda lie: type(lie).__name__,
+)
+def test_what_a_subclass_says_of_itself_gets_nothing_past_a_check(lie: Any) -> None:
+    with pytest.raises(InvalidParameter):
+        DiscreteLaplace(scale=lie)
+    with pytest.raises(InvalidParameter):
+        integer("x", lie, at_least=0)
+
+
+def test_what_only_claims_to_be_a_number_is_refused() -> None:
+    hollow = object.__new__(LyingFraction)
+    for value in (Claims(), hollow, LyingDecimal("NaN"), LyingFloat("nan")):
+        with pytest.raises(InvalidParameter, match=r"^x = "):
+            rational("x", value)
+
+
+def test_an_integer_of_a_subclass_is_plain() -> None:
+    assert type(integer("x", LyingInt(3))) is int
+    assert integer("x", LyingInt(3)) == 3
+    assert Sensitivity(LyingInt(3)).amount == 3
+
+
+def test_names_and_spellings_of_a_subclass_are_plain() -> None:
+    mechanism = Mechanism(noise=DiscreteLaplace(scale=3), sensitivity=1)
+    record = Release(mechanism=mechanism, batch=LyingText("a"), participants=(LyingText("b"),))
+    kept = (record.batch, *record.participants)
+    assert kept == ("a", "b")
+    assert {type(name) for name in kept} == {str}
+    assert read_noise(LyingText("discrete-laplace:scale=3")).parameters == {"scale": 3}
+    assert type(name("user", LyingText("ada"))) is str
+    with pytest.raises(InvalidParameter, match="printable"):
+        name("user", LyingText("ada\n"))
+    with pytest.raises(InvalidParameter, match="twice"):
+        sorted_names([LyingText("ada"), LyingText("ada")])
+    assert str(InvalidParameter("x", LyingText("what it is"), "is shown")).startswith("x = what")

@@ -74,7 +74,7 @@ def test_a_source_that_is_none(rng: Any, size: int | tuple[int, ...] | None) -> 
 
 @pytest.mark.parametrize("rng", [None, np.random.default_rng(1)], ids=ident)
 def test_a_release_refuses_such_a_source_too(rng: Any) -> None:
-    mechanism = Mechanism(noise=LAPLACE, sensitivity=Sensitivity(1))
+    mechanism = Mechanism(noise=LAPLACE, sensitivity=Sensitivity.l1(1))
     assert names(refusal(lambda: mechanism.release(3, rng=rng)), "rng")
     assert names(refusal(lambda: mechanism.release(np.array([3]), rng=rng)), "rng")
 
@@ -101,7 +101,7 @@ def test_a_batch_that_could_leave_int64_draws_nothing(
 ) -> None:
     line = refusal(lambda: noise.sample(size, rng=NEVER), Unrepresentable)
     assert repr(noise) in line
-    mechanism = Mechanism(noise=noise, sensitivity=Sensitivity(1))
+    mechanism = Mechanism(noise=noise, sensitivity=Sensitivity.l1(1))
     refusal(lambda: mechanism.release(np.arange(3), rng=NEVER), Unrepresentable)
 
 
@@ -130,7 +130,7 @@ def test_a_batch_of_every_example_is_drawn(text: str) -> None:
 
 # -- releasing -----------------------------------------------------------------------------------
 
-MECHANISM = Mechanism(noise=LAPLACE, sensitivity=Sensitivity(1))
+MECHANISM = Mechanism(noise=LAPLACE, sensitivity=Sensitivity.l1(1))
 ROOM = 1 << 62
 
 

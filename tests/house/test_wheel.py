@@ -52,5 +52,16 @@ def test_the_command_works_where_nothing_else_is_installed(wheel: Path, tmp_path
         cwd=tmp_path,
     )
     assert len([int(line) for line in drawn.split()]) == 5
+    (site,) = (tmp_path / "empty/lib").glob("python3*/site-packages")
+    kept = (site / "accounting/__init__.py").read_text()
+    (site / "accounting/__init__.py").write_text("rows = []\n")
+    words = ["budget", "epsilon", "--noise", "discrete-laplace:scale=1", "--delta", "1e-6"]
+    done = subprocess.run(
+        [programs / "dpcore", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert "accounting/__init__.py is not the file that dpcore installed" in done.stderr
+    (site / "accounting/__init__.py").write_text(kept)
+    run(programs / "dpcore", *words, cwd=tmp_path)
     told = "import dpcore, accounting, audit, bandits; print(dpcore.__file__)"
     assert str(tmp_path) in run(programs / "python", "-W", "error", "-c", told, cwd=tmp_path)

@@ -80,6 +80,27 @@ assert os.waitpid(child, 0)[1] == 0
 assert ledger.charges() == 2 and ledger.check() == ()
 """
 
+# Native code forks: no hook closes the connection that rests.
+NATIVE = """
+import ctypes, os, sys
+from accounting.claim import ZCdp
+from accounting.ledger import Ledger, LedgerUnavailable, forks
+ledger, price = Ledger.open(sys.argv[1]), ZCdp("1/50")
+ledger.charge(["ada"], price, batch="parent")
+if sys.argv[2] == "hooks alone":
+    forks.HERE = True
+child = ctypes.PyDLL(None).fork()
+if child == 0:
+    try:
+        ledger.charge(["ada"], price, batch="child")
+    except LedgerUnavailable as error:
+        print(error, flush=True)
+    else:
+        print("charged", flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
 
 def run(script: str, *arguments: str) -> str:
     done = subprocess.run(
@@ -108,6 +129,13 @@ def test_connections_that_rest_open_over_a_fork_would_lose_it(tmp_path: Path) ->
     told, kept = run(CLOSED, file, "kept open").splitlines()
     assert told == "child again"
     assert kept == "parent, child"
+
+
+def test_a_child_of_native_code_does_not_touch_a_file_that_is_open(tmp_path: Path) -> None:
+    file = str(tmp_path / "ledger.db")
+    Ledger.create(file, budget=BUDGET).close()
+    assert "was in use when this process was forked" in run(NATIVE, file, "as it is")
+    assert run(NATIVE, file, "hooks alone") == "charged\n"
 
 
 def test_a_child_of_a_transaction_does_not_touch_the_file(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_a_state_forgotten_within_a_step_does_not_come_back(
         return refused is None or ann.device.due != ""
 
     assert not kept()
-    monkeypatch.setattr(Device, "_keep", mutated(Device._keep, "self._lost", "False"))
+    monkeypatch.setattr(Device, "_keep", mutated(Device._keep, "self._gone()", "False"))
     assert kept()
 
 
@@ -194,7 +194,7 @@ def test_what_is_forgotten_stays_so() -> None:
     refused = refusal(device.advertise_keys)
     assert refused is not None
     assert refused.reason.startswith("has no state")
-    assert mutated(type(device).due.fget, "self._lost", "False").fget(device) != ""  # type: ignore[attr-defined]  # a property
+    assert mutated(type(device).due.fget, "self._gone()", "False").fget(device) != ""  # type: ignore[attr-defined]  # a property
 
 
 def answers_within(step: Step) -> list[bytes]:
@@ -219,6 +219,9 @@ def test_a_step_within_a_step_is_refused(step: Step, monkeypatch: pytest.MonkeyP
 
 
 class Unheld:
+    def here(self) -> Unheld:
+        return self
+
     def __enter__(self) -> None: ...
     def __exit__(self, *_: object) -> None: ...
 

@@ -1,6 +1,6 @@
 r"""In the child of a fork nothing is answered, also where what is run at a fork was cut short.
 
-Mutant: a device that trusts the hook alone.
+Mutant: a device that forgets nothing.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from dpcore.masked.aggregation import Step
 from dpcore.masked.device import Desk
 from dpcore.masked.messages import AggregationRefused
 from tests.dpcore.masked.test_device import PLAY, Ann, Breaks
+from tests.dpcore.test_forks import native_fork
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
-def child_answers(act: Callable[[], object]) -> bool:
+def child_answers(act: Callable[[], object], fork: Callable[[], int] = os.fork) -> bool:
     r"""Whether ``act`` answers in a forked child; fails when the child does not end by itself."""
     with warnings.catch_warnings():
         # From 3.12 on Python warns when a process with threads forks, which is the point here.
         warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
+        child = fork()
     if child == 0:
         status = 3
         try:
@@ -46,7 +47,7 @@ def test_the_child_of_a_fork_has_no_state(monkeypatch: pytest.MonkeyPatch) -> No
     inside, leave = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with ann.device._lock:
+        with ann.device._lock.here():
             inside.set()
             leave.wait(10)
 
@@ -54,16 +55,14 @@ def test_the_child_of_a_fork_has_no_state(monkeypatch: pytest.MonkeyPatch) -> No
     other.start()
     assert inside.wait(10)
     assert not child_answers(lambda: ann.ask(Step.UNMASK))
+    assert not child_answers(lambda: ann.ask(Step.UNMASK), native_fork)
     assert not child_answers(lambda: desk.receive(PLAY.sent[Step.KEYS]["ann"]))
-    # What is run at a fork can be cut short by a signal: the lock is then that of the parent.
-    monkeypatch.setattr(masked_device._Once, "forget", lambda self: None)
-    assert not child_answers(lambda: ann.ask(Step.UNMASK))
-    assert not child_answers(lambda: desk.receive(PLAY.sent[Step.KEYS]["ann"]))
+    assert not child_answers(lambda: desk.receive(PLAY.sent[Step.KEYS]["ann"]), native_fork)
     leave.set()
     other.join(10)
     assert ann.ask(Step.UNMASK) == PLAY.sent[Step.UNMASK]["ann"]
+    monkeypatch.setattr(masked_device._Once, "forget", lambda self: None)
     forgetful = Ann(Step.UNMASK)
-    monkeypatch.setattr(masked_device._Once, "_lost", property(lambda self: self._forgotten))
     assert child_answers(lambda: forgetful.ask(Step.UNMASK))
 
 
@@ -98,6 +97,4 @@ def test_a_fork_within_a_step_gives_one_answer(step: Step, monkeypatch: pytest.M
 
     assert answers() == (True, False)
     monkeypatch.setattr(masked_device._Once, "forget", lambda self: None)
-    assert answers() == (True, False)
-    monkeypatch.setattr(masked_device._Once, "_lost", property(lambda self: self._forgotten))
     assert answers() == (True, True)

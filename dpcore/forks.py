@@ -1,0 +1,126 @@
+r"""What a process must not keep over a fork, and how a child finds out that it was forked.
+
+A child begins with the memory of its parent: random numbers drawn ahead, locks that other threads
+hold. Whatever may not be used on both sides registers itself here, and asks ``HERE`` before each
+use: where that is false, :func:`forget_inherited` comes first. Fork hooks alone would not do:
+Python goes on with the child when a signal handler raises in one, and native code forks without
+them. Proof: docs/proofs/rng.md.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import sys
+import threading
+import weakref
+from typing import Any, Final
+
+__all__ = ["HERE", "ProcessLock", "forget_after_fork", "forget_inherited"]
+
+# In the kernel's asm-generic/mman-common.h; Python has no name for it.
+_WIPE_ON_FORK: Final = 18
+_NO_ADVICE: Final = -1
+
+
+class _Process:
+    # HERE where no page is wiped: the number of the process. A list of at most one, so that the
+    # hook is a function in C, which no signal handler interrupts: numbers come back.
+    __slots__ = ("_home",)
+
+    def __init__(self) -> None:
+        self._home: list[int] = []
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._home.clear)
+
+    def __bool__(self) -> bool:
+        return self._home == [os.getpid()]
+
+    @property
+    def value(self) -> bool:
+        return bool(self)
+
+    @value.setter
+    def value(self, mark: bool) -> None:
+        self._home[:] = [os.getpid()] * mark
+
+
+def _mark() -> ctypes.c_bool | _Process:
+    # In a page that is zeros in every child, however it was forked, where the system has such.
+    if sys.platform != "linux":
+        return _Process()
+    page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        page.madvise(_WIPE_ON_FORK)
+    except OSError:
+        return _Process()
+    try:
+        page.madvise(_NO_ADVICE)
+    except OSError:
+        return ctypes.c_bool.from_buffer(page)
+    return _Process()  # an emulator that takes any advice and follows none
+
+
+HERE: Final = _mark()
+"""False in a forked process that has not forgotten what it inherited: ask ``if not HERE``."""
+HERE.value = True
+
+_REGISTERED: Final[set[weakref.ref[Any]]] = set()
+
+
+def forget_after_fork(kept: Any) -> None:
+    r"""Register an object whose ``forget()`` empties it in a forked process.
+
+    Whatever holds randomness drawn ahead of use must be registered, before it holds any: a child
+    that inherited it would release the same noise as its parent.
+    """
+    if not HERE:
+        forget_inherited()
+    _REGISTERED.add(weakref.ref(kept, _REGISTERED.discard))
+
+
+def forget_inherited() -> None:
+    r"""In a forked process, call ``forget()`` of all that is registered; else do nothing.
+
+    Cut short by an exception, it is done from the beginning at the next use. Several threads may
+    do it at once: so what one has filled already, another may empty.
+    """
+    # First the list, then the question: what is registered after the answer is not inherited.
+    registered = _REGISTERED.copy()
+    if HERE:
+        return
+    for reference in registered:
+        kept = reference()
+        if kept is not None:
+            kept.forget()
+    HERE.value = True
+
+
+class ProcessLock:
+    r"""A reentrant lock that a forked process finds free, whoever held it in the parent.
+
+    >>> with ProcessLock().here():
+    ...     pass
+    """
+
+    __slots__ = ("__weakref__", "_lock")
+
+    def __init__(self) -> None:
+        self.forget()
+        forget_after_fork(self)
+
+    def here(self) -> threading.RLock:
+        r"""The lock of this process."""
+        if not HERE:
+            forget_inherited()
+        return self._lock
+
+    def forget(self) -> None:
+        r"""Make a new one; called in a forked process."""
+        self._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    # At once, so that secrets are erased also in a child that never draws.
+    os.register_at_fork(after_in_child=forget_inherited)

@@ -1,0 +1,42 @@
+r"""Lines for a person at a terminal: names, reasons and paths are somebody else's text.
+
+What others wrote may hold characters that steer a terminal, turn its letters around, or start a
+line that looks like ours. Every line that a command shows goes through :func:`say`, and nothing
+else decides how such characters look.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TextIO
+
+__all__ = ["page", "printable", "say"]
+
+
+def printable(text: str) -> str:
+    r"""``text`` on one line, with what is not printable, or only turns letters around, spelled out.
+
+    >>> print(printable("ann\x1b[31m\nbob\u202e"))
+    ann\x1b[31m\nbob\u202e
+    """
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+
+
+def page(lines: Iterable[str]) -> str:
+    r"""What :func:`say` writes of ``lines``.
+
+    >>> page(["a", "b\x07"])
+    'a\nb\\x07\n'
+    """
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def say(lines: Iterable[str], stream: TextIO | None = None) -> None:
+    r"""Write each of ``lines`` as one printable line, by default to standard output.
+
+    >>> say(["batch: monday", "user: \x1b]0;ann"])
+    batch: monday
+    user: \x1b]0;ann
+    """
+    (sys.stdout if stream is None else stream).write(page(lines))

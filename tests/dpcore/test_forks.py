@@ -1,0 +1,288 @@
+r"""What is drawn ahead is used on one side of a fork only, also where no hook of Python's runs.
+
+Forks are real forks. Each check has a twin: a source without the property, which it must see.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dpcore import DiscreteGaussian, DiscreteLaplace, SystemRng, forks, noise, reservoir, rng
+from dpcore.enclosure import precision
+from dpcore.rng import _LOCAL, _ForkSafe, _Keystream
+
+BLOCK_WORDS = rng._BLOCK_WORDS
+
+
+Fork = Callable[[], int]
+
+
+def native_fork() -> int:
+    r"""A fork by the C library, as native code does it: no hook of Python's runs."""
+    child: int = ctypes.PyDLL(None).fork()
+    return child
+
+
+def in_child(act: Callable[[], list[int]], seconds: int = 20, fork: Fork = os.fork) -> list[int]:
+    r"""What ``act`` returns in a forked child; fails when the child does not answer."""
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        # From 3.12 on Python warns when a process with threads forks, which is the point here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = fork()
+    if pid == 0:
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(seconds)
+            os.write(writer, json.dumps(act()).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        text = answer.read()
+    os.waitpid(pid, 0)
+    assert text, "the child of a fork hangs or fails"
+    drawn: list[int] = json.loads(text)
+    return drawn
+
+
+WIDE = DiscreteLaplace(scale=2**40)
+WIDE_GAUSSIAN = DiscreteGaussian(sigma_squared=2**80)
+
+FORK_DRAWS: dict[str, Callable[[], list[int]]] = {
+    "words": lambda: SystemRng().words(50).tolist(),
+    "bits": lambda: [SystemRng().bits(64) for _ in range(50)],
+    "one by one": lambda: [WIDE.sample() for _ in range(50)],
+    "one by one, Gaussian": lambda: [WIDE_GAUSSIAN.sample() for _ in range(50)],
+    "a batch": lambda: WIDE.sample(50).tolist(),
+    "a large batch": lambda: WIDE.sample(BLOCK_WORDS * 2).tolist()[:50],
+}
+
+
+def shared(act: Callable[[], list[int]], fork: Fork = os.fork) -> set[int]:
+    r"""What two children and their parent draw in common after a first draw by the parent."""
+    act()
+    child, sibling = set(in_child(act, fork=fork)), set(in_child(act, fork=fork))
+    parent = set(act())
+    return child & sibling | child & parent | sibling & parent
+
+
+@pytest.mark.parametrize("name", FORK_DRAWS)
+def test_a_fork_shares_no_randomness(name: str) -> None:
+    assert shared(FORK_DRAWS[name]) == set()
+
+
+@pytest.mark.parametrize("name", FORK_DRAWS)
+def test_a_fork_in_a_thread_shares_no_randomness(name: str) -> None:
+    found: list[set[int]] = []
+    thread = threading.Thread(target=lambda: found.append(shared(FORK_DRAWS[name])))
+    thread.start()
+    thread.join()
+    assert found == [set()]
+
+
+def test_a_grandchild_shares_no_randomness() -> None:
+    act = FORK_DRAWS["one by one"]
+    act()
+
+    def twice() -> list[int]:
+        below = in_child(act)
+        return [*below, *act()]
+
+    drawn = in_child(twice)
+    assert len(set(drawn) | set(act())) == 150
+
+
+@pytest.mark.parametrize("name", FORK_DRAWS)
+def test_a_fork_without_hooks_shares_no_randomness(name: str) -> None:
+    assert shared(FORK_DRAWS[name], native_fork) == set()
+
+
+@pytest.mark.parametrize("name", FORK_DRAWS)
+def test_a_source_that_trusts_the_hooks_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (rng, reservoir, noise):
+        monkeypatch.setattr(module, "HERE", True)
+    assert shared(FORK_DRAWS[name], native_fork)
+
+
+@pytest.mark.parametrize("name", FORK_DRAWS)
+def test_where_no_page_is_wiped_the_process_is_asked(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbered = forks._Process()
+    numbered.value = True
+    for module in (forks, rng, reservoir, noise):
+        monkeypatch.setattr(module, "HERE", numbered)
+    assert shared(FORK_DRAWS[name], native_fork) == set()
+    assert shared(FORK_DRAWS[name], os.fork) == set()
+
+
+def test_a_number_of_a_process_that_comes_back_is_another_process() -> None:
+    numbered = forks._Process()
+    numbered.value = True
+    assert numbered
+    assert in_child(lambda: [bool(numbered), numbered._home == []]) == [False, True]
+
+
+def test_advice_that_an_emulator_takes_and_does_not_follow_is_not_relied_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forks, "_NO_ADVICE", 0)  # an advice that every system takes
+    assert isinstance(forks._mark(), forks._Process)
+    monkeypatch.undo()
+    monkeypatch.setattr(forks, "_WIPE_ON_FORK", -1)  # a kernel that does not know it
+    assert isinstance(forks._mark(), forks._Process)
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "platform", "somewhere else")
+    assert isinstance(forks._mark(), forks._Process)
+
+
+# In each child a signal handler raises, somewhere in the hooks or soon after; Python goes on.
+STORM = """
+import logging, os, random, signal, sys, threading, time
+import numpy, scipy.special, flint  # their hooks come before the signal is due
+class Storm(BaseException): pass
+def strike(*given): raise Storm
+signal.signal(signal.SIGALRM, strike)
+os.register_at_fork(
+    after_in_child=lambda: signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 3e-4)))
+from dpcore import DiscreteLaplace, forks, noise, reservoir, rng
+noises = [DiscreteLaplace(scale=2**50 + 2**20 * i) for i in range(50)]
+draw = lambda: {law.sample() for law in noises}
+draw()
+if sys.argv[1] == "hooks alone":
+    hook = [*forks._REGISTERED]
+    noise.HERE = rng.HERE = reservoir.HERE = True
+    os.register_at_fork(after_in_child=lambda: [kept().forget() for kept in hook])
+    forks.HERE = True
+repeats = 0
+for _ in range(int(sys.argv[2])):
+    here, there = os.pipe()
+    try:
+        child = os.fork()
+        if child == 0:
+            time.sleep(0.002)
+    except Storm:
+        child = 0
+    if child == 0:
+        os.write(there, " ".join(map(str, draw())).encode())
+        os._exit(0)
+    os.close(there)
+    with os.fdopen(here) as answer:
+        drawn = set(map(int, answer.read().split()))
+    assert os.waitpid(child, 0)[1] == 0 and len(drawn) == 50
+    repeats += bool(drawn & draw())
+print(repeats)
+"""
+
+
+def storm(what: str, times: int) -> int:
+    done = subprocess.run(
+        [sys.executable, "-c", STORM, what, str(times)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+def test_a_signal_inside_the_hook_leaves_nothing_shared() -> None:
+    assert storm("as it is", 12) == 0
+
+
+def test_hooks_that_a_signal_cuts_short_are_seen() -> None:
+    assert storm("hooks alone", 12) > 0
+
+
+@pytest.mark.nightly
+def test_a_long_storm_leaves_nothing_shared() -> None:
+    assert storm("as it is", 2000) == 0
+
+
+def test_a_forgetter_that_raises_is_asked_again_at_the_next_draw() -> None:
+    class Interrupted:
+        times = 0
+
+        def forget(self) -> None:
+            self.times += 1
+            if self.times < 3:
+                signal.raise_signal(signal.SIGINT)
+
+    def act() -> list[int]:
+        while True:
+            try:
+                return FORK_DRAWS["one by one"]()
+            except KeyboardInterrupt:
+                pass
+
+    act()
+    kept = Interrupted()
+    forks.forget_after_fork(kept)
+    child = in_child(lambda: [*act(), kept.times])
+    assert child.pop() == 3
+    assert not set(child) & set(act())
+
+
+def test_a_stream_forgotten_in_the_middle_of_a_draw_deals_nothing() -> None:
+    # By another thread of a forked process: the words of this draw are zeros already.
+    def forgets() -> bytes:
+        for reference in forks._REGISTERED.copy():
+            if isinstance(stream := reference(), _ForkSafe):
+                stream.forget()
+        return os.urandom(32)
+
+    before = _LOCAL.idle[:]
+    drawn: list[int] = []
+
+    for draw in (lambda: [SystemRng().bits(64)], lambda: SystemRng().words(5).tolist()):
+        _LOCAL.idle[:] = [_ForkSafe(forgets)]
+        drawn += draw()
+    _LOCAL.idle[:] = before
+    assert all(drawn)
+
+
+def test_a_stream_that_is_not_registered_is_seen() -> None:
+    careless = _Keystream(lambda: os.urandom(32))
+    careful = _ForkSafe(lambda: os.urandom(32))
+    assert len(shared(lambda: careless.take(50).tolist())) == 50
+    assert shared(lambda: careful.take(50).tolist()) == set()
+
+
+def test_scalars_drawn_ahead_that_survive_a_fork_are_seen() -> None:
+    ahead = list(range(2000))
+    assert len(shared(lambda: [ahead.pop() for _ in range(50)])) == 50
+
+
+def test_a_fork_while_another_thread_works_on_balls_does_not_hang() -> None:
+    # The precision lock is held by a thread that the child does not have: either the fork waits
+    # for it, or the child makes its own.
+    held, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with precision(100):
+            held.set()
+            done.wait(0.5)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    held.wait()
+    try:
+        fresh = DiscreteLaplace(scale="12345/677")
+        assert len(in_child(lambda: fresh.sample(3).tolist(), seconds=5)) == 3
+    finally:
+        done.set()
+        thread.join()

@@ -1,0 +1,168 @@
+r"""Every option that a text of the project mentions is one of the command it is mentioned with."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from typer.main import get_command
+
+from dpcore.cli import app
+
+ROOT: Final = Path(__file__).parents[2]
+TEXTS: Final = [
+    *(ROOT / name for name in ("README.md", "pyproject.toml", "CONTRIBUTING.md", "SECURITY.md")),
+    ROOT / "Makefile",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+OPTION: Final = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+# From `dpcore` to the end of the code span, of the line, or of the command in a shell.
+COMMAND: Final = re.compile(r"(?<![\w/.-])dpcore ((?:(?!dpcore )[^`|#\n])*)")
+# Of pytest, pip and the linters, of the plugin, and of modules that are run by their name.
+OTHERS: Final = {
+    *("--deselect", "--dist", "--doctest-modules", "--import-mode", "--lf", "--maxfail"),
+    *("--check", "--disable-pip-version-check", "--no-cache", "--no-compile", "--no-logo"),
+    *("--durations", "--durations-min"),
+    *("--dp-alpha", "--dp-effort", "--dp-seed"),
+    *("--mslr", "--rows", "--update"),
+}
+
+
+def tree(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    r"""Every command under its words, the groups included."""
+    command = get_command(app) if command is None else command
+    yield path, command
+    for name in getattr(command, "list_commands", lambda context: [])(None):
+        yield from tree(command.get_command(None, name), (*path, name))
+
+
+COMMANDS: Final = dict(tree())
+# `dpcore audit TARGET` means it.
+UNLISTED: Final = {("audit", "run")}
+# Of `python -m bandits.figures`.
+PARSED: Final = {"--only"}
+EXTRAS: Final = set(
+    tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+)
+TARGETS: Final = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+PATH: Final = re.compile(
+    r"`((?:dpcore|accounting|audit|bandits|tests|benchmarks|docs|examples)/[\w./*-]+)`"
+)
+
+
+def options(path: tuple[str, ...]) -> set[str]:
+    r"""The options of a command; of a group, also those of whatever it may stand for."""
+    found = {"--help", "--debug"}
+    for words, command in COMMANDS.items():
+        if words[: len(path)] == path:
+            found |= {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+    return found
+
+
+def mentioned_with(words: str) -> tuple[str, ...]:
+    path: tuple[str, ...] = ()
+    for word in words.split():
+        if (*path, word) not in COMMANDS:
+            break
+        path = (*path, word)
+    return path
+
+
+def wrong(text: str) -> list[str]:
+    r"""The options in ``text`` that do not exist where they are mentioned."""
+    found = []
+    for mention in COMMAND.findall(text):
+        path = mentioned_with(mention)
+        known = options(path)
+        asked = OPTION.findall(mention.partition(" -- ")[0])
+        found += [f"dpcore {' '.join(path)} {option}" for option in asked if option not in known]
+    everywhere = options(()) | OTHERS
+    return found + [option for option in OPTION.findall(text) if option not in everywhere]
+
+
+def absent(text: str) -> list[str]:
+    r"""The extras, targets of make and paths of the tree in ``text`` that do not exist."""
+    extras = re.findall(r"\(extra `(\w+)`\)", text)
+    for listed in re.findall(r"dpcore\[([\w,]+)\]", text):
+        extras = [*listed.split(","), *extras]
+    found = [extra for extra in extras if extra not in EXTRAS]
+    targets = re.findall(r"`make (\w+)`|^\$ make (\w+)", text, re.MULTILINE)
+    found += [f"make {one or other}" for one, other in targets if (one or other) not in TARGETS]
+    return found + [path for path in PATH.findall(text) if not any(ROOT.glob(path.rstrip("/")))]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_option_that_a_text_mentions_exists(text: Path) -> None:
+    assert wrong(text.read_text(encoding="utf-8")) == []
+
+
+def test_every_option_that_a_help_text_mentions_exists() -> None:
+    helps = [
+        (path, text)
+        for path, command in COMMANDS.items()
+        for text in (command.help, *(getattr(one, "help", None) for one in command.params))
+        if text
+    ]
+    assert len(helps) > 100
+    for path, text in helps:
+        assert wrong(text) == [], path
+
+
+def test_every_option_that_an_error_names_exists() -> None:
+    known = options(()) | OTHERS
+    for package in ("dpcore", "accounting", "audit", "bandits"):
+        for path in (ROOT / package).rglob("*.py"):
+            named = re.findall(r'"(--[a-z][a-z-]*)[" =]', path.read_text(encoding="utf-8"))
+            assert set(named) <= known | PARSED, path
+
+
+def test_the_options_of_other_tools_are_mentioned() -> None:
+    said = {option for text in TEXTS for option in OPTION.findall(text.read_text(encoding="utf-8"))}
+    assert said >= OTHERS
+    assert not options(()) & OTHERS
+
+
+def test_an_option_that_does_not_exist_is_seen() -> None:
+    assert wrong("more than one machine: dpcore audit --backend dask.") == [
+        "dpcore audit --backend",
+        "--backend",
+    ]
+    assert wrong("`dpcore sample NOISE --claim 1`, `--claim`") == ["dpcore sample --claim"]
+    assert wrong("`dpcore audit exact A B --jobs 2`") == ["dpcore audit exact --jobs"]
+    assert wrong("`dpcore audit half-scale --jobs 2 --seed 1`, `dpcore pmf LAW -- --1`") == []
+
+
+def test_the_commands_that_the_readme_lists_are_all() -> None:
+    said = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in said.splitlines() if line.startswith("| `dpcore")]
+    listed = set()
+    for row in rows:
+        first, *more = re.findall(r"`([^`]*)`", row)
+        path = mentioned_with(first.removeprefix("dpcore "))
+        listed.add(path)
+        for other in more:
+            whole = mentioned_with(other.removeprefix("dpcore "))
+            listed.add(whole or (*path[:-1], other))
+    missing = {path for path in listed if path not in COMMANDS}
+    assert missing == set()
+    leaves = {path for path, command in COMMANDS.items() if not hasattr(command, "list_commands")}
+    assert {path for path in leaves if path not in listed} <= UNLISTED
+
+
+def test_every_extra_target_and_path_that_a_text_mentions_exists() -> None:
+    for text in TEXTS:
+        assert absent(text.read_text(encoding="utf-8")) == [], text
+
+
+def test_an_extra_a_target_or_a_path_that_does_not_exist_is_seen() -> None:
+    assert absent("`pip install dpcore[plot,plots]` (extra `nope`)") == ["plots", "nope"]
+    assert absent("`make test`, `make nonsense`, make a face") == ["make nonsense"]
+    assert absent("`dpcore/rng.py`, `audit/feature_*.py`, `docs/proofs/<law>.md`") == []
+    assert absent("`dpcore/rngs.py`, `audit/features_*.py`") == [
+        "dpcore/rngs.py",
+        "audit/features_*.py",
+    ]
