@@ -245,7 +245,8 @@ def test_a_stream_forgotten_in_the_middle_of_a_draw_deals_nothing() -> None:
                 stream.forget()
         return os.urandom(32)
 
-    before, drawn = _LOCAL.idle[:], []
+    before = _LOCAL.idle[:]
+    drawn: list[int] = []
 
     for draw in (lambda: [SystemRng().bits(64)], lambda: SystemRng().words(5).tolist()):
         _LOCAL.idle[:] = [_ForkSafe(forgets)]
