@@ -266,7 +266,7 @@ class Noise(ABC):
         Raises :class:`InvalidParameter` for a size that is negative or does not fit in memory.
         """
         if size is None:
-            if HERE and type(rng) is SystemRng:
+            if HERE and (rng is SYSTEM or type(rng) is SystemRng):
                 try:
                     return self._ahead.pop()
                 except IndexError:

@@ -229,7 +229,7 @@ class LyingText(str):
 
     __repr__ = __str__
     __hash__ = str.__hash__
-    strip = isprintable = __str__  # type: ignore[assignment]  # a subclass that lies
+    strip = isprintable = __str__  # type: ignore[assignment]  # the lies that are told here
 
 
 class LyingInt(int):
