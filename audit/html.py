@@ -355,12 +355,15 @@ def _repeat(document: Document, command: str | None) -> str:
 
 def _embedded(document: Document) -> str:
     # In ASCII: what no page can hold is escaped, and reads back as it was.
-    whole = json.dumps(document, indent=2, default=str)
-    shown = f'<pre id="report-json">{escape(whole)}</pre>'
-    if len(shown) > _EMBEDDED:
-        shown = (
-            f"<p>{text(short(whole, 0))}: too long for a page. dpcore audit --output keeps it.</p>"
-        )
+    whole, room = [], _EMBEDDED
+    for piece in json.JSONEncoder(indent=2, default=str).iterencode(document):
+        whole.append(escape(piece))
+        room -= len(whole[-1])
+        if room < 0:
+            shown = "<p>Too long for a page: dpcore audit --output keeps it.</p>"
+            break
+    else:
+        shown = f'<pre id="report-json">{"".join(whole)}</pre>'
     return f"<section>{folded('This report as JSON', shown)}</section>"
 
 

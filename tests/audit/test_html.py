@@ -141,7 +141,7 @@ def test_a_page_stays_small_and_says_what_it_cuts(sign: str) -> None:
     digest = hashlib.sha256((sign * 10**4).encode("utf-8", "surrogatepass")).hexdigest()[:12]
     assert shown.count(f"… (10,000 characters, sha256 {digest})") > 100
     assert "and 260 more" in shown
-    assert "too long for a page" in shown
+    assert "Too long for a page" in shown
 
 
 def test_a_page_that_cuts_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
