@@ -2,6 +2,7 @@ r"""Lists of releases at the edges of the engines: what was wide, slow or wrong 
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -15,6 +16,7 @@ from dpcore import (
     DiscreteLaplace,
     InvalidParameter,
     PolyaDifference,
+    Sensitivity,
     Skellam,
 )
 from tests.accounting.lists import curve, sampled
@@ -132,3 +134,30 @@ def test_a_loss_of_any_size_is_searched_for() -> None:
 def test_routes_take_any_guarantee() -> None:
     visit = curve(Skellam(variance=400))
     assert routes(visit, "1e-6") == routes(compose(visit), "1e-6")
+
+
+@pytest.mark.parametrize("bounds", [(1, 1), (1, 2), (2, 1, 1)])
+def test_the_worst_signs_of_a_box_bound_from_below(bounds: tuple[int, ...]) -> None:
+    # Where bounds are equal mixed signs are worse than aligned ones, which were all that was tried.
+    p = Fraction(11, 25)
+    mass = {k: float(math.comb(3, k) * p**k * (1 - p) ** (3 - k)) for k in range(4)}
+
+    def apart(shift: tuple[int, ...]) -> float:
+        def law(x: tuple[int, ...], shift: tuple[int, ...]) -> float:
+            return math.prod(mass.get(k - d, 0.0) for k, d in zip(x, shift, strict=True))
+
+        cells = itertools.product(range(-3, 7), repeat=len(shift))
+        still = tuple(0 for _ in shift)
+        return math.fsum(max(law(x, still) - math.exp(0.617) * law(x, shift), 0) for x in cells)
+
+    signed = [
+        tuple(s * d for s, d in zip(signs, bounds, strict=True))
+        for signs in itertools.product((1, -1), repeat=len(bounds))
+    ]
+    truth, aligned = max(map(apart, signed)), max(apart(signed[0]), apart(signed[-1]))
+    box = curve(Binomial(trials=3, probability=p), Sensitivity.box(bounds))
+    found = compose(box).delta("0.617")
+    assert found.lower is not None
+    assert math.isclose(found.lower, truth, rel_tol=1e-7)
+    assert (aligned < truth - 1e-3) is (bounds == (1, 1))
+    assert truth <= found.upper
