@@ -392,7 +392,7 @@ def test_what_floats_do_not_resolve_is_not_looked_at_again(
 ) -> None:
     # At 1e-51 the tail of large losses keeps the tilt so low that all is rounding: less smoothing
     # would show no more, and used to be tried nine times.
-    scope = Scope(relation="add-remove")
+    scope = Scope(relation="add-remove")  # type: ignore[arg-type]  # read by value
     curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=1), sensitivity=1, scope=scope)
     pair = PoissonSampled(curve=curve, rate="1/100").pairs()[0]
     sums, original = list[int](), line._sum
