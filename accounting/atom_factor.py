@@ -43,6 +43,7 @@ __all__ = ["AtomFactor", "Atoms", "AtomsOnGrid"]
 
 _DROPPED: Final = 2.0**-56
 _SLICE: Final = 1024
+_BY_THREE: Final = 3.42
 _CHUNK_BITS: Final = 7
 _DIGIT_BITS: Final = 6
 _BATCH: Final = 1 << _DIGIT_BITS
@@ -242,8 +243,7 @@ def _sampled(factor: AtomFactor, grid: Grid) -> AtomsOnGrid:
     # for p = sum e <= 1.
     phase = bits * (_SEED + PRODUCT) + PRODUCT + drift
     phase = phase * (1 + phase) if phase <= 1 else math.inf
-    slices = -(-len(factor.weights) // _SLICE)
-    rounding = math.sqrt(2) * SLACK * gamma(2 * min(len(factor.weights), _SLICE) + slices)
+    rounding = _rounding(len(factor.weights))
     error = factor.missing + factor.total * (phase + rounding * (1 + phase) ** 2)
     ladder = _ladder(seeds[grid.depth : grid.depth + _CHUNK_BITS], len(factor.weights))
     return AtomsOnGrid(
@@ -256,6 +256,13 @@ def _ladder(seeds: tuple[Complexes, ...], width: int) -> Complexes:
     for b, seed in enumerate(seeds):
         np.multiply(table[: 1 << b], seed, out=table[1 << b : 2 << b])
     return table
+
+
+def _rounding(terms: int) -> float:
+    # Of `_product`, for moduli at most 1 and weights of sum 1: by four real products, or by three.
+    slices, each = -(-terms // _SLICE), min(terms, _SLICE)
+    by_four = math.sqrt(2) * gamma(2 * each + slices)
+    return max(by_four, _BY_THREE * gamma(each + 4 + slices)) * SLACK
 
 
 def _product(rows: Complexes, columns: Complexes) -> Complexes:

@@ -45,6 +45,7 @@ _LAST: Final = 4
 _MOST_ROUNDS: Final = 1 << 40
 _MOST_SMOOTHING: Final = 0.5
 _MOST_ERROR: Final = 0.25
+_SAME: Final = 0.05
 _FROM_AFAR: Final = 0.01
 _MOST_GAIN: Final = 64.0
 _FINEST: Final = Fraction(1, 10**12)
@@ -194,17 +195,18 @@ def _refined(
             continue
         reached, found = tau, evaluate(total)
         before, best = best, _within(best, found.lower, found.upper)
-        if best == before and attempt < _ATTEMPTS - _LAST:
-            saddle, error = aim(best)
-            tau, reached = _smoothing(saddle, error), _MOST_SMOOTHING
-            continue
         over = min(excess(best), _MOST_GAIN)
         if over <= 1:
             break
+        placed, (saddle, error) = saddle.tilt, aim(best)
+        if math.isclose(saddle.tilt, placed, rel_tol=_SAME) and total.at_its_finest():
+            break
+        if best == before and attempt < _ATTEMPTS - _LAST:
+            tau, reached = _smoothing(saddle, error), _MOST_SMOOTHING
+            continue
         # The width falls like tau^2, but only like tau at a loss of positive probability.
         tau *= 0.7 * over ** (-0.5 if attempt == 0 else -1.0)
         patience *= min(0.125, 0.5 / over)
-        saddle, error = aim(best)
     return best
 
 

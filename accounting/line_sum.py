@@ -36,10 +36,11 @@ from accounting.line_discs import (
 )
 from accounting.line_factor import Factor, Grid, Sampled
 from dpcore.enclosure import ball, nearest
+from dpcore.floating import EXP_NEG_ERROR, exp_neg
 
 __all__ = ["LineSum", "Window", "line_sum"]
 
-_READ: Final = 2.0**-52
+_FALL: Final = 5 * UNIT
 _LOOSE: Final = 1 + 2.0**-30
 _MOST_FREQUENCIES: Final = 1 << 19
 
@@ -88,6 +89,12 @@ class LineSum:
         dip = self._height() * (arb(bump) + bump_error)
         lower = scale * (smooth - error - dip) - self._aliases(epsilon)
         return lower.lower(), (scale * (smooth + error)).upper()
+
+    def at_its_finest(self) -> bool:
+        r"""Whether rounding is most of the width here, which less smoothing makes no smaller."""
+        bump, bump_error = self.bump.times(self._phases(Fraction(self.window.epsilon))).real_sum()
+        dip = float(self._height()) * (max(bump, 0.0) + bump_error)
+        return self.noise - self.lost > dip + self.lost
 
     def logarithm(self, epsilon: float, *, upper: bool) -> tuple[float, float]:
         r"""About the log of one bound and its derivative: floats, on which only speed rests.
@@ -212,12 +219,12 @@ def _beyond(window: Window) -> float:
 
 
 def _gaussian(window: Window, indices: Integers) -> Discs:
-    # e^(-tau^2 y^2/2), twice that for y > 0, from balls.
+    # e^(-tau^2 y^2/2), twice that for y > 0: j^2 < 2^60 is exact before it is read as a float.
     step = ball(Fraction(window.smoothing)) * ball(Fraction(window.grid.step))
-    rate = -(step**2) / 2
-    found = np.array([nearest((rate * (j * j)).exp()) for j in indices.tolist()])
+    falls = nearest(step**2 / 2) * (indices * indices).astype(np.float64)
+    found = exp_neg(falls)
     found[indices > 0] *= 2
-    return Discs.relative(found.astype(np.complex128), 2 * _READ)
+    return Discs.relative(found.astype(np.complex128), 2 * EXP_NEG_ERROR + 2 * _FALL * falls)
 
 
 def _pole(real: float, frequencies: Floats) -> Discs:

@@ -89,10 +89,12 @@ class RayPair(Pair):
         epsilon = max(self.start(delta), Fraction(0))
         if isinstance(high, Fraction):
             epsilon = min(epsilon, high / 2)
-        before = None
+        before, followed = None, False
         for _ in range(_STEPS):
             ray = self._ray_or(epsilon, self.bottom())
-            if ray == before:
+            # The same ray twice is the answer only where the tangent led there: a step cut short
+            # may end on the ray it started from, however far away the answer is.
+            if ray == before and followed:
                 return ray
             gap, rest = self.tails(ray)
             payoff = gap - ball(epsilon).expm1() * rest
@@ -107,10 +109,12 @@ class RayPair(Pair):
                 high = epsilon
             # Where little of Q is left the tangent is flat, and its root is far beyond the answer.
             most = epsilon + 1
-            before, epsilon = ray, epsilon + (most if step > ball(most) else middle(step))
+            followed = not step > ball(most)
+            before, epsilon = ray, epsilon + (middle(step) if followed else most)
             if low < 0:
                 epsilon = max(epsilon, Fraction(0))
             elif not low < epsilon < high:
+                followed = False
                 epsilon = (low + high) / 2 if isinstance(high, Fraction) else 2 * low
         return before
 

@@ -8,7 +8,7 @@ from accounting.box import BinomialBox
 from accounting.curve import PrivacyCurve
 from accounting.distributed import Plan, Protocol
 from accounting.simulation import Simulation
-from dpcore.decimals import down, up
+from dpcore.decimals import down, exactly, up
 from dpcore.enclosure import Enclosure
 from dpcore.noise import Noise
 from dpcore.parameter import write_rational
@@ -130,10 +130,11 @@ def _epsilon(plan: Plan, curve: Curve, present: int) -> Enclosure:
 
 
 def _at(plan: Plan, curve: Curve, present: int) -> str:
+    # The delta is exact: rounded to either side it would make one of the two ends untrue.
     found, delta = _epsilon(plan, curve, present), plan.delta
     low, high = down(found.lower, 6), up(found.upper, 6)
     value = f"exactly {low}" if low == high else f"between {low} and {high}"
-    return f"epsilon {value}" + (f" at delta = {up(delta)}" if delta else "")
+    return f"epsilon {value}" + (f" at delta = {exactly(delta)}" if delta else "")
 
 
 def _curve_json(plan: Plan, curve: Curve, present: int) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeAlias, TypeGuard
+from itertools import product
+from typing import Final, TypeAlias, TypeGuard
 
 from flint import arb
 
@@ -37,6 +38,9 @@ from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise
 
 __all__ = ["Laws", "Source", "Ways", "ways"]
+
+_MOST_SIGNS: Final = 16
+_ROOT: Final = 1e-9
 
 Laws: TypeAlias = tuple[tuple[LossLaw, int], ...]
 """Independent laws of one round, with their counts."""
@@ -157,8 +161,7 @@ def _of_curve(noise: Noise, sensitivity: Sensitivity) -> Ways:
 
 def _coordinates(noise: Noise, shift: Shift) -> Ways:
     # The coordinates of one shift are so many rounds of one coordinate each.
-    forward: list[tuple[LossLaw, int]] = []
-    backward: list[tuple[LossLaw, int]] = []
+    each: list[tuple[LossLaw, LossLaw, int]] = []
     above: list[tuple[LossLaw, int]] = []
     for step, count in shift:
         pair = pair_of(noise, ((step, 1),))
@@ -166,15 +169,31 @@ def _coordinates(noise: Noise, shift: Shift) -> Ways:
         if isinstance(pair, DisclosingPair):
             # Its listing dominates both directions; what one of them shows is less.
             above.append((pair, count))
-            forward.append((Disclosed(pair=pair), count))
-            backward.append((Disclosed(pair=pair), count))
+            each.append((Disclosed(pair=pair), Disclosed(pair=pair), count))
             continue
-        forward.append((pair, count))
-        backward.append((mirror, count))
+        each.append((pair, mirror, count))
         above.append((pair if mirror is pair else dominating((pair, mirror)), count))
-    if forward == backward == above:
-        return _exactly(tuple(forward))
-    return Ways(above=(tuple(above),), attained=(tuple(forward), tuple(backward)))
+    if all(pair == mirror for pair, mirror, _ in each) and above == [(p, k) for p, _, k in each]:
+        return _exactly(tuple(above))
+    return Ways(above=(tuple(above),), attained=_signed(each))
+
+
+def _signed(each: list[tuple[LossLaw, LossLaw, int]]) -> tuple[Laws, ...]:
+    # Coordinates of one step are exchangeable: only how many of them move down matters. The two
+    # aligned lists come first; of very many mixtures some are left out, evenly.
+    tried = max(int(_MOST_SIGNS ** (1 / len(each)) + _ROOT), 2)
+    downs = [sorted({count * i // (tried - 1) for i in range(tried)}) for _, _, count in each]
+    mixed = product(*downs) if tried ** len(each) <= _MOST_SIGNS else ()
+    aligned = (tuple(0 for _ in each), tuple(count for _, _, count in each))
+    found: dict[Laws, None] = {}
+    for down in (*aligned, *mixed):
+        parts = (
+            part
+            for (pair, mirror, count), k in zip(each, down, strict=True)
+            for part in ((pair, count - k), (mirror, k))
+        )
+        found[tuple(part for part in parts if part[1])] = None
+    return tuple(found)
 
 
 def _above(noise: Noise, shifts: Iterable[Shift]) -> LossLaw:

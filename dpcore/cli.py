@@ -27,7 +27,7 @@ from typer.main import get_command
 
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.parameter import rational
-from dpcore.patience import patiently
+from dpcore.patience import endlessly, patiently
 from dpcore.rng import SYSTEM, Rng, SeededRng
 from dpcore.siblings import ours_first, require_ours
 from dpcore.spelling import read_noise
@@ -119,7 +119,7 @@ def _dpcore(
 
 
 @app.command()
-@patiently
+@endlessly
 def sample(
     noise: Spelling,
     size: Annotated[str, typer.Option("-n", "--size", help="How many draws, e.g. 5 or 1e6.")] = "1",

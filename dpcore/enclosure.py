@@ -147,12 +147,12 @@ class Enclosure:
 
     @property
     def lower_float(self) -> float:
-        r"""The largest float that is <= ``lower``."""
+        r"""``lower``, by :func:`round_down`."""
         return round_down(self.lower)
 
     @property
     def upper_float(self) -> float:
-        r"""The smallest float that is >= ``upper``."""
+        r"""``upper``, by :func:`round_up`."""
         return round_up(self.upper)
 
     def __contains__(self, value: object) -> bool:
@@ -211,20 +211,29 @@ def integer_below(value: arb) -> int:
 
 
 def round_up(value: End) -> float:
-    r"""The smallest float that is >= ``value``.
+    r"""The smallest float that is >= ``value`` and whose shortest decimals are so as well.
+
+    What is printed, or written to JSON, are those decimals, and they may lie below the float. A
+    float is returned as it is.
 
     >>> round_up(Fraction(1, 10)) >= Fraction(1, 10), round_up(Fraction(1, 10**400))
     (True, 5e-324)
+    >>> round_up(Fraction(1, 10) + Fraction(1, 10**18))
+    0.10000000000000002
     """
+    if isinstance(value, float):
+        return value
     try:
         nearest = float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.nextafter(math.inf, 0)
-    return nearest if nearest >= value else math.nextafter(nearest, math.inf)
+    if nearest >= value and Fraction(repr(nearest)) >= value:
+        return nearest
+    return math.nextafter(nearest, math.inf)
 
 
 def round_down(value: End) -> float:
-    r"""The largest float that is <= ``value``.
+    r"""The largest float that is <= ``value`` and whose shortest decimals are so as well.
 
     >>> round_down(Fraction(1, 10)) <= Fraction(1, 10), round_down(Fraction(10**400))
     (True, 1.7976931348623157e+308)

@@ -15,14 +15,12 @@ import typer
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.parameter import rational
 
-__all__ = ["OutOfTime", "ended_after", "patiently"]
+__all__ = ["OutOfTime", "ended_after", "endlessly", "patiently"]
 
 _PATIENCE: Final = "60"
 _LONGEST: Final = 10**8
 
-_Within = Annotated[
-    str, typer.Option(metavar="SECONDS", help="Give up after so many seconds of computing.")
-]
+_OPTION: Final = typer.Option(metavar="SECONDS", help="Give up after so many seconds of computing.")
 
 
 class OutOfTime(DpcoreError):
@@ -61,10 +59,24 @@ def ended_after(seconds: int) -> Iterator[None]:
 
 
 def patiently(command: Callable[..., None]) -> Callable[..., None]:
-    r"""The command with one more option, ``--within``, ended after so many seconds."""
+    r"""The command with one more option, ``--within``: 60 seconds unless it says otherwise.
 
+    For what computes an answer. What works off a list of known length is :func:`endlessly`.
+    """
+    return _bounded(command, Annotated[str, _OPTION], _PATIENCE)
+
+
+def endlessly(command: Callable[..., None]) -> Callable[..., None]:
+    r"""The command with ``--within`` as an option, and no limit where it is not given."""
+    return _bounded(command, Annotated[str | None, _OPTION], None)
+
+
+def _bounded(command: Callable[..., None], kind: Any, default: str | None) -> Callable[..., None]:
     @wraps(command)
-    def bounded(*, within: str, **given: Any) -> None:
+    def bounded(*, within: str | None, **given: Any) -> None:
+        if within is None:
+            command(**given)
+            return
         seconds = rational("--within", within)
         if seconds.denominator != 1 or not 1 <= seconds <= _LONGEST:
             reason = f"must be a whole number of seconds from 1 to {_LONGEST}"
@@ -75,8 +87,8 @@ def patiently(command: Callable[..., None]) -> Callable[..., None]:
     # What the command line's parser reads of a command.
     own = inspect.signature(command, eval_str=True)
     option = inspect.Parameter(
-        "within", inspect.Parameter.KEYWORD_ONLY, default=_PATIENCE, annotation=_Within
+        "within", inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
     )
     bounded.__signature__ = own.replace(parameters=[*own.parameters.values(), option])  # type: ignore[attr-defined]  # PEP 362
-    bounded.__annotations__ = {**command.__annotations__, "within": _Within}
+    bounded.__annotations__ = {**command.__annotations__, "within": kind}
     return bounded

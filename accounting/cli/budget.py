@@ -161,8 +161,10 @@ def curve(
         rows = [{"delta": exact(at), "epsilon": bound.to_json()} for at, bound in found]
         show(_document({"curve": rows}, total, found[-1][1]))
         return
-    lines = [f"{'delta'.ljust(_MARGIN)}epsilon"]
-    lines += [f"{up(at, 4).ljust(_MARGIN)}{between(bound)}" for at, bound in found]
+    # The delta is exact: rounded to either side it would make one of the two ends untrue.
+    shown = [(exactly(at), between(bound)) for at, bound in found]
+    wide = max(_MARGIN, 1 + max(len(at) for at, _ in shown))
+    lines = [at.ljust(wide) + bound for at, bound in [("delta", "epsilon"), *shown]]
     show([*lines, "", *_lines(total, found[-1][1])])
 
 

@@ -174,6 +174,13 @@ def test_a_curve_falls(command: Command, tmp_path: Path) -> None:
     assert (tmp_path / "curve.svg").stat().st_size > 1000
 
 
+def test_a_curve_says_its_deltas_exactly(command: Command) -> None:
+    # The lower end at a delta holds at none above it.
+    least = "1.23456789012e-7"
+    rows = command("curve", *GAUSSIAN, "--points", 3, "--least-delta", least).out.splitlines()
+    assert rows[3].split()[0] == least
+
+
 def test_a_curve_beyond_floats(command: Command) -> None:
     words = [*GAUSSIAN, "--points", 3, "--least-delta", "1e-400"]
     found = command("curve", *words, "--json").json["curve"]

@@ -2,12 +2,15 @@ r"""Lists of releases at the edges of the engines: what was wide, slow or wrong 
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
-from accounting import Approx, Pure, compose, per_user, routes
+from accounting import Approx, Pure, compose, line, per_user, routes
+from accounting.line import Line
 from accounting.real_gaussian import real_gaussian_delta
 from dpcore import (
     Binomial,
@@ -15,6 +18,7 @@ from dpcore import (
     DiscreteLaplace,
     InvalidParameter,
     PolyaDifference,
+    Sensitivity,
     Skellam,
 )
 from tests.accounting.lists import curve, sampled
@@ -132,3 +136,49 @@ def test_a_loss_of_any_size_is_searched_for() -> None:
 def test_routes_take_any_guarantee() -> None:
     visit = curve(Skellam(variance=400))
     assert routes(visit, "1e-6") == routes(compose(visit), "1e-6")
+
+
+@pytest.mark.parametrize("bounds", [(1, 1), (1, 2), (2, 1, 1)])
+def test_the_worst_signs_of_a_box_bound_from_below(bounds: tuple[int, ...]) -> None:
+    # Where bounds are equal mixed signs are worse than aligned ones, which were all that was tried.
+    p = Fraction(11, 25)
+    mass = {k: float(math.comb(3, k) * p**k * (1 - p) ** (3 - k)) for k in range(4)}
+
+    def apart(shift: tuple[int, ...]) -> float:
+        def law(x: tuple[int, ...], shift: tuple[int, ...]) -> float:
+            return math.prod(mass.get(k - d, 0.0) for k, d in zip(x, shift, strict=True))
+
+        cells = itertools.product(range(-3, 7), repeat=len(shift))
+        still = tuple(0 for _ in shift)
+        return math.fsum(max(law(x, still) - math.exp(0.617) * law(x, shift), 0) for x in cells)
+
+    signed = [
+        tuple(s * d for s, d in zip(signs, bounds, strict=True))
+        for signs in itertools.product((1, -1), repeat=len(bounds))
+    ]
+    truth, aligned = max(map(apart, signed)), max(apart(signed[0]), apart(signed[-1]))
+    box = curve(Binomial(trials=3, probability=p), Sensitivity.box(bounds))
+    found = compose(box).delta("0.617")
+    assert found.lower is not None
+    assert math.isclose(found.lower, truth, rel_tol=1e-7)
+    assert (aligned < truth - 1e-3) is (bounds == (1, 1))
+    assert truth <= found.upper
+
+
+def test_what_floats_do_not_resolve_is_not_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # At 1e-51 the tail of large losses keeps the tilt so low that all is rounding: less smoothing
+    # would show no more, and used to be tried nine times.
+    pair = sampled(DiscreteGaussian(sigma_squared=1), "1/100").pairs()[0]
+    sums, original = list[int](), line._sum
+
+    def counted(*given: Any) -> Any:
+        found = original(*given)
+        sums.append(0 if found is None else len(found.indices))
+        return found
+
+    monkeypatch.setattr(line, "_sum", counted)
+    found = Line(parts=((pair, 100),)).delta(20, "1e-8")
+    assert found.upper < Fraction("1e-50")
+    assert len([size for size in sums if size]) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import mpmath
@@ -10,6 +11,7 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accounting import atom_factor, line_sum
 from accounting.atom_factor import Atoms
 from accounting.line_discs import (
     CIRCLE,
@@ -18,9 +20,11 @@ from accounting.line_discs import (
     Discs,
     circle,
     fixed_point,
+    gamma,
     multiples,
 )
 from accounting.line_factor import Grid
+from accounting.line_sum import Window
 from dpcore.enclosure import precision
 from tests.accounting.brute import real
 from tests.accounting.lines import listed
@@ -59,6 +63,65 @@ def test_discs_hold_powers(values: list[complex], exponent: int) -> None:
             for turn in (1, 1j, -1, -1j):
                 truth = (mpmath.mpc(value) + turn * mpmath.mpf(2) ** -40) ** exponent
                 assert abs(mpmath.mpc(complex(centre)) - truth) <= mpmath.mpf(float(radius))
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.floats(min_value=-1, max_value=1), min_size=1, max_size=70),
+    st.integers(min_value=0, max_value=60),
+)
+def test_a_sum_is_as_near_as_it_says(values: list[float], scale: int) -> None:
+    # Every value, its opposite and something small: all but the small ones cancels.
+    spread = [x * 2.0**scale for x in values]
+    listed = np.array([*spread, *values, *[-x for x in spread]])
+    total, error = Discs(listed.astype(np.complex128), np.zeros(len(listed))).real_sum()
+    truth = sum(map(Fraction, listed.tolist()), Fraction(0))
+    assert abs(Fraction(total) - truth) <= Fraction(error)
+    assert error <= 4 * UNIT * abs(float(truth)) + 2.0**-80 * max(map(abs, listed)) + 2.0**-390
+
+
+def test_adding_one_by_one_is_not_as_near() -> None:
+    values = np.array([1e16, 1.0, -1e16] * 1000)
+    total, error = Discs(values.astype(np.complex128), np.zeros(3000)).real_sum()
+    assert abs(total - 1000) <= error < 1e-9
+    assert abs(float(np.cumsum(values)[-1]) - 1000) > error
+
+
+def test_the_gaussian_of_a_window_is_as_near_as_it_says() -> None:
+    window = Window(
+        epsilon=1.0,
+        tilt=1.0,
+        smoothing=0.0004119873046875,
+        grid=Grid(step=0.3125, depth=4, blocks=1 << 20),
+        budget=1.0,
+    )
+    indices = np.array([0, 1, 2, 77, 7768, 40000, 200000, 290000, 300000, 10_000_000])
+    found = line_sum._gaussian(window, indices)
+    rate = Fraction(window.smoothing) ** 2 * Fraction(window.grid.step) ** 2 / 2
+    with mpmath.workdps(40):
+        for j, centre, radius in zip(indices.tolist(), found.centres, found.radii, strict=True):
+            truth = mpmath.exp(-real(rate * j * j)) * (2 if j else 1)
+            off = abs(mpmath.mpc(complex(centre)) - truth)
+            most = (truth * 2.0**-46 + mpmath.mpf(2) ** -440) * (1 + real(rate * j * j))
+            assert off <= mpmath.mpf(float(radius)) <= most
+
+
+def test_a_product_of_matrices_may_use_three_real_ones() -> None:
+    turns = np.exp(1j * np.random.default_rng(1).uniform(0, 6.3, (2, 20_000)))
+    (p, q), (r, s) = ((z.real, z.imag) for z in turns)
+    first, second, third = p * r, q * s, (p + q) * (r + s)
+    exact = [[Fraction(x) for x in part.tolist()] for part in (p, q, r, s)]
+    worst = max(
+        math.hypot(
+            float(Fraction(real_part) - (a * c - b * d)),
+            float(Fraction(imaginary) - (a * d + b * c)),
+        )
+        for real_part, imaginary, a, b, c, d in zip(
+            (first - second).tolist(), (third - first - second).tolist(), *exact, strict=True
+        )
+    )
+    # Four products, of which any has its own rounding, are nearer than that.
+    assert math.sqrt(2) * gamma(3) < worst <= atom_factor._rounding(1)
 
 
 def test_the_error_of_a_product_is_needed() -> None:

@@ -196,6 +196,23 @@ def holds(pair: LeanDifferencePair | RichDifferencePair, brute: Worlds) -> bool:
     return agrees(delta, brute.delta, ("0", "1/10", "2/3", "4/3", "19/10", "199/100", "21/10"))
 
 
+def test_epsilon_far_out_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The deciding ray is the 125th. The guess took the ray it started from for it, as its first
+    # step was cut short, and all rays between were tried one by one.
+    tried, original = list[int](), RichDifferencePair.tails
+
+    def counted(pair: RichDifferencePair, m: int) -> tuple[arb, arb]:
+        tried.append(m)
+        return original(pair, m)
+
+    monkeypatch.setattr(RichDifferencePair, "tails", counted)
+    wide = curve("1221/997", "4/7", 1)
+    found = wide.epsilon("1e-100")
+    assert 125 in tried
+    assert len(tried) < 60
+    assert wide.delta(found.upper).lower <= Fraction("1e-100") <= wide.delta(found.lower).upper
+
+
 @pytest.mark.parametrize("kind", [RayOnly, LateEnd, LateStart])
 def test_a_broken_lean_pair_is_caught(kind: type[LeanDifferencePair]) -> None:
     brute = worlds("1/2", "3/2", 3)

@@ -328,3 +328,10 @@ def test_help_names_every_instance(command: Command, capsys: pytest.CaptureFixtu
         assert dpcore.cli.run(["protocol", verb, "--help"]) == 0
         shown = capsys.readouterr().out
         assert all(instance.split("-")[0] in shown for instance in INSTANCES)
+
+
+def test_a_plan_says_its_delta_exactly(command: Command) -> None:
+    # The lower end at a delta holds at none above it.
+    answer = command("plan", "central", "--delta", "1.23456789e-6")
+    assert " at delta = 1.23456789e-6" in answer.out
+    assert "1.235e-6" not in answer.out

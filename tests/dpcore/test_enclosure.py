@@ -27,15 +27,14 @@ RATIONALS = st.builds(
 
 
 def best_upper(value: Fraction, found: float) -> bool:
-    r"""Whether ``found`` is the least float at or above ``value``."""
-    if found == math.inf:
-        return value > Fraction(math.nextafter(math.inf, 0))
-    return Fraction(found) >= value > _float_below(found)
+    r"""Whether ``found`` is the least float that is at or above ``value``, read as text or not."""
+    return _above(value, found) and not _above(value, math.nextafter(found, -math.inf))
 
 
-def _float_below(found: float) -> Fraction | float:
-    below = math.nextafter(found, -math.inf)
-    return -math.inf if below == -math.inf else Fraction(below)
+def _above(value: Fraction, found: float) -> bool:
+    if math.isinf(found):
+        return found > 0
+    return Fraction(found) >= value and Fraction(repr(found)) >= value
 
 
 @given(RATIONALS)
@@ -57,8 +56,18 @@ def test_rounding_up_at_the_edges(value: Any, up: float) -> None:
 
 
 def test_rounding_to_nearest_is_seen() -> None:
-    nearest = mutated(round_up, "nearest >= value", "True")
-    assert not best_upper(Fraction(1, 3), nearest(Fraction(1, 3)))
+    nearest = mutated(round_up, "nearest >= value and", "")
+    assert not best_upper(Fraction(3, 10), nearest(Fraction(3, 10)))
+    assert best_upper(Fraction(3, 10), round_up(Fraction(3, 10)))
+
+
+def test_decimals_on_the_wrong_side_are_seen() -> None:
+    # 0.1 is a little more than 1/10, and is written as if it were not.
+    value = Fraction(1, 10) + Fraction(1, 10**18)
+    unread = mutated(round_up, "and Fraction(repr(nearest)) >= value", "")
+    assert Fraction(unread(value)) >= value
+    assert not best_upper(value, unread(value))
+    assert best_upper(value, round_up(value))
 
 
 @given(RATIONALS, RATIONALS)

@@ -2,9 +2,12 @@ r"""A command that computes too long says so, and leaves no clock behind."""
 
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
+from dpcore import patience
 from dpcore.patience import OutOfTime, ended_after
 from tests.typed import typed
 
@@ -31,6 +34,25 @@ def test_a_command_has_an_end(capsys: pytest.CaptureFixture[str]) -> None:
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("error: no answer within 1 seconds of computing")
     assert answer.err.count("\n") == 1
+
+
+def test_draws_take_as_long_as_they_need_unless_told_otherwise(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[int] = []
+
+    @contextmanager
+    def noted(seconds: int) -> Iterator[None]:
+        limits.append(seconds)
+        yield
+
+    monkeypatch.setattr(patience, "ended_after", noted)
+    noise = "discrete-laplace:scale=1"
+    assert typed(capsys, "sample", noise).code == 0
+    assert limits == []
+    assert typed(capsys, "sample", noise, "--within", "7").code == 0
+    assert typed(capsys, "pmf", noise, "0").code == 0
+    assert limits == [7, 60]
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1/2", "nan", "1e309", ""])
