@@ -48,6 +48,7 @@ class Ledger:
     not private.
 
     >>> import tempfile
+    >>> from accounting.claim import ZCdp
     >>> from dpcore.mechanism import Scope
     >>> budget = ZCdp("1/2", scope=Scope(unit="user"))
     >>> with (

@@ -2,6 +2,7 @@ r"""``dpcore budget`` as a user types it: the contract, refusals, exit codes."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import subprocess
@@ -251,7 +252,9 @@ def test_a_refusal_that_names_no_option_is_seen(
 ) -> None:
     words = ["epsilon", *LAPLACE, "--delta", "2"]
     assert "--delta" in command(*words).err
-    nothing = mutated(commands.epsilon, 'named(delta="--delta", ', "named(", budget=FakeGroup())
+    nothing = mutated(
+        inspect.unwrap(commands.epsilon), 'named(delta="--delta", ', "named(", budget=FakeGroup()
+    )
     monkeypatch.setattr(dpcore.cli, "_load", lambda _: loaded(nothing))
     assert "--delta" not in command(*words).err
 

@@ -86,13 +86,13 @@ import ctypes, os, sys
 from accounting.claim import ZCdp
 from accounting.ledger import Ledger, LedgerUnavailable, forks
 ledger, price = Ledger.open(sys.argv[1]), ZCdp("1/50")
-ledger.charge(["ada"], price, batch="parent")
+ledger.charge(["ada"], price, batch=f"parent, {sys.argv[2]}")
 if sys.argv[2] == "hooks alone":
     forks.HERE = True
 child = ctypes.PyDLL(None).fork()
 if child == 0:
     try:
-        ledger.charge(["ada"], price, batch="child")
+        ledger.charge(["ada"], price, batch=f"child, {sys.argv[2]}")
     except LedgerUnavailable as error:
         print(error, flush=True)
     else:
