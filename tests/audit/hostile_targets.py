@@ -12,7 +12,7 @@ def coin(rng):
     return int(rng.integers(2))
 """
 
-NOT_REFUTED, FAILED = 0, 3
+NOT_MEASURED, FAILED = 4, 3  # so few runs measure nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,25 +78,25 @@ HOSTILE = (
         reason=r"ended its process with exit code 0.* \(dataset [AB]\)",
     ),
     # What is done to the target's own process is no business of the audit's.
-    call("closes its streams", "os.closerange(0, 3)", code=NOT_REFUTED),
-    call("forks and returns", "os.fork()", code=NOT_REFUTED),
-    call("leaves zombies", "os.fork() or os._exit(0)", code=NOT_REFUTED),
-    call("leaves children", "subprocess.Popen(['sleep', '600'])", code=NOT_REFUTED,
+    call("closes its streams", "os.closerange(0, 3)", code=NOT_MEASURED),
+    call("forks and returns", "os.fork()", code=NOT_MEASURED),
+    call("leaves zombies", "os.fork() or os._exit(0)", code=NOT_MEASURED),
+    call("leaves children", "subprocess.Popen(['sleep', '600'])", code=NOT_MEASURED,
          options=("-n", "10")),
     call("leaves a thread", "threading.Thread(target=time.sleep, args=(600,)).start()",
-         code=NOT_REFUTED, options=("-n", "10")),
-    call("leaves at the end", "atexit.register(os._exit, 1)", code=NOT_REFUTED),
-    call("stays at the end", "atexit.register(time.sleep, 600)", code=NOT_REFUTED,
+         code=NOT_MEASURED, options=("-n", "10")),
+    call("leaves at the end", "atexit.register(os._exit, 1)", code=NOT_MEASURED),
+    call("stays at the end", "atexit.register(time.sleep, 600)", code=NOT_MEASURED,
          options=("-n", "10")),
     call("breaks the auditor", "import audit.run, json, pickle, select\n"
          "audit.run.report_of = json.dumps = json.loads = select.select = os.waitpid = None\n"
-         "sys.exit = os._exit = Path.cwd = None", code=NOT_REFUTED),
+         "sys.exit = os._exit = Path.cwd = None", code=NOT_MEASURED),
     Hostile(
         name="is not unpickled",
         source=(
             "class Out:\n    def __reduce__(self): return os._exit, (0,)\n"
             "def f(dataset): return Out()\n"
         ),
-        code=NOT_REFUTED,
+        code=NOT_MEASURED,
     ),
 )  # fmt: skip

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.audit.command import ROOT
-from tests.audit.hostile_targets import HEAD, HOSTILE, NOT_REFUTED, Hostile
+from tests.audit.hostile_targets import HEAD, HOSTILE, NOT_MEASURED, Hostile
 
 # The command in a process of its own for each case, forked from one that has imported it: 30 starts
 # would take a minute. Each line of standard input is a folder and a command line.
@@ -79,7 +79,7 @@ class Found:
             found = f"another reason than {self.case.reason}"
         elif document is None and not on_import:
             found = "no document"
-        elif self.code == NOT_REFUTED and document["error"] is not None:
+        elif self.code == NOT_MEASURED and document["error"] is not None:
             found = "an error"
         else:
             return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -184,12 +185,16 @@ def test_ctrl_c_in_a_replay_keeps_the_runs() -> None:
 
     def stopped(dataset: int, rng: np.random.Generator) -> int:
         calls[0] += 1
-        if calls[0] > 1500:
-            raise KeyboardInterrupt
+        if calls[0] == 1500:
+            signal.raise_signal(signal.SIGINT)
         return dataset + int(rng.integers(100))
 
     target = Scalar(spelling="stopped", function=stopped)
-    report = examined(target, "replay", "sample", plan=replace(PLAN, runs=1000))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        report = examined(target, "replay", "sample", plan=replace(PLAN, runs=1000))
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (report.verdict, report.exit_code, report.runs) == ("not_refuted", 130, 1000)
     assert report.to_json()["interrupted"] is True
 

@@ -18,7 +18,7 @@ from dpcore.siblings import Shadowed, clash_of, names, ours_first, require_ours
 
 ROOT = Path(__file__).parents[2]
 BUDGET = ["budget", "epsilon", "--noise", "discrete-laplace:scale=1", "--delta", "1e-6"]
-AUDIT = ["--claim", "epsilon=1", "--pair", "0", "1", "-n", "20", "--seed", "1"]
+AUDIT = ["--claim", "epsilon=1", "--pair", "0", "1", "-n", "400", "--seed", "1"]
 Capture = pytest.CaptureFixture[str]
 
 
