@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from audit.curve_claim import CurveClaim
+from audit.event import Tally
 from audit.family import View, weigh_views
 from audit.multiplicity import by_averages, holm
+from audit.reading import read
 from tests.dpcore.mutants import mutated, rewired
 from tests.purse import purse
 
@@ -62,13 +64,15 @@ def test_holm_rounds_up_and_stays_in_range() -> None:
     assert all(Fraction(q) >= 3 * Fraction(0.1) for q in holm([0.1, 0.1, 0.1]))
 
 
+SEEN = Tally.empty().add(read([0, 1] * 50), np.arange(100) < 50)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chance:
     """Evidence of a layer proven elsewhere: p-values exactly uniform, as if the claim just held."""
 
     coins: Any
-    runs: int = 100
-    crowd: int = 1
+    tally: Tally = SEEN
 
     def p_value(self, epsilon: Any, delta: Any, *, spend: Any) -> float:
         return float(next(self.coins))
