@@ -24,7 +24,6 @@ class Hostile:
     code: int = FAILED
     reason: str = ""
     options: tuple[str, ...] = ()
-    slow: bool = False
 
 
 def call(name: str, body: str, **more: object) -> Hostile:
