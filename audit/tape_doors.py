@@ -109,6 +109,7 @@ def _exchange(undo: ExitStack) -> list[tuple[Any, Any]]:
     # A law deals noise drawn ahead to a SystemRng alone. None is one now, so that no draw of an
     # earlier time is used on a tape, and none made on a tape is ever used later.
     _set(undo, dpcore.noise, "SystemRng", type("NoSystemRng", (), {}))
+    _set(undo, dpcore.noise, "SYSTEM", None)
 
     _set(undo, random.Random, "random", _random_random)
     _set(undo, random.Random, "getrandbits", _random_getrandbits)
