@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from audit.errors import TargetFailed
-from audit.guard import RAISED, failure, reading
+from audit.guard import RAISED, failure, flush, reading
 from audit.wire import Objects, pack, unpack
 from dpcore.errors import InvalidParameter
 
@@ -101,7 +101,11 @@ class Line:
     def answer(self, work: Callable[[], object]) -> None:
         r"""Do a piece of work and send what it returns, or how it failed."""
         try:
-            self.send("done", work())
+            try:
+                found = work()
+            finally:
+                flush()  # this process may be ended before it would print what waits
+            self.send("done", found)
         except InvalidParameter as error:
             self.send("refused", (error.argument, str(error.value), error.reason))
         except TargetFailed as error:
