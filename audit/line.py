@@ -101,11 +101,7 @@ class Line:
     def answer(self, work: Callable[[], object]) -> None:
         r"""Do a piece of work and send what it returns, or how it failed."""
         try:
-            try:
-                found = work()
-            finally:
-                flush()  # this process may be ended before it would print what waits
-            self.send("done", found)
+            self.send("done", work())
         except InvalidParameter as error:
             self.send("refused", (error.argument, str(error.value), error.reason))
         except TargetFailed as error:
@@ -122,6 +118,7 @@ class Line:
         if os.getpid() != self.process:
             # A target forked, and this is the child: the auditor hears one process only.
             _leave(0)
+        flush()  # this process may be ended before it would print what waits
         with reading(self.name):
             packed = pack((kind, value), self.objects)
         self.socket.sendall(LENGTH.pack(len(packed)) + packed)

@@ -186,7 +186,7 @@ class Book:
         return Account((0,) * len(self.filter.limits))
 
     def mismatch(self, user: str) -> LedgerDamaged:
-        r"""What is said of a user whose row does not fit its own mark."""
+        r"""The error for a user whose counters do not match the digest in their row."""
         return LedgerDamaged(
             f"user {user!r}",
             "its counters do not fit the check of their row: edited, or a bit that flipped; "
