@@ -7,12 +7,12 @@ are loaded when they are first asked for.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from accounting.bound import Bound
-from accounting.calibrate import Calibration, calibrate
-from accounting.compose import Composition, compose
-from accounting.curve import PrivacyCurve
+from accounting.budget.calibrate import Calibration, calibrate
+from accounting.budget.returning import per_user, routes
+from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
-from accounting.guarantee import (
+from accounting.release.curve import PrivacyCurve
+from accounting.release.guarantee import (
     Approx,
     Assumed,
     Claim,
@@ -23,11 +23,11 @@ from accounting.guarantee import (
     claim_from_json,
     guarantee,
 )
-from accounting.returning import per_user, routes
-from accounting.subsampling import FixedSizeSampled, PoissonSampled
+from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
+from accounting.totals.compose import Composition, compose
 
 if TYPE_CHECKING:
-    from accounting.certificate import Certificate, certify
+    from accounting.certificates.certificate import Certificate, certify
     from accounting.checker import verify
     from accounting.ledger import Ledger
 
@@ -59,9 +59,9 @@ __all__ = [
 ]
 
 _LATER = {
-    "Certificate": "certificate",
+    "Certificate": "certificates.certificate",
     "Ledger": "ledger",
-    "certify": "certificate",
+    "certify": "certificates.certificate",
     "verify": "checker",
 }
 

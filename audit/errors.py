@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from audit.shortened import shortened
+from dpcore.command.terminal import printable
 from dpcore.errors import DpcoreError
-from dpcore.terminal import printable
 
 __all__ = ["TargetFailed", "Unreadable"]
 

@@ -1,9 +1,9 @@
 r"""The layers of an audit, one after the other, and the one report they make.
 
-    exact     both laws are known: a proof or a refutation            audit.proof
-    fit       does what is drawn have the law that was proven about?  audit.fit
-    sample    black box, runs on both datasets                        audit.run
-    replay    one tape for both datasets                              audit.replay
+    exact     both laws are known: a proof or a refutation            audit.exact.proof
+    fit       does what is drawn have the law that was proven about?  audit.fit.fit
+    sample    black box, runs on both datasets                        audit.sample
+    replay    one tape for both datasets                              audit.replay.replay
 
 Layers that draw share the false-alarm level. Only what contradicts the claim refutes it. A sampler
 that does not have its law, and a fault that replay found, are findings: they take a proof away,
@@ -18,24 +18,26 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from audit.claim import Claim
-from audit.curve_claim import CurveClaim
+from audit.claims.claim import Claim
+from audit.claims.curve_claim import CurveClaim
+from audit.claims.verdicts import INTERRUPTED, Layer
 from audit.errors import TargetFailed
-from audit.event import Witness
-from audit.plan import Plan
-from audit.replay_findings import Finding
-from audit.report import INTERRUPTED, AuditReport, Layer
-from audit.target import KnownLaw, Target, read_target
-from audit.verdict import versions
+from audit.evidence.event import Witness
+from audit.evidence.verdict import versions
+from audit.replay.findings import Finding
+from audit.report.report import AuditReport
+from audit.runs.plan import Plan
+from audit.targets.spelling import read_target
+from audit.targets.target import KnownLaw, Target
 from dpcore.errors import InvalidParameter
-from dpcore.parameter import rational
+from dpcore.numbers.parameter import rational
 from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
-    from audit.fit_report import FitReport
-    from audit.run import Drawn
-    from audit.search import Found
-    from audit.space import Space
+    from audit.fit.report import FitReport
+    from audit.sample import Drawn
+    from audit.search.search import Found
+    from audit.search.space import Space
 
 __all__ = ["LAYERS", "Wanted", "examine"]
 
@@ -76,8 +78,8 @@ def examine(
 ) -> AuditReport:
     r"""Audit a target by every wanted layer.
 
-    >>> from audit.claim import Claim
-    >>> from audit.target import read_target
+    >>> from audit.claims.claim import Claim
+    >>> from audit.targets.spelling import read_target
     >>> plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=2000, alpha="1e-9", seed=7)
     >>> wanted = Wanted(layers=("exact", "fit", "sample"))
     >>> report = examine(read_target("discrete-laplace:scale=1"), plan, wanted)
@@ -90,7 +92,7 @@ def examine(
     if wanted.space is not None:
         found = _kept_search(target, plan, wanted, wanted.space)
         if found is None:
-            from audit.search import search
+            from audit.search.search import search
 
             found = search(
                 target,
@@ -111,8 +113,8 @@ def _kept_search(target: Target, plan: Plan, wanted: Wanted, space: Space) -> Fo
     # What the first start of a resumed audit found: a second one tests the same pair.
     if wanted.state is None:
         return None
-    from audit.checkpoint import stored_search, stored_seed
-    from audit.search import Found, training_runs
+    from audit.resume.checkpoint import stored_search, stored_seed
+    from audit.search.search import Found, training_runs
 
     path = str(wanted.state)
     held = stored_search(path)
@@ -133,7 +135,7 @@ def _kept_search(target: Target, plan: Plan, wanted: Wanted, space: Space) -> Fo
 def _of_layers(
     target: Target, plan: Plan, wanted: Wanted, progress: Callable[[int], None] | None
 ) -> AuditReport:
-    from audit.proof import both, prove
+    from audit.exact.proof import both, prove
 
     drawing = [layer for layer in ("fit", "sample") if layer in wanted.layers]
     shared = replace(plan, alpha=rational("alpha", plan.alpha) / max(len(drawing), 1))
@@ -192,12 +194,12 @@ def _nothing_drawn(target: Target, plan: Plan) -> AuditReport:
 def _sampled(
     target: Target, plan: Plan, wanted: Wanted, progress: Callable[[int], None] | None
 ) -> AuditReport:
-    from audit.run import draw, report_of
+    from audit.sample import draw, report_of
 
     if wanted.state is None:
         drawn = draw(target, plan, progress=progress)
     else:
-        from audit.checkpoint import resume
+        from audit.resume.checkpoint import resume
 
         searched = None if wanted.found is None else wanted.found.to_json()
         with resume(wanted.state, target, plan, searched) as state:
@@ -214,12 +216,12 @@ def _sampled(
 
 def _beside(report: AuditReport, drawn: Drawn, wanted: Wanted) -> AuditReport:
     # Of the view and point that the report's bound is of.
-    from audit.baseline import compare
-    from audit.family import view_seeds
-    from audit.histogram import histogram
-    from audit.reading import read
-    from audit.run import coins_of
-    from audit.trace import trace_anytime, trace_fixed
+    from audit.evidence.baselines.compare import compare
+    from audit.evidence.family import view_seeds
+    from audit.evidence.trace import trace_anytime, trace_fixed
+    from audit.outputs.reading import read
+    from audit.report.histogram import histogram
+    from audit.sample import coins_of
 
     plan = drawn.plan
     shown = report.outcomes[report.row] if report.outcomes else None
@@ -280,7 +282,7 @@ def _curve(claim: Claim | CurveClaim) -> tuple[tuple[float, float], ...]:
 
 
 def _fitted(target: KnownLaw, plan: Plan) -> FitReport:
-    from audit.fit import fit
+    from audit.fit.fit import fit
 
     if not all(isinstance(place, int) for pair in plan.pairs for place in target.places(pair)):
         reason = f"is for one integer, and {target.spelling} has several"
@@ -330,7 +332,7 @@ def _without_proof(report: AuditReport) -> AuditReport:
 
 
 def _replayed(target: Target, plan: Plan) -> tuple[Finding, ...]:
-    from audit.room import Remote, done_apart, importing
+    from audit.apart.room import Remote, done_apart, importing
 
     if not isinstance(target, Remote):
         return _of_replay(target, plan)
@@ -353,7 +355,7 @@ def _replayed(target: Target, plan: Plan) -> tuple[Finding, ...]:
 
 
 def _of_replay(target: Target, plan: Plan) -> tuple[Finding, ...]:
-    from audit.replay import replay
+    from audit.replay.replay import replay
 
     found: list[Finding] = []
     for pair in plan.pairs:

@@ -7,25 +7,38 @@ certificates and returning users are imported when they are first asked for.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bandits.dp_se import DpSe
-from bandits.elimination import BatchedElimination
-from bandits.environment import Bernoulli, ClippedNormal, Environment, Reordered, Table, cz_instance
-from bandits.play import Run, play
-from bandits.policy import Choice, Commit, Policy, Pulls, Released, ReleasedSum
-from bandits.privatizer import Privatizer, Unprotected
-from bandits.privatizer_bits import BitPrivatizer
-from bandits.privatizer_sum import SumPrivatizer
-from bandits.promise import NEW_USERS, RunGuarantee, Users, run_guarantee
-from bandits.radius import DpSeRadius, ExactRadius, PaperRadius, Radius
-from bandits.schedule import PAPER, RELEASED, Schedule, exact_schedule
-from bandits.shuffle_elimination import JointRadius, PooledRadius, ShuffleElimination, TkmsRadius
+from bandits.batch import Commit, Pulls, Released, ReleasedSum
+from bandits.play import Run, play, run_guarantee
+from bandits.policies.dp_se import DpSe
+from bandits.policies.elimination import BatchedElimination
+from bandits.policies.policy import Choice, Policy
+from bandits.policies.schedule import PAPER, RELEASED, Schedule, exact_schedule
+from bandits.policies.shuffle_elimination import (
+    JointRadius,
+    PooledRadius,
+    ShuffleElimination,
+    TkmsRadius,
+)
+from bandits.privatizers.bits import BitPrivatizer
+from bandits.privatizers.privatizer import Privatizer, Unprotected
+from bandits.privatizers.promise import NEW_USERS, RunGuarantee, Users
+from bandits.privatizers.sums import SumPrivatizer
+from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius
+from bandits.worlds.environment import (
+    Bernoulli,
+    ClippedNormal,
+    Environment,
+    Reordered,
+    Table,
+    cz_instance,
+)
 
 if TYPE_CHECKING:
-    from bandits.book import LedgerBook, MemoryBook
-    from bandits.certificate import RunCertificate, certificate_of, recheck
-    from bandits.experiment import Experiment, run_cells
-    from bandits.registry import Setting, read_algorithm
-    from bandits.returning import Pool, SteadyPrivatizer
+    from bandits.certificates.certificate import RunCertificate, certificate_of, recheck
+    from bandits.experiments.experiment import Experiment, run_cells
+    from bandits.policies.registry import Setting, read_algorithm
+    from bandits.privatizers.returning import Pool, SteadyPrivatizer
+    from bandits.privatizers.visits import LedgerBook, MemoryBook
 
 __all__ = [
     "NEW_USERS",
@@ -78,17 +91,17 @@ __all__ = [
 ]
 
 _LATER = {
-    "Experiment": "experiment",
-    "LedgerBook": "book",
-    "MemoryBook": "book",
-    "Pool": "returning",
-    "RunCertificate": "certificate",
-    "Setting": "registry",
-    "SteadyPrivatizer": "returning",
-    "certificate_of": "certificate",
-    "read_algorithm": "registry",
-    "recheck": "certificate",
-    "run_cells": "experiment",
+    "Experiment": "experiments.experiment",
+    "LedgerBook": "privatizers.visits",
+    "MemoryBook": "privatizers.visits",
+    "Pool": "privatizers.returning",
+    "RunCertificate": "certificates.certificate",
+    "Setting": "policies.registry",
+    "SteadyPrivatizer": "privatizers.returning",
+    "certificate_of": "certificates.certificate",
+    "read_algorithm": "policies.registry",
+    "recheck": "certificates.certificate",
+    "run_cells": "experiments.experiment",
 }
 
 

@@ -1,8 +1,8 @@
 r"""One run of a bandit algorithm: the only code that touches both rewards and releases.
 
 Work is done batch by batch. Unless ``users`` says otherwise every user is new, so each is in one
-release at most (``bandits.promise``); users who come back are in ``bandits.returning``. Proofs:
-docs/proofs/bandits.md.
+release at most (``bandits.privatizers.promise``); users who come back are in
+``bandits.privatizers.returning``. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from bandits.environment import Environment
-from bandits.policy import Commit, Policy, Pulls, Released, ReleasedSum, State, arms_and_horizon
-from bandits.privatizer import Privatizer
-from bandits.promise import NEW_USERS, RunGuarantee, Users
+from bandits.batch import Commit, Pulls, Released, ReleasedSum, arms_and_horizon
+from bandits.policies.policy import Policy, State
+from bandits.privatizers.privatizer import Privatizer
+from bandits.privatizers.promise import NEW_USERS, RunGuarantee, Users
+from bandits.worlds.environment import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
-from dpcore.parameter import integer
-from dpcore.rng import SYSTEM, Rng, SystemRng
+from dpcore.numbers.parameter import integer
+from dpcore.sampling.rng import SYSTEM, Rng, SystemRng
 
-__all__ = ["Run", "play"]
+__all__ = ["Run", "play", "run_guarantee"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +77,9 @@ def play(
     When there are too few users for a batch, its arms share the rest of the rounds, and nothing is
     released. ``checkpoints`` are rounds in [1, T], in rising order; T alone if none are given.
 
-    >>> from bandits.elimination import BatchedElimination
-    >>> from bandits.environment import Bernoulli
-    >>> from bandits.privatizer_sum import SumPrivatizer
+    >>> from bandits.policies.elimination import BatchedElimination
+    >>> from bandits.worlds.environment import Bernoulli
+    >>> from bandits.privatizers.sums import SumPrivatizer
     >>> privatizer = SumPrivatizer(trust="pure", epsilon=1, failure="1e-4")
     >>> policy = BatchedElimination(privatizer=privatizer)
     >>> world = np.random.default_rng(1)
@@ -251,3 +252,14 @@ def _checked(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
         reason = f"must rise, and end by the horizon, {horizon}"
         raise InvalidParameter("checkpoints", checkpoints, reason)
     return exact
+
+
+def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
+    r"""What ``policy`` promises each new user before a run: None where nothing is protected.
+
+    >>> from bandits.policies.dp_se import DpSe
+    >>> run_guarantee(DpSe(epsilon="1/2", failure="1e-5"), 10, 10**5).pure()
+    Pure('1/2')
+    """
+    arms, horizon = arms_and_horizon(arms, horizon)
+    return NEW_USERS.guarantee(policy.privatizer, policy.sizes(arms, horizon))

@@ -25,13 +25,13 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_threads] = "1"
 
 from accounting import PrivacyCurve  # noqa: E402  # after the threads are set
-from accounting.bound import Bound  # noqa: E402  # after the threads are set
-from accounting.compose import compose  # noqa: E402  # after the threads are set
+from accounting.claims.bound import Bound  # noqa: E402  # after the threads are set
 from accounting.papers import skellam_renyi_bound  # noqa: E402  # after the threads are set
+from accounting.totals.compose import compose  # noqa: E402  # after the threads are set
 from benchmarks.machine import best_seconds, write  # noqa: E402  # after the threads are set
 from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, Noise, Sensitivity  # noqa: E402  # after the threads are set
-from dpcore.polya_difference import PolyaDifference  # noqa: E402  # after the threads are set
-from dpcore.skellam import Skellam  # noqa: E402  # after the threads are set
+from dpcore.laws.polya_difference import PolyaDifference  # noqa: E402  # after the threads are set
+from dpcore.laws.skellam import Skellam  # noqa: E402  # after the threads are set
 
 GAUSSIAN = DiscreteGaussian(sigma_squared=400)
 LAPLACE = DiscreteLaplace(scale=20)

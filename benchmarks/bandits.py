@@ -24,17 +24,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from bandits.dp_se import DpSe
-from bandits.elimination import BatchedElimination
-from bandits.environment import ClippedNormal, Environment, cz_instance
 from bandits.play import play
-from bandits.policy import Policy
-from bandits.privatizer import Unprotected
-from bandits.privatizer_sum import SumPrivatizer, Trust
-from bandits.radius import ExactRadius
-from bandits.schedule import RELEASED
+from bandits.policies.dp_se import DpSe
+from bandits.policies.elimination import BatchedElimination
+from bandits.policies.policy import Policy
+from bandits.policies.schedule import RELEASED
+from bandits.privatizers.privatizer import Unprotected
+from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.radius.radius import ExactRadius
+from bandits.worlds.environment import ClippedNormal, Environment, cz_instance
 from benchmarks.machine import write
-from dpcore.rng import SeededRng
+from dpcore.sampling.rng import SeededRng
 
 __all__ = ["bare_seconds", "counted", "measure", "policies"]
 

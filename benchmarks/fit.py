@@ -15,11 +15,11 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from audit.fit import fit
+from audit.fit.fit import fit
 from benchmarks.audit import at_least, at_most
 from benchmarks.machine import best_seconds, write
-from dpcore.discrete_gaussian import DiscreteGaussian
-from dpcore.discrete_laplace import DiscreteLaplace
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.noise import Noise
 from dpcore.spelling import read_noise
 

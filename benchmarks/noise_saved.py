@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.table import Table
 
 from accounting import PrivacyCurve, papers
-from accounting.real_gaussian import real_gaussian_delta, real_gaussian_ratio
-from accounting.shuffle import fewest_bits
+from accounting.papers.real_gaussian import real_gaussian_delta, real_gaussian_ratio
+from accounting.protocols.shuffled_bits import fewest_bits
 from benchmarks.machine import write
-from dpcore.discrete_gaussian_sum import DiscreteGaussianSum
-from dpcore.enclosure import Enclosure, ball, precision
-from dpcore.search import least
-from dpcore.skellam import Skellam
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.skellam import Skellam
+from dpcore.numbers.enclosure import Enclosure, ball, precision
+from dpcore.numbers.integer_search import least
 
 GRID = 1024
 DELTA = "1e-6"

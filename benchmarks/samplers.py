@@ -30,7 +30,7 @@ from dpcore import (
     Skellam,
 )
 from dpcore.noise import batch_of
-from dpcore.reservoir import SERVED
+from dpcore.sampling.reservoir import SERVED
 
 _DRAWS = 10**6
 _PEER_DRAWS = 10**5

@@ -1,6 +1,6 @@
 r"""``python -m dpcore``: the command."""
 
-from dpcore.cli import main
+from dpcore.command.app import main
 
 if __name__ == "__main__":
     main()

@@ -1,7 +1,8 @@
 r"""One release: noise, what it must hide, and for whom.
 
-A :class:`Mechanism` joins a noise with the sensitivity of the query it is added to and the scope
-of the promise. It carries no epsilon: what it guarantees is derived by ``accounting.guarantee``.
+A :class:`Mechanism` joins a noise with the sensitivity of the query it is added to and the scope of
+the promise. It carries no epsilon: what it guarantees is derived by
+``accounting.release.guarantee``.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter, Unrepresentable
-from dpcore.inversion import Integers
 from dpcore.noise import Noise
-from dpcore.parameter import integer, rational, text
-from dpcore.rng import SYSTEM, Rng
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.parameter import integer, rational, text
+from dpcore.sampling.rng import SYSTEM, Rng
 
 __all__ = ["Mechanism", "Norm", "Relation", "Release", "Scope", "Sensitivity", "Unit"]
 

@@ -20,15 +20,15 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
-from dpcore.arrays import IntegersLike, integers, shape_of, shaped
-from dpcore.enclosure import Enclosure, narrow, round_up
 from dpcore.errors import InvalidParameter, PrecisionExhausted, Unrepresentable
-from dpcore.floating import Floats
 from dpcore.forks import HERE
-from dpcore.inversion import Batch, Integers
-from dpcore.parameter import integer, write_rational
-from dpcore.reservoir import SERVED, Reservoir
-from dpcore.rng import SYSTEM, Rng, SystemRng
+from dpcore.numbers.arrays import Integers, IntegersLike, integers, shape_of, shaped
+from dpcore.numbers.enclosure import Enclosure, narrow, round_up
+from dpcore.numbers.floating import Floats
+from dpcore.numbers.parameter import integer, write_rational
+from dpcore.sampling.inversion import Batch
+from dpcore.sampling.reservoir import SERVED, Reservoir
+from dpcore.sampling.rng import SYSTEM, Rng, SystemRng
 
 __all__ = ["FLOAT_ERROR", "Divisible", "Noise", "batch_of"]
 

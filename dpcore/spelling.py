@@ -1,7 +1,7 @@
 r"""How a noise is written: ``name:key=value,key=value``, the same in code, commands and files.
 
 ``discrete-laplace:scale=10``, ``discrete-gaussian:sigma_squared=1/4``. Values are exact numbers
-as :func:`dpcore.parameter.rational` reads them. A new law adds its class to ``LAWS``.
+as :func:`dpcore.numbers.parameter.rational` reads them. A new law adds its class to ``LAWS``.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Final
 
-from dpcore.binomial import Binomial
-from dpcore.decimals import exactly
-from dpcore.discrete_gaussian import DiscreteGaussian
-from dpcore.discrete_gaussian_sum import DiscreteGaussianSum
-from dpcore.discrete_laplace import DiscreteLaplace
 from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson import Poisson
+from dpcore.laws.polya import Polya
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
-from dpcore.parameter import rational
-from dpcore.parameter import text as plain_text
-from dpcore.poisson import Poisson
-from dpcore.polya import Polya
-from dpcore.polya_difference import PolyaDifference
-from dpcore.skellam import Skellam
+from dpcore.numbers.parameter import rational
+from dpcore.numbers.parameter import text as plain_text
+from dpcore.numbers.rounding import exactly
 
 __all__ = ["LAWS", "noise_from_json", "parameter_names", "read_noise", "write_noise"]
 

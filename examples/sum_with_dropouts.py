@@ -8,10 +8,10 @@ six would have kept.
 
 from accounting import guarantee
 from dpcore import AggregatedSum, DiscreteLaplace, size_protocol
-from dpcore.aggregation import Step
+from dpcore.laws.sums import summed
 from dpcore.masked.aggregation import MaskedAggregation
-from dpcore.protocol_run import run
-from dpcore.summed import summed
+from dpcore.protocols.aggregation import Step
+from dpcore.protocols.run import run
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve", "fay", "gus", "hal", "ida", "joe", "kim", "lea")
 PARTS = ("1/4", 1, "1/3", 0, "1/2", "3/4", 1, "1/2", "2/3", "1/8", 1, "1/2")  # of a budget

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 HALVES = (
-    ("accounting", "bandits", "tests/accounting", "tests/bandits", "tests/house"),
+    ("accounting", "bandits", "tests/accounting", "tests/bandits", "tests/house", "tests/support"),
     ("dpcore", "audit", "tests/dpcore", "tests/audit"),
 )
 APART = ("__init__", "conftest")

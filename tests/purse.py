@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from fractions import Fraction
 
-from dpcore.parameter import RationalLike, rational
+from dpcore.numbers.parameter import RationalLike, rational
 
 TOTAL = Fraction(1, 10**6)
 

@@ -6,7 +6,7 @@ error estimate, not a proof; how it is computed, and when it declines, is docs/p
 """
 
 from accounting.checker.clock import deadline
-from accounting.checker.reading import Malformed
+from accounting.checker.text.reading import Malformed
 from accounting.checker.verdict import Allowance, Finding, Status, Verdict, verify
 
 __all__ = ["Allowance", "Finding", "Malformed", "Status", "Verdict", "deadline", "verify"]

@@ -10,8 +10,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from accounting.checker.laws import Law, Unchecked
-from accounting.checker.reading import Claim, Part
+from accounting.checker.laws.masses import Law, Unchecked
+from accounting.checker.text.reading import Claim, Part
 
 __all__ = ["exact_pure", "exact_value", "exact_zcdp"]
 

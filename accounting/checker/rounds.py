@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from accounting.checker.laws import Law, Unchecked
-from accounting.checker.reading import Part
+from accounting.checker.laws.masses import Law, Unchecked
+from accounting.checker.text.reading import Part
 
 __all__ = ["Rounds", "alternatives"]
 

@@ -19,18 +19,18 @@ from typing import Any, Final, Protocol
 from accounting.checker.alone import deltas_of_one, knows, listed_values
 from accounting.checker.clock import OutOfTime, bounded, tick
 from accounting.checker.exact import exact_pure, exact_value, exact_zcdp
-from accounting.checker.laws import REAL, Law, Unchecked, effort, reach, real
-from accounting.checker.losses import (
+from accounting.checker.laws.losses import (
     Losses,
     losses_of,
     randomised_response,
     renyi_of,
     renyi_of_listed,
 )
-from accounting.checker.reading import Claim, Malformed, Part, Read, parsed, read
+from accounting.checker.laws.masses import REAL, Law, Unchecked, effort, reach, real
+from accounting.checker.laws.value import Value, Wanted
 from accounting.checker.rounds import Rounds, alternatives
-from accounting.checker.totals import deltas
-from accounting.checker.value import Value, Wanted
+from accounting.checker.sums.totals import deltas
+from accounting.checker.text.reading import Claim, Malformed, Part, Read, parsed, read
 
 __all__ = ["Allowance", "Finding", "Status", "Verdict", "verify"]
 
@@ -108,7 +108,7 @@ class Allowance:
     >>> allowance.spend("another", 600)
     Traceback (most recent call last):
     ...
-    accounting.checker.laws.Unchecked: the claims need more than 1000 values in all
+    accounting.checker.laws.masses.Unchecked: the claims need more than 1000 values in all
     """
 
     __slots__ = ("listed", "most")

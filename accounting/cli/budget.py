@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from accounting.cli.arguments import (
+from accounting.cli.options import (
     AsJson,
     between,
     counts,
@@ -22,17 +22,17 @@ from accounting.cli.arguments import (
     show,
     whole,
 )
-from accounting.cli.parts import Noises, Rounds, Sampled, Sensitivities, composed, told
-from dpcore.decimals import exactly, up
+from accounting.cli.releases import Noises, Rounds, Sampled, Sensitivities, composed, told
+from dpcore.command.patience import patiently
 from dpcore.errors import InvalidParameter
-from dpcore.parameter import rational
-from dpcore.patience import patiently
+from dpcore.numbers.parameter import rational
+from dpcore.numbers.rounding import exactly, up
 from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
-    from accounting.bound import Bound
-    from accounting.compose import Composition
-    from accounting.returning import Route
+    from accounting.budget.returning import Route
+    from accounting.claims.bound import Bound
+    from accounting.totals.compose import Composition
 
 __all__ = ["Noises", "Rounds", "Sampled", "Sensitivities", "budget", "composed"]
 
@@ -139,7 +139,7 @@ def curve(
 
     Example: dpcore budget curve --noise discrete-gaussian:sigma_squared=400 --rounds 100
     """
-    from accounting.privacy_plot import check_plot, draw
+    from accounting.cli.plot import check_plot, draw
 
     lowest = rational("--least-delta", least)
     if plot is not None:
@@ -198,7 +198,7 @@ def calibrate_command(
 
     Example: dpcore budget calibrate --noise discrete-gaussian --rounds 50 --epsilon 2 --delta 1e-6
     """
-    from accounting.calibrate import calibrate
+    from accounting.budget.calibrate import calibrate
 
     moves, count = read_sensitivity(sensitivity), whole("--rounds", rounds, 1)
     kept, target = rational("--delta", delta), rational("--epsilon", epsilon)
@@ -253,7 +253,7 @@ def returning(
 
     Example: dpcore budget returning --noise skellam:variance=400 --visits 1,16,1024 --delta 1e-6
     """
-    from accounting.returning import per_user, routes
+    from accounting.budget.returning import per_user, routes
 
     rates = None if poisson is None else [poisson]
     visit = composed([noise], [sensitivity], None, rates).parts[0][0]

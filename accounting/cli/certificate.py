@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from accounting.cli.arguments import AsJson, show, whole
 from accounting.cli.budget import Noises, Rounds, Sensitivities, composed
+from accounting.cli.options import AsJson, show, whole
+from dpcore.command.progress import progress_bar
 from dpcore.errors import InvalidParameter
-from dpcore.parameter import rational
-from dpcore.progress import progress_bar
+from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:
     from accounting.checker import Verdict
@@ -78,8 +78,8 @@ def certify_command(
 
     Example: dpcore certify --noise skellam:variance=400 --rounds 1000 --delta 1e-6 > c.json
     """
-    from accounting.certificate import certify as made
-    from accounting.returning import per_user
+    from accounting.budget.returning import per_user
+    from accounting.certificates.certificate import certify as made
 
     total = composed(noise, sensitivity, rounds, None)
     if visits is not None:

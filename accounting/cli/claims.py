@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from accounting.cli.arguments import AsJson, progress, show
+from accounting.cli.options import AsJson, progress, show
 
 __all__ = ["claims"]
 
@@ -34,7 +34,7 @@ def claims_command(
 
     Example: dpcore claims --quick
     """
-    from accounting.claims import lines, replay, rows, to_json
+    from accounting.replays.table import lines, replay, rows, to_json
 
     with progress(len(rows(quick=quick)), "theorems") as advance:
         found = replay(

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from accounting.cli.arguments import AsJson, named, read_claim, show
-from accounting.cli.parts import Rounds, Sensitivities, composed
+from accounting.cli.options import AsJson, named, read_claim, show
+from accounting.cli.releases import Rounds, Sensitivities, composed
+from dpcore.command.input_file import read_text
 from dpcore.errors import InvalidParameter
-from dpcore.input_file import read_text
 from dpcore.mechanism import Relation, Scope, Unit
-from dpcore.parameter import write_rational
+from dpcore.numbers.parameter import write_rational
 
 if TYPE_CHECKING:
-    from accounting.claim import Assumed
-    from accounting.convert import Word
+    from accounting.claims.claim import Assumed
     from accounting.ledger import Ledger
     from accounting.ledger.request import Costly
+    from accounting.theorems.convert import Word
 
 __all__ = ["ledger"]
 
@@ -329,7 +329,7 @@ def _show_user(book: Ledger, user: str, *, as_json: bool) -> None:
 
 def _told(word: Word | Assumed) -> str:
     # As --budget reads it.
-    from accounting.claim import Assumed
+    from accounting.claims.claim import Assumed
 
     claim = word.guarantee if isinstance(word, Assumed) else word
     numbers = {key: text for key, text in claim.to_json().items() if key not in ("claim", "scope")}
@@ -361,8 +361,8 @@ def _cost(
     reason: str | None,
     relation: Relation,
 ) -> Costly:
-    from accounting.claim import Assumed
-    from accounting.curve import PrivacyCurve
+    from accounting.claims.claim import Assumed
+    from accounting.release.curve import PrivacyCurve
 
     if (not noise) == (claim is None):
         raise InvalidParameter(

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accounting.cli.arguments import AsJson, progress, share, show, whole
+from accounting.cli.options import AsJson, progress, share, show, whole
+from dpcore.command.patience import patiently
 from dpcore.errors import InvalidParameter
-from dpcore.patience import patiently
 
 if TYPE_CHECKING:
-    from accounting.distributed import Plan
+    from accounting.protocols.choose import Plan
 
 __all__ = ["protocol"]
 
@@ -68,7 +68,7 @@ def plan(
 
     Example: dpcore protocol plan --instance binary-shuffle --users 1000 --epsilon 0.5 --delta 1e-6
     """
-    from accounting.render import plan_json, plan_lines
+    from accounting.protocols.render import plan_json, plan_lines
 
     chosen = _chosen(
         instance=instance,
@@ -121,9 +121,9 @@ def simulate(
     """
     import numpy as np
 
-    from accounting.render import simulation_json, simulation_lines
-    from accounting.simulation import simulate as played
-    from dpcore.rng import SYSTEM, SeededRng
+    from accounting.protocols.render import simulation_json, simulation_lines
+    from accounting.protocols.simulation import simulate as played
+    from dpcore.sampling.rng import SYSTEM, SeededRng
 
     chosen = _chosen(
         instance=instance,
@@ -153,7 +153,7 @@ def simulate(
 
 
 def _chosen(**given: Any) -> Plan:
-    from accounting.distributed import choose
+    from accounting.protocols.choose import choose
 
     shuffled_or_concentrated = ("renyi", "concentrated", "binary-shuffle", "vector-shuffle")
     delta = given["delta"]

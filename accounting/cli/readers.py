@@ -13,8 +13,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Final, TypeAlias
 
 from accounting.checker import Finding, Malformed, Status, Verdict, verify
-from accounting.checker.fields import parsed
-from accounting.checker.form import SCHEMA
+from accounting.checker.text.fields import parsed
+from accounting.checker.text.form import SCHEMA
 from dpcore.errors import InvalidParameter
 
 __all__ = ["GROUP", "MOST_TEXT", "Reader", "reader_of", "verdict_of"]

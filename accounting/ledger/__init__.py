@@ -8,8 +8,9 @@ from accounting.ledger.errors import (
     LedgerDamaged,
     LedgerUnavailable,
 )
-from accounting.ledger.history import Charge, Receipt
+from accounting.ledger.history import Charge
 from accounting.ledger.ledger import Ledger
+from accounting.ledger.receipt import Receipt
 from accounting.ledger.request import Request
 
 __all__ = [

@@ -14,13 +14,13 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, Table, exists, func, insert, or_, select, update
 
-from accounting.filter import Filter, Price, filter_from_json
+from accounting.ledger.database.place import HOMELESS
 from accounting.ledger.errors import LedgerDamaged, LedgerUnavailable
 from accounting.ledger.history import Account, Charge, canonical, charge_of, genesis
-from accounting.ledger.place import HOMELESS
 from accounting.ledger.tables import FORMAT, Tables, added, asked_for, stored
-from dpcore.enclosure import round_down
+from accounting.theorems.filter import Filter, Price, filter_from_json
 from dpcore.errors import DpcoreError
+from dpcore.numbers.enclosure import round_down
 
 __all__ = ["Book", "Head"]
 

@@ -16,8 +16,9 @@ from sqlalchemy import Connection
 
 from accounting.ledger.book import Book, Head
 from accounting.ledger.errors import BudgetExhausted, LedgerUnavailable
-from accounting.ledger.history import Charge, Receipt, names_digest
+from accounting.ledger.history import Charge, names_digest
 from accounting.ledger.names import without
+from accounting.ledger.receipt import Receipt
 from accounting.ledger.request import Asked
 from dpcore.errors import DpcoreError, InvalidParameter
 
@@ -61,7 +62,7 @@ def charged(book: Book, connection: Connection, requests: Sequence[Asked]) -> li
         made[request.batch] = charge, poor
         entries.append((charge, paying, poor))
         book.pay(accounts, paying, request.cost.price)
-        outcomes.append(Receipt.of(charge, poor, repeated=False))
+        outcomes.append(charge.receipt(poor, repeated=False))
     if entries:
         book.write(connection, entries, accounts)
     return outcomes
@@ -97,7 +98,7 @@ def _again(made: Charge, spared: tuple[str, ...], request: Asked) -> Outcome:
     elif spared and not request.skip_exhausted:
         return InvalidParameter("batch", made.batch, "was charged before, leaving users out")
     else:
-        return Receipt.of(made, spared, repeated=True)
+        return made.receipt(spared, repeated=True)
     return InvalidParameter("batch", made.batch, f"was charged before, {otherwise}")
 
 

@@ -19,9 +19,9 @@ from sqlalchemy.pool import NullPool
 
 from accounting.ledger.book import Book
 from accounting.ledger.check import damages
+from accounting.ledger.database.place import PRIVATE
+from accounting.ledger.database.store import Store, as_stored
 from accounting.ledger.errors import LedgerDamaged, LedgerUnavailable
-from accounting.ledger.place import PRIVATE
-from accounting.ledger.store import Store, as_stored
 from dpcore.errors import InvalidParameter
 
 __all__ = ["adopt", "backup"]

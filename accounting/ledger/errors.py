@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dpcore.errors import DpcoreError
 
 if TYPE_CHECKING:
-    from accounting.ledger.history import Receipt
+    from accounting.ledger.receipt import Receipt
 
 __all__ = ["AlreadyCharged", "BudgetExhausted", "LedgerDamaged", "LedgerUnavailable"]
 
@@ -55,7 +55,7 @@ class AlreadyCharged(DpcoreError):
     ``receipt`` is that of the charge that is there. Its noise was drawn, or is being drawn, by
     whoever made that charge.
 
-    >>> from accounting.ledger.history import Receipt
+    >>> from accounting.ledger.receipt import Receipt
     >>> raise AlreadyCharged(Receipt(batch="monday", number=1, digest="", paid=2, repeated=True))
     Traceback (most recent call last):
     ...

@@ -10,20 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import RowMapping
 
 from accounting.ledger.errors import LedgerDamaged
+from accounting.ledger.receipt import Receipt
 from accounting.ledger.tables import Tables
 
 __all__ = [
     "HISTORY",
     "Account",
     "Charge",
-    "Receipt",
     "canonical",
     "charge_of",
     "genesis",
@@ -108,6 +108,17 @@ class Charge:
         ]  # fmt: skip
         return hashlib.sha256(canonical(said).encode()).hexdigest()
 
+    def receipt(self, left_out: tuple[str, ...], *, repeated: bool) -> Receipt:
+        r"""What whoever asked for this charge is handed."""
+        return Receipt(
+            batch=self.batch,
+            number=self.number,
+            digest=self.digest,
+            paid=self.paid,
+            left_out=left_out,
+            repeated=repeated,
+        )
+
     def to_json(self) -> dict[str, Any]:
         r"""All fields and the digest."""
         return {
@@ -141,39 +152,6 @@ class Charge:
             "previous": self.previous,
             "digest": self.digest,
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    r"""A charge that is in the ledger and stays there.
-
-    ``number`` and ``digest`` fix its place in the history: :meth:`Ledger.check` takes receipts.
-    ``paid`` users were charged; ``left_out`` could not pay, and must not take part.
-
-    ``repeated`` says that the charge was there before it was asked for: of all who ask for one
-    batch, however many at once, at most one is told False. Whoever draws the noise anew at each
-    start must not release on a repeated receipt. It is no part of what is acknowledged: receipts of
-    one charge are equal.
-    """
-
-    batch: str
-    number: int
-    digest: str
-    paid: int
-    left_out: tuple[str, ...] = ()
-    repeated: bool = field(default=False, compare=False)
-
-    @classmethod
-    def of(cls, charge: Charge, left_out: tuple[str, ...], *, repeated: bool = False) -> Self:
-        r"""The receipt of a charge."""
-        return cls(
-            batch=charge.batch,
-            number=charge.number,
-            digest=charge.digest,
-            paid=charge.paid,
-            left_out=left_out,
-            repeated=repeated,
-        )
 
 
 def charge_of(row: RowMapping, tables: Tables) -> Charge:

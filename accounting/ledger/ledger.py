@@ -15,17 +15,18 @@ from typing import Any, Final, Self, cast, overload
 
 from sqlalchemy import Connection
 
-from accounting.claim import Assumed
-from accounting.convert import Word
-from accounting.filter import Filter, filter_for
+from accounting.claims.claim import Assumed
 from accounting.ledger.book import Book
 from accounting.ledger.charging import Outcome, Turns, charged
 from accounting.ledger.check import Damage, damages
+from accounting.ledger.database.store import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, LedgerUnavailable
-from accounting.ledger.history import HISTORY, Charge, Receipt, canonical
+from accounting.ledger.history import HISTORY, Charge, canonical
 from accounting.ledger.names import name, sorted_names
+from accounting.ledger.receipt import Receipt
 from accounting.ledger.request import Asked, Cost, Costly, Request, asked, cost
-from accounting.ledger.store import Store
+from accounting.theorems.convert import Word
+from accounting.theorems.filter import Filter, filter_for
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Unit
 
@@ -48,7 +49,7 @@ class Ledger:
     not private.
 
     >>> import tempfile
-    >>> from accounting.claim import ZCdp
+    >>> from accounting.claims.claim import ZCdp
     >>> from dpcore.mechanism import Scope
     >>> budget = ZCdp("1/2", scope=Scope(unit="user"))
     >>> with (
@@ -253,7 +254,8 @@ class Ledger:
         r"""What the counters of ``user`` stand at, as a claim: the filter's counter, at once.
 
         It is no statement that holds at all times together: that is the budget, or an odometer
-        (``accounting.odometer``). What rests on assumptions says so, with all their reasons.
+        (``accounting.theorems.odometer``). What rests on assumptions says so, with all their
+        reasons.
         """
         named = name("user", user)
         with self._reading() as connection:

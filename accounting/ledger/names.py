@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from dpcore.errors import InvalidParameter
-from dpcore.parameter import text
+from dpcore.numbers.parameter import text
 
 __all__ = ["name", "sorted_names", "without"]
 

@@ -12,19 +12,19 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeAlias, cast
 
-from accounting.claim import Approx, Assumed, Pure, Rdp, ZCdp
-from accounting.compose import Composition, zcdp_of
-from accounting.convert import as_zcdp, points_of
-from accounting.curve import PrivacyCurve
+from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.errors import NotDerived
-from accounting.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
-from accounting.guarantee import Guarantee
-from accounting.guarantee import guarantee as derived
 from accounting.ledger.history import canonical
 from accounting.ledger.names import name, sorted_names
-from dpcore.enclosure import End
+from accounting.release.curve import PrivacyCurve
+from accounting.release.guarantee import Guarantee
+from accounting.release.guarantee import guarantee as derived
+from accounting.theorems.convert import as_zcdp, points_of
+from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
+from accounting.totals.compose import Composition, zcdp_of
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
+from dpcore.numbers.enclosure import End
 
 __all__ = ["Asked", "Cost", "Costly", "Request", "asked", "cost"]
 

@@ -10,9 +10,9 @@ from typing import Final
 
 from flint import arb
 
-from dpcore.enclosure import Enclosure, ball, precision
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.parameter import integer, positive_rational, rational
+from dpcore.numbers.enclosure import Enclosure, ball, precision
+from dpcore.numbers.parameter import integer, positive_rational, rational
 
 __all__ = [
     "WIDTH_BITS",

@@ -10,8 +10,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from accounting.papers.arguments import WIDTH_BITS, epsilon_of, users_of
-from dpcore.enclosure import Enclosure, ball, narrow
-from dpcore.parameter import RationalLike, integer, positive_rational
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational
 
 __all__ = ["csb_central_bonus", "csb_local_bonus", "csb_tree_levels", "csb_tree_scale"]
 

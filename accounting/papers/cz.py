@@ -23,14 +23,14 @@ from accounting.papers.arguments import (
     scaling_of,
     users_of,
 )
-from dpcore.discrete_gaussian import DiscreteGaussian
-from dpcore.discrete_gaussian_sum import DiscreteGaussianSum
-from dpcore.discrete_laplace import DiscreteLaplace
-from dpcore.enclosure import Enclosure, ball, narrow
 from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.skellam import Skellam
 from dpcore.noise import Divisible, Noise
-from dpcore.parameter import RationalLike, integer, positive_rational
-from dpcore.skellam import Skellam
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational
 
 __all__ = [
     "SumParameters",

@@ -20,8 +20,8 @@ from accounting.papers.arguments import (
     precision_of,
     users_of,
 )
-from dpcore.enclosure import Enclosure, ball, narrow
-from dpcore.parameter import RationalLike, integer
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.parameter import RationalLike, integer
 
 __all__ = ["lzj_classical_gaussian", "lzj_scalar", "lzj_scalar_lemma", "lzj_vector"]
 

@@ -15,8 +15,8 @@ from accounting.papers.arguments import (
     log_of,
     users_of,
 )
-from dpcore.enclosure import Enclosure, ball, narrow
-from dpcore.parameter import RationalLike
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.parameter import RationalLike
 
 __all__ = ["tkms_bits", "tkms_threshold"]
 

@@ -1,8 +1,8 @@
 r"""Broken mechanisms, each with its correct twin: what an audit must refute, and what it must not.
 
 Every entry is one slip that was, or could have been, made in earnest. To add one, write it beside
-its kin with its twin and the law that proves its epsilon (tests/audit/test_catalogue.py asks for
-both); numbers are those of the catalogue in the audit chapter.
+its kin with its twin and the law that proves its epsilon (tests/audit/catalogue/test_catalogue.py
+asks for both); numbers are those of the catalogue in the audit chapter.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ import numpy as np
 
 from audit.catalogue.entry import Entry, Twin, laplace
 from dpcore import Enclosure
-from dpcore.inversion import Integers
-from dpcore.parameter import RationalLike
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.parameter import RationalLike
 
 __all__ = ["ENTRIES", "FIRST_EVENT", "TREE", "tree"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore import DiscreteLaplace, Enclosure, Relation, SeededRng
-from dpcore.inversion import Integers
-from dpcore.parameter import RationalLike
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.parameter import RationalLike
 
 __all__ = ["Entry", "Layer", "Run", "Subject", "Twin", "laplace", "seeded"]
 

@@ -15,8 +15,8 @@ import numpy as np
 from flint import arb
 
 from audit.catalogue.entry import Entry, Twin
-from dpcore.enclosure import ball, narrow
-from dpcore.inversion import Integers
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import ball, narrow
 
 __all__ = ["ENTRIES"]
 

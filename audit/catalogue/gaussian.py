@@ -9,7 +9,7 @@ import numpy as np
 
 from audit.catalogue.entry import Entry, Twin, seeded
 from dpcore import DiscreteGaussian, Enclosure
-from dpcore.inversion import Integers
+from dpcore.numbers.arrays import Integers
 
 __all__ = ["ENTRIES"]
 

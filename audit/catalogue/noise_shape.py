@@ -10,7 +10,7 @@ import numpy as np
 from audit.catalogue.entry import Entry, Twin, laplace, seeded
 from audit.catalogue.scale import COUNT
 from dpcore import DiscreteGaussian, Enclosure
-from dpcore.inversion import Integers
+from dpcore.numbers.arrays import Integers
 
 __all__ = ["ENTRIES", "MODULUS"]
 

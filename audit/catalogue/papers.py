@@ -19,8 +19,8 @@ from flint import arb
 from audit.catalogue.continual import FIRST_EVENT, TREE, tree
 from audit.catalogue.entry import Entry, Layer, Twin, seeded
 from dpcore import Binomial, DiscreteGaussian, Enclosure, PolyaDifference
-from dpcore.enclosure import ball, narrow
-from dpcore.inversion import Integers
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import ball, narrow
 
 __all__ = ["ENTRIES"]
 

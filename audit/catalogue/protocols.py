@@ -16,14 +16,14 @@ from flint import arb
 from numpy.typing import NDArray
 
 from audit.catalogue.entry import Entry, Twin, seeded
-from dpcore.aggregation import Shuffler
-from dpcore.discrete_laplace import DiscreteLaplace
-from dpcore.enclosure import Enclosure, narrow
-from dpcore.inversion import Integers
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
-from dpcore.protocol import AggregatedSum
-from dpcore.shuffled_bits import BinaryShuffle, BitMessages, Bits
-from dpcore.skellam import Skellam
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import Enclosure, narrow
+from dpcore.protocols.aggregation import Shuffler
+from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, Bits
+from dpcore.protocols.sums import AggregatedSum
 
 __all__ = ["ENTRIES"]
 

@@ -17,8 +17,8 @@ import numpy as np
 from flint import arb
 
 from audit.catalogue.entry import Entry, Twin
-from dpcore.enclosure import Enclosure, ball, narrow
-from dpcore.inversion import Integers
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
 
 __all__ = ["ENTRIES"]
 

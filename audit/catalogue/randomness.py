@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from audit.catalogue.entry import Entry, Twin, laplace
 from audit.catalogue.scale import COUNT
 from dpcore import DiscreteLaplace, Enclosure, SeededRng
-from dpcore.inversion import Integers
+from dpcore.numbers.arrays import Integers
 
 __all__ = ["ENTRIES"]
 

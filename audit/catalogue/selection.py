@@ -16,8 +16,8 @@ from flint import arb
 from audit.catalogue.entry import Entry, Twin, laplace
 from audit.catalogue.sparse_vector import row_mass
 from dpcore import Enclosure
-from dpcore.enclosure import narrow
-from dpcore.inversion import Integers
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import narrow
 
 __all__ = ["ENTRIES"]
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from audit.catalogue.entry import Entry, Twin, laplace
 from dpcore import DiscreteLaplace, Enclosure
-from dpcore.enclosure import narrow
-from dpcore.inversion import Integers
-from dpcore.parameter import RationalLike
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import narrow
+from dpcore.numbers.parameter import RationalLike
 
 __all__ = ["ENTRIES", "row_mass"]
 

@@ -11,11 +11,11 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.baseline import BASELINES
 from audit.catalogue import ENTRIES, Subject
-from audit.confidence import gather
-from audit.sequential import watch
-from audit.verdict import BERGER_BOOS_SHARE
+from audit.evidence.anytime import watch
+from audit.evidence.baselines.compare import BASELINES
+from audit.evidence.fixed import gather
+from audit.evidence.verdict import BERGER_BOOS_SHARE
 from benchmarks.auditing.harness import ALPHA, BOUNDARY, LAPLACE, Effort, Row, drawn, share
 from benchmarks.auditing.peers import (
     ask_jax_privacy,

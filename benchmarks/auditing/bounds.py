@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from audit.confidence import gather
+from audit.evidence.fixed import gather
 from benchmarks.auditing.harness import ALPHA, LAPLACE, Effort, Row, drawn, share
 from benchmarks.auditing.peers import (
     Counts,
@@ -56,7 +56,9 @@ def bounds(effort: Effort) -> Iterator[Row]:
     r"""Discrete Laplace at epsilon = 1: medians, and how often each bound lies above the truth."""
     python = effort.peer_python
     known = None if python is None else jax_privacy_version(python)
-    peer = "re-derived: audit.baseline" if known is None else f"jax_privacy {known}"
+    peer = (
+        "re-derived: audit.evidence.baselines.compare" if known is None else f"jax_privacy {known}"
+    )
     for runs, target, few, repeats in _SIZES:
         count = effort.count(few, repeats)
         work = partial(_bounds, runs, None if known is None else python)

@@ -10,16 +10,16 @@ from typing import Any, Final
 import numpy as np
 
 from audit.catalogue import ENTRIES, Entry, Layer, Subject
-from audit.claim import Claim
-from audit.confidence import resolution
-from audit.curve_claim import CurveClaim
-from audit.feature import read_feature
+from audit.claims.claim import Claim
+from audit.claims.curve_claim import CurveClaim
+from audit.evidence.fixed import resolution
 from audit.layers import Wanted, examine
-from audit.plan import Plan
-from audit.replay import replay
-from audit.run import draw, sample
-from audit.space import read_space
-from audit.target import Catalogued
+from audit.outputs.features.feature import read_feature
+from audit.replay.replay import replay
+from audit.runs.plan import Plan
+from audit.sample import draw, sample
+from audit.search.spelling import read_space
+from audit.targets.target import Catalogued
 from benchmarks.auditing.harness import ALPHA, Effort, Row, claim_of, share
 
 __all__ = ["RUNGS", "SPACES", "catalogue", "replayed", "search", "sequential"]

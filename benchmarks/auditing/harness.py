@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from audit.catalogue import Subject
-from audit.claim import Claim
-from audit.confidence import draw_worlds, interleave
-from audit.curve_claim import CurveClaim
-from audit.outputs import Outputs
+from audit.claims.claim import Claim
+from audit.claims.curve_claim import CurveClaim
+from audit.outputs.form import Outputs
+from audit.outputs.worlds import draw_worlds, interleave
 
 __all__ = [
     "ALPHA",

@@ -20,9 +20,9 @@ from scipy.spatial import ConvexHull
 from scipy.special import ndtri
 from scipy.stats import hypergeom
 
-from audit.baseline import BASELINES
-from audit.baseline_assumed import gaussian_epsilon
-from audit.baseline_scores import Scores, clopper_pearson_lower, clopper_pearson_upper
+from audit.evidence.baselines.assumed import gaussian_epsilon
+from audit.evidence.baselines.compare import BASELINES
+from audit.evidence.baselines.scores import Scores, clopper_pearson_lower, clopper_pearson_upper
 from benchmarks.auditing.harness import ALPHA
 
 __all__ = [
@@ -90,7 +90,7 @@ def jax_privacy_version(python: str) -> str | None:
 
 
 def clopper_pearson(outputs: NDArray[Any], worlds: Worlds, seed: int) -> dict[str, float]:
-    r"""Its two default ways to choose a threshold, re-derived: ``audit.baseline``."""
+    r"""Its two default thresholds, re-derived as in ``audit.evidence.baselines.compare``."""
     names = {"bonferroni": "bonferroni-thresholds", "split": "clopper-pearson-split"}
     return {
         ours: BASELINES[name].lower(outputs, worlds, alpha=str(ALPHA), seed=seed)

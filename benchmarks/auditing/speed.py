@@ -14,12 +14,12 @@ from typing import Any, Final
 import numpy as np
 
 from audit.catalogue import find
-from audit.claim import Claim
-from audit.confidence import gather
-from audit.curve_claim import CurveClaim
-from audit.family import View, weigh_views
-from audit.feature import read_feature
-from audit.sequential import watch
+from audit.claims.claim import Claim
+from audit.claims.curve_claim import CurveClaim
+from audit.evidence.anytime import watch
+from audit.evidence.family import View, weigh_views
+from audit.evidence.fixed import gather
+from audit.outputs.features.feature import read_feature
 from benchmarks.auditing.harness import ALPHA, LAPLACE, Effort, Row, drawn
 from benchmarks.machine import best_seconds, interleaved
 
@@ -75,14 +75,14 @@ def _timed(what: str, line: list[str], shown: str, repeats: int, limit: float | 
 def speed(effort: Effort) -> Iterator[Row]:
     r"""Start-up included, in a process of its own on one core; then the statistics alone."""
     repeats = effort.count(2, 7)
-    for module in ("audit", "audit.run"):
+    for module in ("audit", "audit.sample"):
         code = f"import {module}"
         yield _timed(code, [sys.executable, "-c", code], f"python -c '{code}'", repeats)
     for spelled, limit in (("1e5", _MOST_SECONDS), ("1e6", None)):
         words = [*_AUDIT.split(), "-n", spelled]
         yield _timed(
             f"an audit of {spelled} runs, vectorised, one core, start-up included",
-            [sys.executable, "-m", "dpcore.cli", *words],
+            [sys.executable, "-m", "dpcore.command.app", *words],
             " ".join(["dpcore", *words]),
             repeats,
             limit,

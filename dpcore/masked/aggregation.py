@@ -16,7 +16,6 @@ from enum import IntEnum
 from fractions import Fraction
 from typing import Any, Final
 
-from dpcore.arrays import IntegersLike
 from dpcore.errors import InvalidParameter
 from dpcore.masked import server as masked_server
 from dpcore.masked import user as masked_user
@@ -26,8 +25,9 @@ from dpcore.masked.neighbourhood import Neighbourhood
 from dpcore.masked.round import Round, check_identity
 from dpcore.masked.server import Total
 from dpcore.masked.sizing import neighbourhood_risk
-from dpcore.parameter import integer
-from dpcore.rng import SYSTEM, Rng
+from dpcore.numbers.arrays import IntegersLike
+from dpcore.numbers.parameter import integer
+from dpcore.sampling.rng import SYSTEM, Rng
 
 __all__ = ["MaskedAggregation", "Step", "Total"]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, NoReturn, TypeVar, final
 
-from dpcore.arrays import IntegersLike
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.forks import HERE, ProcessLock, forget_after_fork, forget_inherited
 from dpcore.masked import server as masked_server
@@ -20,7 +19,8 @@ from dpcore.masked import user as masked_user
 from dpcore.masked.messages import AggregationRefused
 from dpcore.masked.round import SERVER
 from dpcore.masked.server import Outbox, Total
-from dpcore.rng import SYSTEM, Rng
+from dpcore.numbers.arrays import IntegersLike
+from dpcore.sampling.rng import SYSTEM, Rng
 
 __all__ = ["Desk", "Device"]
 

@@ -38,7 +38,7 @@ from dpcore.masked.messages import (
 )
 from dpcore.masked.round import Round
 from dpcore.masked.shamir import ELEMENT_BYTES, read_element, write_element
-from dpcore.rng import SYSTEM, Rng
+from dpcore.sampling.rng import SYSTEM, Rng
 
 __all__ = [
     "Channel",

@@ -14,8 +14,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from dpcore.errors import InvalidParameter
-from dpcore.inversion import Integers
-from dpcore.parameter import integer
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.parameter import integer
 
 __all__ = ["LARGEST_MODULUS", "add", "checked_modulus", "mask", "subtract"]
 

@@ -17,9 +17,9 @@ from typing import Final, NoReturn, TypeVar
 import numpy as np
 
 from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.inversion import Integers
 from dpcore.masked.round import ROUND_BYTES, SERVER, Round
 from dpcore.masked.shamir import ELEMENT_BYTES, read_element, write_element
+from dpcore.numbers.arrays import Integers
 
 __all__ = [
     "KEY_BYTES",

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpcore.errors import InvalidParameter
-from dpcore.parameter import integer
-from dpcore.permutation import permutation
-from dpcore.rng import Rng
+from dpcore.numbers.parameter import integer
+from dpcore.sampling.permutation import permutation
+from dpcore.sampling.rng import Rng
 
 __all__ = ["MOST_NEIGHBOURS", "Neighbourhood", "neighbours_of"]
 
@@ -63,7 +63,7 @@ def neighbours_of(
     The order on the circle is uniform and independent of everything else. Nothing is drawn for the
     complete graph. ``names`` are distinct and more than k + 1.
 
-    >>> from dpcore.rng import SeededRng
+    >>> from dpcore.sampling.rng import SeededRng
     >>> ring = Neighbourhood(neighbours=2, threshold=2)
     >>> neighbours_of(["ann", "bob", "eve", "joe"], ring, SeededRng(2))["ann"]
     ('ann', 'eve', 'joe')

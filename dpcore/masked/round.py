@@ -9,7 +9,7 @@ from typing import Final
 from dpcore.errors import InvalidParameter
 from dpcore.masked.masks import checked_modulus
 from dpcore.masked.neighbourhood import Neighbourhood
-from dpcore.parameter import integer
+from dpcore.numbers.parameter import integer
 
 __all__ = ["ROUND_BYTES", "SERVER", "Round", "check_identity"]
 

@@ -23,7 +23,6 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 import numpy as np
 
 from dpcore.errors import InvalidParameter
-from dpcore.inversion import Integers
 from dpcore.masked.keys import (
     Channel,
     KeyPair,
@@ -52,7 +51,8 @@ from dpcore.masked.messages import (
 from dpcore.masked.neighbourhood import neighbours_of
 from dpcore.masked.round import SERVER, Round, check_identity
 from dpcore.masked.shamir import interpolate, weights
-from dpcore.rng import SYSTEM, Rng
+from dpcore.numbers.arrays import Integers
+from dpcore.sampling.rng import SYSTEM, Rng
 
 __all__ = [
     "Advertising",

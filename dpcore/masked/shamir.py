@@ -17,8 +17,8 @@ from typing import Any, Final
 from flint import fmpz_mod_ctx, fmpz_mod_poly_ctx
 
 from dpcore.errors import InvalidParameter
-from dpcore.parameter import integer
-from dpcore.rng import SYSTEM, Rng
+from dpcore.numbers.parameter import integer
+from dpcore.sampling.rng import SYSTEM, Rng
 
 __all__ = [
     "ELEMENT_BYTES",

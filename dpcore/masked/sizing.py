@@ -16,7 +16,7 @@ from typing import Final
 
 from dpcore.errors import InvalidParameter
 from dpcore.masked.neighbourhood import MOST_NEIGHBOURS, Neighbourhood
-from dpcore.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, rational
 
 __all__ = ["MOST_EXPOSURE", "NeighbourhoodRisk", "neighbourhood_risk", "size_neighbourhood"]
 

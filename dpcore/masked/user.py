@@ -18,9 +18,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from dpcore.arrays import IntegersLike
 from dpcore.errors import InvalidParameter
-from dpcore.inversion import Integers
 from dpcore.masked.keys import (
     Channel,
     KeyPair,
@@ -47,7 +45,8 @@ from dpcore.masked.messages import (
 )
 from dpcore.masked.round import SERVER, Round, check_identity
 from dpcore.masked.shamir import share
-from dpcore.rng import SYSTEM, Rng
+from dpcore.numbers.arrays import Integers, IntegersLike
+from dpcore.sampling.rng import SYSTEM, Rng
 
 __all__ = [
     "Advertised",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from audit.pytest_plugin import Auditor
 from audit.testing import Auditable, Refuted
+from audit.testing.pytest_plugin import Auditor
 from dpcore import DiscreteLaplace
 
 mechanisms = pytest.importorskip(

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.pytest_plugin import Auditor
 from audit.testing import Refuted
+from audit.testing.pytest_plugin import Auditor
 from dpcore import DiscreteGaussian, DiscreteLaplace
 
 opendp = pytest.importorskip("opendp.prelude", reason="opendp: pip install 'dpcore[peers]'")

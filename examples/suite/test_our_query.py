@@ -1,7 +1,7 @@
 r"""A test suite of one's own code: what the query may move by, its noise, and the whole release.
 
     pip install 'dpcore[test]'
-    pytest examples/suite -p audit.pytest_plugin
+    pytest examples/suite -p audit.testing.pytest_plugin
 
 The whole run refutes a correct mechanism with probability at most ``--dp-alpha``; its last line
 says how many tests share that, and how to repeat them.
@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.pytest_plugin import Auditor
-from audit.strategies import neighbouring_datasets
 from audit.testing import Refuted, assert_sensitivity
+from audit.testing.pytest_plugin import Auditor
+from audit.testing.strategies import neighbouring_datasets
 from dpcore import DiscreteLaplace
 
 MOST = 5  # nobody counts for more

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.command import Shell
+from tests.support.audit.command import Shell
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copy(Path(__file__).with_name("misbehaving.py"), tmp_path / "targets.py")
+    shutil.copy(ROOT / "tests" / "support" / "audit" / "misbehaving.py", tmp_path / "targets.py")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
     for name in [name for name in sys.modules if "targets" in name and "tests" not in name]:

@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.claim import Claim
-from audit.curve_claim import read_claim
-from audit.feature import read_feature
+from audit.claims.claim import Claim
+from audit.claims.curve_claim import read_claim
 from audit.layers import Wanted, examine
-from audit.outputs import Outputs
-from audit.plan import Plan
-from audit.report import AuditReport
-from audit.space import read_space
-from audit.target import Block, Catalogued, NoiseAdded, Scalar, Target, read_target
+from audit.outputs.features.feature import read_feature
+from audit.outputs.form import Outputs
+from audit.report.report import AuditReport
+from audit.runs.plan import Plan
+from audit.search.spelling import read_space
+from audit.targets.spelling import read_target
+from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from tests.purse import purse

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-import dpcore.cli
-from tests.bandits.command import Bandit, registered
+import dpcore.command.app
+from tests.support.bandits.command import Bandit, registered
 
 
 @pytest.fixture(name="bandit")
 def command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Bandit:
-    monkeypatch.setattr(dpcore.cli, "_registered", registered)
+    monkeypatch.setattr(dpcore.command.app, "_registered", registered)
     monkeypatch.chdir(tmp_path)
     return Bandit(capsys)

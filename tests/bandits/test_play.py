@@ -11,18 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandits.dp_se import DpSe
-from bandits.elimination import BatchedElimination
-from bandits.environment import Bernoulli, ClippedNormal, Environment
+from bandits.batch import Commit, Pulls, Released
 from bandits.play import Run, _Score, play
-from bandits.policy import Choice, Commit, Policy, Pulls, Released
-from bandits.privatizer import Privatizer, Unprotected
-from bandits.privatizer_sum import SumPrivatizer, Trust
-from bandits.radius import ExactRadius
+from bandits.policies.dp_se import DpSe
+from bandits.policies.elimination import BatchedElimination
+from bandits.policies.policy import Choice, Policy
+from bandits.privatizers.privatizer import Privatizer, Unprotected
+from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.radius.radius import ExactRadius
+from bandits.worlds.environment import Bernoulli, ClippedNormal, Environment
 from dpcore.errors import InvalidParameter
-from dpcore.rng import SYSTEM, Rng, SeededRng
-from tests.bandits.worlds import Counted, Given
-from tests.dpcore.mutants import mutated
+from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
+from tests.support.bandits.worlds import Counted, Given
+from tests.support.dpcore.mutants import mutated
 
 EASY = Bernoulli(means=(0.25, 0.75, 0.5))
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bandits
-from accounting.claim import Pure
+from accounting.claims.claim import Pure
 from accounting.errors import NotDerived
 from bandits import (
     BatchedElimination,
@@ -29,11 +29,11 @@ from bandits import (
     cz_instance,
     play,
 )
-from bandits.privatizer import ALL_HONEST, SUM_ONLY, Relaxed
+from bandits.privatizers.privatizer import ALL_HONEST, SUM_ONLY, Relaxed
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
-from dpcore.protocol import AggregatedSum, ShuffledPure
-from dpcore.rng import SeededRng
+from dpcore.protocols.sums import AggregatedSum, ShuffledPure
+from dpcore.sampling.rng import SeededRng
 
 
 def test_every_public_name_is_there_and_documented() -> None:

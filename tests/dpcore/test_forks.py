@@ -18,9 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from dpcore import DiscreteGaussian, DiscreteLaplace, SystemRng, forks, noise, reservoir, rng
-from dpcore.enclosure import precision
-from dpcore.rng import _LOCAL, _ForkSafe, _Keystream
+from dpcore import DiscreteGaussian, DiscreteLaplace, SystemRng, forks, noise
+from dpcore.numbers.enclosure import precision
+from dpcore.sampling import reservoir, rng
+from dpcore.sampling.rng import _LOCAL, _ForkSafe, _Keystream
 
 BLOCK_WORDS = rng._BLOCK_WORDS
 

@@ -24,11 +24,11 @@ from dpcore import (
     Unrepresentable,
     read_noise,
 )
-from dpcore.rng import Rng
+from dpcore.sampling.rng import Rng
 from dpcore.spelling import noise_from_json
-from tests.dpcore.laws import BEYOND_INT64, EVERYDAY, SPELLED, centre, offers_floats
-from tests.dpcore.refusals import ident, names, refusal
-from tests.dpcore.scripted import NeverAsked
+from tests.support.dpcore.refusals import ident, names, refusal
+from tests.support.dpcore.scripted import NeverAsked
+from tests.support.laws import BEYOND_INT64, EVERYDAY, SPELLED, centre, offers_floats
 
 LAPLACE = DiscreteLaplace(scale=10)
 GAUSSIAN = DiscreteGaussian(sigma_squared=400)

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-import dpcore.cli
+import dpcore.command.app
 from tests.house.command_grammar import COMMANDS, HOSTILE, SECONDS, Row, line
-from tests.typed import Answer, typed
+from tests.support.typed import Answer, typed
 
 ANSWERED = (0, 2)
 SHORT, LONG = 2, 100
@@ -32,7 +32,7 @@ def test_every_command_has_its_row() -> None:
     rows = {row.words for row in COMMANDS}
     words: set[tuple[str, ...]] = {("sample",), ("pmf",)}
     for group in ("budget", "protocol"):
-        loaded = dpcore.cli._load(dpcore.cli._registered()[group])
+        loaded = dpcore.command.app._load(dpcore.command.app._registered()[group])
         words |= {(group, name) for name in loaded.commands}
     assert rows == words
 
@@ -69,7 +69,7 @@ def test_a_command_that_fails_is_seen(
     def broken(text: str) -> None:
         raise RuntimeError("slip")
 
-    monkeypatch.setattr(dpcore.cli, "read_noise", broken)
+    monkeypatch.setattr(dpcore.command.app, "read_noise", broken)
     found = wrong(typed(capsys, *line(Random(1), COMMANDS[0])))
     assert found is not None
     assert "70" in found
@@ -78,7 +78,7 @@ def test_a_command_that_fails_is_seen(
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(LONG))
 def test_hostile_lines_in_real_processes(seed: int) -> None:
-    start = "import dpcore.cli; dpcore.cli.main()"
+    start = "import dpcore.command.app; dpcore.command.app.main()"
     words = line(Random(seed))
     ended = subprocess.run(
         [sys.executable, "-c", start, *words],

@@ -1,12 +1,16 @@
-"""One direction of imports; the contract that holds it goes red when it is broken."""
+"""One direction of imports: the contracts that hold it go red when they are broken."""
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,10 +24,16 @@ ALLOWED = {
     ("bandits", "accounting"),
 }
 PAIRS = [(a, b) for a in PACKAGES for b in PACKAGES if a != b]
+SETTINGS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+BETWEEN, *INSIDE = SETTINGS["tool"]["importlinter"]["contracts"]
+FLOORS = {
+    contract["containers"][0]: [layer.split(" | ") for layer in contract["layers"]]
+    for contract in INSIDE
+}
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
-    """The project's own contract, over the packages in ``folder``."""
+    """The project's own contracts, over the packages in ``folder``."""
     probe = "import sys; from importlinter.cli import lint_imports_command as run; run()"
     return subprocess.run(
         [sys.executable, "-c", probe, "--no-cache", "--config", str(ROOT / "pyproject.toml")],
@@ -36,20 +46,22 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def plant(folder: Path, importer: str = "", imported: str = "") -> None:
+    """The four packages with their folders, empty but for one import."""
     for package in PACKAGES:
-        (folder / package).mkdir()
+        for room in [name for floor in FLOORS[package] for name in floor]:
+            (folder / package / room).mkdir(parents=True)
+            (folder / package / room / "__init__.py").touch()
         (folder / package / "__init__.py").touch()
-        (folder / package / "deep.py").touch()
     if importer:
-        (folder / importer / "deep.py").write_text(
-            f"def late():\n    from {imported} import deep\n    return deep\n"
+        (folder / importer.replace(".", "/") / "deep.py").write_text(
+            f"def late():\n    import {imported}\n    return {imported}\n"
         )
 
 
 def test_this_tree_keeps_its_layers() -> None:
     run = lint(ROOT)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "Contracts: 1 kept, 0 broken." in run.stdout
+    assert f"Contracts: {1 + len(PACKAGES)} kept, 0 broken." in run.stdout
 
 
 @pytest.mark.parametrize(("importer", "imported"), PAIRS, ids=lambda name: name)
@@ -57,17 +69,85 @@ def test_a_forbidden_import_breaks_the_contract(
     tmp_path: Path, importer: str, imported: str
 ) -> None:
     """Even inside a function of a module below the package."""
-    plant(tmp_path, importer, imported)
+    ground, top = FLOORS[importer][-1][0], FLOORS[imported][0][0]
+    plant(tmp_path, f"{importer}.{ground}", f"{imported}.{top}")
     run = lint(tmp_path)
     if (importer, imported) in ALLOWED:
         assert run.returncode == 0, run.stdout + run.stderr
     else:
         assert run.returncode == 1
-        assert f"{importer}.deep -> {imported}.deep" in run.stdout
+        assert f"{importer}.{ground}.deep -> {imported}.{top}" in run.stdout
 
 
-def test_the_contract_names_every_package() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (contract,) = settings["tool"]["importlinter"]["contracts"]
-    named = " | ".join(contract["layers"]).split(" | ")
-    assert sorted(named) == sorted(PACKAGES)
+@pytest.mark.parametrize("package", PACKAGES)
+def test_an_import_of_a_higher_floor_or_a_neighbour_breaks_the_contract(
+    tmp_path: Path, package: str
+) -> None:
+    floors = FLOORS[package]
+    wide = next(floor for floor in floors if len(floor) > 1)
+    for number, (low, high) in enumerate([(floors[-1][0], floors[0][0]), (wide[0], wide[1])]):
+        folder = tmp_path / str(number)
+        plant(folder, f"{package}.{low}", f"{package}.{high}")
+        run = lint(folder)
+        assert run.returncode == 1
+        assert f"{package}.{low}.deep -> {package}.{high}" in run.stdout
+
+
+def test_a_folder_that_no_floor_names_breaks_the_contract(tmp_path: Path) -> None:
+    plant(tmp_path)
+    assert lint(tmp_path).returncode == 0
+    (tmp_path / "audit" / "attic").mkdir()
+    (tmp_path / "audit" / "attic" / "__init__.py").touch()
+    assert "attic" in lint(tmp_path).stdout
+
+
+def test_the_contracts_name_every_package() -> None:
+    named = " | ".join(BETWEEN["layers"]).split(" | ")
+    assert sorted(named) == sorted(PACKAGES) == sorted(FLOORS)
+    assert all(contract["exhaustive"] for contract in INSIDE)
+
+
+# -- no circle of files ----------------------------------------------------------------------------
+
+
+def imports(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """Of each module the modules it imports: inside functions and for types, too."""
+    found: dict[str, set[str]] = {}
+    for module, source in sources.items():
+        found[module] = set()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                names = [*(inner & sources.keys()), node.module]
+                if inner <= sources.keys():
+                    names.remove(node.module)
+            else:
+                continue
+            found[module] |= {name for name in names if name in sources and name != module}
+    return found
+
+
+def circle(sources: Mapping[str, str]) -> list[str]:
+    """Modules that import each other in a ring, or nothing."""
+    try:
+        TopologicalSorter(imports(sources)).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    sources = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): (
+            path.read_text(encoding="utf-8")
+        )
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+    }
+    assert circle(sources) == []
+    # The twin: a module of the lowest floor that asks a higher one when it is called.
+    late = "def f():\n    from accounting.totals.compose import compose\n"
+    sources["accounting.pairs.pair"] += late
+    assert "accounting.pairs.pair" in circle(sources)

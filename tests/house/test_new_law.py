@@ -8,8 +8,8 @@ from pathlib import Path
 import dpcore
 from dpcore.noise import Noise
 from dpcore.spelling import LAWS
-from tests.accounting.laws import Triangle
 from tests.house.proofs import NEED_A_PROOF
+from tests.support.accounting.laws import Triangle
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from typer.main import get_command
 
-from dpcore.cli import app
+from dpcore.command.app import app
 
 ROOT: Final = Path(__file__).parents[2]
 TEXTS: Final = [
@@ -43,7 +43,7 @@ def tree(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tupl
 COMMANDS: Final = dict(tree())
 # `dpcore audit TARGET` means it.
 UNLISTED: Final = {("audit", "run")}
-# Of `python -m bandits.figures`.
+# Of `python -m benchmarks.figures`.
 PARSED: Final = {"--only"}
 EXTRAS: Final = set(
     tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -161,7 +161,7 @@ def test_every_extra_target_and_path_that_a_text_mentions_exists() -> None:
 def test_an_extra_a_target_or_a_path_that_does_not_exist_is_seen() -> None:
     assert absent("`pip install dpcore[plot,plots]` (extra `nope`)") == ["plots", "nope"]
     assert absent("`make test`, `make nonsense`, make a face") == ["make nonsense"]
-    assert absent("`dpcore/rng.py`, `audit/feature_*.py`, `docs/proofs/<law>.md`") == []
+    assert absent("`dpcore/sampling/rng.py`, `audit/catalogue/*.py`, `docs/proofs/<law>.md`") == []
     assert absent("`dpcore/rngs.py`, `audit/features_*.py`") == [
         "dpcore/rngs.py",
         "audit/features_*.py",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from accounting.ledger import Ledger
-from tests.accounting.ledger.budget import BUDGET
-from tests.accounting.ledger.server import Server, binaries, serving
+from tests.support.ledger.budget import BUDGET
+from tests.support.ledger.server import Server, binaries, serving
 
 
 @pytest.fixture(scope="session")

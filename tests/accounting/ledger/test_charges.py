@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.claim import Approx, Assumed, Pure, Rdp, ZCdp
-from accounting.curve import PrivacyCurve
+from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.errors import NotDerived
-from accounting.filter import ApproxFilter
 from accounting.ledger import BudgetExhausted, Ledger, LedgerDamaged, LedgerUnavailable
 from accounting.ledger.names import name
+from accounting.release.curve import PrivacyCurve
+from accounting.theorems.filter import ApproxFilter
 from dpcore import DiscreteGaussian
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
-from tests.accounting.ledger.budget import BUDGET, PER_USER
+from tests.support.ledger.budget import BUDGET, PER_USER
 
 
 def test_each_user_pays_and_nobody_else(ledger: Ledger) -> None:

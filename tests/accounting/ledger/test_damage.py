@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert, select, text
 
-from accounting.claim import Assumed, ZCdp
-from accounting.filter import SHARES
+from accounting.claims.claim import Assumed, ZCdp
 from accounting.ledger import Ledger, LedgerDamaged
-from accounting.ledger.history import Charge, Receipt
-from accounting.ledger.store import Store
+from accounting.ledger.database.store import Store
+from accounting.ledger.history import Charge
+from accounting.ledger.receipt import Receipt
 from accounting.ledger.tables import Tables
-from tests.accounting.ledger.budget import BUDGET
-from tests.dpcore.mutants import mutated
+from accounting.theorems.filter import SHARES
+from tests.support.dpcore.mutants import mutated
+from tests.support.ledger.budget import BUDGET
 
 # What somebody did, and what the check says of it.
 EDITS = [
@@ -227,7 +228,7 @@ def test_a_history_that_was_rewritten_whole_is_found_by_its_receipts(url: str) -
 
 
 def receipts_of(ledger: Ledger) -> list[Receipt]:
-    return [Receipt.of(charge, ()) for charge in ledger.history()]
+    return [charge.receipt((), repeated=False) for charge in ledger.history()]
 
 
 def relabel(url: str, ledger: Ledger) -> None:

@@ -17,11 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from accounting.claim import ZCdp
-from accounting.ledger import Ledger, LedgerUnavailable, store, waiting
+from accounting.claims.claim import ZCdp
+from accounting.ledger import Ledger, LedgerUnavailable
 from accounting.ledger.book import Book
-from tests.accounting.ledger.budget import BUDGET
-from tests.dpcore.mutants import mutated
+from accounting.ledger.database import store, waiting
+from tests.support.dpcore.mutants import mutated
+from tests.support.ledger.budget import BUDGET
 
 MANY = [f"user {n:05d}" for n in range(30_000)]
 
@@ -52,7 +53,7 @@ def test_a_file_that_may_not_grow_leaves_the_old_state(tmp_path: Path) -> None:
 
 FULL = """
 import sys
-from accounting.claim import ZCdp
+from accounting.claims.claim import ZCdp
 from accounting.ledger import Ledger, LedgerUnavailable
 from dpcore.mechanism import Scope, Unit
 with Ledger.create(sys.argv[1], budget=ZCdp(1, scope=Scope(unit=Unit.USER))) as ledger:

@@ -14,16 +14,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-import accounting.filter
 import accounting.ledger.charging
 import accounting.ledger.ledger
-from accounting.claim import ZCdp
-from accounting.filter import SHARES
+import accounting.theorems.filter
+from accounting.claims.claim import ZCdp
 from accounting.ledger import BudgetExhausted, Ledger
 from accounting.ledger.book import Book
+from accounting.theorems.filter import SHARES
 from dpcore.errors import InvalidParameter
-from tests.accounting.ledger.budget import BUDGET
-from tests.dpcore.mutants import mutated
+from tests.support.dpcore.mutants import mutated
+from tests.support.ledger.budget import BUDGET
 
 USERS = ("ada", "bob", "cid")
 PRICES = ("1/2", "1/3", "1/13", "2/5", "1", "3/2")
@@ -155,7 +155,12 @@ def broken(
         (Book, "poor", "held > m for", "held >= m for"),
         (Book, "poor", "return names", "return ()"),
         # Rounded down, thirteen thirteenths would be paid with less than a budget.
-        (accounting.filter, "_shares", "math.ceil(cost * SHARES", "math.floor(cost * SHARES"),
+        (
+            accounting.theorems.filter,
+            "_shares",
+            "math.ceil(cost * SHARES",
+            "math.floor(cost * SHARES",
+        ),
         # A retried charge would be paid twice.
         (accounting.ledger.charging, "charged", "if request.batch in made", "if False"),
         # The history and the counters part.

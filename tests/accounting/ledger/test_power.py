@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from accounting.claim import ZCdp
+from accounting.claims.claim import ZCdp
 from accounting.ledger import (
     AlreadyCharged,
     Ledger,
@@ -23,19 +23,19 @@ from accounting.ledger import (
     Receipt,
     book,
 )
-from tests.accounting.ledger.budget import BUDGET
-from tests.accounting.ledger.power import Change, apply, compiled, cut_after, played
-from tests.accounting.ledger.server import Server
-from tests.accounting.ledger.workers import charge_on, processes
+from tests.support.ledger.budget import BUDGET
+from tests.support.ledger.power import Change, apply, compiled, cut_after, played
+from tests.support.ledger.server import Server
+from tests.support.ledger.workers import charge_on, processes
 
 pytestmark = pytest.mark.nightly
 
 CHARGES = 40
 WRITER = """
 import os, sys
-from accounting.claim import ZCdp
+from accounting.claims.claim import ZCdp
 from accounting.ledger import Ledger, Request, store
-from tests.accounting.ledger.budget import BUDGET
+from tests.support.ledger.budget import BUDGET
 folder, careless = sys.argv[1], sys.argv[2] == "careless"
 store._LOG = 1 << 16  # the log is moved into the file several times
 if careless:

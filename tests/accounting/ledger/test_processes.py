@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from accounting.ledger import Ledger, LedgerUnavailable, Receipt
-from tests.accounting.ledger.budget import BUDGET
-from tests.accounting.ledger.server import Server
-from tests.accounting.ledger.workers import (
+from tests.support.ledger.budget import BUDGET
+from tests.support.ledger.server import Server
+from tests.support.ledger.workers import (
     PRICE,
     charge_on,
     claim,
@@ -111,7 +111,7 @@ def test_a_server_that_crashes_keeps_what_it_acknowledged(server: Server) -> Non
 
 FORKED = """
 import os, sys
-from accounting.claim import ZCdp
+from accounting.claims.claim import ZCdp
 from accounting.ledger import Ledger
 with Ledger.open(sys.argv[1]) as ledger:
     ledger.charge(["ada"], ZCdp("1/50"), batch="parent")

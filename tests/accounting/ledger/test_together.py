@@ -12,11 +12,8 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from accounting.claim import Approx, Assumed, Pure, Rdp, ZCdp
-from accounting.compose import compose
-from accounting.curve import PrivacyCurve
+from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.errors import NotDerived
-from accounting.filter import SHARES
 from accounting.ledger import (
     AlreadyCharged,
     BudgetExhausted,
@@ -29,12 +26,15 @@ from accounting.ledger import (
 )
 from accounting.ledger.book import Book
 from accounting.ledger.charging import Outcome, Turns
-from accounting.subsampling import PoissonSampled
+from accounting.release.curve import PrivacyCurve
+from accounting.release.subsampling import PoissonSampled
+from accounting.theorems.filter import SHARES
+from accounting.totals.compose import compose
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
-from tests.accounting.ledger.budget import BUDGET, PER_USER
-from tests.dpcore.mutants import mutated
+from tests.support.dpcore.mutants import mutated
+from tests.support.ledger.budget import BUDGET, PER_USER
 
 
 def wanted(users: str, price: str, batch: str, *, skip: bool = False) -> Request:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpcore import DiscreteLaplace
-from dpcore.rng import SYSTEM
+from dpcore.sampling.rng import SYSTEM
 
 NOISE = DiscreteLaplace(scale=1)
 THRESHOLD = DiscreteLaplace(scale=2)

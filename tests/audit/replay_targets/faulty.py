@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpcore import DiscreteLaplace
-from dpcore.rng import SYSTEM, SeededRng
+from dpcore.sampling.rng import SYSTEM, SeededRng
 
 NOISE = DiscreteLaplace(scale=1)
 COUNTER: Iterator[int] = itertools.count()

@@ -11,8 +11,8 @@ import pytest
 from dpcore.masked import server as masked_server
 from dpcore.masked.aggregation import Step
 from dpcore.masked.device import Desk
-from tests.dpcore.masked.rehearsal import GRAPHS, plain_sum, refusal, rehearse
 from tests.dpcore.masked.test_device import Unheld
+from tests.support.masked.rehearsal import GRAPHS, plain_sum, refusal, rehearse
 
 PLAYS = {graph: rehearse(vanish={"eve": Step.INPUT}, **how) for graph, how in GRAPHS.items()}
 PLAY = PLAYS["everyone"]

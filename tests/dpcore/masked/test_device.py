@@ -22,9 +22,9 @@ from dpcore.masked import user as masked_user
 from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.masked.device import Desk, Device
 from dpcore.masked.messages import AggregationRefused
-from dpcore.rng import Rng, SeededRng, Words
-from tests.dpcore.masked.rehearsal import GRAPHS, plain_sum, refusal, rehearse
-from tests.dpcore.mutants import mutated
+from dpcore.sampling.rng import Rng, SeededRng, Words
+from tests.support.dpcore.mutants import mutated
+from tests.support.masked.rehearsal import GRAPHS, plain_sum, refusal, rehearse
 
 PLAYS = {graph: rehearse(vanish={"eve": Step.INPUT}, **how) for graph, how in GRAPHS.items()}
 PLAY = PLAYS["everyone"]

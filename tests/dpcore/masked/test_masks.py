@@ -17,9 +17,9 @@ from scipy.stats import chisquare
 
 from dpcore.errors import InvalidParameter
 from dpcore.masked.masks import LARGEST_MODULUS, add, mask, subtract
-from tests.dpcore.masked.second_path import residues
-from tests.dpcore.mutants import mutated
 from tests.purse import purse
+from tests.support.dpcore.mutants import mutated
+from tests.support.masked.second_path import residues
 
 KEY = bytes(range(32))
 MODULI = [2, 3, 7, 1000, 2**16, 2**20 + 7, 2**31 - 1, 2**62 // 3, 3 * 2**60, 2**62 - 57, 2**62]

@@ -34,8 +34,8 @@ from dpcore.masked.messages import (
 from dpcore.masked.neighbourhood import Neighbourhood
 from dpcore.masked.round import Round, check_identity
 from dpcore.masked.shamir import PRIME
-from tests.dpcore.masked.rehearsal import refusal
-from tests.dpcore.mutants import mutated
+from tests.support.dpcore.mutants import mutated
+from tests.support.masked.rehearsal import refusal
 
 TERMS = Round(identifier=bytes(range(32)), users=4, dropouts=1, coordinates=3, modulus=1000)
 HEAD = 2 + 32 + (1 + 3) + 1  # of messages of "ann" to the server

@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from dpcore.inversion import Integers
 from dpcore.masked import user as masked_user
 from dpcore.masked.aggregation import Step
 from dpcore.masked.keys import agreements, mask_key, self_mask_key
 from dpcore.masked.masks import mask, subtract
 from dpcore.masked.messages import MaskedInput
 from dpcore.masked.neighbourhood import Neighbourhood
-from dpcore.rng import SeededRng
-from tests.dpcore.masked.rehearsal import Rehearsal, rehearse, take_step
-from tests.dpcore.mutants import mutated
+from dpcore.numbers.arrays import Integers
+from dpcore.sampling.rng import SeededRng
 from tests.purse import purse
+from tests.support.dpcore.mutants import mutated
+from tests.support.masked.rehearsal import Rehearsal, rehearse, take_step
 
 M = 5
 COUNT = 20_000

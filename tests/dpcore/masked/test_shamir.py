@@ -27,8 +27,8 @@ from dpcore.masked.shamir import (
     weights,
     write_element,
 )
-from dpcore.rng import Rng, SeededRng, Words
-from tests.dpcore.mutants import mutated
+from dpcore.sampling.rng import Rng, SeededRng, Words
+from tests.support.dpcore.mutants import mutated
 
 
 class Coefficients(Rng):

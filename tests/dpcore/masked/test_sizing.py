@@ -24,9 +24,9 @@ from dpcore.masked import sizing
 from dpcore.masked.aggregation import MaskedAggregation
 from dpcore.masked.neighbourhood import Neighbourhood, neighbours_of
 from dpcore.masked.sizing import MOST_EXPOSURE, neighbourhood_risk, size_neighbourhood
-from dpcore.rng import SeededRng
-from tests.dpcore.mutants import mutated, rewired
+from dpcore.sampling.rng import SeededRng
 from tests.purse import purse
+from tests.support.dpcore.mutants import mutated, rewired
 
 Graph = dict[int, set[int]]
 

@@ -22,10 +22,10 @@ from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.masked.messages import AggregationRefused, UnmaskReply
 from dpcore.masked.neighbourhood import Neighbourhood
 from dpcore.masked.shamir import PRIME
-from dpcore.rng import SeededRng
-from tests.dpcore.masked.rehearsal import plain_sum, rehearse
-from tests.dpcore.mutants import mutated
-from tests.dpcore.scripted import NeverAsked
+from dpcore.sampling.rng import SeededRng
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.scripted import NeverAsked
+from tests.support.masked.rehearsal import plain_sum, rehearse
 
 MODULI = [2, 3, 1000, 2**31, 2**62 - 57, 2**62]
 

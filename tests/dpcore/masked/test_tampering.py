@@ -29,9 +29,9 @@ from dpcore.masked.messages import (
     ShareDelivery,
     UnmaskReply,
 )
-from dpcore.rng import SeededRng
-from tests.dpcore.masked.rehearsal import GRAPHS, NAMES, Rehearsal, plain_sum, refusal, rehearse
-from tests.dpcore.mutants import mutated
+from dpcore.sampling.rng import SeededRng
+from tests.support.dpcore.mutants import mutated
+from tests.support.masked.rehearsal import GRAPHS, NAMES, Rehearsal, plain_sum, refusal, rehearse
 
 EVE: dict[str, Any] = {"vanish": {"eve": Step.INPUT}}
 PLAYS = {graph: rehearse(**EVE, **how) for graph, how in GRAPHS.items()}

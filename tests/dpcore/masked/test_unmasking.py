@@ -14,8 +14,8 @@ from dpcore.masked import user as masked_user
 from dpcore.masked.aggregation import Step
 from dpcore.masked.keys import Channel
 from dpcore.masked.messages import UnmaskReply, UnmaskRequest
-from tests.dpcore.masked.rehearsal import GRAPHS, refusal, rehearse
-from tests.dpcore.mutants import mutated
+from tests.support.dpcore.mutants import mutated
+from tests.support.masked.rehearsal import GRAPHS, refusal, rehearse
 
 PLAYS = {graph: rehearse(vanish={"eve": Step.INPUT}, **how) for graph, how in GRAPHS.items()}
 PLAY = PLAYS["everyone"]

@@ -12,9 +12,9 @@ import pytest
 
 from dpcore.masked.aggregation import Step
 from dpcore.masked.messages import TYPES
-from tests.dpcore.masked.rehearsal import plain_sum, rehearse
-from tests.dpcore.masked.second_path import SecondServer, x25519
-from tests.dpcore.masked.vectors import PATH, ROUNDS, good, verdict
+from tests.support.masked.rehearsal import plain_sum, rehearse
+from tests.support.masked.second_path import SecondServer, x25519
+from tests.support.masked.vectors import PATH, ROUNDS, good, verdict
 
 VECTORS: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
 BAD = VECTORS["bad"]["messages"]

@@ -1,0 +1,1 @@
+r"""Budgets: the least noise for a target, and what a user who returns may spend."""

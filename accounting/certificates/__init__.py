@@ -1,0 +1,1 @@
+r"""Certificates: what was run and what it guarantees, in a file that anyone can check."""

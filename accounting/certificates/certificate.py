@@ -1,0 +1,328 @@
+r"""Certificates: what was run and what it costs, as text that anyone can check again.
+
+:func:`certify` derives the claims with the certified engines, writes each as two decimals one unit
+apart with the truth well inside, and lets the independent second path of ``checker`` agree before
+the certificate leaves. The format is docs/certificates.md.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib.metadata import version
+from typing import Any, Final, Protocol, TypeAlias
+
+from accounting.certificates.stated import FEWEST_DIGITS, Asked, at_any_width, exact_claims
+from accounting.checker import Status, Verdict, verify
+from accounting.checker.clock import bounded
+from accounting.checker.laws.masses import Unchecked
+from accounting.checker.rounds import alternatives
+from accounting.checker.text.form import SCHEMA, digest_of, required_assumptions
+from accounting.checker.text.reading import Malformed, parsed, part_of, read
+from accounting.claims.bound import Bound
+from accounting.claims.claim import Approx, Pure, ZCdp
+from accounting.errors import NotDerived
+from accounting.release.curve import PrivacyCurve
+from accounting.release.guarantee import guarantee
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.mechanism import Mechanism, Release, Scope
+from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
+
+__all__ = ["Certifiable", "Certificate", "Disagreement", "Subject", "certify"]
+
+_MOST: Final = 30
+
+
+class Disagreement(DpcoreError):
+    r"""The second path finds another number: one of the two is wrong, and nothing is certified.
+
+    >>> raise Disagreement("claims[0] (epsilon): fails: ...")
+    Traceback (most recent call last):
+    ...
+    accounting.certificates.certificate.Disagreement: claims[0] (epsilon): fails: ...
+    """
+
+
+class Certifiable(Protocol):
+    r"""What a certificate needs of a composition."""
+
+    @property
+    def parts(self) -> tuple[tuple[Any, int], ...]: ...
+    @property
+    def scope(self) -> Scope: ...
+    @property
+    def assumptions(self) -> tuple[str, ...]: ...
+    def epsilon(self, delta: RationalLike, relative: RationalLike) -> Bound: ...
+    def delta(self, epsilon: RationalLike, relative: RationalLike) -> Bound: ...
+    def renyi(self, order: RationalLike) -> Bound: ...
+
+
+Subject: TypeAlias = Certifiable | PrivacyCurve | Mechanism | Sequence[Release]
+"""What may be certified."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    r"""The certificate as data; :meth:`to_json` adds schema and digest.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
+    >>> certificate = certify(mechanism, deltas=["1e-6"])
+    >>> [claim["quantity"] for claim in certificate.claims]
+    ['epsilon', 'pure']
+    >>> verify(certificate).holds
+    True
+    """
+
+    scope: Mapping[str, str]
+    parts: tuple[Mapping[str, Any], ...]
+    assumptions: tuple[str, ...]
+    claims: tuple[Mapping[str, Any], ...]
+    software: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The document, with its digest."""
+        document: dict[str, Any] = {
+            "schema": SCHEMA,
+            "scope": dict(self.scope),
+            "parts": [dict(part) for part in self.parts],
+            "assumptions": [*self.assumptions],
+            "claims": [dict(claim) for claim in self.claims],
+            "software": dict(self.software),
+        }
+        return {**document, "digest": digest_of(document)}
+
+    def text(self) -> str:
+        r"""The document as a file would hold it."""
+        return json.dumps(self.to_json(), indent=2) + "\n"
+
+    @classmethod
+    def from_text(cls, text: str | bytes) -> Certificate:
+        r"""The certificate in a file. Its form, digest and assumptions are checked, no claim is.
+
+        Raises :class:`InvalidParameter` naming what is wrong.
+        """
+        try:
+            document = parsed(text)
+            complaints = read(document).complaints
+        except Malformed as error:
+            raise InvalidParameter(error.where, "...", error.reason) from None
+        if complaints:
+            raise InvalidParameter(complaints[0][0], "...", complaints[0][1])
+        return cls(
+            scope=document["scope"],
+            parts=tuple(document["parts"]),
+            assumptions=tuple(document["assumptions"]),
+            claims=tuple(document["claims"]),
+            software=document["software"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OneRound:
+    # One release as a composition, from its curve alone.
+    curve: PrivacyCurve
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> tuple[tuple[Any, int], ...]:
+        return ((self.curve, 1),)
+
+    @property
+    def scope(self) -> Scope:
+        return self.curve.scope
+
+    def epsilon(self, delta: RationalLike, relative: RationalLike) -> Bound:
+        return _bound(self.curve.epsilon(delta, _bits(relative)))
+
+    def delta(self, epsilon: RationalLike, relative: RationalLike) -> Bound:
+        return _bound(self.curve.delta(epsilon, _bits(relative)))
+
+    def renyi(self, order: RationalLike) -> Bound:
+        return _bound(self.curve.renyi(order))
+
+
+def _bound(found: Enclosure) -> Bound:
+    return Bound.of(found, "exact", "the curve of the noise")
+
+
+def _bits(relative: RationalLike) -> int:
+    return max(64, math.ceil(1 / rational("relative", relative)).bit_length() + 1)
+
+
+def certify(
+    subject: Subject,
+    *,
+    deltas: Iterable[RationalLike] | RationalLike = ("1e-6",),
+    epsilons: Iterable[RationalLike] | RationalLike = (),
+    orders: Iterable[RationalLike] | RationalLike = (),
+    digits: int = 8,
+) -> Certificate:
+    r"""The certificate of a composition, of one mechanism or curve, or of a run of releases.
+
+    It claims epsilon at each of ``deltas``, delta at each of ``epsilons``, the Renyi divergence at
+    each of ``orders``, and the exact pure and zCDP parameters where every part has one. Each claim
+    has ``digits`` significant digits, fewer (3 at least) where the second path decides no more. At
+    delta = 0 epsilon is the largest loss, which must be finite.
+
+    A run of releases is what one participant may have taken part in: where all releases are alike
+    and name their participants, as often as the most frequent of them did; otherwise all.
+
+    Raises :class:`NotDerived` where only an upper bound is known, the value is infinite, or the
+    second path cannot check it, or not within the :func:`deadline` around (60 seconds if there is
+    none); :class:`Disagreement` when it finds another number.
+    """
+    most = integer("digits", digits, at_least=FEWEST_DIGITS)
+    if most > _MOST:
+        raise InvalidParameter("digits", digits, f"must be at most {_MOST}")
+    total, honest = _read(subject)
+    asked = [*_asked(total, deltas, epsilons, orders)]
+    if len({(each.quantity, each.at) for each in asked}) < len(asked):
+        raise InvalidParameter("deltas, epsilons, orders", "...", "must not repeat a value")
+    draft = _draft(total, honest)
+    if asked:
+        _check_reach(draft)
+    exact = tuple(exact_claims(total.parts))
+    if not asked and not exact:
+        raise InvalidParameter("deltas, epsilons, orders", (), "must ask for something")
+    counts = [most] * len(asked)
+    with bounded():
+        while True:
+            enclosed = [each.claim(count) for each, count in zip(asked, counts, strict=True)]
+            certificate = replace(draft, claims=(*enclosed, *exact))
+            _check_form(certificate)
+            verdict = verify(certificate)
+            if verdict.holds:
+                return certificate
+            _fewer(verdict, counts)
+
+
+def _asked(
+    total: Certifiable,
+    deltas: Iterable[RationalLike] | RationalLike,
+    epsilons: Iterable[RationalLike] | RationalLike,
+    orders: Iterable[RationalLike] | RationalLike,
+) -> Iterator[Asked]:
+    for delta in _several(deltas):
+        at = rational("delta", delta)
+        if not 0 <= at < 1:
+            raise InvalidParameter("delta", delta, "must lie in [0, 1)")
+        yield Asked(quantity="epsilon", key="delta", at=at, bound=total.epsilon)
+    for epsilon in _several(epsilons):
+        at = rational("epsilon", epsilon)
+        if at < 0:
+            raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+        yield Asked(quantity="delta", key="epsilon", at=at, bound=total.delta)
+    for order in _several(orders):
+        at = rational("order", order)
+        if at <= 1:
+            raise InvalidParameter("order", order, "must be > 1")
+        yield Asked(quantity="renyi", key="order", at=at, bound=at_any_width(total.renyi))
+
+
+def _several(values: Iterable[RationalLike] | RationalLike) -> Iterable[RationalLike]:
+    # One number is a list of one; text is a number and no list of letters.
+    return values if isinstance(values, Iterable) and not isinstance(values, str) else (values,)
+
+
+def _check_form(certificate: Certificate) -> None:
+    # The limits of the format: too many parts, or a number too long to write.
+    try:
+        read(certificate.to_json())
+    except Malformed as error:
+        raise NotDerived("a certificate of this composition", str(error)) from None
+
+
+def _check_reach(draft: Certificate) -> None:
+    # What the second path cannot check at all is refused before the engines work on it.
+    try:
+        alternatives(tuple(part_of(f"parts[{i}]", part) for i, part in enumerate(draft.parts)))
+    except Malformed as error:
+        raise NotDerived("a certificate of this composition", str(error)) from None
+    except Unchecked as error:
+        raise NotDerived("a certificate of this composition", f"not checked: {error}") from None
+
+
+def _fewer(verdict: Verdict, counts: list[int]) -> None:
+    # One digit less for what the second path cannot decide; anything else is an error.
+    for i, finding in enumerate(verdict.findings):
+        if finding.status is Status.FAILS:
+            raise Disagreement(str(finding))
+        if finding.status is Status.UNDECIDED:
+            raise NotDerived(f"a certificate of {finding.where}", finding.reason)
+        if finding.status is Status.UNCHECKED:
+            if i >= len(counts) or counts[i] <= FEWEST_DIGITS:
+                raise NotDerived(f"a certificate of {finding.where}", finding.reason)
+            counts[i] -= 1
+
+
+# -- what is certified -----------------------------------------------------------------------------
+
+
+def _read(subject: Subject) -> tuple[Certifiable, Counter[tuple[Any, Fraction]]]:
+    # The total, and its parts with the honest fraction that each is the rest of.
+    match subject:
+        case Mechanism():
+            return _read(guarantee(subject))
+        case PrivacyCurve():
+            return _OneRound(curve=subject), Counter({(subject, Fraction(1)): 1})
+        case [*releases] if releases and all(isinstance(r, Release) for r in releases):
+            return _of_run(releases)
+        case [*_] | str() | bytes():
+            raise InvalidParameter("subject", subject, "must be a composition or releases")
+    return subject, Counter({(source, Fraction(1)): rounds for source, rounds in subject.parts})
+
+
+def _of_run(releases: Sequence[Release]) -> tuple[Certifiable, Counter[tuple[Any, Fraction]]]:
+    kinds = Counter((guarantee(each.mechanism), each.honest) for each in releases)
+    batches = Counter(each.batch for each in releases)
+    twice = next((batch for batch, count in batches.items() if count > 1), None)
+    if twice is not None:
+        raise InvalidParameter("batch", twice, "is released twice")
+    if len(kinds) == 1 and all(each.participants for each in releases):
+        visits = Counter(name for each in releases for name in each.participants)
+        kinds = Counter(dict.fromkeys(kinds, max(visits.values())))
+    if kinds.total() == 1:
+        ((curve, _),) = kinds
+        return _OneRound(curve=curve), kinds
+    from accounting.totals.compose import compose  # here: one release needs no engine of totals
+
+    return compose(*((curve, count) for (curve, _), count in kinds.items())), kinds
+
+
+def _draft(total: Certifiable, kinds: Counter[tuple[Any, Fraction]]) -> Certificate:
+    scope = {"unit": total.scope.unit.value, "relation": total.scope.relation.value}
+    parts = tuple(_part(source, honest, rounds) for (source, honest), rounds in kinds.items())
+    required = required_assumptions({"scope": scope, "parts": parts})
+    return Certificate(
+        scope=scope,
+        parts=parts,
+        assumptions=tuple(dict.fromkeys((*required, *map(_ascii, total.assumptions)))),
+        claims=(),
+        software={"name": "dpcore", "version": version("dpcore")},
+    )
+
+
+def _ascii(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode()
+
+
+def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:
+    match source:
+        case PrivacyCurve():
+            written = source.to_json()
+            return {
+                "noise": {key: str(value) for key, value in written["noise"].items()},
+                "sensitivity": written["sensitivity"],
+                "honest": write_rational(honest),
+                "rounds": rounds,
+            }
+        case Pure() | ZCdp() | Approx():
+            written = source.to_json()
+            return {**{k: v for k, v in written.items() if k != "scope"}, "rounds": rounds}
+    raise NotDerived(f"a certificate of {source!r}", "the second path knows no such part")

@@ -1,0 +1,133 @@
+r"""Claims of a certificate: enclosures as decimals one unit of the last digit apart.
+
+The truth lies at least a sixteenth of a unit inside either end, so that a second computation with
+a much smaller error can tell the stated pair from every other pair of neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from accounting.checker.text.form import THEOREMS
+from accounting.claims.bound import Bound
+from accounting.claims.claim import Pure, ZCdp
+from accounting.errors import NotDerived
+from accounting.release.curve import PrivacyCurve
+from dpcore.errors import PrecisionExhausted
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.numbers.parameter import RationalLike, write_rational
+
+__all__ = ["FEWEST_DIGITS", "Asked", "at_any_width", "exact_claims"]
+
+FEWEST_DIGITS: Final = 3
+"""Below this many significant digits no claim is worth making."""
+
+_MARGIN: Final = Fraction(1, 16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    r"""A claim to be made: a quantity, the value it is asked at, and the engine that bounds it."""
+
+    quantity: str
+    key: str
+    at: Fraction
+    bound: Callable[[Fraction, Fraction], Bound]
+
+    def claim(self, digits: int) -> dict[str, Any]:
+        r"""The claim with as many significant digits as the engine's enclosure decides."""
+        wanted = f"{self.quantity} at {self.key} {self.at} in a certificate"
+        for spare in (1, 2):
+            try:
+                found = self.bound(self.at, Fraction(1, 10 ** (digits + spare)))
+            except PrecisionExhausted:
+                if spare == 1:
+                    raise
+                break
+            if found.lower is None:
+                raise NotDerived(wanted, f"only an upper bound is known: {found.theorem}")
+            if not isinstance(found.upper, Fraction) or not isinstance(found.lower, Fraction):
+                raise NotDerived(wanted, "it is infinite, or not known to be finite")
+            decimals = _decimals(found.upper, digits)
+            cell = _cell(found.lower, found.upper, decimals)
+            if cell is not None:
+                return self._written(*cell, decimals)
+        if digits > FEWEST_DIGITS:
+            return self.claim(digits - 1)
+        raise NotDerived(wanted, "its enclosure is too wide, or lies on a decimal")
+
+    def _written(self, lower: int, upper: int, decimals: int) -> dict[str, Any]:
+        return {
+            "quantity": self.quantity,
+            self.key: write_rational(self.at),
+            "lower": _decimal(lower, decimals),
+            "upper": _decimal(upper, decimals),
+            "digits": decimals,
+            "theorem": THEOREMS[self.quantity],
+        }
+
+
+def at_any_width(renyi: Callable[[RationalLike], Bound]) -> Callable[[Fraction, Fraction], Bound]:
+    r"""An engine that takes no width: its enclosures are as narrow as they come."""
+    return lambda order, _: renyi(order)
+
+
+def _decimals(value: Fraction, digits: int) -> int:
+    # Decimals after the point for this many significant digits, none after a large value.
+    if value <= 0:
+        return digits
+    size = math.floor((math.log2(value.numerator) - math.log2(value.denominator)) / math.log2(10))
+    return max(digits - 1 - size, 0)
+
+
+def _cell(lower: Fraction, upper: Fraction, decimals: int) -> tuple[int, int] | None:
+    # The one cell of the decimal grid that holds the enclosure and a margin around it; a single
+    # point where the value is a decimal exactly.
+    low, high = lower * 10**decimals, upper * 10**decimals
+    if low == high and low.denominator == 1:
+        return int(low), int(low)
+    cell = math.floor(low - _MARGIN)
+    return (cell, cell + 1) if cell == math.floor(high + _MARGIN) else None
+
+
+def _decimal(scaled: int, decimals: int) -> str:
+    if decimals == 0:
+        return str(scaled)
+    text = str(scaled).rjust(decimals + 1, "0")
+    return f"{text[:-decimals]}.{text[-decimals:]}"
+
+
+def exact_claims(parts: Sequence[tuple[Any, int]]) -> Iterator[dict[str, Any]]:
+    r"""The pure and zCDP parameters of a list of rounds, where every part has an exact one."""
+    for quantity, key, each in (("pure", "epsilon", _pure_of), ("zcdp", "rho", _rho_of)):
+        values = [(each(source), rounds) for source, rounds in parts]
+        if all(value is not None for value, _ in values):
+            exact = sum((value * rounds for value, rounds in values if value), Fraction(0))
+            theorem = THEOREMS[quantity]
+            yield {"quantity": quantity, key: write_rational(exact), "theorem": theorem}
+
+
+def _pure_of(source: Any) -> Fraction | None:
+    match source:
+        case Pure(epsilon=epsilon):
+            return Fraction(epsilon)
+        case PrivacyCurve():
+            largest = source.epsilon(0)
+            if largest.lower == largest.upper and isinstance(largest.upper, Fraction):
+                return largest.upper
+    return None
+
+
+def _rho_of(source: Any) -> Fraction | None:
+    match source:
+        case ZCdp(rho=rho):
+            return Fraction(rho)
+        case Pure(epsilon=epsilon):
+            return Fraction(epsilon) ** 2 / 2
+        case PrivacyCurve(noise=DiscreteGaussian()):
+            return Fraction(source.zcdp().upper)
+    return None

@@ -1,0 +1,1 @@
+r"""Laws of the checker: masses and losses once more, in mpmath."""

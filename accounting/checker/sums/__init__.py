@@ -1,0 +1,1 @@
+r"""Sums of the checker: totals of losses by four independent methods."""

@@ -1,0 +1,1 @@
+r"""Text of a certificate: read strictly, field by field."""

@@ -1,0 +1,195 @@
+r"""Reading a certificate that anybody may have written: every field checked, none guessed.
+
+Duplicate keys, unknown or missing fields, floats, numbers that are not written the one canonical
+way, and sizes beyond the limits are refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from accounting.checker.laws.masses import LAWS, Law
+from accounting.checker.text.fields import (
+    Malformed,
+    decimal,
+    exactly,
+    items,
+    mapping,
+    parsed,
+    rational,
+    text_of,
+    whole,
+)
+from accounting.checker.text.form import SCHEMA, THEOREMS, digest_of, required_assumptions
+
+__all__ = ["Claim", "Malformed", "Part", "Read", "parsed", "part_of", "read", "scope_of"]
+
+_MOST_ROUNDS: Final = 10**7
+_MOST_DECIMALS: Final = 400
+_FIELDS: Final = frozenset(
+    {"schema", "scope", "parts", "assumptions", "claims", "software", "digest"}
+)
+_SCOPES: Final = {"unit": ("contribution", "user"), "relation": ("replace", "add-remove")}
+_NORMS: Final = ("absolute", "l1", "l2-squared", "box")
+_STATED: Final = {"pure": ("epsilon",), "approx": ("epsilon", "delta"), "zcdp": ("rho",)}
+_EXACT: Final = {"pure": "epsilon", "zcdp": "rho"}
+_ENCLOSED: Final = {"epsilon": "delta", "delta": "epsilon", "renyi": "order"}
+_WHOLE: Final = frozenset({"count", "trials"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    r"""One kind of round: a law under a sensitivity, or a claim that is stated."""
+
+    law: Law | None
+    norm: str
+    amounts: tuple[int, ...]
+    stated: tuple[str, tuple[Fraction, ...]] | None
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    r"""``quantity`` at ``at`` lies in [lower, upper]; ``unit`` is one of the last digit.
+
+    For an exact quantity all three are equal, and ``unit`` is 0.
+    """
+
+    quantity: str
+    at: Fraction
+    lower: Fraction
+    upper: Fraction
+    unit: Fraction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    r"""A certificate whose form is right; ``complaints`` are what its form alone refutes."""
+
+    parts: tuple[Part, ...]
+    claims: tuple[Claim, ...]
+    complaints: tuple[tuple[str, str], ...]
+
+
+def read(document: object) -> Read:
+    r"""The parts and claims of a certificate.
+
+    Raises :class:`Malformed`, naming the first field that is not as the schema says.
+    """
+    top = mapping("certificate", document)
+    if top.get("schema") != SCHEMA:
+        raise Malformed("schema", f"must be {SCHEMA}")
+    exactly("certificate", top, _FIELDS)
+    scope_of("scope", top["scope"])
+    parts = [
+        part_of(f"parts[{i}]", mapping(f"parts[{i}]", item))
+        for i, item in enumerate(items("parts", top["parts"]))
+    ]
+    claims = [
+        _claim(f"claims[{i}]", mapping(f"claims[{i}]", item))
+        for i, item in enumerate(items("claims", top["claims"]))
+    ]
+    if len(set(claims)) < len(claims):
+        raise Malformed("claims", "must not repeat a claim")
+    software = mapping("software", top["software"])
+    exactly("software", software, {"name", "version"})
+    for key, value in software.items():
+        text_of(f"software.{key}", value)
+    return Read(parts=tuple(parts), claims=tuple(claims), complaints=_complaints(top))
+
+
+def scope_of(where: str, value: object) -> Mapping[str, Any]:
+    r"""Whose data differs, and how: the object at ``where``."""
+    scope = mapping(where, value)
+    exactly(where, scope, _SCOPES)
+    for key, choices in _SCOPES.items():
+        if scope[key] not in choices:
+            raise Malformed(f"{where}.{key}", f"must be one of {', '.join(choices)}")
+    return scope
+
+
+def _complaints(top: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    found = []
+    stated = [text_of("assumptions", item) for item in items("assumptions", top["assumptions"])]
+    if len(set(stated)) < len(stated):
+        raise Malformed("assumptions", "must not repeat an assumption")
+    found += [
+        ("assumptions", f"missing: {needed}")
+        for needed in required_assumptions(top)
+        if needed not in stated
+    ]
+    if text_of("digest", top["digest"]) != digest_of(top):
+        found.append(("digest", "is not that of the text: something was changed"))
+    return tuple(found)
+
+
+# -- parts and claims ------------------------------------------------------------------------------
+
+
+def part_of(where: str, item: Mapping[str, Any]) -> Part:
+    r"""One kind of round, read from the object at ``where``."""
+    rounds = whole(f"{where}.rounds", item.get("rounds"), 1, _MOST_ROUNDS)
+    if "claim" in item:
+        word = item["claim"]
+        if not isinstance(word, str) or word not in _STATED:
+            raise Malformed(f"{where}.claim", f"must be one of {', '.join(_STATED)}")
+        exactly(where, item, {"claim", "rounds", *_STATED[word]})
+        values = tuple(rational(f"{where}.{key}", item[key]) for key in _STATED[word])
+        if word == "approx" and values[1] >= 1:
+            raise Malformed(f"{where}.delta", "must be < 1")
+        return Part(law=None, norm="", amounts=(), stated=(word, values), rounds=rounds)
+    exactly(where, item, {"noise", "sensitivity", "rounds", "honest"})
+    honest = rational(f"{where}.honest", item["honest"])
+    if not 0 < honest <= 1:
+        raise Malformed(f"{where}.honest", "must lie in (0, 1]")
+    sensitivity = mapping(f"{where}.sensitivity", item["sensitivity"])
+    exactly(f"{where}.sensitivity", sensitivity, {"norm", "amount"})
+    norm, amount = sensitivity["norm"], sensitivity["amount"]
+    if norm not in _NORMS:
+        raise Malformed(f"{where}.sensitivity.norm", f"must be one of {', '.join(_NORMS)}")
+    listed = items(f"{where}.sensitivity.amount", amount) if norm == "box" else [amount]
+    amounts = tuple(whole(f"{where}.sensitivity.amount", each, 1, 10**9) for each in listed)
+    law = _law(f"{where}.noise", mapping(f"{where}.noise", item["noise"]))
+    return Part(law=law, norm=norm, amounts=amounts, stated=None, rounds=rounds)
+
+
+def _law(where: str, noise: Mapping[str, Any]) -> Law:
+    name = noise.get("law")
+    if not isinstance(name, str) or name not in LAWS:
+        raise Malformed(f"{where}.law", f"must be one of {', '.join(LAWS)}")
+    exactly(where, noise, {"law", *LAWS[name]})
+    values = tuple(rational(f"{where}.{key}", noise[key]) for key in LAWS[name])
+    for key, value in zip(LAWS[name], values, strict=True):
+        if value <= 0 or (key == "probability" and value >= 1):
+            raise Malformed(f"{where}.{key}", "is out of range")
+        if key in _WHOLE and value.denominator != 1:
+            raise Malformed(f"{where}.{key}", "must be an integer")
+    return Law(name, values)
+
+
+def _claim(where: str, item: Mapping[str, Any]) -> Claim:
+    quantity = item.get("quantity")
+    if not isinstance(quantity, str) or quantity not in THEOREMS:
+        raise Malformed(f"{where}.quantity", f"must be one of {', '.join(THEOREMS)}")
+    if item.get("theorem") != THEOREMS[quantity]:
+        raise Malformed(f"{where}.theorem", f"must be: {THEOREMS[quantity]}")
+    if quantity in _EXACT:
+        key = _EXACT[quantity]
+        exactly(where, item, {"quantity", "theorem", key})
+        exact = rational(f"{where}.{key}", item[key])
+        return Claim(quantity=quantity, at=exact, lower=exact, upper=exact, unit=Fraction(0))
+    key = _ENCLOSED[quantity]
+    exactly(where, item, {"quantity", "theorem", key, "lower", "upper", "digits"})
+    at = rational(f"{where}.{key}", item[key])
+    if (quantity == "epsilon" and not 0 <= at < 1) or (quantity == "renyi" and at <= 1):
+        raise Malformed(f"{where}.{key}", "is out of range")
+    digits = whole(f"{where}.digits", item["digits"], 0, _MOST_DECIMALS)
+    lower = decimal(f"{where}.lower", item["lower"], digits)
+    upper = decimal(f"{where}.upper", item["upper"], digits)
+    unit = Fraction(1, 10**digits)
+    if upper - lower not in (0, unit):
+        raise Malformed(where, "upper must be lower, or lower and one unit of the last digit")
+    return Claim(quantity=quantity, at=at, lower=lower, upper=upper, unit=unit)

@@ -1,0 +1,283 @@
+r"""How the commands of accounting read what is typed, and print what was found."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from dpcore.command.terminal import say
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Scope, Sensitivity
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import End
+from dpcore.numbers.parameter import rational
+from dpcore.numbers.rounding import down, exactly, up
+from dpcore.spelling import read_noise
+
+if TYPE_CHECKING:
+    from accounting.claims.bound import Bound
+    from accounting.theorems.convert import Word
+
+__all__ = [
+    "AsJson",
+    "between",
+    "counts",
+    "each",
+    "exact",
+    "named",
+    "number",
+    "progress",
+    "read_claim",
+    "read_law",
+    "read_sensitivity",
+    "share",
+    "show",
+    "whole",
+]
+
+_MOST: Final = 1 << 62
+_DIGITS: Final = 9
+_LONGEST: Final = 1 << 16
+_CLAIMS: Final = "must be epsilon=1, epsilon=1,delta=1e-6 or rho=1/2"
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+_T = TypeVar("_T")
+
+
+def whole(argument: str, text: str, at_least: int = 0) -> int:
+    r"""A whole number, 1000 or 1e3.
+
+    >>> whole("--rounds", "1e3")
+    1000
+    """
+    exact = rational(argument, text)
+    if exact.denominator != 1 or not at_least <= exact <= _MOST:
+        raise InvalidParameter(argument, text, f"must be a whole number from {at_least} to 2^62")
+    return int(exact)
+
+
+def counts(argument: str, text: str) -> list[int]:
+    r"""Whole numbers >= 1 with commas between; dots go on as the three before them do.
+
+    >>> counts("--visits", "1,2,4,...,32"), counts("--visits", "3, 5")
+    ([1, 2, 4, 8, 16, 32], [3, 5])
+    """
+    found: list[int] = []
+    dots = False
+    for part in (piece.strip() for piece in text.split(",")):
+        if part in ("...", "\N{HORIZONTAL ELLIPSIS}"):
+            if dots or len(found) < 3:
+                raise InvalidParameter(argument, text, "dots need three numbers before them")
+            dots = True
+            continue
+        last = whole(argument, part, 1)
+        found += [*_between(argument, text, found[-3:], last), last] if dots else [last]
+        dots = False
+    if dots:
+        raise InvalidParameter(argument, text, "dots need a number after them")
+    return found
+
+
+def _between(argument: str, text: str, before: list[int], last: int) -> Iterator[int]:
+    first, second, third = before
+    if not first < second < third < last:
+        raise InvalidParameter(argument, text, "numbers around dots must rise")
+    times, plus = Fraction(third, second), third - second
+    if Fraction(second, first) == times:
+        following: Callable[[Fraction], Fraction] = lambda at: at * times  # noqa: E731  # one of two
+    elif second - first == plus:
+        following = lambda at: at + plus  # noqa: E731  # the other
+    else:
+        raise InvalidParameter(argument, text, "dots need equal steps or equal ratios before them")
+    at = following(Fraction(third))
+    for _ in range(_LONGEST):
+        if at >= last:
+            break
+        yield int(at)
+        at = following(at)
+    if at != last:
+        raise InvalidParameter(argument, text, f"the dots do not lead to {last}")
+
+
+def share(argument: str, text: str) -> Fraction:
+    r"""A part of the whole: 90% or 0.9.
+
+    >>> share("--honest", "90%")
+    Fraction(9, 10)
+    """
+    try:
+        exact = rational(argument, text[:-1]) / 100 if text.endswith("%") else rational("", text)
+    except InvalidParameter:
+        raise InvalidParameter(argument, text, "must be a share such as 90% or 0.9") from None
+    if not 0 <= exact <= 1:
+        raise InvalidParameter(argument, text, "must lie between 0% and 100%")
+    return exact
+
+
+def read_sensitivity(text: str) -> Sensitivity:
+    r"""``3``, ``l1=3``, ``l2-squared=4`` or ``box=1x2x2``.
+
+    >>> read_sensitivity("box=1x2"), read_sensitivity("3")
+    (Sensitivity.box((1, 2)), Sensitivity(3))
+    """
+    norm, equals, amount = text.partition("=")
+    if not equals:
+        return Sensitivity(whole("--sensitivity", text, 1))
+    match norm.strip():
+        case "l1":
+            return Sensitivity.l1(whole("--sensitivity", amount, 1))
+        case "l2-squared":
+            return Sensitivity.l2_squared(whole("--sensitivity", amount, 1))
+        case "box":
+            return Sensitivity.box(
+                tuple(whole("--sensitivity", bound, 1) for bound in amount.split("x"))
+            )
+    raise InvalidParameter("--sensitivity", text, "must be 3, l1=3, l2-squared=4 or box=1x2x2")
+
+
+def read_law(argument: str, text: str) -> Noise:
+    r"""A noise, ``skellam:variance=400``; what is wrong with it is said of the option.
+
+    >>> read_law("--noise", "skellam:variance=0")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: --noise = skellam:variance=0: variance must be > 0: ...
+    """
+    try:
+        return read_noise(text)
+    except InvalidParameter as error:
+        what = error.reason if error.argument == "noise" else f"{error.argument} {error.reason}"
+        raise InvalidParameter(argument, text, what) from None
+
+
+@contextmanager
+def named(**options: str) -> Iterator[None]:
+    r"""Errors about the arguments named are said of the options that a person typed.
+
+    >>> with named(delta="--delta"):
+    ...     raise InvalidParameter("delta", 2, "must lie in [0, 1]")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: --delta = 2: must lie in [0, 1]
+    """
+    try:
+        yield
+    except InvalidParameter as error:
+        option = options.get(error.argument)
+        if option is None:
+            raise
+        raise InvalidParameter(option, error.value, error.reason) from None
+
+
+def read_claim(argument: str, text: str, scope: Scope) -> Word:
+    r"""``epsilon=1``, ``epsilon=1,delta=1e-6`` or ``rho=1/2``, as a claim under ``scope``.
+
+    >>> read_claim("--budget", "epsilon=1,delta=1e-6", Scope())
+    Approx(1, '1/1000000')
+    """
+    given: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not equals or key in given:
+            raise InvalidParameter(argument, text, _CLAIMS)
+        given[key] = value
+    with named(epsilon=argument, delta=argument, rho=argument):
+        return _claim(argument, text, given, scope)
+
+
+def _claim(argument: str, text: str, given: dict[str, str], scope: Scope) -> Word:
+    from accounting.claims.claim import Approx, Pure, ZCdp
+
+    match given:
+        case {"epsilon": epsilon, "delta": delta, **rest} if not rest:
+            return Approx(epsilon, delta, scope=scope)
+        case {"epsilon": epsilon, **rest} if not rest:
+            return Pure(epsilon, scope=scope)
+        case {"rho": rho, **rest} if not rest:
+            return ZCdp(rho, scope=scope)
+    raise InvalidParameter(argument, text, _CLAIMS)
+
+
+def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[_T]:
+    r"""One value for each of ``count`` groups: as many as there are, or one for all of them.
+
+    >>> each("--rounds", ["5"], 2, "1"), each("--rounds", [], 2, "1")
+    (['5', '5'], ['1', '1'])
+    """
+    if len(given) == count:
+        return list(given)
+    if len(given) <= 1:
+        return [given[0] if given else otherwise] * count
+    raise InvalidParameter(
+        argument,
+        " ".join(map(str, given)),
+        f"must be given once, or once for each of {count} --noise",
+    )
+
+
+def between(bound: Bound) -> str:
+    r"""A bound in words: both ends where both are known.
+
+    >>> from accounting.claims.bound import Bound
+    >>> between(Bound(upper=Fraction(5, 2), method="basic", theorem=""))
+    'at most 2.5'
+    """
+    if bound.upper == math.inf and bound.lower == math.inf:
+        return "infinite"
+    if bound.lower is None:
+        return f"at most {number(bound.upper)}"
+    if bound.lower == bound.upper and down(bound.lower, _DIGITS) == up(bound.upper, _DIGITS):
+        return f"exactly {up(bound.upper, _DIGITS)}"
+    return f"between {down(bound.lower, _DIGITS)} and {up(bound.upper, _DIGITS)}"
+
+
+def exact(value: Fraction) -> float | str:
+    r"""For JSON: the float that is written like the number, or its exact text where none is.
+
+    A delta of 1e-400 must not be read as 0, nor 1/3 as the float next to it.
+
+    >>> exact(Fraction(1, 10**6)), exact(Fraction(1, 3)), exact(Fraction("1e-400"))
+    (1e-06, '1/3', '1e-400')
+    """
+    try:
+        near = float(value)
+    except OverflowError:
+        near = math.inf
+    if math.isfinite(near) and Fraction(repr(near)) == value:
+        return near
+    return exactly(value)
+
+
+def number(value: End) -> str:
+    r"""An upper bound in a few digits, rounded up."""
+    return up(value, _DIGITS)
+
+
+def show(found: dict[str, Any] | list[str]) -> None:
+    r"""A dictionary as JSON, lines as lines."""
+    if isinstance(found, dict):
+        print(json.dumps(found, indent=2))
+    else:
+        say(found)
+
+
+@contextmanager
+def progress(total: int, what: str) -> Iterator[Callable[[int], None] | None]:
+    r"""A bar on stderr where a person looks at it; None elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)

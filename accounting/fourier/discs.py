@@ -1,0 +1,211 @@
+r"""Complex numbers known to within a radius, in arrays of floats.
+
+Floats carry multiplications, additions, divisions and square roots only, all correctly rounded
+(IEEE 754 double, to nearest), each under an a-priori bound in u = 2^-53. What has no such bound
+(sines, exponentials) comes from balls: :func:`circle` multiplies entries of a table made of balls
+by short Taylor polynomials. Proofs: docs/proofs/line.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from flint import acb, arb
+
+from dpcore.numbers.enclosure import nearest, precision
+from dpcore.numbers.floating import two_sum
+
+__all__ = [
+    "CIRCLE",
+    "PRODUCT",
+    "SLACK",
+    "TINY",
+    "TURN_BITS",
+    "UNIT",
+    "Complexes",
+    "Discs",
+    "Floats",
+    "Integers",
+    "Turns",
+    "circle",
+    "fixed_point",
+    "gamma",
+    "multiples",
+    "sizes",
+    "upward",
+]
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Complexes: TypeAlias = npt.NDArray[np.complex128]
+Integers: TypeAlias = npt.NDArray[np.int64]
+Turns: TypeAlias = npt.NDArray[np.uint64]
+
+UNIT: Final = 2.0**-53
+"""u: one correctly rounded operation is exact to a factor 1 + t, |t| <= u."""
+
+SLACK: Final = 1 + 2.0**-44
+"""Covers the rounding of a bound that takes fewer than 250 operations on numbers >= 0."""
+
+TINY: Final = 2.0**-400
+"""Added to every size: above all that underflow can lose."""
+
+PRODUCT: Final = 2.2361 * UNIT
+"""sqrt(5) u, rounded up: a product of complex floats (Brent, Percival and Zimmermann 2007)."""
+
+CIRCLE: Final = 5 * UNIT
+"""What :func:`circle` is off by at most."""
+
+TURN_BITS: Final = 128
+"""A full turn is 2^128 in fixed point."""
+
+_TABLE_BITS: Final = 8
+_REST: Final = np.uint64(64 - _TABLE_BITS)
+
+
+def gamma(operations: int) -> float:
+    r"""n u/(1 - n u), rounded up: the error of n roundings in a row (Higham 2002, Lemma 3.1).
+
+    >>> gamma(1) > UNIT
+    True
+    """
+    return operations * UNIT / (1 - operations * UNIT) * SLACK
+
+
+def sizes(values: Complexes) -> Floats:
+    r"""Upper bounds of the moduli; never 0.
+
+    >>> sizes(np.array([3 + 4j])).item() >= 5
+    True
+    """
+    squares: Floats = values.real * values.real + values.imag * values.imag
+    return np.sqrt(squares) * SLACK + TINY
+
+
+@dataclass(frozen=True, slots=True)
+class Discs:
+    r"""|x_i - ``centres[i]``| <= ``radii[i]`` for complex numbers x_i.
+
+    >>> third = Discs(np.array([1 / 3 + 0j]), np.array([2.0**-54]))
+    >>> ninth = third.power(2)
+    >>> abs(ninth.centres[0] * 9 - 1).item() < 9 * ninth.radii.item() < 2.0**-50
+    True
+    """
+
+    centres: Complexes
+    radii: Floats
+
+    @classmethod
+    def relative(cls, centres: Complexes, error: float | Floats) -> Discs:
+        r"""Values known to within ``error`` times the size of what was computed."""
+        return cls(centres, sizes(centres) * error * SLACK)
+
+    def times(self, other: Discs) -> Discs:
+        r"""The products x_i y_i."""
+        here, there = sizes(self.centres), sizes(other.centres)
+        with np.errstate(over="ignore"):  # a radius may be infinite
+            radii: Floats = here * other.radii + self.radii * (there + other.radii)
+            radii += PRODUCT * here * there
+            return Discs(self.centres * other.centres, radii * SLACK)
+
+    def power(self, exponent: int) -> Discs:
+        r"""x_i^n, n = ``exponent`` >= 1, by squaring."""
+        if exponent == 1:
+            return self
+        half = self.power(exponent // 2)
+        square = half.times(half)
+        return square.times(self) if exponent % 2 else square
+
+    def real_sum(self) -> tuple[float, float]:
+        r"""About Re sum x_i, and how far that is off at most.
+
+        >>> Discs(np.array([1 + 1j, 2 - 5j]), np.array([0.0, 0.25])).real_sum()[0]
+        3.0
+        """
+        total, rounding = _compensated(self.centres.real)
+        radii = float(self.radii.sum()) * (1 + 2 * gamma(len(self.radii)))
+        return total, (radii + rounding) * SLACK + TINY
+
+
+def _compensated(values: Floats) -> tuple[float, float]:
+    # The sum, two by two, and a bound of its error. What each addition rounds off is known
+    # exactly (Knuth 1969), and is added up as well: only that second sum has an error.
+    count, low, size = len(values), 0.0, 0.0
+    with np.errstate(invalid="ignore"):  # what is infinite has no sum, and says so
+        while len(values) > 1:
+            half = len(values) // 2
+            pairs = two_sum(values[:half], values[half : 2 * half])
+            low += float(pairs.low.sum())
+            size += float(np.abs(pairs.low).sum())
+            values = np.concatenate((pairs.high, values[2 * half :]))
+    total = float(values.sum()) + low
+    return total, 3 * gamma(count + 1) * size + UNIT * abs(total)
+
+
+def circle(turns: Turns) -> Complexes:
+    r"""e^(2 pi i t/2^64) for integers t, to within CIRCLE.
+
+    >>> quarter = circle(np.array([1 << 62], dtype=np.uint64))
+    >>> abs(quarter.item() - 1j) < CIRCLE
+    True
+    """
+    nearest_entry = (turns + (np.uint64(1) << (_REST - np.uint64(1)))) >> _REST
+    rest = (turns - (nearest_entry << _REST)).view(np.int64)
+    angle = rest * (math.tau / 2.0**64)
+    square = angle * angle
+    moved = np.empty(angle.shape, dtype=np.complex128)
+    moved.real = square * (-0.5 + square * (1 / 24 - square * (1 / 720)))
+    moved.imag = angle * (1 + square * (-1 / 6 + square * (1 / 120)))
+    entry = _table()[nearest_entry]
+    found: Complexes = entry + entry * moved
+    return found
+
+
+def fixed_point(turns: list[arb]) -> tuple[Turns, Turns]:
+    r"""The middles of the balls, rounded down, modulo 2^128: high and low 64 bits.
+
+    >>> high, low = fixed_point([arb(-1), arb(2) ** 64 + 4096])
+    >>> [hex(x) for x in high.tolist()], [hex(x) for x in low.tolist()]
+    (['0xffffffffffffffff', '0x1'], ['0xffffffffffffffff', '0x1000'])
+    """
+    words = b"".join([_floor(turn).to_bytes(TURN_BITS // 8, "little") for turn in turns])
+    pairs = np.frombuffer(words, dtype="<u8").reshape(-1, 2).astype(np.uint64)
+    return pairs[:, 1], pairs[:, 0]
+
+
+def _floor(turn: arb) -> int:
+    mantissa, exponent = turn.mid().man_exp()
+    whole, shift = int(mantissa), int(exponent)
+    return (whole << shift if shift >= 0 else whole >> -shift) & ((1 << TURN_BITS) - 1)
+
+
+def multiples(high: Turns, low: Turns, counts: Integers) -> Turns:
+    r"""The top 64 bits of n times a 128-bit turn, modulo 1, for 0 <= n < 2^32: at most 2 too low.
+
+    >>> word = np.array([1], dtype=np.uint64)
+    >>> multiples(word, word << np.uint64(63), np.array([0, 2, 5])).tolist()
+    [0, 3, 7]
+    """
+    n = counts.astype(np.uint64)
+    half = np.uint64(32)
+    found: Turns = n * high + ((n * (low >> half)) >> half)
+    return found
+
+
+def upward(value: arb) -> float:
+    r"""A float >= the number in a ball >= 0; infinite where nothing bounds it."""
+    top = value.upper()
+    return float(top) * SLACK + TINY if top.is_finite() else math.inf
+
+
+@lru_cache(maxsize=1)
+def _table() -> Complexes:
+    count = 1 << _TABLE_BITS
+    with precision(128):
+        found = [acb(2 * arb(n) / count).exp_pi_i() for n in range(count)]
+        entries = [complex(nearest(z.real), nearest(z.imag)) for z in found]
+    return np.array(entries, dtype=np.complex128)

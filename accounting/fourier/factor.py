@@ -1,0 +1,142 @@
+r"""What the line integral of a total loss is made of: one factor of the integrand for each law.
+
+A :class:`LossLaw` is what a user composes. It becomes a :class:`Part`, which proposes the tilt c,
+and a part tilted at c becomes a :class:`Factor` phi(y) = M(c+iy)/S of the integrand. A law with a
+listing becomes a part by :mod:`accounting.fourier.listed_factor`; a law whose moment has a closed
+form says so by being a :class:`ClosedForm`. Proofs: docs/proofs/line.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from flint import arb
+
+from accounting.fourier.discs import Discs, Floats, Integers
+from accounting.pairs.losses import Losses
+from dpcore.errors import InvalidParameter
+
+__all__ = ["ClosedForm", "Factor", "Grid", "LossLaw", "Part", "Sampled"]
+
+
+class LossLaw(Protocol):
+    r"""The loss of one round: a pair that lists its losses."""
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        r"""A listing good for every real 0 < c <= tilt, its rest finite up to 2 tilt."""
+        ...
+
+
+@runtime_checkable
+class ClosedForm(Protocol):
+    r"""A loss law that knows its moment M(z) = E[e^(zL); L < oo] without a listing."""
+
+    def part(self) -> Part:
+        r"""The law, ready to be tilted by any c > 0."""
+        ...
+
+
+class Part(Protocol):
+    r"""One loss law before its tilt is chosen. Balls are at the ambient precision."""
+
+    @property
+    def hidden(self) -> arb:
+        r"""P(L = oo), enclosed."""
+        ...
+
+    @property
+    def largest(self) -> arb:
+        r"""An upper bound of every finite loss, infinite where there is none."""
+        ...
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        r"""About K, K' and K'' at c = ``tilt``, K = log M: floats, on which only speed rests."""
+        ...
+
+    def factor(self, tilt: Fraction) -> Factor:
+        r"""The factor at c = ``tilt`` > 0."""
+        ...
+
+
+class Factor(Protocol):
+    r"""phi(y) = M(c+iy)/S for one law; S > 0 is any number near M(c), the same for all y."""
+
+    @property
+    def log_scale(self) -> arb:
+        r"""log S, enclosed."""
+        ...
+
+    @property
+    def deviation(self) -> float:
+        r"""About the deviation of L under the tilt: it sets block lengths, no bound rests on it."""
+        ...
+
+    @property
+    def peak(self) -> float:
+        r"""An upper bound of |phi(y)| over all real y: of phi(0), a little more than 1."""
+        ...
+
+    def log_moment_twice(self) -> arb:
+        r"""An upper bound of log M(2c), possibly infinite."""
+        ...
+
+    def on(self, grid: Grid) -> Sampled:
+        r"""The factor at the frequencies of a grid."""
+        ...
+
+
+class Sampled(Protocol):
+    r"""One factor on one grid; what both methods share is computed once."""
+
+    def cover(self, blocks: Integers) -> Floats:
+        r"""Upper bounds of |phi(y)| over each whole block: one for each entry of ``blocks``."""
+        ...
+
+    def values(self, blocks: Integers) -> Discs:
+        r"""phi at ``grid.frequencies(blocks)``, in discs: 2^depth in a row for each block."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    r"""The frequencies y_j = j ``step``, j >= 0, in blocks of 2^``depth``.
+
+    Block b is the interval step [b 2^depth, (b+1) 2^depth]; its centre is a frequency. ``step`` is
+    a float of at most 20 bits and ``blocks`` 2^depth <= 2^30, so that every y_j is exact.
+
+    >>> grid = Grid(step=0.5, depth=2, blocks=10)
+    >>> grid.frequencies(np.array([0, 3])).tolist()
+    [0.0, 0.5, 1.0, 1.5, 6.0, 6.5, 7.0, 7.5]
+    >>> grid.length, grid.centres(np.array([0, 3])).tolist()
+    (2.0, [1.0, 7.0])
+    """
+
+    step: float
+    depth: int
+    blocks: int
+
+    def __post_init__(self) -> None:
+        if self.depth < 1:
+            raise InvalidParameter("depth", self.depth, "must be >= 1: a centre is a frequency")
+
+    @property
+    def length(self) -> float:
+        r"""The length of a block in y."""
+        return self.step * (1 << self.depth)
+
+    def indices(self, blocks: Integers) -> Integers:
+        r"""The j of these blocks, block by block."""
+        within = np.arange(1 << self.depth, dtype=np.int64)
+        found: Integers = (np.asarray(blocks, dtype=np.int64)[:, None] << self.depth) + within
+        return found.reshape(-1)
+
+    def frequencies(self, blocks: Integers) -> Floats:
+        r"""The y_j of these blocks, block by block; exact."""
+        return self.indices(blocks).astype(np.float64) * self.step
+
+    def centres(self, blocks: Integers) -> Floats:
+        r"""The middle of each block; exact."""
+        return (np.asarray(blocks, dtype=np.float64) + 0.5) * self.length

@@ -1,0 +1,256 @@
+r"""The total loss of any list of releases: delta and epsilon, from both sides.
+
+A total is a sum of independent losses, k_i copies of each law of a list. Its curve is an integral
+over a line in the complex plane of the product of the laws' moments; one more small Gaussian
+release bounds it from above, a bump taken off bounds it from below, and both are finite sums
+(:mod:`accounting.fourier.finite_sum`). Proofs: docs/proofs/line.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Final, TypeAlias
+
+import numpy as np
+from flint import arb
+
+from accounting.errors import NotDerived
+from accounting.fourier.factor import ClosedForm, LossLaw, Part
+from accounting.fourier.finite_sum import LineSum, line_sum
+from accounting.fourier.inverse import epsilon_between
+from accounting.fourier.listed_factor import Atoms
+from accounting.fourier.saddle import (
+    MOST_TILT,
+    Saddle,
+    calm,
+    saddle_at_delta,
+    saddle_at_epsilon,
+    window,
+)
+from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+
+__all__ = ["Line", "LossLaw"]
+
+_BITS: Final = 128
+_LISTED_BITS: Final = 56
+_FIRST_REACH: Final = 8
+_ATTEMPTS: Final = 9
+_LAST: Final = 4
+_MOST_ROUNDS: Final = 1 << 40
+_MOST_SMOOTHING: Final = 0.5
+_MOST_ERROR: Final = 0.25
+_SAME: Final = 0.05
+_FROM_AFAR: Final = 0.01
+_MOST_GAIN: Final = 64.0
+_FINEST: Final = Fraction(1, 10**12)
+_NO_LOSS: Final = Fraction(1, 10**9)
+_NO_MASS: Final = Fraction(1, 10**100)
+_FAR: Final = Fraction(10**9)
+
+_Parts: TypeAlias = tuple[tuple[Part, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    r"""L = sum of k independent copies of each law of ``parts``: ((law, k), ...).
+
+    delta(epsilon) = P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. ``relative`` is the width asked
+    for, relative to the result, 1e-12 at the finest; an epsilon below 1e-9 counts as 1e-9 there, a
+    delta below 1e-100 as 1e-100. The enclosure holds whatever is asked. It is wider than asked
+    where that width would take more than some seconds: where epsilon is the total of losses of
+    large probability, where delta is close to 1, and where it is so small that epsilon touches the
+    largest loss, whose sum is then the upper end.
+
+    >>> from accounting.laws.skellam import SkellamPair
+    >>> from dpcore.laws.skellam import Skellam
+    >>> pair = SkellamPair(noise=Skellam(variance=400), shift=1, variance=Fraction(400))
+    >>> found = Line(parts=((pair, 1000),)).epsilon("1e-6", "1e-8")
+    >>> round(found.upper_float, 6), found.width < Fraction(1, 10**7)
+    (8.306148, True)
+
+    Raises :class:`InvalidParameter` for an empty list, a count below 1 or above 2^40, and arguments
+    out of range.
+    """
+
+    parts: tuple[tuple[LossLaw | ClosedForm, int], ...]
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise InvalidParameter("parts", self.parts, "must hold at least one law")
+        checked = tuple((law, integer("count", count, at_least=1)) for law, count in self.parts)
+        if max(count for _, count in checked) > _MOST_ROUNDS:
+            raise InvalidParameter("count", checked, f"must be at most {_MOST_ROUNDS} for each law")
+        object.__setattr__(self, "parts", checked)
+
+    def delta(self, epsilon: RationalLike, relative: RationalLike) -> Enclosure:
+        r"""The curve at ``epsilon`` >= 0."""
+        exact = rational("epsilon", epsilon)
+        if exact < 0:
+            raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+        wanted, near = _width(relative), float(min(exact, _FAR))
+        with precision(_BITS):
+            parts, saddle, _ = self._tilted(partial(saddle_at_epsilon, near))
+            hidden = _hidden(parts)
+            known, certain = Enclosure.of(hidden), Fraction(1)
+            if hidden >= 1 or _largest(parts) <= ball(exact):
+                return _within(known, Fraction(0), certain)
+
+            saddle = calm(parts, saddle)
+
+            def evaluate(total: LineSum) -> Enclosure:
+                low, high = total.bounds(exact)
+                return Enclosure.of((hidden + low).union(hidden + high))
+
+            def aim(found: Enclosure) -> tuple[Saddle, float]:
+                # What is hidden is known: beside it the rest may be off by more.
+                rest = saddle.less(float(found.upper - known.lower))
+                return rest, wanted * (1 + float(hidden) * math.exp(-rest.log_delta))
+
+            best = _within(Enclosure(known.lower, certain), Fraction(0), certain)
+            return _refined(parts, evaluate, aim, best, partial(_excess, wanted, _NO_MASS))
+
+    def epsilon(self, delta: RationalLike, relative: RationalLike) -> Enclosure:
+        r"""The inverse of the curve at 0 < ``delta`` < 1; infinite below P(L = oo)."""
+        exact = positive_rational("delta", delta, "use the largest loss")
+        if exact >= 1:
+            raise InvalidParameter("delta", delta, "must be < 1: it is a probability")
+        wanted = _width(relative)
+        with precision(_BITS):
+            parts, saddle, reach = self._tilted(partial(_saddle_at_delta, exact))
+            goal = ball(exact) - _hidden(parts)
+            if goal < 0:
+                return Enclosure.infinite()
+            largest = Enclosure.of(_largest(parts)).upper if goal >= 0 else math.inf
+            first = Enclosure(Fraction(0), max(largest, Fraction(0)))
+            saddle, looked = calm(parts, saddle), list[float]()
+            if not goal > 0 or first.upper == 0:
+                return first
+
+            def evaluate(total: LineSum) -> Enclosure:
+                return epsilon_between(total, goal, first.upper)
+
+            def aim(found: Enclosure) -> tuple[Saddle, float]:
+                # |delta'| is about c delta. Whether epsilon is 0 is seen from afar.
+                near = found.lower or (found.upper if found.upper < first.upper else 0)
+                if near == 0 and saddle.epsilon > 0 and not looked:
+                    at = saddle
+                else:
+                    # Nothing was seen there: a rare tail of large losses led too far out.
+                    guess = float(near) or max(saddle.epsilon, 0.0) / 4.0 ** len(looked)
+                    at = saddle_at_epsilon(guess, parts, reach)
+                    at = calm(parts, replace(at, log_delta=saddle.log_delta))
+                looked.append(at.epsilon)
+                return at, max(wanted * at.tilt * at.epsilon, _FROM_AFAR * (at.epsilon == 0))
+
+            return _refined(parts, evaluate, aim, first, partial(_excess, wanted, _NO_LOSS))
+
+    def _tilted(self, choose: Callable[[_Parts, float], Saddle]) -> tuple[_Parts, Saddle, float]:
+        # Listings good for a first guess of the tilt, and longer ones as long as that is too low.
+        reach = float(_FIRST_REACH)
+        parts = self._listed(Fraction(reach))
+        saddle = choose(parts, reach)
+        while saddle.tilt >= reach and reach < MOST_TILT:
+            try:
+                parts = self._listed(Fraction(4 * reach))
+            except (NotDerived, PrecisionExhausted):
+                break  # a tilt below the best one is sound
+            reach *= 4
+            saddle = choose(parts, reach)
+        return parts, saddle, reach
+
+    def _listed(self, reach: Fraction) -> _Parts:
+        return tuple((_part(law, reach), count) for law, count in self.parts)
+
+
+def _part(law: LossLaw | ClosedForm, reach: Fraction) -> Part:
+    if isinstance(law, ClosedForm):
+        return law.part()
+    return Atoms(listing=law.losses(reach, _LISTED_BITS))
+
+
+def _refined(
+    parts: _Parts,
+    evaluate: Callable[[LineSum], Enclosure],
+    aim: Callable[[Enclosure], tuple[Saddle, float]],
+    best: Enclosure,
+    excess: Callable[[Enclosure], float],
+) -> Enclosure:
+    # Sums with less and less smoothing, until the enclosure is narrow or the next sum too long.
+    # `aim` says where the next one is best placed, and the relative error in delta it may have.
+    saddle, error = aim(best)
+    tau = _smoothing(saddle, error)
+    reached, patience = _MOST_SMOOTHING, 1.0
+    for attempt in range(_ATTEMPTS):
+        total = _sum(parts, saddle, min(error, _MOST_ERROR) * patience, tau)
+        if total is None:
+            tau = math.sqrt(tau * reached)
+            if tau > 0.5 * reached:
+                break
+            continue
+        reached, found = tau, evaluate(total)
+        before, best = best, _within(best, found.lower, found.upper)
+        over = min(excess(best), _MOST_GAIN)
+        if over <= 1:
+            break
+        placed, (saddle, error) = saddle.tilt, aim(best)
+        if math.isclose(saddle.tilt, placed, rel_tol=_SAME) and total.at_its_finest():
+            break
+        if best == before and attempt < _ATTEMPTS - _LAST:
+            tau, reached = _smoothing(saddle, error), _MOST_SMOOTHING
+            continue
+        # The width falls like tau^2, but only like tau at a loss of positive probability.
+        tau *= 0.7 * over ** (-0.5 if attempt == 0 else -1.0)
+        patience *= min(0.125, 0.5 / over)
+    return best
+
+
+def _smoothing(saddle: Saddle, error: float) -> float:
+    return 0.85 * math.sqrt(min(error, _MOST_ERROR) / (saddle.tilt * (saddle.tilt + 1)))
+
+
+def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> LineSum | None:
+    factors = [(part.factor(Fraction(saddle.tilt)), count) for part, count in parts]
+    smoothing = float(np.float32(min(tau, _MOST_SMOOTHING)))
+    chosen = window(factors, saddle, error, smoothing)
+    return None if chosen is None else line_sum(factors, chosen)
+
+
+def _hidden(parts: _Parts) -> arb:
+    # 1 - prod (1 - h)^k, with no cancellation for small h.
+    finite = arb(0)
+    for part, count in parts:
+        if not part.hidden < 1:
+            return arb(1) if part.hidden >= 1 else arb(0).union(arb(1))
+        finite += count * (-part.hidden).log1p()
+    return -finite.expm1()
+
+
+def _largest(parts: _Parts) -> arb:
+    return sum((count * part.largest for part, count in parts), arb(0))
+
+
+def _saddle_at_delta(delta: Fraction, parts: _Parts, reach: float) -> Saddle:
+    rest = ball(delta) - _hidden(parts)
+    return saddle_at_delta(float(rest.log()) if rest > 0 else -math.inf, parts, reach)
+
+
+def _excess(wanted: float, least: Fraction, found: Enclosure) -> float:
+    # The width against the one that was asked for; what is below `least` counts as that.
+    if not found.upper < math.inf:
+        return math.inf
+    return float(Fraction(found.width) / max(Fraction(found.upper), least)) / wanted
+
+
+def _within(found: Enclosure, least: End, most: End) -> Enclosure:
+    # Both hold the truth, so the smaller range does.
+    return Enclosure(max(found.lower, least), min(found.upper, most))
+
+
+def _width(relative: RationalLike) -> float:
+    return float(max(positive_rational("relative", relative, "no width is 0"), _FINEST))

@@ -1,0 +1,90 @@
+r"""epsilon(delta) from a sum: floats propose two points, the sum's bounds decide.
+
+delta falls in epsilon, so lower(a) >= delta gives a <= epsilon(delta), and upper(b) <= delta gives
+epsilon(delta) <= b. Proofs: docs/proofs/line.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Final
+
+from flint import arb
+
+from accounting.fourier.finite_sum import LineSum
+from dpcore.numbers.enclosure import Enclosure, End, round_down
+
+__all__ = ["epsilon_between"]
+
+_STEPS: Final = 60
+_LEAP: Final = 16
+_NUDGE: Final = 2.0**-46
+_NUDGES: Final = 100
+
+
+def epsilon_between(total: LineSum, goal: arb, largest: End) -> Enclosure:
+    r"""The epsilon >= 0 where E[(1 - e^(epsilon - L))+; L < oo] = ``goal`` > 0, enclosed.
+
+    0 where the curve at 0 is below. ``largest`` >= 0 is an upper end known beforehand; 0 is the
+    lower end where nothing better is certified.
+    """
+    most = round_down(largest)
+    start = min(max(total.window.epsilon, 0.0), most)
+    high = _proposed(total, goal, (start, most), upper=True)
+    # The lower bound dips at every atom: its last crossing is looked for, from above.
+    low = _proposed(total, goal, (high, most), upper=False)
+    scale = 1 / total.window.tilt
+    upper = _first(lambda b: total.bounds(b)[1] <= goal, high, scale, largest)
+    if upper == 0:
+        return Enclosure.exactly(0)
+    lower = _first(lambda a: total.bounds(a)[0] >= goal, low, -scale, Fraction(0))
+    return Enclosure(lower, upper)
+
+
+def _proposed(total: LineSum, goal: arb, place: tuple[float, float], *, upper: bool) -> float:
+    # Newton on log delta, then once more with the bound's own error at that point.
+    target = float(goal.log())
+    near = _newton(total, target, place, upper=upper)
+    bound, log = total.bounds(Fraction(near))[1 if upper else 0], total.logarithm(near, upper=upper)
+    if not (bound > 0 and math.isfinite(log[0])):
+        return near
+    error = float(bound.log()) - log[0]
+    return _newton(total, target - error, (near, place[1]), upper=upper)
+
+
+def _newton(total: LineSum, target: float, place: tuple[float, float], *, upper: bool) -> float:
+    # Newton within a bracket: the curve has plateaus, on which a step may lead anywhere.
+    near, high = place
+    low, leap = 0.0, _LEAP / total.window.tilt
+    close = _NUDGE * max(near, 1 / total.window.tilt)
+    for _ in range(_STEPS):
+        log, slope = total.logarithm(near, upper=upper)
+        # Far from where the sum is placed it is all error: too far to the left, or to the right.
+        lost = not math.isfinite(log)
+        right = near < total.window.epsilon if lost else log > target
+        low, high = (near, high) if right else (low, near)
+        step = math.nan if lost or slope >= 0 else (target - log) / slope
+        if abs(step) <= close:
+            return min(max(near + step, low), high)
+        if high - low <= close:
+            break
+        near += step
+        if not (low < near < high and abs(step) <= leap):
+            near = (low + high) / 2 if high < math.inf else low + leap
+    return min(high, near + leap) if upper else low
+
+
+def _first(certified: Callable[[Fraction], bool], start: float, scale: float, last: End) -> End:
+    # The first certified point from `start` on in the direction of `scale`, by growing steps, or
+    # `last`, which needs no certificate.
+    point, step = Fraction(start), Fraction(scale * _NUDGE)
+    for _ in range(_NUDGES):
+        if (last - point) * step <= 0:
+            return last
+        if certified(point):
+            return point
+        point += step
+        step *= 2
+    return last

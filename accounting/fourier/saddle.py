@@ -1,0 +1,171 @@
+r"""Where to integrate: the tilt near the saddle point, and a grid that is long and fine enough.
+
+Everything here is floats, and nothing rests on it but speed and width: the sum is a bound at any
+tilt c > 0, any smoothing tau and on any grid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from accounting.fourier.factor import Factor, Grid, Part
+from accounting.fourier.finite_sum import Window
+
+__all__ = [
+    "LEAST_TILT",
+    "MOST_TILT",
+    "Saddle",
+    "calm",
+    "saddle_at_delta",
+    "saddle_at_epsilon",
+    "window",
+]
+
+LEAST_TILT: Final = 2.0**-20
+MOST_TILT: Final = 2.0**27
+
+_HALVINGS: Final = 20
+_CALMINGS: Final = 60
+_CALM: Final = 64.0
+_CALMER: Final = 0.8
+_LEAST_LOG: Final = -700.0
+_SHARE: Final = 64
+_FEW: Final = 64
+_NEAR: Final = 0.25
+_WIDE: Final = 0.45
+_MOST_DEPTH: Final = 10
+_BLIND_DEPTH: Final = 5
+_MOST_BLOCKS: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saddle:
+    r"""About: at ``epsilon`` the integrand peaks at c = ``tilt``, and the curve's log is there."""
+
+    tilt: float
+    epsilon: float
+    log_delta: float
+
+    def less(self, delta: float) -> Saddle:
+        r"""The same, where the curve is known to be at most ``delta`` there."""
+        log = math.log(delta) if delta > 0 else _LEAST_LOG
+        return replace(self, log_delta=max(min(self.log_delta, log), _LEAST_LOG))
+
+
+def saddle_at_epsilon(epsilon: float, parts: Sequence[tuple[Part, int]], reach: float) -> Saddle:
+    r"""The saddle point of log M(c) - c epsilon - log c(c+1), at most ``reach``."""
+    tilt = _bisected(lambda c: _point(parts, c)[0] < epsilon, reach)
+    there, log, bend = _point(parts, tilt)
+    log += tilt * (there - epsilon) - bend
+    return Saddle(tilt=tilt, epsilon=epsilon, log_delta=min(max(log, _LEAST_LOG), 0.0))
+
+
+def saddle_at_delta(log_delta: float, parts: Sequence[tuple[Part, int]], reach: float) -> Saddle:
+    r"""The saddle point of the epsilon whose delta is about e^``log_delta``, at most ``reach``."""
+
+    def above(c: float) -> bool:
+        _, log, bend = _point(parts, c)
+        return log - bend > log_delta
+
+    tilt = _bisected(above, reach)
+    return Saddle(tilt=tilt, epsilon=_point(parts, tilt)[0], log_delta=max(log_delta, _LEAST_LOG))
+
+
+def calm(parts: Sequence[tuple[Part, int]], saddle: Saddle) -> Saddle:
+    r"""A tilt at most that of the saddle at which the moment at 2c does not drown the sum.
+
+    The bound of the aliases needs E[e^(2cL)], which a rare tail of large losses may rule long
+    before it rules E[e^(cL)].
+    """
+    c = saddle.tilt
+    for _ in range(_CALMINGS):
+        factors = [(part.factor(Fraction(c)), count) for part, count in parts]
+        twice = sum(k * float(f.log_moment_twice()) for f, k in factors)
+        if not twice - 2 * c * max(saddle.epsilon, 0.0) > _CALM - 2 * saddle.log_delta:
+            break
+        c = float(np.float32(c * _CALMER))
+    if c == saddle.tilt:
+        return saddle
+    # Chernoff's bound at this tilt.
+    log = sum(k * float(f.log_scale) for f, k in factors)
+    near = (log - saddle.log_delta) / c
+    return replace(saddle, tilt=c, epsilon=min(max(near, 0.0), saddle.epsilon))
+
+
+def window(
+    factors: Sequence[tuple[Factor, int]], saddle: Saddle, wanted: float, smoothing: float
+) -> Window | None:
+    r"""A window at the saddle for a relative error ``wanted`` in delta, None where it is too long.
+
+    The period T makes the aliases small, the end Y what lies beyond it, and blocks are so short
+    that |phi| moves little within one.
+    """
+    c, tau, small = saddle.tilt, smoothing, math.log(wanted / _SHARE)
+    log_scale = sum(k * float(f.log_scale) for f, k in factors)
+    twice = sum(k * float(f.log_moment_twice()) for f, k in factors)
+    need = -small - saddle.log_delta
+    period = (need + max(0.0, twice - 2 * c * saddle.epsilon)) / c
+    if not period < math.inf:
+        return None
+    step = _short(math.tau / period)
+    log_budget = small + saddle.log_delta + c * saddle.epsilon - log_scale + math.log(period)
+    end = _end(tau, step, log_budget) / tau
+    deviation = max(f.deviation for f, _ in factors)
+    near = _NEAR if sum(k for _, k in factors) < _FEW else _WIDE
+    depth = math.floor(math.log2(max(2 * near / (deviation * step), 1e-9)))
+    # Where a block of two frequencies is already too long, the cover is blind: any length will do.
+    depth = _BLIND_DEPTH if depth < 1 else min(depth, _MOST_DEPTH)
+    blocks = math.ceil(end / (step * (1 << depth)))
+    if blocks > _MOST_BLOCKS:
+        return None
+    return Window(
+        epsilon=saddle.epsilon,
+        tilt=c,
+        smoothing=tau,
+        grid=Grid(step=step, depth=depth, blocks=blocks),
+        budget=math.exp(min(log_budget, 600.0)),
+    )
+
+
+def _point(parts: Sequence[tuple[Part, int]], c: float) -> tuple[float, float, float]:
+    # epsilon with its saddle point at c, log of the integrand there, and log of 1/width.
+    value, slope, bend = 0.0, 0.0, 0.0
+    for part, count in parts:
+        found = part.cumulants(c)
+        value, slope = value + count * found[0], slope + count * found[1]
+        bend += count * found[2]
+    epsilon = slope - 1 / c - 1 / (1 + c)
+    log = value - c * epsilon - math.log(c) - math.log1p(c)
+    return epsilon, log, 0.5 * math.log(math.tau * (bend + 1 / c**2 + 1 / (1 + c) ** 2))
+
+
+def _bisected(below: Callable[[float], bool], reach: float) -> float:
+    # Where `below` turns false, to about a hundredth, as a float of 24 bits.
+    low, high = LEAST_TILT, reach
+    for _ in range(_HALVINGS):
+        if high < low * 1.01:
+            break
+        center = math.sqrt(low * high)
+        low, high = (center, high) if below(center) else (low, center)
+    return float(np.float32(high))
+
+
+def _end(tau: float, step: float, log_budget: float) -> float:
+    # x = tau Y with 2 tau^2 (1 + 1/x^2) e^(-x^2/2)/(tau x step) = budget.
+    x = 4.0
+    for _ in range(4):
+        log = math.log(2 * tau * (1 + 1 / x**2) / (x * step)) - log_budget
+        x = math.sqrt(max(2 * log, 1.0))
+    return x
+
+
+def _short(value: float) -> float:
+    # At most the value, of 12 bits.
+    mantissa, exponent = math.frexp(value)
+    return math.ldexp(math.floor(mantissa * 4096), exponent - 12)

@@ -1,0 +1,1 @@
+r"""Interoperation with dp-accounting: events and loss distributions, both ways."""

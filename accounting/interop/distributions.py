@@ -1,0 +1,197 @@
+r"""Any of our guarantees as a privacy loss distribution of dp-accounting, above the exact one.
+
+Proofs: docs/proofs/interop.md.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import reduce
+from importlib import import_module
+from typing import Any, Final
+
+from flint import arb
+
+from accounting.claims.claim import Assumed
+from accounting.errors import NotDerived
+from accounting.fourier.factor import LossLaw
+from accounting.pairs.losses import Losses
+from accounting.totals.compose import Composition, Part, compose
+from accounting.totals.rounds import Source, ways
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision, round_up
+from dpcore.numbers.parameter import RationalLike, positive_rational, rational
+
+__all__ = ["MissingExtra", "assumes", "at_least", "library", "nodes", "to_pld"]
+
+_BITS: Final = 128
+_SPARE: Final = 64
+_MOST_NODES: Final = 1 << 20
+_PADDING: Final = Fraction(1, 1 << 32)
+_NEAR: Final = 2.0**-64
+
+
+class MissingExtra(DpcoreError):
+    r"""A package of an extra is not installed; the message says which extra to install.
+
+    >>> str(MissingExtra("dp_accounting", "interop"))
+    "dp_accounting is not installed: pip install 'dpcore[interop]'"
+    """
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(package, extra)
+        self.package = package
+        self.extra = extra
+
+    def __str__(self) -> str:
+        return f"{self.package} is not installed: pip install 'dpcore[{self.extra}]'"
+
+
+def library(name: str = "dp_accounting") -> Any:
+    r"""The module of dp-accounting, imported when it is needed.
+
+    Raises :class:`MissingExtra` where it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError as missing:
+        raise MissingExtra("dp_accounting", "interop") from missing
+
+
+def at_least(value: Fraction) -> float:
+    r"""A float that is no smaller, whether it is read as binary or by its shortest decimal form.
+
+    >>> at_least(Fraction(1, 10)), at_least(Fraction(1, 3)) > Fraction(1, 3)
+    (0.1, True)
+    """
+    found = round_up(value)
+    while rational("value", found) < value:
+        found = math.nextafter(found, math.inf)
+    return found
+
+
+def assumes(composition: Composition) -> bool:
+    r"""Whether it rests on a reason that someone gave, beyond the claims that it shows as parts."""
+    return composition.assumptions != compose(*composition.parts).assumptions
+
+
+def to_pld(source: Part | Composition, *, interval: RationalLike = "1e-4") -> Any:
+    r"""A ``PrivacyLossDistribution`` of dp-accounting that dominates ``source``.
+
+    Its losses are multiples of ``interval``, as its composition needs. Each of our losses is split
+    between the two nodes around it so that both worlds keep their masses (merging them again is
+    post-processing), and every mass is rounded up. So delta of one round is above the exact one at
+    every epsilon, also after the rounding of its sums; where a source is many rounds, they are
+    composed by dp-accounting, whose transform errs by about 1e-16 either way.
+
+    Raises :class:`NotDerived` for claims in Renyi terms, which no distribution stands for, and for
+    assumed claims; :class:`InvalidParameter` where the losses span more than 2^20 intervals.
+    """
+    kind = library("dp_accounting.pld.privacy_loss_distribution").PrivacyLossDistribution
+    step = float(positive_rational("interval", interval, "the losses lie on multiples of it"))
+    found: list[tuple[Source, int]]
+    match source:
+        case Composition(parts=parts):
+            if assumes(source):
+                raise NotDerived(f"a distribution of {source!r}", "it carries no assumption")
+            found = [*parts]
+        case Assumed():
+            raise NotDerived(f"a distribution of {source!r}", "it carries no assumption")
+        case _:
+            found = [(source, 1)]
+    return _composed([_repeated(_round(kind, one, step), rounds) for one, rounds in found])
+
+
+def _composed(distributions: list[Any]) -> Any:
+    return reduce(lambda left, right: left.compose(right), distributions)
+
+
+def _repeated(distribution: Any, rounds: int) -> Any:
+    return distribution if rounds == 1 else distribution.self_compose(rounds)
+
+
+def _round(kind: Any, source: Source, step: float) -> Any:
+    stood = ways(source)
+    made = []
+    if stood.lost or not stood.above[0]:
+        # A mass of 1 beside the infinite one: more than there is, by delta.
+        made.append(kind.create_from_rounded_probability({0: 1.0}, at_least(stood.lost), step))
+    # One list for either direction, of the same shape: delta is that of the worse one.
+    for laws in zip(*stood.above, strict=True):
+        listed = [_nodes_of(law, step) for law, _ in laws]
+        counts = {count for _, count in laws}
+        if len(counts) > 1 or len(listed) > 2:
+            raise NotDerived(f"a distribution of {source!r}", "its directions differ in shape")
+        both = {} if len(listed) == 1 else _other(*listed[1])
+        one = kind.create_from_rounded_probability(*listed[0], step, **both)
+        made.append(_repeated(one, counts.pop()))
+    return _composed(made)
+
+
+def _other(masses: dict[int, float], infinite: float) -> dict[str, Any]:
+    return {
+        "rounded_probability_mass_function_add": masses,
+        "infinity_mass_add": infinite,
+        "symmetric": False,
+    }
+
+
+def _nodes_of(law: LossLaw, step: float) -> tuple[dict[int, float], float]:
+    with precision(_BITS + _SPARE):
+        return nodes(law.losses(Fraction(1), _BITS), step)
+
+
+def nodes(listed: Losses, step: float) -> tuple[dict[int, float], float]:
+    r"""Masses on the losses j ``step``, j the key, and an infinite mass, above those of ``listed``.
+
+    An outcome of loss l with P-mass a and Q-mass b = a e^-l goes to the nodes u <= l <= v: to v
+    with a (1 - e^(u-l))/(1 - e^(u-v)), to u with the rest; then P and Q keep a and b. A node is the
+    float that dp-accounting will make of it. A loss within 2^-64 of a node is put there, and what
+    that may take away is counted as infinite, as is what is not listed.
+
+    >>> exact = Losses(
+    ...     masses=(arb(1),),
+    ...     losses=(arb("0.125"),),
+    ...     hidden=arb(0),
+    ...     beyond=lambda c: arb(0),
+    ...     largest=arb(1),
+    ... )
+    >>> masses, hidden = nodes(exact, 0.25)
+    >>> sorted(masses), round(masses[1], 6), hidden
+    ([0, 1], 0.531209, 0.0)
+
+    Raises :class:`InvalidParameter` when the losses span more than 2^20 nodes.
+    """
+    found: dict[int, arb] = {}
+    seen = moved = arb(0)
+    for mass, loss in zip(listed.masses, listed.losses, strict=True):
+        seen += mass
+        low = integer_below(loss / ball(Fraction(step)))
+        near = next((k for k in (low, low + 1) if abs(_node(k, step) - loss) < _NEAR), None)
+        if near is not None:
+            found[near] = found.get(near, arb(0)) + mass
+            moved += mass * abs(_node(near, step) - loss)
+            continue
+        while not _node(low, step) <= loss:
+            low -= 1
+        high = low + 1
+        while not _node(high, step) >= loss:
+            high += 1
+        u, v = _node(low, step), _node(high, step)
+        share = ((u - loss).expm1() / (u - v).expm1()).max(arb(0)).min(arb(1))
+        found[high] = found.get(high, arb(0)) + mass * share
+        found[low] = found.get(low, arb(0)) + mass * (1 - share)
+    if found and max(found) - min(found) > _MOST_NODES:
+        raise InvalidParameter("interval", step, "too fine: the losses span more than 2^20 nodes")
+    return {key: _padded(mass) for key, mass in found.items()}, _padded(1 - seen + moved)
+
+
+def _node(key: int, step: float) -> arb:
+    return ball(Fraction(key * step))
+
+
+def _padded(mass: arb) -> float:
+    # 2^20 float additions lose less than 2^-32 of a sum of non-negative terms.
+    upper = max(Fraction(Enclosure.of(mass).upper), Fraction(0))
+    return round_up(upper * (1 + _PADDING))

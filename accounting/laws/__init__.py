@@ -1,0 +1,1 @@
+r"""Laws: the worst pair of every noise that has one; ``registry`` finds it."""

@@ -1,0 +1,316 @@
+r"""Where a ledger lives: an SQLite file or a PostgreSQL database, and how it is entered.
+
+A transaction that writes has the ledger to itself, one that reads sees one moment of it. Whatever
+the database reports leaves as :class:`LedgerUnavailable` or :class:`LedgerDamaged`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import (
+    DBAPIError,
+    IntegrityError,
+    MultipleResultsFound,
+    NoResultFound,
+    SQLAlchemyError,
+)
+from sqlalchemy.pool import Pool
+
+from accounting.ledger.database.address import address_of, is_file, where_of
+from accounting.ledger.database.forks import FileConnection, closed_before_forks, using
+from accounting.ledger.database.place import (
+    home_of,
+    identity,
+    made_private,
+    refuse_mounted,
+    settle_in,
+)
+from accounting.ledger.database.waiting import waited_for_process, waited_for_session
+from accounting.ledger.errors import LedgerDamaged, LedgerUnavailable
+
+__all__ = ["Store", "as_stored"]
+
+_T = TypeVar("_T")
+
+_PATIENCE: Final = 60  # seconds for which a charge waits for others
+_CREATION: Final = 0x64_70_63_6F_72_65  # names the advisory lock under which tables are made
+_LOG: Final = 4 << 20  # bytes that the write-ahead log of a file may grow to
+_CORRUPT: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+# What PostgreSQL says of a statement that fits the tables, when the tables do not: no such table,
+# column or function, another type, a sum out of range.
+_OTHER_TABLES: Final = frozenset({"42P01", "42703", "42883", "42804", "22003"})
+_LOCK_TIMEOUT: Final = "55P03"
+
+
+class Store:
+    r"""One database. Connections are kept and reused, but never across a fork.
+
+    >>> Store("sqlite://")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: url = sqlite://: a ledger in memory forgets: give a file
+    """
+
+    def __init__(self, url: str) -> None:
+        address = address_of(url)
+        self.where = where_of(address)
+        # As the driver does it: at once, so that another folder later changes nothing.
+        self._path = Path(os.path.abspath(self.where))  # noqa: PTH100 - resolve() follows links
+        self._address = address
+        self._engine = _engine(address)
+        self._process = os.getpid()
+        self._inherited: list[Pool] = []
+        self._file: tuple[int, int] | None = None
+
+    @property
+    def is_file(self) -> bool:
+        r"""Whether this is an SQLite file."""
+        return is_file(self._address)
+
+    def must_be_there(self) -> None:
+        r"""Refuse a file that does not exist: opening it would make an empty one."""
+        if self.is_file and self._identity() is None:
+            raise LedgerUnavailable(self.where, "there is no such file")
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        r"""A transaction in which nobody else writes, durable when the block has ended.
+
+        On SQLite it starts with the write lock. On PostgreSQL the caller's first statement locks
+        the one row of ``ledger``; each later one sees what was committed before that.
+        """
+        self.must_be_there()
+        with self._writing() as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with self._translated(), self._connected("READ COMMITTED") as connection:
+            if not self.is_file:
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_PATIENCE}s'")
+                connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
+            yield connection
+
+    @contextmanager
+    def creating(self) -> Iterator[Connection]:
+        r"""As :meth:`writing`, where the tables may not be there yet."""
+        if self.is_file:
+            made_private(self._path)
+        with self._writing() as connection:
+            if not self.is_file:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _CREATION})
+            yield connection
+
+    def settle_here(self, ledger: str) -> None:
+        r"""Say, beside a file, that the ledger of this identity lives here, before it does."""
+        if self.is_file:
+            with self._translated():
+                settle_in(self._path, ledger)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        r"""A transaction that sees the ledger as it is at its first statement."""
+        self.must_be_there()
+        with self._translated(), self._connected("REPEATABLE READ") as connection:
+            yield connection
+
+    def has_tables(self, connection: Connection) -> bool:
+        r"""Whether there is a ledger in the database: all of its tables, or none."""
+        tables = inspect(connection)
+        found = {tables.has_table(name) for name in ("ledger", "ledger_charges", "ledger_users")}
+        if len(found) > 1:
+            raise LedgerDamaged(self.where, "holds some tables of a ledger, and lacks others")
+        return found.pop()
+
+    def settle(self) -> None:
+        r"""Bring to the disk what a process wrote that died before it had.
+
+        SQLite shows others such a charge: it is whole, but a power cut could still take it back.
+        Inside a transaction that writes. PostgreSQL does this before it shows anything.
+        """
+        if self.is_file:
+            log = self._log()
+            for path, how in ((log, os.O_RDWR), (log.parent, os.O_RDONLY)):
+                with suppress(FileNotFoundError):  # no log: all of it is in the file
+                    descriptor = os.open(path, how)
+                    try:
+                        os.fsync(descriptor)
+                    finally:
+                        os.close(descriptor)
+
+    def close(self) -> None:
+        r"""Give back the connections."""
+        self._engine.dispose()
+        self._file = None
+
+    @contextmanager
+    def _connected(
+        self, isolation: Literal["READ COMMITTED", "REPEATABLE READ"]
+    ) -> Iterator[Connection]:
+        if os.getpid() != self._process:
+            # A connection that two processes use is nobody's: a child neither uses nor closes those
+            # of its parent, and keeps them so that nothing else does.
+            self._inherited.append(self._engine.pool)
+            self._engine.dispose(close=False)
+            self._process = os.getpid()
+        if not self.is_file:
+            with self._engine.execution_options(isolation_level=isolation).begin() as connection:
+                yield connection
+            return
+        reads = isolation == "REPEATABLE READ"
+        with using(self._path.resolve()):
+            refuse_mounted(self._path, self.where)
+            if not reads:
+                self._shorten_log()
+            with self._engine.execution_options(ledger_reads=reads).begin() as connection:
+                file = connection.info["file"]
+                self._must_be(file)
+                connection.info["home"] = home_of(self._path)
+                yield connection
+        # What was written to a file that nobody finds again is not acknowledged.
+        self._must_be(file)
+
+    def _shorten_log(self) -> None:
+        # SQLite before 3.51.3 may lose a commit that restarts the log while two others move it
+        # into the file (sqlite.org/wal.html, "the WAL-reset bug"). So no connection moves it by
+        # itself, and this one does while it keeps everybody else from writing.
+        try:
+            length = self._log().stat().st_size
+        except OSError:
+            return
+        if length > _LOG:
+            with self._engine.begin() as alone, closing(FileConnection(str(self._path))) as other:
+                self._must_be(alone.info["file"])
+                other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def _log(self) -> Path:
+        return Path(f"{self._path.resolve()}-wal")
+
+    def _identity(self) -> tuple[int, int] | None:
+        return identity(self._path, self.where)
+
+    def _must_be(self, opened: tuple[int, int]) -> None:
+        self._file = self._file or opened
+        if not self._file == opened == self._identity():
+            raise LedgerUnavailable(
+                self.where, "was moved, removed or replaced while it was open: open it again"
+            )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (NoResultFound, MultipleResultsFound) as error:
+            raise LedgerDamaged(
+                self.where, "the row of its ledger is gone, or is not the only one"
+            ) from error
+        except IntegrityError as error:
+            # Every rule of the tables is checked before a row is written.
+            raise LedgerDamaged(
+                self.where, f"holds rows that nobody charged: {_line(error)}"
+            ) from error
+        except (SQLAlchemyError, sqlite3.Error) as error:
+            original = error.orig if isinstance(error, DBAPIError) else error
+            name = getattr(original, "sqlite_errorname", "")
+            if name.startswith("SQLITE_BUSY"):
+                why = waited_for_process(self._path, _PATIENCE)
+                raise LedgerUnavailable(self.where, why) from error
+            if getattr(original, "sqlstate", "") == _LOCK_TIMEOUT:
+                why = waited_for_session(self._engine, _PATIENCE)
+                raise LedgerUnavailable(self.where, why) from error
+            if name.startswith(_CORRUPT):
+                what = f"is not a whole database: {_line(error)}"
+                raise LedgerDamaged(self.where, what) from error
+            if name == "SQLITE_ERROR" or getattr(original, "sqlstate", "") in _OTHER_TABLES:
+                what = f"its tables are not those of a ledger: {_line(error)}"
+                raise LedgerDamaged(self.where, what) from error
+            raise LedgerUnavailable(self.where, _line(error)) from error
+        except OSError as error:
+            # Of the files beside the database, such as a log that cannot be brought to the disk.
+            raise LedgerUnavailable(self.where, error.strerror or str(error)) from error
+
+
+def _line(error: Exception) -> str:
+    original = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    lines = [line.strip() for line in str(original).splitlines() if line.strip()]
+    return lines[0] if lines else type(original).__name__
+
+
+def _engine(address: URL) -> Engine:
+    if not is_file(address):
+        return create_engine(address, pool_pre_ping=True, pool_timeout=_PATIENCE)
+    named = {"timeout": _PATIENCE, "factory": FileConnection}
+    engine = create_engine(address, connect_args=named, pool_timeout=_PATIENCE)
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return closed_before_forks(engine)
+
+
+def _prepare(connection: Any, record: Any) -> None:
+    # The driver would begin by itself, and later than it must.
+    connection.isolation_level = None
+    # What somebody wrote that is no text is shown as it is, not refused.
+    connection.text_factory = as_stored
+    _write_ahead(connection)
+    # An acknowledged charge survives a power cut.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA fullfsync = ON")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    # A log that starts again is cut: its size says how much of it is not in the file.
+    connection.execute("PRAGMA journal_size_limit = 0")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    found = connection.path.stat()
+    record.info["file"] = (found.st_dev, found.st_ino)
+    record.info["where"] = str(connection.path)
+
+
+def as_stored(value: bytes) -> str:
+    r"""Text as SQLite keeps it, also where somebody wrote what is none."""
+    return value.decode("utf-8", "surrogateescape")
+
+
+def _write_ahead(connection: Any) -> None:
+    # Readers do not stop a charge. The first change of a new file to this mode does not wait for
+    # others by itself.
+    change = "PRAGMA journal_mode = WAL"
+    ((mode,),) = _patient(lambda: connection.execute(change).fetchall())
+    if mode != "wal":
+        # In another mode a commit would not be on the disk when it returns.
+        raise sqlite3.OperationalError(f"keeps no write-ahead log, but mode {mode!r}")
+
+
+def _begin(connection: Connection) -> None:
+    if connection.get_execution_options().get("ledger_reads", False):
+        connection.exec_driver_sql("BEGIN")
+        return
+    # SQLite's own wait sleeps up to 0.1 s between two looks: it leaves the lock unused, and lets
+    # those who come later go first. Here who waits looks every millisecond or so, as all do.
+    driver: Any = connection.connection.driver_connection
+    driver.execute("PRAGMA busy_timeout = 0")
+    try:
+        _patient(lambda: driver.execute("BEGIN IMMEDIATE"))
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {math.ceil(1000 * _PATIENCE)}")
+
+
+def _patient(attempt: Callable[[], _T]) -> _T:
+    # Tried again until the lock is free, or patience ends.
+    last = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return attempt()
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > last:
+                raise
+        # Not in step with others who wait.
+        time.sleep((500 + time.monotonic_ns() % 1000) * 1e-6)

@@ -1,0 +1,1 @@
+r"""Pairs: the two output laws of neighbours, their worst case, and their privacy losses."""

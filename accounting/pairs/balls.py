@@ -1,0 +1,37 @@
+r"""Balls as searches over losses handle them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import reduce
+
+from flint import arb
+
+from dpcore.numbers.enclosure import ball
+
+__all__ = ["as_ball", "hull", "middle"]
+
+
+def as_ball(value: Fraction | arb) -> arb:
+    r"""The ball of an exact or enclosed number."""
+    return ball(value) if isinstance(value, Fraction) else value
+
+
+def hull(values: Iterable[arb]) -> arb:
+    r"""One ball that holds every number in ``values``.
+
+    >>> 1 in hull([arb(0), arb(2)]), arb(3) in hull([arb(0), arb(2)])
+    (True, False)
+    """
+    return reduce(arb.union, values)
+
+
+def middle(value: arb) -> Fraction:
+    r"""The exact midpoint of a finite ball: a number to search from, never one to report.
+
+    >>> middle(arb("0.5"))
+    Fraction(1, 2)
+    """
+    mantissa, exponent = (int(part) for part in value.mid().man_exp())
+    return Fraction(mantissa << exponent) if exponent >= 0 else Fraction(mantissa, 1 << -exponent)

@@ -1,0 +1,70 @@
+r"""From a pair to an enclosure: precision rises until a curve's point is tight enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+from typing import Final
+
+from flint import arb
+
+from accounting.pairs.balls import as_ball
+from accounting.pairs.pair import Pair
+from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision
+
+__all__ = ["MOST_BITS", "enclose_delta", "enclose_epsilon", "narrowed", "within"]
+
+MOST_BITS: Final = 1 << 15
+"""The most bits of relative width that a curve is asked for."""
+
+_BITS: Final = 64
+
+
+def enclose_delta(pair: Pair, epsilon: Fraction, bits: int) -> Enclosure:
+    r"""The hockey-stick divergence of one pair at ``epsilon`` >= 0, to a width of 2^-bits."""
+    return within(narrowed(partial(pair.delta, epsilon), bits), Fraction(0), Fraction(1))
+
+
+def enclose_epsilon(pair: Pair, delta: Fraction, bits: int) -> Enclosure:
+    r"""The inverse at ``delta`` in (0, 1), to a relative width of 2^-bits.
+
+    Where epsilon is positive and below 2^-bits of the smallest positive loss, the width is
+    relative to that instead.
+    """
+    for working in (_BITS, 2 * _BITS, 8 * _BITS):
+        with precision(working):
+            guess = pair.guess(delta)
+            smallest = Enclosure.of(as_ball(pair.smallest_loss())).lower
+        if guess is not None:
+            break
+    negligible = Fraction(smallest) / 2**bits if 0 < smallest < math.inf else Fraction(0)
+    found = narrowed(lambda: pair.epsilon(delta, guess), bits, negligible)
+    return within(found, Fraction(0), math.inf)
+
+
+def narrowed(
+    compute: Callable[[], arb], bits: int, negligible: Fraction = Fraction(0)
+) -> Enclosure:
+    r"""As ``dpcore.numbers.enclosure.narrow``, with two differences.
+
+    Precision rises by what is missing, and a value known to lie below ``negligible`` is narrow
+    enough. Raises :class:`PrecisionExhausted` when no precision suffices.
+    """
+    working = bits + 32
+    while working <= MOST_BITS + 64 * bits:
+        with precision(working):
+            value = compute()
+            found = math.inf if value.is_exact() else value.rel_accuracy_bits()
+            if not value.is_nan() and (found >= bits or abs(value) <= ball(negligible)):
+                return Enclosure.of(value)
+        missing = bits - found if value.is_finite() and found > 0 else working
+        working += max(int(missing), 0) + 16
+    raise PrecisionExhausted(f"no enclosure of relative width 2^-{bits} within {working} bits")
+
+
+def within(found: Enclosure, least: End, most: End) -> Enclosure:
+    r"""The part of ``found`` in a range where the truth is known to lie."""
+    return Enclosure(max(found.lower, least), min(found.upper, most))

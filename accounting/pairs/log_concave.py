@@ -1,0 +1,128 @@
+r"""The pair of any symmetric log-concave law: correct from its mass function alone, and slower.
+
+P = law of X and Q = law of X - d at the same integer m: L(m) = log p(m)/p(m+d) rises because p is
+log-concave. A law with closed forms has a file of its own; see ``laws``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from flint import arb, ctx
+
+from accounting.errors import NotDerived
+from accounting.pairs.balls import hull
+from accounting.pairs.listing import Cut, list_losses, nothing
+from accounting.pairs.losses import Losses
+from accounting.pairs.monotone import Cell, RayPair
+from dpcore.errors import PrecisionExhausted
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure, ball
+from dpcore.numbers.integer_search import least
+
+__all__ = ["ShiftedPair"]
+
+_SUMMED: Final = 64
+_WIDEST: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShiftedPair(RayPair):
+    r"""X against X - ``shift`` for a symmetric log-concave noise and a shift >= 1.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> pair = ShiftedPair(noise=DiscreteLaplace(scale=10), shift=1)
+    >>> pair.delta(Fraction(0)).str(10, radius=False)
+    '0.04995837496'
+    """
+
+    noise: Noise
+    shift: int
+
+    def loss(self, m: int) -> arb:
+        r"""log p(m)/p(m+d); infinite beyond an end of the support."""
+        here, there = self.noise.pmf_ball(m), self.noise.pmf_ball(m + self.shift)
+        if here == 0 or there == 0:
+            # Only m decides which end: the support lies symmetrically around -d/2 for the two.
+            return arb("inf") if 2 * m > -self.shift else arb("-inf")
+        return (here / there).log()
+
+    def lowest(self) -> int:
+        r"""No ray below this one is ever the best: L(m) = -L(-d-m) <= 0 for 2m <= -d."""
+        return -(self.shift // 2)
+
+    def near(self, epsilon: Fraction) -> int:
+        r"""Where to look for the first loss above epsilon: sound anywhere, fast when near."""
+        del epsilon
+        return self.lowest()
+
+    def ray(self, epsilon: Fraction) -> Cell | None:
+        r"""By bisection; the cell is wider than one where balls cannot tell L from epsilon."""
+        level = ball(epsilon)
+        start = self.lowest()
+        try:
+            last = least(
+                lambda m: m >= start and bool(self.loss(m) > level), max(self.near(epsilon), start)
+            )
+        except PrecisionExhausted:
+            raise NotDerived(
+                f"whether a loss of {self.noise!r} exceeds {epsilon}",
+                "its largest loss is needed: add the law's own pair to accounting",
+            ) from None
+        first = last
+        while first > start and not self.loss(first - 1) <= level and last - first < _WIDEST:
+            first -= 1
+        return first, last
+
+    def tails(self, m: int) -> tuple[arb, arb]:
+        r"""A(m) = P(X >= m), B(m) = P(X >= m+d)."""
+        rest = self.noise.sf_ball(m + self.shift - 1)
+        if self.shift > _SUMMED:
+            return self.noise.sf_ball(m - 1) - rest, rest
+        return sum((self.noise.pmf_ball(m + j) for j in range(self.shift)), arb(0)), rest
+
+    def below(self, m: int) -> arb:
+        r"""P(X < m)."""
+        return self.noise.cdf_ball(m - 1)
+
+    def largest_loss(self) -> Enclosure:
+        r"""Not known from the mass function alone."""
+        raise NotDerived(
+            f"the largest loss of {self.noise!r}", "ask for epsilon(delta) with delta > 0"
+        )
+
+    # -- losses -------------------------------------------------------------------------------
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        r"""From the masses; the far right tail counts as hidden, for its moments are unknown."""
+        return list_losses(self, tilt, bits)
+
+    def ends(self, tilt: float, need: float) -> tuple[int, int]:
+        r"""Where the tail falls below 2^-precision: what counts as hidden must be negligible."""
+        del tilt
+        share = ball(math.ceil(-max(need, ctx.prec * math.log(2)))).exp()
+        reach = least(lambda k: k >= 0 and bool(self.noise.sf_ball(k) < share), 0)
+        return -reach - self.shift, reach
+
+    def cut(self, low: int, high: int) -> Cut:
+        r"""Losses left of ``low`` are at most that at ``low``; right of ``high`` all is hidden."""
+        found = [(self.noise.pmf_ball(m), self.loss(m)) for m in range(low, high + 1)]
+        shown = tuple((mass, loss) for mass, loss in found if loss.is_finite())
+        hidden = sum((mass for mass, loss in found if loss == arb("inf")), arb(0))
+        # What lies right of high is left out whole; so is a mass of which balls cannot tell whether
+        # it is hidden, and the left side where the loss at its end bounds nothing.
+        rest = sum((mass for mass, loss in found if loss.is_nan()), self.noise.sf_ball(high))
+        edge, below = found[0][1], self.noise.cdf_ball(low - 1)
+        if not edge < arb("inf"):
+            rest += below
+        return Cut(
+            masses=tuple(mass for mass, _ in shown),
+            losses=tuple(loss for _, loss in shown),
+            left=(lambda c: below * (c * edge).exp()) if edge.is_finite() else nothing,
+            right=nothing,
+            hidden=hull([hidden, hidden + rest.max(arb(0))]),
+            largest=arb("inf"),
+        )

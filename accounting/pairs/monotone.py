@@ -1,0 +1,221 @@
+r"""Pairs whose loss L(m) rises in m: every optimal test is a ray {m, m+1, ...}.
+
+With A(m) = P([m, oo)) and B(m) = Q([m, oo)):
+
+    delta(epsilon)  = max_m  A(m) - e^epsilon B(m)
+    epsilon(delta)  = max(0, max_m  log((A(m) - delta)/B(m)))
+    tradeoff(alpha) = max_m  1 - A(m) + e^(L(m-1)) (B(m) - alpha)
+
+This file turns them into balls for any law that states its loss and its tails. Proofs:
+docs/proofs/curve.md.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+from flint import arb
+
+from accounting.errors import NotDerived
+from accounting.pairs.balls import as_ball, hull, middle
+from accounting.pairs.pair import Loss, Pair
+from dpcore.numbers.enclosure import ball
+from dpcore.numbers.integer_search import least
+
+__all__ = ["Cell", "RayPair", "unknown_probability"]
+
+Cell: TypeAlias = tuple[int, int]
+"""(first, last): the least m with L(m) > epsilon is certified to lie in first..last."""
+
+_STEPS: Final = 100
+_WIDEST_TIE: Final = 4
+_NEARBY: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayPair(Pair):
+    r"""(P, Q) on integers m, the loss rising in m. Balls are at the ambient precision."""
+
+    # -- what a law provides ------------------------------------------------------------------
+
+    @abstractmethod
+    def ray(self, epsilon: Fraction) -> Cell | None:
+        r"""Where L exceeds epsilon >= 0 for the first time; None when it never does."""
+
+    @abstractmethod
+    def tails(self, m: int) -> tuple[arb, arb]:
+        r"""(A(m) - B(m), B(m)), each as tight as its own size allows."""
+
+    @abstractmethod
+    def below(self, m: int) -> arb:
+        r"""P((-oo, m)) = 1 - A(m), as tight as its own size allows."""
+
+    def start(self, delta: Fraction) -> Fraction:
+        r"""Where the search for epsilon(delta) starts: sound anywhere, fast when near."""
+        del delta
+        return Fraction(0)
+
+    # -- delta(epsilon) -----------------------------------------------------------------------
+
+    def delta(self, epsilon: Fraction) -> arb:
+        r"""The hockey-stick divergence at epsilon >= 0."""
+        cell = self.ray(epsilon)
+        if cell is None:
+            return arb(0)
+        if cell[1] - cell[0] > _WIDEST_TIE:
+            return unknown_probability()
+        # The payoff of a ray rises up to the best ray and falls behind it: the best is one of
+        # the cell, and the hull of their payoffs holds its.
+        return hull(self._payoff(m, epsilon) for m in range(cell[0], cell[1] + 1))
+
+    def _payoff(self, m: int, epsilon: Fraction) -> arb:
+        gap, rest = self.tails(m)
+        return gap - ball(epsilon).expm1() * rest
+
+    # -- epsilon(delta) -----------------------------------------------------------------------
+
+    def guess(self, delta: Fraction) -> int | None:
+        r"""A ray near the one that decides epsilon(delta), or None at too low a precision.
+
+        Newton's method on log delta(epsilon), with the bracket it has found; nothing rests on the
+        result but speed.
+        """
+        goal = ball(delta).log()
+        low, high = Fraction(-1), self._largest_or_infinite()
+        epsilon = max(self.start(delta), Fraction(0))
+        if isinstance(high, Fraction):
+            epsilon = min(epsilon, high / 2)
+        before, followed = None, False
+        for _ in range(_STEPS):
+            ray = self._ray_or(epsilon, self.bottom())
+            # The same ray twice is the answer only where the tangent led there: a step cut short
+            # may end on the ray it started from, however far away the answer is.
+            if ray == before and followed:
+                return ray
+            gap, rest = self.tails(ray)
+            payoff = gap - ball(epsilon).expm1() * rest
+            step = (payoff.log() - goal) * payoff / (rest * ball(epsilon).exp())
+            if not step.is_finite():
+                return None
+            if step > 0:
+                low = epsilon
+            elif epsilon == 0:
+                return ray
+            else:
+                high = epsilon
+            # Where little of Q is left the tangent is flat, and its root is far beyond the answer.
+            most = epsilon + 1
+            followed = not step > ball(most)
+            before, epsilon = ray, epsilon + (middle(step) if followed else most)
+            if low < 0:
+                epsilon = max(epsilon, Fraction(0))
+            elif not low < epsilon < high:
+                followed = False
+                epsilon = (low + high) / 2 if isinstance(high, Fraction) else 2 * low
+        return before
+
+    def epsilon(self, delta: Fraction, guess: int | None) -> arb:
+        r"""The inverse of delta at delta > 0; wide or not finite where the precision is too low.
+
+        Each ray gives a lower bound E(m) = log((A(m) - delta)/B(m)); the one that attains it is
+        the m with L(m-1) <= E(m) <= L(m). Rays are tried from ``guess`` until both comparisons
+        are certified; where a ball touches L(m), both neighbours are kept.
+        """
+        bottom = self.bottom()
+        first = self._left_end(bottom if guess is None else max(guess, bottom), bottom, delta)
+        if first is None:
+            return arb("nan")
+        last, found = first, [self.bound(first, delta)]
+        while not found[-1] <= as_ball(self.loss(last)):
+            if last - first == _WIDEST_TIE:
+                return arb("nan")
+            last += 1
+            found.append(self.bound(last, delta))
+        # The deciding ray is not the last one when that bounds nothing: see the proof.
+        value = hull(found[:-1] if len(found) > 1 and found[-1] == arb("-inf") else found)
+        if first > bottom or value > 0:
+            return value
+        return arb(0) if value <= 0 else hull([arb(0), value.upper()])
+
+    def _left_end(self, ray: int, bottom: int, delta: Fraction) -> int | None:
+        # A ray m with L(m-1) <= E(m) certified: the deciding ray is m or lies to its right. The ray
+        # that is best at epsilon = E(m) bounds better than m: Newton's method, in e^epsilon.
+        back = 1
+        for _ in range(_STEPS):
+            value = self.bound(ray, delta)
+            if value.is_nan():
+                return None
+            certified = ray == bottom or bool(value >= as_ball(self.loss(ray - 1)))
+            if certified and not (value.is_finite() and value > as_ball(self.loss(ray))):
+                return ray
+            better = self._ray_or(middle(value), ray) if value.is_finite() and value > 0 else ray
+            if certified and better == ray:
+                return ray
+            # From the right a few steps are tried first: in a far tail Newton jumps back too far.
+            if certified or (back > _NEARBY and better != ray):
+                ray = better
+            else:
+                ray, back = max(ray - back, bottom), 2 * back
+        return None
+
+    def bound(self, m: int, delta: Fraction) -> arb:
+        r"""E(m) = log((A(m) - delta)/B(m)) <= epsilon(delta), -oo where A(m) <= delta."""
+        gap, rest = self.tails(m)
+        left = gap - ball(delta)
+        if left + rest <= 0:
+            return arb("-inf")
+        if rest == 0:
+            return arb("inf") if left > 0 else arb("nan")
+        return (left / rest).log1p()
+
+    def smallest_loss(self) -> Loss:
+        r"""The loss of the lowest ray, unless a tie leaves it open."""
+        return self.loss(self.bottom())
+
+    def bottom(self) -> int:
+        r"""The least ray with a positive loss: the best one at epsilon = 0."""
+        # Two different laws have a positive loss somewhere, so the cell is there.
+        return (self.ray(Fraction(0)) or (0, 0))[0]
+
+    def _ray_or(self, epsilon: Fraction, otherwise: int) -> int:
+        # For the search only: a ray that is not known is not tried.
+        try:
+            cell = self.ray(epsilon)
+        except NotDerived:
+            return otherwise
+        return otherwise if cell is None else cell[1]
+
+    def _largest_or_infinite(self) -> Fraction | float:
+        try:
+            return self.largest_loss().lower
+        except NotDerived:
+            return math.inf
+
+    # -- tradeoff(alpha) ----------------------------------------------------------------------
+
+    def tradeoff(self, alpha: Fraction) -> arb:
+        r"""The least type II error of a test of Q against P with type I error alpha in (0, 1).
+
+        The test rejects Q on a ray, and with some probability on the value before it.
+        """
+        level = ball(alpha)
+        last = least(lambda m: bool(self.tails(m)[1] <= level), 0)
+        first = last
+        while not self.tails(first - 1)[1] > level:
+            if last - first == _WIDEST_TIE:
+                return unknown_probability()
+            first -= 1
+        # B(first-1) > alpha >= B(last): the line of the right cell is among these.
+        return hull(self._line(m, level) for m in range(first, last + 1))
+
+    def _line(self, m: int, level: arb) -> arb:
+        return self.below(m) - as_ball(self.loss(m - 1)).exp() * (level - self.tails(m)[1])
+
+
+def unknown_probability() -> arb:
+    r"""The ball [0, 1]: at a higher precision there may be a better answer."""
+    return arb(0.5, 0.5)

@@ -1,0 +1,116 @@
+r"""Renyi divergences of a symmetric law as sums over the integers, with proven rests.
+
+With k = alpha - 1 and t(m) = p(m) (p(m)/p(m+d))^k, D_alpha = log(sum_m t(m))/k. The masses come as
+a table of logarithms log p(0), ..., log p(R); what lies outside of it is enclosed by the law.
+Proofs: docs/proofs/curve_of_laws.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Final, Protocol
+
+from flint import arb, ctx
+
+from accounting.errors import NotDerived
+from accounting.pairs.renyi import supremum_over_orders
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure, ball
+
+__all__ = ["MOST_MASSES", "Summed", "gaussian_reach", "renyi_by_sum", "zcdp_by_search"]
+
+MOST_MASSES: Final = 1 << 20
+
+_MOST_SEARCHED: Final = 1 << 14
+_SEARCH_BITS: Final = 192
+_SECOND: Final = Fraction(2)
+_TOLERANCE: Final = Fraction(1, 10**4)
+
+
+class Summed(Protocol):
+    r"""A pair whose masses fall on both sides of 0 and are known by their logarithms."""
+
+    @property
+    def noise(self) -> Noise:
+        r"""A symmetric law, falling in |x|."""
+        ...
+
+    @property
+    def shift(self) -> int:
+        r"""d >= 1."""
+        ...
+
+    def logarithms(self, reach: int) -> Sequence[arb]:
+        r"""log p(n) for n = 0..``reach`` (or more)."""
+        ...
+
+    def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
+        r"""A ball around sum_{m >= first} t(m), for first + d within the table; may be infinite."""
+        ...
+
+    def reach(self, order: Fraction, bits: int) -> int:
+        r"""How far to sum for ``bits`` of D_alpha: a guess; too little is noticed and doubled."""
+        ...
+
+
+def renyi_by_sum(pair: Summed, order: Fraction) -> arb:
+    r"""D_alpha = log(sum_m t(m))/(alpha - 1).
+
+    Raises :class:`NotDerived` where the sum would take more than 2^20 masses.
+    """
+    reach, shift = max(pair.reach(order, ctx.prec), 1), pair.shift
+    while reach + shift < MOST_MASSES:
+        logs = pair.logarithms(reach + shift + 1)
+        # On the left p(n+d) < p(n): t(-d-n) = p(n+d) (p(n+d)/p(n))^k <= p(n+d).
+        left = pair.noise.sf_ball(reach + shift).upper()
+        right = pair.beyond(reach + 1, order, logs)
+        if right.is_finite():
+            total = _within(logs, shift, reach, order)
+            if max(left, right.rad()) <= total * arb(2) ** (-ctx.prec):
+                return (total + right + arb(left / 2, left / 2)).log() / ball(order - 1)
+        reach *= 2
+    raise NotDerived(
+        f"the Renyi divergence of order {order} of {pair.noise!r}",
+        f"it is a sum over more than {MOST_MASSES} masses; use epsilon(delta)",
+    )
+
+
+def zcdp_by_search(
+    pair: Summed,
+    *,
+    largest_loss: Fraction | None = None,
+    beyond: Callable[[Fraction], Fraction | arb] | None = None,
+) -> Enclosure:
+    r"""sup D_alpha/alpha by branch and bound over sums, to a relative width of 1e-4.
+
+    Raises :class:`NotDerived` where each of its hundreds of sums is long.
+    """
+    if pair.reach(_SECOND, _SEARCH_BITS) > _MOST_SEARCHED:
+        raise NotDerived(
+            f"the zCDP parameter of {pair.noise!r}",
+            f"no theorem gives it, and a search over sums of more than {_MOST_SEARCHED} masses "
+            "takes too long; use renyi(order)",
+        )
+    return supremum_over_orders(
+        lambda order: renyi_by_sum(pair, order),
+        largest_loss,
+        beyond=beyond,
+        tolerance=_TOLERANCE,
+    )
+
+
+def _within(logs: Sequence[arb], shift: int, reach: int, order: Fraction) -> arb:
+    # m = -d-reach..reach, where |m| and |m+d| lie within the table.
+    alpha, excess = ball(order), ball(order - 1)
+    total = arb(0)
+    for m in range(-shift - reach, reach + 1):
+        total += (alpha * logs[abs(m)] - excess * logs[abs(m + shift)]).exp()
+    return total
+
+
+def gaussian_reach(variance: Fraction, shift: int, order: Fraction, bits: int) -> int:
+    r"""Where a Gaussian of this variance, tilted by the order, has lost ``bits``."""
+    center = shift * math.ceil(order)
+    return center + math.isqrt(math.ceil(2 * variance * bits)) + 8

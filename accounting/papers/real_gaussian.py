@@ -1,0 +1,66 @@
+r"""Gaussian noise on the reals: the yardstick that the papers calibrate against.
+
+sigma/Delta = r: delta(epsilon) = Phi(1/2r - epsilon r) - e^epsilon Phi(-1/2r - epsilon r) (Balle
+and Wang 2018, Theorem 8). Falls in r, for more noise is the same plus independent noise. This
+package never samples it; it is here for comparison only.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Final
+
+from flint import arb
+
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.parameter import RationalLike, positive_rational, rational
+
+__all__ = ["real_gaussian_delta", "real_gaussian_ratio"]
+
+_BITS: Final = 64
+
+
+def real_gaussian_delta(ratio: RationalLike, epsilon: RationalLike) -> Enclosure:
+    r"""The delta of real Gaussian noise with sigma/Delta = ``ratio``, at ``epsilon`` >= 0.
+
+    >>> real_gaussian_delta("0.179412", 10)
+    Enclosure([0.78862271275898857, 0.78862271275898858])
+
+    Raises :class:`InvalidParameter` for a ratio that is not > 0 or an epsilon < 0.
+    """
+    r, e = positive_rational("ratio", ratio, "sigma 0 adds no noise"), rational("epsilon", epsilon)
+    if e < 0:
+        raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+    half, shift = 1 / (2 * r), e * r
+    return narrow(lambda: _phi(half - shift) - ball(e).exp() * _phi(-half - shift), _BITS)
+
+
+def real_gaussian_ratio(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
+    r"""The least sigma/Delta that gives (epsilon, delta), to about 12 digits, certified.
+
+    >>> real_gaussian_ratio(10, "0.25").upper_float
+    0.24717...
+    """
+    most = rational("delta", delta)
+    if not 0 < most < 1:
+        raise InvalidParameter("delta", delta, "must lie in (0, 1)")
+    low = high = Fraction(1)
+    while real_gaussian_delta(low, epsilon).lower <= most:
+        low /= 2
+    while real_gaussian_delta(high, epsilon).upper > most:
+        high *= 2
+    while high - low > low / (1 << 40):
+        middle = (low + high) / 2
+        found = real_gaussian_delta(middle, epsilon)
+        if found.lower > most:
+            low = middle
+        elif found.upper <= most:
+            high = middle
+        else:
+            break
+    return Enclosure(low, high)
+
+
+def _phi(x: Fraction) -> arb:
+    return (-ball(x) / arb(2).sqrt()).erfc() / 2

@@ -1,0 +1,355 @@
+r"""Distributed protocols: what the honest users present guarantee, and parameters for a target.
+
+A protocol is planned for n users, of whom at least h are honest and stay. Their noise alone hides
+each of them, so the guarantee is that of ``protocol.mechanism(h)``; :func:`choose` enlarges every
+user's noise until that meets the target. Where more noise is smaller noise plus independent noise
+(Polya differences, Skellam, fair bits) the result is the least on its grid. For sums of discrete
+Gaussians, and for the probability of biased bits, only the two grid points are certified: delta
+need not fall in that probability. Proofs: docs/proofs/shuffle.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Literal, TypeAlias, get_args
+
+from accounting import papers
+from accounting.papers.arguments import ceil_sqrt, failure_of
+from accounting.papers.real_gaussian import real_gaussian_ratio
+from accounting.protocols.box import BinomialBox
+from accounting.protocols.shuffled_bits import fewest_bits, least_probability
+from accounting.release.curve import PrivacyCurve
+from accounting.release.guarantee import guarantee
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.skellam import Skellam
+from dpcore.mechanism import Mechanism, Sensitivity
+from dpcore.noise import Noise
+from dpcore.numbers.integer_search import least
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
+from dpcore.protocols.sizing import ProtocolSize, size_protocol
+from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+
+__all__ = ["GRID", "Instance", "Plan", "Protocol", "choose", "protocol_guarantee"]
+
+Instance: TypeAlias = Literal[
+    "pure",
+    "renyi",
+    "concentrated",
+    "central",
+    "local",
+    "shuffled-pure",
+    "binary-shuffle",
+    "vector-shuffle",
+]
+Parameters: TypeAlias = Literal["exact", "paper"]
+Protocol: TypeAlias = (
+    AggregatedSum | CentralSum | LocalSum | ShuffledPure | BinaryShuffle | VectorShuffle
+)
+
+GRID: Final = 1024
+"""Real parameters are multiples of 1/1024 of where their search starts."""
+
+_PROBABILITY_GRID: Final = 1 << 16
+_MOST_EPSILON: Final = 1000
+_ROUNDED: Final = 1 << 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    r"""A protocol with its guarantee for ``honest`` users, beside the target it was chosen for.
+
+    ``guarantee`` is derived, whatever the target; ``meets`` says whether it is certified to reach
+    it. ``size`` is None for bits, which never wrap around. ``assumes`` names what a protocol needs
+    beyond its noise ("" for nothing): then ``guarantee`` is of the sum alone, and ``meets`` counts
+    what the assumption costs.
+    """
+
+    instance: Instance
+    parameters: Parameters
+    protocol: Protocol
+    honest: int
+    epsilon: Fraction
+    delta: Fraction
+    guarantee: PrivacyCurve | BinomialBox
+    meets: bool
+    size: ProtocolSize | None
+    assumes: str = ""
+
+
+def protocol_guarantee(protocol: Protocol, honest: int) -> PrivacyCurve | BinomialBox:
+    r"""The exact curve of what ``honest`` users present hide, for the contribution of one of them.
+
+    :class:`ShuffledPure` has the curve of its sum alone, which is less than its server sees.
+
+    >>> share = DiscreteLaplace(scale=32).share(1024)
+    >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)
+    >>> protocol_guarantee(protocol, 1024).pure()
+    Pure(1)
+    """
+    mechanism = (
+        protocol.sum_mechanism(honest)
+        if isinstance(protocol, ShuffledPure)
+        else protocol.mechanism(honest)
+    )
+    return _curve(mechanism)
+
+
+def _curve(mechanism: Mechanism) -> PrivacyCurve | BinomialBox:
+    noise = mechanism.noise
+    if isinstance(noise, Binomial):
+        amount = Sensitivity.of(mechanism.sensitivity).amount
+        bounds = amount if isinstance(amount, tuple) else (amount,)
+        return BinomialBox(trials=int(noise.trials), probability=noise.probability, bounds=bounds)
+    return guarantee(mechanism)
+
+
+def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an answer
+    *,
+    instance: Instance,
+    users: int,
+    epsilon: RationalLike,
+    delta: RationalLike = 0,
+    honest_fraction: RationalLike = 1,
+    failure: RationalLike = "1e-6",
+    parameters: Parameters = "exact",
+    precision: int | None = None,
+    scaling: RationalLike = 1,
+    coordinates: int = 1,
+) -> Plan:
+    r"""A protocol for ``users``, of whom at least ``honest_fraction`` are honest and stay.
+
+    ``precision`` is g, by default the paper's. ``parameters="exact"``: noise with which the honest
+    alone meet (epsilon, delta) and with a grid step less of which they do not, and the least
+    modulus with which the chance of a wrong sum is at most ``failure``. ``"paper"``: what the paper
+    prints for epsilon (its corrected form), everyone being honest; the plan says what that gives.
+
+    >>> plan = choose(instance="binary-shuffle", users=100, epsilon="1/2", delta="1e-6")
+    >>> plan.protocol.noise_bits, plan.meets
+    (3, True)
+    >>> plan = choose(
+    ...     instance="binary-shuffle", users=100, epsilon="1/2", delta="1e-6", parameters="paper"
+    ... )
+    >>> plan.protocol.noise_bits, plan.meets
+    (56, True)
+
+    Raises :class:`InvalidParameter` for an argument out of range or one that the instance has no
+    use for, an epsilon beyond 1000, a delta of 0 where no noise of the instance is pure, or a
+    ``precision`` with ``parameters="paper"``.
+    """
+    target = _target(instance, users, epsilon, delta, honest_fraction, parameters)
+    if parameters == "paper" and precision is not None:
+        raise InvalidParameter("precision", precision, "the paper has its own; leave it out")
+    steps = None if precision is None else integer("precision", precision, at_least=1)
+    failure_of(failure)  # refused before anything is searched
+    scale = positive_rational("scaling", scaling, "it multiplies the precision")
+    if scale != 1 and instance not in ("renyi", "concentrated"):
+        raise InvalidParameter("scaling", scaling, "only renyi and concentrated have it")
+    if instance in ("binary-shuffle", "vector-shuffle"):
+        return _bits(target, steps, integer("coordinates", coordinates, at_least=1))
+    if coordinates != 1:
+        raise InvalidParameter("coordinates", coordinates, "only vector-shuffle takes vectors")
+    return _sum(target, steps, scale, failure)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    instance: Instance
+    parameters: Parameters
+    users: int
+    honest: int
+    epsilon: Fraction
+    delta: Fraction
+
+    def plan(self, protocol: Protocol, size: ProtocolSize | None) -> Plan:
+        curve = protocol_guarantee(protocol, self.honest)
+        relaxed = isinstance(protocol, ShuffledPure)
+        spent = self.epsilon / 2 if relaxed else Fraction(0)
+        return Plan(
+            instance=self.instance,
+            parameters=self.parameters,
+            protocol=protocol,
+            honest=self.honest,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            guarantee=curve,
+            meets=_meets(curve, self.epsilon - spent, self.delta),
+            size=size,
+            assumes=f"an ({self.epsilon / 4}, q)-relaxed aggregation" if relaxed else "",
+        )
+
+
+def _target(
+    instance: Instance,
+    users: int,
+    epsilon: RationalLike,
+    delta: RationalLike,
+    honest_fraction: RationalLike,
+    parameters: Parameters,
+) -> _Target:
+    if instance not in get_args(Instance):
+        names = ", ".join(get_args(Instance))
+        raise InvalidParameter("instance", instance, f"must be one of {names}")
+    if parameters not in get_args(Parameters):
+        raise InvalidParameter("parameters", parameters, "must be 'exact' or 'paper'")
+    n = integer("users", users, at_least=1)
+    e = positive_rational("epsilon", epsilon, "no noise gives epsilon 0")
+    if e > _MOST_EPSILON:
+        raise InvalidParameter("epsilon", epsilon, f"must be <= {_MOST_EPSILON}: it hides nothing")
+    d, fraction = rational("delta", delta), rational("honest_fraction", honest_fraction)
+    if not 0 <= d < 1:
+        raise InvalidParameter("delta", delta, "must lie in [0, 1)")
+    if d == 0 and instance in ("renyi", "concentrated", "binary-shuffle", "vector-shuffle"):
+        raise InvalidParameter("delta", delta, f"must be > 0: the loss of {instance} is unbounded")
+    if not 0 < fraction <= 1:
+        raise InvalidParameter("honest_fraction", honest_fraction, "must lie in (0, 1]")
+    return _Target(
+        instance=instance,
+        parameters=parameters,
+        users=n,
+        honest=math.ceil(fraction * n),
+        epsilon=e,
+        delta=d,
+    )
+
+
+def _meets(curve: PrivacyCurve | BinomialBox, epsilon: Fraction, delta: Fraction) -> bool:
+    if isinstance(curve, BinomialBox):
+        return curve.meets(epsilon, delta)
+    if delta == 0:
+        return curve.epsilon(0).upper <= epsilon
+    return curve.delta(epsilon).upper <= delta
+
+
+# -- sums mod m -------------------------------------------------------------------------------
+
+
+def _sum(target: _Target, precision: int | None, scaling: Fraction, failure: RationalLike) -> Plan:
+    if target.parameters == "paper":
+        return _paper_sum(target, scaling, failure)
+    n, half = target.users, target.instance == "shuffled-pure"
+    e = target.epsilon / 2 if half else target.epsilon
+    if target.instance in ("renyi", "concentrated"):
+        squared = (scaling * e) ** 2 * n
+    else:
+        squared = e * e * n
+    g = precision or ceil_sqrt(squared)
+
+    def enough(make: Callable[[Fraction], Noise]) -> Callable[[Fraction], bool]:
+        def holds(amount: Fraction) -> bool:
+            protocol = _built(target, g, 0, make(amount))
+            return _meets(protocol_guarantee(protocol, target.honest), e, target.delta)
+
+        return holds
+
+    make, start = _family(target, g, e)
+    amount = _least_on_grid(enough(make), start)
+    noise = make(amount)
+    planned = _built(target, g, 0, noise).planned_noise
+    size = size_protocol(users=n, precision=g, noise=planned, failure=failure)
+    return target.plan(_built(target, g, size.threshold, noise), size)
+
+
+def _family(
+    target: _Target, g: int, epsilon: Fraction
+) -> tuple[Callable[[Fraction], Noise], Fraction]:
+    # The law of one user's noise (of all of it, for a central protocol) by the parameter that is
+    # searched, and where the search starts.
+    n = target.users
+    match target.instance:
+        case "renyi" | "concentrated":
+            ratio = Fraction(real_gaussian_ratio(epsilon, target.delta).upper)
+            rough = Fraction(round(ratio * ratio * GRID), GRID) or Fraction(1, GRID)
+            start = g * g * rough / target.honest
+            if target.instance == "renyi":
+                return (lambda v: Skellam(variance=v)), start
+            return (lambda v: DiscreteGaussian(sigma_squared=v)), start
+        case "pure" | "shuffled-pure":
+            return (lambda s: DiscreteLaplace(scale=s).share(n)), g / epsilon
+        case _:
+            return (lambda s: DiscreteLaplace(scale=s)), g / epsilon
+
+
+def _built(
+    target: _Target, g: int, threshold: int, noise: Noise
+) -> AggregatedSum | CentralSum | LocalSum | ShuffledPure:
+    n = target.users
+    match target.instance:
+        case "central":
+            return CentralSum(users=n, precision=g, threshold=threshold, noise=noise)
+        case "local":
+            return LocalSum(users=n, precision=g, threshold=threshold, noise=noise)
+        case "shuffled-pure":
+            return ShuffledPure(users=n, precision=g, threshold=threshold, share=noise)
+        case _:
+            return AggregatedSum(users=n, precision=g, threshold=threshold, share=noise)
+
+
+def _least_on_grid(holds: Callable[[Fraction], bool], start: Fraction) -> Fraction:
+    step = start / GRID
+    return step * least(lambda j: j >= 1 and holds(step * j), GRID)
+
+
+def _paper_sum(target: _Target, scaling: Fraction, failure: RationalLike) -> Plan:
+    n, e = target.users, target.epsilon
+    match target.instance:
+        case "renyi":
+            found = papers.cz_renyi(n, e, failure, scaling)
+        case "concentrated":
+            found = papers.cz_concentrated(n, e, failure, scaling)
+        case "shuffled-pure":
+            found = papers.cz_shuffled(n, e, failure, form="corrected")
+        case "local":
+            raise InvalidParameter(
+                "parameters", "paper", "CZ Theorem 6 leaves a constant open: papers.cz_local"
+            )
+        case _:
+            found = papers.cz_pure(n, e, failure)
+    noise = found.noise if found.share is None or target.instance == "central" else found.share
+    protocol = _built(target, found.precision, found.threshold, noise)
+    size = ProtocolSize(
+        threshold=found.threshold,
+        modulus=protocol.modulus,
+        wraparound=protocol.planned_noise.enclose_tail(found.threshold),
+        one_less=None,
+    )
+    return target.plan(protocol, size)
+
+
+# -- bits -------------------------------------------------------------------------------------
+
+
+def _bits(target: _Target, precision: int | None, coordinates: int) -> Plan:
+    n, e, d = target.users, target.epsilon, target.delta
+    binary = target.instance == "binary-shuffle"
+    if binary and coordinates != 1:
+        raise InvalidParameter("coordinates", coordinates, "binary-shuffle sums one bit of a user")
+    if binary and precision not in (None, 1):
+        raise InvalidParameter("precision", precision, "binary-shuffle sums one bit of a user")
+    paper = papers.tkms_bits(n, e, d) if binary else papers.lzj_vector(n, coordinates, e, d)
+    g = precision or paper.precision
+    if target.parameters == "paper":
+        # p is irrational: rounded up to a multiple of 2^-64, towards 1/2.
+        up = Fraction(math.ceil(Fraction(paper.probability.upper) * _ROUNDED), _ROUNDED)
+        bits, p = paper.bits, min(up, Fraction(1, 2))
+    else:
+        bounds = (g,) * coordinates
+        bits = fewest_bits(epsilon=e, delta=d, bounds=bounds, users=target.honest).bits
+        p = Fraction(1, 2)
+        if bits == 1 and coordinates == 1:
+            # One fair bit of each is more than enough: a biased one may be.
+            p = least_probability(
+                trials=target.honest, epsilon=e, delta=d, bounds=bounds, grid=_PROBABILITY_GRID
+            ).probability
+    if binary:
+        return target.plan(BinaryShuffle(users=n, noise_bits=bits, probability=p), None)
+    protocol = VectorShuffle(
+        users=n, noise_bits=bits, probability=p, precision=g, coordinates=coordinates
+    )
+    return target.plan(protocol, None)

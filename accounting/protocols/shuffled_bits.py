@@ -1,0 +1,158 @@
+r"""How little noise is enough when bits are shuffled: exact calibration of binomial noise.
+
+Fewest bits: Binomial(b, p) plus an independent Binomial(1, p) is Binomial(b + 1, p), so more bits
+are post-processing and delta never rises with b: one bisection finds the least b, and both b and
+b - 1 are certified. Least probability: no such theorem is used; the two grid points are certified.
+Sources: TKMS Algorithm 3, LZJ Algorithms 2 and 4 (both named in ``papers``), Cheu, Joseph, Mao and
+Peng, "Shuffle Private Stochastic Convex Optimization" (2021). Proofs: docs/proofs/shuffle.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from accounting.protocols.box import BinomialBox
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.integer_search import least
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+
+__all__ = ["LeastBits", "LeastProbability", "fewest_bits", "least_probability"]
+
+_NEAR: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastBits:
+    r"""``enough`` meets (epsilon, delta) and ``short``, with a bit less of each user, does not.
+
+    ``bits`` is the number of noise bits of one user and coordinate; ``short`` is None for one bit.
+    """
+
+    bits: int
+    users: int
+    epsilon: Fraction
+    delta: Fraction
+    enough: BinomialBox
+    short: BinomialBox | None
+
+    @property
+    def trials(self) -> int:
+        r"""All the noise bits of a coordinate."""
+        return self.users * self.bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastProbability:
+    r"""``enough`` meets (epsilon, delta); ``short``, one grid step less, does not (or is 0)."""
+
+    probability: Fraction
+    epsilon: Fraction
+    delta: Fraction
+    enough: BinomialBox
+    short: BinomialBox | None
+
+
+def fewest_bits(
+    *,
+    epsilon: RationalLike,
+    delta: RationalLike,
+    bounds: tuple[int, ...] = (1,),
+    users: int = 1,
+    probability: RationalLike = Fraction(1, 2),
+) -> LeastBits:
+    r"""The fewest noise bits of each of ``users`` honest users that make a release private.
+
+    ``bounds[i]``: by how many steps one user can move the sum of coordinate i; (1,) is the sum of
+    bits of TKMS, (g,) * s a vector of s coordinates in g steps.
+
+    >>> fewest_bits(epsilon="0.5", delta="1e-6").bits, fewest_bits(epsilon="0.1", delta="1e-6").bits
+    (268, 5279)
+    >>> fewest_bits(epsilon=1, delta="1e-6", bounds=(10,), users=1000).bits
+    8
+
+    Raises :class:`InvalidParameter` for an epsilon or delta out of range;
+    :class:`PrecisionExhausted` when the target is closer to a curve than balls can tell.
+    """
+    e, d = _target(epsilon, delta)
+    n, p = integer("users", users, at_least=1), rational("probability", probability)
+
+    def box(bits: int) -> BinomialBox:
+        return BinomialBox(trials=n * bits, bounds=bounds, probability=p)
+
+    box(1)  # refuses bad bounds and probabilities before anything is searched
+    near = max(math.ceil(_variance(e, d, bounds) / (float(p * (1 - p)) * n)), 1)
+    bits = least(lambda b: b >= 1 and box(b).meets(e, d), near)
+    return LeastBits(
+        bits=bits,
+        users=n,
+        epsilon=e,
+        delta=d,
+        enough=box(bits),
+        short=box(bits - 1) if bits > 1 else None,
+    )
+
+
+def least_probability(
+    *,
+    trials: int,
+    epsilon: RationalLike,
+    delta: RationalLike,
+    bounds: tuple[int, ...] = (1,),
+    grid: int = 1 << 16,
+) -> LeastProbability:
+    r"""A probability j/``grid`` <= 1/2 of ``trials`` noise bits that meets the target, where
+    (j - 1)/``grid`` does not: the crossing that bisection finds.
+
+    >>> least_probability(trials=10_000, epsilon="0.5", delta="1e-6", grid=4096).probability
+    Fraction(37, 4096)
+
+    Raises :class:`InvalidParameter` when even fair bits do not meet it, or for a grid that is odd
+    or < 2.
+    """
+    e, d = _target(epsilon, delta)
+    steps = integer("grid", grid, at_least=2)
+    if steps % 2:
+        raise InvalidParameter("grid", grid, "must be even, so that 1/2 is on it")
+
+    def box(step: int) -> BinomialBox:
+        return BinomialBox(trials=trials, bounds=bounds, probability=Fraction(step, steps))
+
+    low, high = 0, steps // 2
+    if not box(high).meets(e, d):
+        raise InvalidParameter("trials", trials, f"fair bits are too few for ({e}, {d})")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if box(middle).meets(e, d) else (middle, high)
+    return LeastProbability(
+        probability=Fraction(high, steps),
+        epsilon=e,
+        delta=d,
+        enough=box(high),
+        short=box(low) if low else None,
+    )
+
+
+def _target(epsilon: RationalLike, delta: RationalLike) -> tuple[Fraction, Fraction]:
+    e = positive_rational("epsilon", epsilon, "no noise gives epsilon 0 with delta < 1")
+    d = rational("delta", delta)
+    if not 0 < d < 1:
+        raise InvalidParameter("delta", delta, "must lie in (0, 1): the loss is unbounded")
+    return e, d
+
+
+def _variance(epsilon: Fraction, delta: Fraction, bounds: tuple[int, ...]) -> float:
+    # The variance of real Gaussian noise that meets the target: only where a search starts.
+    def excess(r: float) -> float:
+        a, b = 1 / (2 * r) - e * r, -1 / (2 * r) - e * r
+        upper = math.erfc(-a / math.sqrt(2)) / 2
+        return upper - math.exp(min(e, 700)) * math.erfc(-b / math.sqrt(2)) / 2
+
+    e, goal = float(epsilon), float(delta)
+    low, high = 1e-6, 1e9
+    for _ in range(_NEAR):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if excess(middle) <= goal else (middle, high)
+    return high * high * sum(bound * bound for bound in bounds)

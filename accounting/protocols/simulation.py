@@ -1,0 +1,226 @@
+r"""A planned protocol played many times: the error of its estimates, and the promise it kept.
+
+Values and dropouts are a simulated world; the noise is that of the real protocol. Everything said
+about privacy is derived from how many honest users stayed, never from the runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from accounting.protocols.box import BinomialBox
+from accounting.protocols.choose import Plan, Protocol, protocol_guarantee
+from accounting.release.curve import PrivacyCurve
+from dpcore.errors import InvalidParameter
+from dpcore.masked.aggregation import MaskedAggregation
+from dpcore.masked.sizing import size_neighbourhood
+from dpcore.numbers.enclosure import Enclosure, round_up
+from dpcore.numbers.parameter import integer
+from dpcore.protocols.aggregation import (
+    Aggregation,
+    IdealAggregation,
+    RelaxedAggregation,
+    Shuffler,
+    Step,
+)
+from dpcore.protocols.run import run, run_relaxed
+from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
+from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+from dpcore.sampling.rng import SYSTEM, Rng
+
+__all__ = ["Kind", "Simulation", "simulate"]
+
+Kind: TypeAlias = Literal["ideal", "ideal-per-user", "masked", "masked-neighbours"]
+Estimate: TypeAlias = Fraction | tuple[Fraction, ...]
+Play: TypeAlias = Callable[[npt.NDArray[Any], dict[str, Step], Rng], Estimate]
+
+_BATCH: Final = "simulation"
+_MOST_VALUES: Final = 1 << 24
+_MOST_BITS: Final = 1 << 26
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    r"""What ``runs`` runs of a plan gave, ``dropouts`` users vanishing in each.
+
+    Errors are those of the estimated sum of values in [0, 1], over all coordinates: measured, from
+    these runs. ``kept`` is the exact curve of the noise that was there, ``planned`` of the plan.
+    ``noise_deviation`` is the exact standard deviation of that noise in units of a value, rounded
+    up; beside it an estimate has the rounding of the encoding, at most sqrt(users)/(2 precision).
+    """
+
+    plan: Plan
+    runs: int
+    dropouts: int
+    aggregation: str
+    mean_absolute_error: float
+    root_mean_square_error: float
+    noise_deviation: float
+    planned: PrivacyCurve | BinomialBox
+    kept: PrivacyCurve | BinomialBox
+
+    @property
+    def present(self) -> int:
+        r"""How many users stayed."""
+        return self.plan.protocol.users - self.dropouts
+
+
+def simulate(
+    plan: Plan,
+    *,
+    dropouts: int = 0,
+    runs: int = 100,
+    aggregation: Kind = "ideal",
+    world: np.random.Generator,
+    rng: Rng = SYSTEM,
+    progress: Callable[[int], None] | None = None,
+) -> Simulation:
+    r"""Play ``plan`` with values uniform in [0, 1] (fair bits for bits) drawn from ``world``.
+
+    ``aggregation``: ``"ideal"`` draws the noise of the sum at once, ``"ideal-per-user"`` every
+    user's, ``"masked"`` runs the masked secure aggregation, ``"masked-neighbours"`` the same over
+    the least neighbourhoods for these dropouts and for all the others that the plan does not count
+    as honest; protocols of bits are shuffled.
+
+    >>> from accounting.protocols.choose import choose
+    >>> plan = choose(instance="pure", users=64, epsilon=1)
+    >>> result = simulate(plan, dropouts=6, runs=50, world=np.random.default_rng(1))
+    >>> result.present, result.planned.pure()
+    (58, Pure(1))
+    >>> result.kept.epsilon(0).upper > 1
+    True
+
+    Raises :class:`InvalidParameter` for dropouts that leave nobody, runs below 1, an aggregation
+    of what is shuffled, and runs of more than 2^24 values or 2^26 bits.
+    """
+    users = plan.protocol.users
+    gone, runs = integer("dropouts", dropouts, at_least=0), integer("runs", runs, at_least=1)
+    if gone >= users:
+        raise InvalidParameter("dropouts", dropouts, f"must leave one of {users} users")
+    _check_size(plan.protocol)
+    words, play = _stage(plan, gone, aggregation)
+    errors = []
+    for number in range(runs):
+        values = _values(plan.protocol, world)
+        away = {str(user): Step.INPUT for user in world.choice(users, gone, replace=False)}
+        estimate = play(values, away, rng)
+        stayed = [user for user in range(users) if str(user) not in away]
+        errors.append(np.array(estimate, dtype=np.float64) - values[stayed].sum(axis=0))
+        if progress is not None:
+            progress(number + 1)
+    error = np.array(errors)
+    return Simulation(
+        plan=plan,
+        runs=runs,
+        dropouts=gone,
+        aggregation=words,
+        mean_absolute_error=float(np.abs(error).mean()),
+        root_mean_square_error=float(np.sqrt((error**2).mean())),
+        noise_deviation=_noise_deviation(plan.protocol, users - gone),
+        planned=plan.guarantee,
+        kept=protocol_guarantee(plan.protocol, users - gone),
+    )
+
+
+def _check_size(protocol: Protocol) -> None:
+    # One run is held in memory: what does not fit is refused before anything is drawn.
+    if isinstance(protocol, (BinaryShuffle, VectorShuffle)):
+        need, most, of = protocol.users * protocol.bits_per_user, _MOST_BITS, "bits"
+    else:
+        need, most, of = protocol.users, _MOST_VALUES, "values"
+    if need > most:
+        reason = f"a run of {need} {of} is beyond the {most} that are simulated at once"
+        raise InvalidParameter("users", protocol.users, reason)
+
+
+def _stage(plan: Plan, gone: int, aggregation: Kind) -> tuple[str, Play]:
+    # What the runs go through, in words, and how one of them is played.
+    protocol = plan.protocol
+    if aggregation not in get_args(Kind):
+        reason = "must be ideal, ideal-per-user, masked or masked-neighbours"
+        raise InvalidParameter("aggregation", aggregation, reason)
+    shuffled = isinstance(protocol, (ShuffledPure, BinaryShuffle, VectorShuffle))
+    if shuffled and aggregation != "ideal":
+        raise InvalidParameter("aggregation", aggregation, "this protocol shuffles: leave it out")
+    if isinstance(protocol, ShuffledPure):
+        # Only assumed: its two numbers say what is assumed, and change nothing that is drawn.
+        relaxed = RelaxedAggregation(modulus=protocol.modulus, epsilon_hat=0, q_hat=0)
+        return (
+            "a relaxed aggregation, assumed",
+            lambda values, away, rng: (
+                run_relaxed(protocol, values, relaxed, vanish=away, rng=rng).estimate
+            ),
+        )
+    if isinstance(protocol, (BinaryShuffle, VectorShuffle)):
+        return (
+            "a shuffler of bits",
+            lambda values, away, rng: (
+                run(protocol, values, Shuffler(), batch=_BATCH, vanish=away, rng=rng).estimate
+            ),
+        )
+    colluding = max(0, protocol.users - plan.honest - gone)
+    words, functionality = _functionality(protocol, gone, colluding, aggregation)
+    return (
+        words,
+        lambda values, away, rng: (
+            run(protocol, values, functionality, batch=_BATCH, vanish=away, rng=rng).estimate
+        ),
+    )
+
+
+def _functionality(
+    protocol: AggregatedSum | LocalSum | CentralSum, gone: int, colluding: int, aggregation: Kind
+) -> tuple[str, Aggregation]:
+    match aggregation:
+        case "ideal":
+            ideal = IdealAggregation(modulus=protocol.modulus)
+            return "ideal, noise of the sum drawn at once", ideal
+        case "ideal-per-user":
+            ideal = IdealAggregation(modulus=protocol.modulus, per_user=True)
+            return "ideal, noise drawn by every user", ideal
+        case "masked":
+            masked = MaskedAggregation(
+                users=protocol.users,
+                dropouts=max(gone, (protocol.users - 1) // 3),
+                coordinates=1,
+                modulus=protocol.modulus,
+            )
+            return f"masked, up to {masked.dropouts} dropouts", masked
+        case _:
+            near = size_neighbourhood(users=protocol.users, dropouts=gone, colluding=colluding)
+            masked = MaskedAggregation(
+                users=protocol.users,
+                dropouts=gone,
+                coordinates=1,
+                modulus=protocol.modulus,
+                neighbourhood=near,
+            )
+            others = protocol.users - 1 if near is None else near.neighbours
+            words = f"masked with {others} others each, up to {gone} dropouts"
+            return f"{words} and {colluding} colluding", masked
+
+
+def _values(protocol: Protocol, world: np.random.Generator) -> npt.NDArray[Any]:
+    match protocol:
+        case BinaryShuffle():
+            return world.integers(0, 2, protocol.users)
+        case VectorShuffle():
+            return world.random((protocol.users, protocol.coordinates))
+        case _:
+            return world.random(protocol.users)
+
+
+def _noise_deviation(protocol: Protocol, present: int) -> float:
+    variance = protocol.observed_noise(present).variance
+    most = variance.upper if isinstance(variance, Enclosure) else variance
+    if protocol.name == "local":
+        most *= present
+    unit = protocol.precision if hasattr(protocol, "precision") else 1
+    return math.nextafter(math.sqrt(round_up(most / unit**2)), math.inf)

@@ -1,0 +1,1 @@
+r"""One release: the privacy curve and guarantee of a mechanism, sampled or not."""

@@ -1,0 +1,281 @@
+r"""A release from a random sample: what it costs when nobody knows who was sampled.
+
+With gamma the chance of a unit to be in the sample, and (P, Q) the worlds of a release whose sample
+does or does not hold that unit, the sample hides the unit with probability 1 - gamma:
+
+    delta'(log(1 + gamma (e^epsilon - 1))) = gamma delta(epsilon),  epsilon >= 0.
+
+This holds for Poisson sampling when a unit is added or removed, and for samples of a fixed size
+when a unit is replaced: Balle, Barthe and Gaboardi (2018), Theorems 8 and 9. Composition needs
+pairs of laws (``sampled_pair``). Every round draws its sample anew, independently of all before,
+and keeps it secret; a unit is that of the scope. Proofs: docs/proofs/subsampling.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Final
+
+from flint import arb
+
+from accounting.errors import NotDerived
+from accounting.laws.gaussian import GaussianProduct
+from accounting.laws.laplace import LaplaceProduct
+from accounting.laws.polya import DisclosingPair
+from accounting.laws.registry import candidates
+from accounting.pairs.enclose import within
+from accounting.pairs.losses import Losses
+from accounting.pairs.pair import Pair
+from accounting.release.binned import is_wide
+from accounting.release.curve import PrivacyCurve
+from accounting.release.dominating import DottedPair, dominating
+from accounting.release.sampled_pair import AbsentPair, Base, PresentPair
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation, Scope, Sensitivity
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision
+from dpcore.numbers.parameter import RationalLike, integer, rational
+
+__all__ = ["FixedSizeSampled", "PoissonSampled"]
+
+_BITS: Final = 64
+_SPARE: Final = 64
+_TRIES: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PoissonSampled:
+    r"""``curve`` of a release from a sample that each unit enters with probability ``rate``.
+
+    Units enter independently of one another. Neighbours differ by a unit added or removed.
+
+    >>> from dpcore import DiscreteGaussian
+    >>> scope = Scope(relation="add-remove")
+    >>> noise = DiscreteGaussian(sigma_squared=4)
+    >>> curve = PrivacyCurve(noise=noise, sensitivity=1, scope=scope)
+    >>> PoissonSampled(curve=curve, rate="1/100").epsilon("1e-6")
+    Enclosure([0.043467932030483635, 0.043467932030483636])
+
+    Raises :class:`InvalidParameter` for anything but a curve, of the scope add-remove, and a rate
+    in (0, 1].
+    """
+
+    word: ClassVar[str] = "poisson-sampled"
+
+    curve: PrivacyCurve
+    rate: RationalLike
+
+    def __post_init__(self) -> None:
+        _check(self.curve, Relation.ADD_REMOVE, "Poisson sampling")
+        rate = rational("rate", self.rate)
+        if not 0 < rate <= 1:
+            raise InvalidParameter("rate", self.rate, "must lie in (0, 1]: it is a probability")
+        object.__setattr__(self, "rate", rate)
+
+    @property
+    def scope(self) -> Scope:
+        r"""The scope of the curve, and of what is sampled."""
+        return self.curve.scope
+
+    def delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least delta at ``epsilon`` >= 0, over both directions."""
+        return _delta(self.curve, Fraction(self.rate), epsilon, bits)
+
+    def epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least epsilon at ``delta`` in [0, 1], over both directions."""
+        return _epsilon(self.curve, Fraction(self.rate), delta, bits)
+
+    def renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1.
+
+        Raises :class:`NotDerived` where several pairs compete, or no listing is there.
+        """
+        if self.rate == 1:
+            return self.curve.renyi(order, bits)
+        exact = rational("order", order)
+        if exact <= 1:
+            raise InvalidParameter("order", order, "must be > 1")
+        if not self.exact:
+            raise NotDerived(
+                f"the Renyi divergence of {self!r}", "no one pair is the worst: use the curve"
+            )
+        found = [_renyi(pair.losses, exact, bits) for pair in self.pairs()]
+        return Enclosure(max(e.lower for e in found), max(e.upper for e in found))
+
+    @property
+    def exact(self) -> bool:
+        r"""Whether some neighbours have the pairs of :meth:`pairs` in every round.
+
+        Else several shifts or directions compete, or the pair has too many outcomes to be listed,
+        and a pair above them all is sampled.
+        """
+        return isinstance(_base(self.curve), Pair)
+
+    def pairs(self) -> tuple[PresentPair | AbsentPair | Base, ...]:
+        r"""The pairs of one round. In all rounds it is the same one: the datasets decide.
+
+        So many rounds cost at most the larger of what the present pairs cost together and what the
+        absent pairs do.
+        """
+        base, rate = _base(self.curve), Fraction(self.rate)
+        if rate == 1:
+            return (base,)
+        return PresentPair(base=base, rate=rate), AbsentPair(base=base, rate=rate)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The rate and the curve, as text."""
+        return {"claim": self.word, "rate": str(self.rate), "curve": self.curve.to_json()}
+
+    def __repr__(self) -> str:
+        return f"PoissonSampled(curve={self.curve!r}, rate={str(self.rate)!r})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class FixedSizeSampled:
+    r"""``curve`` of a release from ``sample`` units, drawn without replacement from ``population``.
+
+    Every subset of that size is as likely. Neighbours differ by a unit replaced.
+
+    >>> from dpcore import DiscreteGaussian
+    >>> curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
+    >>> FixedSizeSampled(curve=curve, sample=10, population=1000).epsilon("1e-6")
+    Enclosure([0.043467932030483635, 0.043467932030483636])
+
+    Raises :class:`InvalidParameter` for anything but a curve, of the scope replace, and
+    1 <= sample <= population.
+    """
+
+    word: ClassVar[str] = "fixed-size-sampled"
+
+    curve: PrivacyCurve
+    sample: int
+    population: int
+
+    def __post_init__(self) -> None:
+        _check(self.curve, Relation.REPLACE, "sampling of a fixed size")
+        sample = integer("sample", self.sample, at_least=1)
+        population = integer("population", self.population, at_least=1)
+        if sample > population:
+            raise InvalidParameter("sample", sample, f"must be at most {population}")
+        object.__setattr__(self, "sample", sample)
+        object.__setattr__(self, "population", population)
+
+    @property
+    def scope(self) -> Scope:
+        r"""The scope of the curve, and of what is sampled."""
+        return self.curve.scope
+
+    @property
+    def rate(self) -> Fraction:
+        r"""The chance of a unit to be sampled."""
+        return Fraction(self.sample, self.population)
+
+    def delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least delta at ``epsilon`` >= 0."""
+        return _delta(self.curve, self.rate, epsilon, bits)
+
+    def epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least epsilon at ``delta`` in [0, 1]."""
+        return _epsilon(self.curve, self.rate, delta, bits)
+
+    def renyi(self, order: RationalLike) -> Enclosure:
+        r"""Not derived: one pair with this curve exists, but neighbours need not have it.
+
+        Raises :class:`NotDerived`.
+        """
+        raise NotDerived(f"the Renyi divergence of order {order} of {self!r}", "use the curve")
+
+    def pair(self) -> DottedPair:
+        r"""A pair above every pair of one round: many rounds cost at most its composition."""
+        pairs = candidates(self.curve.noise, Sensitivity.of(self.curve.sensitivity))
+        base, rate = dominating(pairs), self.rate
+        places = [Fraction(1), *(x for x, _ in base.corners if x > 1)]
+        right = [(1 + rate * (x - 1), rate * base.height(x)) for x in places]
+        # Neighbours have both orders: h(1/x) = 1 - 1/x + h(x)/x.
+        left = [(1 / x, 1 - (1 - high) / x) for x, high in right]
+        return DottedPair.through(left + right)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The sizes and the curve, as text."""
+        return {
+            "claim": self.word,
+            "sample": self.sample,
+            "population": self.population,
+            "curve": self.curve.to_json(),
+        }
+
+    def __repr__(self) -> str:
+        sizes = f"sample={self.sample}, population={self.population}"
+        return f"FixedSizeSampled(curve={self.curve!r}, {sizes})"
+
+
+def _check(curve: object, relation: Relation, what: str) -> None:
+    if not isinstance(curve, PrivacyCurve):
+        raise InvalidParameter("curve", curve, "must be a PrivacyCurve")
+    if curve.scope.relation is not relation:
+        raise InvalidParameter(
+            "scope", curve.scope, f"must have the relation {relation.value!r}: {what} is proven so"
+        )
+
+
+def _base(curve: PrivacyCurve) -> Base:
+    pairs = candidates(curve.noise, Sensitivity.of(curve.sensitivity))
+    # Products have no listing, wide laws too long a one, and that of a disclosing pair lies above.
+    unlisted = isinstance(pairs[0], (GaussianProduct, LaplaceProduct, DisclosingPair))
+    if len(pairs) > 1 or unlisted or is_wide(pairs[0]):
+        return dominating(pairs)
+    return pairs[0]
+
+
+def _delta(curve: PrivacyCurve, rate: Fraction, epsilon: RationalLike, bits: int) -> Enclosure:
+    at = rational("epsilon", epsilon)
+    if at < 0:
+        raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+    if rate == 1:
+        return curve.delta(at, bits)
+    working = bits + _SPARE
+    while True:
+        with precision(working):
+            inner = Enclosure.of((ball(at).expm1() / ball(rate)).log1p())
+        # delta falls in epsilon.
+        most, least = (curve.delta(Fraction(end), bits + 8) for end in (inner.lower, inner.upper))
+        found = within(Enclosure(least.lower, most.upper), Fraction(0), Fraction(1))
+        narrow = found.upper - found.lower <= found.upper / 2**bits
+        if narrow or working > _TRIES * (bits + _SPARE):
+            return Enclosure(rate * found.lower, rate * found.upper)
+        working *= 2
+
+
+def _epsilon(curve: PrivacyCurve, rate: Fraction, delta: RationalLike, bits: int) -> Enclosure:
+    at = rational("delta", delta)
+    if not 0 <= at <= 1:
+        raise InvalidParameter("delta", delta, "must lie in [0, 1]: it is a probability")
+    if rate == 1:
+        return curve.epsilon(at, bits)
+    inner = curve.epsilon(min(at / rate, Fraction(1)), bits + 8)
+    with precision(bits + _SPARE):
+        least, most = (_amplified(end, rate) for end in (inner.lower, inner.upper))
+    return within(Enclosure(least.lower, most.upper), Fraction(0), math.inf)
+
+
+def _amplified(epsilon: End, rate: Fraction) -> Enclosure:
+    # log(1 + gamma (e^epsilon - 1)).
+    if not isinstance(epsilon, Fraction):
+        return Enclosure.infinite()
+    return Enclosure.of((ball(rate) * ball(epsilon).expm1()).log1p())
+
+
+def _renyi(list_of: Callable[[Fraction, int], Losses], order: Fraction, bits: int) -> Enclosure:
+    with precision(bits + 2 * _SPARE):
+        excess = ball(order - 1)
+        listed = list_of(order - 1, bits + _SPARE)
+        if listed.hidden > 0:
+            return Enclosure.infinite()
+        if listed.hidden != 0:
+            raise NotDerived(f"a Renyi divergence of order {order}", "a mass may be hidden")
+        total = arb(0).union(listed.beyond(excess).upper())
+        for mass, loss in zip(listed.masses, listed.losses, strict=True):
+            total += mass * (excess * loss).exp()
+        return within(Enclosure.of(total.log() / excess), Fraction(0), math.inf)

@@ -1,0 +1,1 @@
+r"""Replays: every privacy theorem of the papers, claimed against exact."""

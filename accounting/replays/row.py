@@ -1,0 +1,149 @@
+r"""A printed claim beside the truth: what every row of the replay is made of.
+
+Each claim has one shape: truth <= claimed. The truth is the exact loss of the mechanism (an
+epsilon, a delta, a divergence), or the least noise that the promise needs where the paper states
+how much noise is enough. The verdict is read off the enclosures; nobody writes one down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, Literal, TypeAlias
+
+from accounting.claims.bound import Bound
+from dpcore.numbers.enclosure import Enclosure, round_down, round_up
+from dpcore.numbers.rounding import down, up
+
+__all__ = ["LOOSE", "Answer", "Row", "Verdict", "answer", "shown"]
+
+Answer: TypeAlias = Literal["holds", "fails", "unproven", "loose"]
+"""holds: true, and proven. loose: true, by a factor of :data:`LOOSE` or more. fails: refuted.
+unproven: not refuted, but the paper's own argument, or ours, proves less than is printed."""
+
+_DIGITS: Final = 6
+
+LOOSE: Final = 2
+"""A claim that is this many times the truth is called loose."""
+
+
+def answer(claimed: Enclosure, exact: Enclosure | Bound, proof: Enclosure | None = None) -> Answer:
+    r"""What the enclosures say of truth <= claimed; ``proof`` is what the paper's argument gives.
+
+    >>> half, one = Enclosure.exactly(Fraction(1, 2)), Enclosure.exactly(1)
+    >>> answer(one, one), answer(half, one), answer(one, half), answer(half, half, proof=one)
+    ('holds', 'fails', 'loose', 'unproven')
+    >>> answer(half, Bound(upper=one.upper, method="basic", theorem="epsilons add"))
+    'unproven'
+    """
+    if exact.lower is not None and exact.lower > claimed.upper:
+        return "fails"
+    if exact.upper > claimed.lower:
+        # What is proven is more than what is printed, and the printed claim is not refuted.
+        return "unproven"
+    if proof is not None and proof.lower > claimed.upper:
+        return "unproven"
+    return "loose" if claimed.lower >= LOOSE * exact.upper > 0 else "holds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    r"""One claim at one choice of parameters.
+
+    ``statement`` is the paper's number of it; a statement that begins with "ours" is what this
+    package says instead. ``erratum`` is the entry of docs/errata.md that the row belongs to.
+    ``quantity`` is what is bounded; ``note`` says in a line what the numbers mean.
+
+    >>> row = Verdict(
+    ...     paper="CSB",
+    ...     statement="Lemma 1",
+    ...     erratum="7",
+    ...     parameters="T = 4",
+    ...     quantity="epsilon",
+    ...     claimed=Enclosure.exactly(1),
+    ...     exact=Enclosure.exactly(Fraction(3, 2)),
+    ...     note="3 levels of scale 2",
+    ... )
+    >>> row.verdict, row.explanation
+    ('fails', 'epsilon is 1.5, claimed 1: 3 levels of scale 2')
+    """
+
+    paper: str
+    statement: str
+    parameters: str
+    quantity: str
+    claimed: Enclosure
+    exact: Enclosure | Bound
+    note: str
+    erratum: str | None = None
+    proof: Enclosure | None = None
+
+    @property
+    def verdict(self) -> Answer:
+        r"""Computed from the enclosures, whenever it is asked for."""
+        return answer(self.claimed, self.exact, self.proof)
+
+    @property
+    def ours(self) -> bool:
+        r"""Whether the row states what this package says in the place of the paper."""
+        return self.statement.startswith("ours")
+
+    @property
+    def explanation(self) -> str:
+        r"""The verdict in one line."""
+        truth, said = shown(self.exact), shown(self.claimed)
+        match self.verdict:
+            case "fails":
+                head = f"{self.quantity} is {truth}, claimed {said}"
+            case "holds":
+                head = f"{self.quantity} is {truth}, within the {said} claimed"
+            case "loose":
+                times = Fraction(self.claimed.lower) / Fraction(self.exact.upper)
+                head = f"{self.quantity} is {truth}; the {said} claimed is "
+                head += f"at least {down(times)} times"
+            case "unproven":
+                proven = self.exact if self.proof is None else self.proof
+                head = f"the argument gives {shown(proven)} for {self.quantity}, claimed {said}"
+        return f"{head}: {self.note}"
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The row as text and floats, ends rounded outwards; infinity as text, no end as null."""
+        return {
+            "paper": self.paper,
+            "statement": self.statement,
+            "erratum": self.erratum,
+            "parameters": self.parameters,
+            "quantity": self.quantity,
+            "claimed": _ends(self.claimed),
+            "exact": _ends(self.exact),
+            "proof": None if self.proof is None else _ends(self.proof),
+            "verdict": self.verdict,
+            "explanation": self.explanation,
+        }
+
+
+Row: TypeAlias = Callable[[], Verdict]
+"""A row that is still to be computed."""
+
+
+def shown(value: Enclosure | Bound) -> str:
+    r"""Six digits of each end, rounded outwards; one number where the two are the same.
+
+    >>> shown(Enclosure(Fraction(1, 4), Fraction(1, 3))), shown(Enclosure.infinite())
+    ('[0.25, 0.333334]', 'infinity')
+    """
+    high = up(value.upper, _DIGITS)
+    if value.lower is None:
+        return f"at most {high}"
+    low = down(value.lower, _DIGITS)
+    return low if low == high else f"[{low}, {high}]"
+
+
+def _ends(value: Enclosure | Bound) -> dict[str, float | str | None]:
+    low = None if value.lower is None else _plain(round_down(value.lower))
+    return {"lower": low, "upper": _plain(round_up(value.upper))}
+
+
+def _plain(value: float) -> float | str:
+    return str(value) if value in (float("inf"), float("-inf")) else value

@@ -1,0 +1,1 @@
+r"""Theorems: conversions between claims, composition of claims, filters and odometers."""

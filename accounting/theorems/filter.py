@@ -1,0 +1,386 @@
+r"""Filters: how much may be charged, when each charge may depend on what came out before.
+
+A filter holds a budget and one integer counter for each quantity that adds. A charge is admitted
+iff every counter stays within its limit; then, whenever the releases stop and however the charges
+were chosen, everything released together keeps the budget. Only sums have this property: the loss
+distribution of a list that was chosen on the way is no filter, and no filter here takes one.
+Proofs: docs/proofs/filters.md.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, Final
+
+from accounting.claims.claim import Approx, Assumed, Claim, Pure, Rdp, ZCdp, claim_from_json
+from accounting.errors import NotDerived
+from accounting.release.curve import PrivacyCurve
+from accounting.release.guarantee import Guarantee
+from accounting.theorems.convert import Word, as_approx, as_rdp, as_zcdp, points_of
+from accounting.theorems.orders import approx_from_renyi, rho_within
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import RationalLike, integer, rational
+
+__all__ = [
+    "SHARES",
+    "ApproxFilter",
+    "Filter",
+    "Price",
+    "PureFilter",
+    "RdpFilter",
+    "Word",
+    "ZCdpFilter",
+    "filter_for",
+    "filter_from_json",
+]
+
+SHARES: Final = 2**20 * 3**4 * 5**12 * 7 * 11
+r"""A counter counts shares of its budget, each the budget divided by this.
+
+Below 2^61, so that a full counter and one more price fit a signed 64-bit column; with many small
+factors, so that ten charges of a tenth use a budget up exactly.
+"""
+
+_KEPT: Final = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    r"""What one charge costs: an integer for each counter, rounded up.
+
+    An amount never exceeds its limit by more than 1, so it fits 64 bits; at limit + 1 the charge
+    costs more than the whole budget. ``assumptions`` are the reasons of an :class:`Assumed` claim.
+    """
+
+    amounts: tuple[int, ...]
+    assumptions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter(ABC):
+    r"""A budget that holds at any stopping time, for charges chosen from earlier outputs.
+
+    ``counters`` are the names of what adds; ``limits`` the integer each may reach, ``budgets`` the
+    exact value that a limit stands for.
+    """
+
+    kind: ClassVar[str]
+    theorem: ClassVar[str]
+
+    budget: Word
+    counters: tuple[str, ...] = field(init=False)
+    budgets: tuple[Fraction, ...] = field(init=False)
+    limits: tuple[int, ...] = field(init=False)
+
+    @abstractmethod
+    def _allowed(self) -> dict[str, Fraction]:
+        r"""The name of each counter and the most that it may hold."""
+
+    @abstractmethod
+    def _cost(self, guarantee: Word | PrivacyCurve) -> tuple[Fraction, ...]:
+        r"""What the guarantee adds to each counter: exact, or rounded up."""
+
+    @abstractmethod
+    def _claim(self, held: tuple[Fraction, ...]) -> Word:
+        r"""What counters that hold these values promise."""
+
+    def __post_init__(self) -> None:
+        allowed = self._allowed()
+        object.__setattr__(self, "counters", tuple(allowed))
+        object.__setattr__(self, "budgets", tuple(allowed.values()))
+        object.__setattr__(self, "limits", tuple(SHARES if b else 0 for b in allowed.values()))
+
+    def price(self, guarantee: Guarantee) -> Price:
+        r"""What one charge of ``guarantee`` costs, converted by ``accounting.theorems.convert``.
+
+        >>> PureFilter(budget=Pure(1)).price(Pure("1/10")).amounts[0] * 10 == SHARES
+        True
+
+        Raises :class:`InvalidParameter` for a scope that is not the budget's, and
+        :class:`NotDerived` for a guarantee that no theorem turns into the counted quantities.
+        """
+        if not isinstance(guarantee, (Pure, ZCdp, Rdp, Approx, Assumed, PrivacyCurve)):
+            raise InvalidParameter("guarantee", guarantee, "must be a claim or a PrivacyCurve")
+        if guarantee.scope != self.budget.scope:
+            raise InvalidParameter(
+                "scope",
+                guarantee.scope,
+                f"must be the scope of the budget, {self.budget.scope}: mixed scopes never compose",
+            )
+        if isinstance(guarantee, Assumed):
+            priced = self.price(guarantee.guarantee)
+            return Price(amounts=priced.amounts, assumptions=(guarantee.reason,))
+        return Price(amounts=tuple(map(_shares, self._cost(guarantee), self.budgets)))
+
+    def admits(self, total: Sequence[int], price: Price) -> bool:
+        r"""Whether every counter, at ``total`` now, stays within its limit after ``price``.
+
+        >>> full = PureFilter(budget=Pure(1))
+        >>> full.admits((0,), full.price(Pure(1))), full.admits((1,), full.price(Pure(1)))
+        (True, False)
+        """
+        held = self._checked(total)
+        amounts = self._checked(price.amounts)
+        return all(h + a <= most for h, a, most in zip(held, amounts, self.limits, strict=True))
+
+    def held(self, total: Sequence[int]) -> tuple[Fraction, ...]:
+        r"""What the counters at ``total`` stand for, exact."""
+        amounts = self._checked(total)
+        return tuple(n * b / SHARES for n, b in zip(amounts, self.budgets, strict=True))
+
+    def remaining(self, total: Sequence[int]) -> tuple[Fraction, ...]:
+        r"""What each counter may still take, exact, never below 0."""
+        held = self.held(total)
+        return tuple(max(b - h, Fraction(0)) for h, b in zip(held, self.budgets, strict=True))
+
+    def spent(self, total: Sequence[int]) -> Word:
+        r"""What counters at ``total`` say, as a claim. The filter's counter, not an odometer.
+
+        It is a guarantee of what was released for a list that was fixed beforehand; for one that
+        was chosen on the way the budget is the guarantee, or see ``accounting.theorems.odometer``.
+
+        >>> half = PureFilter(budget=Pure(1))
+        >>> half.spent((SHARES // 2,))
+        Pure('1/2')
+        """
+        return self._claim(self.held(total))
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The filter as text; :func:`filter_from_json` reads it back."""
+        return {"filter": self.kind, "budget": self.budget.to_json(), "shares": str(SHARES)}
+
+    def _checked(self, total: Sequence[int]) -> tuple[int, ...]:
+        if len(total) != len(self.counters):
+            raise InvalidParameter("total", total, f"must hold {len(self.counters)} counters")
+        return tuple(integer("total", each, at_least=0) for each in total)
+
+
+def _shares(cost: Fraction, budget: Fraction) -> int:
+    if budget == 0:
+        return min(math.ceil(cost), 1)
+    return min(math.ceil(cost * SHARES / budget), SHARES + 1)
+
+
+def _short(rho: Fraction) -> Fraction:
+    # About 40 bits, and a margin of as much: another version's search confirms it.
+    shift = rho.denominator.bit_length() - rho.numerator.bit_length() + _KEPT + 1
+    return Fraction(math.floor(rho * (1 - Fraction(1, 1 << _KEPT)) * Fraction(2) ** shift)) / (
+        Fraction(2) ** shift
+    )
+
+
+def _positive(argument: str, value: object) -> Fraction:
+    exact = rational(argument, value)
+    if exact <= 0:
+        raise InvalidParameter(argument, value, "must be > 0: nothing could be charged to it")
+    return exact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PureFilter(Filter):
+    r"""sum of epsilon <= budget: the loss itself is bounded, on every path.
+
+    >>> PureFilter(budget=Pure(2)).counters
+    ('epsilon',)
+    """
+
+    kind: ClassVar[str] = "pure"
+    theorem: ClassVar[str] = "sum of epsilon (Rogers, Roth, Ullman and Vadhan 2016)"
+
+    budget: Pure
+
+    def _allowed(self) -> dict[str, Fraction]:
+        return {"epsilon": _positive("epsilon", self.budget.epsilon)}
+
+    def _cost(self, guarantee: Word | PrivacyCurve) -> tuple[Fraction, ...]:
+        found = guarantee.pure() if isinstance(guarantee, PrivacyCurve) else guarantee
+        if not isinstance(found, Pure):
+            raise NotDerived(
+                f"a pure price of {guarantee!r}", "open the ledger with a ZCdp or Approx budget"
+            )
+        return (rational("epsilon", found.epsilon),)
+
+    def _claim(self, held: tuple[Fraction, ...]) -> Pure:
+        return Pure(held[0], scope=self.budget.scope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZCdpFilter(Filter):
+    r"""sum of rho <= budget.
+
+    >>> opened = ZCdpFilter(budget=ZCdp("1/2"))
+    >>> opened.price(ZCdp("1/800")).amounts[0] * 400 == SHARES
+    True
+    """
+
+    kind: ClassVar[str] = "zcdp"
+    theorem: ClassVar[str] = "sum of rho (Feldman and Zrnic 2021; Whitehouse et al. 2023)"
+
+    budget: ZCdp
+
+    def _allowed(self) -> dict[str, Fraction]:
+        return {"rho": _positive("rho", self.budget.rho)}
+
+    def _cost(self, guarantee: Word | PrivacyCurve) -> tuple[Fraction, ...]:
+        return (rational("rho", as_zcdp(guarantee).rho),)
+
+    def _claim(self, held: tuple[Fraction, ...]) -> ZCdp:
+        return ZCdp(held[0], scope=self.budget.scope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdpFilter(Filter):
+    r"""At each order, fixed when the filter opens: sum of epsilon(order) <= budget(order).
+
+    >>> RdpFilter(budget=Rdp({2: 1, 8: 3})).counters
+    ('order 2', 'order 8')
+    """
+
+    kind: ClassVar[str] = "rdp"
+    theorem: ClassVar[str] = "sums at orders fixed beforehand (Feldman and Zrnic 2021)"
+
+    budget: Rdp
+
+    def _allowed(self) -> dict[str, Fraction]:
+        return {
+            f"order {order}": _positive("epsilon", epsilon)
+            for order, epsilon in points_of(self.budget)
+        }
+
+    def _cost(self, guarantee: Word | PrivacyCurve) -> tuple[Fraction, ...]:
+        orders = [order for order, _ in points_of(self.budget)]
+        return tuple(epsilon for _, epsilon in points_of(as_rdp(guarantee, orders)))
+
+    def _claim(self, held: tuple[Fraction, ...]) -> Rdp:
+        orders = (order for order, _ in points_of(self.budget))
+        return Rdp(tuple(zip(orders, held, strict=True)), scope=self.budget.scope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApproxFilter(Filter):
+    r"""sum of rho within what gives (epsilon, slack), and sum of delta <= delta - slack.
+
+    An (epsilon, delta) charge costs rho = epsilon^2/2 and delta; a zCDP charge its rho and no
+    delta. ``slack`` (half of delta unless stated) pays for the sum of rho; a guarantee that has
+    no rho is read at ``charge_delta``, a thousandth of what is left of delta unless stated. ``rho``
+    is the most that gives (epsilon, slack), found when the filter opens and stored with it.
+
+    >>> opened = ApproxFilter(budget=Approx(1, "1e-6"))
+    >>> opened.counters, opened.slack
+    (('rho', 'delta'), Fraction(1, 2000000))
+
+    Raises :class:`InvalidParameter` for a slack outside (0, delta] or a charge_delta that the
+    rest of delta does not hold, and for a rho that does not give (epsilon, slack).
+    """
+
+    kind: ClassVar[str] = "approx"
+    theorem: ClassVar[str] = (
+        "sums of rho and delta (Whitehouse, Ramdas, Rogers and Wu 2023); epsilon at slack by "
+        "Canonne, Kamath and Steinke 2020, Proposition 12"
+    )
+
+    budget: Approx
+    slack: RationalLike | None = None
+    charge_delta: RationalLike | None = None
+    rho: RationalLike | None = None
+
+    def _allowed(self) -> dict[str, Fraction]:
+        epsilon = _positive("epsilon", self.budget.epsilon)
+        delta = _positive("delta", self.budget.delta)
+        slack = delta / 2 if self.slack is None else rational("slack", self.slack)
+        if not 0 < slack <= delta or slack == 1:
+            raise InvalidParameter("slack", self.slack, f"must lie in (0, {delta}] and below 1")
+        rest = delta - slack
+        each = self.charge_delta
+        charge = rest / 1000 if each is None else rational("charge_delta", each)
+        if not 0 <= charge <= rest:
+            raise InvalidParameter("charge_delta", each, f"must lie in [0, {rest}]")
+        object.__setattr__(self, "slack", slack)
+        object.__setattr__(self, "charge_delta", charge)
+        if self.rho is None:
+            rho = _positive("rho", _short(rho_within(epsilon, slack)))
+        else:
+            # A stored one is kept, for the counters were written in its shares, and checked anew.
+            rho = _positive("rho", self.rho)
+            if not approx_from_renyi(lambda order: rho * order, slack).upper <= epsilon:
+                raise InvalidParameter("rho", self.rho, f"gives more than {epsilon} at {slack}")
+        object.__setattr__(self, "rho", rho)
+        return {"rho": rho, "delta": rest}
+
+    def _cost(self, guarantee: Word | PrivacyCurve) -> tuple[Fraction, ...]:
+        if not isinstance(guarantee, Approx):
+            try:
+                return (rational("rho", as_zcdp(guarantee).rho), Fraction(0))
+            except NotDerived:
+                guarantee = as_approx(guarantee, self.charge_delta or 0)
+        core = as_zcdp(Pure(guarantee.epsilon))
+        return (rational("rho", core.rho), rational("delta", guarantee.delta))
+
+    def _claim(self, held: tuple[Fraction, ...]) -> Approx:
+        rho, delta = held
+        slack = rational("slack", self.slack)
+        if rho == 0:
+            return Approx(0, delta, scope=self.budget.scope)
+        epsilon = approx_from_renyi(lambda order: rho * order, slack).upper
+        return Approx(Fraction(epsilon), min(delta + slack, Fraction(1)), scope=self.budget.scope)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The filter as text; :func:`filter_from_json` reads it back."""
+        return {
+            # A dataclass with slots is made twice: the one super() would look for is the first.
+            **Filter.to_json(self),
+            "slack": str(self.slack),
+            "charge_delta": str(self.charge_delta),
+            "rho": str(self.rho),
+        }
+
+
+def filter_for(budget: Claim) -> Filter:
+    r"""The filter that keeps ``budget``, by its word.
+
+    >>> filter_for(ZCdp("1/2")).counters
+    ('rho',)
+
+    Raises :class:`InvalidParameter` for an assumed budget, and one with nothing in it.
+    """
+    match budget:
+        case Pure():
+            return PureFilter(budget=budget)
+        case ZCdp():
+            return ZCdpFilter(budget=budget)
+        case Rdp():
+            return RdpFilter(budget=budget)
+        case Approx():
+            return ApproxFilter(budget=budget)
+        case _:
+            raise InvalidParameter("budget", budget, "must be a Pure, ZCdp, Rdp or Approx claim")
+
+
+def filter_from_json(data: Mapping[str, Any]) -> Filter:
+    r"""The inverse of ``to_json``.
+
+    >>> filter_from_json(PureFilter(budget=Pure(1)).to_json()) == PureFilter(budget=Pure(1))
+    True
+
+    Raises :class:`InvalidParameter` for fields missing, left over or changed: counters that were
+    written in other shares must not be read in these.
+    """
+    if not isinstance(data, Mapping):
+        raise InvalidParameter("filter", data, "must be a JSON object")
+    kind = data.get("filter")
+    own = ("slack", "charge_delta", "rho") if kind == ApproxFilter.kind else ()
+    if set(data) != {"filter", "budget", "shares", *own}:
+        raise InvalidParameter("filter", dict(data), "must have the fields of a filter")
+    if data["shares"] != str(SHARES):
+        raise InvalidParameter("shares", data["shares"], f"must be {SHARES}")
+    budget = claim_from_json(data["budget"])
+    if isinstance(budget, Approx) and own:
+        return ApproxFilter(budget=budget, **{name: data[name] for name in own})
+    found = filter_for(budget)
+    if found.kind != kind:
+        raise InvalidParameter("filter", kind, f"must be {found.kind}, the word of its budget")
+    return found

@@ -1,0 +1,148 @@
+r"""Odometers: what has been lost so far, true at every time at once.
+
+A filter promises its budget whenever the releases stop. An odometer says more: it names a loss
+that grows with the counters, and may be read at every time, the time chosen from what was read.
+For pure charges the sum is such a loss. For the others a supermartingale gives a line
+
+    loss <= (lambda + 1) (sum of rho) + log(1/delta_j)/lambda    for all times, but for delta_j
+
+for each lambda; a geometric grid of lambdas, fixed when the odometer opens, shares one delta
+(Whitehouse, Ramdas, Rogers and Wu 2023; Rogers, Roth, Ullman and Vadhan 2016).
+Proofs: docs/proofs/filters.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from accounting.theorems.convert import points_of
+from accounting.theorems.filter import ApproxFilter, Filter, PureFilter, RdpFilter, ZCdpFilter
+from accounting.theorems.orders import rounded_up
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import Enclosure, ball, precision
+from dpcore.numbers.parameter import RationalLike, rational
+
+__all__ = ["AtAllTimes", "Odometer"]
+
+_BITS: Final = 128
+_LINES: Final = 64
+_ROOT: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtAllTimes:
+    r"""P(S) <= E_Q[e^epsilon; S] + delta for every event S of what was released up to any time.
+
+    P and Q are two neighbouring worlds, ``epsilon`` is what the odometer read at that time, which
+    may be chosen from all that was released before. Where epsilon never exceeds e, this is
+    (e, delta)-DP.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    theorem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odometer:
+    r"""What the counters of one filter say at all times at once, but for probability ``slack``.
+
+    >>> from accounting.claims.claim import Pure, ZCdp
+    >>> from accounting.theorems.filter import SHARES
+    >>> Odometer(filter=PureFilter(budget=Pure(2))).read((SHARES // 2,)).epsilon
+    Fraction(1, 1)
+    >>> opened = Odometer(filter=ZCdpFilter(budget=ZCdp("1/2")), slack="1e-6")
+    >>> float(opened.read((SHARES,)).epsilon), float(opened.read((SHARES // 1000,)).epsilon)
+    (5.88..., 0.19...)
+
+    Raises :class:`InvalidParameter` for a slack outside (0, 1), or one that a pure filter does
+    not need.
+    """
+
+    filter: Filter
+    slack: RationalLike | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.filter, (PureFilter, ZCdpFilter, RdpFilter, ApproxFilter)):
+            raise InvalidParameter("filter", self.filter, "must be one of the four filters")
+        if isinstance(self.filter, PureFilter):
+            if self.slack is not None:
+                raise InvalidParameter("slack", self.slack, "must be None: a pure sum needs none")
+            return
+        slack = rational("slack", self.slack)
+        if not 0 < slack < 1:
+            raise InvalidParameter("slack", self.slack, "must lie in (0, 1)")
+        object.__setattr__(self, "slack", slack)
+
+    def read(self, total: Sequence[int]) -> AtAllTimes:
+        r"""What counters at ``total`` mean, rounded up.
+
+        Raises :class:`InvalidParameter` for counters beyond the limits of an Approx filter.
+        """
+        held = self.filter.held(total)
+        if isinstance(self.filter, ApproxFilter) and any(
+            n > most for n, most in zip(total, self.filter.limits, strict=True)
+        ):
+            # The delta of what it refuses is not paid for.
+            raise InvalidParameter("total", total, "must lie within the limits of the filter")
+        match self.filter:
+            case PureFilter():
+                return AtAllTimes(
+                    epsilon=held[0],
+                    delta=Fraction(0),
+                    theorem="the loss never exceeds the sum of epsilon (Rogers et al. 2016)",
+                )
+            case RdpFilter():
+                epsilon, rest = self._orders(self.filter, held), Fraction(0)
+            case ApproxFilter():
+                epsilon, rest = self._lines(held[0]), self.filter.budgets[1]
+            case _:
+                epsilon, rest = self._lines(held[0]), Fraction(0)
+        return AtAllTimes(
+            epsilon=epsilon,
+            delta=min(self._slack + rest, Fraction(1)),
+            theorem="Ville's inequality on a fixed grid (Whitehouse et al. 2023)",
+        )
+
+    @property
+    def _slack(self) -> Fraction:
+        return rational("slack", self.slack)
+
+    def _lines(self, rho: Fraction) -> Fraction:
+        if rho == 0:
+            return Fraction(0)
+        most = self.filter.budgets[0]
+        return min(
+            _line((rate + 1) * rho, rate, share * self._slack)
+            for rate, share in (_rate(most, self._slack, j) for j in range(1, _LINES + 1))
+        )
+
+    def _orders(self, opened: RdpFilter, held: tuple[Fraction, ...]) -> Fraction:
+        orders = [order for order, _ in points_of(opened.budget)]
+        share = self._slack / len(orders)
+        return min(
+            Fraction(0) if sum_of == 0 else _line(sum_of, order - 1, share)
+            for order, sum_of in zip(orders, held, strict=True)
+        )
+
+
+def _rate(most: Fraction, slack: Fraction, j: int) -> tuple[Fraction, Fraction]:
+    # The lambda of line j, about the best where the sum of rho is most/2^(j-1), and its share of
+    # the slack: 1/(j(j+1)) adds up to less than 1. Integers only: a line must be the same one at
+    # every time and on every machine.
+    share = Fraction(1, j * (j + 1))
+    log = Fraction(693, 1000) * math.ceil(1 / (share * slack)).bit_length()
+    square = log / (most / 2 ** (j - 1))
+    # Wide enough for 64 bits of the root, whatever its size.
+    shift = _ROOT + max(square.denominator.bit_length() - square.numerator.bit_length(), 0)
+    return Fraction(math.isqrt(math.floor(square * 4**shift)), 2**shift), share
+
+
+def _line(sum_of: Fraction, rate: Fraction, delta: Fraction) -> Fraction:
+    with precision(_BITS):
+        found = Enclosure.of(ball(sum_of) - ball(delta).log() / ball(rate)).upper
+    return Fraction(rounded_up(found))

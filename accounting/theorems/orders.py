@@ -1,0 +1,205 @@
+r"""From Renyi divergences to (epsilon, delta), by the least over real orders.
+
+For every order alpha > 1 (Canonne, Kamath and Steinke 2020, Proposition 12):
+
+    epsilon(delta) <= D_alpha + log(1/(alpha delta))/(alpha - 1) + log(1 - 1/alpha)
+    delta(epsilon) <= e^((alpha - 1)(D_alpha - epsilon)) (1 - 1/alpha)^(alpha - 1)/alpha
+
+Each order gives a true bound, so which orders are tried decides tightness and nothing else: a
+search in floats proposes them, balls evaluate. Proofs: docs/proofs/convert.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Final, TypeAlias, overload
+
+from flint import arb
+
+from accounting.claims.bound import Bound
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision
+from dpcore.numbers.parameter import RationalLike, rational
+
+__all__ = [
+    "Renyi",
+    "approx_from_renyi",
+    "delta_at_order",
+    "delta_from_renyi",
+    "epsilon_at_order",
+    "rho_within",
+    "rounded_up",
+]
+
+Renyi: TypeAlias = Callable[[Fraction], End | Enclosure | arb]
+"""A bound from above on D_alpha at any real order alpha > 1, infinite where there is none."""
+
+_BITS: Final = 192
+_KEPT: Final = 66
+_LEAST_BITS: Final = 8192
+_GOLDEN: Final = (math.sqrt(5) - 1) / 2
+_STEPS: Final = 40
+_START: Final = 3
+_FARTHEST: Final = 2000
+_NEARBY: Final = 60
+_THEOREM: Final = "least over orders of Canonne, Kamath and Steinke 2020, Proposition 12"
+
+
+def approx_from_renyi(renyi: Renyi, delta: RationalLike) -> Bound:
+    r"""An upper bound of epsilon at ``delta``, the least over the real orders tried.
+
+    Infinite at delta = 0, where the orders bound nothing.
+
+    >>> approx_from_renyi(lambda order: order / 800, "1e-6").upper_float
+    0.2059...
+
+    Raises :class:`InvalidParameter` for a delta outside [0, 1].
+    """
+    target = rational("delta", delta)
+    if not 0 <= target <= 1:
+        raise InvalidParameter("delta", delta, "must lie in [0, 1]: it is a probability")
+    if target == 0:
+        return Bound(upper=math.inf, method="renyi", theorem=_THEOREM)
+    found = _least(lambda order: epsilon_at_order(_upper(renyi(order)), order, target))
+    return Bound(upper=found, method="renyi", theorem=_THEOREM)
+
+
+def delta_from_renyi(renyi: Renyi, epsilon: RationalLike) -> Bound:
+    r"""An upper bound of delta at ``epsilon`` >= 0, the least over the real orders tried.
+
+    >>> delta_from_renyi(lambda order: order / 800, 1).upper_float < 2e-88
+    True
+    """
+    target = rational("epsilon", epsilon)
+    if target < 0:
+        raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+    # The logarithm is searched: delta itself is 1 at every order far from the best.
+    found = _least(lambda order: _log_delta(_upper(renyi(order)), order, target))
+    return Bound(upper=_exponential(found), method="renyi", theorem=_THEOREM)
+
+
+def epsilon_at_order(divergence: End, order: Fraction, delta: Fraction) -> End:
+    r"""The epsilon that D_alpha <= ``divergence`` gives at ``delta``; rounded up, never below 0.
+
+    >>> float(epsilon_at_order(Fraction(1), Fraction(8), Fraction(1, 10**6)))
+    2.54...
+    """
+    if divergence == 0 or delta == 1:
+        return Fraction(0)
+    if delta == 0 or not isinstance(divergence, Fraction):
+        return math.inf
+    with precision(_BITS):
+        found = Enclosure.of(ball(divergence) + _constant(order, delta)).upper
+    return max(rounded_up(found), Fraction(0))
+
+
+def delta_at_order(divergence: End, order: Fraction, epsilon: Fraction) -> Fraction:
+    r"""The delta that D_alpha <= ``divergence`` gives at ``epsilon``; rounded up, at most 1."""
+    return _exponential(_log_delta(divergence, order, epsilon))
+
+
+def rho_within(epsilon: RationalLike, delta: RationalLike) -> Fraction:
+    r"""A rho, rounded down, of which every rho-zCDP mechanism is (epsilon, delta)-DP.
+
+    The largest over the orders tried; the inverse of the bound that ``as_approx`` takes.
+
+    >>> rho = rho_within(1, "1e-6")
+    >>> approx_from_renyi(lambda order: rho * order, "1e-6").upper <= 1
+    True
+    """
+    most, target = rational("epsilon", epsilon), rational("delta", delta)
+    if most < 0:
+        raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+    if not 0 < target < 1:
+        raise InvalidParameter("delta", delta, "must lie in (0, 1)")
+
+    def lost(order: Fraction) -> End:
+        with precision(_BITS):
+            return -Enclosure.of((ball(most) - _constant(order, target)) / ball(order)).lower
+
+    found = -rounded_up(_least(lost))
+    return found if isinstance(found, Fraction) and found > 0 else Fraction(0)
+
+
+@overload
+def rounded_up(value: Fraction) -> Fraction: ...
+@overload
+def rounded_up(value: End) -> End: ...
+def rounded_up(value: End) -> End:
+    r"""The value to 66 bits, rounded up: short enough to print, at most 2^-65 of it larger.
+
+    >>> rounded_up(Fraction(1, 4)), rounded_up(Fraction(1, 3)) > Fraction(1, 3)
+    (Fraction(1, 4), True)
+    """
+    if not isinstance(value, Fraction) or value == 0:
+        return value
+    shift = value.denominator.bit_length() - value.numerator.bit_length() + _KEPT
+    if shift >= 0:
+        return Fraction(math.ceil(value * (1 << shift)), 1 << shift)
+    return Fraction(math.ceil(value / (1 << -shift)) << -shift)
+
+
+def _constant(order: Fraction, delta: Fraction) -> arb:
+    # What the conversion adds to D_alpha.
+    return (-ball(order * delta).log()) / ball(order - 1) + ball(1 - 1 / order).log()
+
+
+def _log_delta(divergence: End, order: Fraction, epsilon: Fraction) -> End:
+    if divergence == 0:
+        return -math.inf
+    if not isinstance(divergence, Fraction):
+        return math.inf
+    with precision(_BITS):
+        found = ball((order - 1) * (divergence - epsilon)) - ball(order).log()
+        return Enclosure.of(found + ball(order - 1) * ball(1 - 1 / order).log()).upper
+
+
+def _exponential(log: End) -> Fraction:
+    # Never below what can be written out, never above 1.
+    if not isinstance(log, Fraction) or log >= 0:
+        return Fraction(0 if log == -math.inf else 1)
+    if log < -_LEAST_BITS:
+        return Fraction(1, 1 << _LEAST_BITS)
+    with precision(_BITS):
+        return min(Fraction(rounded_up(Enclosure.of(ball(log).exp()).upper)), Fraction(1))
+
+
+def _upper(found: End | Enclosure | arb) -> End:
+    if isinstance(found, arb):
+        return Enclosure.of(found).upper
+    return found.upper if isinstance(found, Enclosure) else found
+
+
+def _least(value: Callable[[Fraction], End]) -> End:
+    # The least value found at orders 1 + 2^t. Values fall and then rise in t (see the proof), so
+    # a walk by doubling finds the valley and a golden section its floor. Nothing else rests on it.
+    place, here = float(_START), value(_order(_START))
+    for step in (1.0, -1.0):
+        for _ in range(_FARTHEST if here < math.inf else _NEARBY):
+            there = value(_order(place + step))
+            # Where no order is finite yet, smaller ones are tried: D_alpha rises.
+            if there >= here and not (here == math.inf and step < 0):
+                break
+            place, here = place + step, there
+    low, high = place - 1, place + 1
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    at_left, at_right = value(_order(left)), value(_order(right))
+    best = min(here, at_left, at_right)
+    for _ in range(_STEPS):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - _GOLDEN * (high - low)
+            at_left = value(_order(left))
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + _GOLDEN * (high - low)
+            at_right = value(_order(right))
+        best = min(best, at_left, at_right)
+    return best
+
+
+def _order(place: float) -> Fraction:
+    whole = math.floor(place)
+    return 1 + Fraction(2 ** (place - whole)) * Fraction(2) ** whole

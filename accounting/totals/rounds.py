@@ -1,0 +1,204 @@
+r"""What one round may look like to the two worlds: the pairs that a guarantee stands for.
+
+A guarantee whose neighbours have one worst pair composes exactly: its pair, k times. Where several
+pairs compete (both directions of an asymmetric noise, several shifts of an l2 sensitivity) a round
+may be any of them, chosen after the rounds before it: then one pair above all of them (``dots``)
+bounds the total from above, and the lists that repeat one of them bound it from below. Where the
+direction belongs to the datasets (subsampling: who was added) it is the same in every round.
+Proofs: docs/proofs/composition.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from itertools import product
+from typing import Final, TypeAlias, TypeGuard
+
+from flint import arb
+
+from accounting.claims.claim import Approx, Pure, Rdp, ZCdp
+from accounting.errors import NotDerived
+from accounting.fourier.factor import ClosedForm, LossLaw
+from accounting.laws.laplace import LaplacePair
+from accounting.laws.polya import DisclosingPair
+from accounting.laws.registry import pair_of
+from accounting.pairs.listing import nothing
+from accounting.pairs.losses import Losses
+from accounting.pairs.pair import Pair
+from accounting.pairs.shift import Shift, heaviest, maximal
+from accounting.release.binned import MergedPair, fineness, is_wide
+from accounting.release.curve import PrivacyCurve
+from accounting.release.dominating import dominating
+from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.mechanism import Norm, Sensitivity
+from dpcore.noise import Noise
+
+__all__ = ["Laws", "Source", "Ways", "ways"]
+
+_MOST_SIGNS: Final = 16
+_ROOT: Final = 1e-9
+
+Laws: TypeAlias = tuple[tuple[LossLaw, int], ...]
+"""Independent laws of one round, with their counts."""
+
+Source: TypeAlias = PrivacyCurve | Pure | ZCdp | Rdp | Approx | PoissonSampled | FixedSizeSampled
+"""What one round may be, once nothing is assumed any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    r"""``above``: lists of which, direction by direction, one dominates every round that may be.
+
+    ``attained``: lists that some neighbours have in every round; the same as ``above`` where the
+    bound is exact, empty where none is known. ``lost`` is the delta of a claim.
+    """
+
+    above: tuple[Laws, ...]
+    attained: tuple[Laws, ...]
+    lost: Fraction = Fraction(0)
+
+    def in_bins(self) -> Ways:
+        r"""The same, with bounds in place of pairs that have too many outcomes to be listed.
+
+        In ``above`` a pair above stands for each of them, in ``attained`` what its outcomes show
+        once they are merged. No such pair: the same object.
+        """
+        if not any(_unlisted(law) for laws in (*self.above, *self.attained) for law, _ in laws):
+            return self
+        return replace(
+            self,
+            above=tuple(_each(laws, lambda pair: dominating((pair,))) for laws in self.above),
+            attained=tuple(
+                _each(laws, lambda pair: MergedPair(pair=pair, most=fineness(pair)))
+                for laws in self.attained
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disclosed:
+    r"""One direction of one-sided Polya noise, seen only as "was it shown?".
+
+    Of all that is not shown one outcome is made: post-processing, so a bound from below.
+    """
+
+    pair: DisclosingPair
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        r"""log(1 - h) with mass 1 - h, and h hidden."""
+        del tilt, bits
+        hidden = self.pair.hidden()
+        kept = 1 - hidden
+        return Losses(
+            masses=(kept,), losses=(kept.log(),), hidden=hidden, beyond=nothing, largest=arb(0)
+        )
+
+
+@lru_cache(maxsize=256)
+def ways(source: Source) -> Ways:
+    r"""The pairs of one round.
+
+    >>> found = ways(Pure("1/10"))
+    >>> found.above == found.attained == (((LaplacePair(scale=Fraction(10), shift=1), 1),),)
+    True
+
+    Raises :class:`NotDerived` for a claim in Renyi terms, which no one pair stands for.
+    """
+    match source:
+        case PrivacyCurve():
+            return _of_curve(source.noise, Sensitivity.of(source.sensitivity))
+        case Pure(epsilon=epsilon):
+            return _exactly(_response(Fraction(epsilon)))
+        case Approx(epsilon=epsilon, delta=delta):
+            laws = (_response(Fraction(epsilon)),)
+            return Ways(above=laws, attained=laws, lost=Fraction(delta))
+        case PoissonSampled():
+            found = tuple(((pair, 1),) for pair in source.pairs())
+            return Ways(above=found, attained=found if source.exact else ())
+        case FixedSizeSampled():
+            return Ways(above=(((source.pair(), 1),),), attained=())
+    raise NotDerived(
+        f"one pair of laws that {source!r} stands for",
+        "a claim in Renyi terms composes order by order: use renyi(order) or epsilon(delta)",
+    )
+
+
+def _unlisted(law: LossLaw) -> TypeGuard[Pair]:
+    # Discrete Laplace noise has d + 1 losses. Its totals may be refused long before those are.
+    if isinstance(law, LaplacePair):
+        return law.shift > fineness(law)
+    return isinstance(law, Pair) and not isinstance(law, ClosedForm) and is_wide(law)
+
+
+def _each(laws: Laws, bound: Callable[[Pair], LossLaw]) -> Laws:
+    return tuple((bound(law) if _unlisted(law) else law, count) for law, count in laws)
+
+
+def _exactly(*lists: Laws) -> Ways:
+    return Ways(above=lists, attained=lists)
+
+
+def _response(epsilon: Fraction) -> Laws:
+    # Randomised response has the curve of the claim: the discrete Laplace law under a shift of 1.
+    return ((LaplacePair(scale=1 / epsilon, shift=1), 1),) if epsilon else ()
+
+
+def _of_curve(noise: Noise, sensitivity: Sensitivity) -> Ways:
+    if isinstance(noise, DiscreteLaplace) and sensitivity.norm is Norm.L1:
+        shifts: tuple[Shift, ...] = (heaviest(sensitivity),)
+    else:
+        shifts = maximal(sensitivity)
+    lists = [_coordinates(noise, shift) for shift in shifts]
+    if len(lists) == 1:
+        return lists[0]
+    attained = tuple(one for each in lists for one in each.attained)
+    return Ways(above=(((_above(noise, shifts), 1),),), attained=attained)
+
+
+def _coordinates(noise: Noise, shift: Shift) -> Ways:
+    # The coordinates of one shift are so many rounds of one coordinate each.
+    each: list[tuple[LossLaw, LossLaw, int]] = []
+    above: list[tuple[LossLaw, int]] = []
+    for step, count in shift:
+        pair = pair_of(noise, ((step, 1),))
+        mirror = pair.mirror()
+        if isinstance(pair, DisclosingPair):
+            # Its listing dominates both directions; what one of them shows is less.
+            above.append((pair, count))
+            each.append((Disclosed(pair=pair), Disclosed(pair=pair), count))
+            continue
+        each.append((pair, mirror, count))
+        above.append((pair if mirror is pair else dominating((pair, mirror)), count))
+    if all(pair == mirror for pair, mirror, _ in each) and above == [(p, k) for p, _, k in each]:
+        return _exactly(tuple(above))
+    return Ways(above=(tuple(above),), attained=_signed(each))
+
+
+def _signed(each: list[tuple[LossLaw, LossLaw, int]]) -> tuple[Laws, ...]:
+    # Coordinates of one step are exchangeable: only how many of them move down matters. The two
+    # aligned lists come first; of very many mixtures some are left out, evenly.
+    tried = max(int(_MOST_SIGNS ** (1 / len(each)) + _ROOT), 2)
+    downs = [sorted({count * i // (tried - 1) for i in range(tried)}) for _, _, count in each]
+    mixed = product(*downs) if tried ** len(each) <= _MOST_SIGNS else ()
+    aligned = (tuple(0 for _ in each), tuple(count for _, _, count in each))
+    found: dict[Laws, None] = {}
+    for down in (*aligned, *mixed):
+        parts = (
+            part
+            for (pair, mirror, count), k in zip(each, down, strict=True)
+            for part in ((pair, count - k), (mirror, k))
+        )
+        found[tuple(part for part in parts if part[1])] = None
+    return tuple(found)
+
+
+def _above(noise: Noise, shifts: Iterable[Shift]) -> LossLaw:
+    pairs: list[Pair] = []
+    for shift in shifts:
+        pair = pair_of(noise, shift)
+        pairs += [pair] if pair.mirror() is pair else [pair, pair.mirror()]
+    return dominating(tuple(pairs))

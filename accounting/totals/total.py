@@ -1,0 +1,209 @@
+r"""What a fixed list of pairs loses in total, by the engine that fits.
+
+L = sum of independent losses L_i, with k_i copies each. One release: its own pair. One discrete
+Gaussian or one discrete Laplace law under any shifts: a lattice (``lattice``). Anything else: the
+contour with one small Gaussian added (``line``). A part of the mass may be lost beforehand: with
+probability 1 - ``shown`` a claim (epsilon, delta) promises nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, TypeVar
+
+from flint import arb
+
+from accounting.errors import NotDerived
+from accounting.fourier.factor import LossLaw
+from accounting.fourier.integral import Line
+from accounting.laws.gaussian import GaussianPair, GaussianProduct
+from accounting.laws.laplace import LaplacePair, LaplaceProduct
+from accounting.pairs.enclose import enclose_delta, enclose_epsilon
+from accounting.pairs.pair import Pair
+from accounting.pairs.shift import Shift
+from accounting.release.sampled_pair import AbsentPair, PresentPair
+from accounting.totals.enumeration import Enumeration
+from dpcore.numbers.enclosure import Enclosure, End, ball, narrow, precision
+
+__all__ = ["Total"]
+
+_HIDDEN_BITS: Final = 128
+_MOST_EXACT: Final = 1 << 20
+_FEWEST_BITS: Final = 64
+_MOST_BITS: Final = 1 << 12
+
+_Law = TypeVar("_Law")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    r"""``parts``: pairs with their counts >= 1. ``lost``: (delta_i, count) of claims.
+
+    >>> part = LaplacePair(scale=Fraction(20), shift=1)
+    >>> Total(parts=((part, 100),)).epsilon(Fraction(1, 10**6))
+    Enclosure([2.2075327009349354, 2.2075327009349355])
+    """
+
+    parts: tuple[tuple[LossLaw, int], ...]
+    lost: tuple[tuple[Fraction, int], ...] = ()
+
+    @classmethod
+    def of(
+        cls, parts: Iterable[tuple[LossLaw, int]], lost: Iterable[tuple[Fraction, int]] = ()
+    ) -> Total:
+        r"""Equal laws are counted together."""
+        return cls(parts=_merged(parts), lost=_merged(lost))
+
+    @property
+    def method(self) -> str:
+        r"""The engine: "direct", "lattice" or "line"."""
+        match self._engine():
+            case Line():
+                return "line"
+            case GaussianProduct() | LaplaceProduct():
+                return "lattice"
+        return "direct"
+
+    def delta(self, epsilon: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
+        r"""The least delta at ``epsilon`` >= 0, to about this relative width."""
+        found = self._delta_of_shown(epsilon, relative)
+        if not self.lost:
+            return found
+        # h + (1 - h) delta', which rises in both.
+        hidden = narrow(self._hidden, _HIDDEN_BITS) if self._known() else Enclosure.exactly(1)
+        low, high = (
+            share + (1 - share) * end
+            for share, end in ((hidden.lower, found.lower), (hidden.upper, found.upper))
+        )
+        return Enclosure(low, min(high, 1))
+
+    def epsilon(self, delta: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
+        r"""The least epsilon at ``delta`` in [0, 1], to about this relative width."""
+        if delta >= 1:
+            return Enclosure.exactly(0)
+        if not self.lost:
+            return self._epsilon_of_shown(delta, relative)
+        share = self._share(delta) if self._known() else Enclosure.exactly(-1)
+        if share.upper < 0:
+            return Enclosure.infinite()
+        # epsilon falls in the share of delta that is left.
+        low = self._epsilon_of_shown(Fraction(share.upper), relative).lower
+        if share.lower < 0:
+            return Enclosure(low, math.inf)
+        return Enclosure(low, self._epsilon_of_shown(Fraction(share.lower), relative).upper)
+
+    def _delta_of_shown(self, epsilon: Fraction, relative: Fraction) -> Enclosure:
+        match self._engine():
+            case None:
+                return Enclosure.exactly(0)
+            case Line() as line:
+                named = Enumeration(parts=self.parts).delta(epsilon, relative)
+                return line.delta(epsilon, relative) if named is None else named
+            case pair:
+                try:
+                    return enclose_delta(pair, epsilon, _bits(relative))
+                except NotDerived:
+                    # A loss so far out that its size is not told: a bound is enough.
+                    return Line(parts=self.parts).delta(epsilon, relative)
+
+    def _epsilon_of_shown(self, delta: Fraction, relative: Fraction) -> Enclosure:
+        if delta == 0:
+            return self.largest()
+        match self._engine():
+            case None:
+                return Enclosure.exactly(0)
+            case Line() as line:
+                named = Enumeration(parts=self.parts).epsilon(delta, relative)
+                return line.epsilon(delta, relative) if named is None else named
+            case pair:
+                found = enclose_epsilon(pair, delta, _bits(relative))
+                return Enclosure(found.lower, min(found.upper, self.largest().upper))
+
+    def largest(self) -> Enclosure:
+        r"""The largest total loss: the sum of the largest, infinite where one is."""
+        low: End = Fraction(0)
+        high: End = Fraction(0)
+        for law, count in self.parts:
+            found = _largest(law)
+            low, high = low + count * found.lower, high + count * found.upper
+        return Enclosure(low, high)
+
+    def _known(self) -> bool:
+        return all(delta < 1 for delta, _ in self.lost)
+
+    def _hidden(self) -> arb:
+        # h = 1 - prod (1 - d)^k, with no cancellation.
+        return -self._log_shown().expm1()
+
+    def _log_shown(self) -> arb:
+        return sum((count * (-ball(delta)).log1p() for delta, count in self.lost), arb(0))
+
+    def _share(self, delta: Fraction) -> Enclosure:
+        # (delta - h)/(1 - h): what is left of delta. Whether that is 0 is decided exactly.
+        bits = sum(count * (1 - d).denominator.bit_length() for d, count in self.lost)
+        if bits <= _MOST_EXACT and 1 - delta == math.prod((1 - d) ** k for d, k in self.lost):
+            return Enclosure.exactly(0)
+        return narrow(lambda: -((-ball(delta)).log1p() - self._log_shown()).expm1(), _HIDDEN_BITS)
+
+    def _engine(self) -> Pair | Line | None:
+        if not self.parts:
+            return None
+        laws = [law for law, _ in self.parts]
+        if sum(count for _, count in self.parts) == 1 and isinstance(laws[0], Pair):
+            return laws[0]
+        if all(isinstance(law, (GaussianPair, GaussianProduct)) for law in laws):
+            noises = {law.noise for law in laws if isinstance(law, (GaussianPair, GaussianProduct))}
+            if len(noises) == 1:
+                return GaussianProduct(noise=noises.pop(), shift=self._shift())
+        if all(isinstance(law, (LaplacePair, LaplaceProduct)) for law in laws):
+            scales = {law.scale for law in laws if isinstance(law, (LaplacePair, LaplaceProduct))}
+            if len(scales) == 1:
+                return LaplaceProduct(scale=scales.pop(), shift=self._shift())
+        return Line(parts=self.parts)
+
+    def _shift(self) -> Shift:
+        steps: dict[int, int] = {}
+        for law, count in self.parts:
+            for step, times in _steps(law):
+                steps[step] = steps.get(step, 0) + times * count
+        return tuple(sorted(steps.items(), reverse=True))
+
+
+def _merged(parts: Iterable[tuple[_Law, int]]) -> tuple[tuple[_Law, int], ...]:
+    counts: dict[_Law, int] = {}
+    for law, count in parts:
+        counts[law] = counts.get(law, 0) + count
+    # In one order, whatever order they came in: a total is the same number to the last digit.
+    return tuple(sorted(counts.items(), key=repr))
+
+
+def _steps(law: LossLaw) -> Shift:
+    match law:
+        case GaussianPair(shift=shift) | GaussianProduct(shift=shift) | LaplaceProduct(shift=shift):
+            return shift
+        case LaplacePair(shift=step):
+            return ((step, 1),)
+    raise TypeError(f"{law!r} is no lattice law")
+
+
+def _largest(law: LossLaw) -> Enclosure:
+    if isinstance(law, (Pair, PresentPair, AbsentPair)):
+        try:
+            return law.largest_loss()
+        except NotDerived:
+            return Enclosure(Fraction(0), math.inf)
+    # Of a pair that bounds others, the listing says no more than an upper end.
+    with precision(_HIDDEN_BITS):
+        listed = law.losses(Fraction(1), _HIDDEN_BITS)
+        if listed.hidden == 0:
+            return Enclosure(Fraction(0), max(Enclosure.of(listed.largest).upper, Fraction(0)))
+    return Enclosure(Fraction(0), math.inf)
+
+
+def _bits(relative: Fraction) -> int:
+    # A width of 2^-bits or less is within `relative`; pairs are asked for at least a float's.
+    ratio = relative.denominator // relative.numerator
+    return min(max(ratio.bit_length() + 1, _FEWEST_BITS), _MOST_BITS)

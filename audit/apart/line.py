@@ -1,0 +1,130 @@
+r"""The line between the auditor and a process that runs the code of others: its far end.
+
+Requests and answers are frames of ``audit.outputs.wire`` on a socket. A board in shared memory
+shows the auditor which call is running and when that should end, and the process whether it should
+stop.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import socket
+import struct
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from audit.errors import TargetFailed
+from audit.outputs.guard import RAISED, failure, flush, reading
+from audit.outputs.wire import Objects, pack, unpack
+from dpcore.errors import InvalidParameter
+
+__all__ = ["LENGTH", "Board", "Line"]
+
+LENGTH: Final = struct.Struct("<Q")
+r"""What stands before a frame: how many bytes it has."""
+
+_TRACED: Final = 1 << 14
+_PIECE: Final = 1 << 20
+_CALL: Final = struct.Struct("<Qd")
+_STOP: Final = _CALL.size
+_leave: Final = os._exit  # whatever a target makes of the module
+
+
+@dataclass(slots=True, kw_only=True)
+class Board:
+    r"""What both processes see: calls begun, when the last one should end, and whether to stop."""
+
+    held: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, _STOP + 1))
+    calls: int = 0
+
+    def begin(self, due: float) -> None:
+        r"""A call begins that should end by ``due``, on the clock of ``time.monotonic``."""
+        self.calls += 1
+        _CALL.pack_into(self.held, 0, self.calls, due)
+
+    def end(self) -> None:
+        r"""No call is running."""
+        _CALL.pack_into(self.held, 0, self.calls, math.inf)
+
+    def read(self) -> tuple[int, float]:
+        r"""Calls begun, and when the last one should end: inf where none is running."""
+        calls, due = _CALL.unpack_from(self.held)
+        return int(calls), float(due)
+
+    def clear(self) -> None:
+        r"""Before a piece of work: no calls, and no wish to stop."""
+        self.calls = 0
+        self.end()
+        self.held[_STOP] = 0
+
+    def stop(self) -> None:
+        r"""Ask the other side to end its piece of work soon."""
+        self.held[_STOP] = 1
+
+    @property
+    def stopped(self) -> bool:
+        r"""Whether :meth:`stop` was called."""
+        return bool(self.held[_STOP])
+
+
+@dataclass(slots=True, kw_only=True)
+class Line:
+    r"""The other process's end: what it is asked, and its answers."""
+
+    socket: socket.socket
+    board: Board
+    name: str
+    process: int = field(default_factory=os.getpid)
+    objects: Objects = field(default_factory=Objects)
+
+    def requests(self) -> Iterator[Any]:
+        r"""What is asked, until nothing more is."""
+        while (head := self._read(LENGTH.size)) is not None:
+            request = self._read(*LENGTH.unpack(head))
+            if request is None:
+                return
+            self.board.clear()
+            yield unpack(request, {}, self.objects)
+
+    def _read(self, size: int) -> bytes | None:
+        found = bytearray()
+        while len(found) < size:
+            piece = self.socket.recv(min(size - len(found), _PIECE))
+            if not piece:
+                return None
+            found += piece
+        return bytes(found)
+
+    def answer(self, work: Callable[[], object]) -> None:
+        r"""Do a piece of work and send what it returns, or how it failed."""
+        try:
+            self.send("done", work())
+        except InvalidParameter as error:
+            self.send("refused", (error.argument, str(error.value), error.reason))
+        except TargetFailed as error:
+            place = (error.dataset, error.run)
+            self.send("failed", (error.target, error.reason, *place, _traced(error)))
+        except KeyboardInterrupt:
+            self.send("interrupted", None)
+        except RAISED as error:
+            failed = failure(self.name, error)
+            self.send("failed", (failed.target, failed.reason, None, None, _traced(error)))
+
+    def send(self, kind: str, value: object) -> None:
+        r"""Send a part of an answer, read where the code of its own classes is."""
+        if os.getpid() != self.process:
+            # A target forked, and this is the child: the auditor hears one process only.
+            _leave(0)
+        flush()  # this process may be ended before it would print what waits
+        with reading(self.name):
+            packed = pack((kind, value), self.objects)
+        self.socket.sendall(LENGTH.pack(len(packed)) + packed)
+
+
+def _traced(error: BaseException) -> str:
+    # For --debug: this traceback is of another process than the one that shows it.
+    return "".join(traceback.format_exception(error))[-_TRACED:]

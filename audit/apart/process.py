@@ -1,0 +1,312 @@
+r"""A process of its own for the code of others: whatever ends that process, the auditor goes on.
+
+It is forked, leads a session of its own and talks to the auditor over a line
+(``audit.apart.line``). The auditor ends it with all that it started when a call is long over its
+time, when it stops itself, when Ctrl-C has waited for it, and when its work is done. It ends with
+the auditor.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import math
+import os
+import select
+import signal
+import socket
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from audit.apart.line import LENGTH, Board, Line
+from audit.errors import TargetFailed
+from audit.outputs import guard
+from audit.outputs.guard import stdout_to_stderr
+from audit.outputs.wire import Objects, pack, unpack
+from dpcore.errors import InvalidParameter
+
+__all__ = ["Apart", "Ended", "end_group"]
+
+_GRACE: Final = 2.0
+_LOOKS: Final = 0.1
+_PATIENCE: Final = 0.5
+_PIECE: Final = 1 << 20
+_LOST: Final = 125  # the exit code of a process that could do no more
+_GAVE_UP: Final = "gave up its line to the auditor: os.exec, or it closed what is not its own"
+_DEATH_SIGNAL, _SET_REAPER, _GET_REAPER = 1, 36, 37  # of prctl(2)
+
+
+class Ended(TargetFailed):
+    r"""The process ended, or had to be, in its call number ``calls`` of a piece of work."""
+
+    def __init__(self, target: str, reason: str, calls: int) -> None:
+        super().__init__(target, reason)
+        self.calls = calls
+
+
+@dataclass(slots=True, kw_only=True)
+class Apart:
+    r"""``work(line)`` in a process of its own, begun when it is first asked something.
+
+    ``seconds`` limit each of its calls. ``hears``: Ctrl-C is passed on and its answer awaited; else
+    it is asked to stop over the board.
+    """
+
+    name: str
+    work: Callable[[Line], None]
+    seconds: float | None
+    hears: bool = False
+    board: Board = field(default_factory=Board)
+    process: int | None = None
+    _line: Any = None
+    _known: dict[int, Any] = field(default_factory=dict)
+    _heard: bytearray = field(default_factory=bytearray)
+    _how: str = ""
+    _reaper: int = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, request: object) -> Generator[Any, None, Any]:
+        r"""Ask, yield the parts of the answer, return its end.
+
+        Ctrl-C is raised once the parts that were ready have been yielded, a second one at once.
+        Raises :class:`InvalidParameter` and :class:`TargetFailed` as the other process does, and
+        :class:`Ended`.
+        """
+        if self.process is None:
+            self._begin()
+        self.board.clear()
+        packed = pack(request, Objects())
+        unsent = memoryview(LENGTH.pack(len(packed)) + packed)
+        pressed: KeyboardInterrupt | None = None
+        until = math.inf
+        over = False
+        try:
+            while True:
+                try:
+                    unsent = self._exchange(unsent, until)
+                except KeyboardInterrupt as error:
+                    if pressed is not None:
+                        raise
+                    pressed, until = error, self._interrupt()
+                for kind, value in self._frames():
+                    if kind == "part":
+                        yield value
+                        continue
+                    over = True
+                    if pressed is not None and not (self.hears and kind == "done"):
+                        raise pressed
+                    return self._answered(kind, value)
+                if self.process is None:
+                    raise pressed or Ended(self.name, self._how, self.board.read()[0])
+        finally:
+            if not over and self.process is not None:
+                self._abandon()
+
+    def _answered(self, kind: str, value: Any) -> Any:
+        match kind, value:
+            case "done", _:
+                return value
+            case "refused", (str(argument), str(given), str(reason)):
+                raise InvalidParameter(argument, given, reason)
+            case "failed", (str(target), str(reason), dataset, run, str(traced)):
+                failed = TargetFailed(target, reason, dataset=dataset, run=run)
+                failed.add_note(f"where it runs:\n{traced}")
+                raise failed
+        raise TargetFailed(self.name, "raised KeyboardInterrupt")
+
+    # -- while it works ---------------------------------------------------------------------------
+
+    def _exchange(self, unsent: memoryview, until: float) -> memoryview:
+        # Sends and hears what is ready, and looks after the process.
+        gone = False
+        reads, writes, _ = select.select([self._line], [self._line] if unsent else [], [], _LOOKS)
+        try:
+            if writes:
+                unsent = unsent[self._line.send(unsent[:_PIECE]) :]
+            if reads:
+                piece = self._line.recv(_PIECE)
+                self._heard += piece
+                gone = not piece
+        except OSError:  # it does not listen any more
+            gone = True
+        if gone or not reads:
+            self._look_after(gone=gone, until=until)
+        return unsent
+
+    def _look_after(self, *, gone: bool, until: float) -> None:
+        status = self._status(_PATIENCE if gone else 0.0)
+        now, (_, due) = time.monotonic(), self.board.read()
+        if status is not None and os.WIFSTOPPED(status):
+            self.end(f"stopped itself by {signal.Signals(os.WSTOPSIG(status)).name}")
+        elif status is not None:
+            self.end(_said(os.waitstatus_to_exitcode(status)), reaped=True)
+        elif gone:
+            self.end(_GAVE_UP)
+        elif now > due + _GRACE:
+            how = f"no answer within {self.seconds:g} s, and its process had to be ended: nothing "
+            self.end(how + "else interrupts it; a longer limit is set with --timeout")
+        elif now > until:
+            self.end("interrupted")
+
+    def _status(self, patience: float) -> int | None:
+        # How it ended or stopped, where it does within so many seconds.
+        end = time.monotonic() + patience
+        while self.process is not None:
+            found, status = os.waitpid(self.process, os.WNOHANG | os.WUNTRACED)
+            if found:
+                return status
+            if time.monotonic() >= end:
+                break
+            time.sleep(0.002)
+        return None
+
+    def _frames(self) -> Iterator[tuple[str, Any]]:
+        while len(self._heard) >= LENGTH.size:
+            end = LENGTH.size + LENGTH.unpack_from(self._heard)[0]
+            if len(self._heard) < end:
+                return
+            frame = bytes(self._heard[LENGTH.size : end])
+            del self._heard[:end]
+            try:
+                kind, value = unpack(frame, self._known)
+            except ValueError as error:
+                self.end("interrupted")
+                raise TargetFailed(self.name, f"its process sent {error}") from error
+            yield kind, value
+
+    def _interrupt(self) -> float:
+        # How long an answer is awaited.
+        self.board.stop()
+        if self.hears and self.process is not None:
+            os.kill(self.process, signal.SIGINT)
+        return time.monotonic() + (_GRACE if self.hears else _PATIENCE)
+
+    def _abandon(self) -> None:
+        # Nobody wants the rest of an answer. A process that can be asked again is kept.
+        try:
+            until = self._interrupt()
+            unsent = memoryview(b"")
+            while self.process is not None:
+                unsent = self._exchange(unsent, until)
+                if any(kind != "part" for kind, _ in self._frames()):
+                    return
+        except BaseException:
+            self.end("interrupted")
+            raise
+
+    # -- its beginning and end --------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        ours, theirs = socket.socketpair()
+        guard.flush()  # what waits to be printed is not printed twice
+        self._known, self._heard = {}, bytearray()
+        self._reaper = _prctl_get(_GET_REAPER)
+        _prctl(_SET_REAPER, 1)
+        parent, leave = os.getpid(), os._exit
+        with warnings.catch_warnings():
+            # Of threads: those of numpy know of forks, and a bar of progress is not drawn there.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process = os.fork()
+        if not process:
+            try:
+                ours.close()
+                self._be(theirs, parent)
+            finally:
+                # Whatever is under way: a fork must not go on with what the auditor does.
+                leave(_LOST)
+        self.process = process
+        theirs.close()
+        ours.settimeout(0)
+        self._line = ours
+
+    def _be(self, theirs: socket.socket, parent: int) -> None:
+        os.setsid()
+        _prctl(_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != parent:
+            return
+        # Handlers of the auditor's are the auditor's to run.
+        atexit._clear()
+        with Path(os.devnull).open("rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            # A handler and not SIG_IGN, which the target's own children would inherit.
+            signal.signal(signal.SIGINT, signal.default_int_handler if self.hears else _not_here)
+        guard.publish(self.board)
+        with stdout_to_stderr():
+            self.work(Line(socket=theirs, board=self.board, name=self.name))
+            if os.getpid() == os.getsid(0):  # and no child that a target made
+                atexit._run_exitfuncs()
+
+    def end(self, how: str, *, reaped: bool = False) -> None:
+        r"""End the process now, and what it started."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        self._how = how
+        self._line.close()
+        end_group(process, reaped=reaped)
+        _prctl(_SET_REAPER, self._reaper)
+
+    def close(self) -> None:
+        r"""Nothing more will be asked: the process has a moment to leave in order."""
+        try:
+            if self.process is not None:
+                self._line.shutdown(socket.SHUT_WR)
+                status = self._status(_GRACE)
+                self.end("closed", reaped=status is not None and not os.WIFSTOPPED(status))
+        except BaseException:
+            self.end("closed")
+            raise
+
+
+def end_group(process: int, *, reaped: bool = False) -> None:
+    r"""End the processes of a group that ``process`` leads, and leave none of them behind."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process, signal.SIGKILL)
+    if not reaped:
+        with suppress(ChildProcessError):
+            os.waitpid(process, 0)
+    # Those that it left behind are this process's now, where it takes them.
+    end = time.monotonic() + _PATIENCE
+    with suppress(ChildProcessError):
+        while time.monotonic() < end:
+            if os.waitpid(-process, os.WNOHANG) == (0, 0):
+                time.sleep(0.002)
+
+
+def _said(code: int) -> str:
+    if code == _LOST:
+        return _GAVE_UP
+    if code >= 0:
+        return f"ended its process with exit code {code}, by os._exit or another program"
+    try:
+        return f"its process was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"its process was ended by signal {-code}"
+
+
+def _not_here(number: int, frame: object) -> None:
+    del number, frame
+
+
+def _prctl(option: int, value: int) -> None:
+    # Of Linux. Elsewhere what a target leaves behind is the system's to reap.
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _prctl_get(option: int) -> int:
+    found = ctypes.c_int(0)
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(option, ctypes.byref(found), 0, 0, 0)
+    return found.value

@@ -1,0 +1,242 @@
+r"""Where the command runs the code it is pointed at: targets and maps, in a process of their own.
+
+The auditor never imports them. A room is asked to find a target, to draw a block of its runs and to
+apply a map to outputs; what it answers is data (``audit.outputs.wire``), and however its process
+ends, that is the target's failure (``audit.apart.process``). The functions of ``audit`` in Python
+take callables, which run where they were made: in the caller's process.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any, ClassVar, Final, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.apart.line import Line
+from audit.apart.process import Apart, Ended
+from audit.errors import TargetFailed
+from audit.outputs.features.feature import Feature, own_map, read_feature
+from audit.outputs.form import Outputs, concatenate
+from audit.outputs.guard import Watchdog
+from audit.resume.header import files_of
+from audit.targets.spelling import read_target
+from audit.targets.target import Block, Scalar, Target
+
+__all__ = ["Remote", "Room", "done_apart", "importing"]
+
+_IMPORT: Final = 60.0
+_OFTEN: Final = 0.1
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remote(Target):
+    r"""A target of a file or module, in a room: drawn from there, and never loaded here.
+
+    ``one`` says whether a call gives one output, ``source`` which file the target is written in.
+    """
+
+    room: Room = field(compare=False, repr=False)
+    one: bool
+    source: str | None
+    limits_itself: ClassVar[bool] = True
+
+    def draw(self, block: Block) -> Iterator[Outputs]:
+        try:
+            yield from self.room.ask(("draw", self.spelling, *_asked(block)))
+        except Ended as error:
+            # Several runs a call: the worlds are drawn one after the other.
+            sides = [world for world in (0, 1) if block.sizes[world]]
+            at = error.calls - 1
+            if at < 0:
+                raise
+            dataset = block.worlds[at] if self.one else sides[at]
+            run = block.drawn + at + 1 if self.one else None
+            raise TargetFailed(
+                self.spelling, error.reason, dataset="AB"[int(dataset)], run=run
+            ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Map:
+    spelling: str
+    room: Room
+    sources: tuple[str, ...]
+
+    def __call__(self, outputs: Outputs) -> Outputs:
+        try:
+            found: Outputs = _last(self.room.ask(("map", self.spelling, outputs)))
+        except Ended as error:
+            raise TargetFailed(f"feature {self.spelling}", error.reason) from error
+        return found
+
+
+class Room:
+    r"""A process for targets and maps, begun with the first of them; see the module."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self._timeout = timeout
+        self._apart = Apart(name="the target", work=self._serve, seconds=timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._apart.close()
+
+    def target(self, spelling: str, *, seeded: bool = True) -> Target:
+        r"""As :func:`audit.targets.spelling.read_target`, with its imports made there."""
+
+        def elsewhere(spelling: str) -> Target:
+            self._apart.name = spelling
+            own, one, source = _last(self.ask(("target", spelling)))
+            return Remote(spelling=spelling, seeded=own, room=self, one=one, source=source)
+
+        return read_target(spelling, seeded=seeded, found=elsewhere)
+
+    def feature(self, text: str) -> Feature:
+        r"""As ``read_feature``, with a map of one's own applied there."""
+
+        def elsewhere(spelling: str) -> Callable[[Outputs], Outputs]:
+            sources = _last(self.ask(("feature", spelling)))
+            return _Map(spelling=spelling, room=self, sources=tuple(sources))
+
+        return read_feature(text, own=elsewhere)
+
+    def ask(self, request: tuple[Any, ...]) -> Generator[Any, None, Any]:
+        r"""Ask the process; see :meth:`audit.apart.process.Apart.ask`."""
+        return self._apart.ask(request)
+
+    def _serve(self, line: Line) -> None:
+        # There. What was found is kept: a target may have state.
+        found = _Found(line=line, timeout=self._timeout)
+        for verb, spelling, *rest in line.requests():
+            line.name = f"feature {spelling}" if verb in {"feature", "map"} else spelling
+            with Watchdog(self._timeout) as watchdog:
+                line.answer(partial(found.do, verb, spelling, rest, watchdog))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    # Targets and maps of this process, and what it is asked to do with them.
+    line: Line
+    timeout: float | None
+    target: Callable[[str], Target] = field(default_factory=lambda: cache(read_target))
+    feature: Callable[[str], Callable[[Outputs], Outputs]] = field(
+        default_factory=lambda: cache(own_map)
+    )
+
+    def do(self, verb: str, spelling: str, rest: list[Any], watchdog: Watchdog) -> Any:
+        match verb:
+            case "target":
+                with importing(self.timeout):
+                    return _told(self.target(spelling))
+            case "feature":
+                with importing(self.timeout):
+                    return files_of(spelling, Feature(name=spelling, apply=self.feature(spelling)))
+            case "map":
+                return self.feature(spelling)(rest[0])
+        return _drawn(self.target(spelling), self.line, _block(watchdog, *rest))
+
+
+def _told(target: Target) -> tuple[bool, bool, str | None]:
+    function = getattr(target, "function", None)
+    source = None
+    if function is not None:
+        with suppress(TypeError):
+            source = inspect.getsourcefile(inspect.unwrap(function))
+    return target.seeded, isinstance(target, Scalar), source
+
+
+def _asked(block: Block) -> tuple[Any, ...]:
+    # A block as plain data; the state of its generator is a dict.
+    seeds = tuple((seed.entropy, seed.spawn_key) for seed in block.seeds)
+    return block.pair, block.worlds, seeds, block.mixing.bit_generator.state, block.drawn
+
+
+def _block(
+    watchdog: Watchdog,
+    pair: tuple[Any, Any],
+    worlds: NDArray[np.bool_],
+    seeds: Any,
+    mixing: Any,
+    drawn: int,
+) -> Block:
+    seed_a, seed_b = (np.random.SeedSequence(entropy, spawn_key=key) for entropy, key in seeds)
+    coins = np.random.default_rng()
+    coins.bit_generator.state = mixing
+    return Block(
+        pair=pair,
+        worlds=worlds,
+        seeds=(seed_a, seed_b),
+        mixing=coins,
+        watchdog=watchdog,
+        drawn=drawn,
+    )
+
+
+def _drawn(target: Target, line: Line, block: Block) -> None:
+    pieces: list[Outputs] = []
+    sent = time.monotonic()
+    try:
+        for piece in target.draw(block):
+            pieces.append(piece)
+            if time.monotonic() > sent + _OFTEN:
+                line.send("part", concatenate(pieces))
+                pieces.clear()
+                if line.board.stopped:
+                    break
+                sent = time.monotonic()
+    finally:
+        if pieces:
+            line.send("part", concatenate(pieces))
+
+
+@contextmanager
+def importing(timeout: float | None) -> Iterator[None]:
+    r"""What is imported inside has a minute for it, or ``timeout`` seconds where that is longer.
+
+    >>> with importing(0.3):
+    ...     import json
+    """
+    with Watchdog(None if timeout is None else max(timeout, _IMPORT)) as watchdog:
+        watchdog.restart()
+        yield
+
+
+def _last(answer: Generator[Any, None, Any]) -> Any:
+    # The end of an answer without parts.
+    while True:
+        try:
+            next(answer)
+        except StopIteration as end:
+            return end.value
+
+
+def done_apart(name: str, work: Callable[[], T], *, timeout: float | None) -> T:
+    r"""What ``work()`` returns in a process of its own, as plain data.
+
+    It is forked from this one, and what it imports is not here afterwards. Ctrl-C reaches it.
+
+    >>> done_apart("six", lambda: 2 * 3, timeout=None)
+    6
+
+    Raises :class:`InvalidParameter` and :class:`TargetFailed` as it does, and TargetFailed where
+    its process ends.
+    """
+
+    def serve(line: Line) -> None:
+        for _ in line.requests():
+            line.answer(work)
+
+    with Apart(name=name, work=serve, seconds=timeout, hears=True) as apart:
+        found: T = _last(apart.ask(None))
+    return found

@@ -1,0 +1,1 @@
+r"""Bench: does the auditor refute every broken mechanism and pass every correct twin?"""

@@ -1,0 +1,350 @@
+r"""The catalogue, audited: every slip is caught by the layer that must, and no twin is refuted.
+
+Sample layer: an entry has up to three tries, of N, 2N and 4N runs with fresh seeds, each at level
+alpha/3, where N refutes it at alpha in 95 cases of 100 (``Entry.runs``; of an entry with a claimed
+curve, on that curve, 10,000). It is caught when one of them refutes: a true claim would be with
+probability at most alpha. ``epsilon_lower`` is that of the last try; the tries of an entry hold
+together with confidence 1 - alpha. Each twin is audited once, with N runs at level alpha. If the
+claims of n twins hold, the probability that j or more are refuted is at most that of Bin(n, alpha).
+
+Exact layer: the laws of the outputs are known (``Subject.laws``), an entry is caught when the claim
+is refuted of them, and its twin's is proven. Replay layer: an entry is caught when a replay finds
+an error, and nothing is found in its twin. No chance decides either, but for the tapes of a replay.
+
+A bench passes when every entry is caught, every twin answers, only samples refute a twin, and that
+binomial probability is at least 1/1000.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from audit.catalogue import Entry, Layer, Subject
+from audit.claims.claim import Claim
+from audit.claims.curve_claim import CurveClaim
+from audit.errors import TargetFailed
+from audit.report.report import AuditReport
+from audit.runs.plan import Plan
+from audit.targets.target import Catalogued
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import RationalLike, integer, rational
+
+__all__ = [
+    "LEAST_CHANCE",
+    "TRIES",
+    "Bench",
+    "Done",
+    "Result",
+    "Row",
+    "bench",
+    "first_runs",
+]
+
+TRIES: Final = (1, 2, 4)
+r"""The runs of each try of an entry, in units of N."""
+
+LEAST_CHANCE: Final = Fraction(1, 1000)
+r"""So many refuted twins must not be less probable than this."""
+
+_ON_A_CURVE: Final = 10_000
+_ALL_CORES: Final = -1
+_SEEDS: Final = 1 << 32
+
+_Role: TypeAlias = Literal["broken", "twin"]
+_ROLES: Final[tuple[_Role, ...]] = ("broken", "twin")
+
+Done: TypeAlias = Callable[[int], None]
+r"""Called with the number of audits that are done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    r"""What became of one mechanism: of its last try, where it had several.
+
+    ``refuted`` is None where it failed, for the reason of ``error``. ``finding`` is the error that
+    a replay found. ``resolution``: a sample of so many runs would catch an output that only one
+    dataset gives from this probability on.
+    """
+
+    name: str
+    claim: str
+    runs: int
+    refuted: bool | None
+    tries: int = 1
+    epsilon_lower: float | None = None
+    p_value: float | None = None
+    resolution: float = math.inf
+    finding: str | None = None
+    error: str | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    r"""An entry and its twin."""
+
+    entry: Entry
+    broken: Result
+    twin: Result
+
+    @property
+    def caught(self) -> bool:
+        r"""Whether the layer that must catch the slip caught it."""
+        return self.broken.refuted is True
+
+    @property
+    def sampled(self) -> bool:
+        r"""Whether it is for the sample layer; else it is declared below its resolution."""
+        return self.entry.layer is Layer.SAMPLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    r"""A run over the catalogue, in the order of its numbers."""
+
+    rows: tuple[Row, ...]
+    alpha: Fraction
+    seed: int
+
+    @property
+    def caught(self) -> int:
+        r"""How many entries were caught."""
+        return sum(row.caught for row in self.rows)
+
+    @property
+    def twins(self) -> tuple[Result, ...]:
+        r"""The twins that were sampled, one an entry."""
+        return tuple(row.twin for row in self.rows if row.sampled)
+
+    @property
+    def twins_refuted(self) -> int:
+        r"""How many of them were refuted."""
+        return sum(twin.refuted is True for twin in self.twins)
+
+    @property
+    def chance(self) -> float:
+        r"""The probability of so many refuted twins or more, if each is refuted with alpha.
+
+        >>> Bench(rows=(), alpha=Fraction(1, 20), seed=1).chance
+        1.0
+        """
+        from scipy.stats import binom
+
+        return float(binom.sf(self.twins_refuted - 1, len(self.twins), float(self.alpha)))
+
+    @property
+    def passed(self) -> bool:
+        r"""Whether all went as the module says it must."""
+        answered = all(row.twin.refuted is not None for row in self.rows)
+        no_fault = not any(row.twin.refuted for row in self.rows if not row.sampled)
+        return (
+            self.caught == len(self.rows) and answered and no_fault and self.chance >= LEAST_CHANCE
+        )
+
+
+def bench(
+    entries: Sequence[Entry],
+    *,
+    alpha: RationalLike = "0.05",
+    seed: int = 1,
+    jobs: int = 1,
+    done: Done | None = None,
+) -> Bench:
+    r"""Audit each entry and its twin.
+
+    What an entry gives depends on ``seed`` and its name, not on which others are there or on
+    ``jobs``, the number of processes (-1: one for each core).
+
+    >>> from audit.catalogue import find
+    >>> found = bench([find("half-scale")])
+    >>> found.caught, found.twins_refuted, found.passed
+    (1, 0, True)
+
+    Raises :class:`InvalidParameter` for what is out of range, and for an entry of a layer that
+    needs laws which are not known.
+    """
+    level = rational("alpha", alpha)
+    if not 0 < level < 1:
+        raise InvalidParameter("alpha", alpha, "must be in (0, 1)")
+    integer("seed", seed, at_least=0)
+    if integer("jobs", jobs) < 1 and jobs != _ALL_CORES:
+        raise InvalidParameter("jobs", jobs, "must be >= 1, or -1 for all cores")
+    ordered = sorted(entries, key=lambda entry: entry.number)
+    for entry in ordered:
+        _refuse_lawless(entry)
+    # The longest first, so that no process ends alone.
+    tasks = [
+        _Task(entry=entry, role=role, alpha=level, seed=seed)
+        for entry in sorted(ordered, key=first_runs, reverse=True)
+        for role in _ROLES
+    ]
+    found: dict[tuple[str, _Role], Result] = {}
+    for name, role, result in _carried_out(tasks, jobs):
+        found[name, role] = result
+        if done is not None:
+            done(len(found))
+    rows = (
+        Row(entry=entry, broken=found[entry.name, "broken"], twin=found[entry.name, "twin"])
+        for entry in ordered
+    )
+    return Bench(rows=tuple(rows), alpha=level, seed=seed)
+
+
+def _refuse_lawless(entry: Entry) -> None:
+    known = entry.laws is not None and entry.twin.laws is not None
+    if entry.layer is Layer.FIT or (entry.layer is Layer.EXACT and not known):
+        raise InvalidParameter("layer", entry.layer.value, f"the laws of {entry.name} are unknown")
+
+
+def first_runs(entry: Entry) -> int:
+    r"""The N of the module: the runs of an entry's first try, and of its twin.
+
+    >>> from audit.catalogue import find
+    >>> first_runs(find("ten-percent"))
+    20000
+    """
+    return entry.runs if entry.curve is None else min(entry.runs, _ON_A_CURVE)
+
+
+def _carried_out(tasks: Sequence[_Task], jobs: int) -> Iterator[tuple[str, _Role, Result]]:
+    if jobs == 1:
+        yield from (task.run() for task in tasks)
+        return
+    from joblib import Parallel, delayed
+
+    workers = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
+    yield from workers(delayed(task.run)() for task in tasks)
+
+
+def _nothing_said(report: AuditReport) -> str | None:
+    if report.verdict == "nothing_measured":
+        return f"nothing was measured: {report.coverage[0].reason}"
+    return None if report.error is None else str(report.error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    entry: Entry
+    role: _Role
+    alpha: Fraction
+    seed: int
+
+    def run(self) -> tuple[str, _Role, Result]:
+        begun = time.perf_counter()
+        match self.entry.layer, self.role:
+            case Layer.EXACT, _:
+                result = self._decided()
+            case Layer.REPLAY, _:
+                result = self._replayed()
+            case _, "twin":
+                result = self._sampled(0, first_runs(self.entry), self.alpha)
+            case _:
+                result = self._tried()
+        seconds = time.perf_counter() - begun
+        return self.entry.name, self.role, replace(result, seconds=seconds)
+
+    def _tried(self) -> Result:
+        result: Result
+        for number, times in enumerate(TRIES):
+            runs = times * first_runs(self.entry)
+            result = self._sampled(number, runs, self.alpha / len(TRIES))
+            if result.refuted is not False:
+                break
+        return replace(result, tries=number + 1)
+
+    def _sampled(self, number: int, runs: int, alpha: Fraction) -> Result:
+        from audit.outputs.features.feature import read_feature
+        from audit.sample import sample
+
+        subject = self._subject
+        report = sample(
+            self._target,
+            Plan(
+                claim=self._claim,
+                pair=subject.pair,
+                features=tuple(read_feature(text) for text in subject.features),
+                runs=runs,
+                alpha=alpha,
+                seed=self._seed_of(number),
+            ),
+        )
+        return Result(
+            name=subject.name,
+            claim=str(report.claim),
+            runs=report.runs,
+            refuted={"refuted": True, "not_refuted": False}.get(str(report.verdict)),
+            epsilon_lower=report.epsilon_lower,
+            p_value=report.p_value,
+            resolution=report.resolution,
+            error=_nothing_said(report),
+        )
+
+    def _decided(self) -> Result:
+        from audit.exact.law_file import read_law
+        from audit.exact.points import decide
+
+        subject, claim = self._subject, self._claim
+        p, q = (read_law("law", text).checked().law for text in subject.laws or ())
+        decisions = [decide(p, q, point) for point in claim.points]
+        reached = [point.epsilon.worse.lower_float for point in decisions if point.epsilon]
+        verdicts = {point.verdict for point in decisions}
+        undecided = "undecided" in verdicts and "refuted" not in verdicts
+        return Result(
+            name=subject.name,
+            claim=str(claim),
+            runs=0,
+            refuted=None if undecided else "refuted" in verdicts,
+            epsilon_lower=max(reached, default=0.0),
+            error="it cannot be decided" if undecided else None,
+        )
+
+    def _replayed(self) -> Result:
+        from audit.evidence.fixed import resolution
+        from audit.replay.replay import replay
+
+        subject, claim = self._subject, str(self._claim)
+        # What a sample of the entry's runs would see: the reason why this layer is asked.
+        seen = resolution(self.entry.runs, subject.epsilon, self.alpha, subject.delta)
+        try:
+            report = replay(self._target, subject.pair, seed=self._seed_of(0) % _SEEDS)
+        except TargetFailed as error:
+            return Result(name=subject.name, claim=claim, runs=0, refuted=None, error=str(error))
+        errors = [found for found in report.findings if found.severity == "error"]
+        replayed = report.verdict != "not_replayable"
+        return Result(
+            name=subject.name,
+            claim=claim,
+            runs=report.runs,
+            refuted=bool(errors) if replayed else None,
+            resolution=seen,
+            finding=errors[0].statement if errors else None,
+            error=None if replayed else "it cannot be replayed",
+        )
+
+    @property
+    def _subject(self) -> Subject:
+        return self.entry if self.role == "broken" else self.entry.twin
+
+    @property
+    def _claim(self) -> Claim | CurveClaim:
+        subject = self._subject
+        if subject.curve is not None:
+            return CurveClaim(spelling=subject.curve, relation=subject.relation)
+        return Claim(epsilon=subject.epsilon, delta=subject.delta, relation=subject.relation)
+
+    @property
+    def _target(self) -> Catalogued:
+        subject = self._subject
+        return Catalogued(spelling=subject.name, function=subject.run, subject=subject)
+
+    def _seed_of(self, number: int) -> int:
+        # One of its own for each entry, role and try.
+        words = [self.seed, number, _ROLES.index(self.role), *self.entry.name.encode()]
+        return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])

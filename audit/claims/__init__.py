@@ -1,0 +1,1 @@
+r"""Claims under test: one epsilon and delta, or a whole curve."""

@@ -1,0 +1,115 @@
+r"""What is claimed of a mechanism: (epsilon, delta), exact, under a neighbouring relation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Final
+
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation
+from dpcore.numbers.parameter import RationalLike, rational, write_rational
+
+__all__ = ["ACCEPTED", "Claim", "shown"]
+
+_MOST_EPSILON: Final = 10**300  # it has a float, which bounds and statistics need
+_DIGITS: Final = 12
+ACCEPTED: Final = "accepted are epsilon=E and epsilon=E,delta=D, e.g. epsilon=1,delta=1e-6"
+r"""What :meth:`Claim.read` says of a text it cannot read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    r"""P(M(D) in S) <= e^epsilon P(M(D') in S) + delta for every S and all neighbours D, D'.
+
+    >>> print(Claim.read("epsilon=1/2,delta=1e-6"))
+    epsilon=0.5,delta=1e-6
+
+    Raises :class:`InvalidParameter` for epsilon < 0 and delta outside [0, 1).
+    """
+
+    epsilon: RationalLike
+    delta: RationalLike = 0
+    relation: Relation | str = Relation.REPLACE
+
+    def __post_init__(self) -> None:
+        epsilon, delta = rational("epsilon", self.epsilon), rational("delta", self.delta)
+        if epsilon < 0:
+            raise InvalidParameter("epsilon", self.epsilon, "must be >= 0")
+        if epsilon > _MOST_EPSILON:
+            raise InvalidParameter("epsilon", self.epsilon, "must be <= 1e300")
+        if not 0 <= delta < 1:
+            raise InvalidParameter("delta", self.delta, "must be in [0, 1)")
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", delta)
+        try:
+            object.__setattr__(self, "relation", Relation(self.relation))
+        except ValueError:
+            choices = " or ".join(relation.value for relation in Relation)
+            raise InvalidParameter("relation", self.relation, f"must be {choices}") from None
+
+    @classmethod
+    def read(cls, text: str, relation: str | Relation = Relation.REPLACE) -> Claim:
+        r"""The claim that ``text`` spells: ``epsilon=1`` or ``epsilon=1,delta=1e-6``.
+
+        >>> Claim.read("rho=0.1")
+        Traceback (most recent call last):
+        ...
+        dpcore.errors.InvalidParameter: claim = rho=0.1: accepted are epsilon=E and ...
+        """
+        given: dict[str, str] = {}
+        for part in text.split(","):
+            key, equals, value = (piece.strip() for piece in part.partition("="))
+            if not equals or key not in {"epsilon", "delta"}:
+                raise InvalidParameter("claim", text, ACCEPTED)
+            if key in given:
+                raise InvalidParameter("claim", text, f"{key} is given twice")
+            given[key] = value
+        if "epsilon" not in given:
+            raise InvalidParameter("claim", text, ACCEPTED)
+        return cls(epsilon=given["epsilon"], delta=given.get("delta", 0), relation=relation)
+
+    @property
+    def exact(self) -> tuple[Fraction, Fraction]:
+        r"""(epsilon, delta) as fractions."""
+        return rational("epsilon", self.epsilon), rational("delta", self.delta)
+
+    @property
+    def points(self) -> tuple[Claim, ...]:
+        r"""The (epsilon, delta) that are tested: this one alone.
+
+        A :class:`audit.claims.curve_claim.CurveClaim` has several.
+        """
+        return (self,)
+
+    def __str__(self) -> str:
+        epsilon, delta = self.exact
+        return f"epsilon={shown(epsilon)}" + (f",delta={shown(delta)}" if delta else "")
+
+    def to_json(self) -> dict[str, str]:
+        r"""Exact values as text.
+
+        >>> Claim(epsilon="0.5").to_json()
+        {'epsilon': '1/2', 'delta': '0', 'relation': 'replace'}
+        """
+        epsilon, delta = self.exact
+        return {
+            "epsilon": write_rational(epsilon),
+            "delta": write_rational(delta),
+            "relation": Relation(self.relation).value,
+        }
+
+
+def shown(value: Fraction) -> str:
+    r"""The decimal a person wrote, where there is an exact short one; else the fraction.
+
+    >>> shown(Fraction("0.25")), shown(Fraction(1, 3))
+    ('0.25', '1/3')
+    """
+    with localcontext(prec=_DIGITS):
+        short = (Decimal(value.numerator) / Decimal(value.denominator)).normalize()
+    if Fraction(short) != value:
+        return write_rational(value)
+    plain = -6 < short.adjusted() < _DIGITS
+    return f"{short:f}" if plain else f"{short:e}".replace("e+", "e")

@@ -1,0 +1,256 @@
+r"""A claim that promises a whole curve: delta at every epsilon, not one point.
+
+    rho=0.1                                  zero-concentrated DP: D_alpha <= rho alpha, alpha > 1
+    gdp=1                                    Gaussian DP: no easier than N(0, 1) against N(1, 1)
+    discrete-gaussian:sigma_squared=4@1      the mechanism of this noise and sensitivity
+
+An audit tests a few points of it, (epsilon_j, delta_j). Each lies on the curve or above, so the
+claim implies each, and whoever refutes one refutes the claim. They are fixed by the claim alone,
+before anything is drawn. Proof: ``docs/proofs/family.md``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache, lru_cache
+from typing import Any, Final, TypeAlias
+
+from audit.claims.claim import ACCEPTED, Claim, shown
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.mechanism import Mechanism, Norm, Relation, Sensitivity
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_up
+from dpcore.numbers.parameter import RationalLike, positive_rational, rational, write_rational
+from dpcore.numbers.rounding import up
+from dpcore.spelling import read_noise, write_noise
+
+__all__ = ["CurveClaim", "read_claim"]
+
+_ALL: Final = (
+    f"{ACCEPTED}; rho=R, e.g. rho=0.1; gdp=MU, e.g. gdp=1; and NOISE@SENSITIVITY, "
+    "e.g. discrete-gaussian:sigma_squared=4@1"
+)
+
+_TARGETS: Final = tuple(Fraction(1, 10**k) for k in range(1, 7))
+_A_DECADE: Final = 90
+# The candidates for epsilon: 0 and the decimals of two digits from 1e-6 up to 500, which both
+# tests can weigh.
+_EPSILONS: Final = (
+    Fraction(0),
+    *(Fraction(m) * Fraction(10) ** k for k in range(-7, 1) for m in range(10, 100)),
+    *(Fraction(m) for m in range(100, 501, 10)),
+)
+_DECADES: Final = (0, *range(1, len(_EPSILONS), _A_DECADE), len(_EPSILONS) - 1)
+_NEAR: Final = Fraction(11, 10)
+_DIGITS: Final = 6
+_BITS: Final = 192
+
+_Delta: TypeAlias = Callable[[Fraction], Fraction]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveClaim:
+    r"""For every epsilon >= 0 the mechanism is (epsilon, delta(epsilon))-DP, delta a known curve.
+
+    ``points`` are those that are tested: epsilon = 0, where delta is the total variation distance,
+    the least decimal of two digits at which delta is at most 0.1, 0.01, ..., 1e-6 or near its
+    floor, and the pure epsilon with delta = 0 where there is one. Each delta is a proven upper end,
+    rounded up.
+
+    >>> claim = CurveClaim(spelling="discrete-laplace:scale=2@1")
+    >>> [str(point) for point in claim.points]
+    ['epsilon=0,delta=0.244919', 'epsilon=0.33,delta=0.0973123', ..., 'epsilon=0.5']
+
+    Raises :class:`InvalidParameter` for what spells no curve, or one that promises nothing.
+    """
+
+    spelling: str
+    relation: Relation | str = Relation.REPLACE
+    points: tuple[Claim, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        promise = _promise(self.spelling)
+        points = [Claim(epsilon=e, delta=d, relation=self.relation) for e, d in promise.points()]
+        if not points:
+            reason = f"promises nothing below epsilon = {_EPSILONS[-1]}, where audits end"
+            raise InvalidParameter("claim", self.spelling, reason)
+        object.__setattr__(self, "spelling", promise.spelling)
+        object.__setattr__(self, "relation", points[0].relation)
+        object.__setattr__(self, "points", tuple(points))
+
+    def delta_upper(self, epsilon: RationalLike) -> float:
+        r"""The curve: a proven upper bound of delta at ``epsilon`` >= 0, rounded up.
+
+        >>> CurveClaim(spelling="gdp=1").delta_upper(1)
+        0.12693673750664397
+        """
+        exact = rational("epsilon", epsilon)
+        if exact < 0:
+            raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+        return min(1.0, round_up(_promise(self.spelling).delta(exact)))
+
+    def __str__(self) -> str:
+        return self.spelling
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The spelling, and the points as exact text; epsilon and delta are None.
+
+        >>> CurveClaim(spelling="discrete-laplace:scale=2@1").to_json()["points"][-1]
+        ['1/2', '0']
+        """
+        return {
+            "epsilon": None,
+            "delta": None,
+            "claim": self.spelling,
+            "relation": Relation(self.relation).value,
+            "points": [[write_rational(value) for value in point.exact] for point in self.points],
+        }
+
+
+def read_claim(text: str, relation: str | Relation = Relation.REPLACE) -> Claim | CurveClaim:
+    r"""The claim that ``text`` spells: a point as :meth:`Claim.read` takes it, or a curve.
+
+    >>> print(read_claim("epsilon=1/2"), read_claim("rho=0.10"), read_claim("skellam:variance=9@1"))
+    epsilon=0.5 rho=0.1 skellam:variance=9@1
+
+    Raises :class:`InvalidParameter`, naming ``claim`` and what is accepted.
+    """
+    if not isinstance(text, str):
+        raise InvalidParameter("claim", text, _ALL)
+    if "@" in text or text.partition("=")[0].strip() in _WORDS:
+        return CurveClaim(spelling=text, relation=relation)
+    try:
+        return Claim.read(text, relation)
+    except InvalidParameter as error:
+        if error.reason == ACCEPTED:
+            raise InvalidParameter("claim", text, _ALL) from None
+        raise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Promise:
+    # delta at each epsilon, from above; the pure epsilon, None where there is none.
+    spelling: str
+    delta: _Delta
+    pure: Fraction | None = None
+
+    def points(self) -> Iterator[tuple[Fraction, Fraction]]:
+        delta = cache(self.delta)
+        end = _EPSILONS[-1] if self.pure is None else Fraction(up(self.pure, _DIGITS))
+        for epsilon in sorted({Fraction(0), *_firsts(delta)}):
+            # Up, both here and below: what is tested follows from the claim.
+            rounded = Fraction(up(delta(epsilon), _DIGITS))
+            if epsilon < end and rounded < 1:
+                yield epsilon, rounded
+        if self.pure is not None and end <= _EPSILONS[-1]:
+            yield end, Fraction(0)
+
+
+def _firsts(delta: _Delta) -> Iterator[Fraction]:
+    # Where each target is met; where one never is, the place at which delta is near its floor.
+    for target in _TARGETS:
+        if (found := _first(delta, target)) is None:
+            yield _first(delta, delta(_EPSILONS[-1]) * _NEAR) or _EPSILONS[-1]
+            return
+        yield found
+
+
+def _first(delta: _Delta, target: Fraction) -> Fraction | None:
+    # The least candidate at which delta is at most the target. By decades first: far out on a
+    # narrow curve, delta takes long to enclose.
+    decade = next((i for i, p in enumerate(_DECADES) if delta(_EPSILONS[p]) <= target), None)
+    if decade is None:
+        return None
+    low, high = _DECADES[max(decade - 1, 0)], _DECADES[decade]
+    return _EPSILONS[
+        bisect_left(_EPSILONS, 1, low, high, key=lambda epsilon: int(delta(epsilon) <= target))
+    ]
+
+
+@lru_cache(maxsize=64)
+def _promise(text: str) -> _Promise:
+    word, _, value = (piece.strip() for piece in text.partition("="))
+    try:
+        if word in _WORDS:
+            amount = positive_rational(word, value, f"{word} = 0 would be perfect privacy")
+            return _Promise(spelling=f"{word}={shown(amount)}", delta=_WORDS[word](amount))
+        noise, at, sensitivity = text.rpartition("@")
+        if not at:
+            raise InvalidParameter("claim", text, _ALL)
+        return _mechanism(read_noise(noise.strip()), _moves(sensitivity.strip()))
+    except DpcoreError as error:
+        if isinstance(error, InvalidParameter) and error.argument == "claim":
+            raise
+        raise InvalidParameter("claim", text, str(error)) from None
+
+
+def _mechanism(noise: Noise, moves: Sensitivity) -> _Promise:
+    from accounting.release.guarantee import guarantee
+
+    curve = guarantee(Mechanism(noise=noise, sensitivity=moves))
+    pure = curve.pure()
+    curve.delta(0)  # refuses here what no theorem gives
+    return _Promise(
+        spelling=f"{write_noise(noise)}@{_written(moves)}",
+        delta=lambda epsilon: _end(curve.delta(epsilon).upper),
+        pure=None if pure is None else rational("epsilon", pure.epsilon),
+    )
+
+
+def _zcdp(rho: Fraction) -> _Delta:
+    from accounting.theorems.orders import delta_from_renyi
+
+    # Pinsker: the Kullback-Leibler divergence is at most that of every order, so at most rho.
+    with precision(_BITS):
+        variation = _end(Enclosure.of(ball(rho / 2).sqrt()).upper)
+
+    def delta(epsilon: Fraction) -> Fraction:
+        found = min(variation, _end(delta_from_renyi(lambda order: rho * order, epsilon).upper))
+        return min(Fraction(1), found)
+
+    return delta
+
+
+def _gdp(mu: Fraction) -> _Delta:
+    from accounting.papers.real_gaussian import real_gaussian_delta
+
+    return lambda epsilon: _end(real_gaussian_delta(1 / mu, epsilon).upper)
+
+
+_WORDS: Final[dict[str, Callable[[Fraction], _Delta]]] = {"rho": _zcdp, "gdp": _gdp}
+
+
+def _end(end: End) -> Fraction:
+    return end if isinstance(end, Fraction) else Fraction(1)
+
+
+def _moves(text: str) -> Sensitivity:
+    norm, equals, amount = (piece.strip() for piece in text.partition("="))
+    match norm if equals else "":
+        case "":
+            return Sensitivity(_whole(text))
+        case "l1":
+            return Sensitivity.l1(_whole(amount))
+        case "l2-squared":
+            return Sensitivity.l2_squared(_whole(amount))
+        case "box":
+            return Sensitivity.box(tuple(_whole(bound) for bound in amount.split("x")))
+    raise InvalidParameter("sensitivity", text, "must be 3, l1=3, l2-squared=4 or box=1x2x2")
+
+
+def _whole(text: str) -> int:
+    exact = rational("sensitivity", text)
+    if exact.denominator != 1:
+        raise InvalidParameter("sensitivity", text, "must be a whole number")
+    return int(exact)
+
+
+def _written(moves: Sensitivity) -> str:
+    match moves.amount:
+        case int() as amount:
+            return str(amount) if moves.norm is Norm.ABSOLUTE else f"{moves.norm.value}={amount}"
+        case bounds:
+            return f"box={'x'.join(map(str, bounds))}"

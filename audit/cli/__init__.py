@@ -1,0 +1,94 @@
+r"""The ``dpcore audit`` commands; ``commands`` is what the entry point names.
+
+``dpcore audit TARGET`` is the command itself: a first word that is no sub-command is a target (one
+that has a sub-command's name is written with its path, ``./fit.py:fit``).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from audit.cli.bench import bench_command
+from audit.cli.exact import exact
+from audit.cli.fit import fit
+from audit.cli.replay import replay_command
+from audit.cli.run import run
+from dpcore.command.terminal import say
+
+__all__ = ["commands"]
+
+_DEFAULT: Final = "run"
+
+
+class _TargetOrCommand(TyperGroup):
+    # The types are typer's own, which it does not export under a public name.
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = bool(args) and args[0] in self.commands
+        return super().parse_args(ctx, args if named else [_DEFAULT, *args])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        # The usage line reads "dpcore audit TARGET", as it is written.
+        return ("" if name == _DEFAULT else name), command, rest
+
+
+class _Nameless(TyperCommand):
+    def get_usage(self, ctx: Any) -> Any:
+        # Its name is the empty word between the two blanks.
+        return super().get_usage(ctx).replace("  ", " ")
+
+
+commands = typer.Typer(
+    cls=_TargetOrCommand,
+    name="audit",
+    help="Doubt: what the code that runs really does.",
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+commands.command()(fit)
+commands.command("exact")(exact)
+commands.command("replay")(replay_command)
+commands.command("bench")(bench_command)
+commands.command(
+    _DEFAULT,
+    cls=_Nameless,
+    hidden=True,
+    epilog="Also: dpcore audit exact (two known laws), fit (a sampler and its law), replay (one "
+    "random tape for both datasets), catalogue and bench (mechanisms broken on purpose). Each has "
+    "its own --help.",
+)(run)
+
+
+@commands.command()
+def catalogue(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on standard output.")
+    ] = False,
+) -> None:
+    r"""List the broken mechanisms that come with the toolkit, each with its correct twin."""
+    from audit.catalogue import ENTRIES
+
+    if as_json:
+        rows = [
+            {
+                "name": entry.name,
+                "twin": entry.twin.name,
+                "pair": list(entry.pair),
+                "epsilon": str(entry.epsilon),
+                "delta": str(entry.delta),
+                "relation": entry.relation.value,
+                "sentence": entry.sentence,
+            }
+            for entry in ENTRIES
+        ]
+        print(json.dumps({"schema": "dpcore-catalogue/1", "entries": rows}, indent=2, default=str))
+        return
+    from audit.report.render import catalogue_table
+
+    say(catalogue_table(ENTRIES))

@@ -1,0 +1,210 @@
+r"""``dpcore audit exact``: two known laws, and what is proven of them.
+
+``audit.cli`` registers :func:`exact` under that name.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from dpcore.command.terminal import say
+from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.numbers.parameter import rational
+from dpcore.numbers.rounding import down
+
+if TYPE_CHECKING:
+    from audit.exact.divergence import Shifted
+    from audit.exact.law_file import WrittenLaw
+    from audit.exact.points import Order, Point
+
+__all__ = ["exact"]
+
+_EPSILONS: Final = ("0", "1/2", "1", "2")
+_DELTAS: Final = ("0", "1e-6")
+_ORDERS: Final = ("2", "inf")
+
+
+def exact(
+    p: Annotated[
+        str,
+        typer.Argument(
+            metavar="P",
+            help="A noise moved by an integer, such as discrete-laplace:scale=1@0 (several "
+            "coordinates: @0,1,0), or a file with masses: JSON such as "
+            '{"yes": "3/4", "no": "1/4"}, or CSV with output,mass on a line.',
+        ),
+    ],
+    q: Annotated[str, typer.Argument(metavar="Q", help="The other law, written likewise.")],
+    *,
+    claim: Annotated[
+        str | None,
+        typer.Option(
+            help="What to prove or refute: epsilon=1, epsilon=1,delta=1e-6, or points of a "
+            "claimed curve such as rho=0.1 or discrete-gaussian:sigma_squared=4@1."
+        ),
+    ] = None,
+    epsilon: Annotated[
+        list[str] | None, typer.Option(metavar="E", help="delta at this epsilon; may be repeated.")
+    ] = None,
+    delta: Annotated[
+        list[str] | None, typer.Option(metavar="D", help="epsilon at this delta; may be repeated.")
+    ] = None,
+    order: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A", help="The Renyi divergence of this order > 1, or inf."),
+    ] = None,
+    normalise: Annotated[
+        bool,
+        typer.Option("--normalise", help="Divide the masses of a file by their exact sum."),
+    ] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw delta over epsilon: a file ending in .svg, .png or .pdf."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on standard output.")
+    ] = False,
+) -> None:
+    r"""Compare two known laws P and Q: no runs, only proofs.
+
+    Example: dpcore audit exact with_alice.csv without.csv --claim epsilon=1
+
+    Numbers are of the worse direction, P against Q or Q against P. Exit code: 0 proven, or nothing
+    was claimed; 1 refuted; 2 usage; 4 undecided: the claimed delta is closer to the true one than
+    the highest precision tells, which for two files of masses never happens.
+    """
+    from audit.claims.curve_claim import read_claim
+    from audit.evidence.verdict import versions
+    from audit.exact.points import decide
+    from audit.exact.report import ExactReport, exact_lines
+
+    if plot is not None:
+        from accounting.cli.plot import check_plot
+
+        check_plot(plot)
+    one, other, notes = _read(p, q, divide=normalise)
+    claimed = None if claim is None else read_claim(claim)
+    stated = () if claimed is None else claimed.points
+    decisions = tuple(decide(one.law, other.law, at) for at in stated)
+    points, missing = _points(one, other, (epsilon, delta, order), default=claim is None)
+    report = ExactReport(
+        p=one,
+        q=other,
+        points=points,
+        claim=None if claimed is None else str(claimed),
+        decisions=decisions,
+        notes=(*notes, *missing),
+        versions=versions(),
+    )
+    if plot is not None:
+        from audit.cli.plot import curve_points, draw_curve
+
+        drawn = curve_points(one.law, other.law)
+        draw_curve(plot, drawn, title=f"P = {one.spelling}, Q = {other.spelling}")
+    if as_json:
+        sys.stdout.write(report.to_text())
+    else:
+        say(exact_lines(report))
+    sys.stdout.flush()
+    raise typer.Exit(report.exit_code)
+
+
+def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list[str]]:
+    from audit.exact.divergence import Shifted
+    from audit.exact.law_file import read_law
+
+    written = [read_law(argument, text) for argument, text in (("P", p), ("Q", q))]
+    if divide and all(law.outputs is None for law in written):
+        raise InvalidParameter("--normalise", "true", "is for files of masses; both are noises")
+    one, other = (law.normalised() if divide else law.checked() for law in written)
+    here, there = one.law, other.law
+    if isinstance(here, Shifted) and isinstance(there, Shifted):
+        if here.noise != there.noise:
+            raise InvalidParameter("Q", q, f"must be the noise of P, moved: P = {p}")
+        if _coordinates(here) != _coordinates(there):
+            raise InvalidParameter("Q", q, f"must be moved by as many integers as P = {p}")
+    elif isinstance(here, Shifted) or isinstance(there, Shifted):
+        raise InvalidParameter("Q", q, f"must be a noise or a file of masses as P = {p} is")
+    notes = [
+        f"the masses of {law.argument} are divided by their sum, which is about 1 "
+        f"{'+' if law.divided_by > 1 else '-'} {down(abs(law.divided_by - 1), 3)}"
+        for law in (one, other)
+        if law.divided_by != 1
+    ]
+    if one.outputs is not None and other.outputs is not None and not one.outputs & other.outputs:
+        notes.append("no output has mass in both files: are they written alike?")
+    return one, other, notes
+
+
+def _coordinates(law: Shifted) -> int | None:
+    return len(law.shift) if isinstance(law.shift, tuple) else None
+
+
+def _points(
+    one: WrittenLaw,
+    other: WrittenLaw,
+    asked: tuple[list[str] | None, list[str] | None, list[str] | None],
+    *,
+    default: bool,
+) -> tuple[tuple[Point, ...], list[str]]:
+    # The points asked for; of the table that is printed where nothing is asked, what is derived.
+    from accounting.errors import NotDerived
+
+    wanted = _wanted(one, other, asked)
+    if wanted or not default:
+        return tuple(find() for find in wanted), []
+    found: list[Point] = []
+    refused: list[Exception] = []
+    for find in _wanted(one, other, (_EPSILONS, _DELTAS, _ORDERS)):
+        try:
+            found.append(find())
+        except (NotDerived, PrecisionExhausted) as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    return tuple(found), list(dict.fromkeys(map(str, refused)))
+
+
+def _wanted(
+    one: WrittenLaw, other: WrittenLaw, asked: tuple[Sequence[str] | None, ...]
+) -> list[Callable[[], Point]]:
+    from audit.exact.points import delta_point, epsilon_point, renyi_point
+
+    epsilons, deltas, orders = (texts or () for texts in asked)
+    p, q = one.law, other.law
+    return [
+        *(partial(delta_point, p, q, _epsilon(text)) for text in epsilons),
+        *(partial(epsilon_point, p, q, _delta(text)) for text in deltas),
+        *(partial(renyi_point, p, q, _order(text)) for text in orders),
+    ]
+
+
+def _epsilon(text: str) -> Fraction:
+    exact = rational("--epsilon", text)
+    if exact < 0:
+        raise InvalidParameter("--epsilon", text, "must be >= 0")
+    return exact
+
+
+def _delta(text: str) -> Fraction:
+    exact = rational("--delta", text)
+    if not 0 <= exact < 1:
+        raise InvalidParameter("--delta", text, "must be in [0, 1)")
+    return exact
+
+
+def _order(text: str) -> Order:
+    if text.strip().lower() in {"inf", "infinity"}:
+        return math.inf
+    exact = rational("--order", text)
+    if exact <= 1:
+        raise InvalidParameter("--order", text, "must be > 1, or inf")
+    return exact

@@ -1,0 +1,309 @@
+r"""The options of ``dpcore audit`` as values: each refused by name, before anything is drawn."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from audit.claims.claim import Claim
+from audit.claims.curve_claim import CurveClaim
+from audit.claims.curve_claim import read_claim as read
+from audit.layers import LAYERS
+from audit.targets.target import Catalogued, KnownLaw, Target
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation
+from dpcore.numbers.parameter import rational
+
+if TYPE_CHECKING:
+    from audit.apart.room import Room
+    from audit.outputs.features.feature import Feature
+    from audit.search.space import Space
+
+__all__ = [
+    "read_baselines",
+    "read_claim",
+    "read_features",
+    "read_jobs",
+    "read_layers",
+    "read_pair",
+    "read_pairs",
+    "read_resolution",
+    "read_runs",
+    "read_seconds",
+    "read_seed",
+    "read_space",
+    "read_stored_seed",
+]
+
+_SEEDS: Final = 1 << 32
+_MOST_RUNS: Final = 10**12
+_MOST_SECONDS: Final = 10**7  # a timer of the operating system takes a little more
+
+
+def read_runs(fixed: str | None, most: str | None, *, sequential: bool) -> int:
+    r"""-n, or the --max-n of --sequential.
+
+    >>> read_runs("1e5", None, sequential=False)
+    100000
+    """
+    if sequential and fixed is not None:
+        raise InvalidParameter("-n", fixed, "is for a fixed number of runs; use --max-n")
+    if most is not None and not sequential:
+        raise InvalidParameter("--max-n", most, "is for --sequential; use -n")
+    return _count("--max-n", most or "1e6") if sequential else _count("-n", fixed or "1e5")
+
+
+def read_seed(text: str | None) -> int:
+    r"""The seed, drawn where none is given.
+
+    >>> read_seed("7")
+    7
+    """
+    if text is None:
+        return int(np.random.default_rng().integers(_SEEDS))
+    exact = rational("--seed", text)
+    if exact.denominator != 1 or exact < 0:
+        raise InvalidParameter("--seed", text, "must be a whole number >= 0")
+    return int(exact)
+
+
+def read_stored_seed(path: Path | None) -> int | None:
+    r"""The seed of the audit that a --resume file holds, if it holds one.
+
+    >>> read_stored_seed(None) is None
+    True
+    """
+    if path is None:
+        return None
+    from audit.resume.checkpoint import stored_seed
+
+    return stored_seed(path)
+
+
+def read_seconds(argument: str, text: str) -> float:
+    r"""A time in seconds.
+
+    >>> read_seconds("--timeout", "0.5")
+    0.5
+    """
+    exact = rational(argument, text)
+    if not 0 < exact <= _MOST_SECONDS:
+        raise InvalidParameter(argument, text, f"must be > 0 and <= {_MOST_SECONDS:,} seconds")
+    return float(exact)
+
+
+def read_claim(subject: Target, text: str | None, relation: str | None) -> Claim | CurveClaim:
+    r"""The claim, or that of a catalogue entry: its curve where it has one.
+
+    >>> from audit.targets.spelling import read_target
+    >>> print(read_claim(read_target("discrete-laplace:scale=1"), "epsilon=1", None))
+    epsilon=1
+    """
+    own = subject.subject if isinstance(subject, Catalogued) else None
+    of = relation or (Relation.REPLACE if own is None else own.relation)
+    if text is not None:
+        return read(text, of)
+    if own is None:
+        raise InvalidParameter("--claim", "(none)", "is needed, e.g. --claim epsilon=1")
+    if own.curve is not None:
+        return read(own.curve, of)
+    return Claim(epsilon=own.epsilon, delta=own.delta, relation=of)
+
+
+def read_pair(subject: Target, texts: tuple[str, str] | None) -> tuple[Any, Any]:
+    r"""The two datasets, or those of a catalogue entry.
+
+    >>> from audit.targets.spelling import read_target
+    >>> read_pair(read_target("discrete-laplace:scale=1"), ("0", "[1]"))
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: dataset B = [1]: must be an integer: discrete-laplace...
+    """
+    if texts is None:
+        if isinstance(subject, Catalogued):
+            return subject.subject.pair
+        raise InvalidParameter("--pair", "(none)", "is needed: two datasets, e.g. --pair 0 1")
+    pair = (_dataset("A", texts[0]), _dataset("B", texts[1]))
+    return subject.check(pair)
+
+
+def _dataset(name: str, text: str) -> Any:
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is not JSON")
+
+    def finite(number: str) -> float:
+        # It could not be written back into a report.
+        return float(number) if math.isfinite(float(number)) else refuse(f"{number} as a float")
+
+    try:
+        return json.loads(text, parse_constant=refuse, parse_float=finite)
+    except (ValueError, RecursionError) as error:
+        reason = f"must be JSON, such as 3, [1, 2] or '\"text\"' ({error})"
+        raise InvalidParameter(f"--pair: dataset {name}", text, reason) from None
+
+
+def _count(argument: str, text: str) -> int:
+    exact = rational(argument, text)
+    if exact.denominator != 1 or exact < 1:
+        raise InvalidParameter(argument, text, "must be a whole number >= 1, e.g. 1000 or 1e5")
+    if exact > _MOST_RUNS:
+        raise InvalidParameter(argument, text, "must be <= 1e12")
+    return int(exact)
+
+
+def read_resolution(text: str | None) -> Fraction | None:
+    r"""A probability, or None.
+
+    >>> read_resolution("1e-3")
+    Fraction(1, 1000)
+    """
+    if text is None:
+        return None
+    wanted = rational("--resolution", text)
+    if not 0 < wanted <= 1:
+        raise InvalidParameter("--resolution", text, "must be a probability in (0, 1]")
+    return wanted
+
+
+def read_layers(
+    subject: Target, text: str | None, asked: Mapping[str, object] | None = None
+) -> tuple[str, ...]:
+    r"""Which layers run: the strongest that decides, or those asked for, strongest first.
+
+    ``asked`` are options by name, None where they were not given: what only runs can answer brings
+    the sample layer with it, and what no chosen layer reads is refused.
+
+    >>> from audit.targets.spelling import read_target
+    >>> read_layers(read_target("discrete-laplace:scale=1"), "sample,exact")
+    ('exact', 'sample')
+    """
+    known = isinstance(subject, KnownLaw)
+    given = [name for name, value in (asked or {}).items() if value is not None]
+    if text is None:
+        drawn = any("exact" not in _READERS[option] for option in given)
+        strongest = ("exact", "sample") if drawn else ("exact",)
+        return strongest if known else ("sample",)
+    named = [layer.strip() for layer in text.split(",")]
+    if not set(named) <= set(LAYERS) or len(set(named)) < len(named):
+        reason = f"must be of {', '.join(LAYERS)}, each once, with commas between"
+        raise InvalidParameter("--layers", text, reason)
+    for layer in ("exact", "fit"):
+        if layer in named and not known:
+            reason = f"{layer}: the law of {subject.spelling} is not known; of a noise it is"
+            raise InvalidParameter("--layers", text, reason)
+    for option in given:
+        if not set(_READERS[option]) & set(named):
+            reason = f"{option} would have no effect: it is for {' and '.join(_READERS[option])}"
+            raise InvalidParameter("--layers", text, reason)
+    return tuple(layer for layer in LAYERS if layer in named)
+
+
+# The layers that read an option: without one of them it would have no effect.
+_READERS: Final[dict[str, tuple[str, ...]]] = {
+    "--search": ("sample",),
+    "--feature": ("sample",),
+    "--baseline": ("sample",),
+    "--resume": ("sample",),
+    "--resolution": ("sample", "exact"),
+    "-n": ("sample", "fit"),
+    "--max-n": ("sample", "fit"),
+    "--sequential": ("sample", "fit"),
+    "--deadline": ("sample", "fit", "replay", "exact"),
+}
+
+
+def read_pairs(
+    subject: Target,
+    one: tuple[str, str] | None,
+    file: Path | None,
+    *,
+    searched: bool,
+    relation: Relation | str = Relation.REPLACE,
+) -> tuple[tuple[Any, Any], ...]:
+    r"""The pairs of --pair or --pairs, neighbours under ``relation`` where that can be seen; none
+    where a search is to find one.
+
+    >>> from audit.targets.spelling import read_target
+    >>> read_pairs(read_target("half-scale"), None, None, searched=False)
+    ((0, 1),)
+    """
+    given = [name for name, value in (("--pair", one), ("--pairs", file)) if value is not None]
+    if searched and given:
+        raise InvalidParameter("--search", "(given)", f"looks for the pair: leave out {given[0]}")
+    if searched:
+        return ()
+    from audit.search.pairs import read_pairs_file, require_neighbours
+
+    if file is None:
+        pair = read_pair(subject, one)
+        if one is not None:
+            require_neighbours("--pair", pair, relation)
+        return (pair,)
+    if one is not None:
+        raise InvalidParameter("--pairs", str(file), "is given beside --pair: leave one out")
+    pairs = read_pairs_file(file)
+    for pair in pairs:
+        require_neighbours("--pairs", pair, relation)
+    return tuple(map(subject.check, pairs))
+
+
+def read_features(
+    subject: Target, names: list[str] | None, *, room: Room | None = None
+) -> tuple[Feature, ...]:
+    r"""The features by name, or those that a catalogue entry brings; ``room`` is for maps of one's
+    own.
+
+    >>> from audit.targets.spelling import read_target
+    >>> [feature.name for feature in read_features(read_target("half-scale"), ["sign", "length"])]
+    ['sign', 'length']
+    """
+    from audit.outputs.features.feature import read_feature
+
+    own = subject.subject.features if isinstance(subject, Catalogued) else ()
+    return tuple(map(read_feature if room is None else room.feature, names or own))
+
+
+def read_jobs(text: str | None, scheduler: str | None = None) -> int:
+    r"""How many processes draw; -1: one for each core, or all that a cluster has.
+
+    >>> read_jobs("2"), read_jobs(None), read_jobs(None, "tcp://host:8786")
+    (2, 1, -1)
+    """
+    if text is None:
+        return 1 if scheduler is None else -1
+    if scheduler is not None:
+        raise InvalidParameter("--jobs", text, "is for processes here; a --scheduler has its own")
+    exact = rational("--jobs", text)
+    if exact != -1 and (exact.denominator != 1 or exact < 1):
+        raise InvalidParameter("--jobs", text, "must be a whole number >= 1, or -1: one a core")
+    return int(exact)
+
+
+def read_baselines(names: list[str] | None) -> tuple[str, ...]:
+    r"""The baselines asked for.
+
+    >>> read_baselines(None), read_baselines(["dkw"])
+    ((), ('dkw',))
+    """
+    if not names:
+        return ()
+    from audit.evidence.baselines.compare import baseline_names  # scipy.stats takes half a second
+
+    return baseline_names(names)
+
+
+def read_space(text: str, claim: Claim | CurveClaim) -> Space:
+    r"""The space that --search names, under the neighbouring relation of the claim.
+
+    >>> read_space("integer:low=0,high=3", Claim(epsilon=1)).spelling
+    'integer:low=0,high=3'
+    """
+    from audit.search.spelling import read_space as spelled
+
+    return spelled(text, claim.relation)

@@ -1,0 +1,99 @@
+r"""``dpcore audit replay``: one tape for both datasets, and every draw at its extremes.
+
+``audit.cli`` registers :func:`replay_command` under the name ``replay``.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from dpcore.command.terminal import page
+from dpcore.errors import InvalidParameter
+
+__all__ = ["replay_command"]
+
+
+def replay_command(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="module:callable, file.py:callable, a noise, a protocol, or a name that dpcore "
+            "audit catalogue lists.",
+        ),
+    ],
+    *,
+    pair: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="A B", help="Two neighbouring datasets, as JSON."),
+    ] = None,
+    sensitivity: Annotated[
+        str | None,
+        typer.Option(help="Declare: output = query + noise, and the query moves by at most this."),
+    ] = None,
+    norm: Annotated[str, typer.Option(help="The norm of --sensitivity: l1, l2 or linf.")] = "l1",
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Declare: draws and output shape do not depend on data."),
+    ] = False,
+    tapes: Annotated[str, typer.Option(help="Ordinary tapes, each for both datasets.")] = "32",
+    changes: Annotated[str, typer.Option(help="The most tapes with a draw at an extreme.")] = "500",
+    seed: Annotated[str | None, typer.Option(help="Repeat a replay.")] = None,
+    timeout: Annotated[str, typer.Option(help="The most seconds one call may take.")] = "60",
+    deadline: Annotated[
+        str | None, typer.Option(help="Begin no changed tape after so many seconds.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on standard output.")
+    ] = False,
+) -> None:
+    r"""Replay TARGET: the same random tape on both datasets, and every draw at its extremes.
+
+    Example: dpcore audit replay clipped-to-two --sensitivity 1
+
+    Exit code: 0 no error found, 1 refuted or a fault found, 2 usage, 3 the target failed or cannot
+    be replayed.
+    """
+    from audit.apart.room import done_apart, importing
+    from audit.cli.options import read_pair, read_seconds, read_seed
+
+    if norm not in {"l1", "l2", "linf"}:
+        raise InvalidParameter("--norm", norm, "must be l1, l2 or linf")
+    tried, changed = _count("--tapes", tapes, 2), _count("--changes", changes, 0)
+    first, seconds = read_seed(seed), read_seconds("--timeout", timeout)
+    until = None if deadline is None else read_seconds("--deadline", deadline)
+
+    def there() -> tuple[str, int]:
+        from audit.replay.replay import replay
+        from audit.targets.spelling import read_target
+
+        with importing(seconds):
+            subject = read_target(target, seeded=True)
+        report = replay(
+            subject,
+            read_pair(subject, pair),
+            sensitivity=sensitivity,
+            norm="l1" if norm == "l1" else "l2" if norm == "l2" else "linf",
+            strict=strict,
+            tapes=tried,
+            changes=changed,
+            seed=first,
+            timeout=seconds,
+            deadline=until,
+        )
+        text = report.to_text() if as_json else page(report.lines())
+        return text, report.exit_code
+
+    text, code = done_apart(target, there, timeout=seconds)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    raise typer.Exit(code)
+
+
+def _count(argument: str, text: str, least: int) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise InvalidParameter(argument, text, f"must be a whole number >= {least}")
+    return int(text)

@@ -1,0 +1,385 @@
+r"""The anytime test: watch the runs as they come and stop when the evidence is in.
+
+Each run multiplies a wealth that starts at 1 by
+
+    1 + lambda(X) (1{right} - e^epsilon 1{wrong}) - pay,
+    pay = delta (sup lambda over guesses of A + sup lambda over guesses of B) / 2,
+
+with the guesses and the stakes lambda fixed before the run. Where the mechanism is (epsilon,
+delta)-DP the wealth is a supermartingale, so it ever reaches 1/alpha with probability at most alpha
+(Ville), however often one looks. A run without a guess still pays: betting only on a revealing
+output that delta allows would otherwise always win. Statement and proof:
+``docs/proofs/sequential.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import product
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, xlog1py
+
+from audit.claims.looks import LOOKS
+from audit.evidence.event import Floats, Integers, Tally, Witness
+from audit.evidence.fixed import GRID, read_claim, read_level
+from audit.evidence.rule import Rule, Trial, learn_rule
+from audit.outputs.reading import Reading, read, read_worlds
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import RationalLike
+
+__all__ = ["EProcess", "log_bar", "watch", "watch_curve"]
+
+
+# The mixture, fixed before any run: (expert, fraction of the largest stake 1/(e^epsilon + delta),
+# weight), and Kelly bets on every cell by its learned odds or a wary bound on them:
+# (index in Rule.odds, fraction of the Kelly stake, weight).
+_EXPERT_BETS: Final = (
+    *((0, 0.75 * 2.0**-k, 0.5 / 8) for k in range(8)),
+    *((expert, f, 0.3 / 9) for expert, f in product((1, 2, 3), (0.9, 0.5, 0.2))),
+)
+_KELLY_BETS: Final = (
+    (0, 0.9, 0.04),
+    (0, 0.4, 0.04),
+    (1, 0.8, 0.04),
+    (2, 1.0, 0.04),
+    (3, 1.0, 0.04),
+)
+_LOG_WEIGHTS: Final = np.log([bet[-1] for bet in (*_EXPERT_BETS, *_KELLY_BETS)])
+
+_COARSE: Final = GRID[::8]
+_SCAN: Final = 64
+_CHUNK: Final = 1 << 15
+_LARGEST_EPSILON: Final = 512
+_LARGEST_EXPONENT: Final = 700.0
+# Charged to the better at each run; the rounding of a step near the bar is 10 times smaller.
+_RUN_SLACK: Final = 2.0**-44
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EProcess:
+    r"""The evidence so far against one claim, or against all points of a claimed curve at once.
+
+    Frozen: :meth:`update` returns the next state. It depends on the runs and not on how they were
+    cut into updates. ``path[t-1]`` is the logarithm of the wealth after t runs, averaged over the
+    bets and the claimed points; ``trials`` hold the integer counts between looks.
+    """
+
+    claims: tuple[tuple[float, float], ...]
+    tally: Tally
+    rule: Rule | None
+    pending: tuple[tuple[Reading, NDArray[np.bool_]], ...]
+    trials: tuple[Trial, ...]
+    wealth: Floats
+    path: Floats
+
+    @property
+    def runs(self) -> int:
+        r"""Runs seen, both worlds together."""
+        return len(self.path)
+
+    @property
+    def seen(self) -> Tally:
+        r"""All runs, those after the last look as well."""
+        return reduce(lambda tally, part: tally.add(*part), self.pending, self.tally)
+
+    @property
+    def log_wealth(self) -> Floats:
+        r"""The logarithm of the wealth now, one entry a claimed point, averaged over the bets."""
+        return _log_mean(self.wealth.T, _LOG_WEIGHTS)
+
+    @property
+    def log_e(self) -> float:
+        r"""The logarithm of the largest wealth so far, at least 0 (before any run it was 1)."""
+        return max(0.0, float(self.path.max(initial=0.0)))
+
+    @property
+    def e_value(self) -> float:
+        r"""The largest wealth so far: P(it ever reaches 1/alpha) <= alpha where the claim holds."""
+        return math.exp(min(self.log_e, _LARGEST_EXPONENT))
+
+    def rejected_at(self, alpha: RationalLike = "0.05") -> int | None:
+        r"""The number of runs at which the wealth first reached 1/alpha, or None."""
+        crossed = np.flatnonzero(self.path >= log_bar(alpha))
+        return int(crossed[0]) + 1 if len(crossed) else None
+
+    def update(self, outputs: object, worlds: object) -> EProcess:
+        r"""The state after these runs: ``outputs`` and ``worlds`` (True for B) in run order.
+
+        The worlds must be fair coins and the runs independent. Whether to go on may be decided by
+        anything seen so far.
+        """
+        reading = read(outputs)
+        truth = read_worlds(worlds, len(reading))
+        state, start = self, 0
+        while start < len(reading):
+            look = LOOKS[bisect_right(LOOKS, state.runs)]
+            end = min(len(reading), start + look - state.runs)
+            state = state._step(reading[start:end], truth[start:end])
+            if state.runs == look:
+                state = state._look()
+            start = end
+        return state
+
+    def _step(self, fresh: Reading, truth: NDArray[np.bool_]) -> EProcess:
+        if self.rule is None:
+            path, wealth = np.zeros(len(fresh)), self.wealth
+        else:
+            path, wealth = self._bet(self.rule, self.rule.cells.locate(fresh), truth)
+        path, pending = np.concatenate((self.path, path)), (*self.pending, (fresh, truth))
+        return replace(self, pending=pending, path=path, wealth=wealth)
+
+    def _bet(self, rule: Rule, cells: Integers, truth: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        tables = [_log_factors(rule, epsilon, delta) for epsilon, delta in self.claims]
+        wealth, path = self.wealth, []
+        for start in range(0, len(cells), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            world = truth[part].astype(np.int64)
+            walks = [
+                before[:, None] + np.cumsum(table[:, world, cells[part]], axis=1)
+                for table, before in zip(tables, wealth, strict=True)
+            ]
+            mixed = np.stack([_log_mean(walk, _LOG_WEIGHTS) for walk in walks])
+            path.append(_log_mean(mixed, np.full(len(mixed), -math.log(len(mixed)))))
+            wealth = np.stack([walk[:, -1] for walk in walks])
+        return np.concatenate(path), wealth
+
+    def _look(self) -> EProcess:
+        tally, trials = self.seen, self._all_trials()
+        return replace(self, tally=tally, rule=learn_rule(tally), pending=(), trials=trials)
+
+    def _all_trials(self) -> tuple[Trial, ...]:
+        if self.rule is None or not self.pending:
+            return self.trials
+        # In two parts, up to the wealthiest run and after it: the bound looks there as well, so
+        # that a claim rejected on the way stays rejected. Ville's inequality allows any times.
+        waiting = sum(len(fresh) for fresh, _ in self.pending)
+        left = int(np.argmax(self.path[-waiting:])) + 1
+        parts: tuple[list[Trial], list[Trial]] = ([], [])
+        for fresh, truth in self.pending:
+            for part, piece in zip(parts, (slice(0, left), slice(left, None)), strict=True):
+                if len(truth[piece]):
+                    part.append(Trial.of(self.rule, fresh[piece], truth[piece]))
+            left = max(left - len(fresh), 0)
+        return (*self.trials, *(Trial.joined(part) for part in parts if part))
+
+    def epsilon_lower(self, alpha: RationalLike = "0.05", delta: RationalLike = 0) -> float:
+        r"""A lower confidence bound, valid at all times at once:
+        P(ever epsilon_lower > epsilon) <= alpha where the mechanism is (epsilon, delta)-DP.
+
+        Every epsilon of a fixed grid has its own e-process, looked at after each of :data:`LOOKS`,
+        now, and where the claim's wealth was largest in between. Returned is the last epsilon
+        before the first that was never rejected; 0.0 if none.
+        """
+        bar = log_bar(alpha)
+        rate = read_claim(0, delta)[1]
+        trials = self._all_trials()
+        # The zero cut's part of the wealth is cheap at all epsilons, and what it rejects by itself
+        # the whole mixture rejects too.
+        alone = _best_zero_cut(trials, _COARSE, rate)
+        start = _first_kept(alone, bar)
+        while start < len(_COARSE):
+            part = _COARSE[start : start + _SCAN]
+            kept = _first_kept(_best_wealth(trials, part, rate), bar)
+            start += kept
+            if kept < len(part):
+                break
+        return float(_COARSE[start - 1]) if start else 0.0
+
+    def witness(self, place: int = 0) -> Witness | None:
+        r"""The event of the expert that won most against one claimed point, and where it did."""
+        bet = int(np.argmax(self.wealth[place, : len(_EXPERT_BETS)]))
+        epsilon, delta = self.claims[place]
+        at = np.array([epsilon])
+        ranked = sorted(
+            self._all_trials(), key=lambda trial: -float(_expert_gains(trial, at, delta)[bet, 0])
+        )
+        found = (trial.witness(_EXPERT_BETS[bet][0], epsilon) for trial in ranked)
+        return next((witness for witness in found if witness is not None), None)
+
+
+def watch(epsilon: RationalLike, delta: RationalLike = 0) -> EProcess:
+    r"""Start watching a mechanism that is claimed to be (epsilon, delta)-DP.
+
+    >>> from audit.outputs.worlds import draw_worlds
+    >>> rng = np.random.default_rng(1)
+    >>> process = watch(1)
+    >>> while process.rejected_at() is None:
+    ...     worlds = draw_worlds(50, rng)
+    ...     process = process.update(worlds + rng.geometric(0.9, 50), worlds)  # one-sided noise
+    >>> 32 < process.rejected_at() < 120
+    True
+    """
+    return watch_curve([(epsilon, delta)])
+
+
+def watch_curve(claims: Iterable[tuple[RationalLike, RationalLike]]) -> EProcess:
+    r"""Start watching a mechanism that is claimed (epsilon, delta)-DP at each of these points.
+
+    The points share the evidence: the average of their e-processes is one e-process.
+
+    >>> watch_curve([(1, 0), ("1/2", "0.1")]).claims
+    ((1.0, 0.0), (0.5, 0.1))
+    """
+    points = tuple(read_claim(epsilon, delta) for epsilon, delta in claims)
+    if not points:
+        raise InvalidParameter("claims", points, "must hold at least one (epsilon, delta)")
+    if (largest := max(points)[0]) > _LARGEST_EPSILON:
+        raise InvalidParameter("epsilon", largest, f"must be <= {_LARGEST_EPSILON}")
+    return EProcess(
+        claims=points,
+        tally=Tally.empty(),
+        rule=None,
+        pending=(),
+        trials=(),
+        wealth=np.zeros((len(points), len(_LOG_WEIGHTS))),
+        path=np.zeros(0),
+    )
+
+
+def log_bar(alpha: RationalLike) -> float:
+    r"""ln(1/alpha), rounded up; by numerator and denominator, for a level below all floats too."""
+    level = read_level("alpha", alpha)
+    size = math.log(level.denominator)
+    return size * (1.0 + 2.0**-50) - math.log(level.numerator)
+
+
+def _log_mean(logs: Floats, log_weights: Floats) -> Floats:
+    # log sum_i w_i e^(logs_i) over the first axis; what is not a number counts as ruin.
+    terms = logs + log_weights[:, None]
+    terms = np.where(np.isnan(terms), -np.inf, terms)
+    top = np.maximum(terms.max(axis=0), -_LARGEST_EXPONENT)
+    with np.errstate(divide="ignore"):
+        mean: Floats = top + np.log(np.exp(terms - top).sum(axis=0))
+    return mean
+
+
+def _stake_limit(growth: Floats, delta: float) -> Floats:
+    # A wrong guess at this stake loses everything; no stake is larger.
+    limit: Floats = (1.0 - _RUN_SLACK) / (growth + delta)
+    return limit
+
+
+def _kelly(odds: Floats, growth: Floats, delta: float) -> Floats:
+    # (epsilons, cells), signed: the stakes that would grow fastest were these odds true.
+    stake = np.maximum(expit(np.abs(odds)) * (1.0 + 1.0 / growth[:, None]) - 1.0, 0.0)
+    signed: Floats = np.sign(odds) * np.minimum(stake, _stake_limit(growth, delta)[:, None])
+    return signed
+
+
+def _grow(epsilons: Floats) -> Floats:
+    grown: Floats = np.exp(epsilons) * (1.0 + _RUN_SLACK)  # e^epsilon rounded up
+    return grown
+
+
+def _returns(stake: Floats, growth: Floats, pay: Floats) -> tuple[Floats, Floats, Floats]:
+    # What a right guess, a wrong guess and silence add to each unit of wealth.
+    return stake - pay, -np.minimum(stake * growth + pay, 1.0), -np.minimum(pay, 1.0)
+
+
+def _sup(stakes: Floats) -> Floats:
+    # sup over guesses of A plus sup over guesses of B, along the last axis (the cells).
+    joint: Floats = np.maximum(stakes, 0.0).max(axis=-1) + np.maximum(-stakes, 0.0).max(axis=-1)
+    return joint
+
+
+def _log_factors(rule: Rule, epsilon: float, delta: float) -> Floats:
+    # (bets, 2, cells): the log factor of one run, by its world and its cell.
+    growth = _grow(np.array([epsilon]))
+    limit = _stake_limit(growth, delta)[0]
+    guesses = [expert.guesses(epsilon).astype(np.float64) for expert in rule.experts]
+    stakes = np.stack(
+        [f * limit * guesses[expert] for expert, f, _ in _EXPERT_BETS]
+        + [f * _kelly(rule.odds[i], growth, delta)[0] for i, f, _ in _KELLY_BETS]
+    )
+    pay = delta / 2 * _sup(stakes)[:, None]
+    right, wrong, silent = _returns(np.abs(stakes), growth[0], pay)
+    in_a = np.where(stakes < 0, right, np.where(stakes > 0, wrong, silent))
+    in_b = np.where(stakes > 0, right, np.where(stakes < 0, wrong, silent))
+    with np.errstate(divide="ignore"):
+        factors: Floats = np.log1p(np.stack((in_a, in_b), axis=1)) - _RUN_SLACK
+    return factors
+
+
+def _expert_gains(trial: Trial, epsilons: Floats, delta: float) -> Floats:
+    # (expert bets, epsilons): log-wealth won over a trial, from counts alone.
+    growth = _grow(epsilons)
+    limit = _stake_limit(growth, delta)
+    votes = [expert.votes(trial.counts, epsilons) for expert in trial.rule.experts]
+    gains = []
+    for expert, fraction, _ in _EXPERT_BETS:
+        right, wrong = votes[expert].right, votes[expert].wrong
+        silent = trial.runs - right - wrong
+        pay = delta / 2 * fraction * limit * votes[expert].sides
+        gains.append(_won((right, wrong, silent), _returns(fraction * limit, growth, pay)))
+    return np.stack(gains)
+
+
+def _kelly_gains(trial: Trial, epsilons: Floats, delta: float) -> Floats:
+    # (Kelly bets, epsilons): likewise, cell by cell.
+    growth = _grow(epsilons)
+    gains = []
+    for source, fraction, _ in _KELLY_BETS:
+        # Cells with the same odds bet alike; of many labels most were seen equally often.
+        odds, place = np.unique(trial.rule.odds[source], return_inverse=True)
+        world_a, world_b = np.zeros((2, len(odds)), dtype=np.int64)
+        np.add.at(world_a, place, trial.counts[0])
+        np.add.at(world_b, place, trial.counts[1])
+        stakes = fraction * _kelly(odds, growth, delta)
+        right = np.where(stakes > 0, world_b, np.where(stakes < 0, world_a, 0))
+        silent = np.where(stakes == 0, world_a + world_b, 0)
+        wrong = world_a + world_b - right - silent
+        pay = delta / 2 * _sup(stakes)[:, None]
+        returns = _returns(np.abs(stakes), growth[:, None], pay)
+        gains.append(_won((right, wrong, silent), returns).sum(axis=1))
+    return np.stack(gains)
+
+
+def _won(counts: tuple[Integers, Integers, Integers], returns: tuple[Floats, ...]) -> Floats:
+    # xlog1py(0, -1) is 0: a ruinous guess that nobody made costs nothing.
+    won = [
+        xlog1py(count, each) - _RUN_SLACK * count
+        for count, each in zip(counts, returns, strict=True)
+    ]
+    total: Floats = won[0] + won[1] + won[2]
+    return total
+
+
+def _best_wealth(trials: tuple[Trial, ...], epsilons: Floats, delta: float) -> Floats:
+    # The largest log-wealth after any trial, at each epsilon.
+    wealth = np.zeros((len(_LOG_WEIGHTS), len(epsilons)))
+    best = np.zeros(len(epsilons))
+    for trial in trials:
+        wealth += np.concatenate(
+            (_expert_gains(trial, epsilons, delta), _kelly_gains(trial, epsilons, delta))
+        )
+        best = np.maximum(best, _log_mean(wealth, _LOG_WEIGHTS))
+    return best
+
+
+def _best_zero_cut(trials: tuple[Trial, ...], epsilons: Floats, delta: float) -> Floats:
+    # The zero cut's part of the same wealth: a lower bound on it that costs next to nothing.
+    growth = _grow(epsilons)
+    limit = _stake_limit(growth, delta)
+    fractions = np.array([fraction for expert, fraction, _ in _EXPERT_BETS if expert == 0])
+    stake = fractions[:, None] * limit
+    wealth = np.zeros((len(fractions), len(epsilons)))
+    best = np.zeros(len(epsilons))
+    for trial in trials:
+        votes = trial.rule.experts[0].votes(trial.counts, epsilons[:1])
+        right, wrong = votes.right, votes.wrong
+        pay = delta / 2 * stake * votes.sides
+        wealth += _won((right, wrong, trial.runs - right - wrong), _returns(stake, growth, pay))
+        best = np.maximum(best, _log_mean(wealth, _LOG_WEIGHTS[: len(fractions)]))
+    return best
+
+
+def _first_kept(best: Floats, bar: float) -> int:
+    kept = np.flatnonzero(~(best >= bar))
+    return int(kept[0]) if len(kept) else len(best)

@@ -1,0 +1,1 @@
+r"""Baselines: other methods' bounds from the same runs; they never decide."""

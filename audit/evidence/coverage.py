@@ -1,0 +1,152 @@
+r"""How much of what came back an audit looked at: where that is nothing, nothing was measured.
+
+An event can be learned of numbers, which have an order, and of outputs that come again. Where every
+output is the same, or is new each time and has no order, no rule tells one run from another: the
+test is silent, and its silence says nothing about the target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from typing import Any, Final
+
+from audit.claims.looks import TRAINING
+from audit.evidence.event import Tally
+from audit.evidence.fixed import WEIGHTS
+
+__all__ = ["Coverage", "cover", "said", "unmeasured"]
+
+_RARE: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    r"""Of one view, its ``runs``; those that were ``looked_at``, and those whose output came only
+    ``once`` and has no order (:class:`audit.evidence.event.Tally`); whether the output is
+    ``constant``, and whether anything was ``measured``.
+    """
+
+    runs: int
+    looked_at: int
+    once: int
+    constant: bool
+    measured: bool
+    pair: int = 0
+    feature: str | None = None
+
+    @classmethod
+    def of(
+        cls, tally: Tally, level: Fraction, *, pair: int = 0, feature: str | None = None
+    ) -> Coverage:
+        r"""Of all runs of a view, tested at ``level``.
+
+        Something was measured where the runs looked at would have sufficed for a bound above 0,
+        had each of them shown its world.
+
+        >>> import numpy as np
+        >>> from audit.outputs.reading import read
+        >>> def measured(outputs):
+        ...     tally = Tally.empty().add(read(outputs), np.arange(900) % 2 == 0)
+        ...     return Coverage.of(tally, Fraction(1, 20)).measured
+        >>> measured(range(900)), measured(np.random.default_rng(1).random((900, 5)))
+        (True, False)
+        """
+        return cls(
+            runs=tally.runs,
+            looked_at=tally.looked_at,
+            once=tally.once,
+            constant=tally.constant,
+            measured=tally.looked_at >= _enough(level),
+            pair=pair,
+            feature=feature,
+        )
+
+    def accepted(self) -> Coverage:
+        r"""Where the output is constant, and is meant to be, that was measured."""
+        return replace(self, measured=self.measured or self.constant)
+
+    @property
+    def in_part(self) -> bool:
+        r"""Whether more than a few outputs had no part in what was measured."""
+        return self.measured and self.once * _RARE > self.runs
+
+    @property
+    def reason(self) -> str:
+        r"""Why nothing was measured, and what to do."""
+        if self.constant:
+            return "every output was the same; --allow-constant accepts that where it is meant"
+        if not self.runs:
+            return "no run was drawn"
+        if self.once * 2 > self.runs:
+            return (
+                f"{self.once:,} of {self.runs:,} outputs came only once and have no order, so no "
+                "event of them could be learned; look at something of them with --feature, such as "
+                "coordinate:0, sum or round:1"
+            )
+        return f"{self.runs:,} runs are too few to measure anything; draw more with -n"
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields by name."""
+        return asdict(self)
+
+
+def _enough(level: Fraction) -> int:
+    # Each guess after the first look is right with probability 1/2 at epsilon = 0.
+    return TRAINING + math.ceil(-math.log2(WEIGHTS[0] * level.numerator / level.denominator))
+
+
+def cover(
+    tallies: Sequence[Tally],
+    names: Sequence[tuple[int, str | None]],
+    level: Fraction,
+    *,
+    allow_constant: bool = False,
+) -> tuple[Coverage, ...]:
+    r"""Of several views, by the place of their pair and the name of their feature."""
+    found = (
+        Coverage.of(tally, level, pair=pair, feature=feature)
+        for tally, (pair, feature) in zip(tallies, names, strict=True)
+    )
+    return tuple(each.accepted() if allow_constant else each for each in found)
+
+
+def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
+    r"""One sentence for each view in which nothing was measured, or not of all outputs.
+
+    >>> none = Coverage(runs=0, looked_at=0, once=0, constant=False, measured=False)
+    >>> unmeasured([none], several=False)
+    ['nothing was measured: no run was drawn']
+    """
+    found = []
+    for each in coverage:
+        where = f"pair {each.pair + 1}: " if several else ""
+        where += f"{each.feature}: " if each.feature is not None else ""
+        if not each.measured:
+            found.append(f"{where}nothing was measured: {each.reason}")
+        elif each.in_part:
+            found.append(
+                f"{where}{each.once:,} of {each.runs:,} outputs came only once and have no order: "
+                "of them nothing was measured; --feature looks at something of them"
+            )
+    return found
+
+
+def said(coverage: Sequence[Mapping[str, Any]]) -> str:
+    r"""What a resolution does not speak of, to stand behind it; nothing where it speaks of all.
+
+    >>> none = Coverage(runs=9, looked_at=0, once=9, constant=False, measured=False)
+    >>> said([none.to_json()])
+    ' (nothing was measured in 1 of 1 views)'
+    """
+    kept = [each for each in coverage if each["measured"]]
+    missing = len(coverage) - len(kept)
+    once = sum(each["once"] for each in kept if each["once"] * _RARE > each["runs"])
+    parts = []
+    if missing:
+        parts.append(f"in {missing:,} of {len(coverage):,} views")
+    if once:
+        parts.append(f"of {once:,} outputs that came only once")
+    return f" (nothing was measured {' and '.join(parts)})" if parts else ""

@@ -1,0 +1,344 @@
+r"""Outputs as cells: what a rule can be learned on, and how a person reads it back.
+
+Numbers fall into intervals, labels are told apart by their identity (``audit.outputs.reading``).
+Intervals and the known labels are learned from the runs a :class:`Tally` has seen and from nothing
+else, so a rule built on them is fixed before the runs it is tested on
+(``docs/proofs/confidence.md``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.outputs.identity import Name, shown
+from audit.outputs.number_line import Integers, NumberLine, Place
+from audit.outputs.reading import Reading
+from audit.shortened import shortened
+
+__all__ = ["Cells", "Event", "Floats", "Integers", "Tally", "Witness", "wording"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+_MOST_INTERVALS: Final = 2048
+_EXACT: Final = 2**53  # beyond, one less is the same float
+
+
+def _counts(codes: Integers, worlds: NDArray[np.bool_], cells: int) -> Integers:
+    # Row 0 counts world A, row 1 world B. One pass, integers throughout.
+    flat = np.bincount(codes + cells * worlds, minlength=2 * cells)
+    return flat.reshape(2, cells).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    r"""How often each output came up in each world, over all runs seen so far.
+
+    ``numbers`` are the distinct numbers in order with ``number_counts`` of shape (2, distinct);
+    ``labels`` gives the column of each label in ``label_counts``. Row 0 is world A, row 1 world B.
+
+    >>> from audit.outputs.reading import read
+    >>> tally = Tally.empty().add(read([3, 3, "stop"]), np.array([False, True, True]))
+    >>> tally.number_counts.tolist(), tally.label_counts.tolist()
+    ([[1], [1]], [[0], [1]])
+    """
+
+    numbers: NumberLine
+    number_counts: Integers
+    labels: dict[str | Name, int]
+    label_counts: Integers
+
+    @classmethod
+    def empty(cls) -> Tally:
+        r"""No runs yet."""
+        none = np.zeros((2, 0), dtype=np.int64)
+        return cls(numbers=NumberLine.empty(), number_counts=none, labels={}, label_counts=none)
+
+    @property
+    def runs(self) -> int:
+        r"""The number of runs seen, both worlds together."""
+        return int(self.number_counts.sum() + self.label_counts.sum())
+
+    @property
+    def crowd(self) -> int:
+        r"""How often a number must have come to be sure of its own cell; 1 while each has one."""
+        runs = int(self.number_counts.sum())
+        most = min(_MOST_INTERVALS, 8 + math.isqrt(16 * runs))
+        return 1 if len(self.numbers) <= most else -(-runs // most)
+
+    @property
+    def constant(self) -> bool:
+        r"""Whether every run gave the same output."""
+        return self.runs > 0 and len(self.numbers) + len(self.labels) == 1
+
+    @property
+    def once(self) -> int:
+        r"""Runs whose output is a label that came only once."""
+        return int((self.label_counts.sum(axis=0) == 1).sum())
+
+    @property
+    def looked_at(self) -> int:
+        r"""Runs in which some event could be told from others: all numbers, which have an order,
+        and each label after its first time. None where all outputs are the same.
+        """
+        if len(self.numbers) + len(self.labels) < 2:
+            return 0
+        return self.runs - len(self.labels)
+
+    def add(self, reading: Reading, worlds: NDArray[np.bool_]) -> Tally:
+        r"""This tally and the runs of ``reading``."""
+        is_number = reading.codes < 0
+        fresh, _, index = reading.numbers[is_number].unique()
+        fresh_counts = _counts(index, worlds[is_number], len(fresh))
+        numbers, _, index = NumberLine.joined([self.numbers, fresh]).unique()
+        counts = np.zeros((2, len(numbers)), dtype=np.int64)
+        counts[:, index[: len(self.numbers)]] += self.number_counts
+        counts[:, index[len(self.numbers) :]] += fresh_counts
+
+        named = _counts(reading.codes[~is_number], worlds[~is_number], len(reading.names))
+        labels = dict(self.labels)
+        seen = np.flatnonzero(named.sum(axis=0))
+        column = [labels.setdefault(reading.names[code], len(labels)) for code in seen]
+        label_counts = np.zeros((2, len(labels)), dtype=np.int64)
+        label_counts[:, : len(self.labels)] += self.label_counts
+        label_counts[:, column] += named[:, seen]
+        return Tally(
+            numbers=numbers, number_counts=counts, labels=labels, label_counts=label_counts
+        )
+
+    def cells(self) -> Cells:
+        r"""The cells these runs teach, with their counts.
+
+        At most about 4 sqrt(runs) intervals: every number alone while so few are distinct, else
+        intervals of equal pooled count with each heavy number alone. A number never seen falls in
+        the interval around it, a label never seen in a cell whose counts are those of the labels
+        seen once (Good and Turing: they tell how new labels are spread over the worlds).
+        """
+        integral = self.numbers.integral
+        cuts, after, repeated = self._cuts(integral=integral)
+        intervals = cuts.search(self.numbers)
+        counts = np.zeros((2, len(cuts) + 1 + len(self.labels) + 1), dtype=np.int64)
+        for world in (0, 1):
+            counts[world, : len(cuts) + 1] = np.bincount(
+                intervals, weights=self.number_counts[world], minlength=len(cuts) + 1
+            )
+        counts[:, len(cuts) + 1 : -1] = self.label_counts
+        once = self.label_counts.sum(axis=0) == 1
+        counts[:, -1] = self.label_counts[:, once].sum(axis=1)
+        alone = np.zeros(len(cuts) + 1, dtype=np.bool_)
+        alone[intervals[repeated]] = True
+        return Cells(
+            cuts=cuts,
+            after=after,
+            alone=alone,
+            labels=self.labels,
+            counts=counts,
+            integral=integral,
+        )
+
+    def _cuts(self, *, integral: bool) -> tuple[NumberLine, NDArray[np.bool_], NDArray[np.bool_]]:
+        pooled = self.number_counts.sum(axis=0)
+        runs, share = int(pooled.sum()), self.crowd
+        if share == 1:
+            none = np.zeros(len(pooled), dtype=np.bool_)
+            return self.numbers[1:], none[1:], none
+        # Equal counts by the rank of a number's middle run; a number is heavy when it fills a cell
+        # or is repeated far beyond the others (in continuous noise that is a finding by itself).
+        cumulative = np.cumsum(pooled)
+        rank = (2 * cumulative - pooled) // (2 * share)
+        mean = runs / len(pooled)
+        repeated = pooled >= min(3 + 10 * (mean - 1), 4 + 4 * mean)
+        heavy = (pooled >= share) | repeated
+        starts = np.flatnonzero(np.diff(rank) | heavy[1:]) + 1
+        before = self.numbers[starts]
+        behind = self.numbers[heavy & (cumulative < runs)].behind(integral=integral)
+        cuts, first, _ = NumberLine.joined([before, behind]).unique()
+        return cuts, first >= len(before), repeated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cells:
+    r"""A partition of all outputs: intervals ``[cuts[i-1], cuts[i])``, known labels, other labels.
+
+    ``counts`` (2, cells) are the runs it was learned from; ``alone`` marks the intervals made of
+    one number repeated far beyond its neighbours. Only the wording of an event needs ``after[i]``,
+    that cut ``i`` lies just behind a heavy number, and ``integral``, that all numbers are integers.
+
+    >>> from audit.outputs.reading import read
+    >>> cells = Tally.empty().add(read([0, 1, 1, 2]), np.array([False, True, True, True])).cells()
+    >>> cells.locate(read([-5, 1, 9, "new"])).tolist()
+    [0, 1, 2, 3]
+    """
+
+    cuts: NumberLine
+    after: NDArray[np.bool_]
+    alone: NDArray[np.bool_]
+    labels: dict[str | Name, int]
+    counts: Integers
+    integral: bool
+
+    @property
+    def intervals(self) -> int:
+        r"""How many of the cells are intervals; they come first, in order."""
+        return len(self.cuts) + 1
+
+    def ends(self, *, integral: bool) -> list[float]:
+        r"""Where the intervals part, as floats; of ``integral`` numbers at the next whole one."""
+        behind = self.cuts.listed() if self.cuts.form is None else ()
+        shift = [float(integral and place.behind) for place in behind] or [0.0] * len(self.cuts)
+        return [end + by for end, by in zip(self.cuts.as_floats().tolist(), shift, strict=True)]
+
+    def locate(self, reading: Reading) -> Integers:
+        r"""The cell of each output."""
+        other = self.counts.shape[1] - 1
+        if not bool((is_label := reading.codes >= 0).any()):
+            return self.cuts.search(reading.numbers)
+        cells = np.zeros(len(reading), dtype=np.int64)
+        cells[~is_label] = self.cuts.search(reading.numbers[~is_label])
+        named = [
+            other if (column := self.labels.get(name)) is None else self.intervals + column
+            for name in reading.names
+        ]
+        cells[is_label] = np.array(named)[reading.codes[is_label]]
+        return cells
+
+    def count(self, reading: Reading, worlds: NDArray[np.bool_]) -> Integers:
+        r"""Runs in each cell, shape (2, cells), row 0 world A."""
+        return _counts(self.locate(reading), worlds, self.counts.shape[1])
+
+    def pieces(
+        self, chosen: NDArray[np.bool_], *, integral: bool, of: str = "output"
+    ) -> list[tuple[str, slice]]:
+        r"""The chosen cells as wordings about ``of``, one a stretch of intervals or a label.
+
+        A wording in braces is a single value. ``integral`` words intervals for outputs whose
+        numbers are integers. The cell of unknown labels has no wording and is left out.
+        """
+        edges = np.flatnonzero(np.diff(chosen[: self.intervals], prepend=False, append=False))
+        stretches = [slice(int(i), int(j)) for i, j in edges.reshape(-1, 2)]
+        found = [(self._words(stretch, of, integral=integral), stretch) for stretch in stretches]
+        texts = set(map(str, self.labels))
+        for name, column in self.labels.items():
+            cell = self.intervals + column
+            if chosen[cell]:
+                found.append((f"{{{shortened(shown(name, texts))}}}", slice(cell, cell + 1)))
+        return found
+
+    def _words(self, stretch: slice, of: str, *, integral: bool) -> str:
+        low = high = None
+        if stretch.start:
+            low = self._end(stretch.start - 1, upper=False, integral=integral)
+        if stretch.stop < self.intervals:
+            high = self._end(stretch.stop - 1, upper=True, integral=integral)
+        if low == high is not None:
+            return f"{{{low[1]}}}" if low else ""
+        below = f" {'<=' if high[0] else '<'} {high[1]}" if high else ""
+        if low is None:
+            return f"{of}{below}" if high else f"-inf < {of} < inf"
+        if high is None:
+            return f"{of} {'>=' if low[0] else '>'} {low[1]}"
+        return f"{low[1]} {'<=' if low[0] else '<'} {of}{below}"
+
+    def _end(self, cut: int, *, upper: bool, integral: bool) -> tuple[bool, str]:
+        # Where an interval ends at a cut: whether the number named is in it, and the number.
+        line = self.cuts[cut : cut + 1]
+        (place,) = line.listed()
+        if place.behind:
+            return upper, place.words
+        if integral and upper and not (line.floats and abs(place.value) > _EXACT):
+            return True, Place(place.value - 1, place.form).words
+        if line.floats and not integral and self.after[cut]:
+            return upper, line.before().listed()[0].words
+        return not upper, place.words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    r"""Some of the cells that outputs fall into, fixed with the cells; ``integral`` as a trial's.
+
+    >>> from audit.outputs.reading import read
+    >>> cells = Tally.empty().add(read([1, 2, "x"]), np.array([False, True, True])).cells()
+    >>> event = Event(cells=cells, chosen=np.array([False, True, True, False]), integral=True)
+    >>> event.words("sign(output)"), event.holds(read([7, "x", 0])).tolist()
+    ("sign(output) >= 2 or sign(output) in {'x'}", [True, True, False])
+    """
+
+    cells: Cells
+    chosen: NDArray[np.bool_]
+    integral: bool
+
+    def words(self, of: str = "output") -> str:
+        r"""As a sentence about ``of``. Numbers of equal value are ordered by how they are written,
+        -0.0 before 0.
+        """
+        pieces = self.cells.pieces(self.chosen, integral=self.integral, of=of)
+        return wording([words for words, _ in pieces], of)
+
+    def spans(self) -> list[tuple[float, float]]:
+        r"""The stretches of numbers in it, as floats for a picture: low <= x < high."""
+        ends = [-math.inf, *self.cells.ends(integral=self.integral), math.inf]
+        chosen = self.chosen[: self.cells.intervals]
+        edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False)).reshape(-1, 2)
+        return [(ends[low], ends[high]) for low, high in edges.tolist()]
+
+    def holds(self, reading: Reading) -> NDArray[np.bool_]:
+        r"""Which outputs are in it."""
+        return self.chosen[self.cells.locate(reading)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witness:
+    r"""An event that separates the worlds, fixed before the runs it was counted on.
+
+    ``inside_a`` of ``runs_a`` runs in world A and ``inside_b`` of ``runs_b`` in world B gave an
+    output in ``event``; ``world`` is the one it points to. Integers, so nothing is rebuilt from a
+    rate. The ratio of the two shares is no bound: the bound is ``epsilon_lower``. ``feature`` is
+    what the output was read through, None for the output itself; ``where`` is the event as data.
+
+    >>> print(
+    ...     Witness(event="output <= -1", world="A", inside_a=41, runs_a=100, inside_b=3, runs_b=97)
+    ... )
+    output <= -1: 41 of 100 runs in world A, 3 of 97 in world B (points to A)
+    """
+
+    event: str
+    world: Literal["A", "B"]
+    inside_a: int
+    runs_a: int
+    inside_b: int
+    runs_b: int
+    feature: str | None = None
+    where: Event | None = field(default=None, compare=False, repr=False)
+
+    def through(self, feature: str | None) -> Witness:
+        r"""The same about what a feature shows of the output, by its name."""
+        if feature is None or self.where is None:
+            return self
+        return replace(self, feature=feature, event=self.where.words(f"{feature}(output)"))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.event}: {self.inside_a} of {self.runs_a} runs in world A, "
+            f"{self.inside_b} of {self.runs_b} in world B (points to {self.world})"
+        )
+
+    def to_json(self) -> dict[str, str | int | None]:
+        r"""The fields by name, but for ``where``."""
+        names = ("event", "world", "inside_a", "runs_a", "inside_b", "runs_b", "feature")
+        return {name: getattr(self, name) for name in names}
+
+
+def wording(pieces: Sequence[str], of: str = "output") -> str:
+    r"""One sentence for a union of pieces: single values gathered, intervals joined by "or".
+
+    >>> wording(["output <= -1", "{3}", "{4}"])
+    'output <= -1 or output in {3, 4}'
+    """
+    intervals = [piece for piece in pieces if not piece.startswith("{")]
+    values = [piece[1:-1] for piece in pieces if piece.startswith("{")]
+    return " or ".join(intervals + ([f"{of} in {{{', '.join(values)}}}"] if values else []))

@@ -1,0 +1,390 @@
+r"""Many tests of one claim: its points, on several pairs, through several features, at one level.
+
+A *view* is what one feature shows of the runs of one pair. Each view is learned once and every
+claimed point is weighed on it. For a number of runs fixed beforehand the tests share the level by
+Holm's method; watched as they come, they share one wealth, the mean of theirs. With one view and
+one point both are the plain test. Statement and proof: ``docs/proofs/family.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from audit.claims.claim import Claim
+from audit.claims.curve_claim import CurveClaim
+from audit.claims.verdicts import Layer
+from audit.evidence.anytime import EProcess, log_bar, watch_curve
+from audit.evidence.coverage import cover
+from audit.evidence.event import Floats, Witness
+from audit.evidence.fixed import gather
+from audit.evidence.multiplicity import by_averages, holm
+from audit.evidence.outcome import Outcome
+from audit.evidence.verdict import (
+    ANYTIME,
+    BERGER_BOOS_SHARE,
+    FIXED,
+    Weighed,
+    capped,
+    resolution_of,
+    verdict_of,
+)
+from audit.outputs.form import Outputs
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import round_down
+from dpcore.numbers.parameter import RationalLike, rational
+
+__all__ = [
+    "FamilyProcess",
+    "View",
+    "view_seeds",
+    "watch_views",
+    "weigh_family",
+    "weigh_views",
+]
+
+_LARGEST_EXPONENT: Final = 700.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    r"""What one feature shows of the runs of one pair, in run order.
+
+    ``pair`` is the place of the pair in the audit's list, ``feature`` the feature's name, None for
+    the outputs themselves.
+    """
+
+    pair: int = 0
+    feature: str | None = None
+    outputs: Outputs
+    worlds: NDArray[np.bool_]
+
+
+def weigh_views(
+    views: Sequence[View],
+    claim: Claim | CurveClaim,
+    alpha: RationalLike,
+    *,
+    seed: int,
+    allow_constant: bool = False,
+) -> Weighed:
+    r"""Of numbers of runs fixed beforehand: refuted where any point is on any view.
+
+    Each outcome marked ``refuted`` is, by Holm's method, at the level of the whole audit: if the
+    points and views that hold are any, P(one of them is marked) <= alpha. ``p_value`` is the
+    smallest adjusted one. The bounds ``epsilon_lower`` hold together with probability 1 - alpha:
+    each has alpha over the number of views and distinct deltas. ``resolution`` is that of the view
+    that resolves least, there at the point that resolves best, with alpha over the number of tests;
+    views in which nothing could be measured (``coverage``) have no part in it; with
+    ``allow_constant`` one output that always comes counts as measured. Which views there are must
+    not depend on their runs.
+
+    >>> worlds = np.arange(1000) % 3 == 0
+    >>> views = [View(outputs=worlds, worlds=worlds), View(outputs=0 * worlds, worlds=worlds)]
+    >>> weighed = weigh_views(views, Claim(epsilon=1), "0.05", seed=7)
+    >>> weighed.verdict, [outcome.refuted for outcome in weighed.outcomes]
+    ('refuted', [True, False])
+    """
+    level, points = rational("alpha", alpha), claim.points
+    if not views:
+        raise InvalidParameter("views", views, "must hold at least one")
+    share = level / (len(views) * len(points))
+    evidence = [
+        gather(view.outputs, view.worlds, seed=own)
+        for view, own in zip(views, view_seeds(seed, len(views)), strict=True)
+    ]
+    # A p-value is never below what its bounds on kappa cost, so these are bought with its share.
+    found = [
+        each.p_value(*point.exact, spend=share / BERGER_BOOS_SHARE)
+        for each in evidence
+        for point in points
+    ]
+    adjusted = holm(found)
+    deltas = {point.exact[1] for point in points}
+    lower = {
+        (i, delta): each.epsilon_lower(level / (len(views) * len(deltas)), delta)
+        for i, each in enumerate(evidence)
+        for delta in deltas
+    }
+    rows = zip(product(enumerate(views), points), found, adjusted, strict=True)
+    outcomes = tuple(
+        Outcome(
+            claim=point,
+            pair=view.pair,
+            feature=view.feature,
+            p_value=p_value,
+            refuted=(refuted := holms <= round_down(level)),
+            epsilon_lower=capped(lower[i, point.exact[1]], point, refuted=refuted),
+        )
+        for ((i, view), point), p_value, holms in rows
+    )
+    row = min(range(len(outcomes)), key=lambda i: (found[i], -_excess(outcomes[i])))
+    best = row // len(points)
+    witness = evidence[best].witness(*outcomes[row].claim.exact, spend=share / BERGER_BOOS_SHARE)
+    tallies = [each.tally for each in evidence]
+    names = [(view.pair, view.feature) for view in views]
+    coverage = cover(tallies, names, share, allow_constant=allow_constant)
+    return Weighed(
+        verdict=verdict_of(coverage, refuted=outcomes[row].refuted),
+        coverage=coverage,
+        epsilon_lower=outcomes[row].epsilon_lower,
+        witness=None if witness is None else witness.through(views[best].feature),
+        layer=_layer(FIXED, len(outcomes)),
+        p_value=min(adjusted),
+        resolution=resolution_of(tallies, coverage, points, share),
+        outcomes=outcomes,
+        row=row,
+        view=best,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    # Runs of one pair as its views saw them, and every view's state before them.
+    before: tuple[EProcess, ...]
+    pair: int
+    outputs: tuple[Outputs, ...]
+    worlds: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyProcess:
+    r"""The evidence so far against a claim on all views. Frozen: :meth:`update` gives the next one.
+
+    ``path[t-1]`` is the logarithm of the mean wealth of all views after t runs, in the order they
+    came, over all pairs; a run that is read through several features is one run. ``names`` are the
+    (pair, feature) of the views, ``processes`` their evidence, each over all claimed points.
+    ``peak`` is the block in which the mean was largest, and its place there, None where it never
+    exceeded 1.
+    """
+
+    claim: Claim | CurveClaim
+    names: tuple[tuple[int, str | None], ...]
+    processes: tuple[EProcess, ...]
+    path: Floats
+    peak: tuple[_Block, int] | None = None
+
+    @property
+    def runs(self) -> int:
+        r"""Runs seen, both worlds and all pairs together."""
+        return len(self.path)
+
+    @property
+    def e_value(self) -> float:
+        r"""The largest mean wealth so far: P(it ever reaches 1/alpha) <= alpha if the claim holds
+        on every view.
+        """
+        return math.exp(min(self._log_e, _LARGEST_EXPONENT))
+
+    @property
+    def _log_e(self) -> float:
+        return max(0.0, float(self.path.max(initial=0.0)))
+
+    def rejected_at(self, alpha: RationalLike = "0.05") -> int | None:
+        r"""The number of runs, over all pairs, at which the mean wealth first reached 1/alpha.
+
+        To stop there refutes the claim as a whole: some point fails on some view. Which ones is
+        said by :meth:`outcomes`; with several views it takes a wealth of more than 1/alpha on one
+        of them.
+        """
+        crossed = np.flatnonzero(self.path >= log_bar(alpha))
+        return int(crossed[0]) + 1 if len(crossed) else None
+
+    def update(
+        self, pair: int, outputs_by_feature: Sequence[Outputs], worlds: NDArray[np.bool_]
+    ) -> FamilyProcess:
+        r"""The state after these runs of a pair, read through each of its features in order.
+
+        The worlds must be fair coins and the runs independent, of other pairs' runs as well. Which
+        pair comes next, and whether to go on, may be decided by anything seen so far.
+        """
+        mine = [i for i, (own, _) in enumerate(self.names) if own == pair]
+        if not mine or len(mine) != len(outputs_by_feature):
+            raise InvalidParameter(
+                "outputs_by_feature", len(outputs_by_feature), f"pair {pair} has {len(mine)} views"
+            )
+        block = _Block(
+            before=self.processes, pair=pair, outputs=tuple(outputs_by_feature), worlds=worlds
+        )
+        processes = self._after(block, len(worlds))
+        fresh = _log_mean(
+            np.stack(
+                [
+                    after.path[before.runs :]
+                    if i in mine
+                    else np.full(len(worlds), before.path[-1] if before.runs else 0.0)
+                    for i, (before, after) in enumerate(zip(self.processes, processes, strict=True))
+                ]
+            )
+        )
+        higher = len(fresh) > 0 and float(fresh.max()) > self._log_e
+        return replace(
+            self,
+            processes=processes,
+            path=np.concatenate((self.path, fresh)),
+            peak=(block, int(np.argmax(fresh)) + 1) if higher else self.peak,
+        )
+
+    def _after(self, block: _Block, runs: int) -> tuple[EProcess, ...]:
+        # Every view's state after the first runs of a block.
+        news = iter(block.outputs)
+        return tuple(
+            process.update(next(news)[:runs], block.worlds[:runs])
+            if pair == block.pair
+            else process
+            for (pair, _), process in zip(self.names, block.before, strict=True)
+        )
+
+    def log_wealth(self) -> Floats:
+        r"""The logarithm of the wealth of each test, at the run where their mean was largest."""
+        if self.peak is None:
+            return np.zeros(len(self.names) * len(self.claim.points))
+        if len(self.names) == len(self.claim.points) == 1:
+            return np.array([self._log_e])
+        return np.concatenate([process.log_wealth for process in self._after(*self.peak)])
+
+    def outcomes(self, alpha: RationalLike = "0.05") -> tuple[Outcome, ...]:
+        r"""Every test, by view and then by point.
+
+        ``refuted`` marks those for which every set of tests that holds it has a mean wealth of at
+        least 1/alpha, when the mean of all was largest: at all times together, P(one that holds is
+        marked) <= alpha. The bounds hold together likewise, with alpha over the number of views and
+        distinct deltas each.
+        """
+        level, points = rational("alpha", alpha), self.claim.points
+        deltas = {point.exact[1] for point in points}
+        lower = {
+            (i, delta): process.epsilon_lower(level / (len(self.names) * len(deltas)), delta)
+            for i, process in enumerate(self.processes)
+            for delta in deltas
+        }
+        wealth, refuted = self.log_wealth(), self.rejected_at(level) is not None
+        # The wealthiest is marked exactly if the mean of all sufficed, which the path decides.
+        marked = (by_averages(wealth) >= log_bar(level)) | (wealth == wealth.max())
+        rows = zip(product(enumerate(self.names), points), wealth.tolist(), marked, strict=True)
+        return tuple(
+            Outcome(
+                claim=point,
+                pair=pair,
+                feature=feature,
+                e_value=math.exp(min(log_e, _LARGEST_EXPONENT)),
+                refuted=(it := refuted and bool(mark)),
+                epsilon_lower=capped(lower[i, point.exact[1]], point, refuted=it),
+            )
+            for ((i, (pair, feature)), point), log_e, mark in rows
+        )
+
+    def epsilon_lower(self, alpha: RationalLike = "0.05") -> float:
+        r"""The bound of the test that won most, at its delta; valid at all times."""
+        outcomes = self.outcomes(alpha)
+        return outcomes[self._row(outcomes)].epsilon_lower
+
+    def witness(self) -> Witness | None:
+        r"""The event of the view on which a test won most."""
+        best = int(np.argmax(self.log_wealth())) // len(self.claim.points)
+        return self._witness(best)
+
+    def _witness(self, view: int, place: int = 0) -> Witness | None:
+        found = self.processes[view].witness(place)
+        return None if found is None else found.through(self.names[view][1])
+
+    def _row(self, outcomes: Sequence[Outcome]) -> int:
+        wealth = self.log_wealth().tolist()
+        return max(range(len(outcomes)), key=lambda i: (wealth[i], _excess(outcomes[i])))
+
+
+def watch_views(
+    claim: Claim | CurveClaim, *, pairs: int = 1, features: Sequence[str | None] = (None,)
+) -> FamilyProcess:
+    r"""Start watching a mechanism of which ``claim`` is claimed, on pairs 0, ..., each read through
+    every one of ``features``.
+
+    >>> from audit.outputs.worlds import draw_worlds
+    >>> rng = np.random.default_rng(1)
+    >>> process = watch_views(Claim(epsilon=1), pairs=2)
+    >>> while process.rejected_at() is None:
+    ...     for pair in (0, 1):  # the second one shows its world
+    ...         worlds = draw_worlds(50, rng)
+    ...         process = process.update(pair, [worlds * pair], worlds)
+    >>> [outcome.refuted for outcome in process.outcomes()]
+    [False, True]
+    """
+    names = tuple(product(range(pairs), features))
+    if not names:
+        raise InvalidParameter("features", features, "there must be a view: a pair and a feature")
+    start = watch_curve([point.exact for point in claim.points])
+    return FamilyProcess(
+        claim=claim, names=names, processes=(start,) * len(names), path=np.zeros(0)
+    )
+
+
+def weigh_family(
+    process: FamilyProcess, alpha: RationalLike, *, allow_constant: bool = False
+) -> Weighed:
+    r"""Of runs watched as they came: refuted where the mean wealth ever reached 1/alpha.
+
+    ``resolution`` and ``coverage`` are those of :func:`weigh_views`.
+
+    >>> weigh_family(watch_views(Claim(epsilon=1)), "0.05").e_value
+    1.0
+    """
+    level, points = rational("alpha", alpha), process.claim.points
+    outcomes = process.outcomes(level)
+    row = process._row(outcomes)
+    best, share = row // len(points), level / len(outcomes)
+    tallies = [each.seen for each in process.processes]
+    coverage = cover(tallies, process.names, share, allow_constant=allow_constant)
+    return Weighed(
+        verdict=verdict_of(coverage, refuted=process.rejected_at(level) is not None),
+        coverage=coverage,
+        epsilon_lower=outcomes[row].epsilon_lower,
+        witness=process._witness(best, row % len(points)),
+        layer=_layer(ANYTIME, len(outcomes)),
+        e_value=process.e_value,
+        resolution=resolution_of(tallies, coverage, points, share),
+        outcomes=outcomes,
+        row=row,
+        view=best,
+    )
+
+
+def _log_mean(paths: Floats) -> Floats:
+    # Over the first axis; a single one is itself, to the last bit.
+    if len(paths) == 1:
+        alone: Floats = paths[0]
+        return alone
+    mean: Floats = logsumexp(paths, axis=0) - math.log(len(paths))
+    return mean
+
+
+def _excess(outcome: Outcome) -> float:
+    # How far the bound lies above the claim.
+    return outcome.epsilon_lower - float(outcome.claim.exact[0])
+
+
+def _layer(alone: Layer, tests: int) -> Layer:
+    if tests == 1:
+        return alone
+    shared = "mean of the wealths" if alone is ANYTIME else "Holm's method"
+    return replace(alone, method=f"{alone.method}; {shared} of {tests} tests")
+
+
+def view_seeds(seed: int, views: int) -> list[int]:
+    r"""Of each view, the seed of the coins that make its p-values exact.
+
+    That of the first is the one of an audit that has no other.
+
+    >>> view_seeds(7, 2)[0]
+    7
+    """
+    return [seed] + [
+        int(np.random.SeedSequence(seed, spawn_key=(i,)).generate_state(1, np.uint64)[0])
+        for i in range(1, views)
+    ]

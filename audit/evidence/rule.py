@@ -1,0 +1,321 @@
+r"""A rule: for each cell, which world to guess there, and up to which epsilon it is worth it.
+
+Everything here is free: a rule may be any function of earlier runs; its quality decides power,
+never validity (``docs/proofs/confidence.md``). A cell carries signed numbers, positive for world B:
+``lean``, the learned log-odds of B, and two *reaches*: the epsilon whose e^epsilon/(1 + e^epsilon)
+is the Clopper-Pearson lower bound, at level 0.1 or 0.003, on how often that guess was right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, expit, logit
+
+from audit.evidence.event import Cells, Event, Floats, Integers, Tally, Witness
+from audit.outputs.reading import Reading
+
+__all__ = ["EXPERTS", "FIRM", "Expert", "Rule", "Trial", "Votes", "learn_rule"]
+
+EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003")
+r"""The experts of a rule by name, in the order of :attr:`Rule.experts`."""
+
+_LOOSE: Final = 0.1
+FIRM: Final = 0.003
+r"""The level of the reaches of the last expert."""
+
+_DEPARTS: Final = 9.0  # three standard deviations, squared
+_LEAST_SPREAD: Final = 1e-9
+_MOST_PIECES: Final = 12
+
+_Entry = TypeVar("_Entry", np.float64, np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Votes:
+    r"""What an expert's guesses came to, one entry an epsilon: integer counts of right and wrong
+    ones, and ``sides``, the number of worlds (0, 1 or 2) it would guess at all.
+    """
+
+    right: Integers
+    wrong: Integers
+    sides: Integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expert:
+    r"""Cells in increasing order of reach; at each epsilon it guesses all from some place on.
+
+    Only cells whose reach exceeds epsilon qualify. An expert without ``promise`` guesses them all.
+    One with ``promise`` guesses from the cut whose predicted score sum(n (rate - q)) / sqrt(sum n)
+    is best, sums over the cells guessed: a crowd that barely qualifies would drown a few cells
+    that tell the worlds apart. ``seen`` and ``promise`` are sums of n and n rate from a place on.
+    """
+
+    order: Integers
+    reach: Floats
+    toward_b: NDArray[np.bool_]
+    seen: Floats
+    promise: Floats | None
+
+    @classmethod
+    def of(cls, signed: Floats, past: Integers, rate: Floats | None = None) -> Expert:
+        r"""From signed reaches, past runs a cell, and the rates of being right it predicts."""
+        order = np.argsort(np.abs(signed), kind="stable")
+        reach = np.abs(signed)[order]
+        runs = np.where(reach > 0, past[order], 0).astype(np.float64)
+        return cls(
+            order=order,
+            reach=reach,
+            toward_b=signed[order] > 0,
+            seen=_from_here_on(runs),
+            promise=None if rate is None else _from_here_on(runs * rate[order]),
+        )
+
+    @property
+    def signed(self) -> Floats:
+        r"""The signed reach of each cell."""
+        found = np.empty(len(self.order))
+        found[self.order] = np.where(self.toward_b, self.reach, -self.reach)
+        return found
+
+    def cuts(self, epsilons: Floats) -> Integers:
+        r"""The place in ``order`` from which it guesses, one an epsilon."""
+        first: Integers = np.searchsorted(self.reach, epsilons, side="right").astype(np.int64)
+        if self.promise is None:
+            return first
+        base = int(first.min(initial=len(self.order)))  # no cell before it qualifies anywhere here
+        seen, promise = self.seen[base:], self.promise[base:]
+        score = (promise - expit(epsilons)[:, None] * seen) / np.sqrt(np.maximum(seen, 1.0))
+        score[:, -1] = 0.0  # guessing nowhere
+        score[np.arange(score.shape[1]) < (first - base)[:, None]] = -1.0
+        best: Integers = np.argmax(score, axis=1).astype(np.int64)
+        return base + best
+
+    def guesses(self, epsilon: float) -> NDArray[np.int8]:
+        r"""+1 for world B, -1 for world A, 0 for none; one entry a cell."""
+        chosen = self.order[(cut := int(self.cuts(np.array([epsilon]))[0])) :]
+        found = np.zeros(len(self.order), dtype=np.int8)
+        found[chosen] = np.where(self.toward_b[cut:], 1, -1)
+        return found
+
+    def votes(self, counts: Integers, epsilons: Floats) -> Votes:
+        r"""The guesses at each epsilon, scored on the counts (2, cells) of fresh runs."""
+        cuts = self.cuts(epsilons)
+        world_a, world_b = counts[:, self.order]
+        to_b = _from_here_on(self.toward_b.astype(np.int64))
+        to_a = _from_here_on((~self.toward_b).astype(np.int64))
+        return Votes(
+            right=_from_here_on(np.where(self.toward_b, world_b, world_a))[cuts],
+            wrong=_from_here_on(np.where(self.toward_b, world_a, world_b))[cuts],
+            sides=np.sign(to_a)[cuts] + np.sign(to_b)[cuts],
+        )
+
+
+def _from_here_on(values: NDArray[_Entry]) -> NDArray[_Entry]:
+    # Sums over values[i:], for i up to and including the empty one at the end.
+    return np.append(np.cumsum(values[::-1])[::-1], values.dtype.type(0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    r"""What the past says about each cell: the learned log-odds of world B, and the experts."""
+
+    cells: Cells
+    lean: Floats
+    experts: tuple[Expert, ...]
+
+    @property
+    def odds(self) -> tuple[Floats, Floats, Floats, Floats]:
+        r"""Log-odds of world B a cell: as learned, the same of cells that stand alone only, and
+        the two signed reaches, which are wary.
+        """
+        alone = np.ones(len(self.lean), dtype=np.bool_)
+        alone[: self.cells.intervals] = self.cells.alone
+        return (
+            self.lean,
+            np.where(alone, self.lean, 0.0),
+            self.experts[1].signed,
+            self.experts[3].signed,
+        )
+
+
+def learn_rule(tally: Tally) -> Rule:
+    r"""The rule that earlier runs teach.
+
+    The zero cut guesses by the sign of ``lean`` at every epsilon; the others guess where their
+    reach exceeds epsilon. Labels and oddly repeated numbers stand alone. Intervals borrow from
+    their neighbours through a binary tree over their order: a child's rate is shrunk towards its
+    parent's by the spread seen among siblings, unless it departs by three standard deviations;
+    reaches pass down likewise, and the best cut 0.1 takes them from half-lines too (the tail of a
+    monotone likelihood ratio is one).
+
+    >>> from audit.outputs.reading import read
+    >>> past = Tally.empty().add(read(["x"] * 40 + ["y"] * 4), np.arange(44) < 39)
+    >>> [expert.guesses(1.0).tolist() for expert in learn_rule(past).experts]
+    [[0, 1, -1, 0], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]]
+    """
+    cells = tally.cells()
+    past = cells.counts.sum(axis=0)
+    alone = cells.counts[:, cells.intervals :]
+    lean, reaches = _smooth(cells.counts[:, : cells.intervals], cells.alone)
+    lean = np.concatenate((lean, np.log((alone[1] + 0.5) / (alone[0] + 0.5))))
+    zero = np.where(lean == 0.0, 0.0, np.copysign(math.inf, lean))
+    loose, far, firm = (
+        np.concatenate((reach, _reach(alone, level)))
+        for reach, level in zip(reaches, (_LOOSE, _LOOSE, FIRM), strict=True)
+    )
+    # A number repeated where none should be speaks for itself: its learned odds are its reach.
+    firm[: cells.intervals][cells.alone] = lean[: cells.intervals][cells.alone]
+    return Rule(
+        cells=cells,
+        lean=lean,
+        experts=(
+            Expert.of(zero, past),
+            Expert.of(loose, past),
+            # The bold one predicts with the learned rates, the wary one with its own low bounds.
+            Expert.of(far, past, expit(np.sign(far) * lean)),
+            Expert.of(firm, past, expit(np.abs(firm))),
+        ),
+    )
+
+
+def _reach(counts: Integers, level: float) -> Floats:
+    most, total = counts.max(axis=0), counts.sum(axis=0)
+    clear = 2 * most > total
+    right = np.full(len(most), 0.5)
+    right[clear] = betaincinv(most[clear], (total - most + 1)[clear], level)
+    reach: Floats = logit(np.maximum(right, 0.5))
+    return np.where(counts[1] > counts[0], reach, -reach)
+
+
+def _smooth(
+    leaves: Integers, alone: NDArray[np.bool_]
+) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
+    # The lean of each interval, and its reaches: loose, loose with half-lines, firm.
+    width = leaves.shape[1]
+    size = 1 << (width - 1).bit_length()
+    levels = [np.pad(leaves, ((0, 0), (0, size - width)))]
+    while levels[-1].shape[1] > 1:
+        levels.append(levels[-1].reshape(2, -1, 2).sum(axis=2))
+    rate, loose, firm = np.full(1, 0.5), np.zeros(1), np.zeros(1)
+    for counts in reversed(levels):
+        copies = counts.shape[1] // len(rate)
+        rate = np.repeat(rate, copies)
+        total = counts.sum(axis=0)
+        variance = np.maximum(total * rate * (1.0 - rate), _LEAST_SPREAD)
+        surprise = (counts[1] - total * rate) ** 2 / variance
+        # Two siblings share their parent's mean: half of the expected surprise is noise.
+        noise = np.count_nonzero(total) / 2
+        spread = (float(surprise.sum()) - noise) / max(float(total.sum()) / 2, 1.0)
+        departs = surprise > _DEPARTS
+        if counts.shape[1] == size:
+            departs[:width] |= alone
+        shrink = np.where(departs, 1.0, 1.0 / max(spread, _LEAST_SPREAD))
+        rate = (counts[1] + shrink * rate) / (total + shrink)
+        loose = _pass_down(np.repeat(loose, copies), _reach(counts, _LOOSE), departs)
+        firm = _pass_down(np.repeat(firm, copies), _reach(counts, FIRM), departs)
+    loose, firm, departs = loose[:width], firm[:width], departs[:width]
+    far = _pass_down(_half_lines(leaves, _LOOSE), loose, departs)
+    return logit(rate)[:width], (loose, far, firm)
+
+
+def _half_lines(leaves: Integers, level: float) -> Floats:
+    # The best reach of a half-line that a cell lies in, from below or from above.
+    below = _reach(np.cumsum(leaves, axis=1), level)
+    above = _reach(np.cumsum(leaves[:, ::-1], axis=1), level)[::-1]
+    candidates = np.stack(
+        (
+            np.maximum.accumulate(np.maximum(below, 0)[::-1])[::-1],
+            np.minimum.accumulate(np.minimum(below, 0)[::-1])[::-1],
+            np.maximum.accumulate(np.maximum(above, 0)),
+            np.minimum.accumulate(np.minimum(above, 0)),
+        )
+    )
+    best = np.argmax(np.abs(candidates), axis=0)
+    chosen: Floats = candidates[best, np.arange(leaves.shape[1])]
+    return chosen
+
+
+def _pass_down(parent: Floats, own: Floats, departs: NDArray[np.bool_]) -> Floats:
+    # The stronger of two bounds that agree; in conflict the parent's, unless the child departs.
+    stronger = np.where(np.abs(own) > np.abs(parent), own, parent)
+    conflict = np.sign(own) * np.sign(parent) < 0
+    return np.where(departs, own, np.where(conflict, parent, stronger))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    r"""A rule and the runs it met afterwards: ``counts`` (2, cells), row 0 world A.
+
+    ``integral`` says that all numbers seen, then and before, are integers (for wording only).
+    """
+
+    rule: Rule
+    counts: Integers
+    integral: bool
+
+    @classmethod
+    def of(cls, rule: Rule, fresh: Reading, worlds: NDArray[np.bool_]) -> Trial:
+        r"""Meet fresh runs with a rule."""
+        return cls(
+            rule=rule,
+            counts=rule.cells.count(fresh, worlds),
+            integral=rule.cells.integral and fresh.numbers[fresh.codes < 0].integral,
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Trial]) -> Trial:
+        r"""Consecutive trials of one rule as one."""
+        counts = np.sum([part.counts for part in parts], axis=0)
+        integral = all(part.integral for part in parts)
+        return cls(rule=parts[0].rule, counts=counts, integral=integral)
+
+    @property
+    def runs(self) -> int:
+        r"""Runs the rule was tested on, both worlds together."""
+        return int(self.counts.sum())
+
+    def witness(self, expert: int, epsilon: float) -> Witness | None:
+        r"""The event of one expert's guesses at ``epsilon``, towards the world it did better on.
+
+        Which outputs belong to it was fixed by earlier runs. At most twelve pieces are named, the
+        best attested by earlier runs, and only what is named is counted.
+        """
+        guesses = self.rule.experts[expert].guesses(epsilon)
+        events = (self._event(guesses == sign, world) for sign, world in ((-1, "A"), (1, "B")))
+        return max((event for event in events if event is not None), key=_margin, default=None)
+
+    def _event(self, chosen: NDArray[np.bool_], world: str) -> Witness | None:
+        past = self.rule.cells.counts.sum(axis=0)
+        pieces = self.rule.cells.pieces(chosen & (past > 0), integral=self.integral)
+        if not pieces:
+            return None
+        best = sorted(range(len(pieces)), key=lambda i: -int(past[pieces[i][1]].sum()))
+        named = np.zeros_like(chosen)
+        for i in best[:_MOST_PIECES]:
+            named[pieces[i][1]] = True
+        inside = self.counts[:, named].sum(axis=1)
+        runs = self.counts.sum(axis=1)
+        event = Event(cells=self.rule.cells, chosen=named, integral=self.integral)
+        return Witness(
+            event=event.words(),
+            where=event,
+            world="B" if world == "B" else "A",
+            inside_a=int(inside[0]),
+            runs_a=int(runs[0]),
+            inside_b=int(inside[1]),
+            runs_b=int(runs[1]),
+        )
+
+
+def _margin(witness: Witness) -> float:
+    # Right guesses beyond wrong ones, in standard deviations: which direction reads better.
+    beyond = witness.inside_b - witness.inside_a
+    total = witness.inside_b + witness.inside_a
+    return (beyond if witness.world == "B" else -beyond) / math.sqrt(total + 1)

@@ -1,0 +1,126 @@
+r"""The bound as the runs came in: epsilon_lower from the first so many of them, for a picture.
+
+Data only, computed after the audit; it decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from audit.claims.claim import Claim
+from audit.claims.looks import LOOKS
+from audit.evidence.anytime import watch
+from audit.evidence.fixed import gather
+from audit.outputs.form import Outputs
+from audit.outputs.reading import read_worlds
+from dpcore.numbers.enclosure import round_down
+from dpcore.numbers.parameter import RationalLike, rational, write_rational
+
+__all__ = ["Trace", "trace_anytime", "trace_fixed"]
+
+_POINTS: Final = 16
+_FIRST_POINT: Final = 64
+_BERGER_BOOS_SHARE: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    r"""Lower bounds on epsilon, at the claim's delta, from the first so many runs.
+
+    ``points`` are (runs, epsilon_lower). With ``holds`` "each", every point is by itself a bound
+    with confidence 1 - alpha, and nothing is said of all of them together; with "together" all hold
+    at once with that confidence.
+    """
+
+    claim: Claim
+    alpha: RationalLike
+    holds: Literal["each", "together"]
+    points: tuple[tuple[int, float], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields by name; the claim and alpha exact, as text."""
+        return {
+            "claim": self.claim.to_json(),
+            "alpha": write_rational(rational("alpha", self.alpha)),
+            "holds": self.holds,
+            "points": [{"runs": runs, "epsilon_lower": bound} for runs, bound in self.points],
+        }
+
+    @classmethod
+    def of_json(cls, document: Mapping[str, Any]) -> Trace:
+        r"""Back from :meth:`to_json`."""
+        return cls(
+            claim=Claim(**document["claim"]),
+            alpha=document["alpha"],
+            holds=document["holds"],
+            points=tuple((point["runs"], point["epsilon_lower"]) for point in document["points"]),
+        )
+
+
+def trace_fixed(
+    outputs: Outputs, worlds: object, claim: Claim, alpha: RationalLike = "0.05", *, seed: int
+) -> Trace:
+    r"""The prequential bound of about 16 prefixes, each taken as an audit of that many runs.
+
+    Each point holds by itself with confidence 1 - alpha: who picks the largest afterwards has no
+    such confidence. The last is that of all runs.
+
+    >>> import numpy as np
+    >>> from audit.outputs.worlds import draw_worlds
+    >>> worlds = draw_worlds(1000, np.random.default_rng(1))
+    >>> found = trace_fixed(worlds.astype(int), worlds, Claim(epsilon=1), seed=7)  # no noise
+    >>> found.points[-1][0], found.points[-1][1] > 4
+    (1000, True)
+    """
+    truth = read_worlds(worlds, len(outputs))
+    epsilon, delta = claim.exact
+    level = rational("alpha", alpha)
+    points = []
+    for runs in _prefixes(len(truth)):
+        evidence = gather(outputs[:runs], truth[:runs], seed=seed)
+        bound = evidence.epsilon_lower(level, delta)
+        p_value = evidence.p_value(epsilon, delta, spend=level / _BERGER_BOOS_SHARE)
+        points.append((runs, _capped(bound, claim, refuted=p_value <= round_down(level))))
+    return Trace(claim=claim, alpha=level, holds="each", points=tuple(points))
+
+
+def trace_anytime(
+    outputs: Outputs, worlds: object, claim: Claim, alpha: RationalLike = "0.05"
+) -> Trace:
+    r"""The anytime bound at about 16 looks and at the end; all points hold together.
+
+    >>> import numpy as np
+    >>> from audit.outputs.worlds import draw_worlds
+    >>> worlds = draw_worlds(1000, np.random.default_rng(1))
+    >>> trace_anytime(worlds.astype(int), worlds, Claim(epsilon=1)).holds
+    'together'
+    """
+    truth = read_worlds(worlds, len(outputs))
+    epsilon, delta = claim.exact
+    process, points = watch(epsilon, delta), []
+    for runs in _looks(len(truth)):
+        part = slice(process.runs, runs)
+        process = process.update(outputs[part], truth[part])
+        refuted = process.rejected_at(alpha) is not None
+        points.append((runs, _capped(process.epsilon_lower(alpha, delta), claim, refuted=refuted)))
+    return Trace(claim=claim, alpha=alpha, holds="together", points=tuple(points))
+
+
+def _capped(bound: float, claim: Claim, *, refuted: bool) -> float:
+    # As the verdict does: no bound contradicts it, and the smaller one holds as well.
+    return bound if refuted else min(bound, round_down(claim.exact[0]))
+
+
+def _prefixes(runs: int) -> list[int]:
+    if runs <= _FIRST_POINT:
+        return [runs] if runs else []
+    ratio = runs / _FIRST_POINT
+    return sorted({round(_FIRST_POINT * ratio ** (k / (_POINTS - 1))) for k in range(_POINTS)})
+
+
+def _looks(runs: int) -> list[int]:
+    looks = [look for look in LOOKS if _FIRST_POINT <= look < runs]
+    apart = -(-len(looks) // _POINTS) if looks else 1
+    return [*looks[::-1][::apart][::-1], runs] if runs else []

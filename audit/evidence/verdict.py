@@ -1,0 +1,181 @@
+r"""From runs to a verdict: the claim is weighed, and what it weighs is said with its meaning."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.claims.claim import Claim
+from audit.claims.verdicts import Layer, Verdict
+from audit.evidence.anytime import EProcess
+from audit.evidence.coverage import Coverage
+from audit.evidence.event import Tally, Witness
+from audit.evidence.fixed import gather, resolution
+from audit.evidence.outcome import Outcome
+from audit.outputs.form import Outputs
+from dpcore.numbers.enclosure import round_down
+
+__all__ = [
+    "ANYTIME",
+    "BERGER_BOOS_SHARE",
+    "FIXED",
+    "Weighed",
+    "capped",
+    "resolution_of",
+    "verdict_of",
+    "versions",
+    "weigh",
+    "weigh_process",
+]
+
+FIXED: Final = Layer(
+    layer="sample",
+    method="prequential guessing game",
+    proves="if the claim holds and runs are independent, P(p-value <= alpha) <= alpha",
+)
+r"""The sample layer, one test of a number of runs fixed beforehand."""
+
+ANYTIME: Final = Layer(
+    layer="sample",
+    method="e-process of guesses",
+    proves="if the claim holds and runs are independent, P(e-value ever >= 1/alpha) <= alpha",
+)
+r"""The sample layer, one test that may be looked at after every run."""
+
+BERGER_BOOS_SHARE: Final = 50
+r"""The part of a level that the bounds on how often it guesses may cost, as a divisor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    r"""What runs say about a claim.
+
+    ``outcomes`` holds every test, by view and then by claimed point. ``row`` is the place among
+    them of the one that speaks against the claim the most, ``view`` the place of its view:
+    ``witness`` and ``epsilon_lower`` are theirs, the bound at the delta of that point.
+    ``resolution`` is of the views in which anything was measured, which ``coverage`` says.
+    """
+
+    verdict: Verdict
+    epsilon_lower: float
+    witness: Witness | None
+    layer: Layer
+    p_value: float | None = None
+    e_value: float | None = None
+    resolution: float = math.inf
+    outcomes: tuple[Outcome, ...] = ()
+    row: int = 0
+    view: int = 0
+    coverage: tuple[Coverage, ...] = ()
+
+
+def weigh(
+    outputs: Outputs, worlds: NDArray[np.bool_], claim: Claim, alpha: Fraction, *, seed: int
+) -> Weighed:
+    r"""Of a number of runs fixed beforehand: the prequential test, refuted where p <= alpha.
+
+    >>> worlds = np.arange(1000) % 3 == 0
+    >>> weigh(worlds, worlds, Claim(epsilon=1), Fraction("0.05"), seed=7).verdict
+    'refuted'
+    """
+    epsilon, delta = claim.exact
+    evidence = gather(outputs, worlds, seed=seed)
+    # The bounds on how often it guesses are bought as epsilon_lower buys them.
+    p_value = evidence.p_value(epsilon, delta, spend=alpha / BERGER_BOOS_SHARE)
+    refuted = p_value <= round_down(alpha)
+    lower = capped(evidence.epsilon_lower(alpha, delta), claim, refuted=refuted)
+    coverage = (Coverage.of(evidence.tally, alpha),)
+    return Weighed(
+        verdict=verdict_of(coverage, refuted=refuted),
+        coverage=coverage,
+        epsilon_lower=lower,
+        witness=evidence.witness(epsilon, delta),
+        layer=FIXED,
+        p_value=p_value,
+        outcomes=(Outcome(claim=claim, epsilon_lower=lower, refuted=refuted, p_value=p_value),),
+        resolution=resolution_of([evidence.tally], coverage, [claim], alpha),
+    )
+
+
+def weigh_process(process: EProcess, claim: Claim, alpha: Fraction) -> Weighed:
+    r"""Of runs watched as they came: refuted where the e-value ever reached 1/alpha.
+
+    >>> from audit.evidence.anytime import watch
+    >>> weigh_process(watch(1), Claim(epsilon=1), Fraction("0.05")).e_value
+    1.0
+    """
+    _, delta = claim.exact
+    refuted, e_value = process.rejected_at(alpha) is not None, process.e_value
+    lower = capped(process.epsilon_lower(alpha, delta), claim, refuted=refuted)
+    coverage = (Coverage.of(process.seen, alpha),)
+    return Weighed(
+        verdict=verdict_of(coverage, refuted=refuted),
+        coverage=coverage,
+        epsilon_lower=lower,
+        witness=process.witness(),
+        layer=ANYTIME,
+        e_value=e_value,
+        outcomes=(Outcome(claim=claim, epsilon_lower=lower, refuted=refuted, e_value=e_value),),
+        resolution=resolution_of([process.seen], coverage, [claim], alpha),
+    )
+
+
+def verdict_of(coverage: Sequence[Coverage], *, refuted: bool) -> Verdict:
+    r"""What a sample layer may say: where no view measured anything, that it did not.
+
+    >>> verdict_of([], refuted=False)
+    'nothing_measured'
+    """
+    if refuted:
+        return "refuted"
+    return "not_refuted" if any(each.measured for each in coverage) else "nothing_measured"
+
+
+def resolution_of(
+    tallies: Sequence[Tally], coverage: Sequence[Coverage], points: Sequence[Claim], share: Fraction
+) -> float:
+    r"""Of the view that resolves least among those that measured anything, at the point that
+    resolves best; infinite where none did.
+    """
+    found = [
+        min(
+            resolution(tally.runs, epsilon, share, delta, crowd=tally.crowd)
+            for epsilon, delta in (point.exact for point in points)
+        )
+        for tally, each in zip(tallies, coverage, strict=True)
+        if each.measured
+    ]
+    return max(found, default=math.inf)
+
+
+def capped(epsilon_lower: float, claim: Claim, *, refuted: bool) -> float:
+    r"""The bound, no larger than a claim that is not refuted.
+
+    Between two rejected points of its grid may lie a claim that the test itself just keeps: the
+    smaller bound holds as well, and does not contradict the verdict.
+
+    >>> capped(1.25, Claim(epsilon=1), refuted=False), capped(1.25, Claim(epsilon=1), refuted=True)
+    (1.0, 1.25)
+    """
+    return epsilon_lower if refuted else min(epsilon_lower, round_down(claim.exact[0]))
+
+
+def versions() -> dict[str, str]:
+    r"""What ran: this toolkit, Python, numpy.
+
+    >>> sorted(versions())
+    ['dpcore', 'numpy', 'python']
+    """
+    try:
+        own = version("dpcore")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        own = "unknown"
+    return {"dpcore": own, "python": platform.python_version(), "numpy": np.__version__}

@@ -1,0 +1,190 @@
+r"""Two places of one noise, one way: P is the law of p + X, Q that of q + X.
+
+``accounting`` gives the pair of a law under a shift of d = |p - q| and says which of its two
+directions it is; here it is turned the way that is asked for. Proof: docs/proofs/exact_layer.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
+
+from accounting.errors import NotDerived
+from accounting.laws.one_sided import OneSidedPair
+from accounting.laws.polya import DisclosingPair
+from accounting.laws.registry import pair_of
+from accounting.pairs.balls import as_ball
+from accounting.pairs.log_convex import LogConvexPair
+from accounting.pairs.monotone import RayPair
+from accounting.pairs.pair import Pair
+from accounting.pairs.shift import shift_of
+from accounting.protocols.box import BinomialBox
+from accounting.release.curve import PrivacyCurve
+from dpcore.laws.binomial import Binomial
+from dpcore.mechanism import Sensitivity
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
+from dpcore.numbers.integer_search import least
+
+__all__ = ["Box", "NeverWorse", "OneWay", "Rows", "between", "rows", "vectors"]
+
+_DECIDING: Final = 256
+_FINEST: Final = 12
+
+
+class NeverWorse(NotDerived):
+    r"""One direction has no curve of its own, and is proven never to lose more than the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class OneWay(PrivacyCurve):
+    r"""The curve of one direction of one shift: a maximum over a single pair.
+
+    >>> from dpcore.laws.poisson import Poisson
+    >>> for place in (0, 1):
+    ...     print(between(Poisson(mean=4), place, 1 - place).delta("5/2"))
+    Enclosure([0.018315638888734180, 0.018315638888734181])
+    Enclosure([9.2470156531060098E-37, 9.2470156531060099E-37])
+    """
+
+    pair: Pair
+
+    def epsilon(self, delta: Fraction | int | str, bits: int = 64) -> Enclosure:  # type: ignore[override]  # the exact layer asks with fractions
+        r"""As the curve's; at delta = 0 the largest loss of this pair."""
+        if delta == 0:
+            return self.pair.largest_loss()
+        return PrivacyCurve.epsilon(self, delta, bits)
+
+    def _pairs(self) -> tuple[Pair, ...]:
+        return (self.pair,)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    r"""Several coordinates of binomial noise of probability 1/2, which a reflection leaves alone.
+
+    >>> Box(BinomialBox(trials=64, bounds=(1, 1))).epsilon(Fraction(1, 10)).lower > 0.1
+    True
+    """
+
+    law: BinomialBox
+
+    def delta(self, epsilon: Fraction, bits: int = 64) -> Enclosure:
+        r"""Between two lattices, of a relative width that is 2^-12 at best."""
+        return self.law.delta(epsilon, Fraction(1, 1 << min(bits // 20, _FINEST)))
+
+    def epsilon(self, delta: Fraction, bits: int = 64) -> Enclosure:
+        r"""By bisection, to a relative width that is 2^-12 at best."""
+        return self.law.epsilon(delta, Fraction(1, 1 << min(bits // 6, _FINEST)))
+
+    def renyi(self, order: Fraction, bits: int = 64) -> Enclosure:
+        r"""Infinite: each world shows values that the other never does."""
+        del order, bits
+        return Enclosure.infinite()
+
+
+def between(noise: Noise, p: int, q: int) -> OneWay:
+    r"""The curve of P = p + X against Q = q + X, for p != q.
+
+    Raises :class:`NeverWorse` for one-sided Polya noise of shape <= 1 with p > q.
+    """
+    pair = pair_of(noise, shift_of([abs(p - q)]))
+    if isinstance(pair, OneSidedPair):
+        pair = replace(pair, mirrored=p < q)
+    elif isinstance(pair, DisclosingPair) and p > q:
+        raise NeverWorse(
+            f"the curve of {noise!r} at {p} against the same at {q}", "ask for the other way round"
+        )
+    return OneWay(noise=noise, sensitivity=abs(p - q), pair=pair)
+
+
+def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PrivacyCurve | Box | None:
+    r"""The same for places of several coordinates; None where they are equal.
+
+    >>> from dpcore import DiscreteGaussian
+    >>> vectors(DiscreteGaussian(sigma_squared=4), (0, 0), (1, -1)).zcdp()
+    Enclosure([0.25, 0.25])
+
+    Raises :class:`NotDerived` for an asymmetric noise in several coordinates.
+    """
+    moves = tuple(abs(a - b) for a, b in zip(p, q, strict=True) if a != b)
+    if not moves:
+        return None
+    if len(moves) == 1:
+        return next(between(noise, a, b) for a, b in zip(p, q, strict=True) if a != b)
+    if isinstance(noise, Binomial) and noise.probability == Fraction(1, 2):
+        return Box(BinomialBox(trials=noise.trials, bounds=moves))
+    if not noise.symmetric:
+        raise NotDerived(f"several coordinates of {noise!r}", "use a symmetric noise")
+    return PrivacyCurve(noise=noise, sensitivity=Sensitivity.box(moves))
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    r"""The outputs first..last, either of which may be None: without an end."""
+
+    first: int | None
+    last: int | None
+
+    @property
+    def words(self) -> str:
+        r"""As a sentence about the output.
+
+        >>> Rows(1, None).words, Rows(None, 0).words, Rows(3, 3).words, Rows(-1, 1).words
+        ('output >= 1', 'output <= 0', 'output = 3', '-1 <= output <= 1')
+        """
+        if self.last is None:
+            return f"output >= {self.first}"
+        if self.first is None:
+            return f"output <= {self.last}"
+        if self.first == self.last:
+            return f"output = {self.first}"
+        return f"{self.first} <= output <= {self.last}"
+
+    def probability(self, noise: Noise, place: int, bits: int) -> Enclosure:
+        r"""P(place + X is among them)."""
+        if self.last is None and self.first is not None:
+            return noise.enclose_sf(self.first - 1 - place, bits)
+        if self.first is None and self.last is not None:
+            return noise.enclose_cdf(self.last - place, bits)
+        first, last = self.first or 0, self.last or 0
+        if first == last:
+            return noise.enclose_pmf(first - place, bits)
+        return narrow(lambda: noise.sf_ball(first - 1 - place) - noise.sf_ball(last - place), bits)
+
+
+def rows(noise: Noise, p: int, q: int, level: Fraction) -> Rows | None:
+    r"""The outputs with a loss above ``level`` (ties aside), which are the worst event at it.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> rows(DiscreteLaplace(scale=1), 0, 1, Fraction(1, 2)).words
+    'output <= 0'
+    """
+    pair = between(noise, p, q).pair
+    with precision(_DECIDING):
+        span = _span(pair, level)
+    if span is None:
+        return None
+    first, last = span
+    if isinstance(pair, DisclosingPair):
+        return Rows(first + q, None if last is None else last + q)
+    if p > q:
+        return Rows(p + first, None if last is None else p + last)
+    return Rows(None if last is None else p - last, p - first)
+
+
+def _span(pair: Pair, level: Fraction) -> tuple[int, int | None] | None:
+    # Where the loss exceeds the level, in the pair's own integers.
+    if isinstance(pair, RayPair):
+        cell = pair.ray(level)
+        return None if cell is None else (cell[1], None)
+    above: Callable[[int], bool] = lambda m: bool(as_ball(pair.loss(m)) > ball(level))  # noqa: E731 - one line says it
+    anchor = next((m for m in (0, -1) if above(m)), None)
+    if anchor is None:
+        return None
+    first = least(lambda m: m >= anchor or above(m), anchor)
+    if isinstance(pair, LogConvexPair) and level <= pair.tail_loss:
+        return first, None
+    return first, least(lambda m: m > anchor and not above(m), anchor + 1) - 1

@@ -1,0 +1,264 @@
+r"""The exact layer: both output laws are known, so the divergence is proven and not measured.
+
+A law is a pmf with rational masses, or a dpcore noise moved by an integer (by a tuple of them: a
+draw for each coordinate). Of two laws P and Q,
+
+    delta(epsilon) = sup_S P(S) - e^epsilon Q(S) = sum_x max(0, P(x) - e^epsilon Q(x)),
+    epsilon(delta) = min {epsilon >= 0: delta(epsilon) <= delta},
+    D_a(P || Q)    = 1/(a-1) log sum_x P(x)^a Q(x)^(1-a),
+
+each between two bounds. One direction; a claim needs both. Two shifts of one noise have the curve
+that ``accounting`` derives for their distance (``direction``); pmfs are summed here, with rational
+arithmetic up to the one exponential or logarithm. Proof: ``docs/proofs/exact_layer.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+from typing import Final, TypeAlias
+
+from flint import arb
+
+from accounting.release.curve import PrivacyCurve
+from audit.exact.direction import Box, between, rows, vectors
+from dpcore.errors import InvalidParameter
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
+from dpcore.numbers.parameter import RationalLike, integer, rational
+
+__all__ = ["Event", "Law", "Shifted", "epsilon_at", "hockey_stick", "renyi", "worst_event"]
+
+_BITS: Final = 64
+_SHOWN: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Shifted:
+    r"""The law of ``shift + X``, X a draw for each coordinate where ``shift`` is a tuple.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> Shifted(DiscreteLaplace(scale=1), 3).shift
+    3
+    """
+
+    noise: Noise
+    shift: int | tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for step in self.shift if isinstance(self.shift, tuple) else (self.shift,):
+            integer("shift", step)
+
+
+Law: TypeAlias = Shifted | Mapping[Hashable, RationalLike]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    r"""A set of outputs, in words, with its probability under both laws."""
+
+    words: str
+    p: Enclosure
+    q: Enclosure
+
+
+def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Enclosure:
+    r"""delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)), relative width about 2^-bits.
+
+    Exactly 0 where P/Q never exceeds e^epsilon.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> noise = DiscreteLaplace(scale=2)
+    >>> hockey_stick(Shifted(noise, 0), Shifted(noise, 1), "1/2")
+    Enclosure([0, 0])
+    >>> hockey_stick({"yes": "3/4", "no": "1/4"}, {"yes": "1/4", "no": "3/4"}, 0)
+    Enclosure([0.5, 0.5])
+    """
+    level = _level(epsilon)
+    match _compare(p, q):
+        case _Table() as table:
+            return table.delta(level, bits)
+        case None:
+            return Enclosure.exactly(0)
+        case curve:
+            return curve.delta(level, bits)
+
+
+def epsilon_at(p: Law, q: Law, delta: RationalLike = 0, *, bits: int = _BITS) -> Enclosure:
+    r"""epsilon(delta) = sup_S log((P(S) - delta)/Q(S)), at least 0; infinite where it is infinite.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> noise = DiscreteLaplace(scale=2)
+    >>> epsilon_at(Shifted(noise, 0), Shifted(noise, 3))
+    Enclosure([1.5, 1.5])
+    >>> epsilon_at({0: "1/2", 1: "1/2"}, {0: 1}, "1/3")
+    Enclosure([inf, inf])
+    """
+    allowed = rational("delta", delta)
+    if not 0 <= allowed < 1:
+        raise InvalidParameter("delta", delta, "must be in [0, 1)")
+    match _compare(p, q):
+        case _Table() as table:
+            return table.epsilon(allowed, bits)
+        case None:
+            return Enclosure.exactly(0)
+        case curve:
+            return curve.epsilon(allowed, bits)
+
+
+def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosure:
+    r"""D_a(P || Q) for a rational order a > 1; infinite where P has mass and Q has none.
+
+    >>> from dpcore import DiscreteGaussian
+    >>> noise = DiscreteGaussian(sigma_squared=4)
+    >>> renyi(Shifted(noise, 0), Shifted(noise, 1), 2)
+    Enclosure([0.25, 0.25])
+    """
+    a = rational("order", order)
+    if a <= 1:
+        raise InvalidParameter("order", order, "must be > 1")
+    match _compare(p, q):
+        case _Table() as table:
+            return table.renyi(a, bits)
+        case None:
+            return Enclosure.exactly(0)
+        case curve:
+            return curve.renyi(a, bits)
+
+
+def worst_event(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Event | None:
+    r"""An event where P(S) - e^epsilon Q(S) is largest; None where that is 0, and of vectors.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> noise = DiscreteLaplace(scale=1)
+    >>> worst_event(Shifted(noise, 0), Shifted(noise, 1), "1/2").words
+    'output <= 0'
+    """
+    level = _level(epsilon)
+    if isinstance(p, Shifted) and isinstance(q, Shifted):
+        return _interval(p, q, level, bits) if _compare(p, q) is not None else None
+    table = _compare(p, q)
+    return table.event(level) if isinstance(table, _Table) else None
+
+
+def _level(epsilon: RationalLike) -> Fraction:
+    level = rational("epsilon", epsilon)
+    if level < 0:
+        raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+    return level
+
+
+def _compare(p: Law, q: Law) -> PrivacyCurve | Box | _Table | None:
+    # The curve of two shifts of one noise (None where they are equal), or a table of two pmfs.
+    match p, q:
+        case Shifted(), Shifted():
+            if p.noise != q.noise:
+                raise InvalidParameter("q", q, f"must be a shift of the same noise as p = {p}")
+            match p.shift, q.shift:
+                case int(here), int(there):
+                    return None if here == there else between(p.noise, here, there)
+                case tuple(here), tuple(there) if len(here) == len(there):
+                    return vectors(p.noise, here, there)
+            raise InvalidParameter("q", q, f"must have as many coordinates as p = {p}")
+        case Mapping(), Mapping():
+            one, other = _read_pmf("p", p), _read_pmf("q", q)
+            none = Fraction()
+            seen = dict.fromkeys([*one, *other])
+            return _Table([(x, one.get(x, none), other.get(x, none)) for x in seen])
+    raise InvalidParameter("p, q", (p, q), "must be two pmfs or two shifts of one noise")
+
+
+def _interval(p: Shifted, q: Shifted, level: Fraction, bits: int) -> Event | None:
+    if isinstance(p.shift, tuple) or isinstance(q.shift, tuple):
+        return None
+    found = rows(p.noise, p.shift, q.shift, level)
+    if found is None:
+        return None
+    return Event(
+        words=found.words,
+        p=found.probability(p.noise, p.shift, bits),
+        q=found.probability(q.noise, q.shift, bits),
+    )
+
+
+def _read_pmf(name: str, pmf: Mapping[Hashable, RationalLike]) -> dict[Hashable, Fraction]:
+    exact = {x: rational(f"{name}[{x!r}]", mass) for x, mass in pmf.items()}
+    for x, mass in exact.items():
+        if mass < 0:
+            raise InvalidParameter(f"{name}[{x!r}]", str(mass), "must be >= 0")
+    total = sum(exact.values(), Fraction())
+    if total != 1:
+        raise InvalidParameter(
+            name, str(total), "is the sum of its masses, which must be exactly 1"
+        )
+    return {x: mass for x, mass in exact.items() if mass}
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    # Outputs with their masses (x, P(x), Q(x)), not both 0.
+    rows: list[tuple[Hashable, Fraction, Fraction]]
+
+    def delta(self, level: Fraction, bits: int) -> Enclosure:
+        if level == 0:  # the only epsilon >= 0 whose exponential is rational
+            return Enclosure.exactly(sum((p - q for _, p, q in self.rows if p > q), Fraction()))
+        above = [(p, q) for _, p, q in self.rows if _exceeds(p, q, level)]
+        if not above:
+            return Enclosure.exactly(0)
+        in_p, in_q = (sum(masses, Fraction()) for masses in zip(*above, strict=True))
+        return narrow(lambda: ball(in_p) - ball(level).exp() * ball(in_q), bits)
+
+    def epsilon(self, allowed: Fraction, bits: int) -> Enclosure:
+        # By falling P/Q, exact; Q = 0 first.
+        rows = sorted(self.rows, key=lambda row: (row[1] == 0, row[2] / row[1] if row[1] else 0))
+        best = Fraction(1)  # log 1 = 0 is the least epsilon asked for
+        sums = zip(
+            accumulate(p for _, p, _ in rows), accumulate(q for _, _, q in rows), strict=True
+        )
+        for in_p, in_q in sums:
+            if in_p > allowed:
+                if in_q == 0:
+                    return Enclosure.infinite()
+                best = max(best, (in_p - allowed) / in_q)
+        return Enclosure.exactly(0) if best == 1 else narrow(lambda: ball(best).log(), bits)
+
+    def renyi(self, a: Fraction, bits: int) -> Enclosure:
+        if any(p and not q for _, p, q in self.rows):
+            return Enclosure.infinite()
+        if all(p == q for _, p, q in self.rows):
+            return Enclosure.exactly(0)
+        shared = [(p, p / q) for _, p, q in self.rows if p]
+
+        def divergence() -> arb:
+            terms = (ball(p) * ball(ratio) ** ball(a - 1) for p, ratio in shared)
+            return sum(terms, arb(0)).log() / ball(a - 1)
+
+        return narrow(divergence, bits)
+
+    def event(self, level: Fraction) -> Event | None:
+        above = [row for row in self.rows if _exceeds(row[1], row[2], level)]
+        if not above:
+            return None
+        named = [repr(x) for x, _, _ in above[:_SHOWN]]
+        more = f" and {len(above) - _SHOWN} more" if len(above) > _SHOWN else ""
+        return Event(
+            words=f"output in {{{', '.join(named)}}}{more}",
+            p=Enclosure.exactly(sum((p for _, p, _ in above), Fraction())),
+            q=Enclosure.exactly(sum((q for _, _, q in above), Fraction())),
+        )
+
+
+def _exceeds(p: Fraction, q: Fraction, level: Fraction) -> bool:
+    # p > e^level q. For level > 0 two positive rationals are never equal to that ratio (Lindemann:
+    # e^level is irrational), so rising precision decides.
+    if level == 0 or not p or not q:
+        return p > q
+    bits = _BITS
+    while True:
+        with precision(bits):
+            excess = ball(p / q).log() - ball(level)
+            if excess > 0 or excess < 0:
+                return bool(excess > 0)
+        bits *= 2

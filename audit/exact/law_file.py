@@ -1,0 +1,222 @@
+r"""A law as a command line writes it: a noise moved by integers, or a file with masses.
+
+    discrete-laplace:scale=1@3     3 + noise; without @, at 0
+    skellam:variance=100@0,1,0     a draw for each coordinate, moved to (0, 1, 0)
+    law.json                       {"yes": "3/4", "no": "1/4"}, or [["yes", "3/4"], [[0, 1], 0.25]]
+    law.csv                        yes,3/4 on a line; a first line output,mass is a heading
+
+Masses are exact: fractions or decimals, which count as they are written (a float as the shortest
+decimal of it, which is how programs write it). They must sum to exactly 1; floats that went through
+arithmetic seldom do, and can be divided by their exact sum (:meth:`WrittenLaw.normalised`).
+
+Outputs are told apart by their text: 0 in one file is "0" in another, and 1 is not 1.0. A file is
+JSON where its name ends in .json, CSV where it ends in .csv, else what its first character says.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Hashable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+from audit.exact.divergence import Law, Shifted
+from dpcore.command.input_file import read_text
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import RationalLike, rational
+from dpcore.numbers.rounding import down
+from dpcore.spelling import LAWS, read_noise
+
+__all__ = ["WrittenLaw", "read_law"]
+
+_ONE: Final = Fraction(1)
+_DIGITS: Final = 20
+_MOST_BYTES: Final = 1 << 28
+_HEADING: Final = ("output", "mass")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenLaw:
+    r"""A law and how it was written; ``argument`` is the name it is refused by.
+
+    ``divided_by`` is what the masses of a file were divided by.
+    """
+
+    argument: str
+    spelling: str
+    law: Law
+    divided_by: Fraction = _ONE
+
+    @property
+    def total(self) -> Fraction:
+        r"""The exact sum of the masses; 1 for a noise."""
+        if isinstance(self.law, Shifted):
+            return _ONE
+        return sum((rational("mass", mass) for mass in self.law.values()), Fraction())
+
+    @property
+    def outputs(self) -> frozenset[str] | None:
+        r"""The outputs of a file that have mass; None for a noise."""
+        if isinstance(self.law, Shifted):
+            return None
+        return frozenset(str(output) for output, mass in self.law.items() if mass)
+
+    def checked(self) -> WrittenLaw:
+        r"""This law, if its masses sum to exactly 1.
+
+        >>> written = WrittenLaw(argument="P", spelling="law.csv", law={"a": "0.1", "b": "0.8"})
+        >>> written.checked()
+        Traceback (most recent call last):
+        ...
+        dpcore.errors.InvalidParameter: P = law.csv: its masses sum to 0.9 and not to exactly 1 ...
+        """
+        if (total := self.total) != 1:
+            reason = (
+                f"its masses sum to {_shown(total)} and not to exactly 1 (floats are rounded; "
+                "--normalise divides by the exact sum)"
+            )
+            raise InvalidParameter(self.argument, self.spelling, reason)
+        return self
+
+    def normalised(self) -> WrittenLaw:
+        r"""The law with its masses divided by their exact sum.
+
+        >>> written = WrittenLaw(argument="P", spelling="law.csv", law={"a": "0.1", "b": "0.8"})
+        >>> written.normalised().law, written.normalised().divided_by
+        ({'a': Fraction(1, 9), 'b': Fraction(8, 9)}, Fraction(9, 10))
+        """
+        total = self.total
+        if isinstance(self.law, Shifted) or total == 1:
+            return self
+        if not total:
+            raise InvalidParameter(self.argument, self.spelling, "all its masses are 0")
+        divided = {x: rational("mass", mass) / total for x, mass in self.law.items()}
+        return WrittenLaw(
+            argument=self.argument, spelling=self.spelling, law=divided, divided_by=total
+        )
+
+
+def _shown(total: Fraction) -> str:
+    written = down(total, _DIGITS)
+    if Fraction(written) == total:
+        return written
+    beyond = down(abs(total - 1), 3)
+    return f"{'more' if total > 1 else 'less'} than 1, by about {beyond}"
+
+
+def read_law(argument: str, text: str) -> WrittenLaw:
+    r"""The law that ``text`` names; whether masses sum to 1 is for ``checked`` to say.
+
+    >>> read_law("P", "discrete-laplace:scale=1@3").law
+    Shifted(noise=DiscreteLaplace(scale=1), shift=3)
+
+    Raises :class:`InvalidParameter` for what is neither a noise nor a readable file of masses >= 0.
+    """
+    name, colon, _ = text.partition(":")
+    if colon and name in LAWS:
+        return WrittenLaw(argument=argument, spelling=text, law=_moved(argument, text))
+    path = Path(text)
+    try:
+        content = read_text(argument, path, most=_MOST_BYTES)
+    except InvalidParameter as error:
+        hint = f"a law is a file of masses, or a noise: {', '.join(LAWS)}"
+        raise InvalidParameter(argument, text, f"{error.reason} ({hint})") from None
+    is_json = path.suffix.lower() == ".json" or (
+        path.suffix.lower() != ".csv" and content.lstrip()[:1] in {"{", "["}
+    )
+    pairs = _of_json(argument, text, content) if is_json else _of_csv(argument, text, content)
+    masses: dict[Hashable, RationalLike] = {}
+    for output, written in pairs:
+        if output in masses:
+            raise InvalidParameter(argument, text, f"gives output {output!r} twice")
+        mass = rational(f"{argument}: {text}: the mass of {output!r}", written)
+        if mass < 0:
+            raise InvalidParameter(
+                f"{argument}: {text}: the mass of {output!r}", str(written), "must be >= 0"
+            )
+        masses[output] = mass
+    if not masses:
+        raise InvalidParameter(argument, text, "has no output in it")
+    return WrittenLaw(argument=argument, spelling=text, law=masses)
+
+
+def _moved(argument: str, text: str) -> Shifted:
+    spelled, at, place = text.partition("@")
+    noise = read_noise(spelled)
+    try:
+        steps = tuple(int(step) for step in place.split(",")) if at else (0,)
+    except ValueError:
+        reason = "must be moved by integers, such as ...@1 or ...@0,1,0"
+        raise InvalidParameter(argument, text, reason) from None
+    return Shifted(noise, steps[0] if len(steps) == 1 else steps)
+
+
+class _Object(list[tuple[str, Any]]):
+    # A JSON object in the order and number of its keys, none lost.
+    pass
+
+
+def _of_json(argument: str, text: str, content: str) -> list[tuple[str, Any]]:
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is not a number")
+
+    try:
+        # A decimal as it is written, so that no binary float comes in between.
+        found = json.loads(
+            content, object_pairs_hook=_Object, parse_float=_Decimal, parse_constant=refuse
+        )
+    except (ValueError, RecursionError) as error:
+        raise InvalidParameter(argument, text, f"is not JSON: {error}") from None
+    if isinstance(found, _Object):
+        return list(found)
+    if not isinstance(found, list) or not all(
+        isinstance(row, list) and not isinstance(row, _Object) and len(row) == len(_HEADING)
+        for row in found
+    ):
+        reason = 'must be {"output": "mass", ...} or [[output, mass], ...]'
+        raise InvalidParameter(argument, text, reason)
+    return [(_label(argument, text, output), mass) for output, mass in found]
+
+
+class _Decimal(str):
+    # The text of a decimal number in a JSON file.
+    __slots__ = ()
+
+
+def _label(argument: str, text: str, output: Any) -> str:
+    match output:
+        case str():
+            return str(output)
+        case _Object():
+            reason = "an output must be text, a number, true, false, null or a list of these"
+            raise InvalidParameter(argument, text, reason)
+        case list():
+            return f"[{', '.join(_part(argument, text, item) for item in output)}]"
+        case _:
+            return json.dumps(output)
+
+
+def _part(argument: str, text: str, item: Any) -> str:
+    # In a list, text has its quotes and a decimal none.
+    quoted = isinstance(item, str) and not isinstance(item, _Decimal)
+    return json.dumps(item) if quoted else _label(argument, text, item)
+
+
+def _of_csv(argument: str, text: str, content: str) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    reader = csv.reader(content.splitlines(), skipinitialspace=True, strict=True)
+    try:
+        for row in reader:
+            cells = tuple(cell.strip() for cell in row)
+            if not any(cells) or (not pairs and tuple(map(str.lower, cells)) == _HEADING):
+                continue
+            if len(cells) != len(_HEADING):
+                reason = f"line {reader.line_num} must be output,mass"
+                raise InvalidParameter(argument, text, reason)
+            pairs.append((cells[0], cells[1]))
+    except csv.Error as error:
+        raise InvalidParameter(argument, text, f"line {reader.line_num}: {error}") from None
+    return pairs

@@ -1,0 +1,223 @@
+r"""The verdict of the exact layer: a noise added to integers keeps a claim, or it does not.
+
+Proven or refuted, never estimated; about the law of the noise. Whether the code that draws it has
+that law is for the sample layer to doubt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final
+
+from audit.claims.claim import Claim
+from audit.claims.verdicts import Layer, Verdict
+from audit.evidence.outcome import Outcome
+from audit.evidence.verdict import versions
+from audit.exact.direction import NeverWorse
+from audit.exact.divergence import Shifted, epsilon_at, hockey_stick, worst_event
+from audit.report.report import AuditReport, ExactFinding, ExactWitness
+from audit.runs.plan import Plan
+from audit.targets.target import KnownLaw
+from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.parameter import rational
+from dpcore.spelling import write_noise
+
+__all__ = ["both", "prove"]
+
+_BITS: Final = (64, 256, 1024, 4096)
+
+
+def prove(target: KnownLaw, plan: Plan) -> AuditReport:
+    r"""Decide the claim on this pair, in both directions.
+
+    >>> from audit.claims.claim import Claim
+    >>> from audit.targets.spelling import read_target
+    >>> target = read_target("discrete-laplace:scale=2")
+    >>> plan = Plan(claim=Claim(epsilon="1/2"), pair=(0, 1))
+    >>> prove(target, plan).verdict
+    'proven'
+
+    Of several pairs and the points of a claimed curve each is decided. A curve is proven where it
+    is that of this noise moved as far as the pairs move it; elsewhere its points may be kept, and
+    the verdict stays "not_refuted".
+
+    Raises :class:`InvalidParameter` for datasets that do not give integers,
+    :class:`accounting.NotDerived` for a noise without a theorem, and
+    :class:`PrecisionExhausted` where delta(epsilon) cannot be told from the claimed delta.
+    """
+    decided = [
+        _decided(target, pair, place, point)
+        for place, pair in enumerate(plan.pairs)
+        for point in plan.claim.points
+    ]
+    refuted = next((row for row in decided if not row.kept), None)
+    # Of what is kept the row that needs the most at its delta.
+    shown = refuted or max(decided, key=lambda row: row.needed.upper - row.point.exact[0])
+    verdict: Verdict = "refuted"
+    if refuted is None:
+        whole = isinstance(plan.claim, Claim) or _is_its_own(target, plan)
+        verdict = "proven" if whole else "not_refuted"
+    return AuditReport(
+        target=target.spelling,
+        claim=plan.claim,
+        pair=plan.pairs[shown.pair],
+        pairs=plan.pairs if plan.others else (),
+        verdict=verdict,
+        epsilon_lower=shown.needed.lower_float,
+        at_delta=shown.point.exact[1],
+        alpha=rational("alpha", plan.alpha),
+        runs_by_world=(0, 0),
+        stopped="no runs: both laws are known",
+        witness=shown.witness,
+        outcomes=tuple(row.outcome for row in decided) if len(decided) > 1 else (),
+        row=decided.index(shown),
+        exact=ExactFinding(delta=shown.reached, epsilon=shown.needed),
+        layers=(_layer(target, plan, verdict),),
+        versions=versions(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decided:
+    # One point on one pair: delta reached at its epsilon and epsilon needed at its delta, each of
+    # its own worse direction.
+    pair: int
+    point: Claim
+    reached: Enclosure
+    needed: Enclosure
+    witness: ExactWitness | None
+
+    @property
+    def kept(self) -> bool:
+        return self.reached.upper <= self.point.exact[1]
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(
+            claim=self.point,
+            pair=self.pair,
+            epsilon_lower=self.needed.lower_float,
+            refuted=not self.kept,
+        )
+
+
+def _decided(target: KnownLaw, pair: tuple[Any, Any], place: int, point: Claim) -> _Decided:
+    a, b = target.places(pair)
+    epsilon, delta = point.exact
+    laws = {"A": Shifted(target.noise, a), "B": Shifted(target.noise, b)}
+    found = {}
+    for world, other in ("AB", "BA"):
+        try:
+            reached = _decide(laws[world], laws[other], epsilon, delta)
+        except NeverWorse:
+            continue
+        found[world] = (reached, epsilon_at(laws[world], laws[other], delta))
+    # The worse direction; for a symmetric noise both are equal.
+    worse = max(found, key=lambda world: (found[world][0].upper, found[world][1].upper))
+    reached = found[worse][0]
+    # The curves of the two directions may cross: the larger need may be the other one's.
+    needed = Enclosure(
+        max(epsilon.lower for _, epsilon in found.values()),
+        max(epsilon.upper for _, epsilon in found.values()),
+    )
+    kept = reached.upper <= delta
+    return _Decided(
+        pair=place,
+        point=point,
+        reached=reached,
+        needed=needed,
+        witness=None if kept else _witness(laws, worse, epsilon),
+    )
+
+
+def _is_its_own(target: KnownLaw, plan: Plan) -> bool:
+    # Whether the claimed curve is that of this noise, moved as far as every pair moves it.
+    places = [target.places(pair) for pair in plan.pairs]
+    return all(
+        isinstance(a, int)
+        and isinstance(b, int)
+        and str(plan.claim) == f"{write_noise(target.noise)}@{abs(a - b)}"
+        for a, b in places
+    )
+
+
+def _decide(p: Shifted, q: Shifted, epsilon: Fraction, delta: Fraction) -> Enclosure:
+    for bits in _BITS:
+        reached = hockey_stick(p, q, epsilon, bits=bits)
+        if reached.upper <= delta or reached.lower > delta:
+            return reached
+    raise PrecisionExhausted(f"delta({epsilon}) cannot be told from the claimed delta = {delta}")
+
+
+def _witness(laws: dict[str, Shifted], world: str, epsilon: Fraction) -> ExactWitness | None:
+    p, q = laws[world], laws["A" if world == "B" else "B"]
+    event = worst_event(p, q, epsilon)
+    if event is None:
+        return None
+    in_a, in_b = (event.p, event.q) if world == "A" else (event.q, event.p)
+    return ExactWitness(
+        event=event.words,
+        world="A" if world == "A" else "B",
+        probability_a=in_a,
+        probability_b=in_b,
+    )
+
+
+def _layer(target: KnownLaw, plan: Plan, verdict: Verdict) -> Layer:
+    places = [target.places(pair) for pair in plan.pairs]
+    if verdict == "refuted":
+        proves = "one probability > e^epsilon times the other + delta, both enclosed"
+    elif verdict == "not_refuted":
+        proves = "the tested points hold; of the curve between them nothing is said"
+    elif len(places) > 1:
+        proves = "for every event, on each of these pairs"
+    elif isinstance(places[0][0], int) and isinstance(places[0][1], int):
+        distance = abs(places[0][0] - places[0][1])
+        proves = f"for every event, and every pair of integers at distance <= {distance}"
+    else:
+        proves = "for every event, and every pair that moves no coordinate further than this one"
+    return Layer(
+        layer="exact", method="enclosed hockey-stick divergence", proves=proves + target.about
+    )
+
+
+def both(proven: AuditReport, sampled: AuditReport) -> AuditReport:
+    r"""One report of two layers: refuted if either refutes, proven if only the law was doubted.
+
+    The bound is the proven one, unless it is the runs alone that refute.
+    """
+    if sampled.error is not None:
+        return replace(
+            sampled, exact=proven.exact, layers=(*proven.layers, *sampled.layers), witness=None
+        )
+    first, second = proven, sampled
+    if sampled.verdict == "refuted" and proven.verdict != "refuted":
+        first, second = sampled, proven
+    bound = first.epsilon_lower
+    if first is sampled and (first.pair, first.at_delta) == (second.pair, second.at_delta):
+        bound = max(bound, second.epsilon_lower)
+    own = proven.outcomes
+    rows: tuple[Outcome, ...] = ()
+    if own or sampled.outcomes:
+        own = own or (
+            Outcome(
+                claim=proven.claim.points[0],
+                epsilon_lower=proven.epsilon_lower,
+                refuted=proven.verdict == "refuted",
+            ),
+        )
+        rows = (*own, *sampled.outcomes)
+    return replace(
+        sampled,
+        verdict=first.verdict,
+        pair=first.pair,
+        witness=first.witness,
+        epsilon_lower=bound,
+        at_delta=first.at_delta,
+        outcomes=rows,
+        row=first.row + (len(own) if rows and first is sampled else 0),
+        exact=proven.exact,
+        layers=(*proven.layers, *sampled.layers),
+    )

@@ -1,0 +1,275 @@
+r"""What leaves the building after two known laws were compared: a report, its JSON and its lines.
+
+JSON, schema ``dpcore-exact/1``. Every key is always there; null where it does not apply. [lower,
+upper] are floats rounded outwards, "inf" for infinity: proven bounds of one real number.
+
+    schema     "dpcore-exact/1"
+    p, q       {"law": as it was written, "outputs": how many of a file have mass, null for a noise,
+               "divided_by": the exact sum that --normalise divided the masses by, as text}
+    delta      [{"epsilon": exact, as text, ...}], the smallest delta at each epsilon
+    epsilon    [{"delta": exact, as text, ...}], the smallest epsilon at each delta
+    renyi      [{"order": exact, as text, or "inf", ...}], the Renyi divergence of each order
+               Each of the three has "worse", the larger of the two directions, "p_against_q" (as in
+               P(S) <= e^epsilon Q(S) + delta) and "q_against_p": [lower, upper]. A direction is
+               null where it is proven never to exceed the other.
+    verdict    "proven", "refuted" or "undecided"; "not_refuted" of a claimed curve, of which single
+               points were proven; null without a claim
+    claim      the claim as text
+    points     [{"claim": {"epsilon", "delta"}, "verdict", "delta", "epsilon": as above, at the
+               claimed epsilon and delta; null where epsilon jumps at that delta and precision does
+               not tell}], one for each claimed point
+    witness    {"claim": as text, "event", "direction", "probability_p", "probability_q"}: of a
+               refuted point, where an event is named
+    notes      a list of sentences
+    versions   {"dpcore", "python", "numpy"}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from audit.exact.law_file import WrittenLaw
+from audit.exact.points import Decision, Order, Point
+from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.parameter import write_rational
+from dpcore.numbers.rounding import down, up
+
+__all__ = ["SCHEMA", "ExactReport", "ExactVerdict", "exact_lines"]
+
+SCHEMA: Final = "dpcore-exact/1"
+
+ExactVerdict: TypeAlias = Literal["proven", "refuted", "undecided", "not_refuted"]
+
+UNDECIDED: Final = 4
+_EXIT_CODES: Final[dict[ExactVerdict | None, int]] = {
+    None: 0,
+    "proven": 0,
+    "not_refuted": 0,
+    "refuted": 1,
+    "undecided": UNDECIDED,
+}
+_WORDS: Final[dict[ExactVerdict, str]] = {
+    "proven": "PROVEN",
+    "refuted": "REFUTED",
+    "undecided": "UNDECIDED",
+    "not_refuted": "NOT REFUTED",
+}
+_TOLD: Final[dict[ExactVerdict, str]] = {
+    "proven": "P and Q keep {}",
+    "refuted": "P and Q do not keep {}",
+    "undecided": "{}: the enclosure still holds the claimed delta",
+    "not_refuted": "{}: the claimed points are proven, the curve between them is not",
+}
+_DIGITS: Final = 13
+_MARGIN: Final = 12
+_NARROWEST, _WIDEST = 40, 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactReport:
+    r"""What was proven of two laws; see the module.
+
+    ``claim`` is the claim as text, ``decisions`` one for each of its points.
+
+    >>> from audit.exact.law_file import read_law
+    >>> p, q = (read_law(name, f"discrete-laplace:scale=1@{i}") for i, name in enumerate("PQ"))
+    >>> ExactReport(p=p, q=q).exit_code
+    0
+    """
+
+    p: WrittenLaw
+    q: WrittenLaw
+    points: tuple[Point, ...] = ()
+    claim: str | None = None
+    decisions: tuple[Decision, ...] = ()
+    notes: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> ExactVerdict | None:
+        r"""Of the claim as a whole: refuted where one of its points is."""
+        found = [decision.verdict for decision in self.decisions]
+        if not found:
+            return None
+        if "refuted" in found:
+            return "refuted"
+        if "undecided" in found:
+            return "undecided"
+        return "proven" if len(found) == 1 else "not_refuted"
+
+    @property
+    def exit_code(self) -> int:
+        r"""0 proven, or nothing claimed; 1 refuted; 4 undecided."""
+        return _EXIT_CODES[self.verdict]
+
+    @property
+    def broken(self) -> Decision | None:
+        r"""The refuted point that is shown: one with an event, where there is one."""
+        refuted = [d for d in self.decisions if d.verdict == "refuted"]
+        return next((d for d in refuted if d.event is not None), refuted[0] if refuted else None)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The report as plain values, the keys of the module's schema."""
+        return {
+            "schema": SCHEMA,
+            "p": _law(self.p),
+            "q": _law(self.q),
+            "delta": [{"epsilon": _at(x.at), **_ways(x)} for x in self._of("delta")],
+            "epsilon": [{"delta": _at(x.at), **_ways(x)} for x in self._of("epsilon")],
+            "renyi": [{"order": _at(x.at), **_ways(x)} for x in self._of("renyi")],
+            "verdict": self.verdict,
+            "claim": self.claim,
+            "points": [_decision(decision) for decision in self.decisions],
+            "witness": None if self.broken is None else _witness(self.broken),
+            "notes": list(self.notes),
+            "versions": self.versions,
+        }
+
+    def to_text(self) -> str:
+        r"""The JSON document, with a newline at its end."""
+        return json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n"
+
+    def _of(self, quantity: str) -> list[Point]:
+        return [point for point in self.points if point.quantity == quantity]
+
+
+def _law(law: WrittenLaw) -> dict[str, Any]:
+    outputs = law.outputs
+    return {
+        "law": law.spelling,
+        "outputs": None if outputs is None else len(outputs),
+        "divided_by": None if law.divided_by == 1 else write_rational(law.divided_by),
+    }
+
+
+def _at(at: Order) -> str:
+    return "inf" if isinstance(at, float) else write_rational(at)
+
+
+def _ends(value: Enclosure | None) -> list[float | str] | None:
+    if value is None:
+        return None
+    # JSON has no infinity; a string says it. Adding 0 turns -0.0 into 0.0.
+    ends = (value.lower_float, value.upper_float)
+    return [end + 0.0 if math.isfinite(end) else "inf" for end in ends]
+
+
+def _ways(point: Point) -> dict[str, Any]:
+    return {
+        "worse": _ends(point.worse),
+        "p_against_q": _ends(point.p_against_q),
+        "q_against_p": _ends(point.q_against_p),
+    }
+
+
+def _decision(decision: Decision) -> dict[str, Any]:
+    stated = decision.claim.to_json()
+    return {
+        "claim": {"epsilon": stated["epsilon"], "delta": stated["delta"]},
+        "verdict": decision.verdict,
+        "delta": _ways(decision.delta),
+        "epsilon": None if decision.epsilon is None else _ways(decision.epsilon),
+    }
+
+
+def _witness(decision: Decision) -> dict[str, Any] | None:
+    event = decision.event
+    if event is None:
+        return None
+    in_p, in_q = (event.p, event.q) if decision.direction == "p_against_q" else (event.q, event.p)
+    return {
+        "claim": str(decision.claim),
+        "event": event.words,
+        "direction": decision.direction,
+        "probability_p": _ends(in_p),
+        "probability_q": _ends(in_q),
+    }
+
+
+def exact_lines(report: ExactReport, width: int | None = None) -> list[str]:
+    r"""The report as a person reads it; with a claim the first line begins with the verdict."""
+    if width is None:
+        width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+    lines: list[str] = []
+    if report.verdict is not None:
+        told = _TOLD[report.verdict].format(report.claim)
+        lines += textwrap.wrap(f"{_WORDS[report.verdict]}  {told}", width, break_on_hyphens=False)
+    for name, value in _rows(report):
+        lines += textwrap.wrap(
+            value,
+            width,
+            initial_indent=f"  {name}".ljust(_MARGIN),
+            subsequent_indent=" " * _MARGIN,
+            break_on_hyphens=False,
+        )
+    return lines
+
+
+def _rows(report: ExactReport) -> Iterator[tuple[str, str]]:
+    yield "P", _named(report.p)
+    yield "Q", _named(report.q)
+    if len(report.decisions) == 1:
+        yield from _of_claim(report.decisions[0])
+    for decision in report.decisions if len(report.decisions) > 1 else ():
+        yield decision.verdict, f"{decision.claim}: delta {_between(decision.delta.worse)}"
+    if report.broken is not None:
+        of = f"of {report.broken.claim}, " if len(report.decisions) > 1 else ""
+        yield "witness", of + _shown_witness(report.broken)
+    for point in report.points:
+        name, at = {
+            "delta": ("delta", f"at epsilon = {_short(point.at)}"),
+            "epsilon": ("epsilon", f"at delta = {_short(point.at)}"),
+            "renyi": ("Renyi", f"of order {_short(point.at)}"),
+        }[point.quantity]
+        yield name, f"{_between(point.worse)} {at}"
+    for note in report.notes:
+        yield "note", note
+
+
+def _of_claim(decision: Decision) -> Iterator[tuple[str, str]]:
+    epsilon, delta = decision.claim.exact
+    yield "delta", f"{_between(decision.delta.worse)} at the claimed epsilon = {_short(epsilon)}"
+    reached = "jumps, and no precision tells to which side,"
+    if decision.epsilon is not None:
+        reached = _between(decision.epsilon.worse)
+    yield "epsilon", f"{reached} at the claimed delta = {_short(delta)}"
+
+
+def _named(law: WrittenLaw) -> str:
+    outputs = law.outputs
+    if outputs is None:
+        return law.spelling
+    counted = f"{len(outputs):,} output{'' if len(outputs) == 1 else 's'}"
+    return f"{law.spelling}: {counted}"
+
+
+def _short(at: Order) -> str:
+    # The decimal a person wrote, where there is an exact short one.
+    if isinstance(at, float):
+        return "infinity"
+    short = down(at, _DIGITS)
+    return short if down(at, _DIGITS) == up(at, _DIGITS) else write_rational(at)
+
+
+def _between(value: Enclosure) -> str:
+    low, high = down(value.lower, _DIGITS), up(value.upper, _DIGITS)
+    if value.lower == math.inf:
+        return "infinite"
+    return f"exactly {low}" if low == high else f"between {low} and {high}"
+
+
+def _shown_witness(decision: Decision) -> str:
+    event = decision.event
+    if event is None:
+        return "no event is named for noise of several coordinates; delta above refutes"
+    likely, rare = ("P", "Q") if decision.direction == "p_against_q" else ("Q", "P")
+    return (
+        f"{event.words}: {likely} gives it a probability {_between(event.p)}, "
+        f"{rare} {_between(event.q)}"
+    )

@@ -1,0 +1,1 @@
+r"""Fit: does a sampler draw from the law it claims?"""

@@ -1,0 +1,306 @@
+r"""Does this sampler have this law? Layer 2 of an audit.
+
+Draws are counted in cells that the law alone decides, and the counts are held against the law by
+five tests whose weights are fixed beforehand:
+
+    directed   the largest of three standardised scores (position, distance from the mean, squared
+               distance), by Monte Carlo: it sees a wrong scale or place
+    omnibus    the likelihood-ratio statistic G of all cells, by Monte Carlo
+    tilted     the same scores by Chernoff's bound, where Monte Carlo cannot reach alpha
+    cells      every cell by its exact binomial tails
+    residues   wide laws modulo 2, 3 and 5, by exact binomial tails
+
+p = min p_i / w_i. A value that the law excludes refutes by itself. ``sequential`` looks as the
+draws come, see ``audit.fit.sequential``. Statements and proofs: ``docs/proofs/fit.md``.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import numpy as np
+from scipy import stats
+from scipy.special import logsumexp, rel_entr
+
+from audit.claims.looks import LOOKS
+from audit.errors import TargetFailed
+from audit.evidence.verdict import versions
+from audit.fit.cells import FitCells, Integers, Seen
+from audit.fit.fixed import SIMULATIONS, WEIGHTS, fit_p_values, joined
+from audit.fit.report import FIXED, SEQUENTIAL, FitReport, FitWitness
+from audit.fit.sampler import Sampler, sampler_of
+from audit.fit.sequential import TILTED_WEIGHT, TILTS, log_wealth, log_wealths
+from audit.outputs.guard import stdout_to_stderr
+from dpcore.errors import InvalidParameter
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import round_down
+from dpcore.numbers.parameter import RationalLike, integer, rational
+
+__all__ = ["fit", "log_bar", "resolution", "witness"]
+
+_LEAST_ALPHA: Final = Fraction(1, 10**300)
+_ROUNDING: Final = 2.0**-40
+_DETECTED: Final = 0.95
+
+
+def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
+    sampler: Any,
+    noise: Noise,
+    *,
+    runs: int = 100_000,
+    alpha: RationalLike = "0.05",
+    seed: int | None = None,
+    sequential: bool = False,
+    timeout: float | None = None,
+    deadline: float | None = None,
+) -> FitReport:
+    r"""Test whether ``sampler`` draws from ``noise``; ``runs`` draws, or at most so many.
+
+    A sampler is f(n, rng) returning n integers (rng a numpy Generator), f(rng) or f() returning
+    one, a :class:`Noise`, a mapping of integers to masses, or an object with scipy's
+    ``rvs(size=, random_state=)``. One that fails gives a report with ``error`` and no verdict.
+
+    >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
+    >>> noise = DiscreteLaplace(scale=10)
+    >>> fit(noise, noise, runs=10_000, seed=7).verdict
+    'not_refuted'
+    >>> fit(DiscreteLaplace(scale=11), noise, runs=10_000, seed=7).verdict
+    'refuted'
+
+    The level is over the draws and over the coins of the simulations: without a ``seed`` both are
+    fresh, and the report says which they were. One seed for many samplers of one law repeats the
+    coins, and with them whatever luck they had.
+
+    Raises :class:`InvalidParameter` for what is out of range, for something that is no sampler,
+    and for a law outside the range of the float functions.
+    """
+    integer("runs", runs, at_least=1)
+    if seed is None:
+        seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    integer("seed", seed, at_least=0)
+    level = rational("alpha", alpha)
+    if not _LEAST_ALPHA <= level < 1:
+        raise InvalidParameter("alpha", alpha, "must be in [1e-300, 1)")
+    if not isinstance(noise, Noise):
+        raise InvalidParameter("noise", noise, "must be a noise of dpcore")
+    for name, seconds in (("timeout", timeout), ("deadline", deadline)):
+        if seconds is not None and not 0 < seconds < math.inf:
+            raise InvalidParameter(name, seconds, "must be a finite number of seconds > 0")
+    draws, coins = np.random.SeedSequence(seed).spawn(2)
+    source = sampler_of(sampler, draws, timeout=timeout)
+    start = _Watched(noise=noise, cells=_cells(noise, runs), alpha=level, sequential=sequential)
+    until = math.inf if deadline is None else time.monotonic() + deadline
+    return _report(source, _draw(source, start, runs, until), seed, coins)
+
+
+@lru_cache(maxsize=64)
+def _cells(noise: Noise, runs: int) -> FitCells:
+    return FitCells.of(noise, runs)
+
+
+# -- drawing ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watched:
+    # What is known at one time of a fit.
+    noise: Noise
+    cells: FitCells
+    alpha: Fraction
+    sequential: bool
+    seen: Seen | None = None
+    log_e: float = 0.0
+    stopped: str = "nothing was drawn"
+    error: TargetFailed | None = None
+
+    @property
+    def runs(self) -> int:
+        return 0 if self.seen is None else self.seen.draws
+
+    @property
+    def impossible(self) -> tuple[str, int] | None:
+        return None if self.seen is None else self.cells.impossible(self.noise, self.seen)
+
+    @property
+    def decided(self) -> bool:
+        if not self.sequential:
+            return False
+        return self.log_e >= log_bar(self.alpha) or self.impossible is not None
+
+    def plus(self, draws: Integers) -> _Watched:
+        fresh = self.cells.count(draws)
+        seen = fresh if self.seen is None else self.seen.plus(fresh)
+        log_e = max(self.log_e, log_wealth(self.cells, seen)) if self.sequential else 0.0
+        return replace(self, seen=seen, log_e=log_e)
+
+
+def _draw(source: Sampler, watched: _Watched, runs: int, until: float) -> _Watched:
+    with stdout_to_stderr(), source.watchdog:
+        try:
+            for size in _pieces(runs, source.piece, sequential=watched.sequential):
+                watched = watched.plus(source.draw(size))
+                if watched.decided:
+                    return replace(watched, stopped="the evidence sufficed")
+                if time.monotonic() >= until and watched.runs < runs:
+                    return replace(watched, stopped="the deadline was reached")
+        except TargetFailed as error:
+            return replace(watched, stopped="the target failed", error=error)
+        except KeyboardInterrupt:
+            if not watched.runs:
+                raise
+            return replace(watched, stopped="interrupted")
+    return replace(watched, stopped="as many as planned")
+
+
+def _pieces(runs: int, largest: int, *, sequential: bool) -> Iterator[int]:
+    drawn = 0
+    for look in LOOKS if sequential else (runs,):
+        while drawn < min(look, runs):
+            size = min(look, runs, drawn + largest) - drawn
+            yield size
+            drawn += size
+
+
+def log_bar(alpha: RationalLike) -> float:
+    r"""log(1/alpha), rounded up: a wealth this large refutes.
+
+    >>> log_bar("0.05") >= math.log(20)
+    True
+    """
+    return -math.log(round_down(rational("alpha", alpha))) * (1 + _ROUNDING)
+
+
+# -- the report ---------------------------------------------------------------------------------
+
+
+def _report(
+    source: Sampler, watched: _Watched, seed: int, coins: np.random.SeedSequence
+) -> FitReport:
+    cells, seen, alpha = watched.cells, watched.seen, watched.alpha
+    cut_short = watched.runs and watched.stopped in _CUT and not watched.sequential
+    base = FitReport(
+        target=source.spelling,
+        law=watched.noise,
+        verdict=None,
+        alpha=alpha,
+        runs=watched.runs,
+        stopped=watched.stopped,
+        method=SEQUENTIAL if watched.sequential else FIXED,
+        seed=seed,
+        error=watched.error,
+        warnings=(_CUT_SHORT,) if cut_short else (),
+        versions=versions(),
+    )
+    if seen is None:
+        return base
+    impossible = watched.impossible
+    report = replace(
+        base,
+        witness=_excluded(*impossible, seen) if impossible else witness(cells, seen, alpha),
+        resolution=resolution(cells, seen.draws, alpha, sequential=watched.sequential),
+    )
+    if watched.sequential:
+        log_e = math.inf if impossible else watched.log_e
+        found = _grouped(cells, seen)
+        report = replace(report, e_value=_exp(log_e), evidence=found)
+        refuted = log_e >= log_bar(alpha)
+    else:
+        found = fit_p_values(cells, seen, np.random.default_rng(coins))
+        p_value = 0.0 if impossible else joined(found)
+        report = replace(report, p_value=p_value, evidence=found)
+        refuted = p_value <= round_down(alpha)
+    if watched.error is not None:
+        return report
+    return replace(report, verdict="refuted" if refuted else "not_refuted")
+
+
+_CUT: Final = ("the target failed", "interrupted", "the deadline was reached")
+_CUT_SHORT: Final = (
+    "ended before its planned draws: alpha stands if the draws had no part in when that was"
+)
+
+
+def _grouped(cells: FitCells, seen: Seen) -> dict[str, float]:
+    parts: dict[str, list[float]] = {}
+    for name, value in log_wealths(cells, seen):
+        parts.setdefault(name, []).append(value)
+    return {name: _exp(float(logsumexp(values))) for name, values in parts.items()}
+
+
+def _exp(log_e: float) -> float:
+    # Down to the largest exponential a float can hold; infinite only for what is impossible.
+    return math.inf if log_e == math.inf else math.exp(min(log_e, 700.0))
+
+
+def _excluded(event: str, count: int, seen: Seen) -> FitWitness:
+    return FitWitness(
+        event=event, count=count, draws=seen.draws, expected=(0, 0), probability=(0.0, 0.0)
+    )
+
+
+def witness(cells: FitCells, seen: Seen, alpha: Fraction) -> FitWitness:
+    r"""Of cells, half-lines and residues, the event whose count is furthest from its probability.
+
+    Furthest by the likelihood ratio of its count; a description of the draws, not a test.
+    """
+    last = len(cells) - 1
+    inner = range(1, last)
+    spans = [(i, i) for i in range(last + 1)]
+    spans += [span for i in inner for span in ((0, i), (i, last))]
+    first, end = np.array(spans).T
+    count, low, high = (
+        np.concatenate(([0], np.cumsum(values)))[end + 1]
+        - np.concatenate(([0], np.cumsum(values)))[first]
+        for values in (seen.counts, cells.lower, cells.upper)
+    )
+    # Of sums over cells, which round.
+    low, high = np.maximum(low - _ROUNDING, 0.0), np.minimum(high + _ROUNDING, 1.0)
+    low[: last + 1], high[: last + 1] = cells.lower, cells.upper
+    words = [partial(cells.words, *span) for span in spans]
+    for modulus, counts in zip(cells.moduli, seen.residues, strict=True):
+        bounds = cells.residue(modulus)
+        count = np.concatenate((count, counts))
+        low = np.concatenate((low, np.full(modulus, bounds[0])))
+        high = np.concatenate((high, np.full(modulus, bounds[1])))
+        words += [partial("x mod {} = {}".format, modulus, r) for r in range(modulus)]
+    share = count / seen.draws
+    p = np.clip(share, low, high)
+    best = int(np.argmax(rel_entr(share, p) + rel_entr(1 - share, 1 - p)))
+    tail = float(alpha) / 2
+    probability = (float(low[best]), float(high[best]))
+    expected = (
+        int(stats.binom.ppf(tail, seen.draws, probability[0])),
+        int(stats.binom.isf(tail, seen.draws, probability[1])),
+    )
+    return FitWitness(
+        event=words[best](),
+        count=int(count[best]),
+        draws=seen.draws,
+        expected=expected,
+        probability=probability,
+    )
+
+
+def resolution(cells: FitCells, draws: int, alpha: Fraction, *, sequential: bool) -> float:
+    r"""By what fraction the mean distance from the mean must be off to be refuted 95 times in 100.
+
+    An estimate by the normal law, for a law whose other features change along; infinite for a law
+    whose distance from its mean does not vary.
+    """
+    if sequential:
+        # Of the tilts one is within a factor sqrt(2) of the best, which costs a ninth.
+        share = TILTED_WEIGHT / (2 * len(cells.scores) * len(TILTS)) if len(cells.scores) else 1.0
+        needed = math.sqrt(2 * (log_bar(alpha) - math.log(share)) * 9 / 8)
+    else:
+        tests = max(1, 2 * len(cells.scores))
+        by_simulation = float(stats.norm.isf(float(alpha) * WEIGHTS["directed"] / tests))
+        by_bound = math.sqrt(2 * (log_bar(alpha) + math.log(tests / WEIGHTS["tilted"])))
+        reached = float(alpha) * WEIGHTS["directed"] >= 2 / (1 + SIMULATIONS)
+        needed = by_simulation if reached else by_bound
+    return (needed + float(stats.norm.ppf(_DETECTED))) * cells.spread / math.sqrt(draws)

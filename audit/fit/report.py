@@ -1,0 +1,208 @@
+r"""What leaves the building after a fit: a frozen report, its JSON and its lines.
+
+JSON, schema ``dpcore-fit/1``. Every key is always there; null where it does not apply.
+
+    schema       "dpcore-fit/1"
+    target       what was fitted
+    law          the claimed law as text, e.g. "discrete-laplace:scale=1"
+    verdict      "refuted" or "not_refuted"; null when the target failed
+    alpha        the false-alarm level
+    p_value      of the law, for a number of draws fixed beforehand
+    e_value      of the law, for --sequential: the largest wealth so far; "inf" where a value of
+                 probability 0 was drawn
+    runs         draws tested
+    stopped      why no more were drawn
+    witness      {"event", "count", "expected": [least, most], "probability": [lower, upper]}
+    resolution   a mean distance from the mean that is off by this fraction would be refuted in
+                 about 95 of 100 fits; null where no such statement is made
+    evidence     {name of a test: its own p-value, or its share of the wealth at the last draw}
+    method, proves
+    seed         repeats the fit
+    error        {"reason", "run"} when the target failed
+    warnings     a list of sentences
+    versions     {"dpcore", "python", "numpy"}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from audit.claims.levels import level_upper, shown_p_value
+from audit.errors import TargetFailed
+from dpcore.noise import Noise
+from dpcore.numbers.parameter import RationalLike, rational
+from dpcore.numbers.rounding import down, up
+from dpcore.spelling import write_noise
+
+__all__ = ["FIXED", "SCHEMA", "SEQUENTIAL", "FitReport", "FitVerdict", "FitWitness", "fit_lines"]
+
+SCHEMA: Final = "dpcore-fit/1"
+
+FitVerdict: TypeAlias = Literal["refuted", "not_refuted"]
+
+FIXED: Final = (
+    "calibrated cell tests",
+    "if draws are independent and have the law, P(p-value <= alpha) <= alpha",
+)
+SEQUENTIAL: Final = (
+    "mixture of likelihood ratios",
+    "if draws are independent and have the law, P(e-value ever >= 1/alpha) <= alpha",
+)
+_WORDS: Final[dict[FitVerdict | None, str]] = {
+    "refuted": "REFUTED",
+    "not_refuted": "NOT REFUTED AT THIS RESOLUTION",
+    None: "THE TARGET FAILED",
+}
+_EXIT_CODES: Final[dict[FitVerdict | None, int]] = {
+    "not_refuted": 0,
+    "refuted": 1,
+    None: TargetFailed.exit_code,
+}
+_NARROWEST, _WIDEST = 40, 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitWitness:
+    r"""The event that is furthest from the law, with its count.
+
+    The law gives it a probability between the two of ``probability``; a count outside ``expected``
+    has probability at most alpha, for this event alone. It was chosen by the draws: the p-value or
+    e-value of the report counts, not this interval.
+    """
+
+    event: str
+    count: int
+    draws: int
+    expected: tuple[int, int]
+    probability: tuple[float, float]
+
+    def __str__(self) -> str:
+        low, high = self.expected
+        usual = f"{low:,} to {high:,}" if low < high else f"{low:,}"
+        return f"{self.event}: {self.count:,} of {self.draws:,} draws, {usual} expected"
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields by name."""
+        return {
+            "event": self.event,
+            "count": self.count,
+            "expected": list(self.expected),
+            "probability": list(self.probability),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitReport:
+    r"""What was observed of one sampler under one claimed law; see the module.
+
+    >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
+    >>> report = FitReport(
+    ...     target="f", law=DiscreteLaplace(scale=1), verdict="refuted", alpha="0.05", runs=5
+    ... )
+    >>> report.to_json()["law"], report.exit_code
+    ('discrete-laplace:scale=1', 1)
+    """
+
+    target: str
+    law: Noise
+    verdict: FitVerdict | None
+    alpha: RationalLike
+    runs: int
+    stopped: str = "as many as planned"
+    p_value: float | None = None
+    e_value: float | None = None
+    witness: FitWitness | None = None
+    resolution: float = math.inf
+    evidence: dict[str, float] = field(default_factory=dict)
+    method: tuple[str, str] = FIXED
+    seed: int | None = None
+    error: TargetFailed | None = None
+    warnings: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        r"""0 not refuted, 1 refuted, 3 the target failed."""
+        return _EXIT_CODES[self.verdict]
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The report as plain values, the keys of the module's schema."""
+        error = self.error
+        return {
+            "schema": SCHEMA,
+            "target": self.target,
+            "law": write_noise(self.law),
+            "verdict": self.verdict,
+            "alpha": level_upper(self.alpha),
+            "p_value": self.p_value,
+            "e_value": None if self.e_value is None else _number(self.e_value),
+            "runs": self.runs,
+            "stopped": self.stopped,
+            "witness": None if self.witness is None else self.witness.to_json(),
+            "resolution": self.resolution if math.isfinite(self.resolution) else None,
+            "evidence": {name: _number(value) for name, value in self.evidence.items()},
+            "method": self.method[0],
+            "proves": self.method[1],
+            "seed": self.seed,
+            "error": None if error is None else {"reason": error.reason, "run": error.run},
+            "warnings": list(self.warnings),
+            "versions": self.versions,
+        }
+
+    def to_text(self) -> str:
+        r"""The JSON document, with a newline at its end."""
+        return json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n"
+
+
+def fit_lines(report: FitReport, width: int | None = None) -> list[str]:
+    r"""The report as a person reads it; the first line begins with the verdict.
+
+    >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
+    >>> law = DiscreteLaplace(scale=1)
+    >>> fit_lines(FitReport(target="f", law=law, verdict=None, alpha="0.05", runs=0))
+    ['THE TARGET FAILED  f as discrete-laplace:scale=1']
+    """
+    if width is None:
+        width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+    law = write_noise(report.law)
+    told = f"does not have the law {law}" if report.verdict == "refuted" else f"as {law}"
+    head = f"{_WORDS[report.verdict]}  {report.target} {told}"
+    lines = textwrap.wrap(head, width, break_on_hyphens=False)
+    for name, value in _rows(report) if report.runs else ():
+        first = f"  {name}".ljust(14)
+        lines += textwrap.wrap(
+            value, width, initial_indent=first, subsequent_indent=" " * 14, break_on_hyphens=False
+        )
+    return lines
+
+
+def _rows(report: FitReport) -> Iterator[tuple[str, str]]:
+    alpha = rational("alpha", report.alpha)
+    if report.e_value is not None:
+        shown = down(report.e_value, 3) if math.isfinite(report.e_value) else "infinite"
+        yield "evidence", f"e-value {shown}; {up(1 / alpha, 6)} or more refutes"
+    elif report.p_value is not None:
+        shown = shown_p_value(report.p_value)
+        yield "evidence", f"p-value {shown}; {down(alpha, 6)} or less refutes"
+    if report.witness is not None and report.verdict == "refuted":
+        yield "witness", str(report.witness)
+    yield "draws", f"{report.runs:,}: {report.stopped}"
+    if report.resolution < 1:
+        percent = up(100 * report.resolution, 2)
+        yield "resolution", f"would catch a mean distance from the mean that is {percent}% off"
+    else:
+        yield "resolution", "too few draws to count on seeing a wrong spread"
+    yield "assumes", f"independent draws; a false alarm has probability <= {up(alpha, 6)}"
+    if report.seed is not None:
+        yield "repeat", f"--seed {report.seed}"
+
+
+def _number(value: float) -> float | str:
+    # JSON has no infinity; a string says it.
+    return value if math.isfinite(value) else "inf"

@@ -1,0 +1,219 @@
+r"""What can be fitted: anything that draws integers, behind one call.
+
+f(n, rng)      n integers in one call, rng a numpy Generator (fastest)
+f(rng), f()    one integer a call
+a Noise        its own sampler, seeded by the fit
+a mapping      integers to masses
+rvs            an object with scipy's rvs(size=, random_state=)
+a Target       of ``audit.targets.target``, on the dataset 0
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.errors import TargetFailed
+from audit.fit.cells import Integers
+from audit.outputs.guard import RAISED, Watchdog, failure
+from audit.targets.target import Block, Catalogued, Target
+from dpcore.errors import InvalidParameter, Unrepresentable
+from dpcore.noise import Noise
+from dpcore.numbers.parameter import rational
+from dpcore.sampling.rng import SeededRng
+
+__all__ = ["Sampler", "sampler_of"]
+
+_MANY: Final = 1 << 20
+# One draw a call: what came before a failure is kept, piece by piece.
+_FEW: Final = 1 << 10
+_FORMS: Final = "must be f(n, rng), f(rng), f(), a Noise, a mapping of masses, or have rvs"
+_INT64: Final = np.iinfo(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampler:
+    r"""``function(n)`` draws n values; at most ``piece`` are asked for at a time."""
+
+    spelling: str
+    function: Callable[[int], Any]
+    watchdog: Watchdog
+    piece: int = _MANY
+
+    def draw(self, n: int) -> Integers:
+        r"""n draws; those beyond int64 are moved to its ends, which are in the same far tail.
+
+        Raises :class:`TargetFailed` for whatever is not n integers.
+        """
+        try:
+            self.watchdog.restart()
+            returned = self.function(n)
+            self.watchdog.stop()
+        except TargetFailed as error:
+            self.watchdog.stop()
+            raise TargetFailed(self.spelling, error.reason, run=error.run) from error
+        except RAISED as error:
+            self.watchdog.stop()
+            raise failure(self.spelling, error) from error
+        return self._read(returned, n)
+
+    def _read(self, returned: Any, n: int) -> Integers:
+        try:
+            draws: NDArray[Any] = np.asarray(returned)
+        except (ValueError, TypeError, OverflowError):
+            raise TargetFailed(self.spelling, "returned no array of integers") from None
+        if returned is None:
+            raise TargetFailed(self.spelling, "returns nothing")
+        if draws.shape != (n,):
+            reason = f"returned an array of shape {draws.shape} where ({n},) was asked for"
+            raise TargetFailed(self.spelling, reason)
+        match draws.dtype.kind:
+            case "i":
+                return np.asarray(draws, dtype=np.int64)
+            case "u":
+                return np.asarray(np.minimum(draws, np.uint64(_INT64.max)), dtype=np.int64)
+            case "O":
+                return self._clipped(draws.tolist())
+        reason = f"returned {draws.dtype} values such as {draws[0]!s}: integers are needed"
+        raise TargetFailed(self.spelling, reason)
+
+    def _clipped(self, values: list[Any]) -> Integers:
+        for x in values:
+            if isinstance(x, bool) or not isinstance(x, int | np.integer):
+                reason = f"returned {x!r}: integers are needed"
+                raise TargetFailed(self.spelling, reason)
+        ends = (int(_INT64.min), int(_INT64.max))
+        return np.array([min(max(int(x), ends[0]), ends[1]) for x in values], dtype=np.int64)
+
+
+def sampler_of(
+    sampler: Any, seed: np.random.SeedSequence, *, timeout: float | None = None
+) -> Sampler:
+    r"""``sampler`` as something that draws; see the module for what may be one.
+
+    >>> seed = np.random.SeedSequence(7)
+    >>> sampler_of({3: 1}, seed).draw(2)
+    array([3, 3])
+
+    Raises :class:`InvalidParameter` for anything else.
+    """
+    watchdog = Watchdog(timeout)
+    rng = np.random.default_rng(seed)
+    if isinstance(sampler, Noise):
+        coins = SeededRng(int.from_bytes(seed.generate_state(4).tobytes(), sys.byteorder))
+        drawn = _of_noise(sampler, coins)
+        return Sampler(spelling=repr(sampler), function=drawn, watchdog=watchdog)
+    if isinstance(sampler, Target):
+        of_target = _of_target(sampler, seed, watchdog)
+        return Sampler(spelling=sampler.spelling, function=of_target, watchdog=watchdog)
+    if isinstance(sampler, Mapping):
+        return Sampler(spelling="a pmf", function=_of_pmf(sampler, rng), watchdog=watchdog)
+    if callable(rvs := getattr(sampler, "rvs", None)):
+        return Sampler(
+            spelling=_name(sampler),
+            function=lambda n: rvs(size=n, random_state=rng),
+            watchdog=watchdog,
+        )
+    if not callable(sampler):
+        raise InvalidParameter("sampler", sampler, _FORMS)
+    function, piece = _of_function(sampler, rng, watchdog)
+    return Sampler(spelling=_name(sampler), function=function, watchdog=watchdog, piece=piece)
+
+
+def _name(sampler: Any) -> str:
+    return getattr(sampler, "__qualname__", None) or type(sampler).__qualname__
+
+
+def _of_noise(noise: Noise, rng: SeededRng) -> Callable[[int], Any]:
+    def draw(n: int) -> Any:
+        try:
+            return noise.sample(n, rng=rng)
+        except Unrepresentable:
+            return np.array([noise.sample(rng=rng) for _ in range(n)], dtype=object)
+
+    return draw
+
+
+def _of_pmf(masses: Mapping[Any, Any], rng: np.random.Generator) -> Callable[[int], Any]:
+    exact = {x: rational(f"mass of {x!r}", mass) for x, mass in masses.items()}
+    if any(isinstance(x, bool) or not isinstance(x, int) for x in exact):
+        raise InvalidParameter("sampler", list(exact), "a pmf must be of integers")
+    if any(mass < 0 for mass in exact.values()) or sum(exact.values()) != 1:
+        raise InvalidParameter("sampler", masses, "masses must be >= 0 with sum 1")
+    values = np.array(list(exact), dtype=object)
+    return lambda n: rng.choice(values, size=n, p=[float(mass) for mass in exact.values()])
+
+
+def _of_target(
+    target: Target, seed: np.random.SeedSequence, watchdog: Watchdog
+) -> Callable[[int], Any]:
+    pair = target.subject.pair if isinstance(target, Catalogued) else target.check((0, 0))
+
+    def draw(n: int) -> Any:
+        mixing, *seeds = seed.spawn(3)
+        block = Block(
+            pair=pair,
+            worlds=np.zeros(n, dtype=np.bool_),
+            seeds=(seeds[0], seeds[1]),
+            mixing=np.random.default_rng(mixing),
+            watchdog=watchdog,
+        )
+        pieces = [list(piece) for piece in target.draw(block)]
+        outputs = [x for piece in pieces for x in piece]
+        if target.lines:
+            # Integers of any size: numpy makes floats of those that no integer of its own holds.
+            return np.array([_of_line(target.spelling, line) for line in outputs], dtype=object)
+        return np.array(outputs)
+
+    return draw
+
+
+def _of_line(spelling: str, line: str) -> int:
+    try:
+        return int(line)
+    except ValueError:
+        reason = f"wrote {line[:60]!r}: one integer a line is needed"
+        raise TargetFailed(spelling, reason) from None
+
+
+def _of_function(
+    function: Callable[..., Any], rng: np.random.Generator, watchdog: Watchdog
+) -> tuple[Callable[[int], Any], int]:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        raise InvalidParameter("sampler", _name(function), _FORMS) from None
+    if _takes(signature, n=1, rng=rng):
+        return lambda n: function(n=n, rng=rng), _MANY
+    if _takes(signature, 1, rng):
+        return lambda n: function(n, rng), _MANY
+    if _takes(signature, rng=rng):
+        return _one_by_one(lambda: function(rng=rng), watchdog), _FEW
+    if _takes(signature):
+        return _one_by_one(function, watchdog), _FEW
+    raise InvalidParameter("sampler", f"{_name(function)}{signature}", _FORMS)
+
+
+def _takes(signature: inspect.Signature, *args: Any, **kwargs: Any) -> bool:
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def _one_by_one(once: Callable[[], Any], watchdog: Watchdog) -> Callable[[int], Any]:
+    def draw(n: int) -> Any:
+        draws = np.empty(n, dtype=object)
+        for i in range(n):
+            watchdog.restart()
+            draws[i] = once()
+        return draws
+
+    return draw

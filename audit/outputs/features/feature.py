@@ -1,0 +1,275 @@
+r"""Features: what is looked at in an output when the output itself is too rich, or says too little.
+
+Post-processing: if M is (epsilon, delta)-DP, so is f(M) for every map f that is fixed before the
+runs and reads one output at a time, because {f(X) in S} = {X in f^-1(S)} is one of the events that
+the claim speaks of. So what refutes f(M) refutes M, and a lower bound for f(M) is one for M. The
+converse is false: a feature may hide all that M tells.
+
+A feature is spelled by its name, with a number where it has one; ``a+b`` is b of a. Or it is a
+map of your own, ``module:callable`` or ``file.py:callable``, called with one output.
+
+What a feature does not understand becomes a label that says so ("no sign: str"), never an error.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from audit.errors import TargetFailed
+from audit.outputs.features.maps import by_value, each
+from audit.outputs.features.numbers import EXPONENT, LOWEST_BIT, SIGN, last_bits, rounded
+from audit.outputs.features.shapes import (
+    ARGMAX,
+    DISTINCT,
+    KIND,
+    LENGTH,
+    SORTED,
+    SUM,
+    coordinate,
+    hashed,
+)
+from audit.outputs.form import Outputs, require_readable, same
+from audit.outputs.guard import RAISED, current, failure
+from audit.outputs.loading import load
+from dpcore.errors import InvalidParameter
+
+__all__ = ["FEATURES", "Builtin", "Feature", "own_map", "read_feature", "require_fixed"]
+
+_PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    r"""A named map of outputs, each read by itself: ``apply(outputs)[i]`` is of ``outputs[i]``.
+
+    Features of one name are equal.
+
+    >>> read_feature("last-bits:2").apply([5, "six"])
+    [1, 'no last-bits:2: str']
+    """
+
+    name: str
+    apply: Callable[[Outputs], Outputs] = field(compare=False, repr=False)
+    as_it_is: bool = field(default=True, compare=False, repr=False)
+
+    def shown(self, outputs: Outputs) -> Outputs:
+        r"""What is tested: what it finds, by value alone unless that is taken ``as_it_is``."""
+        found = self.apply(outputs)
+        return found if self.as_it_is else by_value(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Builtin:
+    r"""A feature that comes with the auditor: what it says of an output, and how it is made.
+
+    One with ``limits`` takes a number within them, written ``name:number``.
+    """
+
+    says: str
+    make: Callable[[int], Callable[[Outputs], Outputs]]
+    limits: tuple[int, int] | None = None
+
+
+def _itself(outputs: Outputs) -> Outputs:
+    return outputs
+
+
+def _always(apply: Callable[[Outputs], Outputs]) -> Callable[[int], Callable[[Outputs], Outputs]]:
+    return lambda _: apply
+
+
+FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
+    {
+        "identity": Builtin(says="the output itself", make=_always(_itself)),
+        "sign": Builtin(says="-1, 0 or 1, and -0 by its name", make=_always(SIGN)),
+        "exponent": Builtin(says="floor(log2 |x|) of a number", make=_always(EXPONENT)),
+        "lowest-bit": Builtin(
+            says="the largest e for which a number is a multiple of 2^e: the grid it lies on",
+            make=_always(LOWEST_BIT),
+        ),
+        "last-bits": Builtin(
+            says="the lowest K bits of a float's significand, or of an integer",
+            make=last_bits,
+            limits=(1, 52),
+        ),
+        "round": Builtin(
+            says="numbers rounded to K decimals, also within sequences",
+            make=rounded,
+            limits=(-300, 300),
+        ),
+        "kind": Builtin(says="type and shape", make=_always(KIND)),
+        "length": Builtin(says="how many items", make=_always(LENGTH)),
+        "coordinate": Builtin(
+            says="the item at place K, the first at 0, the last at -1",
+            make=coordinate,
+            limits=(-(10**9), 10**9),
+        ),
+        "argmax": Builtin(says="the place of the largest number", make=_always(ARGMAX)),
+        "sum": Builtin(says="the sum of all numbers in a sequence", make=_always(SUM)),
+        "sorted": Builtin(says="the items without their order", make=_always(SORTED)),
+        "distinct": Builtin(says="how many different items", make=_always(DISTINCT)),
+        "hash": Builtin(
+            says="a fixed hash of the whole output into K cells", make=hashed, limits=(2, 1 << 20)
+        ),
+    }
+)
+r"""The features by name.
+
+>>> print(FEATURES["lowest-bit"].says)
+the largest e for which a number is a multiple of 2^e: the grid it lies on
+"""
+
+
+def read_feature(
+    text: str, *, own: Callable[[str], Callable[[Outputs], Outputs]] | None = None
+) -> Feature:
+    r"""The feature that ``text`` spells: a built-in, a chain of them, or a map of your own.
+
+    ``own`` finds such a map by its spelling, in place of :func:`own_map`.
+
+    >>> read_feature("coordinate:1+sign").apply([(5, -7), (5, 0), 3])
+    [-1, 0, 'no sign: str']
+
+    Raises :class:`InvalidParameter` for what is none, and :class:`audit.errors.TargetFailed` for a
+    file or module that fails while it is imported.
+    """
+    steps = [step.strip() for step in text.split("+")]
+    applied = tuple(_read_step(step, text, own or own_map) for step in steps)
+    last = steps[-1].partition(":")[0]
+    return Feature(
+        name="+".join(steps),
+        apply=applied[0] if len(applied) == 1 else _Chain(steps=applied),
+        as_it_is=last == "identity" or last not in FEATURES,
+    )
+
+
+def _read_step(
+    step: str, text: str, own: Callable[[str], Callable[[Outputs], Outputs]]
+) -> Callable[[Outputs], Outputs]:
+    name, colon, number = step.partition(":")
+    found = FEATURES.get(name)
+    if found is None:
+        return own(step) if colon else _unknown(step, text)
+    if found.limits is None:
+        if colon:
+            raise InvalidParameter("feature", text, f"{name} takes no number")
+        return found.make(0)
+    low, high = found.limits
+    try:
+        value = int(number)
+    except ValueError:
+        reason = f"{name} needs an integer, written {name}:{max(low, 4)}"
+        raise InvalidParameter("feature", text, reason) from None
+    if not low <= value <= high:
+        raise InvalidParameter("feature", text, f"the number of {name} must be in [{low}, {high}]")
+    return found.make(value)
+
+
+def _unknown(step: str, text: str) -> Callable[[Outputs], Outputs]:
+    close = difflib.get_close_matches(step, FEATURES, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    reason = f"{hint}there are {', '.join(FEATURES)}, and module:callable or file.py:callable"
+    raise InvalidParameter("feature", text, reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chain:
+    steps: tuple[Callable[[Outputs], Outputs], ...]
+
+    def __call__(self, outputs: Outputs) -> Outputs:
+        for step in self.steps:
+            outputs = step(outputs)
+        return outputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OwnMap:
+    spelling: str
+    function: Callable[[Any], object]
+
+    def __reduce__(self) -> tuple[Callable[[str], Callable[[Outputs], Outputs]], tuple[str]]:
+        # Another process gets the spelling and loads it anew: what comes from a file is in no
+        # module that it could find by name.
+        return own_map, (self.spelling,)
+
+    def __call__(self, outputs: Outputs) -> Outputs:
+        return [self._of(output) for output in each(outputs)]
+
+    def _of(self, output: object) -> object:
+        # Under the time limit and the watch on Ctrl-C that the target is under.
+        watchdog = current()
+        try:
+            watchdog.restart()
+            found = self.function(_copied(output))
+            require_readable(found)
+            watchdog.stop()
+        except RAISED as error:
+            watchdog.stop()
+            raise failure(f"feature {self.spelling}", error) from error
+        return found
+
+
+def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
+    r"""A map of one's own: ``module:callable`` or ``file.py:callable``, of each output by itself.
+
+    >>> own_map("builtins:abs")([-3, 3])
+    [3, 3]
+
+    Raises as :func:`read_feature`.
+    """
+    try:
+        function = load(spelling)
+    except InvalidParameter as error:
+        raise InvalidParameter("feature", spelling, error.reason) from None
+    if not callable(function):
+        reason = f"is a {type(function).__name__}, not a callable"
+        raise InvalidParameter("feature", spelling, reason)
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        reason = "must be callable with one output"
+        raise InvalidParameter("feature", spelling, reason) from None
+    except ValueError:  # native code may not say how it is called
+        pass
+    return _OwnMap(spelling=spelling, function=function)
+
+
+def _copied(output: object) -> object:
+    # The map may change what it gets; others still have to read the output.
+    if type(output) in _PLAIN:
+        return output
+    try:
+        return copy.deepcopy(output)
+    except Exception:  # noqa: BLE001 - an object that cannot be copied is handed over itself
+        return output
+
+
+def require_fixed(feature: Feature, outputs: Outputs) -> None:
+    r"""Refuse a feature that does not read each output by itself, always alike.
+
+    It is applied to the outputs, which must not be tested afterwards, and again to the same in the
+    opposite order. A map that passes may still change its answers later: that is its author's part.
+
+    >>> import itertools
+    >>> counter = itertools.count()
+    >>> bad = Feature(name="when", apply=lambda outputs: [next(counter) for _ in outputs])
+    >>> require_fixed(bad, [5, 5])
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: feature = when: answers differently when it is asked again: ...
+
+    Raises :class:`InvalidParameter`, and :class:`audit.errors.TargetFailed` where it raises.
+    """
+    if len(first := feature.apply(outputs)) != len(outputs):
+        reason = f"returned {len(first):,} values for {len(outputs):,} outputs"
+        raise TargetFailed(f"feature {feature.name}", reason)
+    again = feature.apply(outputs[::-1])
+    if not same(first, again[::-1]):
+        reason = "answers differently when it is asked again: a feature must be a fixed map"
+        raise InvalidParameter("feature", feature.name, reason)

@@ -1,0 +1,143 @@
+r"""A map of outputs, one by one: plainly, and for arrays at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.outputs.form import Outputs, kind
+
+__all__ = ["Map", "Misread", "by_value", "each", "number_of"]
+
+_EXACT: Final = 1 << 53
+
+
+class Misread(ValueError):
+    r"""An output that a feature does not understand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Map:
+    r"""``of_one(output)`` of every output; what it raises for becomes the label "no NAME: KIND".
+
+    ``of_array`` is the same of an array of runs (first axis), faster, or None where it has no
+    faster way; it raises :class:`Misread` where all outputs would get that label. A list of nothing
+    but floats, or of integers below 2^63, counts as an array.
+
+    >>> Map(name="half", of_one=lambda x: x / 2, of_array=lambda _: None)([4, "x"])
+    [2.0, 'no half: str']
+    """
+
+    name: str
+    of_one: Callable[[Any], object]
+    of_array: Callable[[NDArray[Any]], Outputs | None]
+
+    def __call__(self, outputs: Outputs) -> Outputs:
+        r"""Of each output by itself."""
+        array = _as_array(outputs)
+        if array is not None:
+            try:
+                found = self.of_array(array)
+            except Misread:
+                return [self._label(outputs[0])] * len(array) if len(array) else []
+            if found is not None:
+                return found
+        return [self._of_any(output) for output in each(outputs)]
+
+    def _of_any(self, output: object) -> object:
+        try:
+            return self.of_one(output)
+        except Exception:  # noqa: BLE001 - an output can be any object, and do anything when read
+            return self._label(output)
+
+    def _label(self, output: object) -> str:
+        return f"no {self.name}: {kind(output)}"
+
+
+def _as_array(outputs: Outputs) -> NDArray[Any] | None:
+    if isinstance(outputs, np.ndarray):
+        return outputs if outputs.dtype.kind in "iuf" and outputs.dtype.itemsize <= 8 else None
+    types = set(map(type, outputs))
+    try:
+        if types == {float}:
+            return np.array(outputs, dtype=np.float64)
+        return np.array(outputs, dtype=np.int64) if types == {int} else None
+    except OverflowError:  # an integer beyond int64: one by one
+        return None
+
+
+def by_value(found: Outputs) -> Outputs:
+    r"""What a map found, by value alone: whether outputs came in an array must not show in it.
+
+    Numbers are floats, or integers where no float is that large; sequences are tuples.
+
+    >>> by_value(np.array([[1, 2]])), by_value([3, "x", 2**53 + 1])
+    ([(1.0, 2.0)], [3.0, 'x', 9007199254740993])
+    """
+    array = _as_array(found) if isinstance(found, np.ndarray) else None
+    if array is not None and array.ndim == 1:
+        wide = array.astype(np.float64)
+        if array.dtype.kind == "f" or not bool((np.abs(wide) >= _EXACT).any()):
+            floats: list[object] = wide.tolist()
+            return floats
+    return [_by_value(item) for item in found]
+
+
+def _by_value(item: object) -> object:
+    match item:
+        case bool() | np.bool_():
+            return bool(item)
+        case str():
+            return str(item)
+        case list() | tuple() | np.ndarray():
+            return tuple(_by_value(inner) for inner in item)
+        case np.timedelta64():
+            return item
+        case int() | np.integer():
+            return float(item) if abs(int(item)) < _EXACT else int(item)
+        case float() | np.floating():
+            wide = float(item)
+            return wide if wide == item or math.isnan(wide) else item
+        case _:
+            return item
+
+
+def each(outputs: Outputs) -> Sequence[object]:
+    r"""The outputs one by one: values of Python from an array of values, else its rows.
+
+    >>> each(np.array([1, 2]))
+    [1, 2]
+    """
+    if not isinstance(outputs, np.ndarray):
+        return outputs
+    found: list[object] = outputs.tolist() if outputs.ndim == 1 else list(outputs)
+    return found
+
+
+def number_of(output: object) -> int | float:
+    r"""The number an output is; an array of one number is that number, a bool is none.
+
+    >>> number_of(np.array([2.5])), number_of(3)
+    (2.5, 3)
+
+    Raises :class:`Misread`.
+    """
+    if isinstance(output, np.ndarray) and output.size == 1:
+        output = output.reshape(1)[0]
+    match output:
+        case bool() | np.timedelta64():
+            raise Misread("no number")
+        case int() | np.integer():
+            return int(output)
+        case float() | np.floating():
+            number = float(output)
+            if number != output and not math.isnan(number):
+                raise Misread("a float of more digits")
+            return number
+        case _:
+            raise Misread("no number")

@@ -1,0 +1,334 @@
+r"""What came back: joined in run order, told apart by kind, and looked over for what is odd.
+
+A :class:`Form` says how outputs are read: lines of a program as JSON or as text, values or only
+their kind. It is learned from the first :data:`TRAINING` runs, on which nothing is ever tested, so
+it is fixed before the runs that count (``docs/proofs/confidence.md``).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.errors import Unreadable
+from audit.outputs.identity import identity, shown, written
+from audit.outputs.worlds import interleave
+from audit.shortened import shortened
+
+__all__ = [
+    "Form",
+    "Outputs",
+    "concatenate",
+    "join",
+    "kind",
+    "oddities",
+    "require_readable",
+    "same",
+]
+
+
+Outputs: TypeAlias = NDArray[Any] | list[Any]
+
+_DEEPEST: Final = 50
+_MOST_BITS: Final = 14_000  # beyond, an integer has more digits than Python shows
+_KINDS: Final[dict[type, str]] = {int: "int", float: "float", bool: "bool", str: "str"}
+_SCALARS: Final = frozenset({float, bool, str, bytes, complex, type(None)})
+_HARMLESS: Final = _SCALARS | {list, tuple, dict, set, frozenset}
+_WIDE: Final = {"U": "str", "S": "bytes"}  # how wide a text may be is of all texts beside it
+
+
+def kind(output: object) -> str:
+    r"""The type of an output as a reader of it would say it, with the shape where it has one.
+
+    >>> kind(3), kind(np.int64(3)), kind([1, 2]), kind(np.zeros(2)), kind(None)
+    ('int', 'int64', 'list of 2', 'float64 array of shape (2,)', 'None')
+    """
+    plain = _KINDS.get(type(output))
+    if plain is not None:
+        return plain
+    match output:
+        case None:
+            return "None"
+        case np.ndarray():
+            shape = f" of shape {output.shape}" if output.ndim else ""
+            return f"{_named(output.dtype)} {type(output).__name__.removeprefix('nd')}{shape}"
+        case np.generic():
+            return _named(output.dtype)
+        case list() | tuple():
+            return f"{type(output).__name__} of {len(output)}"
+        case _:
+            return type(output).__name__
+
+
+def _named(dtype: np.dtype[Any]) -> str:
+    return _WIDE.get(dtype.kind, dtype.name)
+
+
+def require_readable(output: object) -> None:
+    r"""Raises :class:`audit.errors.Unreadable` where no test could tell outputs like it apart.
+
+    >>> require_readable(x for x in [1])
+    Traceback (most recent call last):
+    ...
+    audit.errors.Unreadable: returned a generator, which is not an output
+    """
+    if type(output) in _SCALARS:
+        return
+    if type(output) is int:
+        _require_code(output)
+        return
+    if isinstance(output, Iterator | Coroutine):
+        if isinstance(output, Coroutine):
+            output.close()
+        raise Unreadable(f"returned a {type(output).__name__}, which is not an output")
+    level: list[object] = [output]
+    for _ in range(_DEEPEST):
+        for item in level:
+            if type(item) not in _HARMLESS:
+                _require_code(item)
+        level = [inner for item in level for inner in _elements(item)]
+        if not level:
+            return
+    raise Unreadable(f"returned a {type(output).__name__} nested deeper than {_DEEPEST}")
+
+
+def _require_code(item: object) -> None:
+    # What the class of an object does when outputs are told apart.
+    if isinstance(item, int) and item.bit_length() > _MOST_BITS:
+        raise Unreadable(f"returned an integer of more than {_MOST_BITS:,} bits")
+    if type(item) is int or isinstance(item, np.ndarray | np.generic):
+        return
+    name, tried = type(item).__name__, "hash"
+    try:
+        if _has_hash(item):
+            tried = "=="
+            bool(item == item)  # noqa: PLR0124  # whether it can be asked at all
+        tried = "repr"
+        repr(item)
+    except Exception as error:
+        raised = type(error).__name__
+        raise Unreadable(f"returned a {name} whose {tried} raises {raised}") from error
+
+
+def _has_hash(item: object) -> bool:
+    # What has none is told apart by its elements or its repr.
+    try:
+        hash(item)
+    except TypeError:
+        return False
+    return True
+
+
+def _is_deep(output: object) -> bool:
+    level: list[object] = [output]
+    for _ in range(_DEEPEST):
+        level = [inner for item in level for inner in _elements(item)]
+        if not level:
+            return False
+    return True
+
+
+def _elements(output: object) -> Iterable[object]:
+    match output:
+        case dict():
+            return chain(output.keys(), output.values())
+        case list() | tuple() | set() | frozenset():
+            return output
+        case np.ndarray() if output.dtype.hasobject:
+            return cast("list[object]", output.ravel().tolist())
+        case _:
+            return ()
+
+
+def _kinds(outputs: Outputs) -> Iterable[str]:
+    if isinstance(outputs, np.ndarray):
+        shown = kind(outputs[0]) if len(outputs) else ""
+        return (shown for _ in outputs)
+    return map(kind, outputs)
+
+
+def join(
+    side_a: Outputs, side_b: Outputs, worlds: NDArray[np.bool_], rng: np.random.Generator
+) -> Outputs:
+    r"""Outputs of the two worlds put in run order, each side shuffled first.
+
+    Sides of another type or shape stay what they are.
+
+    >>> join([1], ["x"], np.array([True, False]), np.random.default_rng(0))
+    ['x', 1]
+    """
+    if _stackable(side_a, side_b):
+        return interleave(side_a, side_b, worlds, rng)
+    rows = [[side[i] for i in rng.permutation(len(side))] for side in (side_a, side_b)]
+    sides = [iter(row) for row in rows]
+    return [next(sides[world]) for world in worlds.astype(int)]
+
+
+def _stackable(*sides: Outputs) -> bool:
+    arrays = [side for side in sides if isinstance(side, np.ndarray)]
+    if len(arrays) < len(sides):
+        return False
+    return len({(_named(side.dtype), side.shape[1:]) for side in arrays}) == 1
+
+
+def concatenate(pieces: Sequence[Outputs]) -> Outputs:
+    r"""Pieces in order as one: an array where they fit together, else a list.
+
+    >>> concatenate([np.array([1]), np.array([2, 3])])
+    array([1, 2, 3])
+    """
+    if not pieces:
+        return []
+    if _stackable(*pieces):
+        return np.concatenate(pieces)
+    return list(chain.from_iterable(pieces))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    r"""How the outputs of an audit are read.
+
+    ``lines`` are read one by one: as JSON where the training runs all were, else kept as text. A
+    line of JSON that is a number is that number as it was written, any other is its own text, as
+    whoever reads the program sees it. ``by_kind`` replaces each output by its kind, where the kinds
+    of the worlds had nothing in common in the training runs: their values could hide what their
+    types reveal.
+    """
+
+    lines: bool
+    as_json: bool
+    by_kind: bool
+
+    @classmethod
+    def learn(cls, outputs: Outputs, worlds: NDArray[np.bool_], *, lines: bool) -> Form:
+        r"""From the training runs.
+
+        >>> Form.learn(["1", "x"], np.array([False, True]), lines=True).as_json
+        False
+        """
+        as_json = lines and all(_is_json(line) for line in outputs)
+        plain = cls(lines=lines, as_json=as_json, by_kind=False)
+        found = list(_kinds(plain.values(outputs)))
+        sides = [{found[i] for i in np.flatnonzero(worlds == world)} for world in (False, True)]
+        apart = bool(sides[0]) and bool(sides[1]) and not sides[0] & sides[1]
+        return cls(lines=lines, as_json=as_json, by_kind=apart)
+
+    def apply(self, outputs: Outputs) -> Outputs:
+        r"""The outputs as they are tested; each is read by itself."""
+        if self.by_kind:
+            return list(_kinds(self.values(outputs)))
+        return [written(line) for line in outputs] if self.as_json else outputs
+
+    def values(self, outputs: Outputs) -> Outputs:
+        r"""What the outputs are to a feature: of JSON, what a reader of JSON makes of it."""
+        return [_value(line) for line in outputs] if self.as_json else outputs
+
+
+def _is_json(line: str) -> bool:
+    return _value(line) is not line
+
+
+def _value(line: str) -> object:
+    # The line itself where it is no JSON, or JSON that is nested too deep to be compared.
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    return line if _is_deep(value) else value
+
+
+def same(one: Outputs, other: Outputs) -> bool:
+    r"""Whether two calls returned the same outputs, to the last bit; nan equals nan.
+
+    >>> same(np.array([1.0, math.nan]), np.array([1.0, math.nan])), same([1], [2])
+    (True, False)
+    """
+    return len(one) == len(other) and list(map(identity, one)) == list(map(identity, other))
+
+
+def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: Form) -> list[str]:
+    r"""What a reader should know about outputs as they came: nan, kinds of one world, constants.
+
+    >>> plain = Form(lines=False, as_json=False, by_kind=False)
+    >>> oddities([1.0, math.nan], np.array([False, True]), plain)
+    ['1 of 2 outputs are nan (0 in world A, 1 in world B): a value like any other here']
+    """
+    values = form.values(outputs)
+    return [
+        *_nan_found(values, worlds),
+        *_kinds_found(values, worlds, form),
+        *_constant(form.apply(outputs)),
+        *_all_different(values),
+    ]
+
+
+def _nan_found(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
+    if isinstance(outputs, np.ndarray):
+        if outputs.dtype.kind != "f":
+            return []
+        nan = np.asarray(np.isnan(outputs.reshape(len(outputs), -1)).any(axis=1), dtype=np.bool_)
+    else:
+        nan = np.fromiter((_is_nan(output) for output in outputs), np.bool_, len(outputs))
+    total, in_b = int(nan.sum()), int((nan & worlds).sum())
+    if not total:
+        return []
+    found = f"{total:,} of {len(nan):,} outputs are nan"
+    return [
+        f"{found} ({total - in_b:,} in world A, {in_b:,} in world B): a value like any other here"
+    ]
+
+
+def _is_nan(output: object) -> bool:
+    if isinstance(output, list | tuple):
+        return any(_is_nan(item) for item in output)
+    return isinstance(output, float | np.floating) and math.isnan(output)
+
+
+def _kinds_found(outputs: Outputs, worlds: NDArray[np.bool_], form: Form) -> list[str]:
+    if isinstance(outputs, np.ndarray):
+        return []
+    plain = {type(output) for output in outputs}
+    if len(plain) == 1 and plain <= _KINDS.keys():
+        return []
+    kinds = list(_kinds(outputs))
+    sides = [Counter(kinds[i] for i in np.flatnonzero(worlds == world)) for world in (False, True)]
+    if form.by_kind:
+        shown = [" or ".join(sorted(side)) or "nothing" for side in sides]
+        found = f"world A returns {shown[0]}, world B {shown[1]}"
+        return [f"{found}: the type alone tells them apart, and it is what was tested"]
+    return [
+        f"only world {'AB'[world]} returned {name} ({count:,} of {sides[world].total():,} runs)"
+        for world in (0, 1)
+        for name, count in sorted(sides[world].items())
+        if name not in sides[1 - world] and sides[1 - world]
+    ][:4]
+
+
+def _constant(outputs: Outputs) -> list[str]:
+    if len(outputs) < 2:
+        return []
+    first = identity(outputs[0])
+    if any(identity(output) != first for output in outputs):
+        return []
+    said = shortened(" ".join(shown(first).split()))
+    return [f"every output was {said}, in both worlds"]
+
+
+def _all_different(outputs: Outputs) -> list[str]:
+    # Objects that are equal to nothing but themselves, each of them new.
+    if isinstance(outputs, np.ndarray):
+        return []
+    own: Any = object.__eq__
+    found = [item for item in outputs if item is not None and type(item).__eq__ is own]
+    if len(found) < 2 or len(set(map(id, found))) < len(found):
+        return []
+    names = " or ".join(sorted({type(item).__name__ for item in found}))
+    return [f"no two outputs of type {names} are equal: return plain values"]

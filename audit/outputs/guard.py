@@ -1,0 +1,342 @@
+r"""Between an audit and the code it runs: a time limit, and a standard output kept clean."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextvars import ContextVar, Token
+from itertools import islice
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Final, Protocol, Self
+
+from audit.errors import TargetFailed, Unreadable
+from dpcore.errors import DpcoreError
+
+__all__ = [
+    "RAISED",
+    "TimeUp",
+    "Watchdog",
+    "current",
+    "failure",
+    "flush",
+    "publish",
+    "reading",
+    "stdout_to_stderr",
+]
+
+_RING_AGAIN: Final = 1.0
+_leave: Final = os._exit  # whatever a target makes of the module
+_OURS: Final = frozenset({"audit", "dpcore", "accounting", "numpy", "scipy"})
+
+
+class TimeUp(BaseException):
+    r"""A call ran too long. Not an Exception, so that a target's own ``except`` lets it pass."""
+
+
+RAISED = BaseException
+r"""All that a call may raise is the target's doing, but a Ctrl-C: see :func:`failure`."""
+
+
+class Watchdog:
+    r"""A limit on each call of Python code: ``restart()`` before it, ``stop()`` after.
+
+    It interrupts the interpreter of the main thread, so it ends any loop written in Python that
+    lets an exception out. Within a process nothing ends native code that never returns, code that
+    catches everything for ever, or code that takes SIGALRM for itself: a room, a worker (``jobs``
+    other than 1) and an ``exec:`` target are ended from outside. Outside of the main
+    thread, or without POSIX timers, it does nothing, and ``active`` says so.
+
+    ``interrupted`` tells a user's Ctrl-C from a KeyboardInterrupt that the target raised itself;
+    ``due`` is when the call that is running should end, on the clock of ``time.monotonic``.
+
+    >>> with Watchdog(0.05) as watchdog:
+    ...     watchdog.restart()
+    ...     while True:
+    ...         pass
+    Traceback (most recent call last):
+    ...
+    audit.outputs.guard.TimeUp: no answer within 0.05 s
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self.due: float | None = None
+        self._before: Any = None
+        self._token: Token[Watchdog] | None = None
+        self._reads = False
+        self._call: FrameType | None = None
+        self._process: int | None = None
+        main = threading.current_thread() is threading.main_thread()
+        self.active = seconds is not None and main and hasattr(signal, "setitimer")
+        # A Ctrl-C is what the handler in force makes of it. Where there is none (a background job
+        # ignores the signal), and outside of the main thread, nobody can press it.
+        self._pressed: Any = signal.getsignal(signal.SIGINT) if main else None
+        self.interrupted = True
+
+    def __enter__(self) -> Self:
+        self.interrupted = False
+        self._process = os.getpid()
+        self._token = _CURRENT.set(self)
+        if self.active:
+            self._before = signal.signal(signal.SIGALRM, self._ring)
+        if callable(self._pressed):
+            signal.signal(signal.SIGINT, self._hear)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.active:
+            self.stop()
+            signal.signal(signal.SIGALRM, self._before)
+        if callable(self._pressed):
+            signal.signal(signal.SIGINT, self._pressed)
+        if self._token is not None:
+            _CURRENT.reset(self._token)
+
+    def restart(self) -> None:
+        r"""Start the time of one call."""
+        seconds = self.seconds if self.active and self.seconds is not None else math.inf
+        due = time.monotonic() + seconds
+        for board in _boards:
+            board.begin(due)
+        if seconds < math.inf:
+            self._reads, self.due = False, due
+            # It rings again: a target that catches everything catches it once.
+            signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN)
+
+    def read(self) -> None:
+        r"""From here to ``stop()``, a limit on each call of code that is not the auditor's."""
+        if self.active and self.seconds is not None:
+            self._reads, self._call = True, None
+            signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
+
+    def stop(self) -> None:
+        r"""No call is running."""
+        if self._process is not None and os.getpid() != self._process:
+            # A target forked and returned twice: the audit goes on in one process only.
+            _leave(0)
+        for board in _boards:
+            board.end()
+        if self.active:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            self.due = self._call = None
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        try:
+            self._pressed(number, frame)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            raise
+
+    def _ring(self, number: int, frame: FrameType | None) -> None:
+        del number
+        if self._reads:
+            # A call that was already running when it last rang.
+            before, self._call = self._call, _call_outside(frame)
+            if self._call is None or self._call is not before:
+                return
+        raise TimeUp(f"no answer within {self.seconds:g} s")
+
+
+class Board(Protocol):
+    r"""Shows another process which call is running."""
+
+    def begin(self, due: float) -> None:
+        r"""A call begins that should end by ``due``, on the clock of ``time.monotonic``."""
+
+    def end(self) -> None:
+        r"""No call is running."""
+
+
+_boards: Final[list[Board]] = []
+
+
+def publish(board: Board) -> None:
+    r"""Show the calls of this process on a board, from now on."""
+    _boards[:] = [board]
+
+
+_CURRENT: Final[ContextVar[Watchdog]] = ContextVar("_CURRENT")
+_NOBODY: Final = Watchdog(None)
+
+
+def current() -> Watchdog:
+    r"""The watchdog that is on duty in this thread; where there is none, one that limits nothing.
+
+    >>> with Watchdog(1.0) as watchdog:
+    ...     current() is watchdog
+    True
+    >>> current().active
+    False
+    """
+    return _CURRENT.get(_NOBODY)
+
+
+@contextmanager
+def reading(target: str) -> Iterator[None]:
+    r"""Outputs are read inside: what their own code raises, or never ends, is the target's failure.
+
+    An output can be an object of any class, and that class decides what a hash, a comparison or a
+    repr of it does. An error that no code outside of the auditor had a part in goes on as it is.
+
+    >>> with reading("f.py:f"):
+    ...     exec("hash([])", {"__name__": "f"})
+    Traceback (most recent call last):
+    ...
+    audit.errors.TargetFailed: f.py:f: raised TypeError: unhashable type: 'list' at <string>:1
+
+    Raises :class:`TargetFailed`.
+    """
+    watchdog = current()
+    try:
+        watchdog.read()
+        yield
+        watchdog.stop()
+    except DpcoreError:
+        watchdog.stop()
+        raise
+    except RAISED as error:
+        watchdog.stop()
+        # The first two are this function and the one that reads.
+        walked = islice(traceback.walk_tb(error.__traceback__), 2, None)
+        theirs = any(_is_outside(frame) for frame, _ in walked)
+        if not (isinstance(error, Unreadable) or theirs):
+            raise
+        raise failure(target, error) from error
+
+
+def _is_outside(frame: FrameType) -> bool:
+    package, _, _ = str(frame.f_globals.get("__name__", "")).partition(".")
+    return package not in _OURS and package not in sys.stdlib_module_names
+
+
+def _call_outside(frame: FrameType | None) -> FrameType | None:
+    # The call of such code that the auditor made, of all that are running.
+    found = None
+    while frame is not None and not str(frame.f_globals.get("__name__", "")).startswith("audit."):
+        if _is_outside(frame):
+            found = frame
+        frame = frame.f_back
+    return found
+
+
+def failure(
+    target: str, error: BaseException, *, dataset: str | None = None, run: int | None = None
+) -> TargetFailed:
+    r"""What a call raised, as one line that says what and where.
+
+    >>> print(failure("f.py:f", SystemExit(1), dataset="A"))
+    f.py:f: called sys.exit(1) (dataset A)
+
+    Raises the error itself where it is the user's Ctrl-C.
+    """
+    if isinstance(error, KeyboardInterrupt) and current().interrupted:
+        raise error
+    match error:
+        case TimeUp():
+            reason = f"{error}; a longer limit is set with --timeout"
+        case Unreadable():
+            reason = str(error)
+        case SystemExit():
+            reason = f"called sys.exit({error.code!r})"
+        case _:
+            shown = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+            reason = f"raised {shown}"
+            frames = traceback.extract_tb(error.__traceback__)
+            if frames and frames[-1].lineno is not None:
+                reason += f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}"
+    return TargetFailed(target, reason, dataset=dataset, run=run)
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    r"""Whatever is printed inside goes to standard error: by Python, native code or a child.
+
+    ``sys.stdout`` and ``sys.stderr`` may be closed or set to anything inside: afterwards they are
+    what they were, and open. The first thread to enter turns the streams of the whole process, the
+    last to leave turns them back.
+
+    >>> with stdout_to_stderr():
+    ...     print("from the target")
+    """
+    with _DOOR:
+        if not _inside:
+            lent: Any = None if sys.stderr is None else _Lent(sys.stderr)
+            _turned.enter_context(redirect_stdout(lent))
+            _turned.enter_context(redirect_stderr(lent))
+            _turned.enter_context(_descriptor_to_stderr())
+        _inside.append(threading.get_ident())
+    try:
+        yield
+    finally:
+        with _DOOR:
+            _inside.pop()
+            if not _inside:
+                _turned.close()
+
+
+_DOOR = threading.Lock()
+_inside: list[int] = []
+_turned = ExitStack()
+
+
+class _Lent:
+    # Another stream in every way but one: to close it only flushes it.
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __iter__(self) -> Any:
+        return iter(self._stream)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+
+
+@contextmanager
+def _descriptor_to_stderr() -> Iterator[None]:
+    try:
+        flush()
+        kept = os.dup(1)
+    except OSError:  # no standard output at all: nothing to keep clean
+        yield
+        return
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def flush() -> None:
+    r"""Let out what was printed so far, also from the buffers of C libraries."""
+    for stream in (sys.stdout, sys.__stdout__, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()  # type: ignore[union-attr]  # None where there is no such stream
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).fflush(None)

@@ -1,0 +1,254 @@
+r"""Values on their way between the auditor and a process that runs the code of others.
+
+What comes back is data. Numbers, text, arrays and containers of them arrive as they are. An object
+of any other class stays where it is: a stand-in arrives, with the name of its class, its repr and a
+number, and two stand-ins are one where the objects are equal and look alike. The bytes are a pickle
+that may name nothing but :func:`_made`, so no class of the sender's runs here.
+
+    what arrives from a list, a tuple, ... of a subclass is of a class of that name, of plain items
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from audit.outputs.identity import identity
+
+__all__ = ["Objects", "StandIn", "pack", "unpack"]
+
+_PLAIN: Final = "biufcSUmM"
+_TOKEN: Final = 40  # bits, behind those of a count
+
+
+class StandIn:
+    r"""An object that stayed in another process: shown as it was, equal to itself alone.
+
+    One of a subclass of int, tuple, ... is that, with the attributes of its own.
+    """
+
+    number: int
+    text: str
+    own: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@dataclass(slots=True, kw_only=True)
+class Objects:
+    r"""The objects of this process that others know by number.
+
+    ``shared``: several processes send to one reader, and number alike what has a repr of its own.
+    """
+
+    shared: bool = False
+    _numbers: dict[Any, int] = field(default_factory=dict)
+    _first: dict[int, Any] = field(default_factory=dict)
+    _token: int = field(default_factory=lambda: secrets.randbits(_TOKEN))
+
+    def number(self, value: Any, text: str) -> int:
+        r"""The number of the first object that was equal and looked alike."""
+        kind = type(value)
+        # The text that every object has is its address, and says nothing.
+        address = getattr(kind, "__repr__", None) is object.__repr__
+        told = None if address else (text, repr(_own(value)))
+        alike = (kind, identity(value))
+        found = self._numbers.get(alike)
+        if found is None:
+            found = len(self._numbers)
+            if self.shared and told is not None:
+                name = f"{kind.__module__}.{kind.__qualname__} {told}".encode(errors="replace")
+                found = -int.from_bytes(hashlib.sha256(name).digest()[:16]) - 1
+            elif self.shared:
+                found = (found << _TOKEN) + self._token
+            self._numbers[alike] = found
+            self._first.setdefault(found, value)
+        return found
+
+    def find(self, number: int, otherwise: Callable[[], Any]) -> Any:
+        r"""The object of a number, where it is one of this process."""
+        return self._first[number] if number in self._first else otherwise()
+
+
+def pack(value: object, objects: Objects) -> bytes:
+    r"""A value as bytes for another process.
+
+    Code of the value's own runs here, its hash, equality and repr: see
+    :func:`audit.outputs.guard.reading`.
+
+    >>> unpack(pack([1, (2.5, None), {3}], Objects()), {})
+    [1, (2.5, None), {3}]
+    """
+    file = io.BytesIO()
+    _Pickler(file, objects).dump(value)
+    return file.getvalue()
+
+
+def unpack(data: bytes, known: dict[int, Any], objects: Objects | None = None) -> Any:
+    r"""What :func:`pack` made bytes of; ``known`` are the stand-ins so far, of the same sender.
+
+    Where ``objects`` are given, stand-ins that came from them are those objects again.
+
+    >>> class Point:
+    ...     def __repr__(self):
+    ...         return "here"
+    >>> objects, point = Objects(), Point()
+    >>> arrived = unpack(pack([point, point], objects), {})
+    >>> arrived, arrived[0] is arrived[1], isinstance(arrived[0], Point)
+    ([here, here], True, False)
+    >>> unpack(pack(arrived[0], Objects()), {}, objects) is point
+    True
+
+    Raises ValueError for bytes of any other kind.
+    """
+    try:
+        return _Unpickler(io.BytesIO(data), known, objects).load()
+    except Exception as error:  # what a forged pickle raises can be anything
+        raise ValueError(f"no data: {type(error).__name__}: {error}") from error
+
+
+class _Pickler(pickle.Pickler):
+    # Called for all but the plain types of Python themselves.
+    def __init__(self, file: io.BytesIO, objects: Objects) -> None:
+        super().__init__(file, protocol=5)
+        self._objects = objects
+
+    def reducer_override(self, value: Any) -> Any:
+        if value is _made:
+            return NotImplemented
+        return _made, _described(value, self._objects)
+
+
+def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
+    kind = type(value)
+    if isinstance(value, np.generic) and kind.__module__ == "numpy":
+        if value.dtype.kind in _PLAIN:
+            return "scalar", value.dtype.str, value.tobytes()
+        if not value.dtype.hasobject:
+            return "row", _npy(np.asarray(value).reshape(1))
+    if kind is complex:
+        return "complex", value.real, value.imag
+    if kind is Fraction:
+        return "Fraction", value.numerator, value.denominator
+    if kind is Decimal:
+        return "Decimal", str(value)
+    if isinstance(value, np.ndarray):
+        return _array(value)
+    text, name = repr(value), kind.__name__
+    number = value.number if isinstance(value, StandIn) else objects.number(value, text)
+    for base, plainly in _BASES.items():
+        if isinstance(value, base):
+            return "like", number, name, text, base.__name__, plainly(value), _own(value)
+    return "object", number, name, text
+
+
+def _own(value: Any) -> dict[str, Any]:
+    # Beside what a plain value of its base is. Other objects say what they are themselves.
+    plain = any(isinstance(value, base) for base in _BASES)
+    return dict(getattr(value, "__dict__", {})) if plain else {}
+
+
+def _array(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, np.ma.MaskedArray):
+        value = np.ma.filled(
+            value.astype(object), None
+        )  # what is masked is None, not what it hides
+    array = np.asarray(value)
+    if array.dtype.hasobject:
+        return "objects", array.shape, array.ravel().tolist()
+    if array.dtype.kind in _PLAIN and array.dtype.names is None:
+        return "array", array.dtype.str, array.shape, array.tobytes()
+    return "rows", _npy(array)
+
+
+def _npy(array: Any) -> bytes:
+    file = io.BytesIO()
+    np.lib.format.write_array(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+# What a subclass holds, by the methods of the class itself: its own may say anything.
+_BASES: Final[dict[type, Any]] = {
+    int: int.__int__,
+    float: float.__float__,
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+    tuple: lambda value: tuple.__getitem__(value, slice(None)),
+    list: lambda value: list.__getitem__(value, slice(None)),
+    dict: lambda value: dict(dict.items(value)),
+    set: lambda value: set(set.__iter__(value)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+}
+
+
+def _made(*described: Any) -> Any:
+    raise AssertionError(described)  # an unpickler has its own
+
+
+def _rows(data: bytes) -> Any:
+    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+
+
+def _objects(shape: tuple[int, ...], items: list[Any]) -> Any:
+    found = np.empty(len(items), dtype=object)
+    for i, item in enumerate(items):
+        found[i] = item
+    return found.reshape(shape)
+
+
+_MADE: Final[dict[str, Callable[..., Any]]] = {
+    "scalar": lambda dtype, data: np.frombuffer(data, dtype=dtype)[0],
+    "array": lambda dtype, shape, data: np.frombuffer(data, dtype=dtype).reshape(shape).copy(),
+    "row": lambda data: _rows(data)[0],
+    "rows": _rows,
+    "objects": _objects,
+    "complex": complex,
+    "Fraction": Fraction,
+    "Decimal": Decimal,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, known: dict[int, Any], objects: Objects | None) -> None:
+        super().__init__(file)
+        self._known = known
+        self._objects = objects
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) != (__name__, _made.__name__):
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        return self._make
+
+    def _make(self, kind: str, *held: Any) -> Any:
+        if kind in {"object", "like"}:
+            number, name, text, *like = held
+            return self._stand_in(number, name, text, like)
+        return _MADE[kind](*held)
+
+    def _stand_in(self, number: int, name: str, text: str, held: list[Any]) -> Any:
+        def made() -> Any:
+            if number not in self._known:
+                base = {kind.__name__: kind for kind in _BASES}[held[0]] if held else object
+                self._known[number] = found = _class(name, base)(*held[1:2])
+                found.number, found.text, found.own = number, text, dict(*held[2:])
+            return self._known[number]
+
+        return made() if self._objects is None else self._objects.find(number, made)
+
+
+@lru_cache(maxsize=256)
+def _class(name: str, base: type) -> Any:
+    bases = (StandIn,) if base is object else (StandIn, base)
+    # What only the wire needs is no attribute of the object's.
+    return type(name, bases, {"__dict__": property(lambda self: self.own)})

@@ -1,0 +1,297 @@
+r"""The doors through which a program gets randomness, opened onto a tape for the time of a run.
+
+    dpcore         SystemRng, SeededRng; noise drawn ahead is neither used nor kept
+    random         the module, Random instances (SystemRandom by what it reads: os.urandom)
+    secrets, os    everything, by os.urandom
+    numpy.random   the global RandomState, default_rng, bit generators, RandomState
+
+A generator that the program starts from a seed reads a tape of its own, unless the seed is known to
+be a constant: then it deals what it deals. Names that the target's module imported from these
+modules, and generators it made when it was imported, are exchanged in its globals, its closure and
+the object it is a method of.
+
+Only the thread that opened the doors reads the tape, and only during :meth:`Session.play`; other
+threads keep their own randomness all the while, and so do generators that outlive the session.
+Everything is put back on any way out. A process that is forked meanwhile takes the tape with it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import numpy as np
+
+import dpcore.noise
+from audit.replay.session import Session, TapeBits, TapedStream, current, install, playing
+from audit.replay.tape import Stream, Tape
+from dpcore.sampling.rng import SeededRng, SystemRng, Words
+
+__all__ = ["EARLY", "PLAIN", "open_doors"]
+
+PLAIN: Final = frozenset({"random", "Random", "numpy.random", "numpy Generator", "RandomState"})
+r"""Kinds of sources that are not cryptographic. ``rng`` is not among them: it is what an audit
+hands to a target, and the target's caller answers for it.
+"""
+
+EARLY: Final = ", made at import"
+r"""Ends the name of a source that is older than the run."""
+
+_BITS: Final = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+_OPEN: Final = threading.Lock()
+
+# The originals, from before anything is patched.
+_PCG64: Final = np.random.PCG64
+_GENERATOR: Final = np.random.Generator
+_STATE: Final = np.random.RandomState
+_SYSTEM_BITS: Final = SystemRng.bits
+_SYSTEM_WORDS: Final = SystemRng.words
+_URANDOM: Final = os.urandom
+_BASE: Final[Any] = random.Random.__bases__[0]
+_SEED: Final = random.Random.seed
+_SEEDED_INIT: Final = SeededRng.__init__
+_SET_BITS: Final[Callable[[Any], None]] = np.random.mtrand.set_bit_generator
+_GLOBAL: Final[Any] = np.random.mtrand._rand
+_MODULE: Final[Any] = random.seed.__self__  # type: ignore[attr-defined]  # a bound method has one
+
+
+@contextmanager
+def open_doors(function: Callable[..., Any] | None = None) -> Iterator[Session]:
+    r"""Exchange every door, and what ``function`` holds of them, until the block is left.
+
+    >>> with open_doors() as session:
+    ...     taped = [session.play(Tape(7), lambda: random.getrandbits(32)) for _ in range(2)]
+    >>> taped[0] == taped[1], random.getrandbits.__self__.__class__.__name__
+    (True, 'Random')
+
+    Raises :class:`RuntimeError` while they are open already.
+    """
+    if not _OPEN.acquire(blocking=False):
+        raise RuntimeError("one replay at a time: the sources of a process are exchanged in it")
+    try:
+        with ExitStack() as undo:
+            session = Session()
+            install(session)
+            swaps = _exchange(undo)
+            if function is not None:
+                _exchange_held(undo, function, swaps)
+            yield session
+    finally:
+        install(None)
+        _OPEN.release()
+
+
+def _set(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
+    # Back to what the owner itself held: an inherited name is deleted again.
+    if name in vars(owner):
+        undo.callback(setattr, owner, name, vars(owner)[name])
+    else:
+        undo.callback(delattr, owner, name)
+    setattr(owner, name, value)
+
+
+def _exchange(undo: ExitStack) -> list[tuple[Any, Any]]:
+    # Pairs of original and stand-in, for those who imported the original by name.
+    swaps: list[tuple[Any, Any]] = []
+
+    def exchange(owner: Any, name: str, value: Any) -> None:
+        swaps.append((getattr(owner, name), value))
+        _set(undo, owner, name, value)
+
+    _set(undo, SystemRng, "bits", _system_bits)
+    _set(undo, SystemRng, "words", _system_words)
+    _set(undo, SeededRng, "__init__", _seeded_init)
+    # A law deals noise drawn ahead to a SystemRng alone. None is one now, so that no draw of an
+    # earlier time is used on a tape, and none made on a tape is ever used later.
+    _set(undo, dpcore.noise, "SystemRng", type("NoSystemRng", (), {}))
+    _set(undo, dpcore.noise, "SYSTEM", None)
+
+    _set(undo, random.Random, "random", _random_random)
+    _set(undo, random.Random, "getrandbits", _random_getrandbits)
+    _set(undo, random.Random, "seed", _random_seed)
+    for name in ("random", "getrandbits", "seed"):
+        exchange(random, name, getattr(_MODULE, name))
+    exchange(os, "urandom", _urandom)
+    _set(undo, random, "_urandom", _urandom)
+    if hasattr(os, "getrandom"):
+        exchange(os, "getrandom", lambda size, flags=0: _urandom(size))  # noqa: ARG005 - its name
+
+    exchange(np.random, "default_rng", _default_rng)
+    exchange(np.random, "seed", _global_seed)
+    exchange(np.random, "RandomState", _stand_in(_STATE, "RandomState", _state_of))
+    for name in _BITS:
+        original = getattr(np.random, name)
+        exchange(np.random, name, _stand_in(original, "numpy Generator", lambda bits: bits))
+    return swaps
+
+
+def _system_bits(self: SystemRng, count: int) -> int:
+    tape = playing()
+    return _SYSTEM_BITS(self, count) if tape is None else tape.bits(Stream("SystemRng"), count)
+
+
+def _system_words(self: SystemRng, count: int) -> Words:
+    tape = playing()
+    return _SYSTEM_WORDS(self, count) if tape is None else tape.words(Stream("SystemRng"), count)
+
+
+def _seeded_init(self: SeededRng, seed: int) -> None:
+    _SEEDED_INIT(self, seed)
+    session = current()
+    if session is not None:
+        stream = session.seeded("SeededRng", self.seed)
+        if stream is not None:
+            self._stream = TapedStream(stream, self._stream)  # type: ignore[assignment]  # it deals as a keystream does
+
+
+def _urandom(size: int, /) -> bytes:
+    tape = playing()
+    if tape is None or size <= 0:
+        return _URANDOM(size)
+    return tape.bits(Stream("os.urandom"), 8 * size).to_bytes(size, "big")
+
+
+def _of(instance: random.Random) -> tuple[Tape, Stream] | None:
+    # What an instance reads; None where it deals itself.
+    tape, session = playing(), current()
+    if tape is None or session is None:
+        return None
+    known = session.instances.get(id(instance))
+    if known is not None:
+        return None if known[1] is None else (tape, known[1])
+    stream = Stream("random") if instance is _MODULE else session.fresh(f"Random{EARLY}")
+    session.instances[id(instance)] = (instance, stream)
+    return tape, stream
+
+
+def _random_random(self: random.Random) -> float:
+    read = _of(self)
+    if read is None:
+        return float(_BASE.random(self))
+    return read[0].bits(read[1], 53) * 2.0**-53
+
+
+def _random_getrandbits(self: random.Random, k: int, /) -> int:
+    read = _of(self)
+    if read is None or k < 0:
+        return int(_BASE.getrandbits(self, k))
+    return read[0].bits(read[1], k) if k else 0
+
+
+def _random_seed(self: random.Random, a: Any = None, version: int = 2) -> None:
+    _SEED(self, a, version)
+    tape, session = playing(), current()
+    if tape is None or session is None:
+        return
+    tape.met.add("Random")
+    session.touched = session.touched or self is _MODULE
+    stream = session.fresh("Random") if a is None else session.seeded("Random", a)
+    session.instances[id(self)] = (self, stream)
+
+
+def _bits_for(kind: str, seed: Any) -> TapeBits | None:
+    # What stands in for a generator of numpy; None where the real one is to be made.
+    tape, session = playing(), current()
+    if tape is None or session is None:
+        return None
+    tape.met.add(kind)
+    stream = session.fresh(kind) if seed is None else session.seeded(kind, seed)
+    return None if stream is None else TapeBits(stream=stream)
+
+
+def _default_rng(seed: Any = None) -> np.random.Generator:
+    if isinstance(seed, np.random.Generator):
+        return seed
+    if isinstance(seed, np.random.BitGenerator):
+        return _GENERATOR(seed)
+    bits = _bits_for("numpy Generator", seed)
+    return _GENERATOR(_as_it_is(_PCG64, seed) if bits is None else bits)
+
+
+def _as_it_is(original: Callable[[Any], Any], seed: Any) -> Any:
+    session = current()
+    if session is None:
+        return original(seed)
+    with session.paused():
+        return original(seed)
+
+
+def _state_of(bits: TapeBits) -> np.random.RandomState:
+    return _STATE(bits)
+
+
+def _stand_in(original: type, kind: str, make: Callable[[TapeBits], Any]) -> type:
+    # A class in name: what it makes are instances of the original, or read the tape.
+    class StandIn(type):
+        def __call__(cls, seed: Any = None) -> Any:
+            if isinstance(seed, np.random.BitGenerator):
+                return original(seed)
+            bits = _bits_for(kind, seed)
+            return _as_it_is(original, seed) if bits is None else make(bits)
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, original)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return issubclass(subclass, original)
+
+    return StandIn(original.__name__, (), {})
+
+
+def _global_seed(seed: Any = None) -> None:
+    tape, session = playing(), current()
+    if tape is None or session is None:
+        _GLOBAL.seed(seed)  # the original is a method of this object
+        return
+    tape.met.add("numpy.random")
+    if seed is None:
+        return
+    stream = session.seeded("numpy.random", seed)
+    bits = _as_it_is(_STATE, seed)._bit_generator if stream is None else TapeBits(stream=stream)
+    _SET_BITS(bits)
+
+
+def _exchange_held(
+    undo: ExitStack, function: Callable[..., Any], swaps: list[tuple[Any, Any]]
+) -> None:
+    plain = inspect.unwrap(function)
+    plain = getattr(plain, "func", plain)  # functools.partial
+    owner = getattr(plain, "__self__", None)
+    for held in (getattr(plain, "__globals__", {}), getattr(owner, "__dict__", {})):
+        for name, value in list(held.items()):
+            stand_in = _for_held(undo, value, swaps)
+            if stand_in is not None:
+                undo.callback(held.__setitem__, name, value)
+                held[name] = stand_in
+    for cell in getattr(plain, "__closure__", None) or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # nothing is in it yet
+            continue
+        stand_in = _for_held(undo, value, swaps)
+        if stand_in is not None:
+            undo.callback(setattr, cell, "cell_contents", value)
+            cell.cell_contents = stand_in
+
+
+def _for_held(undo: ExitStack, value: Any, swaps: list[tuple[Any, Any]]) -> Any | None:
+    for original, stand_in in swaps:
+        if value is original:
+            return stand_in
+    match value:
+        case np.random.Generator():
+            return _GENERATOR(TapeBits(stream=Stream(f"numpy Generator{EARLY}")))
+        case np.random.RandomState() if value is not _GLOBAL:
+            return _STATE(TapeBits(stream=Stream(f"RandomState{EARLY}")))
+        case SeededRng():
+            undo.callback(setattr, value, "_stream", value._stream)
+            stream = Stream(f"{value!r}{EARLY}")
+            value._stream = TapedStream(stream, value._stream)  # type: ignore[assignment]  # it deals as a keystream does
+        case _:
+            pass
+    return None

@@ -1,0 +1,338 @@
+r"""What pairs of runs on equal tapes show: each function here is one kind of finding."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import chain, combinations
+from typing import Any, Final
+
+from audit.claims.claim import shown as exact_decimal
+from audit.replay.doors import EARLY, PLAIN
+from audit.replay.findings import Finding, Norm
+from audit.replay.run import Number, Run, numbers_of, parts_of
+from audit.replay.tape import Seeded
+from dpcore.numbers.rounding import down, up
+
+__all__ = [
+    "Both",
+    "failures",
+    "flows",
+    "moves",
+    "seeds",
+    "shapes",
+    "sources",
+    "unnoised_parts",
+    "within_reach",
+]
+
+_MOST_PARTS: Final = 64
+_MOST_COMPARED: Final = 16
+_ROUNDING: Final = Fraction(1, 2**20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Both:
+    r"""The runs of both datasets on one tape."""
+
+    a: Run
+    b: Run
+
+    @property
+    def failed(self) -> bool:
+        r"""Whether either gave no output."""
+        return self.a.error is not None or self.b.error is not None
+
+    def witness(self, **more: Any) -> dict[str, Any]:
+        r"""The tape and both outputs, enough to play it again."""
+        changed = {f"{s}[{i}]": value for (s, i), value in self.a.tape.changes.items()}
+        shown: dict[str, Any] = {"tape": self.a.tape.seed, "changed": changed}
+        return {**shown, "a": self.a.output, "b": self.b.output, **more}
+
+
+# -- the declared sensitivity ----------------------------------------------------------------
+
+
+def moves(pairs: Sequence[Both], declared: Fraction | None, norm: Norm) -> Iterator[Finding]:
+    r"""How far the output moves where both runs drew alike, against the declared sensitivity.
+
+    Declared is: output = query(dataset) + noise(draws), the query moving by at most ``declared``.
+    One tape on which both runs make the same draws and the outputs differ by more refutes it. Of
+    float outputs a rounding of 2^-20 of their size, as in single precision, is allowed for each
+    coordinate.
+    """
+    found = [(both, *move) for both in pairs if (move := _move(both, norm)) is not None]
+    if not found:
+        if declared is not None:
+            yield Finding(
+                kind="sensitivity-not-compared",
+                severity="warning",
+                statement="on no tape did both datasets make the same draws and give numbers of "
+                "one shape: the declared sensitivity was not compared with anything",
+            )
+        return
+    both, _, most, slack = max(found, key=lambda item: item[2])
+    power = 2 if norm == "l2" else 1
+    low, high = _root(most) if norm == "l2" else (most, most)
+    if declared is not None and most > (declared + slack) ** power:
+        yield Finding(
+            kind="sensitivity-exceeded",
+            severity="error",
+            refutes=True,
+            statement=f"with the same draws the outputs differ by {down(low, 6)} ({norm}), more "
+            f"than the declared sensitivity {exact_decimal(declared)}",
+            witness=both.witness(difference=str(most) if power == 1 else f"sqrt({most})"),
+        )
+        return
+    yield Finding(
+        kind="sensitivity",
+        severity="note",
+        statement=f"with the same draws the outputs differ by at most {up(high, 6)} ({norm}) on "
+        f"{len(found):,} tapes",
+    )
+    steady = all(_near(move, found[0][1], slack) for _, move, _, slack in found)
+    if declared is not None and not steady:
+        yield Finding(
+            kind="not-additive",
+            severity="warning",
+            statement="the difference of the outputs depends on the draws: the noise is not simply "
+            "added, and a sensitivity alone does not bound what this releases",
+        )
+
+
+def _move(both: Both, norm: Norm) -> tuple[tuple[Fraction, ...], Fraction, Fraction] | None:
+    # The exact difference, its norm (of l2 the square) and what rounding may add to the norm.
+    a, b = numbers_of(both.a), numbers_of(both.b)
+    if a is None or b is None or len(a) != len(b) or not a or both.a.flow != both.b.flow:
+        return None
+    if both.a.tape.cut or both.b.tape.cut or not all(map(math.isfinite, (*a, *b))):
+        return None
+    move = tuple(Fraction(y) - Fraction(x) for x, y in zip(a, b, strict=True))
+    slack = Fraction(0)
+    if any(isinstance(x, float) for x in (*a, *b)):
+        largest = max(abs(Fraction(x)) for x in (*a, *b))
+        slack = _ROUNDING * len(a) * max(Fraction(1), largest)
+    match norm:
+        case "l1":
+            size = sum(map(abs, move), Fraction(0))
+        case "l2":
+            size = sum((x * x for x in move), Fraction(0))
+        case "linf":
+            size = max(map(abs, move))
+    return move, size, slack
+
+
+def _root(square: Fraction) -> tuple[Fraction, Fraction]:
+    # A bound below and one above, 2^-64 apart or less.
+    below = math.isqrt((square.numerator * square.denominator) << 128)
+    step = square.denominator << 64
+    exact = below * below == (square.numerator * square.denominator) << 128
+    return Fraction(below, step), Fraction(below + (not exact), step)
+
+
+def _near(x: tuple[Fraction, ...], y: tuple[Fraction, ...], slack: Fraction) -> bool:
+    return len(x) == len(y) and all(abs(p - q) <= 2 * slack for p, q in zip(x, y, strict=True))
+
+
+# -- control flow and shape ------------------------------------------------------------------
+
+
+def flows(pairs: Iterable[Both]) -> Iterator[Finding]:
+    r"""Declared (strict): which draws are made does not depend on the data. One tape refutes it."""
+    for both in pairs:
+        if both.failed or both.a.tape.cut or both.b.tape.cut:
+            continue  # where a run ended early it says nothing of what it would have drawn
+        if both.a.flow != both.b.flow:
+            counts = [dict(run.tape.draws) for run in (both.a, both.b)]
+            yield Finding(
+                kind="draws",
+                severity="error",
+                refutes=True,
+                statement="the draws made on one tape depend on the data, which was declared not "
+                "to be so",
+                witness=both.witness(draws_a=counts[0], draws_b=counts[1]),
+            )
+            return
+
+
+def shapes(pairs: Sequence[Both], *, strict: bool) -> Iterator[Finding]:
+    r"""Type and shape of the outputs: an error where each dataset always gave its own."""
+    good = [both for both in pairs if not both.failed]
+    differ = next((both for both in good if both.a.kind != both.b.kind), None)
+    if differ is None:
+        return
+    kinds = {both.a.kind for both in good}, {both.b.kind for both in good}
+    apart = len(kinds[0]) == len(kinds[1]) == 1
+    shown = [" or ".join(sorted(side)) for side in kinds]
+    severity: Any = "error" if apart or strict else "note"
+    told = "that alone tells them apart" if apart else "on one tape they differ"
+    yield Finding(
+        kind="shape",
+        severity=severity,
+        refutes=strict,
+        statement=f"dataset A gives {shown[0]}, dataset B gives {shown[1]}: {told}",
+        witness=differ.witness(),
+    )
+
+
+def failures(pairs: Iterable[Both]) -> Iterator[Finding]:
+    r"""An error or a hang that a changed tape opened; worse where only one dataset has it."""
+    seen: set[tuple[object, bool]] = set()
+    for both in pairs:
+        for run in (both.a, both.b):
+            apart = both.a.key != both.b.key
+            if run.error is None or (run.key, apart) in seen:
+                continue
+            seen.add((run.key, apart))
+            yield Finding(
+                kind="hangs" if run.kind == "hangs" else "raises",
+                severity="error" if apart else "warning",
+                statement=f"on draws of positive probability the target {run.error.reason}"
+                + (": the other dataset does not" if apart else ""),
+                witness=both.witness(),
+            )
+
+
+# -- what has no noise -----------------------------------------------------------------------
+
+
+def unnoised_parts(pairs: Iterable[Both]) -> Iterator[Finding]:
+    r"""A part of the output, or a difference of two parts, that no tape moved, and the data did."""
+    good = [both for both in pairs if not both.failed]
+    if not good:
+        return
+    a, b = _still([both.a for both in good]), _still([both.b for both in good])
+    for name in a.keys() & b.keys():
+        if a[name] != b[name]:
+            yield Finding(
+                kind="unnoised-part",
+                severity="error",
+                statement=f"{name} is {a[name]} for dataset A and {b[name]} for dataset B on all "
+                f"{len(good):,} tapes: no draw moves it",
+                witness=good[0].witness(),
+            )
+            return
+
+
+def _still(runs: Sequence[Run]) -> dict[str, Any]:
+    # What is the same in all runs, by name; the plainest first.
+    if len({run.key for run in runs}) == 1:
+        return {"the output": runs[0].key}
+    parts = [parts_of(run) for run in runs]
+    found: dict[str, Any] = {}
+    if len(set(map(len, parts))) > 1 or len(parts[0]) > _MOST_PARTS:
+        return found
+    for i, column in enumerate(zip(*parts, strict=True)):
+        if len(set(column)) == 1:
+            found[f"part {i} of the output"] = column[0]
+    rows = [numbers_of(run) for run in runs]
+    if any(row is None or len(row) > _MOST_COMPARED for row in rows):
+        return found
+    table: list[tuple[Number, ...]] = [row for row in rows if row is not None]
+    if len(set(map(len, table))) > 1:
+        return found
+    for i, j in combinations(range(len(table[0])), 2):
+        differences = {row[i] - row[j] for row in table}
+        if len(differences) == 1:
+            found[f"part {i} minus part {j} of the output"] = differences.pop()
+    return found
+
+
+def within_reach(run: Run, others: Sequence[Run]) -> bool:
+    r"""Whether the output of ``run`` is one that the dataset of ``others`` may well give, too.
+
+    It was given; or it lies between the least and the largest that were given, where all are
+    integers, or multiples of one step that come again and again; or it is no number, and some
+    output came once only, so that others are still to come. A judgement, not a proof.
+    """
+    counts = Counter(other.key for other in others if other.error is None)
+    if run.key in counts:
+        return True
+    own = numbers_of(run)
+    if own is None:
+        return 1 in counts.values()
+    found = {other.key: numbers_of(other) for other in others}
+    rows = [row for row in found.values() if row is not None and len(row) == len(own)]
+    floats = [x for x in chain(own, *rows) if isinstance(x, float)]
+    if not rows or not all(map(math.isfinite, floats)):
+        return False
+    whole = all(x.is_integer() for x in floats)
+    if not whole and 2 * len(counts) > counts.total():
+        return False
+    return all(
+        min(column) <= x <= max(column) and (whole or _on_lattice(x, column))
+        for x, column in zip(own, zip(*rows, strict=True), strict=True)
+    )
+
+
+def _on_lattice(x: Number, column: Sequence[Number]) -> bool:
+    # Whether x is some value of the column plus a multiple of the step of all of them, exactly.
+    unit = math.lcm(*(Fraction(y).denominator for y in (x, *column)))
+    values = [int(Fraction(y) * unit) for y in column]
+    step = math.gcd(*(y - values[0] for y in values))
+    distance = int(Fraction(x) * unit) - values[0]
+    return distance % step == 0 if step else distance == 0
+
+
+# -- where the randomness comes from ---------------------------------------------------------
+
+
+def seeds(constants: Iterable[Seeded], runs: Sequence[Run], again: Run) -> Iterator[Finding]:
+    r"""Seeds that are constants, given twice in one run, or come from outside of the tape.
+
+    ``again`` is a second run of the first of ``runs``, on the same tape.
+    """
+    fixed = sorted(f"{kind} from {seed!r}" for kind, seed in constants)
+    if fixed:
+        alone = not any(run.flow for run in runs)
+        yield Finding(
+            kind="fixed-seed",
+            severity="error" if alone else "warning",
+            statement=f"every run starts {', '.join(fixed)}"
+            + (": nothing else is drawn, so anyone can repeat the noise" if alone else ""),
+        )
+    for run in runs:
+        twice = [seed for seed, count in Counter(run.seeds).items() if count > 1]
+        if twice:
+            yield Finding(
+                kind="shared-seed",
+                severity="warning",
+                statement=f"two generators of one run start from the same seed "
+                f"({twice[0].kind}): their draws are the same",
+            )
+            break
+    if runs and runs[0].seeds != again.seeds:
+        yield Finding(
+            kind="outside-seed",
+            severity="warning",
+            statement="a seed comes from outside of all sources of randomness, such as a clock: "
+            "it may be guessed",
+        )
+
+
+def sources(runs: Sequence[Run]) -> Iterator[Finding]:
+    r"""Generators that are not cryptographic, and generators older than the replay."""
+    met: set[str] = set()
+    for run in runs:
+        met |= {k for k in PLAIN if k in run.tape.met or any(map(_named(k), run.tape.draws))}
+    if met:
+        yield Finding(
+            kind="not-cryptographic",
+            severity="warning",
+            statement=f"draws from {', '.join(sorted(met))}: its state, and all noise, can be "
+            "computed from outputs; privacy needs SystemRng, secrets or os.urandom",
+        )
+    made = sorted({s for run in runs for s in run.tape.draws if EARLY in s})
+    if made:
+        yield Finding(
+            kind="made-early",
+            severity="warning",
+            statement=f"draws from {'; '.join(made)}: whether its seed is a constant was not seen",
+        )
+
+
+def _named(kind: str) -> Any:
+    return lambda source: source == kind or source.startswith((f"{kind} ", f"{kind},"))

@@ -1,0 +1,394 @@
+r"""Replay: the same random tape on both neighbours, and tapes bent on purpose.
+
+A target is run on both datasets with every draw read from one tape (``audit.replay.tape``,
+``audit.replay.doors``). On ordinary tapes the outputs show how far the data move them; then each
+draw in turn is set to its extremes, so that rare branches open. What a finding proves, and what it
+does not, stands in docs/proofs/replay.md: most are faults to explain, few refute.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Final
+
+from audit.outputs.guard import Watchdog, stdout_to_stderr
+from audit.replay.doors import open_doors
+from audit.replay.evidence import (
+    Both,
+    failures,
+    flows,
+    moves,
+    seeds,
+    shapes,
+    sources,
+    unnoised_parts,
+    within_reach,
+)
+from audit.replay.findings import Finding, Norm, ReplayReport
+from audit.replay.run import Run, Runner, as_target, function_of
+from audit.replay.tape import EXTREMES, Changes, Place, Seeded, Tape
+from audit.targets.target import Target
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import RationalLike, integer, rational
+
+__all__ = ["replay"]
+
+_LEARNING: Final = 4
+_REPEATS: Final = 8
+_SURE: Final = 100
+_REDRAWN: Final = 6
+_CONFIRMED: Final = 24
+_KEPT_DEPTH: Final = 2
+_TAPES_A_SEED: Final = 1 << 24
+_WITH_NOISE: Final = 8
+_REACH: Final = 500
+# Another real in the branch that an extreme opens, where the branch is wider than 2^-50. Noise that
+# is read off the real itself differs between the two.
+_NEAR: Final = {
+    "lowest": 1 << 14,
+    "low": (1 << 34) + (1 << 14),
+    "highest": (1 << 64) - (1 << 14),
+    "high": (1 << 64) - (1 << 34) - (1 << 14),
+    "middle": (1 << 63) + (1 << 34),
+}
+
+
+def replay(  # noqa: PLR0913 - what is declared, and how far to look
+    target: Target | Callable[..., Any],
+    pair: tuple[Any, Any],
+    *,
+    sensitivity: RationalLike | None = None,
+    norm: Norm = "l1",
+    strict: bool = False,
+    tapes: int = 32,
+    changes: int = 500,
+    seed: int = 0,
+    timeout: float | None = 60.0,
+    deadline: float | None = None,
+) -> ReplayReport:
+    r"""Replay a target on two datasets.
+
+    ``sensitivity`` declares that the output is a query plus noise, the query moving by at most so
+    much in ``norm``; ``strict`` that draws and shape of the output do not depend on the data. Both
+    are run on ``tapes`` tapes, and on at most ``changes`` with draws set to extremes, none of them
+    begun after ``deadline`` seconds. ``timeout`` seconds limit one call.
+
+    >>> from audit.targets.spelling import read_target
+    >>> replay(read_target("clipped-to-two"), (0, 2), sensitivity=1).verdict
+    'refuted'
+    >>> replay(read_target("clipped-to-one"), (0, 2), sensitivity=1).verdict
+    'nothing_found'
+
+    Raises :class:`InvalidParameter` for what is out of range, and
+    :class:`audit.errors.TargetFailed` where the target fails on an ordinary tape.
+    """
+    subject = as_target(target)
+    declared = None if sensitivity is None else rational("sensitivity", sensitivity)
+    if declared is not None and declared < 0:
+        raise InvalidParameter("sensitivity", sensitivity, "must be >= 0")
+    if norm not in {"l1", "l2", "linf"}:
+        raise InvalidParameter("norm", norm, "must be l1, l2 or linf")
+    integer("tapes", tapes, at_least=2)
+    integer("changes", changes, at_least=0)
+    first = integer("seed", seed, at_least=0) * _TAPES_A_SEED
+    function = function_of(subject)
+    counted = [0]
+    end = math.inf if deadline is None else time.monotonic() + deadline
+    replayed = _Replayed(first=first, end=end)
+    if function is None:
+        replayed.note(_elsewhere())
+    else:
+        with stdout_to_stderr(), Watchdog(timeout) as watchdog, open_doors(function) as session:
+            runner = Runner(
+                target=subject,
+                pair=subject.check(pair),
+                session=session,
+                watchdog=watchdog,
+                counted=counted,
+            )
+            _look(replayed, runner, tapes=tapes, changes=changes)
+            if replayed.replayable:
+                _confirm(
+                    replayed,
+                    runner,
+                    chain(
+                        moves(replayed.pairs, declared, norm),
+                        shapes(replayed.pairs, strict=strict),
+                        flows(replayed.pairs) if strict else (),
+                    ),
+                )
+        for found in (
+            ()
+            if not replayed.replayable
+            else (
+                moves(replayed.pairs, declared, norm),
+                shapes(replayed.pairs, strict=strict),
+                flows(replayed.pairs) if strict else iter(()),
+                failures(replayed.pairs),
+                iter(()) if replayed.constant else unnoised_parts(replayed.pairs),
+            )
+        ):
+            replayed.findings += found
+    return ReplayReport(
+        target=subject.spelling,
+        pair=pair,
+        findings=tuple(replayed.findings),
+        sensitivity=declared,
+        norm=norm,
+        strict=strict,
+        replayable=replayed.replayable,
+        runs=counted[0],
+        tapes=len(replayed.pairs),
+        changed=sum(bool(both.a.tape.changes) for both in replayed.pairs),
+        seed=seed,
+    )
+
+
+def _confirm(replayed: _Replayed, runner: Runner, found: Iterable[Finding]) -> None:
+    # The tapes that a refuting finding rests on, again: entropy that shows rarely would have been
+    # missed before, and the largest difference of hundreds of tapes finds it.
+    for finding in found:
+        if not finding.refutes:
+            continue
+        shown = finding.witness.items()
+        both = next(b for b in replayed.pairs if b.witness().items() <= shown)
+        for _ in range(_SURE):
+            for world, run in ((0, both.a), (1, both.b)):
+                again = runner.run(world, Tape(run.tape.seed, run.tape.changes))
+                if again.key != run.key:
+                    replayed.note(_unsteady(run, again, world))
+                    return
+
+
+@dataclass(slots=True, kw_only=True)
+class _Replayed:
+    # What has been replayed so far; the only thing here that changes.
+    first: int
+    end: float
+    findings: list[Finding] = field(default_factory=list)
+    pairs: list[Both] = field(default_factory=list)
+    replayable: bool = True
+    constant: bool = False
+
+    def note(self, finding: Finding) -> None:
+        self.findings.append(finding)
+        self.replayable = self.replayable and finding.kind not in {"own-entropy", "elsewhere"}
+
+    def tape(self, number: int, changes: Changes | None = None) -> Tape:
+        return Tape(self.first + number, changes)
+
+
+def _unsteady(once: Run, then: Run, world: int) -> Finding:
+    return Finding(
+        kind="own-entropy",
+        severity="warning",
+        statement="outputs vary although the tape is the same: the target draws from a source that "
+        "is not replayed (native code, another thread or process), or keeps state; use the sample "
+        "layer",
+        witness={"dataset": "AB"[world], "once": once.output, "then": then.output},
+    )
+
+
+def _elsewhere() -> Finding:
+    return Finding(
+        kind="elsewhere",
+        severity="warning",
+        statement="another process draws its own randomness, which no tape reaches: use the "
+        "sample layer",
+    )
+
+
+def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> None:
+    # From the plainest to the finest; what cannot be replayed is said, and nothing else claimed.
+    session = runner.session
+    session.constants = _constants(replayed, runner)
+    first = [_ordinary(runner, world, replayed.tape(0)) for world in (0, 1)]
+    again = [_ordinary(runner, world, replayed.tape(0)) for world in (0, 1)]
+    ordinary = _both(replayed, runner, tapes)
+    runs = [run for both in ordinary for run in (both.a, both.b)]
+    replayed.findings += seeds(session.constants, [*first, *runs], again[0])
+    replayed.findings += sources(runs)
+    silent = [not any(run.flow for run in runs[world::2]) for world in (0, 1)]
+    if not _repeats(replayed, runner, first, _SURE if any(silent) else _REPEATS):
+        return
+    replayed.pairs += ordinary
+    if any(silent):
+        replayed.constant = True
+        replayed.note(_silence(silent, ordinary))
+    _change(replayed, runner, ordinary, changes)
+
+
+def _ordinary(runner: Runner, world: int, tape: Tape) -> Run:
+    run = runner.run(world, tape)
+    if run.error is not None:
+        raise run.error
+    return run
+
+
+def _constants(replayed: _Replayed, runner: Runner) -> frozenset[Seeded]:
+    # Seeds that come back on every one of several tapes. They are looked for while seeded
+    # generators deal what they deal. The first run is not counted: it fills caches.
+    runner.session.learning = True
+    found: Counter[Seeded] = Counter()
+    for world in (0, 1):
+        _ordinary(runner, world, replayed.tape(0))
+        runs = [_ordinary(runner, world, replayed.tape(i)) for i in range(_LEARNING)]
+        for seed in set.intersection(*(set(run.seeds) for run in runs)):
+            found[seed] += 1
+    runner.session.learning = False
+    return frozenset(found)
+
+
+def _both(replayed: _Replayed, runner: Runner, tapes: int) -> list[Both]:
+    return [
+        Both(
+            a=_ordinary(runner, 0, replayed.tape(i)),
+            b=_ordinary(runner, 1, replayed.tape(i)),
+        )
+        for i in range(tapes)
+    ]
+
+
+def _repeats(replayed: _Replayed, runner: Runner, first: list[Run], times: int) -> bool:
+    for world in (0, 1):
+        for _ in range(times):
+            run = _ordinary(runner, world, replayed.tape(0))
+            if run.key == first[world].key:
+                continue
+            replayed.note(_unsteady(first[world], run, world))
+            return False
+    return True
+
+
+def _silence(silent: list[bool], ordinary: list[Both]) -> Finding:
+    # A run that reads nothing from its tape does the same on every tape.
+    both = ordinary[0]
+    if not all(silent):
+        one = silent.index(True)
+        certain = (both.a, both.b)[one].key
+        met = sum((other.a, other.b)[1 - one].key == certain for other in ordinary)
+        # A release that is withheld below a noisy threshold draws nothing where there is no data.
+        usual = 2 * met >= len(ordinary)
+        return Finding(
+            kind="no-noise",
+            severity="warning" if usual else "error",
+            statement=f"dataset {'AB'[one]} draws nothing: its output is certain; the other gave "
+            f"it on {met} of {len(ordinary)} tapes",
+            witness=both.witness(),
+        )
+    if both.a.key == both.b.key:
+        return Finding(
+            kind="no-noise",
+            severity="warning",
+            statement="nothing is drawn: the output is certain, and the same for both datasets",
+            witness=both.witness(),
+        )
+    return Finding(
+        kind="no-noise",
+        severity="error",
+        statement="no draw was seen and the outputs differ: a constant, unless noise is kept from "
+        "an earlier call, or comes rarely from native code, a thread or a device: sample it",
+        witness=both.witness(),
+    )
+
+
+def _change(replayed: _Replayed, runner: Runner, ordinary: list[Both], most: int) -> None:
+    # Each draw of the first tape in turn at each extreme. Where that opens another flow, the draws
+    # behind it are set as well: a rare branch inside of a rare branch.
+    known = {run.flow for both in ordinary for run in (both.a, both.b)}
+    start = [*dict.fromkeys([*ordinary[0].a.places, *ordinary[0].b.places])]
+    room = max(most // len(EXTREMES), 1)
+    chosen = [start[i * len(start) // room] for i in range(room)] if len(start) > room else start
+    queue: deque[dict[Place, str | int]] = deque({p: e} for p in chosen for e in EXTREMES)
+    done = 0
+    faulted = False
+    while queue and done < most and time.monotonic() < replayed.end:
+        change = queue.popleft()
+        done += 1
+        both = Both(
+            a=runner.run(0, replayed.tape(0, change)), b=runner.run(1, replayed.tape(0, change))
+        )
+        replayed.pairs.append(both)
+        if not faulted and both.a.key != both.b.key and not both.failed:
+            branch = _unnoised_branch(replayed, runner, both, ordinary)
+            if branch is not None:
+                replayed.note(branch)
+                faulted = branch.severity == "error"
+        for run in (both.a, both.b):
+            if run.flow not in known and len(change) < _KEPT_DEPTH:
+                known.add(run.flow)
+                last = next(iter(change))
+                places = run.places
+                behind = places[places.index(last) + 1 :] if last in places else places
+                queue.extend({**change, p: e} for p in behind[:room] for e in EXTREMES)
+    if not queue and len(chosen) == len(start):
+        return
+    replayed.note(
+        Finding(
+            kind="not-all-draws",
+            severity="note",
+            statement=f"{len(start):,} draws are made, and {done:,} changed tapes were played: not "
+            "every draw was set to every extreme",
+        )
+    )
+
+
+def _unnoised_branch(
+    replayed: _Replayed, runner: Runner, both: Both, ordinary: list[Both]
+) -> Finding | None:
+    # With the changed draws kept and all others redrawn, both outputs stay what they are; with the
+    # same draws kept at what the tape had, redrawing moves the output: so noise is there, and this
+    # branch goes without.
+    change = both.a.tape.changes
+    near: Changes = {p: _NEAR[str(e)] for p, e in change.items()}
+    if not _still(replayed, runner, both, change, range(1, _REDRAWN + 1)):
+        return None
+    if not _still(replayed, runner, both, near, range(_REDRAWN)):
+        return None
+    numbers = range(_REDRAWN + 1, _REDRAWN + _CONFIRMED + 1)
+    usual = (
+        {p: replayed.tape(i).head(p) for p in change}
+        for i in range(min(_WITH_NOISE, len(ordinary)))
+    )
+    if all(
+        _still(replayed, runner, ordinary[i], kept, numbers) for i, kept in enumerate(usual)
+    ) or not _still(replayed, runner, both, change, numbers):
+        return None
+    # What the other dataset gives without this branch: all tapes so far, and as many again.
+    more = _both(replayed, runner, _REACH)
+    others = [o for o in (*replayed.pairs, *more) if not o.failed]
+    apart = [
+        within_reach(both.a, [o.b for o in others if o.b.key != both.b.key]),
+        within_reach(both.b, [o.a for o in others if o.a.key != both.a.key]),
+    ]
+    reached = all(apart)
+    shown = ", ".join(f"{source}[{i}] at its {value}" for (source, i), value in change.items())
+    return Finding(
+        kind="unnoised-branch",
+        severity="warning" if reached else "error",
+        statement=f"with {shown} no other draw moves the output, and the data do: a branch without "
+        "noise; "
+        + (
+            "both outputs lie among the outputs of the other dataset, so it costs "
+            "no more than its probability"
+            if reached
+            else f"on {len(others):,} tapes the other dataset gave nothing like it"
+        ),
+        witness=both.witness(),
+    )
+
+
+def _still(
+    replayed: _Replayed, runner: Runner, both: Both, change: Changes, numbers: range
+) -> bool:
+    # Whether both datasets give what they gave in ``both``, whatever the draws not in ``change``.
+    return all(
+        runner.run(world, replayed.tape(number, change)).key == key
+        for number in numbers
+        for world, key in ((0, both.a.key), (1, both.b.key))
+    )

@@ -1,0 +1,169 @@
+r"""One run of a target on a tape, and what is kept of it."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from audit.errors import TargetFailed, Unreadable
+from audit.outputs.form import kind, require_readable
+from audit.outputs.guard import RAISED, TimeUp, Watchdog, failure
+from audit.outputs.identity import identity
+from audit.replay.session import Session
+from audit.replay.tape import Asked, Place, Seeded, Tape
+from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised
+
+__all__ = ["Number", "Run", "Runner", "as_target", "function_of", "numbers_of", "parts_of"]
+
+Number: TypeAlias = int | float
+_DEEPEST: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    r"""What a dataset gave on a tape: an output, or the error that came instead.
+
+    ``key`` is equal for outputs that nobody can tell apart, ``kind`` is their type and shape.
+    """
+
+    output: Any
+    key: Hashable
+    kind: str
+    tape: Tape
+    error: TargetFailed | None = None
+
+    @property
+    def flow(self) -> tuple[Asked, ...]:
+        r"""What was asked of the tape, in order: the control flow that draws show."""
+        return tuple(self.tape.log)
+
+    @property
+    def seeds(self) -> tuple[Seeded, ...]:
+        r"""The seeds that generators were started from, in order."""
+        return tuple(self.tape.seeds)
+
+    @property
+    def places(self) -> list[Place]:
+        r"""The reals of the tape that were read."""
+        return self.tape.places()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runner:
+    r"""Runs a target on tapes, through open doors and under a time limit; counts the runs."""
+
+    target: Target
+    pair: tuple[Any, Any]
+    session: Session
+    watchdog: Watchdog
+    counted: list[int]
+
+    def run(self, world: int, tape: Tape) -> Run:
+        r"""The run of a dataset (0 is A) on a tape that was not played yet."""
+        self.counted[0] += 1
+        dataset = copy.deepcopy(self.pair[world])
+
+        def call() -> Any:
+            self.watchdog.restart()
+            output = _call(self.target, dataset, self.session)
+            require_readable(output)
+            return output
+
+        try:
+            output = self.session.play(tape, call)
+            self.watchdog.stop()
+            found = Run(output=output, key=identity(output), kind=kind(output), tape=tape)
+        except RAISED as error:
+            self.watchdog.stop()
+            failed = failure(self.target.spelling, error, dataset="AB"[world])
+            name = "hangs" if isinstance(error, TimeUp) else f"raises {type(error).__name__}"
+            found = Run(output=name, key=("failed", name), kind=name, tape=tape, error=failed)
+        return found
+
+
+def function_of(target: Target) -> Callable[..., Any] | None:
+    r"""The Python function to be replayed, or None where another process or language draws.
+
+    >>> from audit.targets.spelling import read_target
+    >>> function_of(read_target("count")).__name__
+    'count'
+    """
+    match target:
+        case Scalar() | Vectorised():
+            return target.function
+        case NoiseAdded():
+            return target.noise.sample
+        case _:
+            return None
+
+
+def _call(target: Target, dataset: Any, session: Session) -> Any:
+    match target:
+        case NoiseAdded():
+            return target.check((dataset, dataset))[0] + target.noise.sample()
+        case Vectorised():
+            outputs = target.function(dataset, n=1, rng=session.given())
+            if not isinstance(outputs, np.ndarray | list | tuple) or len(outputs) != 1:
+                raise Unreadable("did not return one output along the first axis for n = 1")
+            return outputs[0]
+        case Scalar():
+            if target.seeded:
+                return target.function(dataset, rng=session.given())
+            return target.function(dataset)
+        case _:  # function_of refused it
+            raise Unreadable(f"{target.spelling} cannot be replayed")
+
+
+def as_target(target: Target | Callable[..., Any]) -> Target:
+    r"""A target as it is, or a function in one of the three forms as a target.
+
+    >>> as_target(lambda dataset, rng: dataset).seeded
+    True
+    """
+    if isinstance(target, Target):
+        return target
+    spelling = getattr(target, "__qualname__", repr(target))
+    names = inspect.signature(target).parameters
+    if {"n", "rng"} <= names.keys():
+        return Vectorised(spelling=spelling, function=target)
+    return Scalar(spelling=spelling, function=target, seeded="rng" in names)
+
+
+def parts_of(run: Run) -> tuple[Hashable, ...]:
+    r"""The elements of an output that is a list, a tuple or an array; else the output alone."""
+    match run.output:
+        case np.ndarray() if run.output.ndim:
+            return tuple(identity(part) for part in run.output)
+        case list() | tuple():
+            return tuple(identity(part) for part in run.output)
+        case _:
+            return (run.key,)
+
+
+def numbers_of(run: Run) -> tuple[Number, ...] | None:
+    r"""The numbers of an output in order; None where it holds anything else."""
+    found: list[Number] = []
+    if run.error is None and _collect(run.output, found, _DEEPEST):
+        return tuple(found)
+    return None
+
+
+def _collect(output: Any, found: list[Number], depth: int) -> bool:
+    if isinstance(output, np.ndarray | np.generic):
+        output = output.tolist()
+    match output:
+        case bool():
+            found.append(int(output))
+            return True
+        case int() | float():
+            found.append(output)
+            return True
+        case list() | tuple() if depth:
+            return all(_collect(part, found, depth - 1) for part in output)
+        case _:
+            return False

@@ -1,0 +1,186 @@
+r"""A tape: what every source of randomness deals in one run, fixed beforehand.
+
+For each source (``SystemRng``, ``random``, ...) a tape holds a sequence U_0, U_1, ... of
+independent uniform reals in [0, 1). A draw of w bits from a source reads the first w bits of its
+next real. So a tape is the same for two datasets by construction, however much either draws, and
+draws of different widths read the same real. Any finite set of bits read has positive probability.
+
+Each real may be set to one of :data:`EXTREMES`; a tape so changed still has positive probability.
+What was asked for is logged. ``audit.replay.doors`` makes the sources read a tape.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import integer
+from dpcore.sampling.rng import Words
+
+__all__ = ["EXTREMES", "Asked", "Changes", "Place", "Seeded", "Stream", "Tape"]
+
+EXTREMES: Final[dict[str, tuple[int, int]]] = {
+    "lowest": (0, 0x00),
+    "highest": ((1 << 64) - 1, 0xFF),
+    "middle": (1 << 63, 0x00),
+    "low": (1 << 34, 0x00),
+    "high": ((1 << 64) - (1 << 34), 0x00),
+}
+r"""The first 64 bits and each later byte: 0, 1 - 0, 1/2, and 2^-30 inside of both ends, where a
+branch on 0 < u < p opens that excludes the end itself.
+"""
+
+Place: TypeAlias = tuple[str, int]
+r"""A source and how many reals of it were read before."""
+
+Changes: TypeAlias = Mapping[Place, str | int]
+r"""Reals that are set: to a name in :data:`EXTREMES`, or to 64 first bits."""
+
+_MOST_LOGGED: Final = 1 << 17
+_CHUNK: Final = 256
+_NONE: Final[Words] = np.zeros(0, dtype=np.uint64)
+
+# Held from before anything is patched.
+_PCG64: Final = np.random.PCG64
+_SEQUENCE: Final = np.random.SeedSequence
+
+
+class Asked(NamedTuple):
+    r"""``reals`` of a source were read one after the other, ``width`` bits of each."""
+
+    source: str
+    first: int
+    reals: int
+    width: int
+
+
+class Seeded(NamedTuple):
+    r"""A generator of a ``kind`` was started from a seed that the program gave."""
+
+    kind: str
+    seed: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    r"""A reader of a source: copies of one source read the same reals, each from the first on."""
+
+    source: str
+    copy: int = 0
+
+
+class Tape:
+    r"""The reals of a seed, some of them changed, and the log of one run.
+
+    >>> tape = Tape(7, {("random", 1): "lowest"})
+    >>> random = Stream("random")
+    >>> first = tape.bits(random, 8)
+    >>> tape.bits(random, 8), Tape(7).bits(random, 8) == first
+    (0, True)
+    >>> tape.log
+    [Asked(source='random', first=0, reals=2, width=8)]
+    """
+
+    def __init__(self, seed: int, changes: Changes | None = None) -> None:
+        self.seed = integer("seed", seed, at_least=0)
+        self.changes = dict(changes or {})
+        self.log: list[Asked] = []
+        self.seeds: list[Seeded] = []
+        self.met: set[str] = set()
+        self.cut = False
+        self._tails: dict[Place, int] = {}
+        self._heads: dict[str, dict[int, int]] = {}
+        for (source, index), value in self.changes.items():
+            head, tail = EXTREMES.get(str(value), (value, 0x00))
+            if not isinstance(head, int) or not 0 <= head < 1 << 64:
+                raise InvalidParameter("changes", value, f"must be 64 bits or of {[*EXTREMES]}")
+            self._heads.setdefault(source, {})[index] = head
+            self._tails[source, index] = tail
+        self._dealt: dict[str, Words] = {}
+        self._makers: dict[str, np.random.PCG64] = {}
+        self._positions: Counter[Stream] = Counter()
+        self._named: Counter[str] = Counter()
+
+    def bits(self, stream: Stream, width: int) -> int:
+        r"""The first ``width`` bits of the next real, as an integer."""
+        index = self._take(stream, 1, width)
+        head = int(self._reals(stream.source, index, 1)[0])
+        if width <= 64:
+            return head >> (64 - width)
+        more = width - 64
+        tail = int.from_bytes(self._tail(stream.source, index, (more + 7) // 8), "big")
+        return (head << more) | (tail >> (-more % 8))
+
+    def words(self, stream: Stream, count: int) -> Words:
+        r"""The first 64 bits of the next ``count`` reals, as an array of the caller's own."""
+        index = self._take(stream, count, 64)
+        return self._reals(stream.source, index, count).copy()
+
+    def source(self, kind: str) -> str:
+        r"""A name for one more source of a kind, the same in every run that asks alike."""
+        self._named[kind] += 1
+        return f"{kind} {self._named[kind]}"
+
+    @property
+    def draws(self) -> Counter[str]:
+        r"""How many reals of each source were read."""
+        found: Counter[str] = Counter()
+        for stream, position in self._positions.items():
+            found[stream.source] += position
+        return found
+
+    def places(self) -> list[Place]:
+        r"""The reals that were read, each once, in order of reading as far as it was logged."""
+        seen = ((a.source, i) for a in self.log for i in range(a.first, a.first + a.reals))
+        return [*dict.fromkeys(seen)]
+
+    def head(self, place: Place) -> int:
+        r"""The first 64 bits of a real."""
+        return int(self._reals(place[0], place[1], 1)[0])
+
+    def _take(self, stream: Stream, count: int, width: int) -> int:
+        index = self._positions[stream]
+        if not count:
+            return index
+        self._positions[stream] = index + count
+        last = self.log[-1] if self.log else None
+        after = None if last is None else (last.source, last.first + last.reals, last.width)
+        if last is not None and after == (stream.source, index, width):
+            # Two words at once or one after the other are the same to a program.
+            self.log[-1] = last._replace(reals=last.reals + count)
+        elif len(self.log) < _MOST_LOGGED:
+            self.log.append(Asked(stream.source, index, count, width))
+        else:
+            self.cut = True
+        return index
+
+    def _reals(self, source: str, first: int, count: int) -> Words:
+        dealt = self._dealt.get(source, _NONE)
+        have = len(dealt)
+        if have < first + count:
+            maker = self._makers.get(source)
+            if maker is None:
+                maker = self._makers[source] = _PCG64(_SEQUENCE([self.seed, *_spread(source)]))
+            more: Words = maker.random_raw(max(first + count - have, have, _CHUNK))
+            for index, head in self._heads.get(source, {}).items():
+                if have <= index < have + len(more):
+                    more[index - have] = head
+            dealt = self._dealt[source] = np.concatenate([dealt, more])
+        return dealt[first : first + count]
+
+    def _tail(self, source: str, index: int, count: int) -> bytes:
+        fill = self._tails.get((source, index))
+        if fill is not None:
+            return bytes([fill]) * count
+        return hashlib.shake_256(f"{self.seed} {index} {source}".encode()).digest(count)
+
+
+def _spread(source: str) -> list[int]:
+    digest = hashlib.sha256(source.encode()).digest()
+    return [int.from_bytes(digest[i : i + 4], "big") for i in range(0, 16, 4)]

@@ -1,0 +1,1 @@
+r"""Reports: what an audit found, as text, JSON and HTML."""

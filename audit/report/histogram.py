@@ -1,0 +1,270 @@
+r"""How the outputs fell in both worlds: integer counts by cell, for a picture.
+
+Data only, read off the runs after they were tested; it decides nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise, product
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.evidence.event import Floats
+from audit.outputs.form import Outputs
+from audit.outputs.identity import Name, shown
+from audit.outputs.number_line import NumberLine, as_float
+from audit.outputs.reading import read, read_worlds
+from audit.report.labels import distinct
+
+__all__ = ["Bin", "Histogram", "histogram"]
+
+Bools: TypeAlias = NDArray[np.bool_]
+
+_MOST_BINS: Final = 40
+_MOST_LABELS: Final = 14
+_LABEL: Final = 48
+_TAIL: Final = 0.001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bin:
+    r"""A cell of a histogram: the runs of each world in it, and how many of them the witness holds.
+
+    A bin of numbers is ``[low, high)``, or the number ``low`` where both are equal; None is an
+    open end. A label, and "all else", has neither. ``covered`` are the stretches of ``[low, high)``
+    that lie in the event, as shares of it: (0, 0.5) is the lower half.
+    """
+
+    label: str
+    count_a: int
+    count_b: int
+    inside_a: int = 0
+    inside_b: int = 0
+    low: float | None = None
+    high: float | None = None
+    covered: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def runs(self) -> int:
+        r"""Runs in the bin, both worlds together."""
+        return self.count_a + self.count_b
+
+    @property
+    def is_open(self) -> bool:
+        r"""Whether it holds all numbers beyond an end."""
+        return (self.low is None) != (self.high is None)
+
+    @property
+    def in_witness(self) -> Literal["all", "part", "none"]:
+        r"""How much of what fell in the bin lies in the event of the witness."""
+        inside = self.inside_a + self.inside_b
+        if not inside:
+            return "none"
+        return "all" if inside == self.runs else "part"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram:
+    r"""All runs of one pair, read through one feature, by cell; the counts sum to the runs.
+
+    ``pair`` is the place of the pair in the audit's list, ``feature`` None for the outputs
+    themselves. ``event`` is what ``inside_a`` and ``inside_b`` of the bins count. The witness's own
+    counts are smaller: it is scored only on runs that had no part in choosing it.
+    """
+
+    bins: tuple[Bin, ...]
+    runs_a: int
+    runs_b: int
+    event: str | None = None
+    pair: int = 0
+    feature: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields by name, each bin with ``in_witness``: "all", "part" or "none"."""
+        bins = [{**asdict(cell), "in_witness": cell.in_witness} for cell in self.bins]
+        return {**asdict(self), "bins": bins}
+
+    @classmethod
+    def of_json(cls, document: Mapping[str, Any]) -> Histogram:
+        r"""Back from :meth:`to_json`."""
+        bins = [dict(cell) for cell in document["bins"]]
+        for cell in bins:
+            cell.pop("in_witness", None)
+            cell["covered"] = tuple((low, high) for low, high in cell.get("covered", ()))
+        return cls(**{**document, "bins": tuple(Bin(**cell) for cell in bins)})
+
+
+def histogram(
+    outputs: Outputs,
+    worlds: object,
+    event: str | None = None,
+    inside: Bools | None = None,
+    spans: Sequence[tuple[float, float]] = (),
+    *,
+    pair: int = 0,
+    feature: str | None = None,
+) -> Histogram:
+    r"""Count outputs by cell: at most about 40, integers one each where there are few.
+
+    ``inside`` says which runs lie in the ``event`` of the witness, ``spans`` which numbers do: see
+    :class:`audit.evidence.event.Event`.
+
+    Other numbers fall into intervals between round numbers, what lies beyond all but one in a
+    thousand in two open ones. Labels stand by name: those of the event, then the most frequent,
+    and "all else".
+
+    >>> worlds = np.array([False, False, True, True])
+    >>> found = histogram([0, 2, 2, "stop"], worlds, "output >= 1", np.array([0, 1, 1, 0], bool))
+    >>> [(cell.label, cell.count_a, cell.count_b, cell.in_witness) for cell in found.bins]
+    [('0', 1, 0, 'none'), ('1', 0, 0, 'none'), ('2', 1, 1, 'all'), ("'stop'", 0, 1, 'none')]
+    """
+    reading = read(outputs)
+    truth = read_worlds(worlds, len(reading))
+    inside = np.zeros(len(reading), np.bool_) if inside is None else inside
+    is_number = reading.codes < 0
+    most = _MOST_BINS if bool(is_number.all()) else _MOST_BINS - _MOST_LABELS - 2
+    bins: list[Bin] = []
+    if bool(is_number.any()):
+        cells = _number_cells(reading.numbers[is_number], most)
+        counted = _counted(cells, truth[is_number], inside[is_number])
+        bins += [
+            replace(cell, covered=_covered(cell, spans))
+            for cell in counted
+            if cell.runs or not cell.is_open
+        ]
+    if not bool(is_number.all()):
+        named = reading.codes[~is_number]
+        room = _MOST_BINS - len(bins) if bins else 2 * _MOST_LABELS
+        cells = _label_cells(
+            named, reading.names, inside[~is_number], min(room, 2 * _MOST_LABELS) - 1
+        )
+        bins += _counted(cells, truth[~is_number], inside[~is_number])
+    in_b = int(np.count_nonzero(truth))
+    return Histogram(
+        bins=tuple(bins),
+        runs_a=len(truth) - in_b,
+        runs_b=in_b,
+        event=event,
+        pair=pair,
+        feature=feature,
+    )
+
+
+_Cells: TypeAlias = tuple[NDArray[np.int64], list[dict[str, Any]]]
+
+
+def _counted(cells: _Cells, truth: Bools, inside: Bools) -> list[Bin]:
+    place, named = cells
+    flat = np.bincount(place * 4 + 2 * inside + truth, minlength=4 * len(named)).reshape(-1, 4)
+    return [
+        Bin(
+            **keys,
+            count_a=int(row[0] + row[2]),
+            count_b=int(row[1] + row[3]),
+            inside_a=int(row[2]),
+            inside_b=int(row[3]),
+        )
+        for keys, row in zip(named, flat, strict=True)
+    ]
+
+
+def _number_cells(numbers: NumberLine, most: int) -> _Cells:
+    distinct, _, place = numbers.unique()
+    listed, integral = distinct.listed(), distinct.integral
+    values = distinct.as_floats()
+    first, span = listed[0].value, listed[-1].value - listed[0].value if integral else math.inf
+    if span < most:
+        # The empty ones between them, too: the axis is a line.
+        offsets = np.array([int(each.value - first) for each in listed], dtype=np.int64)
+        points = [_point(first + k) for k in range(int(span) + 1)]
+        return offsets[place], points
+    if len(values) <= most // 2:
+        one_form = len({each.form for each in listed}) == 1
+        return place, [_point(each.value, None if one_form else each.words) for each in listed]
+    edges = _edges(values, np.bincount(place), most - 2)
+    cells = np.searchsorted(edges, values, side="right").astype(np.int64)[place]
+    return cells, _between_edges(edges, integral=integral)
+
+
+def _edges(values: Floats, counts: NDArray[np.int64], most: int) -> Floats:
+    below = np.cumsum(counts) / counts.sum()
+    low = float(values[np.searchsorted(below, _TAIL)])
+    high = float(values[min(int(np.searchsorted(below, 1 - _TAIL)), len(values) - 1)])
+    span = high - low
+    if not 0.0 < span < math.inf:
+        return np.array([low, math.nextafter(low, math.inf)])  # one number is nearly all
+    # The smallest step of 1, 2 or 5 times a power of ten with few enough intervals.
+    least = math.floor(math.log10(span)) - 2
+    digit, power = next(
+        (digit, power)
+        for power, digit in product(range(least, least + 4), (1, 2, 5))
+        if span <= (most - 2) * float(f"{digit}e{power}")
+    )
+    step = float(f"{digit}e{power}")
+    start, end = math.floor(low / step), math.floor(high / step) + 1
+    return np.unique([float(f"{k * digit}e{power}") for k in range(start, end + 1)])
+
+
+def _covered(cell: Bin, spans: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    # Of an open bin only whether it lies in the event: how far it reaches is not said.
+    if cell.low == cell.high and cell.runs:
+        return ((0.0, 1.0),) if cell.in_witness == "all" else ()
+    low = -math.inf if cell.low is None else cell.low
+    high = math.inf if cell.high is None else cell.high
+    found = []
+    for start, end in spans:
+        if start <= low and (high <= end or low == high < end):
+            return ((0.0, 1.0),)
+        if low < high and -math.inf < low and high < math.inf and start < high and low < end:
+            share = [(min(max(x, low), high) - low) / (high - low) for x in (start, end)]
+            found.append((share[0], share[1]))
+    return tuple(sorted(found))
+
+
+def _between_edges(edges: Floats, *, integral: bool) -> list[dict[str, Any]]:
+    first, last = float(edges[0]), float(edges[-1])
+    single = last == math.nextafter(first, math.inf)
+    cells: list[dict[str, Any]] = [{"label": f"< {_short(first)}", "low": None, "high": first}]
+    for low, high in pairwise(edges.tolist()):
+        if single or (integral and high == low + 1):
+            cells.append(_point(low))
+        else:
+            words = f"{_short(low)} to {_short(high - 1 if integral else high)}"
+            cells.append({"label": words, "low": low, "high": high})
+    words = f"> {_short(first)}" if single else f">= {_short(last)}"
+    return [*cells, {"label": words, "low": last, "high": None}]
+
+
+def _point(value: Any, words: str | None = None) -> dict[str, Any]:
+    at = as_float(value)
+    return {"label": _short(value) if words is None else words, "low": at, "high": at}
+
+
+def _short(number: Any) -> str:
+    if not isinstance(number, float):
+        return str(number)
+    plain = number.is_integer() and abs(number) < 1e15 and repr(number) != "-0.0"
+    return str(int(number)) if plain else f"{number:.12g}"
+
+
+def _label_cells(
+    codes: NDArray[np.int64], names: tuple[str | Name, ...], inside: Bools, most: int
+) -> _Cells:
+    pooled = np.bincount(codes, minlength=len(names))
+    marked = np.bincount(codes[inside], minlength=len(names)) > 0
+    order = sorted(range(len(names)), key=lambda i: (not marked[i], -int(pooled[i])))
+    seen = [code for code in order if pooled[code]]
+    kept = sorted(seen if len(seen) <= most else seen[:most], key=lambda i: -int(pooled[i]))
+    place = np.full(len(names), len(kept), dtype=np.int64)
+    place[kept] = np.arange(len(kept))
+    texts = set(map(str, names))
+    named = distinct([shown(names[code], texts) for code in kept], lambda x: len(x) <= _LABEL)
+    cells = [{"label": label} for label in named]
+    if len(kept) < len(seen):
+        cells.append({"label": f"all else: {len(seen) - len(kept):,} other values"})
+    return place[codes], cells

@@ -1,0 +1,266 @@
+r"""What leaves the building after an audit: a frozen report, and its JSON.
+
+JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it does not apply.
+
+    schema          "dpcore-audit/2"
+    target          as it was written
+    claim           {"epsilon", "delta": exact, as text; "relation"}; of a claimed curve epsilon and
+                    delta are null, "claim" is its spelling and "points" are those tested
+    pair            [dataset A, dataset B] that the witness and epsilon_lower are of
+    pairs           all pairs that were audited
+    verdict         "refuted", "not_refuted", "proven", "nothing_measured"; null when the target
+                    failed
+    epsilon_lower   a number; "inf" where no epsilon holds. Of the sample layer: exceeds the true
+                    epsilon with probability at most alpha. Of the exact layer: proven.
+    at_delta        the delta that epsilon_lower is at, exact, as text
+    alpha           the false-alarm level of all statistical layers together
+    p_value         of the claim, for a number of runs fixed beforehand
+    e_value         of the claim, for --sequential: the largest wealth so far
+    runs            runs drawn, both worlds and all pairs together
+    runs_by_world   {"a", "b"}
+    stopped         why no more runs were drawn
+    interrupted     whether Ctrl-C ended it before all was done
+    witness         {"event", "world", "inside_a", "runs_a", "inside_b", "runs_b", "feature": what
+                    the event is of, null: the output itself}: counts; or for the exact layer
+                    {"event", "world", "probability_a", "probability_b"}: [lower, upper]
+    resolution      an always-revealing output of this probability would have been seen in 95 of 100
+                    audits, in what was looked at; null: too few runs to count on refuting anything
+    coverage        what was looked at, one a pair and feature: {"pair", "feature", "runs",
+                    "looked_at": runs of which an event could be learned, "once": outputs that came
+                    once and have no order, "constant", "measured"}
+    outcomes        of several pairs, features or points, one test each: {"pair": its place in
+                    "pairs", "feature", "epsilon", "delta", "p_value", "e_value", "epsilon_lower",
+                    "refuted"}
+    row             the place in "outcomes" of the test that pair, witness and epsilon_lower are of
+    exact           {"delta", "epsilon": [lower, upper] at the claim, each of its worse direction}
+    fit             what the fit layer says: {"law", "verdict", "p_value", "runs", "witness"}
+    findings        of the replay layer: {"kind", "severity", "refutes", "statement", "witness"}
+    baselines       for comparison only: {"name", "epsilon_lower", "says", "valid"}
+    search          how the pair was found: {"space", "runs", "tried"}
+    histogram       outputs of both worlds by cell, see ``audit.report.histogram``
+    trace           the bound as the runs came in, see ``audit.evidence.trace``
+    curve           of a claimed curve: [[epsilon, delta rounded up]], for a picture
+    layers          [{"layer", "method", "proves"}]
+    seed            repeats the audit
+    repeatable      whether the target keeps to the randomness it is given; false also for one
+                    that takes none: then the seed repeats only the audit's own coins
+    error           {"reason", "dataset", "run"} when the target failed
+    warnings        a list of sentences
+    versions        {"dpcore", "python", "numpy"}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from audit.claims.claim import Claim
+from audit.claims.levels import level_upper
+from audit.claims.verdicts import Layer, Verdict
+from audit.errors import TargetFailed
+from audit.evidence.event import Witness
+from audit.evidence.outcome import Outcome
+from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.parameter import RationalLike, write_rational
+
+if TYPE_CHECKING:
+    from audit.claims.curve_claim import CurveClaim
+    from audit.evidence.baselines.compare import BaselineFinding
+    from audit.evidence.coverage import Coverage
+    from audit.evidence.trace import Trace
+    from audit.fit.report import FitReport
+    from audit.replay.findings import Finding
+    from audit.report.histogram import Histogram
+    from audit.search.search import Found
+
+__all__ = [
+    "SCHEMA",
+    "AuditReport",
+    "ExactFinding",
+    "ExactWitness",
+]
+
+SCHEMA: Final = "dpcore-audit/2"
+
+
+_BY_CTRL_C: Final = 130
+_TOO_LITTLE: Final = 4
+_EXIT_CODES: Final[dict[Verdict | None, int]] = {
+    "not_refuted": 0,
+    "proven": 0,
+    "refuted": 1,
+    "nothing_measured": _TOO_LITTLE,
+    None: TargetFailed.exit_code,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactWitness:
+    r"""The event that is hardest on the claim, with its proven probability in each world."""
+
+    event: str
+    world: Literal["A", "B"]
+    probability_a: Enclosure
+    probability_b: Enclosure
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields by name, probabilities as [lower, upper]."""
+        return {
+            "event": self.event,
+            "world": self.world,
+            "probability_a": _ends(self.probability_a),
+            "probability_b": _ends(self.probability_b),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactFinding:
+    r"""The least delta at the claimed epsilon, and the other way, each of its worse direction."""
+
+    delta: Enclosure
+    epsilon: Enclosure
+
+    def to_json(self) -> dict[str, Any]:
+        r"""Both as [lower, upper]."""
+        return {"delta": _ends(self.delta), "epsilon": _ends(self.epsilon)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditReport:
+    r"""What was observed or proven about one claim; see the module for its parts.
+
+    ``pair`` is the one that ``witness`` and ``epsilon_lower`` are of, ``pairs``
+    are all of them where there are several.
+
+    >>> report = AuditReport(
+    ...     target="f.py:f",
+    ...     claim=Claim(epsilon=1),
+    ...     pair=(0, 1),
+    ...     verdict="refuted",
+    ...     epsilon_lower=1.25,
+    ...     alpha="0.05",
+    ...     runs_by_world=(5, 5),
+    ...     stopped="all 10 runs",
+    ... )
+    >>> report.to_json()["verdict"], report.exit_code
+    ('refuted', 1)
+    """
+
+    target: str
+    claim: Claim | CurveClaim
+    pair: tuple[Any, Any]
+    verdict: Verdict | None
+    epsilon_lower: float
+    alpha: RationalLike
+    runs_by_world: tuple[int, int]
+    stopped: str
+    pairs: tuple[tuple[Any, Any], ...] = ()
+    at_delta: Fraction = Fraction(0)
+    p_value: float | None = None
+    e_value: float | None = None
+    witness: Witness | ExactWitness | None = None
+    resolution: float = math.inf
+    coverage: tuple[Coverage, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    row: int = 0
+    exact: ExactFinding | None = None
+    fit: FitReport | None = None
+    findings: tuple[Finding, ...] = ()
+    baselines: tuple[BaselineFinding, ...] = ()
+    search: Found | None = None
+    histogram: Histogram | None = None
+    trace: Trace | None = None
+    curve: tuple[tuple[float, float], ...] = ()
+    layers: tuple[Layer, ...] = ()
+    seed: int | None = None
+    repeatable: bool = True
+    interrupted: bool = False
+    error: TargetFailed | None = None
+    warnings: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> int:
+        r"""Runs tested, both worlds together."""
+        return sum(self.runs_by_world)
+
+    @property
+    def exit_code(self) -> int:
+        r"""0 not refuted or proven, 1 refuted or a fault found, 3 the target failed, 4 nothing was
+        measured, 130 Ctrl-C.
+
+        Whoever reads a 0 may take it for an audit that came to its end, and looked at something.
+        """
+        code = _EXIT_CODES[self.verdict]
+        if self.faults and code in {0, _TOO_LITTLE}:
+            return 1
+        return _BY_CTRL_C if self.interrupted and code in {0, _TOO_LITTLE} else code
+
+    @property
+    def faults(self) -> bool:
+        r"""Whether the fit or replay layer found an error."""
+        return any(finding.severity == "error" for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The report as plain values, the keys of the module's schema."""
+        error = self.error
+        return {
+            "schema": SCHEMA,
+            "target": self.target,
+            "claim": self.claim.to_json(),
+            "pair": list(self.pair),
+            "pairs": [list(pair) for pair in self.pairs or (self.pair,)],
+            "verdict": self.verdict,
+            "epsilon_lower": _number(self.epsilon_lower),
+            "at_delta": write_rational(self.at_delta),
+            "alpha": level_upper(self.alpha),
+            "p_value": self.p_value,
+            "e_value": self.e_value,
+            "runs": self.runs,
+            "runs_by_world": dict(zip("ab", self.runs_by_world, strict=True)),
+            "stopped": self.stopped,
+            "interrupted": self.interrupted,
+            "witness": None if self.witness is None else self.witness.to_json(),
+            "resolution": self.resolution if math.isfinite(self.resolution) else None,
+            "coverage": [each.to_json() for each in self.coverage],
+            "outcomes": [outcome.to_json() for outcome in self.outcomes],
+            "row": self.row if self.outcomes else None,
+            "exact": None if self.exact is None else self.exact.to_json(),
+            "fit": None if self.fit is None else _fit(self.fit),
+            "findings": [finding.to_json() for finding in self.findings],
+            "baselines": [baseline.to_json() for baseline in self.baselines],
+            "search": None if self.search is None else self.search.to_json(),
+            "histogram": None if self.histogram is None else self.histogram.to_json(),
+            "trace": None if self.trace is None else self.trace.to_json(),
+            "curve": [list(point) for point in self.curve],
+            "layers": [asdict(layer) for layer in self.layers],
+            "seed": self.seed,
+            "repeatable": self.repeatable,
+            "error": None
+            if error is None
+            else {"reason": error.reason, "dataset": error.dataset, "run": error.run},
+            "warnings": list(self.warnings),
+            "versions": self.versions,
+        }
+
+    def to_text(self) -> str:
+        r"""The JSON document, with a newline at its end."""
+        return json.dumps(self.to_json(), indent=2, default=str, allow_nan=False) + "\n"
+
+
+def _fit(report: FitReport) -> dict[str, Any]:
+    found = report.to_json()
+    return {name: found[name] for name in ("law", "verdict", "p_value", "runs", "witness")}
+
+
+def _number(value: float) -> float | str:
+    # JSON has no infinity; a string says it and no reader mistakes it for a large number.
+    # Adding 0 turns -0.0 into 0.0.
+    return value + 0.0 if math.isfinite(value) else "inf"
+
+
+def _ends(value: Enclosure) -> list[float | str]:
+    return [_number(value.lower_float), _number(value.upper_float)]

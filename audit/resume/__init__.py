@@ -1,0 +1,1 @@
+r"""Resume: the state file of an audit, and going on where it stopped."""

@@ -1,0 +1,1 @@
+r"""Runs: drawing outputs in blocks, alone or in several processes."""

@@ -1,0 +1,207 @@
+r"""One block of runs: where its randomness comes from, and how it is drawn.
+
+Every coin is a function of the audit's seed, the number j of the block and what the coin is for, so
+a block can be drawn anywhere and in any order, or be read back, and is the same
+(``docs/decisions/0014-blocks-by-number.md``).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.errors import TargetFailed
+from audit.outputs.form import Outputs, concatenate, same
+from audit.outputs.guard import Watchdog, reading
+from audit.outputs.worlds import draw_worlds
+from audit.runs.plan import Plan, Planned
+from audit.targets.target import Block, Target
+
+__all__ = [
+    "Drawing",
+    "Stream",
+    "Task",
+    "draw_block",
+    "keeps_to_its_seed",
+    "probe_of",
+    "stream",
+    "task_of",
+    "worlds_of",
+]
+
+_PROBES: Final = 8
+
+
+class Stream(IntEnum):
+    r"""What randomness of an audit is for. The numbers are part of what a seed means."""
+
+    WORLDS = 0
+    MIXING = 1
+    WORLD_A = 2
+    WORLD_B = 3
+    PROBE = 4
+    TEST = 5
+
+
+def stream(seed: int, purpose: Stream, *place: int) -> np.random.SeedSequence:
+    r"""The randomness of one purpose at one place; different ones are independent.
+
+    >>> stream(7, Stream.WORLDS, 3).spawn_key
+    (0, 3)
+    """
+    return np.random.SeedSequence(seed, spawn_key=(int(purpose), *place))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    r"""All that is needed to draw a block of a target: it can be sent anywhere.
+
+    ``until`` is the time of day (as ``time.time`` gives it) after which nothing more is drawn,
+    ``label`` what an error says about where it was.
+    """
+
+    pair: tuple[Any, Any]
+    worlds: NDArray[np.bool_]
+    seeds: tuple[np.random.SeedSequence, np.random.SeedSequence]
+    mixing: np.random.SeedSequence
+    drawn: int = 0
+    timeout: float | None = None
+    until: float = math.inf
+    label: str = ""
+
+    def block(self, watchdog: Watchdog) -> Block:
+        r"""The block as a target takes it, its randomness at the beginning."""
+        # Made anew: who spawns from a seed sequence changes it.
+        seed_a, seed_b = (
+            np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key) for seed in self.seeds
+        )
+        return Block(
+            pair=self.pair,
+            worlds=self.worlds,
+            seeds=(seed_a, seed_b),
+            mixing=np.random.default_rng(self.mixing),
+            watchdog=watchdog,
+            drawn=self.drawn,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    r"""The outputs of a block in run order: all of them, or those before an end came.
+
+    ``error`` is the target's, ``interrupted`` a Ctrl-C; ``limited`` says whether each call had its
+    time limit.
+    """
+
+    outputs: Outputs
+    error: TargetFailed | None = None
+    interrupted: bool = False
+    limited: bool = True
+
+
+def worlds_of(plan: Plan, block: Planned) -> NDArray[np.bool_]:
+    r"""Which world each run of a block is in, True for B.
+
+    >>> from audit.claims.claim import Claim
+    >>> plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), seed=7)
+    >>> first, second, *_ = plan.blocks()
+    >>> len(worlds_of(plan, second)), (worlds_of(plan, first) == worlds_of(plan, second)).all()
+    (32, np.False_)
+    """
+    coins = np.random.default_rng(stream(plan.seed, Stream.WORLDS, block.index))
+    return draw_worlds(block.runs, coins)
+
+
+def task_of(plan: Plan, block: Planned, *, until: float = math.inf) -> Task:
+    r"""The task of drawing a block of the plan."""
+    several = len(plan.pairs) > 1
+    return Task(
+        pair=plan.pairs[block.pair],
+        worlds=worlds_of(plan, block),
+        seeds=(
+            stream(plan.seed, Stream.WORLD_A, block.index),
+            stream(plan.seed, Stream.WORLD_B, block.index),
+        ),
+        mixing=stream(plan.seed, Stream.MIXING, block.index),
+        drawn=block.drawn,
+        timeout=plan.timeout,
+        until=until,
+        label=f"on pair {block.pair + 1} of {len(plan.pairs)}, " if several else "",
+    )
+
+
+def probe_of(plan: Plan) -> Task:
+    r"""A few runs that are drawn twice and never tested."""
+    return Task(
+        pair=plan.pair,
+        worlds=np.arange(min(_PROBES, plan.runs)) % 2 == 1,
+        seeds=(stream(plan.seed, Stream.PROBE, 0), stream(plan.seed, Stream.PROBE, 1)),
+        mixing=stream(plan.seed, Stream.PROBE, 2),
+        timeout=plan.timeout,
+    )
+
+
+def draw_block(
+    target: Target,
+    task: Task,
+    watchdog: Watchdog,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> Drawing:
+    r"""Draw a block, as far as the target, the user and the time let it."""
+    pieces: list[Outputs] = []
+    error: TargetFailed | None = None
+    interrupted = False
+    count = 0
+    try:
+        for piece in target.draw(task.block(watchdog)):
+            pieces.append(piece)
+            count += len(piece)
+            if progress is not None:
+                progress(task.drawn + count)
+            if time.time() >= task.until:
+                break
+    except TargetFailed as failed:
+        error = _labelled(failed, task.label)
+    except KeyboardInterrupt:
+        watchdog.stop()
+        interrupted = True
+    return Drawing(
+        outputs=concatenate(pieces),
+        error=error,
+        interrupted=interrupted,
+        limited=watchdog.active or task.timeout is None or target.limits_itself,
+    )
+
+
+def keeps_to_its_seed(target: Target, task: Task, watchdog: Watchdog) -> bool:
+    r"""Whether the target gives the same outputs twice, on the same randomness.
+
+    Raises :class:`TargetFailed` and KeyboardInterrupt.
+    """
+    answers = []
+    for _ in range(2):
+        drawing = draw_block(target, task, watchdog)
+        if drawing.error is not None:
+            raise drawing.error
+        if drawing.interrupted:
+            raise KeyboardInterrupt
+        answers.append(drawing.outputs)
+    with reading(target.spelling):
+        return same(*answers)
+
+
+def _labelled(failed: TargetFailed, label: str) -> TargetFailed:
+    if not label:
+        return failed
+    told = TargetFailed(
+        failed.target, label + failed.reason, dataset=failed.dataset, run=failed.run
+    )
+    return told.with_traceback(failed.__traceback__)

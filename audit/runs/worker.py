@@ -1,0 +1,169 @@
+r"""What runs in a worker: a block drawn elsewhere, and a watch on who asked for it.
+
+A worker that this machine's audit started ends with it, however that ends, and with a call that
+nothing in the worker can interrupt. A worker of a cluster is somebody else's, and goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from multiprocessing import current_process
+from typing import Any, Final
+
+from audit.errors import TargetFailed
+from audit.outputs.guard import Watchdog, reading, stdout_to_stderr
+from audit.outputs.wire import Objects, pack, unpack
+from audit.runs.block import Drawing, Task, draw_block, keeps_to_its_seed
+from audit.targets.spelling import read_target
+from audit.targets.target import Target
+from dpcore.errors import DpcoreError
+
+__all__ = ["OVERDUE", "Sent", "answer_of", "begin", "work_block", "work_probe"]
+
+OVERDUE: Final = 124
+r"""The exit code of a worker whose call nothing could interrupt."""
+
+_GRACE: Final = 2.0
+_LOOKS: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    r"""How a worker gets a target: the same value is the same target, so one is made a process.
+
+    ``content`` is a digest of the file it is written in, ``process`` the audit's.
+    """
+
+    spelling: str
+    seeded: bool
+    folder: str
+    content: str | None
+    pickled: bytes | None
+    process: int
+
+
+def work_block(sent: Sent, task: Task) -> bytes:
+    r"""A drawing and the runs before it, or how the target failed, as ``audit.outputs.wire``."""
+
+    def drawn(target: Target, watchdog: Watchdog) -> tuple[Any, ...]:
+        drawing = draw_block(target, task, watchdog)
+        error = None if drawing.error is None else _told(drawing.error)
+        return drawing.outputs, error, drawing.interrupted, drawing.limited, task.drawn
+
+    return _work(sent, task, drawn)
+
+
+def work_probe(sent: Sent, task: Task) -> bytes:
+    r"""Whether the target keeps to its seed, or how it failed; as data."""
+    return _work(sent, task, lambda target, dog: keeps_to_its_seed(target, task, dog))
+
+
+def answer_of(data: bytes, known: dict[int, Any]) -> Any:
+    r"""What a worker sent: a :class:`audit.runs.block.Drawing` and the runs before it, or a bool.
+
+    ``known`` are the objects that stayed with the workers. Raises :class:`TargetFailed`.
+    """
+    match unpack(data, known):
+        case "done", bool(found):
+            return found
+        case "done", (outputs, error, bool(interrupted), bool(limited), int(drawn)):
+            failed = None if error is None else TargetFailed(*error[:2], **error[2])
+            return Drawing(
+                outputs=outputs, error=failed, interrupted=interrupted, limited=limited
+            ), drawn
+        case "failed", (str(target), str(reason), dict(place)):
+            raise TargetFailed(target, reason, **place)
+    raise ValueError("no answer of a worker")
+
+
+def _told(failed: TargetFailed) -> tuple[str, str, dict[str, Any]]:
+    return failed.target, failed.reason, {"dataset": failed.dataset, "run": failed.run}
+
+
+def _work(sent: Sent, task: Task, do: Callable[[Target, Watchdog], object]) -> bytes:
+    _leave_ctrl_c_to(sent.process)
+    watch = _watch(sent.process)
+    with stdout_to_stderr(), Watchdog(task.timeout) as watchdog:
+        try:
+            target = _received(sent)
+            watch.kept_on = watchdog
+            found = do(target, watchdog)
+            # Read here: a class of the target's is in no other process.
+            with reading(sent.spelling):
+                return pack(("done", found), _objects())
+        except TargetFailed as error:
+            return pack(("failed", _told(error)), _objects())
+        except DpcoreError as error:
+            told = _told(TargetFailed(sent.spelling, f"in a worker: {error}"))
+            return pack(("failed", told), _objects())
+        finally:
+            watch.kept_on = None
+
+
+@cache
+def _objects() -> Objects:
+    return Objects(shared=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Watch:
+    # Ends this process when its parent has ended, or a call that is long over its time.
+    parent: int
+    kept_on: Watchdog | None = None
+
+    def run(self) -> None:
+        while os.getppid() == self.parent:
+            watchdog = self.kept_on
+            due = None if watchdog is None else watchdog.due
+            if due is not None and time.monotonic() > due + _GRACE:
+                os._exit(OVERDUE)
+            time.sleep(_LOOKS)
+        os._exit(OVERDUE)
+
+
+def begin(process: int) -> None:
+    r"""Keep watch over the audit of this process number; a worker's first act."""
+    _watch(process)
+
+
+@cache
+def _watch(process: int) -> _Watch:
+    watch = _Watch(parent=process)
+    # joblib's own processes, also where the audit ended while they were starting.
+    if os.getppid() == process or current_process().name.startswith("Loky"):
+        threading.Thread(target=watch.run, name="dpcore-watch", daemon=True).start()
+    return watch
+
+
+def _leave_ctrl_c_to(process: int) -> None:
+    # A terminal's Ctrl-C reaches all its processes: the audit ends its workers itself. A handler
+    # and not SIG_IGN, which the target's own children would inherit.
+    elsewhere = os.getpid() != process
+    if elsewhere and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _not_here)
+
+
+def _not_here(number: int, frame: object) -> None:
+    del number, frame
+
+
+@lru_cache(maxsize=4)
+def _received(sent: Sent) -> Target:
+    if sent.pickled is not None:
+        import cloudpickle
+
+        found = cloudpickle.loads(sent.pickled)  # of the audit's own process
+        assert isinstance(found, Target)  # noqa: S101  # nothing else is sent
+        return found
+    if os.getpid() != sent.process:
+        # Relative names mean what they mean to the user.
+        with contextlib.suppress(OSError):
+            os.chdir(sent.folder)
+    return read_target(sent.spelling, seeded=sent.seeded)

@@ -1,0 +1,258 @@
+r"""An audit from beginning to end: runs are drawn, tested and reported.
+
+    sample(target, plan) = report_of(draw(target, plan))
+
+Every coin of an audit comes from its seed: which world each run is in, what a target gets as
+randomness in each world and block, and the coins that make p-values exact. The same seed and a
+target that keeps to the randomness it is given repeat the report, drawn by one process or many, at
+once or resumed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from audit.claims.verdicts import INTERRUPTED
+from audit.errors import TargetFailed
+from audit.evidence.coverage import unmeasured
+from audit.evidence.family import weigh_family, weigh_views
+from audit.evidence.verdict import Weighed, versions
+from audit.outputs.form import oddities
+from audit.outputs.guard import stdout_to_stderr
+from audit.report.report import AuditReport
+from audit.runs.block import Drawing, Stream, Task, probe_of, stream, task_of
+from audit.runs.drawn import Collected, Drawn
+from audit.runs.jobs import Drawer, drawer
+from audit.runs.plan import Plan, Planned
+from audit.targets.target import Target
+from dpcore.numbers.parameter import rational
+
+if TYPE_CHECKING:
+    from audit.resume.checkpoint import State
+
+__all__ = ["Drawn", "Progress", "coins_of", "draw", "report_of", "sample"]
+
+Progress = Callable[[int], None]
+r"""Called with the number of runs drawn so far."""
+
+_EQUAL: Final = "both datasets are the same: nothing tells the worlds apart"
+_IGNORES: Final = (
+    "the target ignores the randomness it is given: --seed does not repeat its outputs"
+)
+_PLANNED: Final = "as many as planned"
+_FAILED: Final = "the target failed"
+_DEADLINE: Final = "the deadline was reached"
+_CUT_SHORT: Final = (
+    "ended before its planned runs: alpha stands if the outputs had no part in when that was"
+)
+_NO_LIMIT: Final = "drawn in threads: no time limit held for calls of the target"
+_MANY: Final = (
+    "drawn by several processes: runs are independent only if the target seeds its own randomness "
+    "from the operating system"
+)
+_UNTESTED: Final = "the block under way was not tested: a resumed audit draws it anew"
+_RESTARTED: Final = "resumed: the target, which has randomness of its own, was started anew"
+
+
+def sample(
+    target: Target, plan: Plan, *, progress: Progress | None = None, state: State | None = None
+) -> AuditReport:
+    r"""Audit a target as a black box.
+
+    A failing target gives a report with ``error`` set and the evidence drawn before; Ctrl-C one
+    without ``error``, unless nothing was drawn: then KeyboardInterrupt goes on.
+
+    >>> from audit.claims.claim import Claim
+    >>> from audit.targets.target import Vectorised
+    >>> def bit(dataset, n, rng):
+    ...     return np.full(n, dataset)  # no noise at all
+    >>> plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=1000, seed=7)
+    >>> sample(Vectorised(spelling="bit", function=bit), plan).verdict
+    'refuted'
+    """
+    return report_of(draw(target, plan, progress=progress, state=state))
+
+
+def draw(
+    target: Target, plan: Plan, *, progress: Progress | None = None, state: State | None = None
+) -> Drawn:
+    r"""Draw the runs of an audit, as far as the target, the user and the evidence let it.
+
+    ``state`` is an open file of :func:`audit.resume.checkpoint.resume`: what it holds is not drawn
+    again, and what is drawn is stored.
+
+    Raises :class:`InvalidParameter` for a target that cannot be sent to other processes, outputs
+    that cannot be stored and a feature that is no fixed map; KeyboardInterrupt before any run.
+    """
+    found = Collected(plan=plan, target=target, repeatable=target.seeded)
+    for i, (a, b) in enumerate(plan.pairs):
+        if repr(a) == repr(b):
+            found.notes.append(_place(plan, i) + _EQUAL)
+    with stdout_to_stderr(), drawer(target, plan.jobs, plan.timeout, progress) as by:
+        try:
+            if target.seeded and not by.keeps_to_its_seed(probe_of(plan)):
+                found.repeatable = False
+                found.notes.append(_IGNORES)
+            if not found.repeatable and plan.jobs != 1:
+                found.notes.append(_MANY)
+            stopped = _continue(found, by, state)
+        except TargetFailed as error:
+            found.error, stopped = error, _FAILED
+        except KeyboardInterrupt:
+            if not found.runs:
+                raise
+            stopped = INTERRUPTED
+    # The anytime test may end at any time.
+    if stopped in {_DEADLINE, _FAILED, INTERRUPTED} and found.runs and not plan.sequential:
+        found.notes.append(_CUT_SHORT)
+    if state is not None and state.closed is not None:
+        found.notes.append(f"stored only up to block {len(state.blocks):,}: {state.closed}")
+    return found.drawn(stopped)
+
+
+def _continue(found: Collected, by: Drawer, state: State | None) -> str:
+    # From what is stored on.
+    # One by one: a plan may have more blocks than there is memory for.
+    blocks = found.plan.blocks()
+    stored = [] if state is None else list(state.blocks)
+    if stored and not found.repeatable:
+        found.notes.append(_RESTARTED)
+    for outputs, block in zip(stored, blocks, strict=False):
+        found.keep(block, outputs)
+        if found.rejected_at is not None:
+            return _sufficed(found)
+    if state is not None and state.failed is not None:
+        raise state.failed
+    try:
+        return _draw(found, blocks, by, state)
+    except TargetFailed as error:
+        # Drawn once more, a target that repeats itself does the same; another one might be asked
+        # until it answers, and only its good days be counted.
+        if state is not None and not found.repeatable:
+            state.fail(error)
+        raise
+
+
+def _draw(found: Collected, rest: Iterator[Planned], by: Drawer, state: State | None) -> str:
+    plan = found.plan
+    until = math.inf if plan.deadline is None else time.time() + plan.deadline
+    sent: deque[Planned] = deque()
+
+    def tasks() -> Iterator[Task]:
+        for block in rest:
+            if time.time() >= until:
+                return
+            sent.append(block)
+            yield task_of(plan, block, until=until)
+
+    with closing(by.draw(tasks())) as drawings:
+        for drawing in drawings:
+            _keep(found, sent.popleft(), drawing, state)
+            if found.rejected_at is not None:
+                return _sufficed(found)
+    return _PLANNED if found.runs == plan.runs else _DEADLINE
+
+
+def _keep(found: Collected, block: Planned, drawing: Drawing, state: State | None) -> None:
+    # Whole blocks are stored up to the first that is not, so that what is drawn next has its place.
+    whole = found.runs + len(drawing.outputs) == block.drawn + block.runs
+    if state is not None and whole:
+        state.append(drawing.outputs)
+    if not drawing.limited and _NO_LIMIT not in found.notes:
+        found.notes.append(_NO_LIMIT)
+    if whole or state is None or found.repeatable:
+        found.keep(block, drawing.outputs)
+    elif len(drawing.outputs):
+        # Drawn anew it is another block: each start would be one more look at the same claim.
+        found.notes.append(_UNTESTED)
+    if drawing.error is not None:
+        raise drawing.error
+    if drawing.interrupted:
+        raise KeyboardInterrupt
+
+
+def _sufficed(found: Collected) -> str:
+    return f"the evidence sufficed at run {found.rejected_at:,}"
+
+
+def _place(plan: Plan, pair: int) -> str:
+    return f"pair {pair + 1}: " if len(plan.pairs) > 1 else ""
+
+
+def coins_of(plan: Plan) -> int:
+    r"""The seed of the coins that make the p-values of an audit exact."""
+    return int(stream(plan.seed, Stream.TEST).generate_state(1, np.uint64)[0])
+
+
+def report_of(drawn: Drawn) -> AuditReport:
+    r"""What the runs say about the claim.
+
+    >>> from audit.claims.claim import Claim
+    >>> from audit.targets.spelling import read_target
+    >>> plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=2000, seed=7)
+    >>> drawn = draw(read_target("half-scale"), plan)
+    >>> len(drawn.outputs()), report_of(drawn).verdict
+    (2000, 'refuted')
+    """
+    plan, alpha = drawn.plan, rational("alpha", drawn.plan.alpha)
+    error, notes = drawn.error, list(drawn.notes)
+    try:
+        with drawn.reading():
+            weighed = _weighed(drawn, alpha)
+    except TargetFailed as failed:
+        error = error or failed
+        weighed = _weighed(drawn.untested(), alpha)
+    try:
+        with drawn.reading():
+            for i, form in enumerate(drawn.forms):
+                found = oddities(drawn.outputs(i), drawn.worlds(i), form)
+                notes += [_place(plan, i) + sentence for sentence in found]
+    except TargetFailed as failed:
+        error = error or failed
+    several = len(plan.pairs) > 1
+    if error is None:
+        notes += unmeasured(weighed.coverage, several=several)
+    return AuditReport(
+        target=drawn.target.spelling,
+        claim=plan.claim,
+        pair=plan.pairs[weighed.view // max(len(plan.features), 1)],
+        pairs=plan.pairs if several else (),
+        verdict=None if error is not None else weighed.verdict,
+        epsilon_lower=weighed.epsilon_lower,
+        at_delta=weighed.outcomes[weighed.row].claim.exact[1],
+        alpha=alpha,
+        p_value=weighed.p_value,
+        e_value=weighed.e_value,
+        runs_by_world=drawn.runs_by_world,
+        stopped=drawn.stopped,
+        interrupted=drawn.stopped == INTERRUPTED,
+        witness=weighed.witness,
+        resolution=weighed.resolution,
+        coverage=weighed.coverage,
+        layers=(weighed.layer,),
+        outcomes=weighed.outcomes if len(weighed.outcomes) > 1 else (),
+        row=weighed.row if len(weighed.outcomes) > 1 else 0,
+        seed=plan.seed,
+        repeatable=drawn.repeatable,
+        error=error,
+        warnings=tuple(notes),
+        versions=versions(),
+    )
+
+
+def _weighed(drawn: Drawn, alpha: Fraction) -> Weighed:
+    plan = drawn.plan
+    accept = plan.allow_constant
+    if drawn.process is None:
+        return weigh_views(
+            drawn.views, plan.claim, alpha, seed=coins_of(plan), allow_constant=accept
+        )
+    return weigh_family(drawn.process, alpha, allow_constant=accept)

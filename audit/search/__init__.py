@@ -1,0 +1,1 @@
+r"""Search: find the pair of neighbours that shows a breach."""

@@ -1,0 +1,352 @@
+r"""The search for a pair that tells most: trained on some runs, tested on others.
+
+Candidates of a space are compared by successive halving: all get a few runs, the better third gets
+as many again together, and so on. Small changes of the best are then compared with them in the same
+way. The pair that is left is a function of the training runs alone.
+
+**Statement.** Let the pair be chosen by :func:`search`, and tested on runs of its own. If the
+claim holds for all pairs of neighbours, the test refutes it with probability at most alpha.
+*Proof.* The coins of the search and of the audit come from different streams of the seed and are
+independent, and so are the runs; given the training runs the pair is fixed, and the test of a fixed
+pair errs with probability at most alpha. The mean over the training runs is at most alpha, too. ∎
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincc, expit
+
+from audit.claims.claim import Claim
+from audit.errors import TargetFailed
+from audit.evidence.event import Integers, Tally
+from audit.outputs.form import Form, Outputs, concatenate
+from audit.outputs.guard import stdout_to_stderr
+from audit.outputs.reading import read
+from audit.outputs.worlds import draw_worlds
+from audit.runs.block import Task
+from audit.runs.jobs import Drawer, drawer
+from audit.search.space import Pair, Space, key
+from audit.targets.target import Target
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import integer
+
+if TYPE_CHECKING:
+    from audit.claims.curve_claim import CurveClaim
+    from audit.outputs.features.feature import Feature
+
+__all__ = ["SHARE", "STREAM", "Found", "Tried", "search", "training_runs"]
+
+SHARE: Final = 4
+r"""One run in so many is for training."""
+
+STREAM: Final = 1 << 31
+r"""The first word of the spawn keys of a search, which no stream of an audit has."""
+
+_LEAST: Final = 1000
+_BRACKETS: Final = (0.6, 0.2, 0.2)  # of the training runs: candidates, and twice their changes
+_KEPT: Final = 3  # one candidate in so many
+_FEWEST: Final = 650  # runs of a candidate, where there are enough for all
+_SOME: Final = 8
+_SCARCE: Final = 150
+_RANDOM: Final = 4  # one first candidate in so many
+_SHUFFLES: Final = 4
+_POINTS: Final = 3
+_SHOWN: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    r"""A candidate, the training runs it got, and its score.
+
+    ``score`` is sqrt(runs) times an estimate of how many of all runs are guessed right beyond what
+    the claim allows: the sum over cells of outputs of E[(r - q)+], r the posterior rate of right
+    guesses in the cell and q = e^epsilon/(1 + e^epsilon), less what chance alone scores and less
+    delta/(1 + e^epsilon); of a claimed curve, at the best of three points. It orders candidates
+    and bounds nothing.
+    """
+
+    pair: Pair
+    runs: int
+    score: float
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields by name.
+
+        >>> Tried(pair=(0, 1), runs=512, score=0.5).to_json()
+        {'pair': [0, 1], 'runs': 512, 'score': 0.5}
+        """
+        return {"pair": list(self.pair), "runs": self.runs, "score": self.score}
+
+    @classmethod
+    def of_json(cls, held: Any) -> Tried:
+        r"""What :meth:`to_json` made JSON of. Raises ValueError for what it did not make."""
+        match held:
+            case {"pair": [a, b], "runs": int(runs), "score": float(score)} if math.isfinite(score):
+                return cls(pair=(a, b), runs=runs, score=score)
+        raise ValueError("not a candidate of a search")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    r"""What a search found: the pair to test, the training runs spent, and what was tried.
+
+    ``tried`` has each candidate once, the one that was chosen first, then those that came far
+    before those that did not.
+    """
+
+    space: str
+    pair: Pair
+    runs: int
+    tried: tuple[Tried, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields by name.
+
+        >>> found = Found(space="integer:low=0,high=1", pair=(0, 1), runs=512, tried=())
+        >>> found.to_json()
+        {'space': 'integer:low=0,high=1', 'pair': [0, 1], 'runs': 512, 'tried': []}
+        """
+        return {
+            "space": self.space,
+            "pair": list(self.pair),
+            "runs": self.runs,
+            "tried": [tried.to_json() for tried in self.tried],
+        }
+
+    @classmethod
+    def of_json(cls, held: Any) -> Found:
+        r"""What :meth:`to_json` made JSON of. Raises ValueError for what it did not make.
+
+        >>> found = Found(space="integer:low=0,high=1", pair=(0, 1), runs=512, tried=())
+        >>> Found.of_json(json.loads(json.dumps(found.to_json()))) == found
+        True
+        """
+        match held:
+            case {"space": str(space), "pair": [a, b], "runs": int(runs), "tried": list(tried)}:
+                every = tuple(map(Tried.of_json, tried))
+                return cls(space=space, pair=(a, b), runs=runs, tried=every)
+        raise ValueError("not what a search found")
+
+
+def training_runs(runs: int) -> int:
+    r"""How many of an audit's runs a search may spend; the rest is for the test.
+
+    Raises :class:`InvalidParameter` where they are too few to learn anything from.
+
+    >>> training_runs(200_000)
+    50000
+    """
+    if integer("runs", runs) < _LEAST:
+        raise InvalidParameter("runs", runs, f"must be >= {_LEAST:,} for a search and a test")
+    return runs // SHARE
+
+
+def search(  # noqa: PLR0913  # each is one option of the command
+    target: Target,
+    claim: Claim | CurveClaim,
+    space: Space,
+    *,
+    runs: int,
+    seed: int,
+    timeout: float | None = 60.0,
+    features: Sequence[Feature] = (),
+    jobs: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> Found:
+    r"""Spend at most ``training_runs(runs)`` runs on the choice of a pair; ``runs`` less
+    ``Found.runs`` are left to test it.
+
+    The same arguments and a target that keeps to the randomness it is given find the same pair,
+    whatever ``jobs`` is. ``features`` are what outputs are read through, as in the test;
+    ``progress`` is told the runs drawn so far.
+
+    Raises :class:`TargetFailed` with the dataset on which the target failed, and
+    :class:`InvalidParameter` for a dataset that it does not take.
+
+    >>> from audit.search.spelling import read_space
+    >>> from audit.targets.spelling import read_target
+    >>> found = search(
+    ...     read_target("noisy-max-half-noise"),
+    ...     Claim(epsilon=1),
+    ...     read_space("vector:dimension=3,low=0,high=1"),
+    ...     runs=10_000,
+    ...     seed=7,
+    ... )
+    >>> found.runs <= 2500, found.pair == found.tried[0].pair
+    (True, True)
+    """
+    budget = training_runs(runs)
+    integer("seed", seed, at_least=0)
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM, 0)))
+    with stdout_to_stderr(), drawer(target, jobs, timeout, progress) as draws:
+        trainer = _Trainer(
+            target=target,
+            claim=claim,
+            features=tuple(features),
+            seed=seed,
+            timeout=timeout,
+            draws=draws,
+        )
+        shares = [int(budget * share) for share in _BRACKETS]
+        best = trainer.bracket(_first(space, _width(shares[0]), rng), shares[0])
+        for share in shares[1:]:
+            best = trainer.bracket(_changed(space, best, _width(share), rng), share)
+    rest = [tried for tried in trainer.tried.values() if tried is not best[0]]
+    return Found(
+        space=space.spelling,
+        pair=best[0].pair,
+        runs=trainer.drawn,
+        tried=(best[0], *sorted(rest, key=lambda tried: (-tried.runs, -tried.score))),
+    )
+
+
+def _width(runs: int) -> int:
+    # The candidates of a bracket: its first rung, about a third of its runs, gives each its few.
+    # Where runs are scarce some candidates come before precision.
+    return max(2, min(_SOME, runs // _SCARCE), runs // (_KEPT * _FEWEST))
+
+
+def _first(space: Space, width: int, rng: np.random.Generator) -> list[Pair]:
+    # The classic patterns, and some pairs at random.
+    classic = islice(space.patterns(), width - width // _RANDOM)
+    return _different(chain(classic, (space.draw(rng) for _ in range(4 * width))), width)
+
+
+def _changed(
+    space: Space, best: Sequence[Tried], width: int, rng: np.random.Generator
+) -> list[Pair]:
+    # The best themselves, and changes of each in turn.
+    old = [tried.pair for tried in best]
+    new = (space.mutate(old[i % len(old)], rng) for i in range(4 * width))
+    return _different(chain(old, new), width)
+
+
+def _different(pairs: Iterator[Pair], most: int) -> list[Pair]:
+    found: dict[str, Pair] = {}
+    for pair in pairs:
+        found.setdefault(key(pair), pair)
+        if len(found) == most:
+            break
+    return list(found.values())
+
+
+@dataclass(slots=True, kw_only=True)
+class _Trainer:
+    # Draws and scores; ``tried`` holds the last word on each candidate, in the order they came.
+    target: Target
+    claim: Claim | CurveClaim
+    features: tuple[Feature, ...]
+    seed: int
+    timeout: float | None
+    draws: Drawer
+    drawn: int = 0
+    tasks: int = 0
+    runs: dict[str, _Runs] = field(default_factory=dict)
+    tried: dict[str, Tried] = field(default_factory=dict)
+
+    def bracket(self, pairs: list[Pair], runs: int) -> list[Tried]:
+        # The last few of the candidates by successive halving, the best first. Runs of an earlier
+        # bracket count as well: a change must beat what is better known.
+        for pair in pairs:
+            self.target.check(pair)
+        rungs = max(1, round(math.log(len(pairs), _KEPT)))
+        left = [self.runs.setdefault(key(pair), _Runs(pair=pair)) for pair in pairs]
+        for rung in range(rungs):
+            each = runs // (rungs * len(left))
+            self._more(left, each)
+            scored = [self._score(candidate) for candidate in left]
+            order = sorted(range(len(left)), key=lambda i: -scored[i].score)
+            kept = max(_KEPT, -(-len(left) // _KEPT)) if rung < rungs - 1 else _KEPT
+            self.tried.update((key(tried.pair), tried) for tried in scored)
+            best = [scored[i] for i in order[:kept]]
+            left = [left[i] for i in order[:kept]]
+        return best
+
+    def _more(self, candidates: list[_Runs], each: int) -> None:
+        tasks = [self._task(candidate.pair, each, i) for i, candidate in enumerate(candidates)]
+        for candidate, task, drawing in zip(candidates, tasks, self.draws.draw(tasks), strict=True):
+            if drawing.error is not None:
+                raise _named(drawing.error, candidate.pair) from drawing.error
+            if drawing.interrupted:
+                raise KeyboardInterrupt
+            candidate.outputs.append(drawing.outputs)
+            candidate.worlds.append(task.worlds)
+        self.drawn += each * len(candidates)
+        self.tasks += len(candidates)
+
+    def _task(self, pair: Pair, runs: int, place: int) -> Task:
+        coins, seed_a, seed_b, mixing = (
+            np.random.SeedSequence(self.seed, spawn_key=(STREAM, 1, self.tasks + place, purpose))
+            for purpose in range(4)
+        )
+        return Task(
+            pair=pair,
+            worlds=draw_worlds(runs, np.random.default_rng(coins)),
+            seeds=(seed_a, seed_b),
+            mixing=mixing,
+            drawn=self.drawn + place * runs,
+            timeout=self.timeout,
+        )
+
+    def _score(self, candidate: _Runs) -> Tried:
+        outputs, worlds = concatenate(candidate.outputs), np.concatenate(candidate.worlds)
+        form = Form.learn(outputs, worlds, lines=self.target.lines)
+        values = form.apply(outputs)
+        views = [feature.shown(values) for feature in self.features] or [values]
+        score = max(self._of_view(view, worlds) for view in views) * math.sqrt(len(worlds))
+        return Tried(pair=candidate.pair, runs=len(worlds), score=score)
+
+    def _of_view(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> float:
+        counts = Tally.empty().add(read(outputs), worlds).cells().counts
+        coins = np.random.SeedSequence(self.seed, spawn_key=(STREAM, 2))
+        return _advantage(counts, self.claim.points, np.random.default_rng(coins))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Runs:
+    pair: Pair
+    outputs: list[Outputs] = field(default_factory=list)
+    worlds: list[NDArray[np.bool_]] = field(default_factory=list)
+
+
+def _advantage(counts: Integers, points: Sequence[Claim], rng: np.random.Generator) -> float:
+    # A function of the counts (2, cells) in each world, at the best of a few claimed points.
+    chosen = {*np.linspace(0, len(points) - 1, _POINTS).round().astype(int).tolist()}
+    runs = counts.sum(axis=0)
+    shuffled = [rng.binomial(runs, 0.5) for _ in range(_SHUFFLES)]
+    found = []
+    for epsilon, delta in (points[i].exact for i in chosen):
+        q = float(expit(float(epsilon)))
+        by_chance = float(np.mean([_beyond(in_b, runs, q) for in_b in shuffled]))
+        allowed = float(delta) * (1.0 - q) + by_chance
+        found.append(_beyond(counts[1], runs, q) - allowed)
+    return max(found)
+
+
+def _beyond(in_b: Integers, runs: Integers, q: float) -> float:
+    # The mean over all runs of E[(r - q)+], r ~ Beta(right + 1/2, wrong + 1/2) in the run's cell,
+    # for guesses of either world.
+    total = 0.0
+    for right in (in_b, runs - in_b):
+        a, b = right + 0.5, runs - right + 0.5
+        mean = a / (a + b)
+        gain = mean * betaincc(a + 1.0, b, q) - q * betaincc(a, b, q)
+        total += float((runs * gain).sum())
+    return total / max(int(runs.sum()), 1)
+
+
+def _named(failed: TargetFailed, pair: Pair) -> TargetFailed:
+    # The dataset is one of many: it is shown.
+    shown = [json.dumps(dataset) for dataset in pair]
+    shown = [text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..." for text in shown]
+    place = " or ".join(shown) if failed.dataset is None else shown["AB".index(failed.dataset)]
+    reason = f"in the search, on the dataset {place}: {failed.reason}"
+    return TargetFailed(failed.target, reason, dataset=failed.dataset, run=failed.run)

@@ -1,0 +1,1 @@
+r"""Targets: functions, programs, laws and protocols that an audit can run."""

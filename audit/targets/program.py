@@ -1,0 +1,245 @@
+r"""Any executable as a target: ``exec:./program arguments``.
+
+One process draws the runs of one world in a block. It reads one line of JSON from standard input,
+
+    {"dataset": ..., "n": 1000, "seed": 8123}
+
+and writes n lines to standard output, one output each: JSON where all lines of the first runs are,
+else text. What it writes to standard error is shown when it fails, the end of it. One that writes
+far more than n lines, or more than 2^28 bytes for one request, has failed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import selectors
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from audit.errors import TargetFailed
+from audit.outputs.form import Outputs, join
+from audit.targets.target import Block, Target
+from dpcore.errors import InvalidParameter
+
+__all__ = ["Program", "read_program"]
+
+_SEED_BITS: Final = 53  # every JSON reader holds such an integer exactly
+_SHOWN: Final = 200
+_FEW_DIGITS: Final = 4000  # any Python reads so many
+_MOST_BYTES: Final = 1 << 28
+_MORE_LINES: Final = 1000  # beyond n they are still counted, for the error to say how many
+_PIECE: Final = 1 << 16
+_PIPE: Final = 512  # a pipe that takes anything takes so many bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program(Target):
+    r"""A command and its arguments; no shell reads them."""
+
+    command: tuple[str, ...]
+    lines: ClassVar[bool] = True
+    limits_itself: ClassVar[bool] = True
+
+    def draw(self, block: Block) -> Iterator[Outputs]:
+        sides = [self._side(block, world) if block.sizes[world] else [] for world in (0, 1)]
+        yield join(sides[0], sides[1], block.worlds, block.mixing)
+
+    def _side(self, block: Block, world: int) -> list[str]:
+        runs = block.sizes[world]
+        request = {"dataset": block.pair[world], "n": runs, "seed": _seed_of(block.seeds[world])}
+        found = self._answer(json.dumps(request) + "\n", runs, "AB"[world], block.watchdog.seconds)
+        lines = found.split("\n")
+        if lines[-1] == "":
+            lines.pop()
+        if len(lines) != runs:
+            reason = f"wrote {_lines(len(lines))} for n = {runs:,}: one output a line is needed"
+            raise TargetFailed(self.spelling, reason, dataset="AB"[world])
+        if any(map(_is_beyond_json, lines)):
+            reason = "wrote an integer of more digits than Python reads as a number"
+            raise TargetFailed(self.spelling, reason, dataset="AB"[world])
+        return [line.removesuffix("\r") for line in lines]
+
+    def _answer(self, request: str, runs: int, dataset: str, seconds: float | None) -> str:
+        try:
+            process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # Its own group: Ctrl-C is for the audit, and an end reaches its children too.
+                start_new_session=True,
+            )
+        except OSError as error:
+            reason = f"could not be started: {error.strerror or error}"
+            raise TargetFailed(self.spelling, reason, dataset=dataset) from error
+        heard = _Heard(process=process, runs=runs)
+        try:
+            heard.listen(request.encode(), seconds)
+        except subprocess.TimeoutExpired as error:
+            reason = f"{_late(heard, error)}; a longer limit is set with --timeout"
+            raise TargetFailed(self.spelling, reason, dataset=dataset) from error
+        except _TooMuch as error:
+            raise TargetFailed(self.spelling, str(error), dataset=dataset) from error
+        finally:
+            _end(process)
+        if process.returncode:
+            reason = f"{_ended(process.returncode)}{_last_words(heard.err)}"
+            raise TargetFailed(self.spelling, reason, dataset=dataset)
+        return heard.out.decode(errors="backslashreplace")
+
+
+class _TooMuch(Exception):
+    pass
+
+
+@dataclass(slots=True, kw_only=True)
+class _Heard:
+    # What a program has written so far: all of its output, the end of its errors.
+    process: subprocess.Popen[bytes]
+    runs: int
+    out: bytearray = field(default_factory=bytearray)
+    err: bytearray = field(default_factory=bytearray)
+    lines: int = 0
+
+    def listen(self, request: bytes, seconds: float | None) -> None:
+        # The request goes out as the answer comes in: either side may be larger than a pipe.
+        end = math.inf if seconds is None else time.monotonic() + seconds
+        unsent = memoryview(request)
+        takes, *gives = self._pipes()
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(takes, selectors.EVENT_WRITE)
+            for gives_on in gives:
+                waiting.register(gives_on, selectors.EVENT_READ)
+            while waiting.get_map():
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise subprocess.TimeoutExpired(self.process.args, seconds or 0.0)
+                for key, _ in waiting.select(None if left == math.inf else left):
+                    pipe: Any = key.fileobj
+                    if pipe is takes:
+                        unsent = unsent[_written(key.fd, unsent) :]
+                        open_still = bool(unsent)
+                    else:
+                        open_still = self._keep(os.read(key.fd, _PIECE), pipe)
+                    if not open_still:
+                        waiting.unregister(pipe)
+                        with suppress(OSError):
+                            pipe.close()
+        self.process.wait(None if end == math.inf else max(end - time.monotonic(), 0.0))
+
+    def _pipes(self) -> tuple[Any, Any, Any]:
+        return self.process.stdin, self.process.stdout, self.process.stderr
+
+    def _keep(self, piece: bytes, pipe: Any) -> bool:
+        if pipe is self.process.stderr:
+            self.err += piece
+            del self.err[: -4 * _SHOWN]
+        else:
+            self.out += piece
+            self.lines += piece.count(b"\n")
+            most = self.runs + _MORE_LINES
+            if self.lines > most:
+                reason = f"printed more than {most:,} lines for n = {self.runs:,}"
+                raise _TooMuch(f"{reason}: one output a line is needed")
+            if len(self.out) > _MOST_BYTES:
+                reason = f"printed more than {_MOST_BYTES:,} bytes for n = {self.runs:,}"
+                raise _TooMuch(f"{reason}: ask for fewer runs, or print less of an output")
+        return bool(piece)
+
+
+def _written(pipe: int, unsent: memoryview) -> int:
+    try:
+        return os.write(pipe, unsent[:_PIPE])
+    except BrokenPipeError:  # a program need not read what it is asked
+        return len(unsent)
+
+
+def _late(heard: _Heard, error: subprocess.TimeoutExpired) -> str:
+    code = heard.process.poll()
+    if code is None:
+        return f"no answer within {error.timeout:g} s"
+    how = _ended(code) + _last_words(heard.err) if code else "ended"
+    return f"{how}, but what it started kept its output open for {error.timeout:g} s"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    # The whole group, also where the program itself has ended: it may have left others behind.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with suppress(OSError):
+                pipe.close()
+
+
+def _is_beyond_json(line: str) -> bool:
+    if len(line) <= _FEW_DIGITS:
+        return False
+    try:
+        json.loads(line)
+    except (json.JSONDecodeError, RecursionError):
+        return False
+    except ValueError:  # of a number: the text is JSON so far
+        return True
+    return False
+
+
+def _lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count:,} lines"
+
+
+def _ended(code: int) -> str:
+    if code > 0:
+        return f"exited with {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def _last_words(stderr: bytearray) -> str:
+    words = " ".join(stderr.decode(errors="backslashreplace").split())
+    if not words:
+        return " and wrote nothing to standard error"
+    return f": {words if len(words) <= _SHOWN else '...' + words[-_SHOWN:]}"
+
+
+def _seed_of(seed: np.random.SeedSequence) -> int:
+    return int(seed.generate_state(1, np.uint64)[0]) >> (64 - _SEED_BITS)
+
+
+def read_program(spelling: str, text: str) -> Program:
+    r"""The program that ``exec:text`` names, with its arguments as a shell would split them.
+
+    >>> read_program("exec:env -i true", "env -i true").command[1:]
+    ('-i', 'true')
+
+    Raises :class:`InvalidParameter` when there is no such program or it cannot be executed.
+    """
+    try:
+        command = tuple(shlex.split(text))
+    except ValueError as error:
+        raise InvalidParameter("target", spelling, f"cannot be split into words: {error}") from None
+    if not command:
+        raise InvalidParameter("target", spelling, "names no program")
+    found = shutil.which(command[0])
+    if found is None:
+        there = Path(command[0]).exists()
+        reason = "is not executable (chmod +x)" if there else "is not there"
+        raise InvalidParameter("target", spelling, f"{command[0]} {reason}")
+    return Program(spelling=spelling, command=(found, *command[1:]))

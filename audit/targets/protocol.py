@@ -1,0 +1,270 @@
+r"""A distributed protocol as a target: what its server sees of one user, run by run.
+
+    protocol:pure,users=64,epsilon=1
+    protocol:renyi,users=64,epsilon=1,delta=1e-6,honest_fraction=3/4,functionality=masked
+
+The first word is an instance and the others are arguments of
+``accounting.protocols.choose.choose``. A dataset is what one user holds (a number in [0, 1], a list
+of them for vectors); the others hold 0. One run is one round of the real protocol in which all but
+the honest vanish before their input. Its output is what the server learns: the sum in steps, for
+bits the number of ones of every coordinate, for a local protocol the message of that user, for a
+central one the published sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.protocols.choose import Plan, Protocol, choose
+from audit.catalogue import Subject
+from audit.targets.target import Catalogued
+from dpcore.errors import InvalidParameter
+from dpcore.masked.aggregation import MaskedAggregation
+from dpcore.mechanism import Mechanism
+from dpcore.noise import Noise
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.parameter import rational
+from dpcore.protocols.aggregation import (
+    Aggregation,
+    IdealAggregation,
+    RelaxedAggregation,
+    Shuffler,
+    Step,
+)
+from dpcore.protocols.run import run, run_relaxed
+from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
+from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
+
+__all__ = ["FUNCTIONALITIES", "ProtocolRuns", "read_protocol", "target_of"]
+
+FUNCTIONALITIES: Final = ("ideal", "per-user", "masked")
+r"""Secure sums: their noise in one draw, a draw of each user, or masked messages of each."""
+
+Held: TypeAlias = tuple[Fraction, ...]
+
+_NUMBERS: Final = ("epsilon", "delta", "honest_fraction", "failure", "scaling")
+_COUNTS: Final = ("users", "precision", "coordinates")
+_WORDS: Final = ("parameters", "functionality")
+_GRID: Final = 10**6
+_SEEDS: Final = 1 << 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtocolRuns(Catalogued):
+    r"""Rounds of a planned protocol; pair and claim are those of the plan unless others are given.
+
+    >>> target = read_protocol("protocol:pure,users=4,epsilon=1", "pure,users=4,epsilon=1")
+    >>> target.subject.pair, target.noise, target.places((0, 1))
+    ((0, 1), DiscreteLaplace(scale=2), (0, 2))
+    """
+
+    plan: Plan
+
+    @property
+    def mechanism(self) -> Mechanism:
+        r"""What hides one user from who sees the outputs."""
+        protocol, honest = self.plan.protocol, self.plan.honest
+        if isinstance(protocol, ShuffledPure):
+            return protocol.sum_mechanism(honest)
+        return protocol.mechanism(honest)
+
+    @property
+    def noise(self) -> Noise:
+        r"""The law of the noise in an output, before it is reduced mod m."""
+        return self.mechanism.noise
+
+    @property
+    def about(self) -> str:
+        r"""What a proof of this law is a proof about."""
+        protocol = self.plan.protocol
+        if isinstance(protocol, LocalSum):
+            return ", of the noise in one message"
+        if isinstance(protocol, CentralSum):
+            return ", of the noise in the published sum"
+        shown = f", of the noise of {self.plan.honest} honest users of {protocol.users} in the sum"
+        return f"{shown} alone; assumed: {self.plan.assumes}" if self.plan.assumes else shown
+
+    def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        r"""The pair itself, where one user may hold either."""
+        for name, dataset in zip("AB", pair, strict=True):
+            _held(self.plan.protocol, dataset, f"dataset {name}")
+        return pair
+
+    def places(self, pair: tuple[Any, Any]) -> tuple[int | tuple[int, ...], ...]:
+        r"""Where the values put the noise, in steps; refused where they are rounded at random."""
+        found: list[int | tuple[int, ...]] = []
+        steps = _precision(self.plan.protocol)
+        for name, dataset in zip("AB", pair, strict=True):
+            moves = [x * steps for x in _held(self.plan.protocol, dataset, f"dataset {name}")]
+            if any(move.denominator != 1 for move in moves):
+                reason = f"must be a multiple of 1/{steps}: others are rounded at random, and the "
+                raise InvalidParameter(f"dataset {name}", dataset, reason + "law is a mixture")
+            whole = tuple(int(move) for move in moves)
+            found.append(whole if isinstance(dataset, list) else whole[0])
+        return tuple(found)
+
+
+def read_protocol(spelling: str, words: str, *, seeded: bool = True) -> ProtocolRuns:
+    r"""The target that ``words`` describe; see the module.
+
+    Raises :class:`InvalidParameter` for what is unknown, missing, given twice or out of range.
+    """
+    instance, *parts = (word.strip() for word in words.split(","))
+    given: dict[str, str] = {}
+    for part in parts:
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or key not in (*_NUMBERS, *_COUNTS, *_WORDS):
+            known = ", ".join((*_NUMBERS, *_COUNTS, *_WORDS))
+            raise InvalidParameter("target", spelling, f"{part!r} must be one of {known}, with =")
+        if key in given:
+            raise InvalidParameter(key, value, "is given twice")
+        given[key] = value
+    for key in ("users", "epsilon"):
+        if key not in given:
+            raise InvalidParameter("target", spelling, f"{key} is missing: write {key}=...")
+    functionality = given.pop("functionality", "ideal")
+    arguments: dict[str, Any] = dict(given)
+    for key in _COUNTS:
+        if key in given:
+            arguments[key] = _whole(key, given[key])
+    plan = choose(instance=instance, **arguments)  # type: ignore[arg-type]  # choose refuses others
+    return target_of(plan, spelling=spelling, functionality=functionality, seeded=seeded)
+
+
+def target_of(
+    plan: Plan, *, spelling: str, functionality: str = "ideal", seeded: bool = True
+) -> ProtocolRuns:
+    r"""Rounds of ``plan`` over a functionality (for bits there is one, the shuffler).
+
+    ``seeded = False`` lets the protocol draw from the operating system, as in earnest.
+    """
+    if functionality not in FUNCTIONALITIES:
+        choices = ", ".join(FUNCTIONALITIES)
+        raise InvalidParameter("functionality", functionality, f"must be one of {choices}")
+    protocol = plan.protocol
+    if functionality != "ideal" and not isinstance(protocol, (AggregatedSum, CentralSum)):
+        reason = f"{protocol.name} has no other than ideal: it needs no secure sum, or assumes one"
+        raise InvalidParameter("functionality", functionality, reason)
+    below = _functionality(plan, functionality)
+    nobody: tuple[Any, Any] = (0, 1)
+    if isinstance(protocol, VectorShuffle):
+        nobody = ([0] * protocol.coordinates, [1] * protocol.coordinates)
+
+    def rounds(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        drawn = SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM
+        return _seen(plan, _held(protocol, dataset, "dataset"), below, n, drawn)
+
+    epsilon, delta = _claimed(plan)
+    subject = Subject(name=spelling, run=rounds, pair=nobody, epsilon=epsilon, delta=delta)
+    return ProtocolRuns(
+        spelling=spelling, function=rounds, subject=subject, plan=plan, seeded=seeded
+    )
+
+
+def _claimed(plan: Plan) -> tuple[Fraction, Fraction]:
+    # What the plan is for; where it was not met, what was derived, rounded up.
+    spent = plan.epsilon / 2 if plan.assumes else Fraction(0)
+    if plan.meets:
+        return plan.epsilon - spent, plan.delta
+    derived = plan.guarantee.epsilon(plan.delta).upper
+    if derived == math.inf:
+        raise InvalidParameter("delta", plan.delta, "no epsilon is derived at it")
+    return Fraction(math.ceil(Fraction(derived) * _GRID), _GRID), plan.delta
+
+
+def _functionality(plan: Plan, name: str) -> Aggregation | Shuffler | RelaxedAggregation:
+    protocol = plan.protocol
+    if isinstance(protocol, (BinaryShuffle, VectorShuffle)):
+        return Shuffler()
+    if isinstance(protocol, ShuffledPure):
+        return RelaxedAggregation(modulus=protocol.modulus, epsilon_hat=plan.epsilon / 4, q_hat=0)
+    if name == "masked":
+        return MaskedAggregation(
+            users=protocol.users,
+            dropouts=protocol.users - plan.honest,
+            coordinates=1,
+            modulus=protocol.modulus,
+        )
+    return IdealAggregation(modulus=protocol.modulus, per_user=name == "per-user")
+
+
+def _seen(
+    plan: Plan,
+    held: Held,
+    below: Aggregation | Shuffler | RelaxedAggregation,
+    n: int,
+    rng: Rng,
+) -> NDArray[np.int64]:
+    # What n independent rounds show, one a row.
+    protocol = plan.protocol
+    if isinstance(protocol, LocalSum):
+        return _messages(protocol, held[0], n, rng)
+    one: Any = list(held) if isinstance(protocol, VectorShuffle) else held[0]
+    rest: Any = [Fraction(0)] * len(held) if isinstance(protocol, VectorShuffle) else Fraction(0)
+    names = [str(i) for i in range(protocol.users)]
+    values = {name: rest if i else one for i, name in enumerate(names)}
+    vanish = dict.fromkeys(names[plan.honest :], Step.INPUT)
+    shown = [_round(protocol, values, below, vanish, rng) for _ in range(n)]
+    offset = Fraction(0)
+    if isinstance(protocol, (BinaryShuffle, VectorShuffle)):
+        offset = plan.honest * protocol.noise_bits * Fraction(protocol.probability)
+    steps = _precision(protocol)
+    rows = [[int(z * steps + offset) for z in row] for row in shown]
+    seen = np.array(rows, dtype=np.int64).reshape(n, len(held))
+    return seen if isinstance(protocol, VectorShuffle) else seen[:, 0]
+
+
+def _round(
+    protocol: Protocol,
+    values: Mapping[str, Any],
+    below: Any,
+    vanish: Mapping[str, Step],
+    rng: Rng,
+) -> tuple[Fraction, ...]:
+    estimate: Fraction | tuple[Fraction, ...]
+    if isinstance(protocol, ShuffledPure):
+        estimate = run_relaxed(protocol, values, below, vanish=vanish, rng=rng).estimate
+    else:
+        estimate = run(protocol, values, below, batch="audit", vanish=vanish, rng=rng).estimate
+    return estimate if isinstance(estimate, tuple) else (estimate,)
+
+
+def _messages(protocol: LocalSum, x: Fraction, n: int, rng: Rng) -> Integers:
+    # As many users as there are in a batch send messages of the same x.
+    found = [np.zeros(0, dtype=np.int64)]
+    for start in range(0, n, protocol.users):
+        alike = np.array([x] * min(protocol.users, n - start), dtype=object)
+        found.append(protocol.randomize(alike, rng=rng))
+    return np.concatenate(found)
+
+
+def _precision(protocol: Protocol) -> int:
+    return 1 if isinstance(protocol, BinaryShuffle) else protocol.precision
+
+
+def _held(protocol: Protocol, dataset: Any, name: str) -> Held:
+    many = protocol.coordinates if isinstance(protocol, VectorShuffle) else None
+    values = [dataset] if many is None else dataset
+    if not isinstance(values, list) or len(values) != (many or 1):
+        raise InvalidParameter(name, dataset, f"must be a list of {many} numbers in [0, 1]")
+    exact = tuple(rational(name, value) for value in values)
+    if any(not 0 <= x <= 1 for x in exact):
+        raise InvalidParameter(name, dataset, "must lie in [0, 1]: it is what one user holds")
+    if isinstance(protocol, BinaryShuffle) and any(x.denominator != 1 for x in exact):
+        raise InvalidParameter(name, dataset, "must be 0 or 1")
+    return exact
+
+
+def _whole(key: str, text: str) -> int:
+    value = rational(key, text)
+    if value.denominator != 1:
+        raise InvalidParameter(key, text, "must be an integer")
+    return int(value)

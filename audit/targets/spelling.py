@@ -1,0 +1,125 @@
+r"""Read a target from its spelling.
+
+package.module:callable    path/file.py:callable    f(dataset), f(dataset, rng), or
+f(dataset, n, rng) -> n outputs along the first axis (faster)
+discrete-laplace:scale=1   an exact noise of dpcore: dataset + noise
+half-scale                 a name of the catalogue (``dpcore audit catalogue``)
+protocol:pure,users=64,epsilon=1
+rounds of a distributed protocol, see ``audit.targets.protocol``
+bandit:dist-dp-se,epsilon=1
+what the server sees of a bandit run, see ``audit.targets.provided``
+bandit:dist-dp-se,epsilon=1,path=devices
+the same, with a message of every user
+exec:./program args        any executable, see ``audit.targets.program``
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from audit.outputs.loading import load
+from audit.targets.target import (
+    FORMS,
+    Catalogued,
+    NoiseAdded,
+    Scalar,
+    Target,
+    Vectorised,
+    working_folder,
+)
+from dpcore.errors import InvalidParameter
+from dpcore.spelling import LAWS, read_noise
+
+__all__ = ["as_target", "read_target"]
+
+
+def read_target(
+    spelling: str, *, seeded: bool = True, found: Callable[[str], Target] | None = None
+) -> Target:
+    r"""The target that ``spelling`` names; see the module for what there is.
+
+    ``seeded = False`` lets a built-in noise or protocol draw from the operating system, as in
+    earnest. ``found`` finds a callable of a file or module, in place of importing it here.
+
+    >>> read_target("discrete-laplace:scale=10").spelling
+    'discrete-laplace:scale=10'
+
+    Raises :class:`InvalidParameter` for what is not there, and
+    :class:`audit.errors.TargetFailed` for a file or module that fails while it is imported.
+    """
+    folder = working_folder()  # before the import of a file could change it
+    target = _read(spelling, seeded=seeded, found=found or _loaded)
+    return replace(target, named=True, folder=folder)
+
+
+def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Target:
+    name, colon, rest = spelling.partition(":")
+    if name == "exec" and colon:
+        from audit.targets.program import read_program
+
+        return read_program(spelling, rest)
+    if name == "protocol" and colon:
+        from audit.targets.protocol import read_protocol
+
+        return read_protocol(spelling, rest, seeded=seeded)
+    if name in LAWS:
+        return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
+    if not colon:
+        return _catalogued(spelling)
+    if not name.endswith(".py"):
+        from audit.targets.provided import provided
+
+        target = provided(spelling, name, rest, seeded=seeded)
+        if target is not None:
+            return target
+    return found(spelling)
+
+
+def _catalogued(spelling: str) -> Target:
+    from audit.catalogue import ENTRIES
+
+    known = {s.name: s for entry in ENTRIES for s in (entry.twin, entry)}
+    if spelling in known:
+        subject = known[spelling]
+        return Catalogued(spelling=spelling, function=subject.run, subject=subject)
+    close = difflib.get_close_matches(spelling, [*known, *LAWS], n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise InvalidParameter(
+        "target",
+        spelling,
+        f"{hint}a target is written module:callable, file.py:callable, exec:./program, "
+        "a noise such as discrete-laplace:scale=1, a protocol:..., or a name of "
+        "dpcore audit catalogue",
+    )
+
+
+def _loaded(spelling: str) -> Target:
+    return as_target(spelling, load(spelling))
+
+
+def as_target(spelling: str, found: Any) -> Target:
+    r"""A callable in one of the forms f(dataset), f(dataset, rng) or f(dataset, n, rng).
+
+    Raises :class:`InvalidParameter` for anything else.
+    """
+    if not callable(found):
+        raise InvalidParameter("target", spelling, f"is a {type(found).__name__}, not a callable")
+    try:
+        signature = inspect.signature(found)
+    except (TypeError, ValueError):  # native code may not say how it is called
+        return Scalar(spelling=spelling, function=found, seeded=False)
+    names = signature.parameters
+    try:
+        if {"n", "rng"} <= names.keys():
+            signature.bind(None, n=1, rng=None)
+            return Vectorised(spelling=spelling, function=found)
+        seeded = "rng" in names
+        signature.bind(None, **({"rng": None} if seeded else {}))
+    except TypeError as error:
+        reason = f"must be callable as {FORMS}: {error}"
+        raise InvalidParameter("target", spelling, reason) from None
+    return Scalar(spelling=spelling, function=found, seeded=seeded)

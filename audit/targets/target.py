@@ -1,0 +1,284 @@
+r"""Targets: what can be audited, and how one block of its runs is drawn.
+
+A target draws one block of runs at a time, in run order, with randomness of its own for each world
+and block. ``audit.targets.spelling`` reads one from its spelling.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.errors import TargetFailed
+from audit.outputs.form import Outputs, join, require_readable
+from audit.outputs.guard import RAISED, Watchdog, failure
+from dpcore.errors import InvalidParameter, Unrepresentable
+from dpcore.noise import Noise
+from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
+
+if TYPE_CHECKING:
+    from audit.catalogue import Subject
+
+__all__ = [
+    "FORMS",
+    "Block",
+    "Catalogued",
+    "KnownLaw",
+    "NoiseAdded",
+    "Scalar",
+    "Target",
+    "Vectorised",
+    "working_folder",
+]
+
+FORMS: Final = "f(dataset), f(dataset, rng) or f(dataset, n, rng)"
+r"""The ways in which a callable may ask to be called."""
+
+_ROOM: Final = 1 << 62
+_JSON: Final = frozenset({list, dict, str, int, float, bool, type(None)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    r"""Some consecutive runs: which world each is in (True for B), and their randomness.
+
+    ``drawn`` runs came before; ``seeds`` are one a world, never used twice.
+    """
+
+    pair: tuple[Any, Any]
+    worlds: NDArray[np.bool_]
+    seeds: tuple[np.random.SeedSequence, np.random.SeedSequence]
+    mixing: np.random.Generator
+    watchdog: Watchdog
+    drawn: int = 0
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        r"""Runs in each world."""
+        in_b = int(np.count_nonzero(self.worlds))
+        return len(self.worlds) - in_b, in_b
+
+    def fresh(self, world: int) -> Callable[[], Any]:
+        r"""Makes the dataset of a world as it was given: a target may spoil the copy it gets."""
+        dataset = self.pair[world]
+        if not isinstance(dataset, list | dict):
+            return lambda: dataset
+        if _is_plain(dataset):
+            # Ten times faster than deepcopy, where it gives the same back.
+            with suppress(ValueError, RecursionError):
+                text = json.dumps(dataset)
+                if json.loads(text) == dataset:
+                    return lambda: json.loads(text)
+        return lambda: copy.deepcopy(dataset)
+
+
+def _is_plain(dataset: object) -> bool:
+    # Of nothing but what JSON gives back, type and all, and no list or dict in it twice.
+    waiting: list[Any] = [dataset]
+    seen: set[int] = set()
+    while waiting:
+        item = waiting.pop()
+        kind = type(item)
+        if kind not in _JSON:
+            return False
+        if kind is list or kind is dict:
+            if id(item) in seen or (kind is dict and any(type(key) is not str for key in item)):
+                return False
+            seen.add(id(item))
+            waiting += item if kind is list else item.values()
+    return True
+
+
+def working_folder() -> str:
+    r"""The folder that relative paths are of; "." where it was removed."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return "."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target(ABC):
+    r"""Something that turns a dataset into a random output.
+
+    ``seeded`` says whether the audit's seed reaches it, ``named`` that :func:`read_target` made it
+    from its spelling and can do so again, in another process; ``folder`` is the one that the names
+    of files in the spelling are relative to, wherever the target itself goes.
+    """
+
+    spelling: str
+    seeded: bool = True
+    named: bool = field(default=False, compare=False, repr=False)
+    folder: str = field(default_factory=working_folder, compare=False, repr=False)
+    lines: ClassVar[bool] = False
+    r"""Whether outputs are lines of text still to be read."""
+    limits_itself: ClassVar[bool] = False
+    r"""Whether its time limit holds in any thread."""
+
+    def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        r"""The pair, where it can be known without a run that the target takes it."""
+        return pair
+
+    @abstractmethod
+    def draw(self, block: Block) -> Iterator[Outputs]:
+        r"""The outputs of a block in run order, in pieces; what was yielded is kept on a failure.
+
+        Raises :class:`audit.errors.TargetFailed`.
+        """
+
+
+@runtime_checkable
+class KnownLaw(Protocol):
+    r"""A target whose outputs are a noise of known law, moved to where the dataset says."""
+
+    @property
+    def spelling(self) -> str:
+        r"""As it was written."""
+
+    @property
+    def noise(self) -> Noise:
+        r"""The law, of every coordinate."""
+
+    @property
+    def about(self) -> str:
+        r"""What a proof is about beside the law itself, with a comma before it, or nothing."""
+
+    def places(self, pair: tuple[Any, Any]) -> tuple[int | tuple[int, ...], ...]:
+        r"""Where each dataset of the pair moves the noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scalar(Target):
+    r"""f(dataset), or f(dataset, rng) where it is seeded: one output a call."""
+
+    function: Callable[..., Any]
+
+    def draw(self, block: Block) -> Iterator[Outputs]:
+        fresh = (block.fresh(0), block.fresh(1))
+        options: list[dict[str, Any]] = [
+            {"rng": np.random.default_rng(seed)} if self.seeded else {} for seed in block.seeds
+        ]
+        for i, world in enumerate(block.worlds.tolist()):
+            dataset = fresh[world]()
+            try:
+                block.watchdog.restart()
+                output = self.function(dataset, **options[world])
+                require_readable(output)
+                block.watchdog.stop()
+            except RAISED as error:
+                block.watchdog.stop()
+                run = block.drawn + i + 1
+                raise failure(self.spelling, error, dataset="AB"[world], run=run) from error
+            yield [output]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vectorised(Target):
+    r"""f(dataset, n, rng): n outputs along the first axis, in one call for each world."""
+
+    function: Callable[..., Any]
+
+    def draw(self, block: Block) -> Iterator[Outputs]:
+        sides = [self._side(block, world) if block.sizes[world] else None for world in (0, 1)]
+        given = [side for side in sides if side is not None]
+        side_a, side_b = (given[0][:0] if side is None else side for side in sides)
+        yield join(side_a, side_b, block.worlds, block.mixing)
+
+    def _side(self, block: Block, world: int) -> Outputs:
+        rng = np.random.default_rng(block.seeds[world])
+        dataset = block.fresh(world)()
+        try:
+            block.watchdog.restart()
+            returned = self.function(dataset, n=block.sizes[world], rng=rng)
+            if isinstance(returned, np.ma.MaskedArray):
+                returned = returned.tolist()  # what is masked is None, and not what it hides
+            if isinstance(returned, list | tuple) or _holds_objects(returned):
+                for output in returned:
+                    require_readable(output)
+            block.watchdog.stop()
+        except RAISED as error:
+            block.watchdog.stop()
+            raise failure(self.spelling, error, dataset="AB"[world]) from error
+        return self._checked(returned, block.sizes[world], world)
+
+    def _checked(self, returned: Any, runs: int, world: int) -> Outputs:
+        outputs = list(returned) if isinstance(returned, tuple) else returned
+        if outputs is None:
+            reason = "returns nothing"
+        elif not isinstance(outputs, np.ndarray | list):
+            reason = f"returned {type(outputs).__name__} and not an array"
+        elif isinstance(outputs, np.ndarray) and outputs.ndim == 0:
+            reason = "returned a single value"
+        elif len(outputs) != runs:
+            reason = f"returned {len(outputs):,} output{'' if len(outputs) == 1 else 's'}"
+        else:
+            return outputs
+        reason += f": f(dataset, n, rng) must return n = {runs:,} outputs along the first axis"
+        raise TargetFailed(self.spelling, reason, dataset="AB"[world])
+
+
+def _holds_objects(returned: Any) -> bool:
+    return isinstance(returned, np.ndarray) and returned.ndim > 0 and returned.dtype.hasobject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogued(Vectorised):
+    r"""An entry of the catalogue, which brings its own pair and claim."""
+
+    subject: Subject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseAdded(Target):
+    r"""dataset + noise, for an integer dataset; drawn from the operating system unless seeded."""
+
+    noise: Noise
+    about: ClassVar[str] = ""
+
+    def places(self, pair: tuple[Any, Any]) -> tuple[int, int]:
+        r"""The pair itself."""
+        return self.check(pair)
+
+    def check(self, pair: tuple[Any, Any]) -> tuple[int, int]:
+        r"""The pair as integers; refused otherwise."""
+        for name, dataset in zip("AB", pair, strict=True):
+            if isinstance(dataset, bool) or not isinstance(dataset, int):
+                reason = f"must be an integer: {self.spelling} adds its noise to it"
+                raise InvalidParameter(f"dataset {name}", dataset, reason)
+        return pair[0], pair[1]
+
+    def draw(self, block: Block) -> Iterator[Outputs]:
+        pair = self.check(block.pair)
+        sides = []
+        for world in (0, 1):
+            rng: Rng = SYSTEM
+            if self.seeded:
+                rng = SeededRng(_seed_of(block.seeds[world]))
+            sides.append(self._side(pair[world], block.sizes[world], rng))
+        if isinstance(sides[0], list) != isinstance(sides[1], list):
+            # An integer is one, wherever it is too large for an array.
+            sides = [list(map(int, side)) for side in sides]
+        yield join(sides[0], sides[1], block.worlds, block.mixing)
+
+    def _side(self, value: int, runs: int, rng: Rng) -> Outputs:
+        try:
+            drawn = self.noise.sample(runs, rng=rng)
+        except Unrepresentable:
+            return [value + self.noise.sample(rng=rng) for _ in range(runs)]
+        if abs(value) < _ROOM:
+            return drawn + value
+        return [value + z for z in drawn.tolist()]
+
+
+def _seed_of(seed: np.random.SeedSequence) -> int:
+    return int.from_bytes(seed.generate_state(4).tobytes(), sys.byteorder)

@@ -1,0 +1,35 @@
+r"""Testing: assertions that a mechanism keeps its epsilon, for any test suite; a pytest plugin.
+
+The public names are imported when they are first asked for: a suite that loads the plugin and
+audits nothing pays nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from audit.testing.assertions import (
+        Auditable,
+        NothingMeasured,
+        Refuted,
+        assert_fits,
+        assert_private,
+        assert_sensitivity,
+        read_pairs,
+    )
+
+__all__ = [
+    "Auditable",
+    "NothingMeasured",
+    "Refuted",
+    "assert_fits",
+    "assert_private",
+    "assert_sensitivity",
+    "read_pairs",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'audit.testing' has no attribute {name!r}")
+    return getattr(import_module("audit.testing.assertions"), name)

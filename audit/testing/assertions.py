@@ -1,0 +1,355 @@
+r"""Assertions for test suites: does this code keep its claim, its law, its sensitivity?
+
+    assert_private(noisy_count, "epsilon=1", pairs=[(0, 1)])
+    assert_fits(sampler, DiscreteLaplace(scale=1))
+    assert_sensitivity(query, pairs, 1)
+
+The first two are statistical: each fails on correct code with probability at most its ``alpha``.
+The third is a calculation on integers. A suite of many buys its alphas from one purse: see
+``audit.testing.pytest_plugin``.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import secrets
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from audit.claims.claim import Claim
+from audit.claims.curve_claim import CurveClaim, read_claim
+from audit.claims.levels import shown_p_value
+from audit.evidence.event import Witness
+from audit.exact.proof import prove
+from audit.outputs.features.feature import read_feature
+from audit.report.report import AuditReport, ExactWitness
+from audit.runs.plan import Plan
+from audit.sample import sample
+from audit.targets.spelling import as_target, read_target
+from audit.targets.target import KnownLaw, NoiseAdded, Target
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Norm, Sensitivity
+from dpcore.noise import Noise
+from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
+from dpcore.numbers.rounding import down, up
+from dpcore.spelling import write_noise
+
+if TYPE_CHECKING:
+    from audit.fit.report import FitReport
+
+__all__ = [
+    "Auditable",
+    "NothingMeasured",
+    "Refuted",
+    "assert_fits",
+    "assert_private",
+    "assert_sensitivity",
+    "read_pairs",
+]
+
+Auditable: TypeAlias = Target | Noise | Callable[..., Any] | str
+r"""A callable in a form of ``audit.targets.target``, a noise, or a target as spelled."""
+
+_RUNS: Final = 20_000
+_ALPHA: Final = "1e-6"
+_INTERRUPTED: Final = "interrupted"
+_SHOWN: Final = 200
+
+
+class Refuted(AssertionError):
+    r"""What was asserted does not hold; ``report`` is the evidence, where there is a report."""
+
+    def __init__(self, sentence: str, report: AuditReport | FitReport | None = None) -> None:
+        super().__init__(sentence)
+        self.report = report
+
+
+class NothingMeasured(AssertionError):
+    r"""The outputs hold nothing that a test could look at; ``report`` says why."""
+
+    def __init__(self, sentence: str, report: AuditReport) -> None:
+        super().__init__(sentence)
+        self.report = report
+
+
+def assert_private(  # noqa: PLR0913 - each is an option of an audit
+    target: Auditable,
+    claim: Claim | CurveClaim | str,
+    *,
+    pairs: Iterable[tuple[Any, Any]],
+    runs: int = _RUNS,
+    alpha: RationalLike = _ALPHA,
+    seed: int | None = None,
+    again: str | None = None,
+    features: Iterable[str] = (),
+    allow_constant: bool = False,
+) -> tuple[AuditReport, ...]:
+    r"""Fail if an audit of ``target`` refutes ``claim`` on one of the pairs; the reports otherwise.
+
+    P(:class:`Refuted`) <= ``alpha`` where the claim holds and runs are independent: each of k pairs
+    is tested at alpha/k. ``runs`` are those of one pair, both its worlds together. A noise, or a
+    target of known law, is proven or refuted without runs. To pass proves nothing: a report says
+    in ``resolution`` what it would have seen.
+
+    Pair i is audited with ``seed`` + i, drawn where none is given and named in the failure.
+    ``again`` is a sentence on how to repeat it, for a caller that knows better. Outputs are read
+    through each of ``features`` (``audit.outputs.features``) where there are any. Where every
+    output is the same, or each is new and has no order, nothing was measured: that fails unless
+    ``allow_constant`` says that one output is meant.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> noise = DiscreteLaplace(scale=1)
+    >>> assert_private(noise, "epsilon=1", pairs=[(0, 1)])[0].verdict
+    'proven'
+    >>> assert_private(lambda x: x + noise.sample(), "epsilon=1/2", pairs=[(0, 1)], seed=7)
+    Traceback (most recent call last):
+    ...
+    audit.testing.assertions.Refuted: ... does not keep epsilon=0.5 on the pair (0, 1): ...
+
+    Raises :class:`InvalidParameter`, also where the runs are too few to refute anything,
+    :class:`NothingMeasured`, and :class:`audit.errors.TargetFailed` where the target gives no
+    outputs.
+    """
+    __tracebackhide__ = True
+    subject, read = _subject(target), tuple(map(read_feature, features))
+    stated = read_claim(claim) if isinstance(claim, str) else claim
+    if not isinstance(stated, Claim | CurveClaim):
+        reason = "must be a Claim, a CurveClaim or text such as epsilon=1 or rho=0.1"
+        raise InvalidParameter("claim", claim, reason)
+    both = read_pairs("pairs", pairs)
+    share = rational("alpha", alpha) / len(both)
+    first = secrets.randbits(32) if seed is None else integer("seed", seed, at_least=0)
+    reports = []
+    for i, pair in enumerate(both):
+        plan = Plan(
+            claim=stated,
+            pair=pair,
+            features=read,
+            runs=runs,
+            alpha=share,
+            seed=first + i,
+            timeout=None,
+            allow_constant=allow_constant,
+        )
+        report = _examined(subject, plan)
+        if report.verdict == "refuted":
+            repeat = again or (
+                f"assert_private(..., pairs=[pair], runs={plan.runs}, "
+                f"alpha={write_rational(share)!r}, seed={plan.seed})"
+            )
+            raise Refuted(_refutation(report, repeat), report)
+        if report.verdict == "nothing_measured":
+            raise NothingMeasured(_nothing(report), report)
+        reports.append(report)
+    return tuple(reports)
+
+
+def _subject(target: Auditable) -> Target:
+    match target:
+        case Target():
+            return target
+        case str():
+            return read_target(target)
+        case Noise():
+            return NoiseAdded(spelling=write_noise(target), noise=target)
+    name = getattr(target, "__qualname__", None) or repr(target)
+    return as_target(name, target)
+
+
+def _examined(subject: Target, plan: Plan) -> AuditReport:
+    if isinstance(subject, KnownLaw):
+        return prove(subject, plan)
+    report = sample(subject, plan)
+    if report.error is not None:
+        raise report.error
+    if report.stopped == _INTERRUPTED:  # Ctrl-C ends the run of tests, not this test alone
+        raise KeyboardInterrupt
+    few = report.verdict != "refuted" and not math.isfinite(report.resolution)
+    idle = any(each.constant or 2 * each.once > each.runs for each in report.coverage)
+    if few and not idle:
+        alpha = write_rational(rational("alpha", plan.alpha))
+        reason = f"are too few to refute anything of {plan.claim} at alpha = {alpha}"
+        raise InvalidParameter("runs", plan.runs, reason)
+    return report
+
+
+def _nothing(report: AuditReport) -> str:
+    reason = report.coverage[0].reason
+    for option, argument in (
+        ("--allow-constant", "allow_constant=True"),
+        ("with --feature, such as coordinate:0", 'with features, such as ["coordinate:0"]'),
+    ):
+        reason = reason.replace(option, argument)
+    return f"{report.target}: nothing was measured on the pair {_short(report.pair)}: {reason}"
+
+
+def _refutation(report: AuditReport, repeat: str) -> str:
+    pair = _short(report.pair)
+    least = f"epsilon is at least {down(report.epsilon_lower)}"
+    lines = [f"{report.target} does not keep {report.claim} on the pair {pair}: {least}"]
+    lines.append(f"  witness: {_witness(report.witness)}")
+    if report.runs:
+        a, b = report.runs_by_world
+        alpha = write_rational(rational("alpha", report.alpha))
+        runs = f"{a:,} runs in world A and {b:,} in world B"
+        lines.append(f"  p-value {shown_p_value(report.p_value or 0.0)}, alpha {alpha}, {runs}")
+        lines.append(f"  again: {repeat}")
+        if not report.repeatable:
+            lines.append("  (the target draws randomness of its own: other outputs will come)")
+    lines += [f"  note: {warning}" for warning in report.warnings]
+    return "\n".join(lines)
+
+
+def _witness(witness: Witness | ExactWitness | None) -> str:
+    if not isinstance(witness, ExactWitness):
+        return str(witness)
+    a, b = (
+        f"[{down(p.lower, 6)}, {up(p.upper, 6)}]"
+        for p in (witness.probability_a, witness.probability_b)
+    )
+    return f"{witness.event}: probability in {a} in world A, in {b} in world B"
+
+
+def assert_fits(
+    sampler: Any,
+    noise: Noise,
+    *,
+    runs: int = _RUNS,
+    alpha: RationalLike = _ALPHA,
+    seed: int | None = None,
+    again: str | None = None,
+) -> FitReport:
+    r"""Fail if ``sampler`` does not draw from the law of ``noise``; its report otherwise.
+
+    P(:class:`Refuted`) <= ``alpha`` where it does and draws are independent. ``sampler`` is what
+    :func:`audit.fit.fit.fit` takes: f(n, rng), f(rng), f(), or a noise.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> assert_fits(DiscreteLaplace(scale=1), DiscreteLaplace(scale=2), seed=7)
+    Traceback (most recent call last):
+    ...
+    audit.testing.assertions.Refuted: ... does not draw from discrete-laplace:scale=2
+    ...
+
+    Raises what :func:`audit.fit.fit.fit` raises, and :class:`audit.errors.TargetFailed`.
+    """
+    __tracebackhide__ = True
+    from audit.fit.fit import fit
+
+    level = rational("alpha", alpha)
+    chosen = secrets.randbits(32) if seed is None else integer("seed", seed, at_least=0)
+    report = fit(sampler, noise, runs=runs, alpha=level, seed=chosen)
+    if report.error is not None:
+        raise report.error
+    if report.stopped == _INTERRUPTED:
+        raise KeyboardInterrupt
+    if report.verdict == "not_refuted":
+        return report
+    repeat = again or (
+        f"assert_fits(..., runs={runs}, alpha={write_rational(level)!r}, seed={chosen})"
+    )
+    p_value = shown_p_value(report.p_value or 0.0)
+    sentence = (
+        f"{report.target} does not draw from {write_noise(noise)}\n"
+        f"  witness: {report.witness}\n"
+        f"  p-value {p_value}, alpha {write_rational(level)}, {report.runs:,} draws\n"
+        f"  again: {repeat}"
+    )
+    raise Refuted(sentence, report)
+
+
+def assert_sensitivity(
+    query: Callable[[Any], Any], pairs: Iterable[tuple[Any, Any]], bound: Sensitivity | int
+) -> None:
+    r"""Fail if a pair of neighbours moves the integer answer of ``query`` by more than ``bound``.
+
+    Exact, and about these pairs only: ``audit.testing.strategies`` draws as many as one likes.
+
+    >>> assert_sensitivity(len, [([], ["ada"])], 1)
+    >>> assert_sensitivity(sum, [([3, 4], [3, 9])], Sensitivity(4))
+    Traceback (most recent call last):
+    ...
+    audit.testing.assertions.Refuted: sum moves by 5 on the pair ([3, 4], [3, 9]), from 7 ...
+
+    Raises :class:`InvalidParameter` for answers that are no integers, for a query that answers one
+    dataset in two ways, and for a bound whose norm does not fit the answers.
+    """
+    __tracebackhide__ = True
+    declared = Sensitivity.of(bound)
+    name = getattr(query, "__qualname__", None) or repr(query)
+    for a, b in read_pairs("pairs", pairs):
+        here, there = _answer(query, a), _answer(query, b)
+        shown = f"on the pair {_short((a, b))}, from {_one(here)} to {_one(there)}"
+        if len(here) != len(there):
+            raise Refuted(f"{name} changes the number of its answers {shown}")
+        moves = [abs(x - y) for x, y in zip(here, there, strict=True)]
+        moved, within = _distance(moves, declared)
+        if not within:
+            raise Refuted(f"{name} moves by {moved} {shown}: more than {declared!r}")
+
+
+def _answer(query: Callable[[Any], Any], dataset: Any) -> tuple[int, ...]:
+    # A query may spoil the dataset it is given; every call gets its own.
+    first, second = (_integers(query(copy.deepcopy(dataset))) for _ in range(2))
+    if first != second:
+        reason = "answers one dataset in two ways: a sensitivity is that of the query without noise"
+        raise InvalidParameter("query", f"{first} and {second}", reason)
+    return first
+
+
+def _integers(answer: Any) -> tuple[int, ...]:
+    if isinstance(answer, np.ndarray):
+        answer = answer.reshape(-1).tolist() if answer.dtype.kind in "iu" else [answer]
+    several = answer if isinstance(answer, list | tuple) else [answer]
+    return tuple(integer("the answer of the query", part) for part in several)
+
+
+def _distance(moves: list[int], declared: Sensitivity) -> tuple[str, bool]:
+    amount = declared.amount
+    if isinstance(amount, tuple):
+        if len(moves) != len(amount):
+            reason = f"must have one bound for each of the {len(moves)} answers"
+            raise InvalidParameter("bound", declared, reason)
+        within = all(move <= most for move, most in zip(moves, amount, strict=True))
+        return str(tuple(moves)), within
+    match declared.norm:
+        case Norm.L1:
+            size = sum(moves)
+        case Norm.L2_SQUARED:
+            size = sum(move * move for move in moves)
+        case _:
+            if len(moves) != 1:
+                reason = f"is for one number, the query answers {len(moves)}: say Sensitivity.l1(d)"
+                raise InvalidParameter("bound", declared, reason)
+            size = moves[0]
+    return str(size), size <= amount
+
+
+def read_pairs(argument: str, pairs: Iterable[Any]) -> tuple[tuple[Any, Any], ...]:
+    r"""Pairs of datasets, one at least.
+
+    >>> read_pairs("pairs", [[0, 1]])
+    ((0, 1),)
+    """
+    if not isinstance(pairs, Iterable) or isinstance(pairs, str | bytes):
+        raise InvalidParameter(argument, pairs, "must be pairs of datasets, e.g. [(0, 1)]")
+    found = []
+    for pair in pairs:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise InvalidParameter(argument, pair, "must be pairs of datasets, e.g. [(0, 1)]")
+        found.append((pair[0], pair[1]))
+    if not found:
+        raise InvalidParameter(argument, "[]", "needs one pair of datasets at least")
+    return tuple(found)
+
+
+def _one(answer: tuple[int, ...]) -> str:
+    return str(answer[0]) if len(answer) == 1 else _short(answer)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

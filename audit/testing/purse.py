@@ -1,0 +1,114 @@
+r"""One purse of false-alarm probability (alpha) for a whole run of tests.
+
+A statistical test rejects a correct mechanism with probability at most its alpha. Each test buys
+its alpha here, by name, and uses what :meth:`Purse.buy` returns. By the union bound some test of
+the run rejects a correct mechanism with probability at most the sum of what was bought, which is at
+most the total, however the tests depend on each other. That holds as long as no price depends on a
+result of the same run: prices are fixed beforehand, such as equal shares of a known number of tests
+(:func:`equal_share`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import ROUND_UP, Decimal, localcontext
+from fractions import Fraction
+from types import MappingProxyType
+
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import RationalLike, integer, rational
+
+__all__ = ["Overspent", "Purse", "equal_share", "shown_up"]
+
+
+class Overspent(AssertionError):
+    r"""A purchase that is refused; an AssertionError, so that it fails the test that tried."""
+
+
+class Purse:
+    r"""Sells alpha by name until ``total`` is spent; the sum is exact.
+
+    >>> purse = Purse("1e-3")
+    >>> purse.buy("a count", "4e-4")
+    Fraction(1, 2500)
+    >>> purse.buy("a mean", "7e-4")
+    Traceback (most recent call last):
+    ...
+    audit.testing.purse.Overspent: 'a mean' asks for 7e-4, and 6e-4 of 1e-3 is left
+
+    Raises :class:`InvalidParameter` for a total <= 0.
+    """
+
+    def __init__(self, total: RationalLike) -> None:
+        self.total = rational("total", total)
+        if self.total <= 0:
+            raise InvalidParameter("total", total, "must be > 0: nothing could be bought")
+        self._bought: dict[str, Fraction] = {}
+        self._spent = Fraction()
+
+    def buy(self, name: str, alpha: RationalLike) -> Fraction:
+        r"""Spend ``alpha`` in (0, 1) under a name that nobody used before; returns it exact.
+
+        Raises :class:`Overspent`, and spends nothing.
+        """
+        price = rational("alpha", alpha)
+        if not 0 < price < 1:
+            raise Overspent(f"{name!r} asks for {alpha}: an alpha lies strictly between 0 and 1")
+        if not name.strip():
+            raise Overspent("a purchase needs a name")
+        if name in self._bought:
+            raise Overspent(f"{name!r} is bought already: a second look needs its own name")
+        if price > self.left:
+            raise Overspent(
+                f"{name!r} asks for {shown_up(price)}, "
+                f"and {shown_up(self.left)} of {shown_up(self.total)} is left"
+            )
+        self._bought[name] = price
+        self._spent += price
+        return price
+
+    @property
+    def bought(self) -> Mapping[str, Fraction]:
+        r"""What each name paid."""
+        return MappingProxyType(self._bought)
+
+    @property
+    def spent(self) -> Fraction:
+        r"""The sum of what was paid."""
+        return self._spent
+
+    @property
+    def left(self) -> Fraction:
+        r"""What can still be bought."""
+        return self.total - self.spent
+
+    def statement(self) -> str:
+        r"""What the run may say about itself, in one line; rounded up.
+
+        >>> Purse("1e-3").statement()
+        'no statistical test ran'
+        """
+        if not self._bought:
+            return "no statistical test ran"
+        many = f"{len(self._bought)} purchase{'' if len(self._bought) == 1 else 's'}"
+        return f"{many} spent {shown_up(self.spent)} of {shown_up(self.total)}"
+
+
+def equal_share(total: RationalLike, tests: int) -> Fraction:
+    r"""total/tests, exact: what each of a number of tests may spend that is known beforehand.
+
+    >>> equal_share("1e-3", 500)
+    Fraction(1, 500000)
+    """
+    return rational("total", total) / integer("tests", tests, at_least=1)
+
+
+def shown_up(alpha: Fraction) -> str:
+    r"""Three digits, never less than ``alpha``.
+
+    >>> shown_up(Fraction(1, 3000)), shown_up(Fraction(1, 1000)), shown_up(Fraction(0))
+    ('3.34e-4', '1e-3', '0')
+    """
+    with localcontext(prec=3, rounding=ROUND_UP):
+        short = (Decimal(alpha.numerator) / Decimal(alpha.denominator)).normalize()
+    return f"{short:e}" if short and short.adjusted() < -1 else f"{short:f}"

@@ -1,0 +1,361 @@
+r"""A pytest plugin: tests that audit, under one false-alarm rate for the whole run.
+
+    @pytest.mark.dp(epsilon="1", pair=(0, 1))
+    def test_the_count_is_private(dp):
+        dp.audit(noisy_count)
+
+The mark states what is audited, the fixture ``dp`` audits it. Each marked test may spend an equal
+share of ``--dp-alpha``: the share is fixed when tests are collected, before anything is deselected
+and before any result is known. So where all that is asserted is true, some marked test of the run
+fails with probability at most ``--dp-alpha``, whichever of them run and in whatever order.
+
+Without a marked test this module does nothing, and imports nothing but pytest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shlex
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from audit.testing.terms import Terms
+
+if TYPE_CHECKING:
+    from audit.claims.claim import Claim
+    from audit.claims.curve_claim import CurveClaim
+    from audit.fit.report import FitReport
+    from audit.report.report import AuditReport
+    from audit.testing.assertions import Auditable
+    from audit.testing.purse import Purse
+    from dpcore.noise import Noise
+
+__all__ = ["EFFORTS", "Auditor", "Bought", "dp"]
+
+EFFORTS: Final = {"quick": 1, "nightly": 10}
+r"""What ``--dp-effort`` multiplies the runs of every audit with."""
+
+_ALPHA: Final = Fraction(1, 1000)
+_MARK: Final = (
+    "dp(epsilon, delta=0, relation='replace', pair, pairs, runs=20000, audits=1): a test that "
+    "audits with the fixture dp, at its share of --dp-alpha. claim='epsilon=1' or claim='rho=0.1' "
+    "may stand for epsilon and delta. audits: how many statistical assertions share what the test "
+    "may spend."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bought:
+    r"""What one statistical assertion may use: its level, a seed of its own, and how many runs."""
+
+    alpha: Fraction
+    seed: int
+    runs: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    # A run of tests. On a worker of pytest-xdist: the part that it runs.
+    alpha: Fraction
+    effort: str
+    seed: int
+    purse: Purse | None = None  # once a marked test is there
+    collected: int = 0
+    audited: dict[str, Fraction] = field(default_factory=dict)
+    lost: int = 0
+
+    def bought(self, test: str, price: Fraction, place: int, runs: int) -> Bought:
+        name = f"{test} #{place}"
+        # A second attempt at a test that failed buys nothing: the run is red by the first alone.
+        if self.purse is not None and name not in self.purse.bought:
+            self.purse.buy(name, price)
+            self.audited[test] = self.audited.get(test, Fraction()) + price
+        coins = hashlib.sha256(f"{self.seed} {name}".encode()).digest()
+        return Bought(
+            alpha=price,
+            seed=int.from_bytes(coins[:4], "big"),
+            runs=runs * EFFORTS[self.effort],
+        )
+
+
+_RUN: Final = pytest.StashKey[_Run]()
+_AUDITOR: Final = pytest.StashKey["Auditor"]()
+_REFUSED: Final = pytest.StashKey[str]()
+_SHARE: Final = pytest.StashKey[tuple[str, Terms, Fraction]]()
+
+
+@dataclass(slots=True, kw_only=True)
+class Auditor:
+    r"""What the fixture ``dp`` gives: audits under the terms of the test's mark.
+
+    Every call of :meth:`audit`, :meth:`fits` or :meth:`buy` spends one of the ``audits`` of the
+    mark, each an equal part of the test's share. ``name`` tells tests of one ``nodeid`` apart.
+    """
+
+    nodeid: str
+    name: str
+    terms: Terms
+    share: Fraction
+    run: _Run = field(repr=False)
+    bought: int = 0
+
+    def buy(self, runs: int | None = None) -> Bought:
+        r"""The level, seed and runs of a statistical test of one's own: reject at p <= alpha.
+
+        Raises :class:`audit.testing.purse.Overspent` beyond the ``audits`` of the mark.
+        """
+        if self.bought == self.terms.audits:
+            from audit.testing.purse import Overspent
+
+            raise Overspent(
+                f"{self.nodeid} asks for one audit more than it is marked for: say "
+                f"@pytest.mark.dp(audits={self.bought + 1})"
+            )
+        self.bought += 1
+        price = self.share / self.terms.audits
+        return self.run.bought(
+            self.name, price, self.bought, self.terms.runs if runs is None else runs
+        )
+
+    def audit(
+        self,
+        target: Auditable,
+        claim: Claim | CurveClaim | str | None = None,
+        *,
+        pair: tuple[Any, Any] | None = None,
+        pairs: Iterable[tuple[Any, Any]] | None = None,
+        runs: int | None = None,
+        features: Iterable[str] = (),
+        allow_constant: bool = False,
+    ) -> tuple[AuditReport, ...]:
+        r"""As ``audit.testing.assert_private``; what is not given is taken from the mark."""
+        __tracebackhide__ = True
+        from audit.testing.assertions import assert_private
+        from dpcore.errors import InvalidParameter
+
+        stated = self.terms.claim if claim is None else claim
+        if stated is None:
+            raise InvalidParameter("claim", "(none)", "is needed: @pytest.mark.dp(epsilon=1)")
+        both = [pair] if pair is not None else self.terms.pairs if pairs is None else pairs
+        bought = self.buy(runs)
+        return assert_private(
+            target,
+            stated,
+            pairs=both,
+            runs=bought.runs,
+            alpha=bought.alpha,
+            seed=bought.seed,
+            again=self._again,
+            features=features,
+            allow_constant=allow_constant,
+        )
+
+    def fits(self, sampler: Any, noise: Noise, *, runs: int | None = None) -> FitReport:
+        r"""As :func:`audit.testing.assertions.assert_fits`."""
+        __tracebackhide__ = True
+        from audit.testing.assertions import assert_fits
+
+        bought = self.buy(runs)
+        return assert_fits(
+            sampler,
+            noise,
+            runs=bought.runs,
+            alpha=bought.alpha,
+            seed=bought.seed,
+            again=self._again,
+        )
+
+    @property
+    def _again(self) -> str:
+        # Alone, a test is the only one collected: its share is all of alpha.
+        run = self.run
+        words = ("pytest", self.nodeid, "--dp-seed", str(run.seed), "--dp-alpha", str(self.share))
+        return shlex.join((*words, "--dp-effort", run.effort))
+
+
+@pytest.fixture
+def dp(request: pytest.FixtureRequest) -> Auditor:
+    r"""Audits under the terms of ``@pytest.mark.dp``, at this test's share of ``--dp-alpha``."""
+    fixed = request.node.stash.get(_SHARE, None)
+    if fixed is None:
+        pytest.fail(
+            "the fixture dp is for tests that are marked @pytest.mark.dp(...) when tests are "
+            "collected: their shares of --dp-alpha are fixed then",
+            pytrace=False,
+        )
+    name, terms, share = fixed
+    auditor = Auditor(
+        nodeid=request.node.nodeid,
+        name=name,
+        terms=terms,
+        share=share,
+        run=request.config.stash[_RUN],
+    )
+    request.node.stash[_AUDITOR] = auditor
+    return auditor
+
+
+def _alpha(text: str) -> Fraction:
+    from dpcore.errors import InvalidParameter
+    from dpcore.numbers.parameter import rational
+
+    try:
+        alpha = rational("--dp-alpha", text)
+    except InvalidParameter as error:
+        raise argparse.ArgumentTypeError(error.reason) from None
+    if not 0 < alpha < 1:
+        raise argparse.ArgumentTypeError(f"{text} must be in (0, 1)")
+    return alpha
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} must be a whole number >= 0")
+    return int(text)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    r"""--dp-alpha, --dp-effort, --dp-seed."""
+    group = parser.getgroup("dp", "audits of differential privacy")
+    group.addoption(
+        "--dp-alpha",
+        type=_alpha,
+        default=_ALPHA,
+        metavar="ALPHA",
+        help="the chance that any correct mechanism of the whole run is refuted (1/1000)",
+    )
+    group.addoption(
+        "--dp-effort", choices=list(EFFORTS), default="quick", help="runs: as marked, or ten times"
+    )
+    group.addoption(
+        "--dp-seed", type=_seed, metavar="SEED", help="repeat a run (drawn afresh, and printed)"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    r"""Register the mark; settle the seed, which workers of pytest-xdist are given."""
+    config.addinivalue_line("markers", _MARK)
+    seed = getattr(config, "workerinput", {}).get("dp_seed", config.getoption("dp_seed"))
+    config.stash[_RUN] = _Run(
+        alpha=config.getoption("dp_alpha"),
+        effort=config.getoption("dp_effort"),
+        seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed,
+    )
+
+
+# First: what is deselected later is counted, so that -k, -m and shards do not change a share.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    r"""Read every mark, and fix the shares; refused by name where one cannot be read."""
+    marked = [item for item in items if item.get_closest_marker("dp") is not None]
+    if not marked:
+        return
+    from audit.testing.purse import Purse, equal_share
+    from dpcore.errors import InvalidParameter
+
+    run = config.stash[_RUN]
+    run.collected = len(marked)
+    run.purse = Purse(run.alpha)
+    copies = getattr(config, "workerinput", {}).get("dp_copies", 1)
+    share = equal_share(run.alpha, run.collected * copies)
+    times: Counter[str] = Counter()
+    for item in marked:
+        # A test that is collected twice (--keep-duplicates) is two tests.
+        times[item.nodeid] += 1
+        again = times[item.nodeid]
+        name = item.nodeid if again == 1 else f"{item.nodeid} ({again})"
+        try:
+            if "dp" not in getattr(item, "fixturenames", ()):
+                raise InvalidParameter("fixture", "(none)", "the test must take dp")
+            marks = reversed(list(item.iter_markers("dp")))
+            item.stash[_SHARE] = (name, Terms.read(*map(_words, marks)), share)
+        except InvalidParameter as error:
+            item.stash[_REFUSED] = f"{item.nodeid}: @pytest.mark.dp: {error}"
+    refused = [item.stash[_REFUSED] for item in marked if _REFUSED in item.stash]
+    # A worker of pytest-xdist cannot refuse a collection: there, each of these tests fails.
+    if refused and not hasattr(config, "workerinput"):
+        raise pytest.UsageError("\n".join(refused))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    r"""A test whose mark cannot be read never runs."""
+    if _REFUSED in item.stash:
+        pytest.fail(item.stash[_REFUSED], pytrace=False)
+
+
+def _words(mark: pytest.Mark) -> Mapping[str, Any]:
+    from dpcore.errors import InvalidParameter
+
+    if mark.args:
+        raise InvalidParameter("dp", mark.args, "takes words only, such as epsilon=1")
+    return mark.kwargs
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    r"""A marked test that passed and audited nothing has tested nothing: it fails."""
+    result = yield
+    auditor = pyfuncitem.stash.get(_AUDITOR, None)
+    if auditor is not None and not auditor.bought:
+        pytest.fail("is marked dp and audited nothing", pytrace=False)
+    return result
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    r"""A worker of pytest-xdist hands its account to the run."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        run = session.config.stash[_RUN]
+        output["dp"] = (run.collected, {name: str(paid) for name, paid in run.audited.items()})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    r"""Of pytest-xdist: every worker has the seed of the run, and knows if all run every test."""
+    run = node.config.stash[_RUN]
+    each = node.config.getoption("dist", "no") == "each"
+    node.workerinput["dp_seed"] = run.seed
+    node.workerinput["dp_copies"] = len(node.nodemanager.specs) if each else 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    r"""Of pytest-xdist: the account of a worker that has finished."""
+    del error
+    run = node.config.stash[_RUN]
+    account = getattr(node, "workeroutput", {}).get("dp")
+    if account is None:
+        run.lost += 1
+        return
+    run.collected = max(run.collected, account[0])
+    for name, paid in account[1].items():
+        run.audited[name] = run.audited.get(name, Fraction()) + Fraction(paid)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    r"""One line: how many statistical tests, at which rate, and how to repeat them."""
+    run = config.stash[_RUN]
+    if not run.collected:
+        return
+    from audit.testing.purse import shown_up
+
+    many = f"{len(run.audited)} statistical test{'' if len(run.audited) == 1 else 's'}"
+    line = f"dp: {many} ran, of {run.collected} collected"
+    if run.audited:
+        most = shown_up(sum(run.audited.values(), Fraction()))
+        line += (
+            ": where all that they assert through dp is true, any fails with probability at most "
+            f"{most} (--dp-alpha {shown_up(run.alpha)}); effort {run.effort}; "
+            f"--dp-seed {run.seed} repeats"
+        )
+    if run.lost:
+        line += f"; without those of {run.lost} worker{'s' if run.lost > 1 else ''} that crashed"
+    terminalreporter.ensure_newline()
+    terminalreporter.write_line(line)

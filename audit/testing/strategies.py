@@ -1,0 +1,343 @@
+r"""Hypothesis strategies: privacy parameters, noises, and pairs of neighbouring datasets.
+
+    @given(neighbouring_histograms(bins=4, relation="add-remove"))
+    def test_the_count_moves_by_one(pair):
+        assert_sensitivity(sum, [pair], 1)
+
+Datasets are integers and lists, so that a pair can be given to any target, ``exec:`` ones included.
+Of a pair the two datasets always differ, and either may be the larger. Needs hypothesis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, Final
+
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson import Poisson
+from dpcore.laws.polya import Polya
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.skellam import Skellam
+from dpcore.mechanism import Norm, Relation, Sensitivity, Unit
+from dpcore.noise import Noise
+from dpcore.numbers.parameter import RationalLike, integer, rational
+
+try:
+    from hypothesis import strategies as st
+    from hypothesis.strategies import SearchStrategy
+except ImportError as error:
+    raise ImportError(
+        "audit.testing.strategies needs hypothesis: pip install hypothesis"
+    ) from error
+
+__all__ = [
+    "deltas",
+    "epsilons",
+    "neighbouring_datasets",
+    "neighbouring_histograms",
+    "neighbouring_integers",
+    "neighbouring_streams",
+    "neighbouring_vectors",
+    "noises",
+    "sensitivities",
+]
+
+_Pair = tuple[list[Any], list[Any]]
+_FAR: Final = 10**6
+_FINEST: Final = 1000
+
+
+def epsilons(
+    at_least: RationalLike = "1/1000", at_most: RationalLike = 10
+) -> SearchStrategy[Fraction]:
+    r"""Exact epsilons from ``at_least`` >= 0 to ``at_most``.
+
+    >>> from hypothesis import find
+    >>> find(epsilons("1/2", 1), lambda epsilon: epsilon < 1) < 1
+    True
+    """
+    low, high = _span("epsilon", at_least, at_most)
+    return st.fractions(low, high)
+
+
+def deltas(at_least: RationalLike = 0, at_most: RationalLike = "1/10") -> SearchStrategy[Fraction]:
+    r"""Exact deltas from ``at_least`` >= 0 to ``at_most`` < 1: 0, powers of ten, and any other.
+
+    >>> from hypothesis import find
+    >>> find(deltas(), lambda delta: delta > 0) <= Fraction(1, 10)
+    True
+    """
+    low, high = _span("delta", at_least, at_most)
+    if high >= 1:
+        raise InvalidParameter("at_most", at_most, "must be < 1: delta = 1 promises nothing")
+    powers = [Fraction(1, 10**k) for k in range(16, 0, -1)]
+    usual = [delta for delta in (Fraction(), *powers) if low <= delta <= high]
+    anything = st.fractions(low, high)
+    return st.one_of(st.sampled_from(usual), anything) if usual else anything
+
+
+def _span(name: str, at_least: RationalLike, at_most: RationalLike) -> tuple[Fraction, Fraction]:
+    low, high = rational("at_least", at_least), rational("at_most", at_most)
+    if low < 0:
+        raise InvalidParameter("at_least", at_least, f"must be >= 0: {name} is")
+    if high < low:
+        raise InvalidParameter("at_most", at_most, f"must be >= at_least = {low}")
+    return low, high
+
+
+def _positive(at_most: int) -> SearchStrategy[Fraction]:
+    return st.fractions(Fraction(1, 10), at_most, max_denominator=_FINEST)
+
+
+# Parameters of everyday size: one draw of each takes well under a millisecond.
+_NOISES: Final[Mapping[str, SearchStrategy[Noise]]] = MappingProxyType(
+    {
+        DiscreteLaplace.name: st.builds(DiscreteLaplace, scale=_positive(100)),
+        DiscreteGaussian.name: st.builds(DiscreteGaussian, sigma_squared=_positive(1000)),
+        DiscreteGaussianSum.name: st.builds(
+            DiscreteGaussianSum, count=st.integers(1, 16), sigma_squared=_positive(100)
+        ),
+        Skellam.name: st.builds(Skellam, variance=_positive(1000)),
+        Polya.name: st.builds(Polya, shape=_positive(4), scale=_positive(20)),
+        PolyaDifference.name: st.builds(PolyaDifference, shape=_positive(4), scale=_positive(20)),
+        Poisson.name: st.builds(Poisson, mean=_positive(1000)),
+        Binomial.name: st.builds(
+            Binomial,
+            trials=st.integers(1, 1000),
+            probability=st.fractions(
+                Fraction(1, _FINEST), 1 - Fraction(1, _FINEST), max_denominator=_FINEST
+            ),
+        ),
+    }
+)
+
+
+def noises(*laws: str) -> SearchStrategy[Noise]:
+    r"""Noises of the named laws, of all laws of dpcore where none is named.
+
+    >>> from hypothesis import find
+    >>> find(noises("skellam"), bool).name
+    'skellam'
+    """
+    for law in laws:
+        if law not in _NOISES:
+            raise InvalidParameter("law", law, f"must be one of {', '.join(_NOISES)}")
+    return st.one_of([_NOISES[law] for law in laws or _NOISES])
+
+
+def sensitivities(
+    *norms: Norm | str, at_most: int = 10, dimension: int = 3
+) -> SearchStrategy[Sensitivity]:
+    r"""Sensitivities in the named norms, in all where none is named; boxes of ``dimension`` bounds.
+
+    >>> from hypothesis import find
+    >>> find(sensitivities("l1"), bool).norm
+    <Norm.L1: 'l1'>
+    """
+    amounts = st.integers(1, integer("at_most", at_most, at_least=1))
+    size = integer("dimension", dimension, at_least=1)
+    bounds = st.lists(amounts, min_size=size, max_size=size).map(tuple)
+    chosen = [_member("norm", Norm, norm) for norm in norms] or list(Norm)
+    return st.one_of(
+        [
+            st.builds(Sensitivity, bounds if norm is Norm.BOX else amounts, st.just(norm))
+            for norm in chosen
+        ]
+    )
+
+
+def _member(argument: str, kind: Any, value: Any) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        choices = ", ".join(repr(member.value) for member in kind)
+        raise InvalidParameter(argument, value, f"must be one of {choices}") from None
+
+
+@st.composite
+def _integers_apart(draw: st.DrawFn, apart: int, at_least: int, at_most: int) -> tuple[int, int]:
+    step = draw(st.integers(1, apart))
+    low = draw(st.integers(at_least, at_most - step))
+    return (low, low + step) if draw(st.booleans()) else (low + step, low)
+
+
+def neighbouring_integers(
+    apart: int = 1, *, at_least: int = -_FAR, at_most: int = _FAR
+) -> SearchStrategy[tuple[int, int]]:
+    r"""Two integers with 1 <= \|a - b\| <= ``apart``.
+
+    >>> from hypothesis import find
+    >>> a, b = find(neighbouring_integers(3), bool)
+    >>> 1 <= abs(a - b) <= 3
+    True
+    """
+    most = integer("apart", apart, at_least=1)
+    low, high = integer("at_least", at_least), integer("at_most", at_most)
+    if high - low < most:
+        raise InvalidParameter("at_most", at_most, f"must be >= at_least + apart = {low + most}")
+    return _integers_apart(most, low, high)
+
+
+@st.composite
+def _vectors(draw: st.DrawFn, sensitivity: Sensitivity, size: int, farthest: int) -> _Pair:
+    # One coordinate moves for certain; each takes its part of what the others leave.
+    sure = draw(st.integers(0, size - 1))
+    moves = [0] * size
+    left = sensitivity.amount
+    for i in (sure, *(i for i in range(size) if i != sure)):
+        match sensitivity.norm, left:
+            case Norm.BOX, tuple(bounds):
+                most = bounds[i]
+            case Norm.L2_SQUARED, int(rest):
+                most = math.isqrt(rest)
+            case _, int(rest):
+                most = rest
+            case _:
+                raise InvalidParameter("sensitivity", sensitivity, "has a norm of another kind")
+        step = draw(st.integers(1 if i == sure else 0, most))
+        moves[i] = step if draw(st.booleans()) else -step
+        if isinstance(left, int):
+            left -= step * step if sensitivity.norm is Norm.L2_SQUARED else step
+    one = draw(st.lists(st.integers(-farthest, farthest), min_size=size, max_size=size))
+    return one, [x + move for x, move in zip(one, moves, strict=True)]
+
+
+def neighbouring_vectors(
+    sensitivity: Sensitivity | int = 1, *, dimension: int = 1, farthest: int = _FAR
+) -> SearchStrategy[_Pair]:
+    r"""Two lists of ``dimension`` integers at most ``sensitivity`` apart in its norm.
+
+    A box has the dimension of its bounds, a plain integer the dimension 1.
+
+    >>> from hypothesis import find
+    >>> one, other = find(neighbouring_vectors(Sensitivity.l1(2), dimension=2), bool)
+    >>> 1 <= sum(abs(x - y) for x, y in zip(one, other, strict=True)) <= 2
+    True
+    """
+    declared = Sensitivity.of(sensitivity)
+    size = integer("dimension", dimension, at_least=1)
+    if isinstance(declared.amount, tuple):
+        if size not in {1, len(declared.amount)}:
+            reason = f"must be that of the box, {len(declared.amount)}"
+            raise InvalidParameter("dimension", dimension, reason)
+        size = len(declared.amount)
+    elif declared.norm is Norm.ABSOLUTE and size != 1:
+        reason = "one number has dimension 1: say Sensitivity.l1(d), or another norm"
+        raise InvalidParameter("dimension", dimension, reason)
+    return _vectors(declared, size, integer("farthest", farthest, at_least=0))
+
+
+def _either_way(draw: st.DrawFn, one: list[Any], other: list[Any]) -> _Pair:
+    return (one, other) if draw(st.booleans()) else (other, one)
+
+
+@st.composite
+def _datasets(
+    draw: st.DrawFn, records: SearchStrategy[Any], relation: Relation, most: int
+) -> _Pair:
+    shorter = draw(st.lists(records, max_size=most - 1))
+    place = draw(st.integers(0, len(shorter)))
+    record = draw(records)
+    longer = [*shorter[:place], record, *shorter[place:]]
+    if relation is Relation.ADD_REMOVE:
+        return _either_way(draw, shorter, longer)
+    replaced = draw(records.filter(lambda other: other != record))
+    return longer, [*shorter[:place], replaced, *shorter[place:]]
+
+
+def neighbouring_datasets(
+    records: SearchStrategy[Any], *, relation: Relation | str = Relation.REPLACE, most: int = 20
+) -> SearchStrategy[_Pair]:
+    r"""Two lists of at most ``most`` records: one record replaced, or one more and one less.
+
+    >>> from hypothesis import find
+    >>> one, other = find(neighbouring_datasets(st.just(5), relation="add-remove"), bool)
+    >>> abs(len(one) - len(other))
+    1
+    """
+    size = integer("most", most, at_least=1)
+    return _datasets(records, _member("relation", Relation, relation), size)
+
+
+@st.composite
+def _histograms(draw: st.DrawFn, bins: int, relation: Relation, most: int) -> _Pair:
+    one = draw(st.lists(st.integers(0, most), min_size=bins, max_size=bins))
+    place = draw(st.integers(0, bins - 1))
+    other = list(one)
+    other[place] += 1
+    if relation is Relation.REPLACE:
+        there = (place + draw(st.integers(1, bins - 1))) % bins
+        one[there] += 1  # who is in ``place`` of the one is ``there`` in the other
+    return _either_way(draw, one, other)
+
+
+def neighbouring_histograms(
+    *, bins: int = 4, relation: Relation | str = Relation.REPLACE, most: int = 100
+) -> SearchStrategy[_Pair]:
+    r"""Two lists of counts: one person in another bin, or one more and one less.
+
+    >>> from hypothesis import find
+    >>> one, other = find(neighbouring_histograms(bins=2), bool)
+    >>> sorted(x - y for x, y in zip(one, other, strict=True))
+    [-1, 1]
+    """
+    kind = _member("relation", Relation, relation)
+    size = integer("bins", bins, at_least=2 if kind is Relation.REPLACE else 1)
+    return _histograms(size, kind, integer("most", most, at_least=0))
+
+
+@st.composite
+def _streams(
+    draw: st.DrawFn,
+    events: SearchStrategy[Any],
+    shape: tuple[int, int],
+    unit: Unit,
+    relation: Relation,
+) -> _Pair:
+    steps, users = shape
+    place = draw(st.integers(0, steps - 1))
+    who = draw(st.integers(0, users - 1))
+    step = st.one_of(st.none(), st.tuples(st.integers(0, users - 1), events).map(list))
+    one = draw(st.lists(step, min_size=steps, max_size=steps))
+    one[place] = [who, draw(events)]
+    mine: Sequence[int] = [place]
+    if unit is Unit.USER:
+        mine = [i for i, entry in enumerate(one) if entry is not None and entry[0] == who]
+    other = list(one)
+    happened = one[place][1]
+    for i in mine:
+        instead = events.filter(lambda event: event != happened) if i == place else events
+        other[i] = None if relation is Relation.ADD_REMOVE else [who, draw(instead)]
+    return _either_way(draw, one, other)
+
+
+def neighbouring_streams(
+    events: SearchStrategy[Any],
+    *,
+    steps: int = 10,
+    users: int = 3,
+    unit: Unit | str = Unit.CONTRIBUTION,
+    relation: Relation | str = Relation.REPLACE,
+) -> SearchStrategy[_Pair]:
+    r"""Two streams of ``steps`` entries, each [user, event], or None where nothing happened.
+
+    They differ in one event, or (``unit="user"``) in any number of the events of one user: other
+    events in their place, or (``relation="add-remove"``) nothing.
+
+    >>> from hypothesis import find
+    >>> pairs = neighbouring_streams(st.integers(0, 1), steps=2, relation="add-remove")
+    >>> one, other = find(pairs, bool)
+    >>> [x is None or y is None for x, y in zip(one, other, strict=True) if x != y]
+    [True]
+    """
+    shape = (integer("steps", steps, at_least=1), integer("users", users, at_least=1))
+    return _streams(
+        events, shape, _member("unit", Unit, unit), _member("relation", Relation, relation)
+    )

@@ -1,0 +1,1 @@
+r"""Audit targets: what the server of a bandit run sees."""

@@ -1,0 +1,260 @@
+r"""The server's view of short runs, for an audit: ``play`` itself, watched from outside.
+
+Two arms and two batches in which one user of the first batch holds the reward 0 or 1, and all
+others hold fixed ones, chosen so that this user's reward tips whether the second arm is dropped:
+the noise decides what follows, and what follows is part of the view. Every run is one call of
+``play`` with the policy and the privatizer of the algorithm; all that is added is a policy that
+notes what it is shown before it hands it on. Proofs: docs/proofs/bandits.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from accounting.protocols.box import BinomialBox
+from accounting.protocols.choose import protocol_guarantee
+from accounting.release.curve import PrivacyCurve
+from bandits.audited.devices import Devices
+from bandits.batch import Commit, Pulls, Released, ReleasedSum
+from bandits.play import play
+from bandits.policies.elimination import BatchedElimination
+from bandits.policies.policy import Choice, Policy
+from bandits.policies.schedule import Schedule
+from bandits.privatizers.privatizer import Privatizer
+from bandits.radius.radius import ExactRadius
+from bandits.worlds.environment import Environment
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.protocols.sums import LocalSum
+from dpcore.sampling.rng import Rng
+
+__all__ = ["ABSENT", "ARMS", "BATCHES", "Route", "View", "Views", "view_of"]
+
+Route: TypeAlias = Literal["release", "devices"]
+r"""How sums are released: by ``Privatizer.release``, as in a run, or user by user."""
+
+Views: TypeAlias = npt.NDArray[np.int64]
+
+ARMS: Final = 2
+
+BATCHES: Final = 2
+r"""How many batches of the small instance are seen."""
+
+ABSENT: Final = -(1 << 62)
+r"""In the place of a sum that was not released: below every sum."""
+
+_WIDEST: Final = Fraction(3, 4)
+_MOST_PULLS: Final = 1 << 14
+_MOST_DEVICES: Final = 16
+_FAR: Final = 1 << 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    r"""The small instance: a policy, the users of an arm in each batch, and how many hold 1.
+
+    ``ones[b][a]`` is of batch b + 1 and arm a when the watched user, the first to pull arm 0, holds
+    1. A view is a row of integers: of each arm in each batch the released sum in steps (for bits
+    the number of ones), ``ABSENT`` where there was none; of each batch the steps of a reward of 1,
+    always the same; at the end the arms that were left, bit a for arm a. By ``path="devices"`` in
+    the local model, where the server sees each message, the watched user's stands before.
+    """
+
+    policy: Policy[Any]
+    sizes: tuple[int, ...]
+    ones: tuple[tuple[int, int], ...]
+    path: Route
+
+    @property
+    def horizon(self) -> int:
+        r"""All batches of both arms, and a round more: so the last decision is seen."""
+        return ARMS * sum(self.sizes) + 1
+
+    def views(self, reward: int, runs: int, rng: Rng) -> Views:
+        r"""``runs`` views of the server, a row each: that many runs of ``play``."""
+        world = np.random.default_rng(0)  # nothing is drawn from it: rewards are fixed
+        privatizer = self.policy.privatizer
+        scales = [_scale(privatizer, size) for size in self.sizes]
+        units = [precision for precision, _ in scales]
+        protocol = privatizer.protocol(self.sizes[0])
+        shown = protocol if isinstance(protocol, LocalSum) and self.path == "devices" else None
+        rows = []
+        for _ in range(runs):
+            by = Devices(of=privatizer) if self.path == "devices" else privatizer
+            watching = _Watching(of=self.policy, by=by)
+            fixed = _Fixed(sizes=self.sizes, ones=self.ones, reward=reward)
+            run = play(watching, fixed, horizon=self.horizon, world=world, rng=rng)
+            row = []
+            if shown is not None and isinstance(by, Devices):
+                # Known mod m; around 0 it reads best.
+                half = shown.modulus // 2
+                row.append((by.messages[0] + half) % shown.modulus - half)
+            for batch, scale in enumerate(scales):
+                there = batch < len(watching.shown)
+                sums = watching.shown[batch].sums if there else (None,) * ARMS
+                row += [ABSENT if total is None else _steps(total, *scale) for total in sums]
+            rows.append([*row, *units, sum(1 << arm for arm in run.active)])
+        return np.array(rows, dtype=np.int64)
+
+    def curve(self) -> PrivacyCurve | BinomialBox:
+        r"""What the one release that the watched user is in gives this user, derived.
+
+        Over a relaxed aggregation it is of the sum alone, which is what is shown.
+        Raises :class:`InvalidParameter` where nothing is protected.
+        """
+        protocol = self.policy.privatizer.protocol(self.sizes[0])
+        if protocol is None:
+            reason = "must protect: there is no claim"
+            raise InvalidParameter("privatizer", self.policy.privatizer.name, reason)
+        return protocol_guarantee(protocol, self.sizes[0])
+
+
+def view_of(policy: Policy[Any], *, path: Route = "release") -> View:
+    r"""The small instance for ``policy``, whose ``schedule``, if it has one, is made short.
+
+    A first batch has as few users as can tell a lead of 3/4 (16 at most by devices, since each
+    draws). In the local model it has one user, whose message then is the sum. In every batch arm 1
+    has as many ones as leave it just far enough below arm 0 to be dropped, were there no noise.
+
+    >>> from bandits.privatizers.sums import SumPrivatizer
+    >>> pure = SumPrivatizer(trust="pure", epsilon=1, failure="1e-3")
+    >>> view = view_of(BatchedElimination(privatizer=pure))
+    >>> view.sizes, view.ones
+    ((16, 32), ((16, 6), (32, 19)))
+    """
+    if not isinstance(policy, BatchedElimination):
+        return _view(policy, path)
+    local = isinstance(policy.privatizer.protocol(1), LocalSum)
+    if path == "devices":
+        most = _MOST_DEVICES
+    else:
+        most = 1 if local else _MOST_PULLS
+    first = 1
+    while True:
+        found = _view(_shortened(policy, first), path)
+        if first == most or found.ones[0][1] >= (1 - _WIDEST) * first:
+            return found
+        first *= 2
+
+
+def _shortened(policy: BatchedElimination, first: int) -> BatchedElimination:
+    radius = policy.radius
+    if isinstance(radius, ExactRadius):
+        radius = ExactRadius(batches=BATCHES)
+    return replace(policy, schedule=Schedule(first=first, growth=2), radius=radius)
+
+
+def _view(policy: Policy[Any], path: Route) -> View:
+    # Found by asking the policy, which is a function of what it is shown.
+    state = policy.init(ARMS, _FAR)
+    sizes: list[int] = []
+    for _ in range(BATCHES):
+        size = _size(policy, state)
+        sizes.append(size)
+        state = policy.observe(state, _shown(size, size))
+    state = policy.init(ARMS, ARMS * sum(sizes) + 1)
+    ones = []
+    for size in sizes:
+        ones.append((size, _most_dropped(policy, state, size)))
+        state = policy.observe(state, _shown(size, size))
+    return View(policy=policy, sizes=tuple(sizes), ones=tuple(ones), path=path)
+
+
+def _size(policy: Policy[Any], state: Any) -> int:
+    choice = policy.choose(state)
+    if isinstance(choice, Pulls) and len({*choice.counts}) == 1:
+        return choice.counts[0]
+    raise InvalidParameter("policy", policy.name, "must pull equal arms equally often")
+
+
+def _shown(first: int, second: int) -> Released:
+    # Sums without noise: a policy is asked what it would do, and nobody's reward is in them.
+    return Released((ReleasedSum(Fraction(first)), ReleasedSum(Fraction(second))))
+
+
+def _most_dropped(policy: Policy[Any], state: Any, size: int) -> int:
+    # The largest sum of arm 1 with which it is dropped when all of arm 0 hold 1; 0 if none is.
+    low, high = 0, size
+    while high - low > 1:
+        middle = (low + high) // 2
+        after = policy.choose(policy.observe(state, _shown(size, middle)))
+        low, high = (middle, high) if isinstance(after, Commit) else (low, middle)
+    return low
+
+
+def _scale(privatizer: Privatizer, pulls: int) -> tuple[int, Fraction]:
+    # The steps of a unit, and what the analyzer subtracted.
+    noise = privatizer.noise(pulls)
+    centre = Fraction(noise.mean) if isinstance(noise, Binomial) else Fraction(0)
+    return privatizer.precision(pulls), centre
+
+
+def _steps(total: Fraction, precision: int, centre: Fraction) -> int:
+    steps = total * precision + centre
+    if steps.denominator != 1:
+        raise InvalidParameter("released", total, "must be a whole number of steps")
+    return int(steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fixed(Environment):
+    # The world of a view: the sums are given, and the watched user's reward. Of one run only.
+    sizes: tuple[int, ...]
+    ones: tuple[tuple[int, int], ...]
+    reward: int
+    pulled: list[int] = field(default_factory=lambda: [0] * ARMS)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        return (1.0, 0.5)
+
+    def _encoded_sum(
+        self,
+        arm: int,
+        pulls: int,
+        precision: int,
+        world: np.random.Generator,  # noqa: ARG002  # nothing is drawn
+    ) -> int:
+        batch = self.pulled[arm]
+        self.pulled[arm] += 1
+        if pulls != self.sizes[batch]:
+            raise InvalidParameter("pulls", pulls, f"must be {self.sizes[batch]}, as planned")
+        held = self.ones[batch][arm]
+        if batch == 0 and arm == 0:
+            held += self.reward - 1
+        # No encoding of 0 or 1 rounds.
+        return held * precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watching(Policy[Any]):
+    # A policy that notes what it is shown; ``by`` releases. Of one run only.
+    of: Policy[Any]
+    by: Privatizer
+    shown: list[Released] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.of.name
+
+    @property
+    def privatizer(self) -> Privatizer:
+        return self.by
+
+    def init(self, arms: int, horizon: int) -> Any:
+        return self.of.init(arms, horizon)
+
+    def choose(self, state: Any) -> Choice:
+        return self.of.choose(state)
+
+    def observe(self, state: Any, released: Released) -> Any:
+        self.shown.append(released)
+        return self.of.observe(state, released)
+
+    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+        return self.of.sizes(arms, horizon)

@@ -1,0 +1,216 @@
+r"""Bandits by name, for an audit: ``bandit:dist-dp-se,epsilon=1``.
+
+What is audited is in ``audit_view``: short runs of ``play`` as the server sees them. Nothing here
+imports the audit: :func:`target` gives it a callable, a pair, a claim and what to look at.
+Proofs: docs/proofs/bandits.md.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final, cast, get_args
+
+import numpy as np
+
+from accounting.protocols.box import BinomialBox
+from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Route, View, Views, view_of
+from bandits.policies.elimination import NAMES, BatchedElimination
+from bandits.policies.policy import Policy
+from bandits.policies.registry import ALGORITHMS, Setting, read_algorithm
+from bandits.privatizers.bits import BitPrivatizer
+from bandits.privatizers.sums import SumPrivatizer
+from bandits.radius.radius import RadiusName, radius_of
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import integer, rational
+from dpcore.sampling.rng import SYSTEM, SeededRng
+
+__all__ = ["Viewed", "across", "claimed", "lead", "second", "target"]
+
+_KEYS: Final = {
+    "epsilon": "",
+    "delta": " (of the claim: 0, or 1/100 where the loss is unbounded, unless given)",
+    "scaling": " (of batched elimination on sums)",
+    "radius": f" ({' or '.join(get_args(RadiusName))})",
+    "path": f" ({' or '.join(get_args(Route))})",
+}
+_BITS: Final = NAMES["binary-shuffle"]
+_FLOOR: Final = NAMES["none"]
+_HORIZON: Final = 1000
+_USUAL: Final = Fraction(1, 100)
+_GRID: Final = 10**6
+_SEEDS: Final = 1 << 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Viewed:
+    r"""What an audit needs: ``run(dataset, n, rng)``, n views along the first axis; pair and claim.
+
+    The claim is what was derived for one release, which is all that a new user is in. ``features``
+    spell what to look at in a view: the first column; the lead of arm 0 over arm 1, in which noise
+    that both arms share would cancel; what arm 0 has in the first batch more than in the second, in
+    which noise that both batches share would; its sum in the second batch, which the user is not
+    in; and the arms that are left, as a policy that peeked at a reward would show by them. The law
+    of all columns jointly is not tested beyond these.
+    """
+
+    run: Callable[[Any, int, np.random.Generator], Views]
+    pair: tuple[int, int]
+    epsilon: Fraction
+    delta: Fraction
+    features: tuple[str, ...] = (
+        "coordinate:0",
+        "bandits.audited.target:lead",
+        "bandits.audited.target:across",
+        "bandits.audited.target:second",
+        "coordinate:-1",
+    )
+
+
+def lead(view: Any) -> int:
+    r"""The sum of arm 0 less that of arm 1 in the first batch, in steps.
+
+    >>> lead([9, 4, 20, 7, 2, 3, 3]), lead([-3, 9, 4, 20, 7, 2, 3, 3])
+    (5, 5)
+    """
+    first = _first(view)
+    return int(view[first]) - int(view[first + 1])
+
+
+def across(view: Any) -> int:
+    r"""The sum of arm 0 in the first batch less that in the second, in halves of a reward of 1.
+
+    ``ABSENT`` where there was no second batch.
+
+    >>> across([9, 4, 20, 7, 2, 3, 3])  # 2 (9/2 - 20/3) = -13/3
+    -4
+    """
+    after = second(view)
+    if after == ABSENT:
+        return ABSENT
+    units = [int(unit) for unit in view[-1 - BATCHES : -1]]
+    difference = Fraction(int(view[_first(view)]), units[0]) - Fraction(after, units[1])
+    return round(2 * difference)
+
+
+def second(view: Any) -> int:
+    r"""The sum of arm 0 in the second batch, in steps; ``ABSENT`` where there was none.
+
+    >>> second([9, 4, 20, 7, 2, 3, 3])
+    20
+    """
+    return int(view[_first(view) + ARMS])
+
+
+def _first(view: Any) -> int:
+    # The place of the first sum: a message may stand before.
+    return (len(view) - 1 - BATCHES) % ARMS
+
+
+def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  # an entry point's
+    r"""What ``bandit:`` and ``rest`` name, for an audit.
+
+    ``rest`` is an algorithm as ``dpcore bandit run`` reads it (or bit-se, batched elimination over
+    shuffled bits), and what it is made for:
+
+        dist-dp-se,epsilon=1                        the noise of a batch as a run draws it
+        dist-dp-se,epsilon=1,path=devices           a message of every user
+        dist-rdp-se:s=10,epsilon=1,delta=1e-3       also ...,scaling=10
+        sdp-ae:m=8,epsilon=1,radius=paper           the parameters of the paper
+
+    ``delta`` (0, or 1/100 where no noise is pure) is that of the claim, and for bits what they are
+    chosen for. ``seeded`` false lets the noise come from the operating system, as in earnest.
+
+    >>> viewed = target("bandit:dist-dp-se,epsilon=1", "dist-dp-se,epsilon=1", True)
+    >>> viewed.pair, viewed.epsilon, viewed.run(1, 2, np.random.default_rng(1)).shape
+    ((0, 1), Fraction(1, 1), (2, 7))
+
+    Raises :class:`InvalidParameter` for an unknown or unprotected algorithm, and arguments that
+    are unknown, missing, given twice or out of range.
+    """
+    algorithm, *parts = (part.strip() for part in rest.split(","))
+    given: dict[str, str] = {}
+    for part in parts:
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or key not in _KEYS:
+            known = ", ".join(key + says for key, says in _KEYS.items())
+            reason = f"{part!r} must be one of {known}, with ="
+            raise InvalidParameter("target", spelling, reason)
+        if key in given:
+            raise InvalidParameter(key, value, "is given twice")
+        given[key] = value
+    if "epsilon" not in given:
+        raise InvalidParameter("target", spelling, "epsilon is missing: write epsilon=...")
+    delta = rational("delta", given["delta"]) if "delta" in given else None
+    if delta is not None and not 0 <= delta < 1:
+        raise InvalidParameter("delta", given["delta"], "must lie in [0, 1)")
+    path = given.get("path", "release")
+    if path not in get_args(Route):
+        raise InvalidParameter("path", path, f"must be one of {', '.join(get_args(Route))}")
+    policy = _policy(spelling, algorithm, given, delta or _USUAL)
+    view = view_of(policy, path=cast(Route, path))
+    epsilon, delta = claimed(view, delta)
+
+    def run(dataset: Any, n: int, rng: np.random.Generator) -> Views:
+        reward = integer("dataset", dataset)
+        if reward not in (0, 1):
+            raise InvalidParameter("dataset", dataset, "must be 0 or 1: a reward")
+        return view.views(reward, n, SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM)
+
+    return Viewed(run=run, pair=(0, 1), epsilon=epsilon, delta=delta)
+
+
+def claimed(view: View, delta: Fraction | None) -> tuple[Fraction, Fraction]:
+    r"""(epsilon, delta): what the first release gives the watched user, epsilon rounded up.
+
+    Without a ``delta`` it is 0, or 1/100 where the loss of the noise is unbounded. Raises
+    :class:`InvalidParameter` for a delta of 0 there.
+    """
+    curve = view.curve()
+    pure = None if isinstance(curve, BinomialBox) else curve.pure()
+    if pure is None and delta == 0:
+        raise InvalidParameter("delta", delta, "must lie in (0, 1): the loss is unbounded")
+    if delta is None:
+        delta = _USUAL if pure is None else Fraction(0)
+    if pure is not None and delta == 0:
+        return Fraction(pure.epsilon), delta
+    return Fraction(math.ceil(Fraction(curve.epsilon(delta).upper) * _GRID), _GRID), delta
+
+
+def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) -> Policy[Any]:
+    name = text.partition(":")[0]
+    known = [entry.name for entry in ALGORITHMS if entry.name != _FLOOR]
+    if name == _FLOOR:
+        reason = f"{name} protects nobody: it claims nothing that could be refuted"
+        raise InvalidParameter("target", spelling, reason)
+    if name not in (*known, _BITS):
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]}? it" if close else f"{name!r}"
+        reason = f"{hint} must be one of {', '.join(known)}, {_BITS}"
+        raise InvalidParameter("target", spelling, reason)
+    setting = Setting(
+        epsilon=given["epsilon"],
+        delta=delta,
+        horizon=_HORIZON,
+        arms=ARMS,
+        radius=cast(RadiusName, given.get("radius", "exact")),
+        schedule="paper",
+    )
+    if text == _BITS:
+        bits = BitPrivatizer(
+            epsilon=setting.epsilon, delta=setting.delta, parameters=setting.radius
+        )
+        policy: Policy[Any] = BatchedElimination(privatizer=bits, radius=radius_of(setting.radius))
+    else:
+        policy = read_algorithm(text).policy(setting)
+    if "scaling" not in given:
+        return policy
+    privatizer = policy.privatizer
+    if not isinstance(policy, BatchedElimination) or not isinstance(privatizer, SumPrivatizer):
+        raise InvalidParameter("scaling", given["scaling"], f"{name} has none")
+    if text != name:
+        raise InvalidParameter("scaling", given["scaling"], f"is given twice: {text}")
+    return replace(policy, privatizer=replace(privatizer, scaling=given["scaling"]))

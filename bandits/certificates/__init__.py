@@ -1,0 +1,1 @@
+r"""Certificates of runs: what a run released and what that costs."""

@@ -1,0 +1,290 @@
+r"""The certificate of a run: what was played, with which exact parameters, and what it cost anyone.
+
+A user may be in one of several releases that differ in the number of users, and so in noise; the
+certificate lists them all and claims the worst. Each carries a certificate of its own
+(docs/certificates.md), which the second path of ``accounting.verify`` computes anew; what is beyond
+its reach says so. ``recheck`` needs the text and nothing else. Proofs: docs/proofs/bandits.md.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from typing import Any, Final, cast
+
+from accounting.certificates.certificate import certify
+from accounting.checker import Malformed
+from accounting.checker.text.form import digest_of
+from accounting.claims.claim import Assumed
+from accounting.errors import NotDerived
+from accounting.protocols.box import BinomialBox
+from accounting.release.curve import PrivacyCurve
+from accounting.totals.compose import Composition, compose
+from bandits.certificates.form import (
+    SCHEMA,
+    SEEDED,
+    SYSTEM,
+    ascii_text,
+    read,
+    required_assumptions,
+)
+from bandits.certificates.recheck import recheck
+from bandits.play import Run
+from bandits.privatizers.promise import OfAll, RunGuarantee
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.mechanism import Mechanism
+from dpcore.numbers.enclosure import End
+from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
+
+__all__ = ["SCHEMA", "RunCertificate", "certificate_of", "recheck"]
+
+_DIGITS: Final = 8
+_STEPS: Final = 10_000
+_STEPS_OF_MANY: Final = 100
+_DIGITS_OF_MANY: Final = 5
+_MORE_DIGITS: Final = (12, 16, 20, 25, 30)
+_MOST_LETTERS: Final = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCertificate:
+    r"""The certificate as data; :meth:`to_json` adds schema and digest.
+
+    ``claims`` hold an upper bound of epsilon for each delta, the worst over ``parts``, which are
+    all that may befall one user. ``released`` are the mechanisms that really ran, with how often.
+    """
+
+    algorithm: str
+    arms: int
+    horizon: int
+    claims: tuple[Mapping[str, str], ...]
+    parts: tuple[Mapping[str, Any], ...]
+    released: tuple[Mapping[str, Any], ...]
+    assumptions: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The document, with its digest."""
+        document: dict[str, Any] = {
+            "schema": SCHEMA,
+            "algorithm": self.algorithm,
+            "arms": self.arms,
+            "horizon": self.horizon,
+            "claims": [dict(claim) for claim in self.claims],
+            "parts": [dict(part) for part in self.parts],
+            "released": [dict(each) for each in self.released],
+            "assumptions": [*self.assumptions],
+        }
+        return {**document, "digest": digest_of(document)}
+
+    def text(self) -> str:
+        r"""The document as a file would hold it."""
+        return json.dumps(self.to_json(), indent=2) + "\n"
+
+
+def certificate_of(
+    run: Run,
+    *,
+    deltas: Iterable[RationalLike] | RationalLike = ("1e-6",),
+    most_steps: int = _STEPS,
+) -> RunCertificate:
+    r"""The certificate of ``run``: epsilon at each of ``deltas`` in (0, 1), from its guarantee.
+
+    Parts whose noise hides at most ``most_steps`` steps get a certificate of their own; so do
+    rounds of other than discrete Laplace noise of at most 100 steps. For larger ones the second
+    path takes seconds or declines, and they say that they are unchecked. A run whose noise was not
+    of the operating system says so among the assumptions.
+
+    >>> import numpy as np
+    >>> from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
+    >>> private = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-4")
+    >>> policy, world = BatchedElimination(privatizer=private), np.random.default_rng(1)
+    >>> run = play(policy, Bernoulli(means=(0.9, 0.1)), horizon=1000, world=world)
+    >>> certificate = certificate_of(run, deltas=["1e-6"])
+    >>> certificate.claims[0]["epsilon"], recheck(certificate.text()).holds
+    ('0.4999984', True)
+
+    Raises :class:`NotDerived` for a run that promises nothing, can release nothing or has
+    an infinite epsilon, and for one with more parts or longer text than a certificate may hold;
+    :class:`InvalidParameter` where a recorded release is none of those that the guarantee is of,
+    and for no deltas, repeated ones, and ones outside of (0, 1).
+    """
+    if not isinstance(run, Run):
+        raise InvalidParameter("run", run, "must be a Run")
+    most = integer("most_steps", most_steps, at_least=0)
+    promised = run.guarantee
+    if promised is None:
+        raise NotDerived(f"a certificate of {run.policy}", "it protects nobody: nothing is claimed")
+    if not promised.parts:
+        raise NotDerived(f"a certificate of {run.policy}", "nothing is released before T")
+    at = _deltas(deltas)
+    released = _released(run, promised)
+    parts = tuple(_part(part, at, most) for part in promised.parts)
+    draft = RunCertificate(
+        algorithm=ascii_text(run.policy),
+        arms=len(run.pulls),
+        horizon=run.horizon,
+        claims=tuple(_worst(parts, delta) for delta in at),
+        parts=parts,
+        released=released,
+        assumptions=(),
+    )
+    assumed = (*map(ascii_text, promised.assumptions), SEEDED if run.simulated else SYSTEM)
+    required = required_assumptions(draft.to_json())
+    found = replace(draft, assumptions=tuple(dict.fromkeys((*required, *assumed))))
+    _check_form(found)
+    return found
+
+
+def _deltas(deltas: Iterable[RationalLike] | RationalLike) -> list[Fraction]:
+    # One number is a list of one; text is a number and no list of letters.
+    several = isinstance(deltas, Iterable) and not isinstance(deltas, str)
+    given = cast(Iterable[RationalLike], deltas) if several else (cast(RationalLike, deltas),)
+    at = [rational("deltas", delta) for delta in given]
+    if not at:
+        raise InvalidParameter("deltas", (), "must hold one or more")
+    for delta in at:
+        if not 0 < delta < 1:
+            raise InvalidParameter("deltas", write_rational(delta), "must lie in (0, 1)")
+    if len(set(at)) < len(at):
+        raise InvalidParameter("deltas", [*map(write_rational, at)], "must not repeat a value")
+    return at
+
+
+def _check_form(certificate: RunCertificate) -> None:
+    # What would be refused when it is read is never written.
+    try:
+        complaints = read(certificate.to_json()).complaints
+    except Malformed as error:
+        complaints = ((error.where, error.reason),)
+    for where, reason in complaints:
+        raise NotDerived(f"a certificate of {certificate.algorithm}", f"{where}: {reason}")
+
+
+# -- the parts --------------------------------------------------------------------------------
+
+
+def _part(part: OfAll, deltas: list[Fraction], most: int) -> dict[str, Any]:
+    found = RunGuarantee(parts=(part,), assumptions=())
+    claims = []
+    for delta in deltas:
+        epsilon = found.epsilon(delta).upper
+        if epsilon == math.inf:
+            raise NotDerived(f"epsilon at delta = {write_rational(delta)}", f"of {part!r}")
+        claims.append({"delta": write_rational(delta), "epsilon": _above(epsilon)})
+    document: dict[str, Any] = {"is": _stated(part), "claims": claims}
+    most, digits = _limits(part, most)
+    if _steps(part) > most:
+        return {**document, "certificate": None, "unchecked": f"more than {most} steps"}
+    try:
+        largest = found.pure()
+        near = largest and _above(Fraction(largest.epsilon)) in [each["epsilon"] for each in claims]
+        tried = _MORE_DIGITS if near else ()
+        own = _certified(_certifiable(part), deltas, (digits, *tried))
+    except NotDerived as error:
+        reason = ascii_text(str(error))[:_MOST_LETTERS]
+        return {**document, "certificate": None, "unchecked": reason}
+    # Its digits may be fewer, and its bound that much above: then it is the one to claim.
+    proved = {c["delta"]: c["upper"] for c in own["claims"] if c["quantity"] == "epsilon"}
+    for claim in claims:
+        larger = max(Fraction(claim["epsilon"]), Fraction(proved[claim["delta"]]))
+        claim["epsilon"] = _above(larger)
+    return {**document, "certificate": own, "unchecked": None}
+
+
+def _certified(subject: Any, deltas: list[Fraction], digits: tuple[int, ...]) -> dict[str, Any]:
+    # Epsilon of a pure law lies below its largest loss, a decimal often, by less than delta: it
+    # takes as many digits as delta has zeros to tell the two apart.
+    *first, last = digits
+    for count in first:
+        try:
+            return certify(subject, deltas=[*deltas], digits=count).to_json()
+        except NotDerived:
+            continue
+    return certify(subject, deltas=[*deltas], digits=last).to_json()
+
+
+def _limits(part: OfAll, most: int) -> tuple[int, int]:
+    # The second path lists and integrates rounds of other than discrete Laplace noise.
+    laplace = isinstance(part, Composition) and all(
+        isinstance(source, PrivacyCurve) and isinstance(source.noise, DiscreteLaplace)
+        for source, _ in part.parts
+    )
+    if isinstance(part, Composition) and not laplace:
+        return min(most, _STEPS_OF_MANY), _DIGITS_OF_MANY
+    return most, _DIGITS
+
+
+def _certifiable(part: OfAll) -> Any:
+    match part:
+        case BinomialBox(trials=trials, probability=p, bounds=(step,)):
+            return PrivacyCurve(noise=Binomial(trials=trials, probability=p), sensitivity=step)
+        case Assumed():
+            return compose(part)
+    return part
+
+
+def _stated(part: OfAll) -> dict[str, Any]:
+    match part:
+        case BinomialBox(bounds=(_,)):
+            return _stated(_certifiable(part))
+        case Composition():
+            rounds = [
+                {"part": _stated(cast(OfAll, source)), "rounds": count}
+                for source, count in part.parts
+            ]
+            return {"rounds_of": rounds, "unit": part.scope.unit.value}
+        case Assumed():
+            return {**part.to_json(), "reason": ascii_text(part.reason)}
+        case PrivacyCurve():
+            written = part.to_json()
+            noise = {key: str(value) for key, value in written["noise"].items()}
+            return {**written, "noise": noise}
+    raise NotDerived(f"a certificate of {part!r}", "it is neither a law nor assumed")
+
+
+def _steps(part: OfAll) -> int:
+    curves = [source for source, _ in part.parts] if isinstance(part, Composition) else [part]
+    moved = [each.sensitivity for each in curves if isinstance(each, PrivacyCurve)]
+    return max((cast(Any, s).amount if hasattr(s, "amount") else int(s) for s in moved), default=0)
+
+
+def _above(value: End) -> str:
+    # Eight digits, upwards.
+    exact = Fraction(value)
+    context = Context(prec=_DIGITS, rounding=ROUND_CEILING)
+    found = context.divide(Decimal(exact.numerator), Decimal(exact.denominator))
+    return format(found.normalize(), "f")
+
+
+def _worst(parts: tuple[Mapping[str, Any], ...], delta: Fraction) -> dict[str, str]:
+    at = write_rational(delta)
+    found = [c["epsilon"] for part in parts for c in part["claims"] if c["delta"] == at]
+    return {"delta": at, "epsilon": max(found, key=Fraction)}
+
+
+def _released(run: Run, promised: RunGuarantee) -> tuple[dict[str, Any], ...]:
+    known = [law for part in promised.parts for law in _laws(part)]
+    counts: Counter[Mechanism] = Counter(release.mechanism for release in run.releases)
+    found = []
+    for mechanism, times in counts.items():
+        curve = PrivacyCurve(noise=mechanism.noise, sensitivity=mechanism.sensitivity)
+        (law,) = _laws(curve)
+        if law not in known:
+            raise InvalidParameter("releases", repr(mechanism), "is none that the run promised")
+        found.append({**law, "times": times})
+    return tuple(found)
+
+
+def _laws(part: OfAll) -> list[dict[str, Any]]:
+    # The noise and sensitivity of every release that it is of.
+    stated = _stated(part)
+    listed = [each["part"] for each in stated.get("rounds_of", [{"part": stated}])]
+    keys = ("noise", "sensitivity")
+    return [{key: each[key] for key in keys} for each in listed if "noise" in each]

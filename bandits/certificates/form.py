@@ -1,0 +1,379 @@
+r"""The form of a run's certificate: what its text must hold, read field by field, none guessed.
+
+``certificate_of`` writes it and ``recheck`` reads it; both go through :func:`read`. Values have one
+spelling each, as in ``accounting.checker.text.fields``. Proofs: docs/proofs/bandits.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from accounting.checker.text.fields import (
+    Malformed,
+    exactly,
+    items,
+    mapping,
+    parsed,
+    rational,
+    text_of,
+    whole,
+)
+from accounting.checker.text.reading import part_of, scope_of
+from accounting.claims.claim import Assumed, Pure
+from accounting.totals.compose import compose
+from bandits.policies.elimination import NAMES
+from bandits.privatizers.bits import BitPrivatizer
+from bandits.privatizers.sums import SumPrivatizer, Trust
+from dpcore.mechanism import Scope
+
+__all__ = ["SCHEMA", "SEEDED", "SYSTEM", "UNKNOWN", "Form", "Part", "Subject", "ascii_text"]
+__all__ += ["document_of", "knows", "read", "required_assumptions"]
+
+SCHEMA: Final = "dpcore-bandit-certificate/1"
+SYSTEM: Final = "the run drew its noise from the operating system"
+SEEDED: Final = (
+    "noise comes from the operating system; in the simulated run of this certificate it came from "
+    "a seed, and protects nobody"
+)
+UNKNOWN: Final = "trust: unknown algorithm, the reader cannot tell who sees what"
+
+_MOST_TEXT: Final = 1 << 22
+_MOST_PARTS: Final = 1024
+_FIELDS: Final = frozenset(
+    {"schema", "algorithm", "arms", "horizon", "claims", "parts", "released", "assumptions"}
+)
+_DECIMAL: Final = re.compile(r"(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?")
+_ALWAYS: Final = (
+    "noise: every draw is fresh, independent and exactly of the law stated",
+    "the server is semi-honest: it sees what the protocol shows it and follows the protocol",
+    "rewards lie in [0, 1], and nobody's reward decides who takes part or when",
+)
+_NEW: Final = "users are new: each takes part in one release at most"
+_RETURNING: Final = "a user is in no more releases than the rounds of a part, and in each once"
+_LOCAL: Final = "each user adds the noise of the part alone"
+_UNPROTECTED: Final = NAMES["none"]
+_POOLED: Final = "who is in a release depends on earlier releases and on coins, never on rewards"
+_TRUST: Final[Mapping[str, str]] = {
+    **{algorithm: trust for trust, algorithm in NAMES.items() if trust != "none"},
+    "dp-se": "central",
+    "sdp-ae": "binary-shuffle",
+    "vb-sdp-ae": "binary-shuffle",
+}
+
+Kind: TypeAlias = Literal["release", "rounds", "assumed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    r"""What a part is of: one release, rounds of releases, or a claim that is assumed.
+
+    ``scope`` and ``inner`` are those of the ordinary certificate of it; ``reason`` is why an
+    assumed claim is believed.
+    """
+
+    kind: Kind
+    scope: Mapping[str, str]
+    inner: tuple[Mapping[str, Any], ...]
+    reason: str = ""
+
+    @property
+    def laws(self) -> tuple[str, ...]:
+        r"""The noise and sensitivity of every release that it is of."""
+        return tuple(_law(part) for part in self.inner if "noise" in part)
+
+    @property
+    def stated(self) -> str:
+        r"""The assumption that an ordinary certificate of an assumed claim must list."""
+        ((claim,), unit, relation) = self.inner, self.scope["unit"], self.scope["relation"]
+        scope = Scope(unit=cast(Any, unit), relation=cast(Any, relation))
+        assumed = Assumed(Pure(claim["epsilon"], scope=scope), reason=self.reason)
+        return ascii_text(compose(assumed).assumptions[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    r"""A part: its subject, epsilon at each delta, and its certificate or why it has none."""
+
+    subject: Subject
+    claims: Mapping[str, Fraction]
+    certificate: Mapping[str, Any] | None
+    unchecked: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    r"""A certificate whose form is right; ``complaints`` are what its form alone refutes."""
+
+    claims: Mapping[str, Fraction]
+    parts: tuple[Part, ...]
+    algorithm: str
+    simulated: bool
+    complaints: tuple[tuple[str, str], ...]
+
+
+def document_of(text: str | bytes) -> Any:
+    r"""The JSON of a certificate. Raises :class:`Malformed`."""
+    return parsed(text, _MOST_TEXT)
+
+
+def ascii_text(text: str) -> str:
+    r"""Text as a certificate may hold it: what is not plain ASCII is escaped.
+
+    >>> ascii_text("g\u2009=\n1")
+    'g\\u2009=\\n1'
+    """
+    return (
+        "".join(
+            each if each.isascii() and each.isprintable() else repr(each)[1:-1] for each in text
+        )
+        .encode("ascii", "backslashreplace")
+        .decode()
+    )
+
+
+def read(document: object) -> Form:
+    r"""Every field of a certificate but its digest.
+
+    Raises :class:`Malformed`, naming the first field that is not as the schema says.
+    """
+    top = mapping("certificate", document)
+    if top.get("schema") != SCHEMA:
+        raise Malformed("schema", f"must be {SCHEMA}")
+    exactly("certificate", {**top, "digest": ""}, {*_FIELDS, "digest"})
+    algorithm = _algorithm(top["algorithm"])
+    arms = whole("arms", top["arms"], 1, 10**9)
+    horizon = whole("horizon", top["horizon"], arms, 10**19)
+    claims = _claims("claims", top["claims"])
+    listed = items("parts", top["parts"], most=_MOST_PARTS)
+    parts = tuple(_part(f"parts[{i}]", part, claims) for i, part in enumerate(listed))
+    kinds = {part.subject.kind == "rounds" for part in parts}
+    if len(kinds) > 1:
+        raise Malformed("parts", "must all be releases, or all be rounds of releases")
+    if len({(part.subject.scope["unit"], part.subject.scope["relation"]) for part in parts}) > 1:
+        raise Malformed("parts", "must have one scope: scopes never compose")
+    if len({_text_of_subject(part.subject) for part in parts}) < len(parts):
+        raise Malformed("parts", "must not repeat a part")
+    _check_released(top["released"], parts, horizon)
+    assumptions = [_line("assumptions", each) for each in items("assumptions", top["assumptions"])]
+    if len(set(assumptions)) < len(assumptions):
+        raise Malformed("assumptions", "must not repeat an assumption")
+    return Form(
+        claims=claims,
+        parts=parts,
+        algorithm=algorithm,
+        simulated=SEEDED in assumptions,
+        complaints=tuple(_complaints(assumptions, required_assumptions(top))),
+    )
+
+
+# -- assumptions ------------------------------------------------------------------------------
+
+
+def knows(algorithm: str) -> bool:
+    r"""Whether the reader can tell who sees what in a run of the algorithm.
+
+    >>> knows("dist-dp-se"), knows("Dist-dp-se")
+    (True, False)
+    """
+    return algorithm in _TRUST
+
+
+def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
+    r"""What must be among the assumptions of a certificate, beside where its noise came from.
+
+    Two of them say what no reader of the text can know: that the parts are all there are, and that
+    the releases are those of the run.
+    """
+    parts, name = document["parts"], document["algorithm"]
+    run = f"{name} with {document['arms']} arms in {document['horizon']} rounds"
+    returning = all("rounds_of" in part["is"] for part in parts)
+    reasons = (part["is"]["reason"] for part in parts if "reason" in part["is"])
+    times = sum(each["times"] for each in document["released"])
+    found = (
+        *_ALWAYS,
+        f"parts: {len(parts)}, all that may befall a user of {run}; so says whoever wrote this",
+        f"released: {times} in all, as the run recorded them; so says whoever wrote this",
+        *_of_algorithm(name),
+        *reasons,
+        *((_POOLED, _RETURNING) if returning else (_NEW,)),
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _of_algorithm(name: str) -> tuple[str, ...]:
+    # What the trust model of a known algorithm assumes, but for a reason that has numbers in it.
+    trust = _TRUST.get(name)
+    if trust is None:
+        return (UNKNOWN,)
+    if trust == "binary-shuffle":
+        return BitPrivatizer(epsilon=1, delta="1/2").assumed(1)
+    if trust == "local":
+        return (_LOCAL,)
+    found = SumPrivatizer(trust=cast(Trust, trust), epsilon=1, failure="1/2").assumed(1)
+    return tuple(each for each in found if "relaxed" not in each)
+
+
+def _complaints(stated: list[str], required: tuple[str, ...]) -> list[tuple[str, str]]:
+    found = [f"missing: {needed}" for needed in required if needed not in stated]
+    found += [
+        f"does not fit the parts: {users}"
+        for users in (_NEW, _RETURNING)
+        if users in stated and users not in required
+    ]
+    if (SYSTEM in stated) == (SEEDED in stated):
+        found.append(f"must hold one of: {SYSTEM}; {SEEDED}")
+    return [("assumptions", reason) for reason in found]
+
+
+# -- parts ------------------------------------------------------------------------------------
+
+
+def _part(where: str, value: object, claims: Mapping[str, Fraction]) -> Part:
+    item = mapping(where, value)
+    exactly(where, item, {"is", "claims", "certificate", "unchecked"})
+    own, unchecked = item["certificate"], item["unchecked"]
+    if (own is None) == (unchecked is None):
+        raise Malformed(where, "must have a certificate, or say why it is unchecked")
+    stated = _claims(f"{where}.claims", item["claims"])
+    if [*stated] != [*claims]:
+        raise Malformed(f"{where}.claims", "must be at the deltas of the claims, in their order")
+    return Part(
+        subject=_subject(f"{where}.is", item["is"]),
+        claims=stated,
+        certificate=None if own is None else mapping(f"{where}.certificate", own),
+        unchecked="" if unchecked is None else _line(f"{where}.unchecked", unchecked),
+    )
+
+
+def _subject(where: str, value: object) -> Subject:
+    item = mapping(where, value)
+    if "rounds_of" in item:
+        return _rounds(where, item)
+    if item.get("claim") == "assumed":
+        return _assumed(where, item)
+    scope, inner = _curve(where, item, 1)
+    return Subject(kind="release", scope=scope, inner=(inner,))
+
+
+def _curve(where: str, item: Mapping[str, Any], rounds: object) -> tuple[Mapping[str, str], Any]:
+    exactly(where, item, {"claim", "noise", "sensitivity", "scope"})
+    if item["claim"] != "curve":
+        raise Malformed(f"{where}.claim", "must be curve, or assumed")
+    law = {"noise": item["noise"], "sensitivity": item["sensitivity"]}
+    inner = {**law, "honest": "1", "rounds": rounds}
+    _check_law(where, inner)
+    return scope_of(f"{where}.scope", item["scope"]), inner
+
+
+def _rounds(where: str, item: Mapping[str, Any]) -> Subject:
+    exactly(where, item, {"rounds_of", "unit"})
+    found, relations = [], []
+    for i, each in enumerate(items(f"{where}.rounds_of", item["rounds_of"])):
+        place = f"{where}.rounds_of[{i}]"
+        exactly(place, mapping(place, each), {"part", "rounds"})
+        curve = mapping(f"{place}.part", each["part"])
+        scope, inner = _curve(f"{place}.part", curve, each["rounds"])
+        if scope["unit"] != "contribution":
+            raise Malformed(f"{place}.part.scope.unit", "must be contribution")
+        relations.append(scope["relation"])
+        found.append(inner)
+    if item["unit"] != "user":
+        raise Malformed(f"{where}.unit", "must be user: a contribution is in one round only")
+    whole_scope = {"unit": item["unit"], "relation": relations[0]}
+    scope_of(where, whole_scope)
+    if len(set(relations)) > 1:
+        raise Malformed(f"{where}.rounds_of", "must have one relation: scopes never compose")
+    if len({_law(each) for each in found}) < len(found):
+        raise Malformed(f"{where}.rounds_of", "must not repeat a law: add up its rounds")
+    return Subject(kind="rounds", scope=whole_scope, inner=tuple(found))
+
+
+def _assumed(where: str, item: Mapping[str, Any]) -> Subject:
+    exactly(where, item, {"claim", "guarantee", "reason"})
+    claim = mapping(f"{where}.guarantee", item["guarantee"])
+    exactly(f"{where}.guarantee", claim, {"claim", "epsilon", "scope"})
+    if claim["claim"] != "pure":
+        raise Malformed(f"{where}.guarantee.claim", "must be pure")
+    inner = {"claim": "pure", "epsilon": claim["epsilon"], "rounds": 1}
+    part_of(f"{where}.guarantee", inner)
+    scope = scope_of(f"{where}.guarantee.scope", claim["scope"])
+    reason = _line(f"{where}.reason", item["reason"])
+    if not reason.strip():
+        raise Malformed(f"{where}.reason", "must say why the claim is believed")
+    return Subject(kind="assumed", scope=scope, inner=(inner,), reason=reason)
+
+
+def _check_law(where: str, inner: Mapping[str, Any]) -> None:
+    # A release is one number, so its sensitivity has one spelling.
+    if part_of(where, inner).norm != "absolute":
+        raise Malformed(f"{where}.sensitivity.norm", "must be absolute: a release is one number")
+
+
+def _check_released(value: object, parts: tuple[Part, ...], horizon: int) -> None:
+    known = {law for part in parts for law in part.subject.laws}
+    seen: set[str] = set()
+    times = 0
+    for i, each in enumerate(items("released", value, least=0, most=_MOST_PARTS)):
+        where = f"released[{i}]"
+        exactly(where, mapping(where, each), {"noise", "sensitivity", "times"})
+        times += whole(f"{where}.times", each["times"], 1, horizon)
+        law_of_one = {key: each[key] for key in ("noise", "sensitivity")}
+        _check_law(where, {**law_of_one, "honest": "1", "rounds": 1})
+        law = _law(each)
+        if law not in known:
+            raise Malformed(where, "is of no part")
+        if law in seen:
+            raise Malformed(where, "is listed before")
+        seen.add(law)
+    if times > horizon:
+        raise Malformed("released", "must be one release a round at most: more than the horizon")
+
+
+# -- values -----------------------------------------------------------------------------------
+
+
+def _claims(where: str, value: object) -> dict[str, Fraction]:
+    # Epsilon by delta, in the order that they are listed.
+    found: dict[str, Fraction] = {}
+    for i, each in enumerate(items(where, value)):
+        place = f"{where}[{i}]"
+        exactly(place, mapping(place, each), {"delta", "epsilon"})
+        if not 0 < rational(f"{place}.delta", each["delta"]) < 1:
+            raise Malformed(f"{place}.delta", "must lie in (0, 1)")
+        if each["delta"] in found:
+            raise Malformed(where, "must not repeat a delta")
+        epsilon = text_of(f"{place}.epsilon", each["epsilon"])
+        if not _DECIMAL.fullmatch(epsilon):
+            raise Malformed(f"{place}.epsilon", "must be a decimal >= 0, without spare zeros")
+        found[each["delta"]] = Fraction(epsilon)
+    return found
+
+
+def _algorithm(value: object) -> str:
+    name = _line("algorithm", value)
+    if name != name.strip():
+        raise Malformed("algorithm", "must have no blanks at its ends")
+    if name == _UNPROTECTED:
+        raise Malformed("algorithm", f"{name} protects nobody: it has no certificate")
+    return name
+
+
+def _line(where: str, value: object) -> str:
+    text = text_of(where, value)
+    if not text.isprintable():
+        raise Malformed(where, "must be one line of text")
+    return text
+
+
+def _law(part: Mapping[str, Any]) -> str:
+    return json.dumps([part["noise"], part["sensitivity"]], sort_keys=True)
+
+
+def _text_of_subject(subject: Subject) -> str:
+    inner = sorted(json.dumps(each, sort_keys=True) for each in subject.inner)
+    return json.dumps([subject.scope, inner], sort_keys=True)

@@ -1,0 +1,84 @@
+r"""The ``dpcore bandit`` commands; ``commands`` is what the entry point names."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Final
+
+import typer
+
+from bandits.cli.compare import compare
+from bandits.cli.plot import plot
+from bandits.cli.run import run
+from dpcore.command.terminal import say
+
+__all__ = ["commands"]
+
+_SCHEMA: Final = "dpcore-bandit-list/1"
+_USAGE: Final = 2
+
+commands = typer.Typer(
+    name="bandit",
+    help=(
+        "Use: bandit algorithms on certified mechanisms, what they lose and what they promise.\n\n"
+        "Start with [bold]dpcore bandit run cz/easy --epsilon 0.5 -T 1e5 --instances 3[/bold]."
+    ),
+    rich_markup_mode="rich",
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+@commands.callback(invoke_without_command=True)
+def _alone(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(_USAGE)
+
+
+@commands.command("list")
+def list_command(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on standard output.")
+    ] = False,
+) -> None:
+    r"""List the presets (worlds with a paper's settings) and the algorithms.
+
+    Example: dpcore bandit list
+    """
+    from bandits.cli.render import list_lines
+    from bandits.policies.registry import ALGORITHMS
+    from bandits.worlds import PRESETS
+
+    if not as_json:
+        say(list_lines(PRESETS, ALGORITHMS))
+        return
+    presets = [
+        {
+            "name": preset.name,
+            "sentence": preset.sentence,
+            "algorithms": [*preset.algorithms],
+            "epsilons": [*preset.epsilons],
+            "horizon": preset.horizon,
+            "instances": preset.instances,
+            "arms": preset.arms,
+        }
+        for preset in PRESETS
+    ]
+    algorithms = [
+        {
+            "name": entry.name,
+            "sentence": entry.sentence,
+            "parameter": entry.parameter,
+            "default": entry.default,
+        }
+        for entry in ALGORITHMS
+    ]
+    found = {"schema": _SCHEMA, "presets": presets, "algorithms": algorithms}
+    print(json.dumps(found, indent=2))
+
+
+commands.command()(run)
+commands.command()(compare)
+commands.command()(plot)

@@ -1,0 +1,53 @@
+r"""``dpcore bandit compare``; ``bandits.cli`` registers :func:`compare`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from dpcore.command.terminal import say
+
+__all__ = ["compare"]
+
+_SCHEMA: Final = "dpcore-bandit-compare/1"
+
+
+def compare(
+    first: Annotated[
+        Path, typer.Argument(metavar="A", help="What dpcore bandit run wrote: a file or folder.")
+    ],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Another, in the same worlds.")],
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on standard output.")
+    ] = False,
+) -> None:
+    r"""The regret of A over that of B, row by row, with standard errors.
+
+    Example: dpcore bandit compare paper.json exact.json
+
+    Rows are matched by algorithm and epsilon, and paired by instance where both have as many: an
+    instance is the same world in both. Rows of one alone are named. Exit code: 0 done, 2 usage.
+    """
+    from bandits.cli.render import compare_lines
+    from bandits.experiments.comparison import alone, read_document
+    from bandits.experiments.comparison import compare as ratios_of
+
+    one = read_document(first, argument="A")
+    other = read_document(second, argument="B")
+    ratios = ratios_of(one, other)
+    left = {"A": alone(one, other), "B": alone(other, one)}
+    if not as_json:
+        say(compare_lines(ratios, left))
+        return
+    unmatched = [
+        {"in": name, "algorithm": algorithm, "epsilon": epsilon}
+        for name, rows in left.items()
+        for algorithm, epsilon in rows
+    ]
+    rows = [ratio.to_json() for ratio in ratios]
+    found = {"schema": _SCHEMA, "rows": rows, "unmatched": unmatched}
+    print(json.dumps(found, indent=2, allow_nan=False))

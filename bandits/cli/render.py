@@ -1,0 +1,114 @@
+r"""Tables of ``dpcore bandit`` as lines of plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Final
+
+from bandits.experiments.comparison import Ratio
+from bandits.experiments.experiment import Experiment
+from bandits.experiments.summary import Row
+from bandits.policies.registry import Entry
+from bandits.worlds import Preset
+from dpcore.numbers.rounding import up
+
+__all__ = ["compare_lines", "list_lines", "run_lines"]
+
+_GAP: Final = "  "
+_DIGITS: Final = 12
+
+
+def columns(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
+    r"""Rows as aligned lines; the columns in ``right`` end together.
+
+    >>> columns([("a", "10"), ("bcd", "2")], right=(1,))
+    ['a    10', 'bcd   2']
+    """
+    ends = set(right)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        _GAP.join(
+            cell.rjust(width) if i in ends else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def list_lines(presets: Sequence[Preset], algorithms: Sequence[Entry]) -> list[str]:
+    r"""Presets and algorithms, a sentence each."""
+    worlds = columns([(f"  {preset.name}", preset.sentence) for preset in presets])
+    names = columns([(f"  {_spelled(entry)}", entry.sentence) for entry in algorithms])
+    return ["Presets", *worlds, "", "Algorithms", *names]
+
+
+def _spelled(entry: Entry) -> str:
+    if entry.parameter is None:
+        return entry.name
+    return f"{entry.name}[:{entry.parameter}={entry.default or 'M'}]"
+
+
+def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
+    r"""What an experiment found, a line for each row."""
+    schedule = f"schedule {experiment.schedule}, " if experiment.scheduled else ""
+    head = (
+        f"{experiment.preset}: T = {experiment.horizon:,}, {experiment.instances} instances, "
+        f"radius {experiment.radius}, {schedule}seed {experiment.seed}"
+    )
+    table = [("algorithm", "epsilon", "regret/T", "+-", "bits", "guarantee")]
+    table += [
+        (
+            row.algorithm,
+            _epsilon(row.epsilon),
+            _figure(row.regret_per_round),
+            _figure(row.standard_error),
+            str(row.bits_per_user),
+            str(row.guarantee["text"]).removesuffix(" for each user, who is new at every pull"),
+        )
+        for row in rows
+    ]
+    assumed = dict.fromkeys(words for row in rows for words in row.guarantee["assumptions"])
+    return [
+        head,
+        "",
+        *columns(table, right=(1, 2, 3, 4)),
+        "",
+        "regret/T is a mean over instances, +- its standard error; bits are the most a user sent.",
+        "Guarantees are for each user, who is new at every pull; noise of this run was simulated.",
+        *(f"Assumed: {words}." for words in assumed),
+    ]
+
+
+def compare_lines(
+    ratios: Sequence[Ratio], left: Mapping[str, Sequence[tuple[str, float]]]
+) -> list[str]:
+    r"""Ratios of regrets, a line each; ``left`` are the rows of A and of B that have no partner."""
+    table = [("algorithm", "epsilon", "regret/T of A", "of B", "A/B", "+-")]
+    table += [
+        (
+            ratio.algorithm,
+            _epsilon(ratio.epsilon),
+            _figure(ratio.first),
+            _figure(ratio.second),
+            _figure(ratio.ratio, 3),
+            _figure(ratio.error, 2),
+        )
+        for ratio in ratios
+    ]
+    paired = sum(ratio.paired for ratio in ratios)
+    how = f"Standard errors: {paired} of {len(ratios)} rows paired by instance."
+    only = [
+        f"Only in {name}: {algorithm} at epsilon {_epsilon(epsilon)}."
+        for name, rows in left.items()
+        for algorithm, epsilon in rows
+    ]
+    return [*columns(table, right=range(1, 6)), "", how, *only]
+
+
+def _epsilon(value: float) -> str:
+    return up(Fraction(repr(value)), _DIGITS)
+
+
+def _figure(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None else f"{value:.{digits}g}"

@@ -1,0 +1,1 @@
+r"""Experiments: many runs over seeds and algorithms, stored, resumed and summarised."""

@@ -1,0 +1,379 @@
+r"""A simulated experiment: algorithms, epsilons and instances as cells, each with its own coins.
+
+What a cell draws is a function of (seed, preset, algorithm, epsilon, instance), whoever draws it
+and in whatever order. Simulated runs draw their noise from a seed, so they protect nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import numpy as np
+
+from bandits.batch import arms_and_horizon
+from bandits.experiments.processes import in_processes
+from bandits.play import Run, play, run_guarantee
+from bandits.policies.registry import ScheduleName, Setting, read_algorithm
+from bandits.privatizers.promise import RunGuarantee
+from bandits.radius.radius import RadiusName
+from bandits.worlds import Worlds, preset_of
+from bandits.worlds.environment import Environment
+from bandits.worlds.preset import MOST_INSTANCES
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
+from dpcore.sampling.rng import SeededRng
+
+__all__ = ["RECIPE", "Cell", "Experiment", "Task", "checked_jobs", "play_task", "run_cells"]
+__all__ += ["float_up", "spaced_checkpoints"]
+
+RECIPE: Final = "dpcore-bandit-cell/1"
+r"""Names what a cell draws and decides from its coins; whoever changes any of that changes it."""
+
+_POINTS: Final = 81
+_DECADES: Final = 4
+_MOST_HORIZON: Final = 10**12
+_MOST_JOBS: Final = 1 << 10
+_LEAST_EPSILON: Final = Fraction(1, 10**6)
+_MOST_EPSILON: Final = Fraction(10**3)
+# Exact tables of shuffled bits take minutes beyond these.
+_LEAST_OF_BITS: Final = Fraction(1, 10**2)
+_LEAST_DELTA_OF_BITS: Final = Fraction(1, 10**30)
+_BITS: Final = ("sdp-ae", "vb-sdp-ae")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    r"""One cell to come; ``epsilon`` as it is written, exact."""
+
+    algorithm: str
+    epsilon: str
+    instance: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    r"""What one run gave: the fields are those of :class:`bandits.play.Run`."""
+
+    algorithm: str
+    epsilon: str
+    instance: int
+    regret: tuple[float, ...]
+    pulls: tuple[int, ...]
+    active: tuple[int, ...]
+    batches: int
+    bits_per_user: int
+    mean_bits_per_user: float
+
+    @property
+    def task(self) -> Task:
+        return Task(algorithm=self.algorithm, epsilon=self.epsilon, instance=self.instance)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields by name, in order; floats are read back as they were."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    r"""What determines every number of it.
+
+    ``schedule`` None: the preset's under the paper's radius, exact under the exact one. ``arms``
+    None: as many as the preset has.
+
+    ``checkpoints`` are rounds in rising order, the last of them the horizon; none given:
+    :func:`spaced_checkpoints`. ``delta`` is for shuffled bits, and where epsilons are reported.
+
+    >>> small = Experiment(
+    ...     preset="cz/easy",
+    ...     algorithms=("dist-dp-se",),
+    ...     epsilons=("0.5",),
+    ...     horizon=9_000,
+    ...     instances=2,
+    ... )
+    >>> [cell.batches for cell in run_cells(small, small.worlds())]
+    [3, 3]
+
+    Raises :class:`InvalidParameter` for unknown names, epsilons outside of [10^-6, 10^3] (for
+    shuffled bits [10^-2, 10^3], and a delta below 10^-30), counts below 1, a horizon above 10^12,
+    and anything twice, epsilons of one float (:func:`float_up`) among it.
+    """
+
+    preset: str
+    algorithms: tuple[str, ...]
+    epsilons: tuple[RationalLike, ...]
+    horizon: int
+    instances: int
+    delta: RationalLike = "1e-6"
+    radius: RadiusName = "exact"
+    schedule: ScheduleName | None = None
+    arms: int | None = None
+    seed: int = 1
+    checkpoints: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        preset = preset_of(self.preset)
+        read = tuple(read_algorithm(text) for text in self.algorithms)
+        spelled = tuple(map(str, read))
+        epsilons = tuple(rational("epsilon", epsilon) for epsilon in self.epsilons)
+        for argument, values in (("algorithms", spelled), ("epsilon", epsilons)):
+            if not values:
+                raise InvalidParameter(argument, "(none)", "must name one or more")
+            if len(set(values)) < len(values):
+                raise InvalidParameter(argument, ", ".join(map(str, values)), "names one twice")
+        horizon = integer("horizon", self.horizon, at_least=1)
+        if horizon > _MOST_HORIZON:
+            raise InvalidParameter("horizon", self.horizon, "must be <= 1e12")
+        instances = integer("instances", self.instances, at_least=1)
+        if instances > MOST_INSTANCES:
+            raise InvalidParameter("instances", self.instances, f"must be <= {MOST_INSTANCES}")
+        names = [each.entry.name for each in read]
+        _check_epsilons(self.epsilons, names)
+        _check_delta(self.delta, names)
+        if self.radius not in get_args(RadiusName):
+            raise InvalidParameter("radius", self.radius, "must be 'exact' or 'paper'")
+        schedule = self.schedule
+        if schedule is None:
+            schedule = "exact" if self.radius == "exact" else preset.schedule
+        if schedule not in get_args(ScheduleName):
+            reason = f"must be one of {', '.join(get_args(ScheduleName))}"
+            raise InvalidParameter("schedule", self.schedule, reason)
+        for name, value in (
+            ("algorithms", spelled),
+            ("epsilons", epsilons),
+            ("horizon", horizon),
+            ("instances", instances),
+            ("delta", rational("delta", self.delta)),
+            ("schedule", schedule),
+            ("arms", preset.arms_of(self.arms)),
+            ("seed", integer("seed", self.seed, at_least=0)),
+            ("checkpoints", _checked(self.checkpoints, horizon)),
+        ):
+            object.__setattr__(self, name, value)
+
+    def worlds(self, data: Path | None = None) -> Worlds:
+        r"""The environments of its instances; ``data`` is the file of a preset that needs one.
+
+        Raises :class:`InvalidParameter` also for a horizon below the number of arms.
+        """
+        found = preset_of(self.preset).worlds(self.instances, arms=self.arms, data=data)
+        arms_and_horizon(found.arms, self.horizon)
+        return found
+
+    def tasks(self) -> Iterator[Task]:
+        r"""Every cell in the order of the results: algorithms, then epsilons, then instances."""
+        for algorithm, epsilon in self.kinds():
+            for instance in range(self.instances):
+                yield Task(algorithm=algorithm, epsilon=epsilon, instance=instance)
+
+    def kinds(self) -> Iterator[tuple[str, str]]:
+        r"""Every algorithm with every epsilon, both as they are written, in that order."""
+        for algorithm in self.algorithms:
+            for epsilon in self.epsilons:
+                yield algorithm, write_rational(Fraction(epsilon))
+
+    @property
+    def scheduled(self) -> bool:
+        r"""Whether any of its algorithms has batches that ``schedule`` decides."""
+        entries = (read_algorithm(algorithm).entry for algorithm in self.algorithms)
+        return any(entry.lengths == "schedule" for entry in entries)
+
+    @property
+    def size(self) -> int:
+        r"""The number of cells."""
+        return len(self.algorithms) * len(self.epsilons) * self.instances
+
+    def setting(self, epsilon: RationalLike, arms: int) -> Setting:
+        r"""What a policy of this experiment is made for."""
+        schedule = self.schedule
+        assert schedule is not None  # noqa: S101  # set when it was made
+        return Setting(
+            epsilon=epsilon,
+            delta=self.delta,
+            horizon=self.horizon,
+            arms=arms,
+            radius=self.radius,
+            schedule=schedule,
+        )
+
+    def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
+        r"""What every run of that algorithm promises each user; None where nothing is protected."""
+        policy = read_algorithm(algorithm).policy(self.setting(epsilon, arms))
+        return run_guarantee(policy, arms, self.horizon)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""Every field, exact numbers as they are written."""
+        return {
+            "preset": self.preset,
+            "algorithms": [*self.algorithms],
+            "epsilons": [write_rational(Fraction(e)) for e in self.epsilons],
+            "delta": write_rational(Fraction(self.delta)),
+            "horizon": self.horizon,
+            "instances": self.instances,
+            "radius": self.radius,
+            "schedule": self.schedule,
+            "arms": self.arms,
+            "seed": self.seed,
+            "checkpoints": [*self.checkpoints],
+        }
+
+
+def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
+    r"""At most ``points`` rounds up to the horizon, evenly spaced by ratio over four powers of ten.
+
+    >>> spaced_checkpoints(10**5, 5), spaced_checkpoints(20, 3)
+    ((10, 100, 1000, 10000, 100000), (1, 20))
+    """
+    rounds = integer("horizon", horizon, at_least=1)
+    count = integer("points", points, at_least=1)
+    steps = max(count - 1, 1)
+    found = {math.ceil(rounds * 10 ** (-_DECADES * i / steps)) for i in range(count)}
+    return tuple(sorted(found))
+
+
+def float_up(exact: Fraction) -> float:
+    r"""The least float whose shortest decimals, which are what is printed, are no smaller.
+
+    >>> float_up(Fraction("0.3")), float_up(Fraction(1, 3))
+    (0.3, 0.33333333333333337)
+    """
+    nearest = float(exact)
+    return nearest if Fraction(repr(nearest)) >= exact else math.nextafter(nearest, math.inf)
+
+
+def _check_delta(given: RationalLike, names: Sequence[str]) -> None:
+    delta = rational("delta", given)
+    if not 0 < delta < 1:
+        raise InvalidParameter("delta", given, "must lie in (0, 1)")
+    for name in names:
+        if name in _BITS and delta < _LEAST_DELTA_OF_BITS:
+            raise InvalidParameter("delta", given, f"must be >= 1e-30 for {name}")
+
+
+def _check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str]) -> None:
+    of_bits = [name for name in names if name in _BITS]
+    for given in epsilons:
+        epsilon = rational("epsilon", given)
+        if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
+            raise InvalidParameter("epsilon", given, "must lie in [1e-6, 1000]")
+        if of_bits and epsilon < _LEAST_OF_BITS:
+            raise InvalidParameter("epsilon", given, f"must be >= 0.01 for {of_bits[0]}")
+    if len({float_up(rational("epsilon", given)) for given in epsilons}) < len(epsilons):
+        reason = "names one twice: two of them are printed as the same float"
+        raise InvalidParameter("epsilon", ", ".join(map(str, epsilons)), reason)
+
+
+def _checked(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
+    if not checkpoints:
+        return spaced_checkpoints(horizon)
+    exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints)
+    if exact[-1] != horizon or any(b <= a for a, b in pairwise(exact)):
+        reason = f"must rise, and end with the horizon, {horizon}"
+        raise InvalidParameter("checkpoints", checkpoints, reason)
+    return exact
+
+
+# -- running ----------------------------------------------------------------------------------
+
+
+def run_cells(
+    experiment: Experiment,
+    worlds: Worlds,
+    *,
+    jobs: int = 1,
+    done: Sequence[Cell] = (),
+    store: Callable[[Cell], None] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[Cell]:
+    r"""All cells in the order of ``experiment.tasks()``; the first of them may be ``done``.
+
+    ``jobs`` processes draw (-1: one for each core), through joblib where it is not one. ``store``
+    is given each new cell, in order, ``progress`` the number of cells there are.
+
+    Raises :class:`InvalidParameter` for jobs that are neither -1 nor >= 1, worlds that do not match
+    the experiment and cells that are not its first; :class:`DpcoreError` where a worker died.
+    """
+    workers = _workers(jobs)
+    tasks = list(experiment.tasks())
+    if len(worlds.environments) != experiment.instances:
+        reason = f"must be as many as instances, {experiment.instances}"
+        raise InvalidParameter("worlds", len(worlds.environments), reason)
+    arms_and_horizon(worlds.arms, experiment.horizon)
+    found = list(done)
+    if [cell.task for cell in found] != tasks[: len(found)]:
+        raise InvalidParameter("done", len(found), "must be the first cells, in order")
+    left = [(experiment, worlds.environments[t.instance], t) for t in tasks[len(found) :]]
+    if progress is not None:
+        progress(len(found))
+    with contextlib.closing(in_processes(_run, left, min(workers, len(left)))) as cells:
+        for cell in cells:
+            if store is not None:
+                store(cell)
+            found.append(cell)
+            if progress is not None:
+                progress(len(found))
+    return found
+
+
+def checked_jobs(jobs: int) -> int:
+    r"""``jobs`` where it is a number of processes: -1, or in [1, 1024].
+
+    >>> checked_jobs(-1)
+    -1
+    """
+    count = integer("jobs", jobs)
+    if count != -1 and not 1 <= count <= _MOST_JOBS:
+        reason = f"must be a whole number in [1, {_MOST_JOBS}], or -1: one a core"
+        raise InvalidParameter("jobs", jobs, reason)
+    return count
+
+
+def _workers(jobs: int) -> int:
+    count = checked_jobs(jobs)
+    if count == 1:
+        return 1
+    from joblib import effective_n_jobs
+
+    return int(effective_n_jobs(count))
+
+
+def _run(experiment: Experiment, world: Environment, task: Task) -> Cell:
+    run = play_task(experiment, world, task)
+    return Cell(
+        algorithm=task.algorithm,
+        epsilon=task.epsilon,
+        instance=task.instance,
+        regret=run.regret,
+        pulls=run.pulls,
+        active=run.active,
+        batches=run.batches,
+        bits_per_user=run.bits_per_user,
+        mean_bits_per_user=run.mean_bits_per_user,
+    )
+
+
+def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
+    r"""The run of a cell, with the records of its releases; the same at every call."""
+    policy = read_algorithm(task.algorithm).policy(experiment.setting(task.epsilon, world.arms))
+    return play(
+        policy,
+        world,
+        horizon=experiment.horizon,
+        world=np.random.default_rng(_coins("rewards", experiment, task)),
+        rng=SeededRng(_coins("noise", experiment, task)),
+        checkpoints=experiment.checkpoints,
+    )
+
+
+def _coins(use: str, experiment: Experiment, task: Task) -> int:
+    cell = [experiment.preset, task.algorithm, task.epsilon, task.instance]
+    words = json.dumps([use, experiment.seed, *cell])
+    return int.from_bytes(hashlib.sha256(words.encode()).digest(), "big")

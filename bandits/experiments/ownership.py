@@ -1,0 +1,238 @@
+r"""Whose files a folder of results holds: what a run may replace there, and what it must not.
+
+A run replaces its own kind of file only: rows.json by its schema, regret.csv by its header, a
+certificate that a record of the folder implies, a picture that shows the record's preset. The
+record is rows.json, or regret.csv where a run was ended while it wrote. rows.json is the first to
+go and the last to come: a folder that has one is whole, and of one experiment.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+from bandits.experiments.experiment import Experiment
+from bandits.experiments.regret_csv import COLUMNS
+from bandits.experiments.summary import SCHEMA
+from dpcore.errors import InvalidParameter
+
+__all__ = ["PICTURE", "ROWS", "TABLE", "certificate_name", "refuse_foreign", "refuse_inputs"]
+__all__ += ["remove_earlier", "require_whole", "title_of"]
+
+ROWS: Final = "rows.json"
+TABLE: Final = "regret.csv"
+PICTURE: Final = "regret.svg"
+
+_CERTIFICATES: Final = "certificate-*.json"
+_LONGEST: Final = 80
+_FOREIGN: Final = (
+    "is no file of dpcore bandit run --output, which would replace it: name another folder"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Record:
+    # What the run that filled a folder says of itself.
+    presets: frozenset[str]
+    names: frozenset[str]
+
+
+_NONE: Final = _Record(presets=frozenset(), names=frozenset())
+
+
+def certificate_name(algorithm: str, epsilon: str) -> str:
+    r"""The file of a certificate, for an algorithm and an epsilon as they are written.
+
+    >>> certificate_name("dist-rdp-se:s=20", "1/2")
+    'certificate-dist-rdp-se_s=20-1_2.json'
+    """
+    # A number of many digits would be too long a name: its digest tells it from others.
+    name = f"{algorithm}-{epsilon}".replace(":", "_").replace("/", "_")
+    if len(name) > _LONGEST:
+        name = f"{name[:_LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return f"certificate-{name}.json"
+
+
+def title_of(preset: str, epsilon: str) -> str:
+    r"""What a panel of the picture is headed, and the picture is known by.
+
+    >>> title_of("cz/easy", "0.5")
+    'cz/easy, epsilon = 0.5'
+    """
+    return f"{preset}, epsilon = {epsilon}"
+
+
+# -- before a run -----------------------------------------------------------------------------
+
+
+def refuse_inputs(folder: Path | None, inputs: Mapping[str, Path | None]) -> None:
+    r"""Refuse a run that would write over what it reads; ``inputs`` are files by their options.
+
+    Raises :class:`InvalidParameter`, naming the option, for a file that stands, or would stand,
+    where results are written, and for one file under two options.
+    """
+    named = [(option, path) for option, path in inputs.items() if path is not None]
+    for number, (option, path) in enumerate(named):
+        if folder is not None and any(_same(path, place) for place in _results(folder, path)):
+            raise InvalidParameter(option, str(path), "is a file that --output writes")
+        for other, earlier in named[:number]:
+            if _same(path, earlier):
+                raise InvalidParameter(option, str(path), f"is the file of {other}, too")
+
+
+def _results(folder: Path, path: Path) -> Iterator[Path]:
+    yield from (folder / name for name in (ROWS, TABLE, PICTURE))
+    yield from folder.glob(_CERTIFICATES)
+    # One that is not there yet, by whatever way it is named.
+    wanted = Path(os.path.realpath(path)).name
+    if Path(wanted).match(_CERTIFICATES):
+        yield folder / wanted
+
+
+def _same(one: Path, other: Path) -> bool:
+    if os.path.realpath(one) == os.path.realpath(other):
+        return True
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def refuse_foreign(folder: Path, experiment: Experiment) -> None:
+    r"""Refuse a folder where a file of this experiment would replace one of somebody else.
+
+    Raises :class:`InvalidParameter`, naming the option and the file.
+    """
+    record = _record_of(folder)
+    for place in (folder / ROWS, folder / TABLE):
+        if os.path.lexists(place) and _read(place) is None:
+            raise InvalidParameter("--output", str(place), _FOREIGN)
+    picture = folder / PICTURE
+    if os.path.lexists(picture) and not _shows(picture, record):
+        raise InvalidParameter("--output", str(picture), _FOREIGN)
+    for kind in experiment.kinds():
+        place = folder / certificate_name(*kind)
+        if os.path.lexists(place) and not (place.name in record.names and _certifies(place)):
+            raise InvalidParameter("--output", str(place), _FOREIGN)
+
+
+# -- the files of an earlier run --------------------------------------------------------------
+
+
+def remove_earlier(folder: Path) -> None:
+    r"""Remove what an earlier run wrote; what a record of the folder does not imply is left alone.
+
+    rows.json goes first: from then on the folder is not whole. The table goes last: as long as
+    anything is left, it says what else there is.
+
+    Raises :class:`InvalidParameter` where that cannot be done.
+    """
+    record = _record_of(folder)
+    places = [folder / ROWS]
+    places += [
+        place
+        for place in sorted(folder.glob(_CERTIFICATES))
+        if place.name in record.names and _certifies(place)
+    ]
+    try:
+        for place in (*places, folder / PICTURE, folder / TABLE):
+            place.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidParameter("--output", str(folder), error.strerror or str(error)) from None
+
+
+def require_whole(argument: str, folder: Path) -> None:
+    r"""Refuse a folder without rows.json, which a run writes last.
+
+    >>> from tempfile import mkdtemp
+    >>> require_whole("path", Path(mkdtemp()))
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: path = ...: is not whole: it has no rows.json, ...
+
+    Raises :class:`InvalidParameter`, naming the argument.
+    """
+    if not os.path.lexists(folder / ROWS):
+        reason = f"is not whole: it has no {ROWS}, which dpcore bandit run --output writes last"
+        raise InvalidParameter(argument, str(folder), reason)
+
+
+# -- whose a file is --------------------------------------------------------------------------
+
+
+def _record_of(folder: Path) -> _Record:
+    found = [_read(folder / name) or _NONE for name in (ROWS, TABLE)]
+    return _Record(
+        presets=frozenset().union(*(each.presets for each in found)),
+        names=frozenset().union(*(each.names for each in found)),
+    )
+
+
+def _read(place: Path) -> _Record | None:
+    # None for what no run wrote.
+    return _rows_record(place) if place.name == ROWS else _table_record(place)
+
+
+def _rows_record(place: Path) -> _Record | None:
+    found = _json(place)
+    if found.get("schema") != SCHEMA:
+        return None
+    algorithms, epsilons = (_words(found.get(name)) for name in ("algorithms", "epsilons"))
+    return _record(_words([found.get("preset")]), product(algorithms, epsilons))
+
+
+def _table_record(place: Path) -> _Record | None:
+    presets, kinds = set(), set()
+    try:
+        if not place.is_file():
+            return None
+        with place.open(encoding="utf-8", newline="") as file:
+            rows = csv.reader(file)
+            if tuple(next(rows, ())) != COLUMNS:
+                return None
+            for row in rows:
+                preset, algorithm, epsilon, *_ = row
+                presets.add(preset)
+                kinds.add((algorithm, epsilon))
+    except (OSError, ValueError, csv.Error):
+        return None
+    return _record(presets, kinds)
+
+
+def _record(presets: Iterable[str], kinds: Iterable[tuple[str, str]]) -> _Record:
+    names = frozenset(certificate_name(*kind) for kind in kinds)
+    return _Record(presets=frozenset(presets), names=names)
+
+
+def _words(found: object) -> list[str]:
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+
+
+def _certifies(place: Path) -> bool:
+    from bandits.certificates.certificate import SCHEMA as CERTIFICATE
+
+    return _json(place).get("schema") == CERTIFICATE
+
+
+def _shows(place: Path, record: _Record) -> bool:
+    try:
+        data = place.read_bytes() if place.is_file() else b""
+    except OSError:
+        return False
+    return any(title_of(preset, "").encode() in data for preset in record.presets)
+
+
+def _json(place: Path) -> dict[str, Any]:
+    # Nothing for what is no plain file of JSON: it is somebody else's.
+    try:
+        found = json.loads(place.read_bytes()) if place.is_file() else None
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

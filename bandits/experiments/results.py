@@ -1,0 +1,167 @@
+r"""The folder that ``dpcore bandit run --output`` fills, and the pictures drawn from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bandits.experiments.experiment import Cell, Experiment, play_task
+from bandits.experiments.ownership import (
+    PICTURE,
+    ROWS,
+    TABLE,
+    certificate_name,
+    refuse_foreign,
+    remove_earlier,
+    title_of,
+)
+from bandits.experiments.regret_csv import Line, read_lines, write_csv
+from bandits.policies.registry import read_algorithm
+from bandits.worlds import Worlds
+from dpcore.command.output_file import check_writable, write_whole
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.rounding import up
+
+if TYPE_CHECKING:
+    from bandits.plots.plots import Curve
+
+__all__ = ["certificates", "check_results", "draw_results", "without_regret", "write_results"]
+
+_DIGITS: Final = 12
+
+
+def check_results(folder: Path, experiment: Experiment) -> None:
+    r"""Refuse, before a run is drawn, a folder where a file of this experiment cannot be written.
+
+    Nor may it be where somebody else's file stands. Raises :class:`InvalidParameter`, naming the
+    option.
+    """
+    names = [certificate_name(*kind) for kind in experiment.kinds()]
+    for name in (ROWS, TABLE, PICTURE, *names):
+        check_writable("--output", folder / name)
+    refuse_foreign(folder, experiment)
+
+
+def write_results(
+    folder: Path, experiment: Experiment, worlds: Worlds, cells: Sequence[Cell], rows: str
+) -> Iterator[str]:
+    r"""Write the tidy table, certificates, where matplotlib is installed the figure, and the rows.
+
+    The files of an earlier run are removed first, and the rows are written last: what stands beside
+    rows is whole and of the same experiment. Other files are left alone.
+
+    Yields what could not be done, in words. Raises :class:`InvalidParameter` for a file that cannot
+    be written, or would replace one of somebody else.
+    """
+    refuse_foreign(folder, experiment)  # a run is long: what came meanwhile may be no run's
+    remove_earlier(folder)
+    write_csv(folder / TABLE, experiment, cells)
+    for name, text in certificates(experiment, worlds):
+        if text is None:
+            yield f"no {name}: no finite epsilon is proven at this delta"
+        else:
+            write_whole("--output", folder / name, text)
+    yield from _write_picture(folder)
+    write_whole("--output", folder / ROWS, rows)
+
+
+def _write_picture(folder: Path) -> Iterator[str]:
+    if find_spec("matplotlib") is None:
+        yield f"no {PICTURE}: needs matplotlib: pip install 'dpcore[plot]'"
+        return
+    lines = read_lines(folder / TABLE)
+    if any(max(line.mean) > 0 for line in lines):
+        draw_results(lines, folder / PICTURE)
+        yield from without_regret(lines)
+    else:
+        yield f"no {PICTURE}: there is no regret to show on a logarithmic axis"
+
+
+def certificates(experiment: Experiment, worlds: Worlds) -> Iterator[tuple[str, str | None]]:
+    r"""File names and certificates: for each algorithm and epsilon the run of instance 0.
+
+    All its instances promise the same, as their arms and horizon are the same. An algorithm that
+    protects nobody has none; None stands for the text where no finite epsilon can be claimed.
+    """
+    from accounting.errors import NotDerived
+    from bandits.certificates.certificate import certificate_of
+
+    for task in experiment.tasks():
+        if task.instance:
+            continue
+        run = play_task(experiment, worlds.environments[0], task)
+        if run.guarantee is None or not run.guarantee.parts:
+            continue
+        name = certificate_name(task.algorithm, task.epsilon)
+        try:
+            found = certificate_of(run, deltas=[experiment.delta])
+        except NotDerived:
+            yield name, None
+            continue
+        yield name, found.text()
+
+
+def draw_results(lines: Sequence[Line], path: Path) -> None:
+    r"""Reg(t)/t of every algorithm, a panel for each epsilon; curves without regret are left out.
+
+    Raises :class:`InvalidParameter` where no picture can be written, and no curve has regret.
+    """
+    from bandits.plots.plots import Panel, draw_panels
+
+    groups: dict[tuple[str, str], list[Curve]] = {}
+    for line in lines:
+        if max(line.mean) > 0:
+            groups.setdefault((line.preset, line.epsilon), []).append(_curve(line))
+    if not groups:
+        raise InvalidParameter("path", str(path), "has no regret to show on a logarithmic axis")
+    panels = [
+        Panel(title=title_of(preset, _decimal(epsilon)), curves=curves)
+        for (preset, epsilon), curves in groups.items()
+    ]
+    draw_panels(path, panels, title="")
+
+
+def without_regret(lines: Sequence[Line]) -> Iterator[str]:
+    r"""What :func:`draw_results` leaves out of a picture, in words."""
+    for line in lines:
+        if not max(line.mean) > 0:
+            yield (
+                f"{line.algorithm} at epsilon {line.epsilon} is not in the picture: it has no "
+                "regret to show on a logarithmic axis"
+            )
+
+
+def _curve(line: Line) -> Curve:
+    from bandits.plots.plots import Curve
+
+    # A logarithmic axis has no place for no regret: such points are left out.
+    kept = [i for i, mean in enumerate(line.mean) if mean > 0]
+    return Curve(
+        label=label(line.algorithm),
+        x=tuple(float(line.t[i]) for i in kept),
+        y=tuple(line.mean[i] for i in kept),
+        error=tuple(line.error[i] for i in kept),
+    )
+
+
+def label(algorithm: str) -> str:
+    r"""An algorithm's name in a picture, the parameter with it even where it is the default.
+
+    >>> label("dist-rdp-se"), label("dist-rdp-se:s=100"), label("se")
+    ('dist-rdp-se s=10', 'dist-rdp-se s=100', 'se')
+    """
+    found = read_algorithm(algorithm)
+    value = found.entry.default if found.value is None else found.value
+    if found.entry.parameter is None or value is None:
+        return found.entry.name
+    return f"{found.entry.name} {found.entry.parameter}={value}"
+
+
+def _decimal(epsilon: str) -> str:
+    try:
+        return up(Fraction(epsilon), _DIGITS)
+    except (ValueError, ZeroDivisionError):
+        raise InvalidParameter("path", epsilon, "is no epsilon") from None

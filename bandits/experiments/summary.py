@@ -1,0 +1,200 @@
+r"""What an experiment says: a row for each algorithm and epsilon, and the document of all rows.
+
+Means and standard errors are over instances, which are worlds drawn apart; a row says what every
+run of its algorithm promises a user, derived from its noise and never from its name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.metadata import version
+from typing import Any, Final, TypeAlias
+
+from bandits.experiments.averages import mean_and_error
+from bandits.experiments.experiment import Cell, Experiment, float_up
+from bandits.privatizers.promise import RunGuarantee
+from bandits.worlds import Worlds
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.numbers.parameter import RationalLike, rational, write_rational
+from dpcore.numbers.rounding import up
+
+__all__ = ["SCHEMA", "Row", "document", "guarantee_json", "promises_of", "rows_of", "write_json"]
+__all__ += ["Promises", "written_up"]
+
+SCHEMA: Final = "dpcore-bandit/1"
+
+Promises: TypeAlias = dict[tuple[str, str], dict[str, Any]]
+r"""What an algorithm promises at an epsilon, both as they are written."""
+
+_SHORT: Final = 12
+_LENGTHS: Final = ("precision", "modulus")
+
+_SIMULATED: Final = (
+    "a simulation: rewards and noise come from the seed; a guarantee is that of the algorithm with "
+    "noise from the operating system"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    r"""One algorithm at one epsilon, which is rounded up where no float is it.
+
+    ``regret_per_round`` is the mean of Reg(T)/T over instances, ``standard_error`` its standard
+    error (None for one instance), ``by_instance`` each Reg(T)/T. ``bits_per_user`` is the most that
+    a user sent in any instance, ``mean_bits_per_user`` the mean. ``guarantee`` is as
+    :func:`guarantee_json` writes it.
+    """
+
+    algorithm: str
+    epsilon: float
+    horizon: int
+    instances: int
+    regret_per_round: float
+    standard_error: float | None
+    bits_per_user: int
+    mean_bits_per_user: float
+    guarantee: dict[str, Any]
+    by_instance: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields by name, in order."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def promises_of(
+    experiment: Experiment, arms: int, *, progress: Callable[[int], None] | None = None
+) -> Promises:
+    r"""What each algorithm promises at each epsilon, as :func:`guarantee_json`; nothing is drawn.
+
+    Every policy of the experiment is made for it, so whoever asks before a run hears before it what
+    cannot be made. ``progress`` is given the number of promises there are.
+
+    Raises :class:`InvalidParameter` for an epsilon that an algorithm cannot be made for, or whose
+    promise cannot be bounded: it names the algorithm.
+    """
+    found: Promises = {}
+    for algorithm, epsilon in experiment.kinds():
+        try:
+            promised = experiment.guarantee(algorithm, epsilon, arms)
+            found[algorithm, epsilon] = guarantee_json(promised, experiment.delta)
+        except DpcoreError as error:
+            raise InvalidParameter(f"epsilon (for {algorithm})", epsilon, _reason(error)) from error
+        if progress is not None:
+            progress(len(found))
+    return found
+
+
+def _reason(error: DpcoreError) -> str:
+    if not isinstance(error, InvalidParameter):
+        return f"nothing can be promised at this delta and horizon ({error})"
+    if error.argument not in _LENGTHS:
+        return f"at this delta and horizon it cannot be made ({error})"
+    reason = f"it would need a {error.argument} of {error.value}, which {error.reason}"
+    return f"{reason}; take a smaller epsilon, horizon or s"
+
+
+def rows_of(
+    experiment: Experiment,
+    cells: Iterable[Cell],
+    promises: Promises,
+) -> tuple[Row, ...]:
+    r"""The rows, in the order of the cells, which are all those of the experiment."""
+    grouped: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        grouped.setdefault((cell.algorithm, cell.epsilon), []).append(cell)
+    return tuple(_row(experiment.horizon, found, promises[key]) for key, found in grouped.items())
+
+
+def _row(horizon: int, cells: list[Cell], promised: dict[str, Any]) -> Row:
+    each = tuple(cell.regret[-1] / horizon for cell in cells)
+    mean, error = mean_and_error(each)
+    return Row(
+        algorithm=cells[0].algorithm,
+        epsilon=float_up(Fraction(cells[0].epsilon)),
+        horizon=horizon,
+        instances=len(cells),
+        regret_per_round=mean,
+        standard_error=error,
+        bits_per_user=max(cell.bits_per_user for cell in cells),
+        mean_bits_per_user=math.fsum(cell.mean_bits_per_user for cell in cells) / len(cells),
+        guarantee=promised,
+        by_instance=each,
+    )
+
+
+def guarantee_json(promised: RunGuarantee | None, delta: RationalLike) -> dict[str, Any]:
+    r"""What a run promises each user, as a sentence and as numbers.
+
+    ``epsilon_upper`` is the upper end of epsilon at ``delta``, None where nothing is promised. No
+    number of the sentence is smaller than what it stands for.
+
+    >>> guarantee_json(None, "1e-6")["text"]
+    'none: rewards are released as they are'
+    """
+    exact = rational("delta", delta)
+    if promised is None:
+        return {
+            "text": "none: rewards are released as they are",
+            "pure": None,
+            "delta": write_rational(exact),
+            "epsilon_upper": None,
+            "assumptions": [],
+        }
+    bound = promised.epsilon(exact)
+    upper = bound.upper_float
+    pure = promised.pure()
+    if pure is not None:
+        words = f"{written_up(Fraction(pure.epsilon))}-DP"
+    elif math.isfinite(upper):
+        words = f"({up(bound.upper)}, {written_up(exact)})-DP"
+    else:
+        words = f"no finite epsilon at delta {written_up(exact)}"
+    return {
+        "text": f"{words} for each user, who is new at every pull",
+        "pure": None if pure is None else write_rational(Fraction(pure.epsilon)),
+        "delta": write_rational(exact),
+        "epsilon_upper": upper if math.isfinite(upper) else None,
+        "assumptions": [*promised.assumptions],
+    }
+
+
+def written_up(value: Fraction) -> str:
+    r"""``value`` exactly, as a decimal or a fraction, where that is short; else rounded up.
+
+    >>> [written_up(Fraction(text)) for text in ("0.5", "1/3", "1.23456499e-6", "1e-400")]
+    ['0.5', '1/3', '1.23456499e-6', '1e-400']
+    >>> written_up(Fraction(10**20 + 1, 3 * 10**20))
+    '0.333333333334'
+    """
+    short = up(value, _SHORT)
+    if Fraction(short) == value:
+        return short
+    fraction = write_rational(value)
+    return fraction if len(fraction) <= _SHORT else short
+
+
+def document(experiment: Experiment, worlds: Worlds, rows: Sequence[Row]) -> dict[str, Any]:
+    r"""Everything, as ``dpcore bandit run --json`` prints it."""
+    fields = experiment.to_json()
+    fields.pop("checkpoints")
+    return {
+        "schema": SCHEMA,
+        **fields,
+        "data": worlds.data,
+        "note": _SIMULATED,
+        "rows": [row.to_json() for row in rows],
+        "versions": {name: version(name) for name in ("dpcore", "numpy")},
+    }
+
+
+def write_json(found: dict[str, Any]) -> str:
+    r"""The document as text; what is infinite or undefined is None in it, by construction.
+
+    >>> write_json({"schema": SCHEMA}).splitlines()[1]
+    '  "schema": "dpcore-bandit/1"'
+    """
+    return json.dumps(found, indent=2, allow_nan=False) + "\n"

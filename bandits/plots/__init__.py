@@ -1,0 +1,1 @@
+r"""Plots: regret against time and epsilon."""

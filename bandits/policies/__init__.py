@@ -1,0 +1,1 @@
+r"""Policies: which arms to pull next, from released sums only."""

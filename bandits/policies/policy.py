@@ -1,0 +1,103 @@
+r"""What a bandit algorithm is: pure functions on a frozen state that see released sums only.
+
+A policy says how often it wants every arm pulled, and is told one released sum for each arm. A
+:class:`ReleasedSum` comes out of ``Privatizer.release`` and from nowhere else, and rewards never
+leave ``play``: no method of a policy is given a raw reward, and one that asks for it does not pass
+the type checker. That is a guard against mistakes. A policy that its author gives the world and its
+coins can draw the rewards itself, and code of the same process can read its memory: policies and
+privatizers are trusted code, and ``dpcore audit`` is there to doubt it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+
+from bandits.batch import Commit, Pulls, Released
+
+if TYPE_CHECKING:
+    from bandits.privatizers.privatizer import Privatizer
+
+__all__ = [
+    "Choice",
+    "Policy",
+    "State",
+]
+
+
+State = TypeVar("State")
+
+
+Choice: TypeAlias = Pulls | Commit
+"""What a policy may ask for."""
+
+
+class Policy(ABC, Generic[State]):
+    r"""A bandit algorithm. All its methods are pure; ``State`` is frozen and its own.
+
+    A run calls ``init`` once and then, batch after batch, ``choose`` and ``observe``, until the
+    horizon or a :class:`Commit`. A batch that does not fit before the horizon is pulled as far as
+    it goes, and is never observed.
+
+    ``name`` and ``privatizer`` may be properties, or fields of a dataclass. A field needs
+    ``= field()``: a dataclass would take the bare annotation's default from this class, where it
+    finds the property.
+
+    >>> from dataclasses import dataclass, field
+    >>> @dataclass(frozen=True, slots=True, kw_only=True)
+    ... class Forever(Policy[int]):
+    ...     privatizer: "Privatizer" = field()
+    ...     name: str = "forever"
+    ...
+    ...     def init(self, arms: int, horizon: int) -> int:
+    ...         return arms
+    ...
+    ...     def choose(self, state: int) -> Choice:
+    ...         return Pulls((64,) * state)
+    ...
+    ...     def observe(self, state: int, released: Released) -> int:
+    ...         return state
+    ...
+    ...     def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+    ...         return (64,)
+    >>> Forever()
+    Traceback (most recent call last):
+    ...
+    TypeError: ...missing 1 required keyword-only argument: 'privatizer'
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        r"""How the algorithm is called in tables, e.g. ``"dist-dp-se"``."""
+
+    @property
+    @abstractmethod
+    def privatizer(self) -> Privatizer:
+        r"""The only way by which the policy learns of rewards."""
+
+    @abstractmethod
+    def init(self, arms: int, horizon: int) -> State:
+        r"""The state before the first round.
+
+        Raises :class:`InvalidParameter` for arms < 1 and a horizon below the number of arms.
+        """
+
+    @abstractmethod
+    def choose(self, state: State) -> Choice:
+        r"""The next batch, or the arm that is left."""
+
+    @abstractmethod
+    def observe(self, state: State, released: Released) -> State:
+        r"""The state after the batch that :meth:`choose` asked for."""
+
+    @abstractmethod
+    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+        r"""Every number of users whose rewards one sum of a run could hold, whatever is released.
+
+        Which sum a user is in depends on what was released before; the promise to the user is the
+        worst over all of these. ``play`` refuses a batch of a size that is missing; one too many
+        can only make the promise weaker. A batch that the horizon cuts counts for nothing.
+        """

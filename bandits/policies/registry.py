@@ -1,0 +1,295 @@
+r"""Algorithms by name: what ``dpcore bandit`` calls them, and the policies they stand for.
+
+With the exact radius, elimination takes the exact schedule and, where the paper leaves no choice of
+s, four times the paper's precision; with the paper's radius everything is the paper's, or that of
+the code released with it (``schedule="released"``), where the two differ.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
+
+from bandits.batch import arms_and_horizon, chance_of, confidence_of
+from bandits.policies.dp_se import DpSe
+from bandits.policies.elimination import NAMES, BatchedElimination
+from bandits.policies.policy import Policy
+from bandits.policies.schedule import EXACT_SCALING, PAPER, RELEASED, Schedule, exact_schedule
+from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
+from bandits.privatizers.bits import BitPrivatizer
+from bandits.privatizers.privatizer import Privatizer, Unprotected
+from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, RadiusName
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import RationalLike, positive_rational, rational, write_rational
+
+__all__ = [
+    "ALGORITHMS",
+    "Algorithm",
+    "Entry",
+    "ScheduleName",
+    "Setting",
+    "read_algorithm",
+]
+
+ScheduleName: TypeAlias = Literal["exact", "paper", "released"]
+r"""How long batches are: ``exact_schedule``, 2^b (the paper), 4^b (the code released with it)."""
+
+_TRUST: Final = {name: trust for trust, name in NAMES.items()}
+_MOST_BATCH: Final = 1 << 40
+_SHORTEST: Final = Schedule(first=1, growth=2)
+_OF_A_SHARE: Final = Fraction(1, 100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    r"""What a policy is made for; ``delta`` is for shuffled bits, which promise no pure epsilon.
+
+    >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
+    Fraction(1, 2)
+
+    ``confidence`` is p, the chance that the run makes a mistake.
+
+    Raises :class:`InvalidParameter` for epsilon not > 0, a delta outside of (0, 1), arms < 1, a
+    horizon below the number of arms, a confidence outside of (0, 1/2), and names of no radius or
+    schedule.
+    """
+
+    epsilon: RationalLike
+    delta: RationalLike
+    horizon: int
+    arms: int
+    radius: RadiusName = "exact"
+    schedule: ScheduleName = "exact"
+    confidence: RationalLike = "1/10"
+
+    def __post_init__(self) -> None:
+        epsilon = positive_rational("epsilon", self.epsilon, "no noise gives epsilon 0")
+        delta = chance_of("delta", self.delta)
+        arms, horizon = arms_and_horizon(self.arms, self.horizon)
+        for argument, names in (("radius", RadiusName), ("schedule", ScheduleName)):
+            if getattr(self, argument) not in get_args(names):
+                reason = f"must be one of {', '.join(get_args(names))}"
+                raise InvalidParameter(argument, getattr(self, argument), reason)
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", delta)
+        object.__setattr__(self, "arms", arms)
+        object.__setattr__(self, "horizon", horizon)
+        object.__setattr__(self, "confidence", confidence_of(self.confidence))
+
+    @property
+    def failure(self) -> Fraction:
+        r"""The chance that a sum is read wrongly mod m: 1/T in the paper.
+
+        With the exact radius a wrong reading is paid from an interval's share of p, so it may not
+        exceed a hundredth of the least share either: no run has more batches than
+        B, that of batches of 1, 2, 4, ... pulls of two arms, and no share is below p/(B (B + 1) K).
+
+        >>> from dataclasses import replace
+        >>> few = Setting(epsilon=1, delta="1e-6", horizon=10**4, arms=150)
+        >>> few.failure, replace(few, radius="paper").failure
+        (Fraction(1, 23400000), Fraction(1, 10000))
+        """
+        paper = Fraction(1, max(self.horizon, 2))
+        if self.radius == "paper":
+            return paper
+        batches = _SHORTEST.batches(self.horizon)
+        share = Fraction(self.confidence) / (batches * (batches + 1) * self.arms)
+        return min(paper, share * _OF_A_SHARE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    r"""A name, what it means, and its parameter with the default (None: found from the setting).
+
+    ``lengths`` say who chooses how long batches are: the schedule of a setting, or the algorithm.
+    """
+
+    name: str
+    sentence: str
+    parameter: Literal["s", "m"] | None = None
+    default: int | None = None
+    lengths: Literal["schedule", "own"] = "schedule"
+
+
+ALGORITHMS: Final[tuple[Entry, ...]] = (
+    Entry(name="cdp-se", sentence="batched elimination, a trusted analyzer adds discrete Laplace"),
+    Entry(name="ldp-se", sentence="batched elimination, every user hides the reward alone"),
+    Entry(name="dist-dp-se", sentence="batched elimination over secure aggregation, Polya shares"),
+    Entry(
+        name="dist-rdp-se",
+        sentence="batched elimination over secure aggregation, Skellam shares; s scales g",
+        parameter="s",
+        default=10,
+    ),
+    Entry(
+        name="dist-cdp-se",
+        sentence="batched elimination over secure aggregation, discrete Gaussian shares",
+        parameter="s",
+        default=10,
+    ),
+    Entry(name="shuffled-se", sentence="batched elimination over a relaxed aggregation (assumed)"),
+    Entry(
+        name="dp-se",
+        sentence="Sajed and Sheffet's elimination, a trusted analyzer",
+        lengths="own",
+    ),
+    Entry(name="se", sentence="batched elimination without privacy: the floor"),
+    Entry(
+        name="sdp-ae",
+        sentence="elimination over shuffled bits, batches of m users",
+        parameter="m",
+        lengths="own",
+    ),
+    Entry(
+        name="vb-sdp-ae",
+        sentence="elimination over shuffled bits, batches that double",
+        lengths="own",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    r"""An entry with the value of its parameter, None where that is the default."""
+
+    entry: Entry
+    value: Fraction | None = None
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return self.entry.name
+        return f"{self.entry.name}:{self.entry.parameter}={write_rational(self.value)}"
+
+    def policy(self, setting: Setting) -> Policy[Any]:
+        r"""The policy for this setting, made once.
+
+        >>> setting = Setting(epsilon="1/2", delta="1e-6", horizon=10**6, arms=10)
+        >>> read_algorithm("dist-dp-se").policy(setting).schedule
+        Schedule(first=192, growth=3)
+
+        Raises :class:`InvalidParameter` for what the algorithm cannot be made for.
+        """
+        return _policy(self, setting)
+
+
+def read_algorithm(text: str) -> Algorithm:
+    r"""An algorithm as it is written: a name, or name:s=100.
+
+    >>> str(read_algorithm("dist-rdp-se:s=100")), str(read_algorithm("dist-rdp-se:s=10"))
+    ('dist-rdp-se:s=100', 'dist-rdp-se')
+    >>> read_algorithm("cpd-se")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: algorithm = cpd-se: did you mean cdp-se? it must be one of ...
+
+    Raises :class:`InvalidParameter` for another name, with the list, and for parameters that the
+    algorithm has not or that are out of range.
+    """
+    name, colon, rest = str(text).strip().partition(":")
+    entry = _entry(name, text)
+    if not colon:
+        return Algorithm(entry=entry)
+    key, _, value = rest.partition("=")
+    if entry.parameter is None:
+        raise InvalidParameter("algorithm", text, f"{name} has no parameters")
+    if key.strip() != entry.parameter:
+        raise InvalidParameter("algorithm", text, f"must be {name}:{entry.parameter}=NUMBER")
+    exact = rational(f"{name}:{entry.parameter}", value.strip())
+    whole = entry.parameter == "m" and exact.denominator != 1
+    if exact < 1 or whole or exact > _MOST_BATCH:
+        kind = "a whole number" if entry.parameter == "m" else "a number"
+        reason = f"must be {kind} in [1, 2^40]"
+        raise InvalidParameter(f"{name}:{entry.parameter}", value, reason)
+    return Algorithm(entry=entry, value=None if exact == entry.default else exact)
+
+
+def _entry(name: str, text: str) -> Entry:
+    names = [entry.name for entry in ALGORITHMS]
+    for entry in ALGORITHMS:
+        if entry.name == name:
+            return entry
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]}? it" if close else "it"
+    raise InvalidParameter("algorithm", text, f"{hint} must be one of {', '.join(names)}")
+
+
+# -- policies ---------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1 << 8)
+def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
+    name = algorithm.entry.name
+    if name == "dp-se":
+        return DpSe(
+            epsilon=setting.epsilon,
+            failure=setting.failure,
+            confidence=setting.confidence,
+            radius=DpSeRadius() if setting.radius == "paper" else ExactRadius(),
+        )
+    if name in ("sdp-ae", "vb-sdp-ae"):
+        return _of_bits(algorithm, setting)
+    privatizer = _privatizer(algorithm, setting)
+    schedule = _schedule(privatizer, setting)
+    return BatchedElimination(
+        privatizer=privatizer,
+        schedule=schedule,
+        radius=_radius(schedule, setting),
+        confidence=setting.confidence,
+    )
+
+
+def _of_bits(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
+    privatizer = BitPrivatizer(
+        epsilon=setting.epsilon, delta=setting.delta, parameters=setting.radius
+    )
+    radius = JointRadius() if setting.radius == "exact" else TkmsRadius()
+    if algorithm.entry.name == "vb-sdp-ae":
+        return ShuffleElimination(privatizer=privatizer, radius=radius)
+    # In the bound of Theorem 3.1 noise costs 512 sigma^2/m where rewards cost 128: as much, at
+    # m = 4 sigma^2, which is the number of random bits that hide one user alone.
+    users = (
+        int(privatizer.protocol(1).planned_noise.trials)
+        if algorithm.value is None
+        else int(algorithm.value)
+    )
+    return ShuffleElimination(privatizer=privatizer, batch=users, radius=radius)
+
+
+def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:
+    trust = _TRUST[algorithm.entry.name]
+    if trust == "none":
+        return Unprotected()
+    default: int = algorithm.entry.default or (EXACT_SCALING if setting.radius == "exact" else 1)
+    return SumPrivatizer(
+        trust=cast(Trust, trust),
+        epsilon=setting.epsilon,
+        # Theorem 3 takes q = 1/(2T) both for the sum and for the relaxed aggregation.
+        failure=setting.failure / (2 if trust == "shuffled-pure" else 1),
+        scaling=default if algorithm.value is None else algorithm.value,
+        parameters=setting.radius,
+    )
+
+
+def _schedule(privatizer: Privatizer, setting: Setting) -> Schedule:
+    match setting.schedule:
+        case "paper":
+            return PAPER
+        case "released":
+            return RELEASED
+        case "exact":
+            return exact_schedule(
+                privatizer,
+                arms=setting.arms,
+                horizon=setting.horizon,
+                failure=setting.confidence,
+            )
+
+
+def _radius(schedule: Schedule, setting: Setting) -> Radius:
+    if setting.radius == "exact":
+        return ExactRadius(batches=schedule.batches(setting.horizon))
+    return PaperRadius(form="released" if setting.schedule == "released" else "printed")

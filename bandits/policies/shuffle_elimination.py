@@ -1,0 +1,236 @@
+r"""SDP-AE and VB-SDP-AE: arm elimination over shuffled bits.
+
+Tenenbaum, Kaplan, Mansour and Stemmer, "Differentially Private Multi-Armed Bandits in the Shuffle
+Model" (NeurIPS 2021), Theorems 3.1 and 3.3. Phase t = 1, 2, ... pulls every active arm m users
+(SDP-AE) or 2^t users (VB-SDP-AE); means are over all data so far, N users in t sums. An arm is
+dropped when its interval mean +- I lies below another's. With chance >= 1 - 4/T^2 all intervals
+hold their means.
+
+``TkmsRadius``: I = (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), sigma^2 the largest variance
+of the noise of a sum so far. The paper calls binomial noise sub-Gaussian with that variance: so it
+is for fair bits, not for biased ones, whose upper tail is heavier. ``JointRadius``, the default:
+Chernoff's bound on rewards and noise at once, with the moment function of the noise that is there
+(:func:`joint_width`). Either interval misses its mean with chance at most 4/T^4.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import ClassVar, Final, TypeAlias
+
+from flint import arb
+
+from bandits.batch import Commit, Pulls, Released, arms_and_horizon
+from bandits.policies.elimination import completed_sizes, surviving
+from bandits.policies.policy import Choice, Policy
+from bandits.privatizers.bits import BitPrivatizer
+from bandits.radius.radius import tkms_width
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.numbers.enclosure import ball, narrow, round_up
+from dpcore.numbers.parameter import integer
+
+__all__ = [
+    "JointRadius",
+    "PooledRadius",
+    "ShuffleElimination",
+    "ShuffleState",
+    "Sums",
+    "TkmsRadius",
+    "joint_width",
+]
+
+Sums: TypeAlias = tuple[tuple[int, int], ...]
+"""What a mean is over: (users of a sum, how many such sums), for each number of users."""
+
+_BITS: Final = 64
+_TILTS: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PooledRadius(ABC):
+    r"""A rule for the width of a mean over all released sums so far."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def width(self, privatizer: BitPrivatizer, sums: Sums, horizon: int) -> float:
+        r"""I, rounded up: the mean over ``sums`` is farther from the true one with chance at most
+        4/T^4, T = ``horizon`` (as far as the rule has a proof).
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointRadius(PooledRadius):
+    r"""Chernoff's bound with the law of the noise that is there (:func:`joint_width`)."""
+
+    name: ClassVar[str] = "exact"
+
+    def width(self, privatizer: BitPrivatizer, sums: Sums, horizon: int) -> float:
+        laws = tuple(_noise(privatizer, users, count) for users, count in sums)
+        return joint_width(laws, _users(sums), min(Fraction(4, horizon**4), Fraction(1, 2)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TkmsRadius(PooledRadius):
+    r"""TKMS: (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), sigma^2 the largest variance so far."""
+
+    name: ClassVar[str] = "paper"
+
+    def width(self, privatizer: BitPrivatizer, sums: Sums, horizon: int) -> float:
+        variance = max(Fraction(_noise(privatizer, users, 1).variance) for users, _ in sums)
+        return tkms_width(
+            batches=sum(count for _, count in sums),
+            pulls=_users(sums),
+            sigma=Fraction(narrow(lambda: ball(variance).sqrt(), _BITS).upper),
+            horizon=horizon,
+        )
+
+
+def _noise(privatizer: BitPrivatizer, users: int, count: int) -> Binomial:
+    one = privatizer.protocol(users).planned_noise
+    return Binomial(trials=count * int(one.trials), probability=one.probability)
+
+
+def _users(sums: Sums) -> int:
+    return sum(users * count for users, count in sums)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShuffleState:
+    r"""The active arms, their released sums so far, and the phase t that comes next."""
+
+    arms: int
+    horizon: int
+    active: tuple[int, ...]
+    sums: tuple[Fraction, ...]
+    phase: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShuffleElimination(Policy[ShuffleState]):
+    r"""SDP-AE with batches of ``batch`` users an arm, or VB-SDP-AE (``batch`` None, 2^t users).
+
+    >>> privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
+    >>> vb = ShuffleElimination(privatizer=privatizer)
+    >>> vb.name, vb.choose(vb.init(2, 1000))
+    ('vb-sdp-ae', Pulls(counts=(2, 2)))
+    >>> ShuffleElimination(privatizer=privatizer, batch=64).name
+    'sdp-ae'
+
+    Raises :class:`InvalidParameter` for a privatizer or radius of another kind and a batch below 1.
+    """
+
+    privatizer: BitPrivatizer = field()
+    batch: int | None = None
+    radius: PooledRadius = field(default=JointRadius())
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.privatizer, BitPrivatizer):
+            raise InvalidParameter("privatizer", self.privatizer, "must be a BitPrivatizer")
+        if self.batch is not None:
+            object.__setattr__(self, "batch", integer("batch", self.batch, at_least=1))
+        if not isinstance(self.radius, PooledRadius):
+            reason = "must be a PooledRadius, e.g. JointRadius(): means are over all data so far"
+            raise InvalidParameter("radius", self.radius, reason)
+
+    @property
+    def name(self) -> str:
+        return "vb-sdp-ae" if self.batch is None else "sdp-ae"
+
+    def size(self, phase: int) -> int:
+        r"""The users of one arm in phase t >= 1."""
+        return 1 << phase if self.batch is None else self.batch
+
+    def pulled(self, phase: int) -> int:
+        r"""N: the users of an active arm in phases 1 to t."""
+        return _users(self.sums(phase))
+
+    def sums(self, phase: int) -> Sums:
+        r"""What the mean of an active arm is over after phase t."""
+        if self.batch is not None:
+            return ((self.batch, phase),)
+        return tuple((self.size(t), 1) for t in range(1, phase + 1))
+
+    def init(self, arms: int, horizon: int) -> ShuffleState:
+        arms, horizon = arms_and_horizon(arms, horizon)
+        return ShuffleState(
+            arms=arms,
+            horizon=horizon,
+            active=tuple(range(arms)),
+            sums=(Fraction(0),) * arms,
+            phase=1,
+        )
+
+    def choose(self, state: ShuffleState) -> Choice:
+        if len(state.active) == 1:
+            return Commit(state.active[0])
+        each = self.size(state.phase)
+        return Pulls(tuple(each if arm in state.active else 0 for arm in range(state.arms)))
+
+    def observe(self, state: ShuffleState, released: Released) -> ShuffleState:
+        fresh = released.sums
+        if len(fresh) != state.arms or any(fresh[arm] is None for arm in state.active):
+            raise InvalidParameter("released", fresh, "must hold a sum of every active arm")
+        sums = tuple(old + (new or 0) for old, new in zip(state.sums, fresh, strict=True))
+        pulled = self.pulled(state.phase)
+        means = {arm: sums[arm] / pulled for arm in state.active}
+        width = self.width(state.phase, state.horizon)
+        return replace(state, active=surviving(means, 2 * width), sums=sums, phase=state.phase + 1)
+
+    def width(self, phase: int, horizon: int) -> float:
+        r"""I after phase t = ``phase``, rounded up."""
+        return _width(self, phase, horizon)
+
+    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+        arms, horizon = arms_and_horizon(arms, horizon)
+        if self.batch is not None:
+            return (self.batch,) if arms > 1 and arms * self.batch <= horizon else ()
+        return completed_sizes(arms, horizon, lambda phase, _: self.size(phase))
+
+
+@lru_cache(maxsize=1 << 12)
+def _width(policy: ShuffleElimination, phase: int, horizon: int) -> float:
+    return policy.radius.width(policy.privatizer, policy.sums(phase), horizon)
+
+
+def joint_width(laws: tuple[Binomial, ...], pulls: int, failure: Fraction) -> float:
+    r"""P(\|mean - mu\| > width) <= ``failure`` for N = ``pulls`` rewards and binomial noises.
+
+    By Chernoff's bound on both at once, for any tilt a > 0: N width = (N a^2/8 + K(a) +
+    ln(2/failure))/a, with Hoeffding's N a^2/8 for rewards in [0, 1] and K(a) = sum_i n_i (ln(1 -
+    p_i + p_i e^a) - a p_i) for the noise; the lower side has 1 - p in the place of p. Rounded up.
+
+    >>> laws = (Binomial(trials=200, probability="1/2"), Binomial(trials=900, probability="1/9"))
+    >>> joint_width(laws, 1000, Fraction(1, 1000))
+    0.077...
+    """
+    sides = (
+        tuple((int(law.trials), Fraction(law.probability)) for law in laws),
+        tuple((int(law.trials), 1 - Fraction(law.probability)) for law in laws),
+    )
+    return round_up(max(_deviation(side, pulls, failure / 2) for side in sides) / pulls)
+
+
+def _deviation(side: tuple[tuple[int, Fraction], ...], pulls: int, failure: Fraction) -> Fraction:
+    need = math.log(1 / failure)
+    floats = [(n, float(p)) for n, p in side]
+
+    def rough(a: float) -> float:
+        moment = sum(n * (math.log1p(p * math.expm1(a)) - a * p) for n, p in floats)
+        return (pulls * a * a / 8 + moment + need) / a
+
+    start = math.sqrt(2 * need / (pulls / 4 + sum(n * p * (1 - p) for n, p in floats)))
+    # Any tilt is sound; the best of a list is near enough to the best.
+    tilt = Fraction(min((start * 1.02**j for j in range(-_TILTS, _TILTS // 2)), key=rough))
+
+    def exactly() -> arb:
+        a = ball(tilt)
+        moment = sum((n * ((1 + ball(p) * a.expm1()).log() - a * ball(p)) for n, p in side), arb(0))
+        return (pulls * a * a / 8 + moment + ball(1 / failure).log()) / a
+
+    return Fraction(narrow(exactly, _BITS).upper)

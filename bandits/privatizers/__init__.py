@@ -1,0 +1,1 @@
+r"""Privatizers: how a batch of rewards is released, and what that promises."""

@@ -1,0 +1,287 @@
+r"""The door between rewards and a policy: one batch of one arm becomes one released sum.
+
+A privatizer says for every number of users which protocol they run. Its noise, its bits, its
+guarantee and what it releases are those of that protocol, derived here and never stated beside it.
+The kinds: ``none`` (here), sums (``privatizer_sum``) and shuffled bits (``privatizer_bits``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, TypeAlias, cast, final
+
+import numpy as np
+
+from accounting.claims.claim import Assumed, Pure
+from accounting.errors import NotDerived
+from accounting.protocols.box import BinomialBox
+from accounting.protocols.choose import protocol_guarantee
+from accounting.release.curve import PrivacyCurve
+from bandits.batch import ReleasedSum
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Release
+from dpcore.noise import Noise
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.protocols.shuffled_bits import BinaryShuffle
+from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
+from dpcore.sampling.rng import SYSTEM, Rng
+
+__all__ = [
+    "ALL_HONEST",
+    "BITS_ONLY",
+    "SUM_ONLY",
+    "TRUSTED",
+    "OfOne",
+    "Privatizer",
+    "Relaxed",
+    "SumProtocol",
+    "Unprotected",
+    "noise_by_user",
+]
+
+TRUSTED: Final = "the analyzer is trusted with the sum and publishes its estimate only"
+BITS_ONLY: Final = "the shuffler shows the server the bits only"
+SUM_ONLY: Final = "the aggregation shows the server the sum and who is in it only"
+ALL_HONEST: Final = "all users of a release follow the protocol, stay, and keep their noise secret"
+
+OfOne: TypeAlias = PrivacyCurve | BinomialBox | Assumed
+"""What one user is promised by one release."""
+
+SumProtocol: TypeAlias = AggregatedSum | CentralSum | LocalSum | ShuffledPure
+"""The protocols that release a sum mod m."""
+
+_AT_ONCE: Final = 1 << 16
+_PLAIN_STEPS: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaxed:
+    r"""An (epsilon_hat, q_hat)-relaxed aggregation, which is assumed (CZ, before Theorem 3)."""
+
+    epsilon_hat: Fraction
+    q_hat: Fraction
+
+    def __str__(self) -> str:
+        hats = f"({self.epsilon_hat}, {self.q_hat})"
+        return f"an {hats}-relaxed aggregation (CZ Theorem 3)"
+
+
+class Privatizer(ABC):
+    r"""What a batch of ``pulls`` users runs, and what comes out. Frozen: equal ones are the same.
+
+    All methods take the number of users n = ``pulls`` >= 1, since g, m and noise depend on it. One
+    of your own says its name, the epsilon of the formulas and the protocol; everything else follows
+    from the protocol, and a class that says it itself is refused by a :class:`TypeError`. Only
+    ``release`` may be written anew, of the same law: as messages, say. It is trusted, and audited.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> class Halves(Privatizer):
+    ...     name, epsilon = "halves", Fraction(1, 2)
+    ...
+    ...     def protocol(self, pulls: int) -> AggregatedSum:
+    ...         share = DiscreteLaplace(scale=32).share(pulls)
+    ...         return AggregatedSum(users=pulls, precision=16, threshold=500, share=share)
+    >>> halves = Halves()
+    >>> halves.guarantee(64).pure(), halves.noise(64), halves.bits(64)
+    (Pure('1/2'), DiscreteLaplace(scale=32), 11)
+    >>> halves.assumed(64) == (SUM_ONLY, ALL_HONEST)
+    True
+    """
+
+    __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        # `final` is for type checkers; a slip is refused without one, too.
+        for name in sorted(_DERIVED & vars(cls).keys()):
+            raise TypeError(f"{cls.__name__}.{name} follows from the protocol: leave it out")
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        r"""The trust model, e.g. ``"central"``."""
+
+    @property
+    @abstractmethod
+    def epsilon(self) -> RationalLike | None:
+        r"""The epsilon of the papers' formulas; None where nothing is protected."""
+
+    @abstractmethod
+    def protocol(self, pulls: int) -> SumProtocol | BinaryShuffle | None:
+        r"""What n users run, the same for equal n; None where nothing is protected."""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        r"""What the guarantee takes for granted beside the noise and what its protocol implies."""
+        return ()
+
+    @property
+    def relaxed(self) -> Relaxed | None:
+        r"""What :class:`ShuffledPure` is assumed to run over; None for every other protocol."""
+        return None
+
+    @final
+    def precision(self, pulls: int) -> int:
+        r"""g: the steps in which a reward of a batch of n is encoded."""
+        protocol = self._of(pulls)
+        if protocol is None:
+            return _PLAIN_STEPS
+        return protocol.precision if isinstance(protocol, ModularSum) else 1
+
+    @final
+    def bits(self, pulls: int) -> int:
+        r"""The length of one user's message in a batch of n."""
+        protocol = self._of(pulls)
+        return _PLAIN_STEPS.bit_length() if protocol is None else protocol.bits_per_user
+
+    @final
+    def noise(self, pulls: int) -> Noise | None:
+        r"""The law of the noise of the sum, in steps of 1/g, or None for none.
+
+        A law that is not centred is taken less its mean: the analyzer subtracts that.
+        """
+        protocol = self._of(pulls)
+        return None if protocol is None else protocol.planned_noise
+
+    def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
+        r"""The released sum of n rewards, in units of reward, from the sum of their encodings.
+
+        One fresh release at each call. The noise is drawn at once where the users' shares make one
+        law, and user by user in the local model. Raises :class:`InvalidParameter` for a sum outside
+        of [0, n g].
+        """
+        protocol, total = self._of(pulls), self.checked(encoded_sum, pulls)
+        match protocol:
+            case None:
+                return ReleasedSum(Fraction(total, self.precision(pulls)))
+            case BinaryShuffle():
+                ones = total + protocol.planned_noise.sample(rng=rng)
+                return ReleasedSum(protocol.estimates(np.array([ones]), pulls)[0])
+            case LocalSum():
+                # The law of the sum is known, but its tables would take longer to build.
+                drawn = noise_by_user(protocol.noise, users=pulls, runs=1, rng=rng)
+                total += sum(int(part.sum()) for part in drawn)
+            case AggregatedSum() | ShuffledPure():
+                total += protocol.planned_noise.sample(rng=rng)
+            case CentralSum():
+                pass  # the analyzer adds its noise itself
+        return ReleasedSum(protocol.analyze(total % protocol.modulus, rng=rng))
+
+    @final
+    def guarantee(self, pulls: int) -> OfOne | None:
+        r"""What a release of a batch of n promises each user in it; None where nothing is.
+
+        Raises :class:`NotDerived` for :class:`ShuffledPure` over nothing that is ``relaxed``.
+        """
+        protocol = self._of(pulls)
+        return None if protocol is None else _guarantee(protocol, self.relaxed)
+
+    @final
+    def assumed(self, pulls: int) -> tuple[str, ...]:
+        r"""All that the guarantee of a batch of n takes for granted beside the noise."""
+        implied = _implied(self._of(pulls), self.relaxed)
+        return tuple(dict.fromkeys((*implied, *self.assumptions)))
+
+    @final
+    def record(self, pulls: int, batch: str) -> Release | None:
+        r"""The record of one release, for accounting, ledgers and certificates.
+
+        None where no mechanism says all that the server sees.
+        """
+        protocol = self._of(pulls)
+        if protocol is None or isinstance(protocol, ShuffledPure):
+            return None
+        return Release(mechanism=protocol.mechanism(protocol.users), batch=batch)
+
+    @final
+    def checked(self, encoded_sum: int, pulls: int) -> int:
+        r"""``encoded_sum``, if n encodings can have it; :class:`InvalidParameter` otherwise."""
+        total = integer("encoded_sum", encoded_sum, at_least=0)
+        if total > pulls * self.precision(pulls):
+            raise InvalidParameter("encoded_sum", encoded_sum, "must be <= pulls * precision")
+        return total
+
+    @final
+    def _of(self, pulls: int) -> SumProtocol | BinaryShuffle | None:
+        # The protocol of n users: the noise of fewer would be taken for that of all.
+        users = integer("pulls", pulls, at_least=1)
+        protocol = self.protocol(users)
+        if protocol is not None and protocol.users != users:
+            reason = f"must have a protocol of {users} users, not of {protocol.users}"
+            raise InvalidParameter("privatizer", self.name, reason)
+        return protocol
+
+
+_DERIVED: Final = frozenset(
+    {"precision", "bits", "noise", "guarantee", "assumed", "record", "checked", "_of"}
+)
+
+
+def _implied(
+    protocol: SumProtocol | BinaryShuffle | None, relaxed: Relaxed | None
+) -> tuple[str, ...]:
+    match protocol:
+        case AggregatedSum():
+            return (SUM_ONLY, ALL_HONEST)
+        case CentralSum():
+            return (TRUSTED,)
+        case ShuffledPure():
+            return (str(relaxed), ALL_HONEST)
+        case BinaryShuffle():
+            return (BITS_ONLY, ALL_HONEST)
+        case LocalSum() | None:
+            return ()
+
+
+@lru_cache(maxsize=1 << 10)
+def _guarantee(protocol: SumProtocol | BinaryShuffle, relaxed: Relaxed | None) -> OfOne:
+    curve = protocol_guarantee(protocol, protocol.users)
+    if not isinstance(protocol, ShuffledPure):
+        return curve
+    if relaxed is None:
+        raise NotDerived("the guarantee of ShuffledPure", "no relaxed aggregation is assumed")
+    # The aggregation is e^(+-epsilon_hat) away from its simulation, on either side.
+    pure = cast(PrivacyCurve, curve).pure()
+    spent = Fraction(cast(Pure, pure).epsilon) + 2 * relaxed.epsilon_hat
+    return Assumed(Pure(spent), reason=str(relaxed))
+
+
+def noise_by_user(noise: Noise, *, users: int, runs: int, rng: Rng) -> Iterator[Integers]:
+    r"""The noise of each of ``users`` in each of ``runs`` batches, where every user draws alone.
+
+    Arrays of shape (some users, runs), which together hold all users: what is in the messages of
+    the local model, a part at a time. Their sum over users is the noise of the released sums.
+
+    >>> from dpcore import DiscreteLaplace, SeededRng
+    >>> drawn = noise_by_user(DiscreteLaplace(scale=2), users=70_000, runs=1, rng=SeededRng(1))
+    >>> [part.shape for part in drawn]
+    [(65536, 1), (4464, 1)]
+    """
+    rows = max(_AT_ONCE // runs, 1)
+    for start in range(0, users, rows):
+        count = min(rows, users - start)
+        yield noise.sample(count * runs, rng=rng).reshape(count, runs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unprotected(Privatizer):
+    r"""No privacy: the sum itself, rewards read in 2^20 steps. The floor of every comparison.
+
+    >>> Unprotected().release(3 << 20, 8), Unprotected().guarantee(8)
+    (Fraction(3, 1), None)
+    """
+
+    @property
+    def name(self) -> str:
+        return "none"
+
+    @property
+    def epsilon(self) -> None:
+        return None
+
+    def protocol(self, pulls: int) -> None:
+        integer("pulls", pulls, at_least=1)

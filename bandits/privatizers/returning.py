@@ -1,0 +1,235 @@
+r"""Users who come back: M of them, each in at most B releases, charged before every one.
+
+A user who may be in several releases is promised what they cost together, so all releases are one
+mechanism here: the same steps g and the same law of noise, whatever the number of users
+(:class:`SteadyPrivatizer`). Then nothing depends on which releases a user was in, and B visits cost
+the B-fold composition of one curve, exactly. A :class:`Pool` counts the visits of its run, and a
+book (``bandits.privatizers.visits``) what everyone has spent. Who has no visit left is turned away.
+Proofs: docs/proofs/bandits.md.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import count as counted
+from typing import Final
+
+import numpy as np
+
+from accounting.budget.returning import per_user
+from accounting.papers.arguments import ceil_sqrt
+from accounting.release.curve import PrivacyCurve
+from accounting.totals.compose import Composition
+from bandits.batch import Pulls, chance_of
+from bandits.privatizers.privatizer import Privatizer
+from bandits.privatizers.promise import RunGuarantee, Users
+from bandits.privatizers.visits import Book, MemoryBook, Names, people, visits_of
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.skellam import Skellam
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.protocols.sizing import size_protocol
+from dpcore.protocols.sums import AggregatedSum
+
+__all__ = ["Pool", "SteadyPrivatizer"]
+
+_ROUNDED: Final = 10**6
+_POOLED: Final = "who is in a release depends on earlier releases and on coins, never on rewards"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SteadyPrivatizer(Privatizer):
+    r"""Secure aggregation with the same ``law`` of noise in every sum, in steps of 1/g.
+
+    Discrete Laplace noise, or Skellam; n users add shares of it. g = ``steps`` is the same for
+    every n, so every release hides one reward equally well. ``failure`` is the chance that a sum is
+    read wrongly mod m.
+
+    >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6")
+    >>> steady.guarantee(10) == steady.guarantee(1000), steady.guarantee(10).pure()
+    (True, Pure('1/2'))
+
+    Raises :class:`InvalidParameter` for another law, steps below 1 and a failure outside of
+    (0, 1).
+    """
+
+    law: DiscreteLaplace | Skellam
+    steps: int
+    failure: RationalLike
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.law, (DiscreteLaplace, Skellam)):
+            raise InvalidParameter("law", self.law, "must be DiscreteLaplace or Skellam")
+        failure = chance_of("failure", self.failure)
+        object.__setattr__(self, "steps", integer("steps", self.steps, at_least=1))
+        object.__setattr__(self, "failure", failure)
+
+    @property
+    def name(self) -> str:
+        return "pure" if isinstance(self.law, DiscreteLaplace) else "renyi"
+
+    @property
+    def epsilon(self) -> Fraction:
+        r"""g/s for discrete Laplace noise, exact; g/sigma for Skellam, rounded up."""
+        if isinstance(self.law, DiscreteLaplace):
+            return self.steps / Fraction(self.law.scale)
+        square = Fraction(self.steps * _ROUNDED) ** 2 / Fraction(self.law.variance)
+        return Fraction(ceil_sqrt(square), _ROUNDED)
+
+    @property
+    def deviation(self) -> float:
+        r"""The standard deviation of the noise of a sum, in units of reward, rounded up."""
+        variance = self.law.variance
+        most = variance.upper if isinstance(variance, Enclosure) else variance
+        return narrow(lambda: ball(Fraction(most)).sqrt() / self.steps, 64).upper_float
+
+    @property
+    def curve(self) -> PrivacyCurve:
+        r"""What one release promises one contribution."""
+        return PrivacyCurve(noise=self.law, sensitivity=self.steps)
+
+    def protocol(self, pulls: int) -> AggregatedSum:
+        return _protocol(self, integer("pulls", pulls, at_least=1))
+
+
+@lru_cache(maxsize=1 << 10)
+def _protocol(steady: SteadyPrivatizer, n: int) -> AggregatedSum:
+    share = steady.law if n == 1 else steady.law.share(n)
+    return AggregatedSum(users=n, precision=steady.steps, threshold=_threshold(steady), share=share)
+
+
+@lru_cache(maxsize=1 << 8)
+def _threshold(steady: SteadyPrivatizer) -> int:
+    # Of the noise alone, so the same for every number of users.
+    size = size_protocol(users=1, precision=steady.steps, noise=steady.law, failure=steady.failure)
+    return size.threshold
+
+
+class Pool(Users):
+    r"""M = ``users`` people, of whom each may be in ``visits`` releases, and in each once.
+
+    To every release people come in a random order, drawn by ``arrivals``: who has been in B
+    releases of this pool, or cannot pay by its ``book``, is turned away, until the release has its
+    users. The pool turns away at B whatever the book allows, so a ledger may hold the visits of
+    several runs; and the book may turn away earlier. When not enough can take part the batch is not
+    played; who was charged for it stays charged. ``turned_away`` counts refusals, ``dry`` says that
+    a batch was not played.
+
+    The same people may give rewards of several arms: a reward is of the arm and fresh at each pull,
+    as ``play`` draws it.
+
+    >>> from bandits.policies.elimination import BatchedElimination
+    >>> from bandits.worlds.environment import Bernoulli
+    >>> from bandits.play import play
+    >>> from dpcore import SeededRng
+    >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-6")
+    >>> arrivals = np.random.default_rng(1)
+    >>> pool = Pool(users=500, visits=4, privatizer=steady, arrivals=arrivals)
+    >>> policy, arms = BatchedElimination(privatizer=steady), Bernoulli(means=(0.55, 0.5))
+    >>> world = np.random.default_rng(1)
+    >>> run = play(policy, arms, horizon=5000, world=world, rng=SeededRng(1), users=pool)
+    >>> run.guarantee.pure(), pool.most_visits, pool.turned_away > 0
+    (Pure('1/2', scope=Scope(unit='user', relation='replace')), 4, True)
+
+    ``book`` is one in memory if none is given. Raises :class:`InvalidParameter` for users outside
+    of [1, 2^27], visits outside of [1, 2^29], another kind of privatizer or of arrivals, and a book
+    of another curve than the privatizer's or of other users.
+    """
+
+    def __init__(
+        self,
+        *,
+        users: int,
+        visits: int,
+        privatizer: SteadyPrivatizer,
+        arrivals: np.random.Generator,
+        book: Book | None = None,
+    ) -> None:
+        self.users, self.visits = people(users), visits_of(visits)
+        if not isinstance(privatizer, SteadyPrivatizer):
+            reason = "must be a SteadyPrivatizer: a visit costs the same in every release"
+            raise InvalidParameter("privatizer", privatizer, reason)
+        if not isinstance(arrivals, np.random.Generator):
+            raise InvalidParameter("arrivals", arrivals, "must be a numpy.random.Generator")
+        if book is None:
+            book = MemoryBook(users=self.users, curve=privatizer.curve, visits=self.visits)
+        if not isinstance(book, Book):
+            raise InvalidParameter("book", book, "must be a Book, e.g. LedgerBook(...)")
+        if book.curve != privatizer.curve:
+            reason = f"must charge what the privatizer releases, {privatizer.curve!r}"
+            raise InvalidParameter("book", book.curve, reason)
+        if book.users not in (None, self.users):
+            reason = f"must have the users of the pool, {self.users}"
+            raise InvalidParameter("book", book.users, reason)
+        self.privatizer, self.arrivals, self.book = privatizer, arrivals, book
+        self.turned_away, self.dry = 0, False
+        self.visited = np.zeros(self.users, dtype=np.int64)
+        self.alone = threading.Lock()
+
+    def admit(self, pulls: Pulls, batch: str) -> bool:
+        with self.alone:  # who has visits left is asked and charged in one go, by one thread
+            found = all(
+                self._filled(count, f"{batch}/arm {arm}")
+                for arm, count in enumerate(pulls.counts)
+                if count
+            )
+            self.dry = self.dry or not found
+        return found
+
+    def guarantee(self, privatizer: Privatizer, sizes: Sequence[int]) -> RunGuarantee | None:
+        if privatizer != self.privatizer:
+            raise InvalidParameter("policy", privatizer, "must have the privatizer of its users")
+        assumed: dict[str, None] = {}
+        for size in sizes:
+            if privatizer.guarantee(size) != self.privatizer.curve:
+                reason = f"must release what the pool charges, also to {size} users"
+                raise InvalidParameter("policy", privatizer, reason)
+            assumed |= dict.fromkeys(privatizer.assumed(size))
+        return RunGuarantee(parts=(self.total,), assumptions=(*assumed, _POOLED))
+
+    @property
+    def total(self) -> Composition:
+        r"""What all visits of a user cost, in the scope of a user."""
+        return per_user(self.privatizer.curve, max_visits=self.visits)
+
+    @property
+    def most_visits(self) -> int:
+        r"""The most releases that anyone was charged for."""
+        return int(self.visited.max())
+
+    def _filled(self, count: int, release: str) -> bool:
+        if count > self.users:
+            return False
+        waiting = self.arrivals.permutation(self.users)
+        for call in counted(1):
+            places = self._first_able(waiting, count)
+            if len(places) < count:
+                self.turned_away += len(waiting) - len(places)
+                return False
+            called, seen = waiting[places], int(places[-1]) + 1
+            paid = self.book.pay(called, f"{release}/call {call}")
+            self.visited[called[paid]] += 1
+            taken = int(np.count_nonzero(paid))
+            self.turned_away += seen - taken
+            count -= taken
+            if not count:
+                return True
+            # Somebody else charged some of them meanwhile: nobody is called twice.
+            waiting = waiting[seen:]
+        raise AssertionError  # every call takes somebody out of those who wait
+
+    def _first_able(self, waiting: Names, count: int) -> Names:
+        # Where the first who can take part stand, in order; all of them, if fewer than ``count``.
+        # The book is asked about as many as are wanted, and about the others if these do not do.
+        places = np.flatnonzero(self.visited[waiting] < self.visits)
+        near, far = places[:count], places[count:]
+        near = near[self.book.able(waiting[near])]
+        if len(near) == count:
+            return near
+        far = far[self.book.able(waiting[far])]
+        return np.concatenate([near, far])[:count]

@@ -1,0 +1,190 @@
+r"""Sums with noise, in every trust model of Chowdhury and Zhou (Theorems 1 to 6).
+
+``dpcore.protocols.run.run`` over any aggregation gives the released sums the same law user by user,
+which the tests hold against this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias, cast, get_args
+
+from accounting import papers
+from accounting.papers import SumParameters
+from accounting.papers.arguments import ceil_sqrt
+from accounting.protocols.choose import Instance, choose
+from bandits.batch import chance_of
+from bandits.privatizers.privatizer import Privatizer, Relaxed, SumProtocol
+from dpcore.analysis.laplace_sums import FEWEST_DRAWS, sum_tail
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.skellam import Skellam
+from dpcore.noise import Noise
+from dpcore.numbers.integer_search import least
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.protocols.sizing import size_protocol
+from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+
+__all__ = ["Parameters", "SumPrivatizer", "SumProtocol", "Trust"]
+
+Trust: TypeAlias = Literal["central", "local", "pure", "renyi", "concentrated", "shuffled-pure"]
+Parameters: TypeAlias = Literal["exact", "paper"]
+
+_SCALED: Final = ("renyi", "concentrated")
+_TAIL_BITS: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumPrivatizer(Privatizer):
+    r"""A noisy sum mod m of n encoded rewards, with the noise of ``trust`` for ``epsilon``.
+
+    With g = ceil(s epsilon sqrt n), s = ``scaling``: discrete Laplace noise of scale g/epsilon on
+    the sum (``central``, and shared by the users as Polya differences: ``pure``), on every reward
+    (``local``), of scale 2g/epsilon with epsilon/2 in g (``shuffled-pure``); Skellam of variance
+    g^2/epsilon^2 (``renyi``) or n discrete Gaussians of g^2/(n epsilon^2) (``concentrated``),
+    whose guarantees are curves. A positive ``delta`` asks these two for the least noise (of the
+    grid of ``accounting.protocols.choose.choose``) that gives (epsilon, delta) instead.
+
+    ``failure`` is the chance that a sum is read wrongly mod m, 1/T in the paper. The threshold tau
+    is the paper's with ``parameters="paper"``, and the least certified one with ``"exact"``; for
+    ``local``, where the paper leaves a constant open, it is the certified one either way.
+
+    >>> privatizer = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-6")
+    >>> privatizer.precision(1024), privatizer.noise(1024), privatizer.bits(1024)
+    (16, DiscreteLaplace(scale=32), 15)
+    >>> privatizer.guarantee(1024).pure()
+    Pure('1/2')
+
+    Raises :class:`InvalidParameter` for a trust model that is none of these, epsilon or scaling
+    not > 0, a failure outside of (0, 1), and for a scaling or delta that the kind of parameters
+    has no use for.
+    """
+
+    trust: Trust
+    epsilon: RationalLike = field()
+    failure: RationalLike
+    scaling: RationalLike = 1
+    delta: RationalLike = 0
+    parameters: Parameters = "exact"
+
+    def __post_init__(self) -> None:
+        if self.trust not in get_args(Trust):
+            reason = f"must be one of {', '.join(get_args(Trust))}"
+            raise InvalidParameter("trust", self.trust, reason)
+        if self.parameters not in get_args(Parameters):
+            raise InvalidParameter("parameters", self.parameters, "must be 'exact' or 'paper'")
+        epsilon = positive_rational("epsilon", self.epsilon, "no noise gives epsilon 0")
+        scaling = positive_rational("scaling", self.scaling, "it multiplies the precision")
+        failure, delta = chance_of("failure", self.failure), rational("delta", self.delta)
+        if not 0 <= delta < 1:
+            raise InvalidParameter("delta", self.delta, "must lie in [0, 1)")
+        if delta and (self.trust not in _SCALED or self.parameters == "paper"):
+            reason = "only exact renyi and concentrated noise can be chosen for one"
+            raise InvalidParameter("delta", self.delta, reason)
+        if scaling != 1 and self.trust not in _SCALED and self.parameters == "paper":
+            reason = "only renyi and concentrated have it in the paper"
+            raise InvalidParameter("scaling", self.scaling, reason)
+        if scaling < 1 and self.trust in _SCALED:
+            raise InvalidParameter("scaling", self.scaling, "must be >= 1")
+        for name, exact in (("epsilon", epsilon), ("scaling", scaling), ("failure", failure)):
+            object.__setattr__(self, name, exact)
+        object.__setattr__(self, "delta", delta)
+
+    @property
+    def name(self) -> str:
+        return self.trust
+
+    def protocol(self, pulls: int) -> SumProtocol:
+        return _protocol(self, integer("pulls", pulls, at_least=1))
+
+    @property
+    def relaxed(self) -> Relaxed | None:
+        if self.trust != "shuffled-pure":
+            return None
+        return Relaxed(epsilon_hat=Fraction(self.epsilon) / 4, q_hat=Fraction(self.failure))
+
+
+@lru_cache(maxsize=1 << 10)
+def _protocol(privatizer: SumPrivatizer, n: int) -> SumProtocol:
+    if privatizer.parameters == "paper" and privatizer.trust != "local":
+        found = _of_paper(privatizer, n)
+        return _built(privatizer.trust, found.users, found.precision, found.threshold, found)
+    if privatizer.delta:
+        plan = choose(
+            instance=cast(Instance, privatizer.trust),
+            users=n,
+            epsilon=privatizer.epsilon,
+            delta=privatizer.delta,
+            failure=privatizer.failure,
+            scaling=privatizer.scaling,
+        )
+        return cast(AggregatedSum, plan.protocol)
+    epsilon, s = Fraction(privatizer.epsilon), Fraction(privatizer.scaling)
+    if privatizer.trust == "shuffled-pure":
+        epsilon /= 2
+    g = ceil_sqrt((s * epsilon) ** 2 * n)
+    noise = _noise(privatizer.trust, g / epsilon, n)
+    plain = _built(privatizer.trust, n, g, 0, noise)
+    failure = Fraction(privatizer.failure)
+    if isinstance(plain, LocalSum) and n >= FEWEST_DRAWS:
+        tau = _laplace_sum_threshold(n, g / epsilon, failure)
+    else:
+        law = plain.planned_noise
+        tau = size_protocol(users=n, precision=g, noise=law, failure=failure).threshold
+    return _built(privatizer.trust, n, g, tau, noise)
+
+
+def _laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
+    def rare(t: int) -> bool:
+        if t < 0:
+            return False
+        tail = sum_tail(draws=n, scale=scale, least=t + 1, bits=_TAIL_BITS)
+        return 2 * tail.upper <= failure
+
+    # About ten deviations: far enough for any failure of use, and near enough to halve from.
+    return least(rare, int(10 * scale) * ceil_sqrt(Fraction(n)))
+
+
+def _of_paper(privatizer: SumPrivatizer, n: int) -> SumParameters:
+    e, p, s = privatizer.epsilon, privatizer.failure, privatizer.scaling
+    match privatizer.trust:
+        case "renyi":
+            return papers.cz_renyi(n, e, p, s)
+        case "concentrated":
+            return papers.cz_concentrated(n, e, p, s)
+        case "shuffled-pure":
+            return papers.cz_shuffled(n, e, p, form="corrected")
+        case "central":
+            return papers.cz_central(n, e, p)
+        case _:
+            return papers.cz_pure(n, e, p)
+
+
+def _noise(trust: Trust, ratio: Fraction, n: int) -> Noise:
+    # What one user adds, or the analyzer; ratio = g/epsilon.
+    match trust:
+        case "renyi":
+            return Skellam(variance=ratio**2 / n)
+        case "concentrated":
+            return DiscreteGaussian(sigma_squared=ratio**2 / n)
+        case "pure" | "shuffled-pure":
+            return DiscreteLaplace(scale=ratio).share(n)
+        case _:
+            return DiscreteLaplace(scale=ratio)
+
+
+def _built(trust: Trust, n: int, g: int, tau: int, noise: Noise | SumParameters) -> SumProtocol:
+    if isinstance(noise, SumParameters):
+        noise = noise.noise if noise.share is None else noise.share
+    match trust:
+        case "central":
+            return CentralSum(users=n, precision=g, threshold=tau, noise=noise)
+        case "local":
+            return LocalSum(users=n, precision=g, threshold=tau, noise=noise)
+        case "shuffled-pure":
+            return ShuffledPure(users=n, precision=g, threshold=tau, share=noise)
+        case _:
+            return AggregatedSum(users=n, precision=g, threshold=tau, share=noise)

@@ -1,0 +1,1 @@
+r"""Radii: how far a released mean may lie from the true one."""

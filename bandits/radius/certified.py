@@ -1,0 +1,392 @@
+r"""The certified width of a released mean: the law of its noise and Hoeffding's bound, mixed.
+
+A batch of n = ``pulls`` users releases the mean (sum_i E_i + X)/(n g): E_i/g the encoded rewards,
+independent, in [0, 1], of mean mu; X the noise of the sum less its mean, in steps of 1/g. With
+h(u) = e^(-2u^2/n) for u > 0 and h = 1 below, Hoeffding's bound given X yields, for any knots
+k_1 < ... < k_J and k_0 = -infinity,
+
+    P(mean - mu >= beta) <= E[h(n beta - X/g)]
+                         <= sum_j P(k_(j-1) < X <= k_j) h(n beta - k_j/g) + P(X > k_J).
+
+Only tails of X enter, each certified. One knot is the union bound over reward and noise; a further
+knot never makes the bound worse. Where the sum is read mod m a wrong reading needs \|X\| > tau:
+knots stay at or below tau, so the last term pays for wraparound. Proofs: docs/proofs/radius.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from flint import arb
+
+from bandits.batch import chance_of
+from dpcore.analysis.laplace_sums import FEWEST_DRAWS, pair_tail, sum_tail
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.sums import summed
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure, ball, precision, round_up
+from dpcore.numbers.floating import Floats
+from dpcore.numbers.parameter import RationalLike, integer
+
+__all__ = ["LEAST_FAILURE", "certified_gap", "certified_width", "has_gap", "hoeffding_width"]
+__all__ += ["union_width"]
+
+# Where the knots start, in standard deviations; more follow until little is left beyond.
+_STARTS: Final = (0.0, 1.0, 2.2, 3.6, 4.8)
+_FURTHER: Final = Fraction(4, 3)
+_LEFT: Final = Fraction(1, 100_000)
+_MOST_FURTHER: Final = 40
+# Knots are added until they could lower the bound by this share of it, or so often.
+_GAIN: Final = 0.08
+_ROUNDS: Final = 5
+_AT_ONCE: Final = 4
+_ROUGH: Final = 18
+# Where rewards vary far less than the noise, more knots help below the width, not above.
+_BELOW: Final = 1 - 2.0**-16
+_TAIL_BITS: Final = 10
+_BITS: Final = 56
+_SPLITS: Final = 32
+_FINE: Final = 46
+_STEP_UP: Final = 2.0**-36
+_FAR: Final = 350.0
+# Floats look for widths: below this they would see a failure of 0, and find none.
+LEAST_FAILURE: Final = Fraction(1, 10**300)
+
+
+def hoeffding_width(pulls: int, failure: RationalLike) -> float:
+    r"""sqrt(ln(2/failure)/(2n)), rounded up: P(|mean - mu| > width) <= ``failure`` without noise.
+
+    >>> round(hoeffding_width(200, "0.05"), 8)
+    0.09603228
+
+    Raises :class:`InvalidParameter` for pulls below 1 and a failure outside of (0, 1).
+    """
+    return _hoeffding(integer("pulls", pulls, at_least=1), chance_of("failure", failure))
+
+
+def certified_width(
+    noise: Noise | None,
+    *,
+    precision: int,
+    pulls: int,
+    failure: RationalLike,
+    threshold: int | None = None,
+) -> float:
+    r"""beta with P(|released mean - mu| > beta) <= ``failure``; infinite if there is none.
+
+    ``noise`` is the law of all the noise in the sum, in steps of 1/``precision`` (None for none);
+    a law that is not centred is taken less its mean, as an analyzer releases it. ``threshold`` is
+    tau where the sum is read mod m, None where nothing wraps around. Infinite where P(|X| > tau)
+    alone exceeds ``failure``.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> law = DiscreteLaplace(scale=64)
+    >>> round(certified_width(law, precision=32, pulls=1024, failure="1e-3", threshold=900), 4)
+    0.0622
+    >>> round(union_width(law, precision=32, pulls=1024, failure="1e-3", threshold=900), 4)
+    0.0782
+
+    Raises :class:`InvalidParameter` for pulls or a precision below 1, a threshold below 0, a
+    failure outside of [1e-300, 1), and a noise that is no law with a rational mean.
+    """
+    steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
+    if noise is None:
+        return _hoeffding(users, chance)
+    return _certified(_checked(noise, tau), steps, users, chance, tau)
+
+
+def union_width(
+    noise: Noise,
+    *,
+    precision: int,
+    pulls: int,
+    failure: RationalLike,
+    threshold: int | None = None,
+) -> float:
+    r"""The plain form: ``failure`` split once between reward and noise, by the best of a list.
+
+    The least t/(n g) plus Hoeffding's width at ``failure`` - P(|X| > t) over 64 thresholds t: the
+    oracle that :func:`certified_width` never exceeds. Arguments and errors as there.
+    """
+    steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
+    widths = []
+    for first in _first_sides(_checked(noise, tau), steps, chance, tau):
+        centre, found = first.sign * _mean(noise), math.inf
+        reach = first.knots[-1] - centre
+        knots = {math.floor(centre + reach * place / _SPLITS) for place in range(2 * _SPLITS + 1)}
+        side = _side(noise, first.sign, steps, tau, knots)
+        for point, beyond in zip(side.points, side.beyond, strict=True):
+            if point >= 0 and 2 * beyond < chance:
+                reward = Fraction(_hoeffding(users, chance - 2 * beyond))
+                found = min(found, round_up(point / users + reward))
+        widths.append(found)
+    return max(widths)
+
+
+def certified_gap(
+    noise: Noise | None,
+    *,
+    precision: int,
+    pulls: int,
+    failure: RationalLike,
+    threshold: int | None = None,
+) -> float:
+    r"""D with P(|(difference of two released means) - (mu_a - mu_b)| > D) <= ``failure``.
+
+    Both arms with n = ``pulls`` and noise of the same law. The difference is one sum of 2n rewards
+    and of two noises, so D is near sqrt(2) widths, where two intervals that no longer overlap are 2
+    apart. Arguments and errors as :func:`certified_width`; InvalidParameter as well for a law whose
+    difference is no law of dpcore.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> law = DiscreteLaplace(scale=64)
+    >>> round(certified_gap(law, precision=32, pulls=1024, failure="1e-3", threshold=900), 4)
+    0.0879
+    """
+    steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
+    if noise is None:
+        return 2 * _hoeffding(2 * users, chance)
+    both = summed(_checked(noise, tau), 2)  # X - Y and X + Y differ by a constant
+    if not has_gap(noise):
+        raise InvalidParameter("noise", noise, "must be symmetric about its mean")
+    if tau is not None:
+        # Neither sum may wrap around; what is left is for the difference.
+        chance -= min(4 * _beyond(noise, 1, tau), chance)
+    return 2 * _certified(both, steps, 2 * users, chance, None) if chance > 0 else math.inf
+
+
+def has_gap(noise: Noise | None) -> bool:
+    r"""Whether the difference of two draws is, up to a constant, a law of dpcore.
+
+    >>> from dpcore import Binomial
+    >>> [has_gap(Binomial(trials=9, probability=p)) for p in ("1/2", "1/3")]
+    [True, False]
+    """
+    fair = isinstance(noise, Binomial) and 2 * Fraction(noise.probability) == 1
+    return noise is None or noise.symmetric or fair
+
+
+def _numbers(
+    steps: int, pulls: int, failure: RationalLike, threshold: int | None
+) -> tuple[int, int, Fraction, int | None]:
+    tau = None if threshold is None else integer("threshold", threshold, at_least=0)
+    n, chance = integer("pulls", pulls, at_least=1), chance_of("failure", failure)
+    if chance < LEAST_FAILURE:
+        raise InvalidParameter("failure", failure, "must be >= 1e-300: floats look for the width")
+    return integer("precision", steps, at_least=1), n, chance, tau
+
+
+def _checked(noise: Noise, threshold: int | None) -> Noise:
+    if not isinstance(noise, Noise):
+        raise InvalidParameter("noise", noise, "must be a Noise")
+    if _mean(noise) != 0 and threshold is not None:
+        raise InvalidParameter("threshold", threshold, "only centred noise is read mod m")
+    return noise
+
+
+@lru_cache(maxsize=1 << 12)
+def _hoeffding(pulls: int, failure: Fraction) -> float:
+    with precision(_BITS):
+        return Enclosure.of((ball(2 / failure).log() / (2 * pulls)).sqrt()).upper_float
+
+
+# -- tails of the noise -----------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1 << 14)
+def _tail(noise: Noise, sign: int, knot: int) -> Enclosure:
+    # P(sign X > knot), for symmetric laws at knot >= 0 only.
+    if isinstance(noise, PolyaDifference):
+        if noise.shape == 2:
+            return pair_tail(scale=noise.scale, least=knot + 1, bits=_TAIL_BITS)
+        if Fraction(noise.shape) >= FEWEST_DRAWS:
+            return sum_tail(draws=noise.shape, scale=noise.scale, least=knot + 1, bits=_TAIL_BITS)
+    with precision(_BITS):
+        value = noise.sf_ball(knot) if sign > 0 else noise.cdf_ball(-knot - 1)
+        if value.is_finite() and value.rel_accuracy_bits() >= _TAIL_BITS:
+            return Enclosure.of(value)
+    if sign > 0:
+        return noise.enclose_sf(knot, _TAIL_BITS)
+    return noise.enclose_cdf(-knot - 1, _TAIL_BITS)
+
+
+def _beyond(noise: Noise, sign: int, knot: int) -> Fraction:
+    # An upper bound of P(sign X > knot).
+    if noise.symmetric and knot < 0:
+        return 1 - Fraction(_tail(noise, 1, -knot - 1).lower)
+    return min(Fraction(_tail(noise, sign, knot).upper), Fraction(1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    r"""One tail of the noise: knots in steps, the same in units of reward, and what is beyond."""
+
+    noise: Noise
+    sign: int
+    precision: int
+    limit: int | None
+    knots: tuple[int, ...]
+    points: tuple[Fraction, ...]
+    beyond: tuple[Fraction, ...]
+
+    def floats(self) -> tuple[Floats, Floats]:
+        return np.array(self.points, dtype=float), np.array(self.beyond, dtype=float)
+
+    def above(self, cell: int) -> int:
+        # A knot between this one and the next, or beyond the last one.
+        if cell + 1 < len(self.knots):
+            return (self.knots[cell] + self.knots[cell + 1]) // 2
+        return _further(self.sign * _mean(self.noise), self.knots[cell])
+
+
+def _further(centre: Fraction, knot: int) -> int:
+    return math.floor(centre + (knot + 1 - centre) * _FURTHER) + 1
+
+
+def _side(noise: Noise, sign: int, steps: int, limit: int | None, knots: Iterable[int]) -> _Side:
+    # No knot beyond the limit: a sum with more noise than that may be read wrongly.
+    inside = {knot if limit is None else min(knot, limit) for knot in knots}
+    centre, ordered = sign * _mean(noise), tuple(sorted(inside))
+    return _Side(
+        noise=noise,
+        sign=sign,
+        precision=steps,
+        limit=limit,
+        knots=ordered,
+        points=tuple((knot - centre) / steps for knot in ordered),
+        beyond=tuple(_beyond(noise, sign, knot) for knot in ordered),
+    )
+
+
+def _mean(noise: Noise) -> Fraction:
+    mean = noise.mean
+    if not isinstance(mean, Fraction):
+        raise InvalidParameter("noise", noise, "must have a rational mean")
+    return mean
+
+
+def _first_sides(
+    noise: Noise, steps: int, chance: Fraction, threshold: int | None
+) -> tuple[_Side, ...]:
+    variance = noise.variance
+    deviation = math.sqrt(variance.upper if isinstance(variance, Enclosure) else variance)
+    return tuple(
+        _first_side(noise, sign, steps, chance, threshold, deviation)
+        for sign in ((1,) if noise.symmetric else (1, -1))
+    )
+
+
+def _first_side(
+    noise: Noise,
+    sign: int,
+    steps: int,
+    chance: Fraction,
+    threshold: int | None,
+    deviation: float,
+) -> _Side:
+    centre = sign * _mean(noise)
+    starts = (*_STARTS, *(-start for start in _STARTS))
+    found = {math.floor(centre + Fraction(start * deviation)) for start in starts}
+    last = max(found)
+    for _ in range(_MOST_FURTHER):
+        if _beyond(noise, sign, last) <= chance * _LEFT:
+            break
+        last = _further(centre, last)
+        found.add(last)
+    return _side(noise, sign, steps, threshold, found)
+
+
+# -- the bound, in floats and in balls --------------------------------------------------------
+
+
+@lru_cache(maxsize=1 << 14)
+def _certified(
+    noise: Noise, steps: int, pulls: int, chance: Fraction, threshold: int | None
+) -> float:
+    sides, wanted = _first_sides(noise, steps, chance, threshold), float(chance)
+    # Floats look for the knots and the width; balls decide.
+    width = _search(sides, pulls, wanted, math.inf, _ROUGH)
+    if width == math.inf:
+        return width
+    for _ in range(_ROUNDS):
+        finer = _finer(sides, pulls, width, wanted)
+        if finer == sides:
+            break
+        sides, width = finer, _search(finer, pulls, wanted, width, _ROUGH)
+    width, step = _search(sides, pulls, wanted, width, _FINE), _STEP_UP
+    while width < math.inf:
+        width *= 1 + step
+        if _failure_upper(sides, pulls, width) <= chance:
+            break
+        step *= 2
+    return width
+
+
+def _tails_at(points: Floats, beyond: Floats, pulls: int, width: float) -> tuple[Floats, Floats]:
+    # h at each knot, and what more knots above each one may gain.
+    room = np.maximum(pulls * width - points, 0.0)
+    h = np.exp(-2.0 * room * room / pulls)
+    return h, (beyond - np.append(beyond[1:], 0.0)) * (np.append(h[1:], 1.0) - h)
+
+
+def _bound(arrays: list[tuple[Floats, Floats]], pulls: int, width: float) -> float:
+    total = 0.0
+    for points, beyond in arrays:
+        h, _ = _tails_at(points, beyond, pulls, width)
+        total += float(h[0] + np.dot(beyond, np.append(h[1:], 1.0) - h))
+    return total * 2 / len(arrays)
+
+
+def _search(
+    sides: tuple[_Side, ...], pulls: int, chance: float, most: float, halvings: int
+) -> float:
+    # About the least width with the bound at ``chance``, when ``most`` is known to reach it.
+    arrays, low, high = [side.floats() for side in sides], 0.0, most
+    if high == math.inf:
+        far = max(float(points[-1]) for points, _ in arrays)
+        high = (max(far, 0.0) + math.sqrt(_FAR * pulls)) / pulls
+        if not _bound(arrays, pulls, high) < chance:
+            return math.inf
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _bound(arrays, pulls, middle) < chance else (middle, high)
+    return high
+
+
+def _finer(sides: tuple[_Side, ...], pulls: int, width: float, chance: float) -> tuple[_Side, ...]:
+    gains: list[tuple[float, int, int]] = []
+    for place, side in enumerate(sides):
+        _, gain = _tails_at(*side.floats(), pulls, width * _BELOW)
+        wide = [int(cell) for cell in np.flatnonzero(np.diff(side.knots) > 1)]
+        if side.limit is None or side.knots[-1] < side.limit:
+            wide.append(len(side.knots) - 1)
+        gains += [(float(gain[cell]) * 2 / len(sides), place, cell) for cell in wide]
+    if sum(gain for gain, _, _ in gains) <= _GAIN * chance:
+        return sides
+    best = sorted(gains, reverse=True)[:_AT_ONCE]
+    found = []
+    for place, side in enumerate(sides):
+        knots = (*side.knots, *(side.above(cell) for _, at, cell in best if at == place))
+        found.append(_side(side.noise, side.sign, side.precision, side.limit, knots))
+    return tuple(found)
+
+
+def _failure_upper(sides: tuple[_Side, ...], pulls: int, width: float) -> Fraction | float:
+    # The bound of the module's first lines, for both directions, from above.
+    with precision(_BITS):
+        reach, total = ball(Fraction(width) * pulls), arb(0)
+        for side in sides:
+            rooms = [(reach - ball(point)).max(arb(0)) for point in side.points]
+            h = [(-2 * room * room / pulls).exp() for room in rooms]
+            total += h[0]
+            for low, high, beyond in zip(h, [*h[1:], arb(1)], side.beyond, strict=True):
+                total += ball(beyond) * (high - low)
+        return Enclosure.of(total * 2 / len(sides)).upper

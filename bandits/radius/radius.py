@@ -1,0 +1,280 @@
+r"""How far a released mean may be from the true one: the widths that eliminate arms.
+
+:class:`ExactRadius` (the default) holds the law of the noise that really is in the sum, certified;
+:class:`PaperRadius` is equation 2 of Chowdhury and Zhou (arXiv 2206.05772) and
+:class:`DpSeRadius` that of Sajed and Sheffet (2019). ``failure`` is always p, the confidence of the
+whole run: no interval of any batch misses its mean with probability at least 1 - p. It is not the
+failure probability of a protocol, which chooses tau. Proofs: docs/proofs/radius.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Final, Literal, TypeAlias
+
+from flint import arb
+
+from bandits.batch import confidence_of
+from bandits.privatizers.privatizer import Privatizer, Unprotected
+from bandits.privatizers.sums import SumPrivatizer
+from bandits.radius.certified import certified_gap, certified_width, has_gap
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import ball, narrow
+from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.protocols.sums import ModularSum
+
+__all__ = [
+    "DpSeRadius",
+    "ExactRadius",
+    "PaperRadius",
+    "Radius",
+    "RadiusName",
+    "radius_of",
+    "tkms_width",
+]
+
+RadiusName: TypeAlias = Literal["exact", "paper"]
+
+_BITS: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Radius(ABC):
+    r"""A rule for the width of a released mean."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def width(
+        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
+    ) -> float:
+        r"""beta, rounded up: \|released mean of ``pulls`` - true mean\| <= beta for all arms and
+        batches at once, except with probability p = ``failure`` (as far as the rule has a proof).
+
+        ``batch`` counts from 1; ``active`` arms are pulled in it. Raises
+        :class:`InvalidParameter` for counts below 1 and a failure outside of (0, 1/2).
+        """
+
+    def gap(
+        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
+    ) -> float:
+        r"""An arm is dropped when its mean is this far below the best: 2 beta, by intervals.
+
+        Arguments and errors as :meth:`width`.
+        """
+        return 2 * self.width(privatizer, pulls, batch=batch, active=active, failure=failure)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactRadius(Radius):
+    r"""The certified width of the actual noise at the failure p w(b)/\|Phi\| of an arm in batch b.
+
+    w(b) = 1/``batches`` where the most batches of a run are known (``Schedule.batches``), else
+    1/(b(b+1)), which adds up to 1 and is at least the 1/(2 b^2) of the papers. Reward, noise and
+    wraparound share it as the certified bound does (``radius_exact``).
+
+    Raises :class:`InvalidParameter` for batches below 1 and, in :meth:`width`, for a batch beyond
+    ``batches``: its failure has been spent.
+    """
+
+    name: ClassVar[str] = "exact"
+
+    batches: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.batches is not None:
+            object.__setattr__(self, "batches", integer("batches", self.batches, at_least=1))
+
+    def weight(self, batch: int) -> Fraction:
+        r"""w(b), the share of p that batch b has.
+
+        >>> ExactRadius().weight(3), ExactRadius(batches=8).weight(3)
+        (Fraction(1, 12), Fraction(1, 8))
+        """
+        b = integer("batch", batch, at_least=1)
+        if self.batches is None:
+            return Fraction(1, b * (b + 1))
+        if b > self.batches:
+            raise InvalidParameter("batch", batch, f"must be <= batches = {self.batches}")
+        return Fraction(1, self.batches)
+
+    def width(
+        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
+    ) -> float:
+        share = _confidence(failure) * self.weight(batch) / _active(active)
+        return certified_width(
+            privatizer.noise(pulls),
+            precision=privatizer.precision(pulls),
+            pulls=pulls,
+            failure=share,
+            threshold=_threshold(privatizer, pulls),
+        )
+
+    def gap(
+        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
+    ) -> float:
+        r"""The certified width of the difference of two means: about sqrt(2) beta, not 2 beta.
+
+        The best arm is compared with \|Phi\| - 1 others, each of which has p w(b)/(\|Phi\| - 1):
+        then the best is never dropped, and every arm is that lies more than 2 gaps below. A law
+        whose difference is unknown falls back to 2 beta.
+        """
+        others = max(_active(active) - 1, 1)
+        share = _confidence(failure) * self.weight(batch) / others
+        noise = privatizer.noise(pulls)
+        if not has_gap(noise):
+            return Radius.gap(self, privatizer, pulls, batch=batch, active=active, failure=failure)
+        return certified_gap(
+            noise,
+            precision=privatizer.precision(pulls),
+            pulls=pulls,
+            failure=share,
+            threshold=_threshold(privatizer, pulls),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperRadius(Radius):
+    r"""CZ equation 2: sqrt(ln(4\|Phi\|b^2/p)/(2l)) + sigma sqrt(ln(2\|Phi\|b^2/p))/l
+    + h ln(2\|Phi\|b^2/p)/l.
+
+    ``sigma`` and ``h`` are those of the trust model (:meth:`constants`). The paper shows that all
+    intervals hold with probability at least 1 - 3p. For Renyi noise ``form="released"`` has the
+    h = 1/(s epsilon) of the code released with the paper, ``"printed"`` sqrt(2)/(s epsilon sqrt l).
+    """
+
+    name: ClassVar[str] = "paper"
+
+    form: Literal["printed", "released"] = "printed"
+
+    def __post_init__(self) -> None:
+        if self.form not in ("printed", "released"):
+            raise InvalidParameter("form", self.form, "must be 'printed' or 'released'")
+
+    def width(
+        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
+    ) -> float:
+        l, b = integer("pulls", pulls, at_least=1), integer("batch", batch, at_least=1)
+        odds = _active(active) * b * b / _confidence(failure)
+
+        def beta() -> arb:
+            sigma, h = self.constants(privatizer, l)
+            reward, tail = ball(4 * odds).log(), ball(2 * odds).log()
+            return (reward / (2 * l)).sqrt() + (sigma * tail.sqrt() + h * tail) / l
+
+        return narrow(beta, _BITS).upper_float
+
+    def constants(self, privatizer: Privatizer, pulls: int) -> tuple[arb, arb]:
+        r"""(sigma, h) of a batch of ``pulls``, as balls at the ambient precision.
+
+        Raises :class:`InvalidParameter` for a trust model that the paper has no radius for, and
+        for noise that was chosen for a delta: epsilon does not say how much there is.
+        """
+        if isinstance(privatizer, Unprotected):
+            return arb(0), arb(0)
+        if not isinstance(privatizer, SumPrivatizer):
+            raise InvalidParameter("privatizer", privatizer.name, "CZ has no radius for it")
+        if privatizer.delta:
+            reason = "CZ has no radius for noise chosen for a delta: take ExactRadius()"
+            raise InvalidParameter("privatizer", privatizer, reason)
+        e, s = ball(Fraction(privatizer.epsilon)), ball(Fraction(privatizer.scaling))
+        root = arb(2).sqrt()
+        match privatizer.trust:
+            case "pure" | "central":
+                return root / e, 1 / e
+            case "shuffled-pure":  # the noise of epsilon/2
+                return 2 * root / e, 2 / e
+            case "local":
+                return (2 * root * arb(pulls).sqrt() + root) / e, 2 * root / e
+            case "renyi":
+                h = 1 if self.form == "released" else root / arb(pulls).sqrt()
+                return (2 + root / s) / e, h / (s * e)
+            case "concentrated":
+                return (root + root / s) / e, arb(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DpSeRadius(Radius):
+    r"""Sajed and Sheffet 2019: h_e + c_e of epoch e, for discrete Laplace noise of scale g/epsilon.
+
+    h_e = sqrt(ln(8\|S\|e^2/p)/(2R)), c_e = ln(4\|S\|e^2/p)/(R epsilon); an arm goes when the best
+    mean exceeds its own by more than 2 h_e + 2 c_e.
+    """
+
+    name: ClassVar[str] = "dp-se"
+
+    def width(
+        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
+    ) -> float:
+        r, e = integer("pulls", pulls, at_least=1), integer("batch", batch, at_least=1)
+        odds = _active(active) * e * e / _confidence(failure)
+        scale = _laplace_scale(privatizer)
+
+        def beta() -> arb:
+            return (ball(8 * odds).log() / (2 * r)).sqrt() + ball(4 * odds).log() * ball(scale / r)
+
+        return narrow(beta, _BITS).upper_float
+
+
+def radius_of(name: RadiusName, *, batches: int | None = None) -> Radius:
+    r"""The rule of that name; ``batches`` is for "exact".
+
+    >>> radius_of("exact", batches=9), radius_of("paper")
+    (ExactRadius(batches=9), PaperRadius(form='printed'))
+
+    Raises :class:`InvalidParameter` for another name.
+    """
+    match name:
+        case "exact":
+            return ExactRadius(batches=batches)
+        case "paper":
+            return PaperRadius()
+    raise InvalidParameter("name", name, "must be 'exact' or 'paper'")
+
+
+def tkms_width(*, batches: int, pulls: int, sigma: RationalLike, horizon: int) -> float:
+    r"""TKMS: (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), rounded up.
+
+    For a mean over all data so far: N = ``pulls`` in t = ``batches`` released sums, each with
+    sub-Gaussian noise of parameter ``sigma``, in units of reward.
+
+    >>> round(tkms_width(batches=4, pulls=1000, sigma=12, horizon=10**6), 8)
+    0.41853886
+
+    Raises :class:`InvalidParameter` for counts below 1, a sigma below 0, a horizon below 2.
+    """
+    t, n = integer("batches", batches, at_least=1), integer("pulls", pulls, at_least=1)
+    rounds, deviation = integer("horizon", horizon, at_least=2), rational("sigma", sigma)
+    if deviation < 0:
+        raise InvalidParameter("sigma", sigma, "must be >= 0")
+    return narrow(
+        lambda: (
+            (2 * arb(t).sqrt() * ball(deviation) / n + 1 / arb(n).sqrt())
+            * (2 * arb(rounds).log()).sqrt()
+        ),
+        _BITS,
+    ).upper_float
+
+
+def _confidence(failure: RationalLike) -> Fraction:
+    return confidence_of(failure, argument="failure")
+
+
+def _active(active: int) -> int:
+    return integer("active", active, at_least=1)
+
+
+def _laplace_scale(privatizer: Privatizer) -> Fraction:
+    # In units of reward, of the one draw in a sum.
+    if isinstance(privatizer, Unprotected):
+        return Fraction(0)
+    if isinstance(privatizer, SumPrivatizer) and privatizer.trust in ("central", "pure"):
+        return 1 / Fraction(privatizer.epsilon)
+    raise InvalidParameter("privatizer", privatizer.name, "DP-SE adds discrete Laplace noise")
+
+
+def _threshold(privatizer: Privatizer, pulls: int) -> int | None:
+    protocol = privatizer.protocol(pulls)
+    return protocol.threshold if isinstance(protocol, ModularSum) else None

@@ -1,0 +1,38 @@
+r"""Worlds and settings by name: the experiments of the papers, and real data."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Final
+
+from bandits.worlds.cz import EASY, HARD
+from bandits.worlds.letor import MSLR
+from bandits.worlds.obd import OBD
+from bandits.worlds.preset import FromFile, Preset, Simulated, Worlds
+from bandits.worlds.tkms import BINARY
+from dpcore.errors import InvalidParameter
+
+__all__ = ["PRESETS", "FromFile", "Preset", "Simulated", "Worlds", "preset_of"]
+
+PRESETS: Final[tuple[Preset, ...]] = (EASY, HARD, MSLR, BINARY, OBD)
+
+
+def preset_of(name: str) -> Preset:
+    r"""The preset of that name.
+
+    >>> preset_of("cz/hard").horizon
+    10000000
+    >>> preset_of("cz/esay")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: preset = cz/esay: did you mean cz/easy? it must be one of ...
+
+    Raises :class:`InvalidParameter` for another name, with the list.
+    """
+    names = [preset.name for preset in PRESETS]
+    for preset in PRESETS:
+        if preset.name == name:
+            return preset
+    close = difflib.get_close_matches(str(name), names, n=1)
+    hint = f"did you mean {close[0]}? it" if close else "it"
+    raise InvalidParameter("preset", name, f"{hint} must be one of {', '.join(names)}")

@@ -1,0 +1,326 @@
+r"""Simulated worlds: arms whose pulls give rewards in [0, 1].
+
+Only the sum of a batch leaves an environment, each reward already encoded to floor(x g + U), U
+uniform on [0, 1). The coins of rewards and of this rounding are the world's (a numpy generator):
+the promise of privacy rests on the sensitivity of the sum, which is g however they fall.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.protocols.encoding import MOST_STEPS
+
+__all__ = ["Bernoulli", "ClippedNormal", "Environment", "Reordered", "Table", "cz_instance"]
+
+_CHUNK: Final = 1 << 15
+_EXACT: Final = 1 << 52
+_MOST_SUM: Final = 1 << 62
+_LEAST_DEVIATION: Final = Fraction(1, 10**300)
+_MOST_DEVIATION: Final = 1000
+
+
+class Environment(ABC):
+    r"""K arms; a pull of arm a gives an independent reward in [0, 1] of mean ``means[a]``."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def means(self) -> tuple[float, ...]:
+        r"""The true means, for the regret only: floats to within 1e-12."""
+
+    @property
+    def arms(self) -> int:
+        r"""K."""
+        return len(self.means)  # environments whose means take time say it themselves
+
+    @property
+    def gaps(self) -> tuple[float, ...]:
+        r"""Best mean less mean, arm by arm.
+
+        >>> Bernoulli(means=(0.5, 0.75)).gaps
+        (0.25, 0.0)
+        """
+        best = max(self.means)
+        return tuple(best - mean for mean in self.means)
+
+    def encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        r"""The sum of ``pulls`` fresh rewards of ``arm``, each encoded in ``precision`` steps.
+
+        An encoding is an integer in [0, precision] of mean x precision to within precision 2^-50.
+        Raises :class:`InvalidParameter` for an arm that is not there, pulls < 1, a precision
+        outside of [1, 2^40], a sum that could reach 2^62, and a world that is no numpy generator.
+        """
+        arm, pulls = integer("arm", arm, at_least=0), integer("pulls", pulls, at_least=1)
+        if arm >= self.arms:
+            raise InvalidParameter("arm", arm, f"must be < arms = {self.arms}")
+        steps = integer("precision", precision, at_least=1)
+        if steps > MOST_STEPS:
+            raise InvalidParameter("precision", precision, "must be <= 2^40")
+        if pulls * steps >= _MOST_SUM:
+            raise InvalidParameter("pulls", pulls, "pulls * precision must stay below 2^62")
+        if not isinstance(world, np.random.Generator):
+            raise InvalidParameter("world", world, "must be a numpy.random.Generator")
+        return self._encoded_sum(arm, pulls, steps, world)
+
+    @abstractmethod
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        r"""What :meth:`encoded_sum` returns, and all that a world of your own draws.
+
+        The arguments are checked. The sum is of ``pulls`` encodings, each an integer in
+        [0, ``precision``]: floor(x g + U) for a reward x in [0, 1], g = ``precision`` and U uniform
+        on [0, 1), or any other integer there whose mean is ``means[arm]`` g. Rewards are
+        independent, of each other and of every other batch; all coins are those of ``world``. The
+        promise to users needs the range of every encoding, which nobody can check on a sum.
+
+        >>> class Thirds(Environment):
+        ...     means = (2 / 3, 1 / 3)
+        ...
+        ...     def _encoded_sum(self, arm, pulls, precision, world):
+        ...         ones = int(world.binomial(pulls, self.means[arm]))
+        ...         return ones * precision
+        >>> Thirds().encoded_sum(0, 9, 4, np.random.default_rng(1)) in range(0, 37, 4)
+        True
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClippedNormal(Environment):
+    r"""Rewards Normal(``centers[a]``, ``deviation``^2), clipped to [0, 1].
+
+    ``means`` are those of the clipped law, which the centers are not.
+
+    >>> world = ClippedNormal(centers=(0.5, 0.95))
+    >>> [round(mean, 4) for mean in world.means]
+    [0.5, 0.9302]
+
+    Raises :class:`InvalidParameter` for no arm, a center outside of [0, 1], and a deviation outside
+    of [1e-300, 1000]: beyond, floats do not hold the means.
+    """
+
+    centers: tuple[float, ...]
+    deviation: float = 0.1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "centers", _means("centers", self.centers))
+        deviation = rational("deviation", self.deviation)
+        if not _LEAST_DEVIATION <= deviation <= _MOST_DEVIATION:
+            raise InvalidParameter("deviation", self.deviation, "must lie in [1e-300, 1000]")
+        object.__setattr__(self, "deviation", float(deviation))
+
+    @property
+    def arms(self) -> int:
+        return len(self.centers)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        return tuple(_clipped_mean(center, self.deviation) for center in self.centers)
+
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        # ceil(y - U) is floor(y) + Bernoulli(y - floor(y)) and stays in [0, g] for y in [0, g].
+        # Float sums of a chunk are exact: whole numbers below 2^52.
+        size = max(min(_CHUNK, _EXACT // precision), 1)
+        steps, coins = np.empty(min(size, pulls)), np.empty(min(size, pulls))
+        scale, center = self.deviation * precision, self.centers[arm] * precision
+        total = 0
+        for start in range(0, pulls, size):
+            y, u = steps[: pulls - start], coins[: pulls - start]
+            world.standard_normal(out=y)
+            y *= scale
+            y += center
+            np.clip(y, 0.0, precision, out=y)
+            world.random(out=u)
+            y -= u
+            np.ceil(y, out=y)
+            total += int(y.sum())
+        return total
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Bernoulli(Environment):
+    r"""Rewards 0 or 1; ``means[a]`` is the chance of 1. A batch is one binomial draw.
+
+    >>> Bernoulli(means=(0.5, 1.0)).encoded_sum(1, 8, 4, np.random.default_rng(1))
+    32
+
+    Raises :class:`InvalidParameter` for no arm or a mean outside of [0, 1].
+    """
+
+    chances: tuple[float, ...]
+
+    def __init__(self, *, means: Sequence[RationalLike]) -> None:
+        object.__setattr__(self, "chances", _means("means", means))
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        return self.chances
+
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        return int(world.binomial(pulls, self.chances[arm])) * precision
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Table(Environment):
+    r"""Rewards drawn with replacement from a table of real ones, a list for each arm.
+
+    Kept as distinct values with their counts; a batch is one multinomial draw. Values are exact
+    rationals, a float by its shortest decimal form.
+
+    >>> table = Table(rewards=([0, 1, 1, "1/2"], [0.25]))
+    >>> table.means, table.values[0]
+    ((0.625, 0.25), (Fraction(0, 1), Fraction(1, 2), Fraction(1, 1)))
+
+    Raises :class:`InvalidParameter` for no arm, an arm without rewards, and a reward outside of
+    [0, 1].
+    """
+
+    values: tuple[tuple[Fraction, ...], ...]
+    counts: tuple[tuple[int, ...], ...]
+
+    def __init__(self, *, rewards: Iterable[Iterable[Any]]) -> None:
+        arms = [_distinct(arm) for arm in _listed("rewards", rewards)]
+        if not arms:
+            raise InvalidParameter("rewards", (), "must hold one arm or more")
+        object.__setattr__(self, "values", tuple(values for values, _ in arms))
+        object.__setattr__(self, "counts", tuple(counts for _, counts in arms))
+
+    @property
+    def arms(self) -> int:
+        return len(self.values)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        return tuple(
+            float(sum((v * n for v, n in zip(vs, ns, strict=True)), Fraction(0)) / sum(ns))
+            for vs, ns in zip(self.values, self.counts, strict=True)
+        )
+
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        # Of n users with one value v: n floor(v g) + Binomial(n, v g - floor(v g)).
+        counts = np.array(self.counts[arm])
+        drawn = world.multinomial(pulls, counts / counts.sum())
+        steps = [value * precision for value in self.values[arm]]
+        whole = [math.floor(step) for step in steps]
+        rest = [float(step - low) for step, low in zip(steps, whole, strict=True)]
+        return int(drawn @ np.array(whole)) + int(world.binomial(drawn, rest).sum())
+
+    def __repr__(self) -> str:
+        return f"Table(arms={len(self.values)}, rewards={sum(map(sum, self.counts))})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reordered(Environment):
+    r"""Arm a is arm ``order[a]`` of ``world``: no algorithm should profit from where an arm stands.
+
+    >>> Reordered(world=Bernoulli(means=(0.1, 0.5, 0.9)), order=(2, 0, 1)).means
+    (0.9, 0.1, 0.5)
+
+    Raises :class:`InvalidParameter` for an order that does not name every arm once.
+    """
+
+    world: Environment
+    order: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.world, Environment):
+            raise InvalidParameter("world", self.world, "must be an Environment")
+        order = tuple(integer("order", arm, at_least=0) for arm in _listed("order", self.order))
+        if sorted(order) != [*range(self.world.arms)]:
+            reason = f"must name each of {self.world.arms} arms once"
+            raise InvalidParameter("order", self.order, reason)
+        object.__setattr__(self, "order", order)
+
+    @property
+    def arms(self) -> int:
+        return len(self.order)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        means = self.world.means
+        return tuple(means[arm] for arm in self.order)
+
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        return self.world.encoded_sum(self.order[arm], pulls, precision, world)
+
+
+def cz_instance(gap: RationalLike, seed: int, *, arms: int = 10) -> ClippedNormal:
+    r"""Instance ``seed`` of Chowdhury and Zhou's code: centers gap u + (1 - gap)/2, u uniform.
+
+    u comes from numpy's legacy generator under that seed, rewards have deviation 0.1. ``gap`` 0.5
+    gives their easy instances, with means in [0.25, 0.75], and 0.1 the hard ones, [0.45, 0.55].
+
+    >>> [round(center, 3) for center in cz_instance("0.5", 0).centers[:3]]
+    [0.524, 0.608, 0.551]
+
+    Raises :class:`InvalidParameter` for a gap outside of (0, 1], a seed that is no integer in
+    [0, 2^32), and arms < 1.
+    """
+    width = float(rational("gap", gap))
+    if not 0 < width <= 1:
+        raise InvalidParameter("gap", gap, "must lie in (0, 1]")
+    seed, arms = integer("seed", seed, at_least=0), integer("arms", arms, at_least=1)
+    if seed >= 1 << 32:
+        raise InvalidParameter("seed", seed, "must be < 2^32")
+    uniform = np.random.RandomState(seed).random_sample(arms)  # as published
+    return ClippedNormal(centers=tuple((uniform * width + (0.5 - width / 2)).tolist()))
+
+
+def _means(argument: str, values: Sequence[RationalLike]) -> tuple[float, ...]:
+    exact = [rational(argument, value) for value in _listed(argument, values)]
+    if not exact:
+        raise InvalidParameter(argument, (), "must name one arm or more")
+    for value in exact:
+        if not 0 <= value <= 1:
+            raise InvalidParameter(argument, value, "must lie in [0, 1]: rewards do")
+    return tuple(map(float, exact))
+
+
+def _listed(argument: str, values: object) -> Iterable[Any]:
+    # Text is a sequence of characters: nobody means those.
+    one = isinstance(values, np.ndarray) and values.ndim == 0
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable) or one:
+        raise InvalidParameter(argument, values, "must be a sequence")
+    return values
+
+
+def _clipped_mean(center: float, deviation: float) -> float:
+    # E[clip(X)] = P(X > 1) + center P(0 < X < 1) + deviation (phi(a) - phi(b)).
+    a, b = -center / deviation, (1 - center) / deviation
+    inside = 1 - _upper(b) - _upper(-a)
+    bent = math.exp(-a * a / 2) - math.exp(-b * b / 2)
+    return _upper(b) + center * inside + deviation * bent / math.sqrt(2 * math.pi)
+
+
+def _upper(z: float) -> float:
+    return math.erfc(z / math.sqrt(2)) / 2
+
+
+def _distinct(rewards: Iterable[Any]) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
+    listed = _listed("rewards", rewards)
+    held = listed if isinstance(listed, np.ndarray) else np.array([*listed], dtype=object)
+    found: dict[Fraction, int] = {}
+    if held.dtype == object:
+        pairs = [(value, 1) for value in held]
+    else:
+        pairs = [
+            *zip(*(part.tolist() for part in np.unique(held, return_counts=True)), strict=True)
+        ]
+    for value, count in pairs:
+        exact = rational("rewards", value)
+        if not 0 <= exact <= 1:
+            raise InvalidParameter("rewards", value, "must lie in [0, 1]")
+        found[exact] = found.get(exact, 0) + count
+    if not found:
+        raise InvalidParameter("rewards", (), "must hold a reward of every arm")
+    ordered = sorted(found.items())
+    return tuple(value for value, _ in ordered), tuple(count for _, count in ordered)

@@ -1,0 +1,172 @@
+r"""What a preset is: worlds by number, and the settings that a paper used in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from bandits.policies.registry import ScheduleName
+from bandits.worlds.environment import Environment, Reordered
+from dpcore.command.state_file import require_plain
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import integer
+
+__all__ = ["MOST_INSTANCES", "FromFile", "Preset", "Simulated", "Worlds"]
+
+MOST_INSTANCES: Final = 1 << 20
+_MOST_ARMS: Final = 1 << 16
+_PIECE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    r"""Instance i with K arms is ``instance(i, K)``, the same at every call."""
+
+    instance: Callable[[int, int], Environment]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromFile:
+    r"""Instance i is the world that ``read(path, K)`` finds, its arms in an order drawn from i.
+
+    K is None where the file says how many arms there are; ``wanted`` describes the file. The order
+    is that of numpy's legacy generator under seed i, which never changes.
+    """
+
+    read: Callable[[Path, int | None], Environment]
+    wanted: str
+
+
+Source: TypeAlias = Simulated | FromFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worlds:
+    r"""An environment for each instance; ``data`` is the SHA-256 of the file they are from."""
+
+    environments: tuple[Environment, ...]
+    data: str | None = None
+
+    @property
+    def arms(self) -> int:
+        r"""The most arms of an instance."""
+        return max(world.arms for world in self.environments)
+
+    def digest(self) -> str:
+        r"""SHA-256 of what defines the environments, and of their means: other worlds, another one.
+
+        >>> from bandits.worlds import preset_of
+        >>> easy, hard = (preset_of(name).worlds(2) for name in ("cz/easy", "cz/hard"))
+        >>> easy.digest() == preset_of("cz/easy").worlds(2).digest(), easy.digest() == hard.digest()
+        (True, False)
+        """
+        found = hashlib.sha256()
+        for world in self.environments:
+            found.update(json.dumps(_defined(world)).encode() + b"\n")
+        return found.hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    r"""Worlds, and what runs in them unless something else is asked for.
+
+    ``schedule`` is that of batched elimination under the paper's radius; the exact radius has its
+    own. ``arms`` is None where the data say how many there are.
+    """
+
+    name: str
+    sentence: str
+    source: Source
+    algorithms: tuple[str, ...]
+    epsilons: tuple[str, ...]
+    horizon: int
+    schedule: ScheduleName
+    arms: int | None
+    instances: int = 20
+    delta: str = "1e-6"
+
+    def arms_of(self, arms: int | None) -> int | None:
+        r"""K as it was asked for, or the preset's own.
+
+        >>> from bandits.worlds import preset_of
+        >>> preset_of("cz/easy").arms_of(None), preset_of("cz/easy").arms_of(4)
+        (10, 4)
+
+        Raises :class:`InvalidParameter` for K < 1, and where the data have their own.
+        """
+        if arms is None:
+            return self.arms
+        count = integer("arms", arms, at_least=1)
+        if self.arms is None:
+            reason = f"{self.name} has as many arms as its data: leave it out"
+            raise InvalidParameter("arms", arms, reason)
+        if count > _MOST_ARMS:
+            raise InvalidParameter("arms", arms, f"must be <= {_MOST_ARMS}")
+        return count
+
+    def worlds(
+        self, instances: int, *, arms: int | None = None, data: Path | None = None
+    ) -> Worlds:
+        r"""The first ``instances`` worlds, from the file ``data`` where the preset needs one.
+
+        >>> from bandits.worlds import preset_of
+        >>> preset_of("cz/easy").worlds(2).environments[1].arms
+        10
+
+        Raises :class:`InvalidParameter` for instances outside of [1, 2^20], arms as
+        :meth:`arms_of`, a file that is missing or not of its format, and one that the preset has no
+        use for.
+        """
+        count = integer("instances", instances, at_least=1)
+        if count > MOST_INSTANCES:
+            raise InvalidParameter("instances", instances, f"must be <= {MOST_INSTANCES}")
+        wanted_arms = self.arms_of(arms)
+        match self.source:
+            case Simulated(instance=instance):
+                if data is not None:
+                    reason = f"{self.name} is simulated: leave the file out"
+                    raise InvalidParameter("data", str(data), reason)
+                assert wanted_arms is not None  # noqa: S101  # simulated presets say how many
+                return Worlds(environments=tuple(instance(i, wanted_arms) for i in range(count)))
+            case FromFile(read=read, wanted=wanted):
+                if data is None:
+                    raise InvalidParameter("data", "(none)", f"{self.name} needs {wanted}")
+                require_plain("data", data)
+                digest = _digest(data)
+                world = read(data, wanted_arms)
+                environments = tuple(_in_order_of(world, i) for i in range(count))
+                return Worlds(environments=environments, data=digest)
+
+
+def _defined(value: Any) -> Any:
+    # An environment as JSON: its kind, its fields, and its means, which are what regret is of.
+    if isinstance(value, (tuple, list)):
+        return [_defined(each) for each in value]
+    if is_dataclass(value) or isinstance(value, Environment):
+        held = fields(value) if is_dataclass(value) else ()
+        found = {field.name: _defined(getattr(value, field.name)) for field in held}
+        means = list(value.means) if isinstance(value, Environment) else []
+        return [type(value).__name__, found, means]
+    return value if type(value) in (bool, int, float, str) else str(value)
+
+
+def _in_order_of(world: Environment, instance: int) -> Reordered:
+    order = np.random.RandomState(instance).permutation(world.arms)
+    return Reordered(world=world, order=tuple(order.tolist()))
+
+
+def _digest(path: Path) -> str:
+    found = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                found.update(piece)
+    except OSError as error:
+        raise InvalidParameter("data", str(path), error.strerror or str(error)) from None
+    return found.hexdigest()

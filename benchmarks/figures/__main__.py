@@ -1,0 +1,144 @@
+r"""``python -m benchmarks.figures``: play every study, and write pictures, numbers and the page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bandits.plots.plots import ERROR_NOTE, check_picture, draw_panels
+from benchmarks.figures.contenders import Player
+from benchmarks.figures.cz import paper_figures
+from benchmarks.figures.page import page
+from benchmarks.figures.real import real_rewards
+from benchmarks.figures.returning import returning_users
+from benchmarks.figures.section import Effort, Section
+from benchmarks.figures.studies import equal_promises, schedules, shuffled_bits, trade_off
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.numbers.parameter import integer
+
+__all__ = ["STUDIES", "regenerate"]
+
+STUDIES: Final[tuple[Callable[[Player], Section], ...]] = (
+    paper_figures,
+    real_rewards,
+    schedules,
+    trade_off,
+    equal_promises,
+    shuffled_bits,
+    returning_users,
+)
+
+WHOLE: Final = Effort(instances=20, easy=10**6, hard=10**7)
+QUICK: Final = Effort(
+    instances=2,
+    easy=4000,
+    hard=8000,
+    scalings=(1, 10),
+    epsilons=("0.5", "1"),
+    returning=2000,
+    visits=(1, 2),
+    real=4000,
+)
+
+
+def regenerate(
+    folder: Path,
+    *,
+    effort: Effort,
+    seed: int,
+    jobs: int,
+    only: Sequence[str] = (),
+    mslr: Path | None = None,
+) -> dict[str, Any]:
+    r"""All studies into ``folder``, or those whose functions ``only`` names; what is in the JSON.
+
+    ``jobs`` processes play, -1: one for each core. Nothing is written before all is played.
+
+    Raises :class:`InvalidParameter` for a folder that is not there, a study that is not known,
+    jobs that are neither -1 nor >= 1, a seed below 0, and without matplotlib.
+    """
+    known = _studies(seed, jobs, only)
+    check_picture("folder", folder / "picture.svg")
+    player = Player(effort=effort, seed=seed, jobs=jobs, mslr=mslr)
+    sections = [study(player) for study in known]
+    note = f"{ERROR_NOTE} over {effort.instances} instances"
+    for section in sections:
+        for picture in section.pictures:
+            path = folder / f"{picture.name}.svg"
+            draw_panels(path, picture.panels, title=picture.title, note=note)
+    verdicts = Counter(check.verdict for section in sections for check in section.checks)
+    results = {
+        "seed": seed,
+        "instances": effort.instances,
+        "checks": dict(sorted(verdicts.items(), reverse=True)),
+        "sections": {section.name: section.to_json() for section in sections},
+    }
+    _write(folder / "results.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    _write(folder / "README.md", page(results))
+    return results
+
+
+def _studies(seed: int, jobs: int, only: Sequence[str]) -> list[Callable[[Player], Section]]:
+    # Those that are asked for, each once; what is asked for wrongly is refused.
+    if integer("jobs", jobs) != -1 and jobs < 1:
+        raise InvalidParameter("jobs", jobs, "must be a whole number >= 1, or -1: one a core")
+    integer("seed", seed, at_least=0)
+    known = {study.__name__: study for study in STUDIES}
+    for name in only:
+        if name not in known:
+            raise InvalidParameter("only", name, f"must be one of {', '.join(known)}")
+    return [known[name] for name in dict.fromkeys(only or known)]
+
+
+def _write(path: Path, text: str) -> None:
+    half = path.with_name(f".{path.name}.part")
+    half.write_text(text, encoding="utf-8")
+    half.replace(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.figures", description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("docs/figures"), help="a folder")
+    parser.add_argument("--jobs", type=int, default=2, help="processes; -1: one a core")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="short runs of two instances")
+    names = [study.__name__ for study in STUDIES]
+    parser.add_argument("--only", nargs="+", default=(), choices=names, metavar="STUDY",
+                        help=f"of {', '.join(names)}")  # fmt: skip
+    parser.add_argument("--mslr", type=Path, metavar="FILE", help="MSLR-WEB10K, for Figure 5")
+    chosen = parser.parse_args()
+    if chosen.quick and chosen.output == parser.get_default("output"):
+        parser.error("--quick needs an --output: the committed figures are of whole runs")
+    if chosen.mslr and chosen.output == parser.get_default("output"):
+        parser.error("--mslr needs an --output: the committed figures are of a stand-in")
+    if chosen.only and chosen.output == parser.get_default("output"):
+        parser.error("--only needs an --output: the committed page is of every study")
+    try:
+        _studies(chosen.seed, chosen.jobs, chosen.only)
+        chosen.output.mkdir(parents=True, exist_ok=True)
+    except InvalidParameter as error:
+        parser.error(str(error))
+    except OSError as error:
+        parser.error(f"--output = {chosen.output}: is no folder ({error.strerror})")
+    try:
+        regenerate(
+            chosen.output,
+            effort=QUICK if chosen.quick else WHOLE,
+            seed=chosen.seed,
+            jobs=chosen.jobs,
+            only=chosen.only,
+            mslr=chosen.mslr,
+        )
+    except InvalidParameter as error:
+        parser.error(str(error))
+    except DpcoreError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

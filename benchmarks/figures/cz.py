@@ -1,0 +1,245 @@
+r"""Figures 1 to 4 of Chowdhury and Zhou, the order that they show, and what is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+from bandits.plots.dots import Dots
+from bandits.plots.plots import Panel
+from benchmarks.figures.contenders import (
+    CZ,
+    EXACT,
+    PAPER,
+    RADIUS,
+    Player,
+    Version,
+    curve,
+    label,
+    power,
+)
+from benchmarks.figures.section import (
+    Cell,
+    Check,
+    Picture,
+    Section,
+    falls,
+    guarantee_of,
+    is_less,
+    is_same,
+    of_ratio,
+    regret_of,
+)
+from benchmarks.figures.sweep import DELTA, Outcomes, Ratio, ratio
+
+__all__ = ["paper_figures"]
+
+_Found: TypeAlias = dict[tuple[str, Version], Outcomes]
+
+WORLDS: Final = ("easy", "hard")
+VERSIONS: Final = (PAPER, RADIUS, EXACT)
+_DISTRIBUTED: Final = ("dist-dp-se", "dist-rdp-se", "dist-rdp-se:s=100", "dp-se", "se")
+_TRUST: Final = ("ldp-se", "cdp-se", "dist-dp-se", "dist-rdp-se", "dist-cdp-se", "se")
+_FAR: Final = 1 / 3
+_NEAR: Final = 1.1
+_FLOOR: Final = "se"
+
+_NOTE: Final = """Presets `cz/easy` (means of the arms uniform in [0.25, 0.75]) and `cz/hard`
+([0.45, 0.55]): rewards Normal(mean, 0.1) clipped to [0, 1], K = 10, p = 0.1, s = 10 unless said.
+Regret is Reg(T)/T, the mean over instances and its standard error. *paper*: radius, g and tau of
+the paper, batches of 4^b. *exact radius*: certified radius and tau, four times the g; still 4^b.
+*exact*: batches chosen as well. All three draw from the same seeds: with the same batches, 4^b,
+they see the same rewards. dp-se has its own epochs in all. *exact/se*: to the regret of se, which
+has no privacy, by exact numbers. *wrong arm* counts the instances where the best arm was dropped:
+the last choice of the run has no arm of the largest mean. By version; p allows it in one run of
+ten. Bits are the most that one user sends, by the paper's numbers and by the exact ones. Both
+epsilons are derived; what one parameter promises differs by algorithm."""
+
+
+def paper_figures(player: Player) -> Section:
+    r"""Every algorithm of ``CZ`` on both presets, at every epsilon, in three versions."""
+    found = {
+        (world, version): player.experiment(f"cz/{world}", version)
+        for world in WORLDS
+        for version in VERSIONS
+    }
+    epsilons = player.effort.epsilons
+    return Section(
+        name="cz",
+        title="Chowdhury and Zhou's figures",
+        note=_NOTE,
+        rows=tuple(_rows(found, epsilons)),
+        checks=(*_order(found, epsilons), *_price(found, epsilons), *_saved(found, epsilons)),
+        pictures=tuple(_pictures(found, epsilons)),
+    )
+
+
+def _rows(found: _Found, epsilons: Sequence[str]) -> Iterable[dict[str, Cell]]:
+    for world in WORLDS:
+        for epsilon in epsilons:
+            for name in CZ:
+                each = [found[world, version][name, epsilon] for version in VERSIONS]
+                paper, radius, exact = each
+                floor = found[world, EXACT][_FLOOR, epsilon]
+                pure, at_delta = guarantee_of(exact)
+                yield {
+                    "world": f"{world}, T = {power(paper.rounds[-1])}",
+                    "epsilon": epsilon,
+                    "algorithm": label(name),
+                    **{v: regret_of(outcome) for v, outcome in zip(VERSIONS, each, strict=True)},
+                    "exact radius/paper": of_ratio(ratio(radius.final, paper.final)),
+                    "exact/paper": of_ratio(ratio(exact.final, paper.final)),
+                    "exact/se": of_ratio(ratio(exact.final, floor.final)),
+                    "wrong arm": ", ".join(str(outcome.wrong) for outcome in each),
+                    "bits": f"{paper.bits}, {exact.bits}",
+                    "pure epsilon": pure,
+                    f"epsilon at {DELTA}": at_delta,
+                }
+
+
+# -- the order ---------------------------------------------------------------------------------
+
+
+def _order(found: _Found, epsilons: Sequence[str]) -> Iterable[Check]:
+    for world in WORLDS:
+        for epsilon in epsilons:
+            here = {name: found[world, PAPER][name, epsilon] for name in CZ}
+            where = f"{world}, {epsilon}"
+            others = [here[name] for name in CZ if name not in ("ldp-se", _FLOOR)]
+            worst = max(others, key=lambda outcome: outcome.mean()[-1])
+            yield is_less(
+                "ldp-se is far worst: any other has at most a third of its regret",
+                where, worst, here["ldp-se"], at_most=_FAR,
+            )  # fmt: skip
+            for one, other in (("dist-dp-se", "cdp-se"), ("dist-dp-se", "dp-se")):
+                statement = f"{one} has the regret of {other}, within a tenth"
+                yield is_same(statement, where, here[one], here[other])
+            for better, worse in (
+                ("dist-rdp-se", "dist-dp-se"),
+                ("dist-rdp-se:s=100", "dist-rdp-se"),
+                ("dist-cdp-se", "dist-rdp-se"),
+            ):
+                statement = f"{label(better)} has less regret than {label(worse)}"
+                yield is_less(statement, where, here[better], here[worse])
+    span = f"epsilon {', '.join(epsilons)}"
+    for name in ("dist-dp-se", "ldp-se"):
+        for world in WORLDS:
+            floor = [
+                ratio(*(found[world, PAPER][each, epsilon].final for each in (name, _FLOOR)))
+                for epsilon in epsilons
+            ]
+            yield falls(
+                f"the regret of {name}, in units of that of se, falls as epsilon grows",
+                f"{world}, {span}", floor,
+            )  # fmt: skip
+
+
+def _price(found: _Found, epsilons: Sequence[str]) -> Iterable[Check]:
+    for world in WORLDS:
+        for epsilon in epsilons:
+            here = found[world, EXACT]
+            yield is_less(
+                "dist-dp-se has less than 1.1 times the regret of se, exact",
+                f"{world}, {epsilon}", here["dist-dp-se", epsilon], here[_FLOOR, epsilon],
+                at_most=_NEAR,
+            )  # fmt: skip
+
+
+def _saved(found: _Found, epsilons: Sequence[str]) -> Iterable[Check]:
+    for version in (RADIUS, EXACT):
+        for name in CZ:
+            for world in WORLDS:
+                for epsilon in epsilons:
+                    exact, paper = (found[world, v][name, epsilon] for v in (version, PAPER))
+                    statement = f"{label(name)} has less regret, {version} against paper"
+                    yield is_less(statement, f"{world}, {epsilon}", exact, paper)
+
+
+# -- the pictures ------------------------------------------------------------------------------
+
+
+def _pictures(found: _Found, epsilons: Sequence[str]) -> Iterable[Picture]:
+    def panel(
+        title: str, world: str, epsilon: str, names: Sequence[str], version: Version = PAPER
+    ) -> Panel:
+        lines = [curve(found[world, version][name, epsilon]) for name in names]
+        return Panel(title=f"{title}{world} instances, epsilon = {epsilon}", curves=lines)
+
+    first, middle = epsilons[0], epsilons[len(epsilons) // 2]
+    yield Picture(
+        name="figure-1",
+        title="Figure 1: distributed privacy and the central dp-se, the paper's numbers",
+        panels=(
+            panel("(a) ", "easy", first, _DISTRIBUTED),
+            panel("(b) ", "easy", middle, _DISTRIBUTED),
+            panel("(c) ", "hard", first, _DISTRIBUTED),
+        ),
+    )
+    for name, title, world, names, version in (
+        ("figure-2", "Figure 2: distributed privacy and dp-se", "easy", _DISTRIBUTED, PAPER),
+        ("figure-3", "Figure 3: distributed privacy and dp-se", "hard", _DISTRIBUTED, PAPER),
+        ("figure-4", "Figure 4: what trust costs", "easy", _TRUST, PAPER),
+        ("figure-4-hard", "What trust costs on hard instances", "hard", _TRUST, PAPER),
+        ("exact-easy", "What trust costs on easy instances", "easy", _TRUST, EXACT),
+        ("exact-hard", "What trust costs on hard instances", "hard", _TRUST, EXACT),
+    ):
+        panels = (panel("", world, epsilon, names, version) for epsilon in epsilons)
+        numbers = "the paper's numbers" if version == PAPER else "exact numbers"
+        yield Picture(name=name, title=f"{title}, {numbers}", panels=tuple(panels))
+    yield Picture(
+        name="floor",
+        title="What privacy costs at T: regret as a multiple of that of se, which has no privacy",
+        panels=tuple(
+            _floor(found, epsilons, world, version)
+            for world in WORLDS
+            for version in (PAPER, EXACT)
+        ),
+    )
+    yield Picture(
+        name="radius",
+        title="What certified numbers save, from the same seeds: regret to the paper's",
+        panels=tuple(
+            _saving(found, epsilons, world, version)
+            for world in WORLDS
+            for version in (RADIUS, EXACT)
+        ),
+    )
+
+
+def _floor(found: _Found, epsilons: Sequence[str], world: str, version: Version) -> Dots:
+    here = found[world, version]
+    numbers = "the paper's numbers" if version == PAPER else "exact numbers"
+    return Dots(
+        title=f"{world} instances, {numbers}",
+        marks=[f"epsilon = {epsilon}" for epsilon in epsilons],
+        rows={
+            label(name): [
+                _pair(ratio(here[name, epsilon].final, here[_FLOOR, epsilon].final))
+                for epsilon in epsilons
+            ]
+            for name in CZ
+            if name != _FLOOR
+        },
+        x_label="Reg(T) to that of se",
+        x_scale="log",
+    )
+
+
+def _saving(found: _Found, epsilons: Sequence[str], world: str, version: Version) -> Dots:
+    ours, theirs = found[world, version], found[world, PAPER]
+    return Dots(
+        title=f"{world} instances, {version}",
+        marks=[f"epsilon = {epsilon}" for epsilon in epsilons],
+        rows={
+            label(name): [
+                _pair(ratio(ours[name, epsilon].final, theirs[name, epsilon].final))
+                for epsilon in epsilons
+            ]
+            for name in CZ
+        },
+        x_label="Reg(T) to that with the paper's numbers",
+    )
+
+
+def _pair(found: Ratio) -> tuple[float, float]:
+    return found.value, found.error

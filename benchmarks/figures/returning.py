@@ -1,0 +1,117 @@
+r"""Users who come back: regret under one promise, by visits and by route of composition."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final, TypeAlias
+
+from bandits.plots.plots import Curve, Panel
+from benchmarks.figures.contenders import Player, power
+from benchmarks.figures.returning_table import ALGORITHMS, ReturningRow, returning_table
+from benchmarks.figures.section import Cell, Check, Picture, Section, Verdict, measured, rounded
+from dpcore.numbers.rounding import up
+
+__all__ = ["returning_users"]
+
+_Rows: TypeAlias = dict[tuple[str, int, str], ReturningRow]
+
+_EPSILON: Final = 1
+_DELTA: Final = "1e-6"
+_ROUTES: Final = ("exact", "renyi", "advanced")
+
+
+def returning_users(player: Player) -> Section:
+    r"""At most B visits a user, by the exact, Renyi and advanced routes, at one promise for all."""
+    horizon, visits = player.effort.returning, player.effort.visits
+    sys.stderr.write(f"returning users, B in {visits}\n")
+    table = returning_table(
+        horizon=horizon,
+        instances=player.effort.instances,
+        visits=visits,
+        epsilon=_EPSILON,
+        delta=_DELTA,
+        seed=player.seed,
+    )
+    by: _Rows = {(row.algorithm, row.visits, row.route): row for row in table}
+    return Section(
+        name="returning",
+        title="Users who come back",
+        note=(
+            f"Means of `cz/easy`, T = {power(horizon)}. Each user may be in B releases, charged "
+            f"before every one, and is promised (epsilon, delta) = ({_EPSILON}, {_DELTA}) for all "
+            "of them. The route says how visits are added up, so how much noise one needs: sigma "
+            "is the standard deviation of the noise of a sum, in units of reward. *really* is the "
+            "epsilon that the same noise has by exact composition. There are T/B users, who could "
+            "just give T rewards; no release has more than half of them, longer batches are "
+            "released in parts. *most visits* is what anyone was charged for, in any run, and "
+            "*turned away* counts, in a mean run, who came with no visit left. When too few people "
+            "are left for a release, which *dry* counts the runs of, the arms of that batch share "
+            "the rest of the rounds and nothing is released. Where one arm is left early nobody "
+            "comes any more, and few are turned away."
+        ),
+        rows=tuple(_cells(row) for row in table),
+        checks=tuple(_order(by, visits)),
+        pictures=(
+            Picture(
+                name="returning",
+                title=f"Regret when users return, ({_EPSILON}, {_DELTA}) for all visits",
+                panels=tuple(_panel(name, by, visits) for name in ALGORITHMS),
+            ),
+        ),
+    )
+
+
+def _cells(row: ReturningRow) -> dict[str, Cell]:
+    return {
+        "algorithm": row.algorithm,
+        "B": row.visits,
+        "route": row.route,
+        "sigma": rounded(row.deviation),
+        "regret": measured(row.regret_per_round, row.standard_error),
+        "epsilon by the route": up(row.epsilon),
+        "really": up(row.epsilon_exact),
+        "users": row.users,
+        "most visits": row.most_visits,
+        "turned away": rounded(row.turned_away),
+        "dry": row.dry,
+        "bits": row.bits_per_user,
+    }
+
+
+def _order(by: _Rows, visits: tuple[int, ...]) -> list[Check]:
+    checks = []
+    for name in ALGORITHMS:
+        for most in visits:
+            noise = [by[name, most, route].deviation for route in _ROUTES]
+            verdict: Verdict = "holds" if noise[0] <= min(noise) else "does not hold"
+            checks.append(
+                Check(
+                    statement=f"{name}: exact needs the least noise (exact, renyi, advanced)",
+                    where=f"B = {most}",
+                    verdict=verdict,
+                    figures=", ".join(f"{sigma:.3g}" for sigma in noise),
+                )
+            )
+    return checks
+
+
+def _panel(name: str, by: _Rows, visits: tuple[int, ...]) -> Panel:
+    curves = []
+    for route in _ROUTES:
+        rows = [by[name, most, route] for most in visits]
+        curves.append(
+            Curve(
+                label=f"{route} route",
+                x=visits,
+                y=[row.regret_per_round for row in rows],
+                error=[row.standard_error for row in rows],
+            )
+        )
+    return Panel(
+        title=name,
+        curves=curves,
+        x_label="visits B that a user may make",
+        y_label="Reg(T)/T",
+        y_scale="linear",
+        ticks=visits,
+    )

@@ -1,0 +1,120 @@
+r"""Floats of a law on runs of consecutive integers, from the ratios of its masses.
+
+Where a law has no float formula with a proven error, an isolated integer is rounded from its own
+ball; where many neighbours are asked for, a whole run of them is: one ball at the end of the run
+and the ratios P(X = k)/P(X = k-1) give the masses, and sums of them the tails. Runs are cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple, Protocol
+
+import numpy as np
+from flint import arb
+
+from dpcore.analysis.pointwise import pointwise
+from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import nearest, precision
+from dpcore.numbers.floating import Floats
+
+__all__ = ["Run", "RunLaw", "by_runs", "closer"]
+
+_LENGTH: Final = 1 << 12
+_FEW: Final = 16
+_STEPS: Final = 12
+_LEAST: Final = 2.0**-1020
+_MOST_BITS: Final = 1 << 14
+
+Column = Literal["pmf", "cdf", "sf"]
+
+
+class RunLaw(Hashable, Protocol):
+    r"""A law that states its ratios, besides its balls."""
+
+    def pmf_ball(self, k: int) -> arb: ...
+    def cdf_ball(self, k: int) -> arb: ...
+    def sf_ball(self, k: int) -> arb: ...
+    def ratios(self, first: int, last: int) -> list[arb]:
+        r"""P(X = k)/P(X = k-1) for k = last, last-1, ..., first+1, as balls."""
+        ...
+
+
+class Run(NamedTuple):
+    r"""The floats at ``first``, first + 1, ... of one run."""
+
+    pmf: Floats
+    cdf: Floats
+    sf: Floats
+
+
+def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
+    r"""P(X = k), P(X <= k) or P(X > k) for every entry k >= 0, relative error below 2^-51.
+
+    Values below 2^-1020 may come out as 0.
+    """
+    values = np.zeros(len(k))
+    index = k // _LENGTH
+    exact = {"pmf": law.pmf_ball, "cdf": law.cdf_ball, "sf": law.sf_ball}[column]
+    for number in np.unique(index).tolist():
+        here = index == number
+        if len(np.unique(k[here])) < _FEW:
+            values[here] = pointwise(k[here], exact)
+        else:
+            values[here] = getattr(_run(law, number), column)[k[here] - number * _LENGTH]
+    return values
+
+
+def closer(
+    k: Integers,
+    level: Floats,
+    tail: Callable[[Integers], Floats],
+    mass: Callable[[Integers], Floats],
+) -> Integers:
+    r"""Newton's steps on log P(X > k) towards ``level``, from guesses k >= 0: better guesses.
+
+    ``tail`` falls in k and ``mass`` is its step. Nothing is proven, and nothing needs to be.
+    """
+    for _ in range(_STEPS):
+        rest, step = tail(k), mass(k)
+        with np.errstate(all="ignore"):
+            move = np.ceil(rest / step * np.log(rest / level) - 1e-9)
+        move = np.clip(np.nan_to_num(move), -(2.0**60), 2.0**60).astype(np.int64)
+        moved = np.clip(k + move, 0, 1 << 61)
+        if bool(np.all(moved == k)):
+            break
+        k = moved
+    return k
+
+
+@lru_cache(maxsize=256)
+def _run(law: RunLaw, number: int) -> Run:
+    first, last = number * _LENGTH, (number + 1) * _LENGTH - 1
+    bits = 192
+    while True:
+        try:
+            with precision(bits):
+                return _rounded(law, first, last)
+        except PrecisionExhausted:
+            if bits > _MOST_BITS:
+                raise
+            bits *= 2
+
+
+def _rounded(law: RunLaw, first: int, last: int) -> Run:
+    masses = [law.pmf_ball(last)]
+    for ratio in law.ratios(first, last):
+        masses.append(masses[-1] / ratio)
+    above = [law.sf_ball(last)]
+    for mass in masses[:-1]:
+        above.append(above[-1] + mass)
+    below = [law.cdf_ball(first - 1) + masses[-1]]
+    for mass in masses[-2::-1]:
+        below.append(below[-1] + mass)
+    return Run(_floats(masses)[::-1], _floats(below), _floats(above)[::-1])
+
+
+def _floats(values: list[arb]) -> Floats:
+    return np.array([0.0 if value < _LEAST else nearest(value) for value in values])

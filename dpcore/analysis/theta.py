@@ -1,0 +1,223 @@
+r"""Rigorous theta sums: everything a discrete Gaussian needs to be enclosed, at any variance.
+
+With v = sigma^2 and w(k) = e^(-k^2/2v), the quantities below are Jacobi theta functions, so none
+of them costs more for v = 2^80 than for v = 1. :class:`ThetaSum` states the sum of some draws as
+``contour`` asks for it. A discrete Gaussian is a limit of sums of coins: by Jacobi's triple product
+E[e^(zX)] is, up to a constant, a product of factors 1 + q e^z and 1 + q e^-z, q = e^(-(2n-1)/2v).
+All functions work at the ambient precision and return balls. Proofs: docs/proofs/theta.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from flint import acb, arb, ctx
+
+from dpcore.analysis import coin_sums as contour
+from dpcore.numbers.enclosure import ball
+
+__all__ = ["ThetaSum", "log_moment", "moment", "partition", "second_moment", "upper_tail"]
+
+_DIRECT_VARIANCE: Final = 16
+_SUMMED_VARIANCE: Final = 1 << 14
+_STAIRS_VARIANCE: Final = 4
+_HALVINGS: Final = 64
+
+
+def partition(variance: Fraction) -> arb:
+    r"""Z = sum over all integers k of e^(-k^2/2v) = theta_3(0 | i/(2 pi v)).
+
+    >>> partition(Fraction(1)).str(10, radius=False)
+    '2.506628288'
+    """
+    return acb.modular_theta(acb(0), _tau(variance))[2].real
+
+
+def moment(variance: Fraction, z: acb) -> acb:
+    r"""M(z) e^(-v z^2/2), where M(z) = E[e^(zX)]: what is left of M beside the Gaussian factor.
+
+    By Poisson summation this is sum_j e^(-2 pi^2 v j^2 - 2 pi i j v z) divided by the same sum at
+    z = 0, close to 1 for large v. Sound for every z, fast for |Im z| <= pi, where no term is above
+    e^(-2 pi^2 v (j^2 - |j|)).
+
+    >>> moment(Fraction(100), acb(1)).real.str(10, radius=False)
+    '1.000000000'
+    """
+    v = ball(variance)
+    if variance < _DIRECT_VARIANCE:
+        # flint reduces tau and keeps the ball tight.
+        return _theta(variance, z) / partition(variance) * (-v * z * z / 2).exp()
+    # q = e^(-2 pi^2 v) < 10^-137: the dual series needs only its first few terms.
+    # The pair of terms at j is at most 2 e^(-2 pi^2 v j^2 + 2 pi v |Im z| j) in size, and these
+    # bounds fall by a factor that falls too: the rest is a geometric series. The stop is asked
+    # for in the negative: a ball too wide to be compared must end the loop, with a wide result.
+    nome = -2 * arb.pi() ** 2 * v
+    lift = 2 * arb.pi() * v * abs(z.imag)
+    total, whole = acb(1), arb(1)
+    j = 1
+    while True:
+        size = (nome * j * j + lift * j).exp()
+        ratio = (nome * (2 * j + 1) + lift).exp()
+        if not (size > arb(2) ** (-ctx.prec) or ratio > 0.5):
+            spread = arb(0, (2 * size / (1 - ratio)).upper())
+            total += acb(spread, spread)
+            whole += spread
+            return total / whole
+        angle = acb(nome * j * j, 0)
+        turn = acb(0, -2 * arb.pi() * j) * v * z
+        total += (angle + turn).exp() + (angle - turn).exp()
+        whole += 2 * (nome * j * j).exp()
+        j += 1
+
+
+def log_moment(variance: Fraction, order: arb) -> arb:
+    r"""log E[e^(cX)] for real c = ``order``.
+
+    >>> log_moment(Fraction(4), arb(1)).str(10, radius=False)
+    '2.000000000'
+    """
+    # theta_3 has period 2 pi i v^-1 in c up to a Gaussian factor: reducing c modulo 1/v keeps the
+    # argument small, so that the ball stays tight for huge orders: M(c + n/v) = M(c) e^(cn+n^2/2v).
+    v = ball(variance)
+    steps, rest = _reduced(v, order)
+    inner = moment(variance, acb(rest)).real.log() + v * rest * rest / 2
+    return inner + rest * steps + steps * steps / (2 * v)
+
+
+def second_moment(variance: Fraction) -> arb:
+    r"""E[X^2] = v - 4 pi^2 v^2 sum_j j^2 q^(j^2) / sum_j q^(j^2), q = e^(-2 pi^2 v).
+
+    The second derivative of M at 0, by Poisson summation; for small v the defining sum.
+
+    >>> second_moment(Fraction(100)).str(10, radius=False)
+    '100.0000000'
+    """
+    v = ball(variance)
+    # Both series decay at least like e^(-j^2/2) in their range of v, so the ratio of successive
+    # terms is at most (4/3)^2 e^(-7/2) < 1/2 from j = 3 on: twice the next term bounds the rest.
+    # The stop is asked for in the negative, as above.
+    rate = 1 / (2 * v) if variance < 1 else 2 * arb.pi() ** 2 * v
+    total = arb(0)
+    cut = (-rate).exp() * arb(2) ** (-ctx.prec)
+    j = 1
+    while True:
+        term = 2 * j * j * (-rate * j * j).exp()
+        if j >= 4 and not term > cut:
+            total += arb(0, (2 * term).upper())
+            break
+        total += term
+        j += 1
+    if variance < 1:
+        return total / partition(variance)
+    whole = partition(variance) / (2 * arb.pi() * v).sqrt()
+    return v - 4 * arb.pi() ** 2 * v * v * total / whole
+
+
+def upper_tail(variance: Fraction, least: int) -> arb:
+    r"""P(X >= t) for t = ``least`` >= 1, with small *relative* width however far out t lies.
+
+    For small v the sum itself with a geometric bound on the rest (its term ratio falls), for large
+    v the contour sum.
+
+    >>> upper_tail(Fraction(1), 1).str(10, radius=False)
+    '0.3005288609'
+    """
+    if variance < _SUMMED_VARIANCE:
+        return _direct_tail(variance, least)
+    return contour.upper_tail(ThetaSum(variance=variance), least)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThetaSum:
+    r"""The sum of ``count`` independent discrete Gaussians of parameter v, as a sum of coins.
+
+    >>> contour.mass(ThetaSum(variance=Fraction(4), count=16), 3).str(10, radius=False)
+    '0.04648188673'
+    """
+
+    variance: Fraction
+    count: int = 1
+
+    @property
+    def mean(self) -> Fraction:
+        r"""0, by symmetry."""
+        return Fraction(0)
+
+    def log_moment(self, c: arb) -> arb:
+        r"""log E[e^(cX)], X the sum."""
+        return self.count * log_moment(self.variance, c)
+
+    def tilted_characteristic(self, c: arb, theta: arb) -> acb:
+        r"""E[e^((c + i theta)X)]/E[e^(cX)], X the sum."""
+        # M(r + j/v) = M(r) e^(jr + j^2/2v) for complex r: j whole steps turn by e^(i j theta).
+        v = ball(self.variance)
+        steps, rest = _reduced(v, c)
+        if self.variance < _DIRECT_VARIANCE:
+            one = _theta(self.variance, acb(rest, theta)) / _theta(self.variance, acb(rest))
+        else:
+            one = moment(self.variance, acb(rest, theta)) / moment(self.variance, acb(rest))
+            one *= acb(-v * theta * theta / 2, v * rest * theta).exp()
+        return (one * acb(0, steps * theta).exp()) ** self.count
+
+    def tilted_variance(self, c: arb) -> arb:
+        r"""K''(c): the second logarithmic derivative of a theta function, of period 1/v in c."""
+        _, rest = _reduced(ball(self.variance), c)
+        value, slope, bend = (_theta(self.variance, acb(rest), order) for order in range(3))
+        second: arb = ((slope / value) ** 2 - bend / value).real
+        return self.count * second / (2 * arb.pi()) ** 2
+
+    def tilt(self, t: int) -> Fraction:
+        r"""t/(count v); for small v the staircase E_c[X] = t is solved, its fraction in floats."""
+        # Not rounded: far out, M(c) e^(-ct) grows like e^(V (c - saddle)^2/2).
+        target = Fraction(t, self.count)
+        if self.variance >= _STAIRS_VARIANCE:
+            return target / self.variance
+        return (math.floor(target) + self._centre(target)) / self.variance
+
+    def _centre(self, target: Fraction) -> Fraction:
+        # The y in [0, 1]: the discrete Gaussian centred at floor(target) + y has mean `target`.
+        wanted, twice = float(target - math.floor(target)), 2 * float(self.variance)
+        low, high = 0.0, 1.0
+        for _ in range(_HALVINGS):
+            y = (low + high) / 2
+            # The nearest value has weight 1, so that nothing underflows for tiny v.
+            best = min(y, 1 - y) ** 2
+            weights = [(k, math.exp((best - (k - y) ** 2) / twice)) for k in range(-12, 14)]
+            mean = sum(k * w for k, w in weights) / sum(w for _, w in weights)
+            low, high = (y, high) if mean < wanted else (low, y)
+        return Fraction(high)
+
+
+def _reduced(v: arb, order: arb) -> tuple[arb, arb]:
+    # order = steps/v + rest with a whole number of steps: exact, whatever is chosen.
+    steps = (order * v).mid().floor()
+    steps = steps if steps.is_finite() else arb(0)
+    return steps, order - steps / v
+
+
+def _theta(variance: Fraction, z: acb, derivative: int = 0) -> acb:
+    # theta_3 with nome e^(-1/2v) at z/(2 pi i), or a derivative of theta_3 there.
+    return acb.modular_theta(z / acb(0, 2 * arb.pi()), _tau(variance), derivative)[2]
+
+
+def _tau(variance: Fraction) -> acb:
+    return acb(0, 1) / (2 * arb.pi() * ball(variance))
+
+
+def _direct_tail(variance: Fraction, least: int) -> arb:
+    # w(k+1)/w(k) = e^(-(2k+1)/2v) falls in k, so the rest after k is below w(k+1)/(1 - ratio).
+    rate = 1 / (2 * ball(variance))
+    term = (-rate * least * least).exp()
+    ratio = (-rate * (2 * least + 1)).exp()
+    shrink = (-2 * rate).exp()
+    total = arb(0)
+    cut = term * arb(2) ** (-ctx.prec)
+    while term > cut:
+        total += term
+        term *= ratio
+        ratio *= shrink
+    rest = (term / (1 - ratio)).upper()
+    return (total + arb(rest / 2, rest / 2)) / partition(variance)

@@ -1,0 +1,1 @@
+r"""The command ``dpcore``: its entry point, progress, and the files it writes."""

@@ -1,0 +1,310 @@
+r"""The ``dpcore`` command: exact noise from the shell, and the door to the sibling packages.
+
+Sibling packages add their command groups through the entry-point group ``dpcore.commands``; each
+entry point names a click command (or a typer app) that becomes ``dpcore NAME``. One is loaded
+only when it is called or when help lists it, so a command pays for nothing it does not use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.metadata import EntryPoint, entry_points, version
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from dpcore.command.patience import endlessly, patiently
+from dpcore.command.siblings import ours_first, require_ours
+from dpcore.command.terminal import say
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.numbers.parameter import rational
+from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
+from dpcore.spelling import read_noise
+
+__all__ = ["app", "main", "run"]
+
+USAGE: Final = 2
+DEFECT: Final = 70
+_CLOSED_PIPE: Final = 128 + getattr(signal, "SIGPIPE", 13)
+_INTERRUPTED: Final = 128 + signal.SIGINT
+# What the parser raises for a wrong command line; where it lives depends on typer's version.
+_UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
+_COMPLETION: Final = "_DPCORE_COMPLETE"
+_SIZES: Final = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
+_SIZE: Final = re.compile("[1-9][0-9]{0,3}")
+_SHELLS: Final = re.compile("(complete|source)_(bash|zsh|fish|powershell|pwsh)")
+_LINES: Final = 512
+_PATIENCE: Final = 3.0
+_GROUP: Final = "dpcore.commands"
+
+
+class _Commands(TyperGroup):
+    # The commands of this file, and those of every installed package that registers one. The
+    # types are typer's own, which it does not export under a public name.
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *sorted(_registered())]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        own = super().get_command(ctx, cmd_name)
+        point = _registered().get(cmd_name)
+        return own if own is not None or point is None else _load(point)
+
+
+def _registered() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=_GROUP)}
+
+
+def _load(point: EntryPoint) -> Any:
+    loaded = point.load()
+    command = get_command(loaded) if isinstance(loaded, typer.Typer) else loaded
+    command.name = point.name
+    return command
+
+
+app = typer.Typer(
+    cls=_Commands,
+    name="dpcore",
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    help=(
+        "Differential privacy you can check: exact noise, proven privacy budgets, and audits of "
+        "the code that really runs.\n\n"
+        "A noise is written the same everywhere: [bold]name:key=value,key=value[/bold], for "
+        "example discrete-laplace:scale=10 or discrete-gaussian:sigma_squared=1/4.\n\n"
+        "Start with [bold]dpcore audit --help[/bold] or [bold]dpcore budget --help[/bold]."
+    ),
+)
+
+Spelling = Annotated[
+    str, typer.Argument(metavar="NOISE", help="A noise, e.g. discrete-laplace:scale=10")
+]
+Seed = Annotated[
+    str | None,
+    typer.Option(help="Reproducible draws, NOT PRIVATE; without it the operating system's entropy"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dpcore {version('dpcore')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _dpcore(
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error instead of one line.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    # Both options act before any command: main() reads --debug, the callback prints the version.
+    del debug, version
+
+
+@app.command()
+@endlessly
+def sample(
+    noise: Spelling,
+    size: Annotated[str, typer.Option("-n", "--size", help="How many draws, e.g. 5 or 1e6.")] = "1",
+    seed: Seed = None,
+    as_json: AsJson = False,
+) -> None:
+    r"""Draw from a noise, exactly, one integer a line.
+
+    Example: dpcore sample discrete-laplace:scale=10 -n 5
+    """
+    law = read_noise(noise)
+    count = _whole("-n", size, 0)
+    start = None if seed is None else _whole("--seed", seed, 0)
+    rng: Rng = SYSTEM if start is None else SeededRng(start)
+    if count == 1:
+        drawn = [law.sample(rng=rng)]
+    else:
+        drawn = law.sample(count, rng=rng).tolist()
+    if as_json:
+        print(json.dumps({"schema": 1, "noise": law.to_json(), "seed": start, "values": drawn}))
+    else:
+        # In pieces: an unbuffered stream is silent about one large write that was cut short.
+        for first in range(0, count, _LINES):
+            sys.stdout.write("".join(f"{value}\n" for value in drawn[first : first + _LINES]))
+
+
+# Unknown options are values: -1 needs no -- before it.
+@app.command(context_settings={"ignore_unknown_options": True})
+@patiently
+def pmf(
+    noise: Spelling,
+    values: Annotated[list[str], typer.Argument(metavar="K", help="Integers.")],
+    bits: Annotated[str, typer.Option(help="Relative width of the bounds: 2^-bits.")] = "64",
+    as_json: AsJson = False,
+) -> None:
+    r"""The probability of each integer K, between a proven lower and upper bound.
+
+    Example: dpcore pmf discrete-gaussian:sigma_squared=4 -- -1 0 1
+    """
+    law = read_noise(noise)
+    precision = _whole("--bits", bits)
+    ends = [(k, law.enclose_pmf(k, precision)) for k in [_whole("K", text) for text in values]]
+    rows = [(k, end.lower_float, end.upper_float) for k, end in ends]
+    if as_json:
+        masses = [{"k": k, "lower": lower, "upper": upper} for k, lower, upper in rows]
+        print(json.dumps({"schema": 1, "noise": law.to_json(), "pmf": masses}))
+        return
+    for k, lower, upper in rows:
+        print(f"{k}\t{lower!r}\t{upper!r}")
+
+
+def _whole(argument: str, text: str, at_least: int | None = None) -> int:
+    exact = rational(argument, text)
+    if exact.denominator != 1 or (at_least is not None and exact < at_least):
+        least = "" if at_least is None else f" >= {at_least}, e.g. 1000 or 1e6"
+        raise InvalidParameter(argument, text, f"must be a whole number{least}")
+    return int(exact)
+
+
+def run(arguments: Sequence[str]) -> int:
+    r"""Run the command with ``arguments`` and return its exit code.
+
+    0 done; 2 the command line or a parameter was wrong, or the output could not be written (one
+    line on stderr says which); 70 a defect of this toolkit; 130 Ctrl-C; 141 the reader of the
+    output went away; other codes are the command's own, and none but a command's own answer is 1.
+    ``--debug`` anywhere before ``--`` shows tracebacks.
+    """
+    arguments = list(arguments)
+    head = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    debug = "--debug" in head
+    if debug:
+        # It may stand after the command's name, where a newcomer tries it first.
+        arguments.remove("--debug")
+    try:
+        _ignore_wrong_variables()
+        ours_first()
+        require_ours()
+        left = get_command(app).main(
+            args=arguments or ["--help"], prog_name="dpcore", standalone_mode=False
+        )
+        # A full disk or a closed pipe shows here at the latest, where it can still be said.
+        sys.stdout.flush()
+        if not arguments:
+            return USAGE
+        return left if isinstance(left, int) else 0
+    except BaseException as error:  # noqa: BLE001  # the last door: all leave by one line
+        try:
+            if debug:
+                say(traceback.format_exc().split("\n"), sys.stderr)
+            return _explain(error)
+        except BaseException:  # noqa: BLE001  # what cannot be told, or not even be shown as text
+            return DEFECT
+
+
+def _ignore_wrong_variables() -> None:
+    # The sizes of a window that is none, and a request for completions that no shell made (a shell
+    # sets others beside it), are somebody's left-over, and must not stand in for the command.
+    for name in _SIZES:
+        if not _SIZE.fullmatch(os.environ.get(name, "80")):
+            del os.environ[name]
+    asked = os.environ.get(_COMPLETION, "")
+    words = "COMP_WORDS" in os.environ and os.environ.get("COMP_CWORD", "").isdecimal()
+    if not _SHELLS.fullmatch(asked) or (asked == "complete_bash" and not words):
+        os.environ.pop(_COMPLETION, None)
+
+
+def _explain(error: BaseException) -> int:
+    # One line on stderr, and the exit code.
+    match error:
+        case DpcoreError():
+            return _complain(str(error), int(getattr(error, "exit_code", USAGE)))
+        case _UsageError():
+            words = _usage(error)
+            return _complain(words, USAGE) if words else USAGE
+        case typer.Abort() | KeyboardInterrupt():
+            return _INTERRUPTED
+        case SystemExit(code=code) if not isinstance(error.__context__, BrokenPipeError):
+            return code if isinstance(code, int) else 0
+        case BrokenPipeError() | SystemExit():  # the parser ends on a closed pipe by SystemExit
+            _abandon_output()
+            return _CLOSED_PIPE
+        case RecursionError():
+            return _complain("what was given is nested too deeply to be read", USAGE)
+        case OSError(filename=None):
+            _abandon_output()
+            return _complain(f"standard output: {error.strerror or error}", USAGE)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(frame.filename).name}:{frame.lineno}"
+    shown = " ".join(f"{type(error).__name__}: {error}".split())
+    return _complain(f"a defect of dpcore, please report it: {shown} at {place} (--debug)", DEFECT)
+
+
+def _complain(message: str, code: int) -> int:
+    # A reader of neither stream is no reason for another error.
+    with suppress(OSError, ValueError, AttributeError):
+        say([f"error: {message}"], sys.stderr)
+    return code
+
+
+def _usage(error: Any) -> str:
+    # The parser's own words on one line, and where to look; a group alone has shown its help.
+    words = " ".join(error.format_message().split()).rstrip(".")
+    if not words:
+        return ""
+    command = "dpcore" if error.ctx is None else " ".join(error.ctx.command_path.split())
+    return f"{words}; see {command} --help"
+
+
+def _abandon_output() -> None:
+    # What is still buffered would fail again, loudly, when the interpreter ends.
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def main() -> None:
+    r"""The console script ``dpcore``."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by who started it: the exit code still counts
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  # to the end
+        else:
+            # What a terminal cannot show is shown as \xe9, in place of an error.
+            stream.reconfigure(errors="backslashreplace")
+    code = run(sys.argv[1:])
+    if any(not thread.daemon for thread in _others()):
+        threading.Thread(target=_leave, args=(code,), daemon=True).start()
+    sys.exit(code)
+
+
+def _others() -> list[threading.Thread]:
+    mine = threading.current_thread()
+    return [thread for thread in threading.enumerate() if thread is not mine]
+
+
+def _leave(code: int) -> None:
+    # The interpreter waits for all threads, also for one that audited code left running for ever.
+    # Everything has been said: soon it waits no longer.
+    time.sleep(_PATIENCE)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+r"""How long a command computes before it says that it has no answer."""
+
+from __future__ import annotations
+
+import inspect
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Annotated, Any, Final
+
+import typer
+
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.numbers.parameter import rational
+
+__all__ = ["OutOfTime", "ended_after", "endlessly", "patiently"]
+
+_PATIENCE: Final = "60"
+_LONGEST: Final = 10**8
+
+_OPTION: Final = typer.Option(metavar="SECONDS", help="Give up after so many seconds of computing.")
+
+
+class OutOfTime(DpcoreError):
+    r"""A computation that was ended: nothing is known but that it takes longer."""
+
+
+@contextmanager
+def ended_after(seconds: int) -> Iterator[None]:
+    r"""Raise :class:`OutOfTime` where the body computes for longer, whatever it is doing.
+
+    Counted is the processor's time, so that a busy machine changes no answer. There is no limit
+    where the system has no such clock (Windows), and in threads other than the main one.
+
+    >>> with ended_after(60):
+    ...     1 + 1
+    2
+    """
+    clock, sign = getattr(signal, "ITIMER_PROF", None), getattr(signal, "SIGPROF", None)
+    if clock is None or sign is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise OutOfTime(
+            f"no answer within {seconds} seconds of computing: --within allows more, and numbers "
+            "less extreme or a wider interval take less"
+        )
+
+    before = signal.signal(sign, stop)
+    signal.setitimer(clock, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(clock, 0)
+        signal.signal(sign, before)
+
+
+def patiently(command: Callable[..., None]) -> Callable[..., None]:
+    r"""The command with one more option, ``--within``: 60 seconds unless it says otherwise.
+
+    For what computes an answer. What works off a list of known length is :func:`endlessly`.
+    """
+    return _bounded(command, Annotated[str, _OPTION], _PATIENCE)
+
+
+def endlessly(command: Callable[..., None]) -> Callable[..., None]:
+    r"""The command with ``--within`` as an option, and no limit where it is not given."""
+    return _bounded(command, Annotated[str | None, _OPTION], None)
+
+
+def _bounded(command: Callable[..., None], kind: Any, default: str | None) -> Callable[..., None]:
+    @wraps(command)
+    def bounded(*, within: str | None, **given: Any) -> None:
+        if within is None:
+            command(**given)
+            return
+        seconds = rational("--within", within)
+        if seconds.denominator != 1 or not 1 <= seconds <= _LONGEST:
+            reason = f"must be a whole number of seconds from 1 to {_LONGEST}"
+            raise InvalidParameter("--within", within, reason)
+        with ended_after(int(seconds)):
+            command(**given)
+
+    # What the command line's parser reads of a command.
+    own = inspect.signature(command, eval_str=True)
+    option = inspect.Parameter(
+        "within", inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+    )
+    bounded.__signature__ = own.replace(parameters=[*own.parameters.values(), option])  # type: ignore[attr-defined]  # PEP 362
+    bounded.__annotations__ = {**command.__annotations__, "within": kind}
+    return bounded

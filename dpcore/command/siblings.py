@@ -1,0 +1,135 @@
+r"""The packages that dpcore installs beside itself: found there, and nowhere else.
+
+They have everyday names, and so has other people's code: a folder ``accounting`` of one's own, or
+another distribution's. Python takes what comes first, and what broke then looked like a defect.
+Which packages they are is read from the installation: dpcore names none of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
+from pathlib import Path
+from typing import Any, Final
+
+from dpcore.errors import DpcoreError
+
+__all__ = ["Shadowed", "clash_of", "names", "ours_first", "require_ours"]
+
+_HOME: Final = Path(__file__).resolve().parents[2]
+_OWN: Final = __name__.partition(".")[0]
+
+
+class Shadowed(DpcoreError):
+    r"""Another module has the name of a package of dpcore, and stands where it must be."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, reason)
+
+    def __str__(self) -> str:
+        name, reason = self.args
+        return f"dpcore's own package {name}: {reason}"
+
+
+@cache
+def names() -> frozenset[str]:
+    r"""dpcore, and the packages that came with it.
+
+    >>> "dpcore" in names()
+    True
+    """
+    try:
+        points = distribution(_OWN).entry_points
+    except PackageNotFoundError:
+        return frozenset({_OWN})
+    return frozenset({_OWN, *(point.value.partition(":")[0].partition(".")[0] for point in points)})
+
+
+class _Ours(MetaPathFinder):
+    def find_spec(self, fullname: str, path: Any, _: Any = None) -> ModuleSpec | None:
+        if path is not None or fullname not in names():
+            return None
+        _require_whole(fullname)
+        return PathFinder.find_spec(fullname, [str(_HOME)])
+
+
+_FINDER: Final = _Ours()
+
+
+def ours_first() -> None:
+    r"""From here on, an import of one of these names finds ours, whatever else is on the path."""
+    if _FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _FINDER)
+
+
+def require_ours() -> None:
+    r"""Refuse to run where another module is found first, here or in a process started from here.
+
+    Raises :class:`Shadowed`, which names the file and says what to do.
+    """
+    for name in sorted(names()):
+        found = PathFinder.find_spec(name)
+        if found is None:
+            continue  # Python found it another way, or it is not installed: the import will tell
+        there = [found.origin] if found.origin else [*(found.submodule_search_locations or ())]
+        where = Path(there[0]).resolve()
+        if not where.is_relative_to(_HOME / name):
+            raise Shadowed(
+                name,
+                f"{where} stands in front of it; rename that, or run the command dpcore from "
+                "another folder, without a PYTHONPATH that leads there",
+            )
+
+
+def _require_whole(name: str) -> None:
+    # Two distributions that install one name write over each other's files, and pip says nothing.
+    file = f"{name}/__init__.py"
+    try:
+        record = distribution(_OWN).read_text("RECORD") or ""
+        present = (_HOME / file).read_bytes()
+    except (OSError, PackageNotFoundError):
+        return
+    digest = base64.urlsafe_b64encode(hashlib.sha256(present).digest()).decode().rstrip("=")
+    for line in record.splitlines():
+        if line.startswith(f"{file},sha256=") and f"={digest}," not in line:
+            others = sorted({*packages_distributions().get(name, ())} - {_OWN})
+            raise Shadowed(
+                name,
+                f"{_HOME / file} is not the file that dpcore installed; "
+                + (f"{', '.join(others)} installs that name too: " if others else "")
+                + "install dpcore anew, in an environment without the other",
+            )
+
+
+def clash_of(folder: Path, source: bytes | None = None) -> str | None:
+    r"""What in ``folder`` has the name of one of these packages; None where nothing does.
+
+    With the ``source`` of a program, only what that imports counts.
+    """
+    wanted = names() if source is None else names() & {*_imported(source)}
+    if folder.resolve() != _HOME:
+        for name in sorted(wanted):
+            if (folder / f"{name}.py").is_file():
+                return f"{name}.py"
+            if any((folder / name).glob("*.py")):
+                return name
+    return None
+
+
+def _imported(source: bytes) -> Iterator[str]:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return  # the import will say so
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]

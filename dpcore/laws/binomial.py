@@ -1,0 +1,241 @@
+r"""The binomial law: P(X = k) = n!/(k! (n-k)!) p^k (1-p)^(n-k), the heads of n coins.
+
+The noise of the shuffle model: each user adds a few coins and the analyzer subtracts their mean.
+Proofs: docs/proofs/binomial.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+from typing import ClassVar, Final, cast
+
+from flint import acb, arb
+
+from dpcore.errors import InvalidParameter
+from dpcore.laws.count_noise import CountNoise, table_of_counts
+from dpcore.laws.poisson import log_ratio
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import ball
+from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.sampling.coins import bernoulli
+from dpcore.sampling.inversion import Batch, invert
+from dpcore.sampling.rng import Rng
+from dpcore.sampling.stirling import Centred, Shifted
+
+__all__ = ["Binomial"]
+
+_FLOAT_VARIANCES: Final = (Fraction(1, 10**9), Fraction(2**60))
+_FLOAT_TRIALS: Final = 1 << 62
+_TABLE_VARIANCE: Final = 1 << 22
+_MOST_COINS: Final = 1 << 12
+_EXACT_BITS: Final = 1 << 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Binomial(CountNoise):
+    r"""P(X = k) = n!/(k! (n-k)!) p^k (1-p)^(n-k), n = ``trials`` >= 1, p = ``probability``.
+
+    p is a rational strictly between 0 and 1. Mean np, variance np(1-p). The values lie in
+    0 ... n: a release is (epsilon, delta) private and never Pure.
+
+    The float64 functions cover trials <= 2^62 and 1e-9 <= variance <= 2^60; beyond variance 2^20
+    each distinct k costs about a millisecond. Raises :class:`InvalidParameter` for trials < 1 and
+    for a probability outside (0, 1): such coins add no noise.
+
+    >>> noise = Binomial(trials=268, probability="1/2")
+    >>> noise.pmf(134), noise.quantile(0.975)
+    (0.04869311295983914, 150)
+    >>> noise.enclose_sf(267).upper == Fraction(1, 2**268)
+    True
+    """
+
+    name: ClassVar[str] = "binomial"
+
+    trials: int
+    probability: RationalLike
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "trials", integer("trials", self.trials, at_least=1))
+        exact = rational("probability", self.probability)
+        if not 0 < exact < 1:
+            raise InvalidParameter(
+                "probability", self.probability, "must lie in (0, 1): a sure coin adds no noise"
+            )
+        object.__setattr__(self, "probability", exact)
+
+    @property
+    def _p(self) -> Fraction:
+        return cast(Fraction, self.probability)  # __post_init__ made it one
+
+    @property
+    def mean(self) -> Fraction:
+        r"""np, exact."""
+        return self.trials * self._p
+
+    @property
+    def variance(self) -> Fraction:
+        r"""np(1-p), exact."""
+        return self.mean * (1 - self._p)
+
+    @property
+    def _mu(self) -> Fraction:
+        return self.mean
+
+    @property
+    def _spread(self) -> Fraction:
+        return self.variance
+
+    @property
+    def _skew(self) -> Fraction:
+        return 1 - 2 * self._p
+
+    @property
+    def _last(self) -> int:
+        return self.trials
+
+    @property
+    def _mode(self) -> int:
+        return math.floor((self.trials + 1) * self._p)
+
+    @property
+    def _steps(self) -> tuple[int, int, int]:
+        heads = self._p.numerator
+        return self.trials * heads, heads, self._p.denominator - heads
+
+    def _log_mass(self, k: int) -> arb:
+        n, p = self.trials, self._p
+        ways = ball(n + 1).lgamma() - ball(k + 1).lgamma() - ball(n - k + 1).lgamma()
+        return ways + k * ball(p).log() + (n - k) * ball(1 - p).log()
+
+    def pmf_ball(self, k: int) -> arb:
+        r"""P(X = k): an exact rational for few coins, else from logarithms of factorials."""
+        if not self._few:
+            return CountNoise.pmf_ball(self, k)
+        return ball(self._exactly(k) - self._exactly(k - 1))
+
+    def cdf_ball(self, k: int) -> arb:
+        r"""P(X <= k): an exact rational for few coins and at the middle of fair ones."""
+        if self._few:
+            return ball(self._exactly(k))
+        if 2 * self._p == 1 and 2 * k + 1 == self.trials:
+            return arb(1) / 2
+        return CountNoise.cdf_ball(self, k)
+
+    def sf_ball(self, k: int) -> arb:
+        r"""P(X > k): an exact rational for few coins and at the middle of fair ones."""
+        if self._few:
+            return ball(1 - self._exactly(k))
+        if 2 * self._p == 1 and 2 * k + 1 == self.trials:
+            return arb(1) / 2
+        return CountNoise.sf_ball(self, k)
+
+    @property
+    def _few(self) -> bool:
+        # So few coins that F(k) may be a multiple of 2^-64, which no inexact ball could settle.
+        return self.trials * self._p.denominator.bit_length() <= _EXACT_BITS
+
+    def _exactly(self, k: int) -> Fraction:
+        if k < 0:
+            return Fraction(0)
+        sums = _sums(self)
+        return Fraction(sums[min(k, self.trials)], sums[-1])
+
+    def _reaches(self, k: int, p: Fraction) -> bool:
+        # For few coins F(k) = p happens, and only exact numbers decide it.
+        return self._exactly(k) >= p if self._few else CountNoise._reaches(self, k, p)
+
+    def log_moment(self, c: arb) -> arb:
+        r"""K(c) = n log(1 + p (e^c - 1)), as the contour sum asks for it."""
+        return self.trials * (ball(self._p) * c.expm1()).log1p()
+
+    def tilted_characteristic(self, c: arb, theta: arb) -> acb:
+        r"""(1 + p' (e^(i theta) - 1))^n: n coins of the tilted probability p'."""
+        turned = self._tilted(c) * acb(0, theta).expm1()
+        if turned.real > -1:
+            return (self.trials * turned.log1p()).exp()
+        # Across the cut of the logarithm: (-1)^n times the power of the opposite number.
+        size = (self.trials * (-1 - turned).log()).exp()
+        return -size if self.trials % 2 else size
+
+    def tilted_variance(self, c: arb) -> arb:
+        r"""K''(c) = n p' (1-p') for the tilted probability p'."""
+        heads = self._tilted(c)
+        return self.trials * heads * (1 - heads)
+
+    def _tilted(self, c: arb) -> arb:
+        # p' = p e^c/(1 - p + p e^c).
+        return 1 / (1 + ball((1 - self._p) / self._p) * (-c).exp())
+
+    def tilt(self, t: int) -> Fraction:
+        r"""log(t (1-p)/((n-t) p)) as a float, where K'(c) = n p' = t."""
+        most = self.trials - Fraction(1, 2)
+        heads = min(max(Fraction(t), Fraction(1, 2)), most)
+        tails = self.trials - heads
+        return log_ratio(heads, self.mean) - log_ratio(tails, self.trials - self.mean)
+
+    def sample_reference(self, rng: Rng) -> int:
+        r"""The heads of n coins; beyond 4096 of them, inversion of the distribution function."""
+        if self.trials > _MOST_COINS:
+            return invert(rng, self.cdf_ball, math.floor(self.mean))
+        return sum(bernoulli(rng, self._p) for _ in range(self.trials))
+
+    def share(self, parties: int) -> Noise:
+        r"""One of ``parties`` shares: Binomial(n/parties, p), refused unless that is whole.
+
+        >>> Binomial(trials=268, probability="1/2").share(4)
+        Binomial(trials=67, probability='1/2')
+        """
+        parties = integer("parties", parties, at_least=1)
+        each, left = divmod(self.trials, parties)
+        if left:
+            raise InvalidParameter("parties", parties, f"must divide trials = {self.trials}")
+        return Binomial(trials=each, probability=self._p)
+
+    def centred(self) -> Centred:
+        r"""The batch sampler of X - floor(np), for np(1-p) > 2^21: np itself need not fit int64.
+
+        >>> from dpcore.sampling.rng import SeededRng
+        >>> noise = Binomial(trials=2**82, probability="1/2")
+        >>> drawn = noise.centred().draw(SeededRng(1), 1000)
+        >>> bool(0.9 * 2**40 < drawn.std() < 1.1 * 2**40)
+        True
+        """
+        return Centred(self, (self.mean, self.trials - self.mean))
+
+    def build_batch(self) -> Batch:
+        r"""One table up to variance 2^22; beyond, rejection from a staircase."""
+        if self.variance <= _TABLE_VARIANCE:
+            return table_of_counts(self)
+        return Shifted(self.centred())
+
+    def check_float_range(self) -> None:
+        r"""The float64 functions cover trials <= 2^62 and 1e-9 <= variance <= 2^60."""
+        if self.trials > _FLOAT_TRIALS:
+            raise InvalidParameter(
+                "trials", self.trials, f"the float functions cover at most 2^62; {_ELSE}"
+            )
+        if not _FLOAT_VARIANCES[0] <= self.variance <= _FLOAT_VARIANCES[1]:
+            raise InvalidParameter(
+                "probability",
+                self._p,
+                f"the float functions cover 1e-9 <= trials p (1-p) <= 2^60; {_ELSE}",
+            )
+
+
+_ELSE: Final = "use enclose_pmf, enclose_cdf and enclose_sf"
+
+
+@lru_cache(maxsize=16)
+def _sums(noise: Binomial) -> list[int]:
+    # b^n F(k) for k = 0, ..., n, p = a/b: exact integers, the last one b^n.
+    n, heads, ways = noise.trials, noise._p.numerator, noise._p.denominator
+    tails = ways - heads
+    mass, masses = tails**n, []
+    for k in range(n + 1):
+        masses.append(mass)
+        mass = mass * (n - k) * heads // ((k + 1) * tails)
+    return [*accumulate(masses)]

@@ -1,0 +1,261 @@
+r"""What the laws of counts share: rational ratios of successive masses, which fall.
+
+Poisson and binomial laws live on 0, 1, 2, ... (up to the number of trials), and the ratio
+P(X = k+1)/P(X = k) is a rational number that falls in k. So the law is log-concave, masses grow
+from one of them by exact steps, and far tails are sums below a geometric series. Nearer the
+middle a tail is a contour sum. Proofs: docs/proofs/poisson.md.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+from typing import Final, NamedTuple, cast
+
+import numpy as np
+from flint import arb, ctx
+
+from dpcore.analysis import coin_sums as contour
+from dpcore.analysis.pointwise import pointwise
+from dpcore.analysis.quantile_guess import normal_guess
+from dpcore.noise import Noise
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import narrow, nearest, precision
+from dpcore.numbers.floating import Floats
+from dpcore.sampling.inversion import FIXED_BITS, InversionTable, fixed_enclosure, table_of_masses
+
+__all__ = ["CountNoise", "falling_sum", "table_of_counts"]
+
+Ratio = tuple[int, int]
+"""A rational >= 0 as numerator and denominator, not in lowest terms."""
+
+_ROUNDED_VARIANCE: Final = 1 << 20
+_STEEP: Final = Fraction(3, 4)
+_LEAST_FLOAT: Final = 1e-308
+_LEFT_BITS: Final = 80
+_RIGHT_BITS: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CountNoise(Noise):
+    r"""A law on 0, 1, 2, ... with rational ratios of successive masses, falling in k."""
+
+    @property
+    @abstractmethod
+    def _mu(self) -> Fraction:
+        r"""E[X], exact."""
+
+    @property
+    @abstractmethod
+    def _spread(self) -> Fraction:
+        r"""Var[X], exact."""
+
+    @property
+    @abstractmethod
+    def _last(self) -> int | None:
+        r"""The largest value of X, or None."""
+
+    @property
+    @abstractmethod
+    def _mode(self) -> int:
+        r"""A k with P(X = k) >= P(X = j) for all j."""
+
+    @property
+    @abstractmethod
+    def _steps(self) -> tuple[int, int, int]:
+        r"""Integers (a, b, c) with P(X = k+1)/P(X = k) = (a - b k)/(c (k+1)); a, c > 0, b >= 0."""
+
+    @abstractmethod
+    def _log_mass(self, k: int) -> arb:
+        r"""log P(X = k) for k in the range of X, as a ball."""
+
+    @property
+    def log_concave(self) -> bool:
+        r"""Always: the ratios fall."""
+        return True
+
+    def _ratio(self, k: int) -> Fraction:
+        a, b, c = self._steps
+        return Fraction(a - b * k, c * (k + 1))
+
+    def _inside(self, k: int) -> bool:
+        return k >= 0 and (self._last is None or k <= self._last)
+
+    def pmf_ball(self, k: int) -> arb:
+        r"""e^(log P(X = k)), and 0 outside the range."""
+        return self._log_mass(k).exp() if self._inside(k) else arb(0)
+
+    def sf_ball(self, k: int) -> arb:
+        r"""P(X > k): a falling sum far out, a contour sum nearer, 1 - P(X <= k) below the mean."""
+        if k < 0:
+            return arb(1)
+        if not self._inside(k + 1):
+            return arb(0)
+        if k + 1 <= self._mu:
+            return 1 - self.cdf_ball(k)
+        if self._ratio(k + 1) <= _STEEP:
+            return falling_sum(self.pmf_ball(k + 1), self._upwards(k + 1))
+        return contour.upper_tail(cast(contour.CoinSum, self), k + 1)
+
+    def cdf_ball(self, k: int) -> arb:
+        r"""P(X <= k): a falling sum far out, a contour sum nearer, 1 - P(X > k) above the mean."""
+        if k < 0:
+            return arb(0)
+        if not self._inside(k + 1):
+            return arb(1)
+        if k >= self._mu:
+            return 1 - self.sf_ball(k)
+        if k == 0 or 1 / self._ratio(k - 1) <= _STEEP:
+            return falling_sum(self.pmf_ball(k), self._downwards(k))
+        return contour.lower_tail(cast(contour.CoinSum, self), k)
+
+    def _upwards(self, k: int) -> Iterator[Ratio]:
+        # P(X = j+1)/P(X = j) for j = k, k+1, ...; 0 where the range ends.
+        a, b, c = self._steps
+        while True:
+            yield a - b * k, c * (k + 1)
+            k += 1
+
+    def _downwards(self, k: int) -> Iterator[Ratio]:
+        # P(X = j-1)/P(X = j) for j = k, k-1, ...; 0 at the least value.
+        a, b, c = self._steps
+        while k >= 0:
+            yield c * k, a - b * (k - 1)
+            k -= 1
+
+    # -- float64 ------------------------------------------------------------------------------
+
+    def _pmf(self, k: Integers) -> Floats:
+        if self._spread > _ROUNDED_VARIANCE:
+            return pointwise(k, self.pmf_ball)
+        return _rounded(self).read(k, "masses")
+
+    def _cdf(self, k: Integers) -> Floats:
+        if self._spread > _ROUNDED_VARIANCE:
+            return pointwise(k, self.cdf_ball)
+        return _rounded(self).read(k, "below")
+
+    def _sf(self, k: Integers) -> Floats:
+        if self._spread > _ROUNDED_VARIANCE:
+            return pointwise(k, self.sf_ball)
+        return _rounded(self).read(k, "above")
+
+    def _log_pmf(self, k: Integers) -> Floats:
+        inside = k >= 0
+        if self._last is not None:
+            inside &= k <= self._last
+        logs = pointwise(np.where(inside, k, self._mode), self._log_mass)
+        return np.where(inside, logs, -np.inf)
+
+    def _quantile_guess(self, p: Floats) -> Integers:
+        if self._spread <= _ROUNDED_VARIANCE:
+            table = _rounded(self)
+            low = np.searchsorted(table.below, p)
+            high = np.searchsorted(-table.above, p - 1)
+            found: Integers = np.where(p < 0.5, low, high) + (table.first - 1)
+            return found
+        away = normal_guess(p, self._spread, self._skew)
+        guess: Integers = np.maximum(away + math.floor(self._mu), 0)
+        return guess
+
+    @property
+    @abstractmethod
+    def _skew(self) -> Fraction:
+        r"""E[(X - E[X])^3]/Var[X], for guesses."""
+
+
+def falling_sum(first: arb, ratios: Iterator[Ratio]) -> arb:
+    r"""``first`` (1 + r_0 + r_0 r_1 + ...) for rational ratios 0 <= r_i < 1 that fall.
+
+    What is left after a term t with the next ratio r is at least 0 and at most t r/(1 - r).
+
+    >>> from itertools import repeat
+    >>> falling_sum(arb(1), repeat((1, 2))).str(10, radius=False)
+    '2.000000000'
+    """
+    total, term, cut = first, first, first * arb(2) ** (-ctx.prec)
+    for above, below in ratios:
+        if not above:
+            return total
+        # Asked in the negative: a ball too wide to be compared must end the loop.
+        if not term > cut:
+            rest = (term * above / (below - above)).upper()
+            return total + arb(rest / 2, rest / 2)
+        term = term * above / below
+        total += term
+    raise AssertionError("ratios end with a 0, or never")
+
+
+class _Rounded(NamedTuple):
+    # Index i stands for first - 1 + i; the ends stand for everything beyond them.
+    first: int
+    masses: Floats
+    below: Floats
+    above: Floats
+
+    def read(self, k: Integers, column: str) -> Floats:
+        values: Floats = getattr(self, column)
+        least = self.first - 1
+        return values[np.clip(k, least, least + len(values) - 1) - least]
+
+
+@lru_cache(maxsize=16)
+def _rounded(noise: CountNoise) -> _Rounded:
+    # P(X = k), P(X <= k), P(X > k) wherever they are above 1e-300, rounded once from balls.
+    with precision(160 + 2 * _size(noise)):
+        middle = noise.pmf_ball(noise._mode)
+        left = [*_walk(middle, noise._downwards(noise._mode))]
+        right = [*_walk(middle, noise._upwards(noise._mode))]
+        first, last = noise._mode - len(left), noise._mode + len(right)
+        balls = [*reversed(left), middle, *right]
+        below = [*accumulate(balls, initial=noise.cdf_ball(first - 1))]
+        above = [*accumulate(reversed(balls), initial=noise.sf_ball(last))]
+        return _Rounded(
+            first,
+            np.array([0.0, *map(nearest, balls), 0.0]),
+            np.array([0.0, *map(nearest, below[1:]), 1.0]),
+            np.array([1.0, *map(nearest, above[-2::-1]), 0.0]),
+        )
+
+
+def _size(noise: CountNoise) -> int:
+    # About the bits that logarithms of factorials lose.
+    return max(noise._mode, noise._last or 0).bit_length()
+
+
+def _walk(mass: arb, ratios: Iterator[Ratio]) -> Iterator[arb]:
+    for above, below in ratios:
+        mass = mass * above / below
+        if not mass > _LEAST_FLOAT:
+            return
+        yield mass
+
+
+def table_of_counts(noise: CountNoise) -> InversionTable:
+    r"""The table of a law of standard deviation up to about 2^11, outwards from its mode."""
+    mode = noise._mode
+    start = fixed_enclosure(narrow(lambda: noise.pmf_ball(mode), FIXED_BITS))
+    left = _outward(start, noise._downwards(mode), _LEFT_BITS)
+    right = _outward(start, noise._upwards(mode), _RIGHT_BITS)
+    first = mode - len(left)
+    below = fixed_enclosure(narrow(lambda: noise.cdf_ball(first - 1), 64))
+    return table_of_masses(first, below, [*reversed(left), start, *right], noise.cdf_ball)
+
+
+def _outward(start: tuple[int, int], ratios: Iterator[Ratio], bits: int) -> list[tuple[int, int]]:
+    # One number is carried, rounded down. Away from the mode ratios are at most 1, so each step
+    # adds at most one unit to how far it lies below the mass. It stops below 2^-bits.
+    low, high = start
+    short, least, found = high - low, 1 << (FIXED_BITS - bits), []
+    for above, below in ratios:
+        low = low * above // below
+        short += 1
+        if not above or low < least:
+            break
+        found.append((low, low + short))
+    return found

@@ -1,0 +1,349 @@
+r"""The Polya law, or negative binomial, at any real shape r > 0 and scale s > 0.
+
+P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r for k >= 0, beta = e^(-1/s). Shapes add: n
+draws of shape r/n sum to one of shape r, and the difference of two draws of shape 1 is the discrete
+Laplace of scale s; so Polya shares of shape 1/n are how n parties add discrete Laplace noise
+together (Goryczka and Xiong 2017). Proofs: docs/proofs/polya.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Final, cast
+
+import numpy as np
+from flint import arb
+
+from dpcore.analysis import polya_integral as branch_contour
+from dpcore.analysis.pointwise import pointwise
+from dpcore.analysis.polya_integral import Branch
+from dpcore.analysis.runs import by_runs, closer
+from dpcore.errors import InvalidParameter
+from dpcore.laws.polya_jumps import LogJumps, sum_of_jumps
+from dpcore.noise import Noise
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
+from dpcore.numbers.floating import Floats
+from dpcore.numbers.integer_search import least
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational
+from dpcore.sampling.coins import bernoulli, geometric_exp
+from dpcore.sampling.inversion import (
+    FIXED_BITS,
+    Batch,
+    InversionTable,
+    Inverted,
+    fixed_enclosure,
+    fixed_point,
+    invert,
+    table_of_masses,
+)
+from dpcore.sampling.laplace_digits import LaplaceDigits
+from dpcore.sampling.rng import Rng
+
+__all__ = ["Polya", "check_floats", "is_near", "one_minus_beta", "polya_parameters"]
+
+_FLOAT_SCALES: Final = (Fraction(1, 10**6), Fraction(2**46))
+_FLOAT_SHAPES: Final = (Fraction(1, 2**30), Fraction(2**10))
+_MOST_WHOLE: Final = 1 << 12
+_MOST_GEOMETRICS: Final = 1 << 17
+_LONGEST_URN: Final = 1 << 12
+_LONGEST_TABLE: Final = 1 << 17
+_NEAR_SHAPE: Final = 64
+_NEAR_SCALE: Final = 1 << 12
+_NEAR_SCALES: Final = 16
+_LEFT_BITS: Final = 72
+_RIGHT_BITS: Final = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Polya(Noise):
+    r"""Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r on k >= 0, r = ``shape`` > 0, s = ``scale`` > 0.
+
+    Mean r beta/(1-beta), variance r beta/(1-beta)^2. Its values are never negative, so a release
+    of it alone is never Pure: it is a share.
+
+    The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each distinct k
+    that has no neighbours among those asked for costs about a millisecond, and up to fifty far
+    out. Raises :class:`InvalidParameter` for parameters that are not positive rationals.
+
+    >>> noise = Polya(shape="1/4", scale=10)
+    >>> noise.pmf(0), noise.quantile(0.975)
+    (0.5554136568143118, 17)
+    >>> Polya(shape=1, scale=10).enclose_sf(99).upper_float  # e^-10
+    4.5399929762484854e-05
+    """
+
+    name: ClassVar[str] = "polya"
+
+    shape: RationalLike
+    scale: RationalLike
+
+    def __post_init__(self) -> None:
+        polya_parameters(self)
+
+    @property
+    def _r(self) -> Fraction:
+        return cast(Fraction, self.shape)  # __post_init__ made it one
+
+    @property
+    def _s(self) -> Fraction:
+        return cast(Fraction, self.scale)  # __post_init__ made it one
+
+    @property
+    def _branch(self) -> Branch:
+        return Branch(right=self._r, left=Fraction(0), scale=self._s)
+
+    @property
+    def log_concave(self) -> bool:
+        r"""Exactly for shape >= 1: the ratio beta (k+r)/(k+1) rises in k below."""
+        return self._r >= 1
+
+    @property
+    def mean(self) -> Enclosure:
+        r"""r beta/(1 - beta) = r/(e^(1/s) - 1), enclosed to 128 bits."""
+        return narrow(lambda: ball(self._r) / (1 / ball(self._s)).expm1(), 128)
+
+    @property
+    def variance(self) -> Enclosure:
+        r"""r beta/(1 - beta)^2 = r/(4 sinh^2(1/(2s))), enclosed to 128 bits."""
+        return narrow(lambda: ball(self._r) / (2 * (1 / (2 * ball(self._s))).sinh()) ** 2, 128)
+
+    def log_mass(self, k: int) -> arb:
+        r"""log P(X = k) for k >= 0, as a ball."""
+        peak = ball(self._r) * one_minus_beta(self._s)
+        if k == 0:
+            return peak
+        shape = ball(self._r)
+        choices = (shape + k).lgamma() - shape.lgamma() - arb(k + 1).lgamma()
+        return choices - k / ball(self._s) + peak
+
+    def pmf_ball(self, k: int) -> arb:
+        r"""The closed form for k >= 0, and 0 below."""
+        return self.log_mass(k).exp() if k >= 0 else arb(0)
+
+    def cdf_ball(self, k: int) -> arb:
+        r"""I_(1-beta)(r, k+1), a regularised incomplete beta function, or a contour integral."""
+        if k < 0:
+            return arb(0)
+        if is_near(self._r, self._s, k):
+            rest = -(-1 / ball(self._s)).expm1()
+            return rest.beta_lower(ball(self._r), arb(k + 1), regularized=True)
+        if k >= self._middle:
+            return 1 - branch_contour.upper_tail(self._branch, k + 1)
+        return branch_contour.lower_tail(self._branch, k)
+
+    def sf_ball(self, k: int) -> arb:
+        r"""I_beta(k+1, r), or a contour integral."""
+        if k < 0:
+            return arb(1)
+        if is_near(self._r, self._s, k):
+            beta = (-1 / ball(self._s)).exp()
+            return beta.beta_lower(arb(k + 1), ball(self._r), regularized=True)
+        if k >= self._middle:
+            return branch_contour.upper_tail(self._branch, k + 1)
+        return 1 - branch_contour.lower_tail(self._branch, k)
+
+    @property
+    def _middle(self) -> int:
+        # About the mean. It decides which tail is integrated, never its value.
+        about = self.mean.lower
+        return math.floor(about) if isinstance(about, Fraction) else 0
+
+    def ratios(self, first: int, last: int) -> list[arb]:
+        r"""P(X = k)/P(X = k-1) = beta (k-1+r)/k for k = last, ..., first+1."""
+        beta, shape = (-1 / ball(self._s)).exp(), ball(self._r)
+        return [beta * (shape + (k - 1)) / k for k in range(last, first, -1)]
+
+    def sample_reference(self, rng: Rng) -> int:
+        r"""floor(r) geometrics and an urn for the rest of the shape: rational coins only.
+
+        Beyond scale 2^12 exact logarithmic jumps stand for the urn; beyond shape 2^12 inversion of
+        the distribution function for everything.
+        """
+        whole = math.floor(self._r)
+        if whole > _MOST_WHOLE:
+            return invert(rng, self.cdf_ball, self._middle)
+        total = sum(geometric_exp(rng, 1 / self._s) for _ in range(whole))
+        if whole == self._r:
+            return total
+        part = sum_of_jumps if self._s > _LONGEST_URN else urn
+        return total + part(rng, self._r - whole, self._s)
+
+    def share(self, parties: int) -> Polya:
+        r"""One of ``parties`` shares: Polya(r/parties, s).
+
+        >>> Polya(shape=1, scale=10).share(4)
+        Polya(shape='1/4', scale=10)
+        """
+        return Polya(shape=self._r / integer("parties", parties, at_least=1), scale=self._s)
+
+    def build_batch(self) -> Batch:
+        r"""One table of at most 2^17 values; beyond, geometrics and logarithmic jumps."""
+        first, last = _support(self._r, self._s)
+        if last - first < _LONGEST_TABLE:
+            return _table(self, first, last)
+        whole = math.floor(self._r)
+        if whole > _MOST_GEOMETRICS:
+            return Inverted(self.cdf_ball, self._middle)
+        parts: list[Batch] = []
+        if whole:
+            parts.append(_Geometrics(whole, self._s))
+        if whole < self._r:
+            parts.append(LogJumps(self._r - whole, self._s))
+        return parts[0] if len(parts) == 1 else _Sum(parts)
+
+    def check_float_range(self) -> None:
+        r"""The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10."""
+        check_floats(self._r, self._s)
+
+    def _log_pmf(self, k: Integers) -> Floats:
+        found = pointwise(np.maximum(k, 0), self.log_mass)
+        return np.where(k < 0, -np.inf, found)
+
+    def _pmf(self, k: Integers) -> Floats:
+        return np.where(k < 0, 0.0, by_runs(self, np.maximum(k, 0), "pmf"))
+
+    def _cdf(self, k: Integers) -> Floats:
+        return np.where(k < 0, 0.0, by_runs(self, np.maximum(k, 0), "cdf"))
+
+    def _sf(self, k: Integers) -> Floats:
+        return np.where(k < 0, 1.0, by_runs(self, np.maximum(k, 0), "sf"))
+
+    def _quantile_guess(self, p: Floats) -> Integers:
+        from scipy.special import gammainccinv, gammaincinv  # here: importing dpcore stays fast
+
+        # X/s is nearly a gamma variable.
+        r = float(self._r)
+        x = np.where(p < 0.5, gammaincinv(r, p), gammainccinv(r, 1 - p))
+        rounded = np.clip(np.ceil(float(self._s) * x) - 1, 0, 2.0**61)
+        guess: Integers = rounded.astype(np.int64)
+        upper = p >= 0.5  # below, gammaincinv is as near as Newton's steps would bring it
+        guess[upper] = closer(guess[upper], 1 - p[upper], self._sf, self._pmf)
+        return guess
+
+
+def polya_parameters(noise: Noise) -> None:
+    r"""Make ``shape`` and ``scale`` of a law exact, refusing what is not > 0 by name."""
+    for name, reason in (("shape", "shape 0 adds no noise"), ("scale", "scale 0 adds no noise")):
+        exact = positive_rational(name, getattr(noise, name), reason)
+        object.__setattr__(noise, name, exact)
+
+
+def check_floats(shape: Fraction, scale: Fraction) -> None:
+    r"""Raise :class:`InvalidParameter` outside the range of the float64 functions."""
+    enclosures = "use enclose_pmf, enclose_cdf and enclose_sf"
+    if not _FLOAT_SCALES[0] <= scale <= _FLOAT_SCALES[1]:
+        reason = f"the float functions cover 1e-6 <= scale <= 2^46; {enclosures}"
+        raise InvalidParameter("scale", scale, reason)
+    if not _FLOAT_SHAPES[0] <= shape <= _FLOAT_SHAPES[1]:
+        reason = f"the float functions cover 2^-30 <= shape <= 2^10; {enclosures}"
+        raise InvalidParameter("shape", shape, reason)
+
+
+def one_minus_beta(scale: Fraction) -> arb:
+    r"""log(1 - beta), tight for every scale.
+
+    >>> one_minus_beta(Fraction(1)).str(5, radius=False)
+    '-0.45868'
+    """
+    rate = -1 / ball(scale)
+    return (-rate.exp()).log1p() if scale < 1 else (-rate.expm1()).log()
+
+
+def is_near(shape: Fraction, scale: Fraction, k: int) -> bool:
+    r"""Whether FLINT's hypergeometric functions are fast here; elsewhere contours are."""
+    near = shape <= _NEAR_SHAPE and scale <= _NEAR_SCALE
+    return near and k <= _NEAR_SCALES * (scale + 1)
+
+
+def urn(rng: Rng, shape: Fraction, scale: Fraction) -> int:
+    r"""One draw of Polya(r, s), 0 < r < 1, as this party's part of a geometric total.
+
+    The i-th of N units goes to it with chance (r + own)/(1 + i), own = units it has already.
+
+    >>> from dpcore.sampling.rng import SeededRng
+    >>> urn(SeededRng(1), Fraction(1, 2), Fraction(1, 1000))
+    0
+    """
+    own = 0
+    for i in range(geometric_exp(rng, 1 / scale)):
+        if bernoulli(rng, (shape + own) / (1 + i)):
+            own += 1
+    return own
+
+
+class _Geometrics:
+    # If X is discrete Laplace, X for X >= 0 and -X-1 for X < 0 is geometric: both halves of the
+    # law are proportional to beta^k.
+    def __init__(self, count: int, scale: Fraction) -> None:
+        self._count, self._laplace = count, LaplaceDigits(scale)
+
+    def draw(self, rng: Rng, count: int) -> Integers:
+        total = np.zeros(count, dtype=np.int64)
+        for _ in range(self._count):
+            drawn = self._laplace.draw(rng, count)
+            total += drawn ^ (drawn >> 63)
+        return total
+
+
+class _Sum:
+    def __init__(self, parts: list[Batch]) -> None:
+        self._parts = parts
+
+    def draw(self, rng: Rng, count: int) -> Integers:
+        total = self._parts[0].draw(rng, count)
+        for part in self._parts[1:]:
+            total += part.draw(rng, count)
+        return total
+
+
+def _support(shape: Fraction, scale: Fraction) -> tuple[int, int]:
+    # Where a table starts and ends, by floats: less than 2^-72 is left below, 2^-40 above. The
+    # table checks the first, and refines what falls beyond the second.
+    if shape > _LONGEST_TABLE**2 or scale > Fraction(2) ** 600:
+        return 0, _LONGEST_TABLE
+    r, rate = float(shape), float(1 / scale)
+    peak = r * (math.log(-math.expm1(-rate)) if rate < 700 else 0.0)
+
+    def log_rest(k: int, sign: int) -> float:
+        # log of P(X = k) times the bound of the geometric series beyond it, on either side.
+        mass = math.lgamma(k + r) - math.lgamma(k + 1) - math.lgamma(r) - k * rate + peak
+        step = sign * (math.log((k + r) / (k + 1)) - rate)
+        return mass - math.log(-math.expm1(step)) if step < 0 else math.inf
+
+    middle = math.floor(r / math.expm1(rate)) if rate < 700 else 0
+    left, right = -_LEFT_BITS * math.log(2), -_RIGHT_BITS * math.log(2)
+    last = least(lambda d: d >= 0 and log_rest(middle + d, 1) < right, 0)
+    keep = least(lambda d: d >= middle or (d >= 0 and log_rest(middle - d, -1) < left), 0)
+    return max(middle - keep, 0), middle + last
+
+
+def _table(noise: Polya, first: int, last: int) -> InversionTable:
+    start = fixed_enclosure(narrow(lambda: noise.pmf_ball(first), FIXED_BITS))
+    below = (0, 0)
+    if first:
+        below = fixed_enclosure(narrow(lambda: noise.cdf_ball(first - 1), FIXED_BITS))
+    masses = _masses(noise, start, first, last)
+    return table_of_masses(first, below, masses, noise.cdf_ball)
+
+
+def _masses(
+    noise: Polya, start: tuple[int, int], first: int, last: int
+) -> Iterator[tuple[int, int]]:
+    # One number is carried, rounded down, and `short` >= how far it lies below the mass: a step
+    # multiplies that by beta x, x = (k+r)/(k+1), and adds x for beta, x for the first rounding and
+    # 1 for the second. `decay` >= 2^64 beta keeps it small where x > 1.
+    with precision(FIXED_BITS + 32):
+        beta, _ = fixed_point((-1 / ball(noise._s)).exp())
+    decay = (beta >> (FIXED_BITS - 64)) + 1
+    above, below = noise._r.numerator, noise._r.denominator
+    low, high = start
+    short = high - low
+    for k in range(first, last + 1):
+        yield low, low + short
+        top, bottom = k * below + above, (k + 1) * below
+        low = ((low * beta) >> FIXED_BITS) * top // bottom
+        short = ((short * decay >> 64) + 3) * top // bottom + 2

@@ -1,0 +1,1 @@
+r"""Numbers: exact rational parameters, enclosures by balls, rounding with a direction."""

@@ -1,0 +1,71 @@
+r"""Integer arrays at the door: what callers may pass, and in which shape they get it back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.floating import Floats
+from dpcore.numbers.parameter import integer
+
+__all__ = ["Integers", "IntegersLike", "integers", "shape_of", "shaped"]
+
+IntegersLike = int | npt.NDArray[Any] | list[Any] | tuple[Any, ...]
+
+
+def integers(k: IntegersLike) -> Integers:
+    r"""``k`` as a flat int64 array.
+
+    >>> integers([[1, 2]]).tolist()
+    [1, 2]
+
+    Raises :class:`InvalidParameter` for anything but integers that fit in int64.
+    """
+    try:
+        array = np.asarray(k)
+    except ValueError:
+        raise InvalidParameter("k", k, "must be an integer or an array of integers") from None
+    if array.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    if array.dtype.kind not in "iu":
+        reason = (
+            "must fit in int64; enclose_pmf, enclose_cdf and enclose_sf take any integer"
+            if array.dtype.kind == "O"
+            else "must be an integer or an array of integers"
+        )
+        raise InvalidParameter("k", k, reason)
+    if array.dtype.kind == "u" and bool(np.any(array > np.uint64(2**63 - 1))):
+        raise InvalidParameter("k", k, "must fit in int64")
+    return array.astype(np.int64).reshape(-1)
+
+
+def shaped(k: IntegersLike, values: Floats) -> float | Floats:
+    r"""The flat ``values`` in the shape of ``k``: a float where ``k`` is a single integer.
+
+    >>> shaped(3, np.array([0.5]))
+    0.5
+    """
+    shape = np.shape(k)
+    return values.reshape(shape) if shape else float(values[0])
+
+
+def shape_of(size: int | tuple[int, ...]) -> tuple[int, ...]:
+    r"""``size`` as a shape.
+
+    >>> shape_of(3), shape_of((2, 3))
+    ((3,), (2, 3))
+
+    Raises :class:`InvalidParameter` for sizes that are no integers >= 0 or fit in no memory.
+    """
+    parts = size if isinstance(size, tuple) else (size,)
+    shape = tuple(integer("size", part, at_least=0) for part in parts)
+    if math.prod(shape) >= 1 << 60 or max(shape, default=0) >= 1 << 60:
+        raise InvalidParameter("size", size, "does not fit in memory")
+    return shape
+
+
+Integers = npt.NDArray[np.int64]

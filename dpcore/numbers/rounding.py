@@ -1,0 +1,73 @@
+r"""Bounds as a person reads them: a few decimals, rounded in the direction that keeps the bound."""
+
+from __future__ import annotations
+
+import math
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from fractions import Fraction
+
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import End
+
+__all__ = ["down", "exactly", "up"]
+
+_BITS = 4096
+_LONGEST = 30
+
+
+def down(value: End, digits: int = 4) -> str:
+    r"""``value`` in decimals, rounded down: for a lower bound.
+
+    >>> down(1.98366), up(0.00052604, 2), down(20.0), down(1e-9)
+    ('1.983', '0.00053', '20', '1e-9')
+    >>> from fractions import Fraction
+    >>> tiny = Fraction(1, 3**20_000)
+    >>> down(tiny, 6), up(tiny, 6), down(-tiny, 3), up(-tiny, 3)
+    ('3.75755e-9543', '3.75756e-9543', '-3.76e-9543', '-3.75e-9543')
+    """
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def up(value: End, digits: int = 4) -> str:
+    r"""``value`` in decimals, rounded up: for an upper bound or a p-value.
+
+    >>> up(0.0012345, 3), up(float("-inf")), up(1.0)
+    ('0.00124', '-infinity', '1')
+    """
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def exactly(value: Fraction) -> str:
+    r"""``value`` in decimals where thirty digits write it exactly, else as a fraction.
+
+    >>> exactly(Fraction(121, 100)), exactly(Fraction(1, 3)), exactly(Fraction("1e-400"))
+    ('1.21', '1/3', '1e-400')
+    """
+    text = down(value, _LONGEST)
+    return text if Fraction(text) == value else str(value)
+
+
+def _rounded(value: End, digits: int, rounding: str) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        if math.isnan(value):
+            raise InvalidParameter("value", value, "must be a number: no bound is unknown")
+        return "infinity" if value > 0 else "-infinity"
+    with localcontext(prec=digits, rounding=rounding, Emin=MIN_EMIN, Emax=MAX_EMAX):
+        exact = _quotient(*value.as_integer_ratio(), digits, rounding).normalize()
+        if not exact or -6 < exact.adjusted() < 12:
+            return f"{exact:f}"
+        return f"{exact:e}"
+
+
+def _quotient(numerator: int, denominator: int, digits: int, rounding: str) -> Decimal:
+    # The quotient, of digits to spare where it has too many: decimals of millions of digits are
+    # slow, integers are not.
+    if max(abs(numerator).bit_length(), denominator.bit_length()) <= _BITS:
+        return Decimal(numerator) / Decimal(denominator)
+    decades = (abs(numerator).bit_length() - denominator.bit_length()) * math.log10(2)
+    places = digits + 3 - math.floor(decades)
+    top = abs(numerator) * 10 ** max(places, 0)
+    whole, rest = divmod(top, denominator * 10 ** max(-places, 0))
+    away = (rounding == ROUND_CEILING) == (numerator > 0)
+    whole += 1 if rest and away else 0
+    return Decimal(whole if numerator > 0 else -whole).scaleb(-places)

@@ -1,0 +1,191 @@
+r"""S, the part between users and server: secure aggregation and shuffling.
+
+:class:`IdealAggregation` and :class:`Shuffler` are functionalities: what a trusted third party
+would do, for simulation and accounting. ``masked.aggregation.MaskedAggregation`` is a real
+aggregation with the same face. ``protocol_run.run`` plays a protocol over them. Proofs:
+docs/proofs/protocol.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from dpcore.errors import InvalidParameter
+from dpcore.masked.aggregation import Step, Total
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.protocols.shuffled_bits import BitMessages, Bits
+from dpcore.sampling.permutation import permutation
+from dpcore.sampling.rng import SYSTEM, Rng
+
+__all__ = [
+    "Aggregation",
+    "IdealAggregation",
+    "RelaxedAggregation",
+    "Shuffler",
+    "Step",
+    "Total",
+    "staying",
+]
+
+_NOBODY: Final[Mapping[str, Step]] = {}
+
+
+class Aggregation(Protocol):
+    r"""Secure aggregation of vectors mod m: the sum over whose input arrived, and who they are."""
+
+    @property
+    def modulus(self) -> int:
+        r"""m."""
+        ...
+
+    def total(
+        self, messages: Mapping[str, Integers], vanish: Mapping[str, Step] = ..., *, rng: Rng = ...
+    ) -> Total:
+        r"""The sum mod m of one message a name, without those that vanish before their input."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdealAggregation:
+    r"""The functionality: outputs the sum mod m and who took part, and nothing else.
+
+    With ``per_user`` ``protocol_run.run`` draws the noise of every user; without, the sum of it
+    in one exact draw, which has the same law and costs one draw instead of n.
+
+    >>> ideal = IdealAggregation(modulus=10)
+    >>> total = ideal.total({"ann": np.array([7]), "bob": np.array([8])})
+    >>> total.sum.tolist(), total.participants
+    ([5], ('ann', 'bob'))
+    """
+
+    modulus: int
+    per_user: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "modulus", _modulus(self.modulus))
+        if not isinstance(self.per_user, bool):
+            raise InvalidParameter("per_user", self.per_user, "must be True or False")
+
+    def total(
+        self,
+        messages: Mapping[str, Integers],
+        vanish: Mapping[str, Step] = _NOBODY,
+        *,
+        rng: Rng = SYSTEM,  # noqa: ARG002 - an ideal party needs none; a real aggregation does
+    ) -> Total:
+        r"""The sum over who does not vanish up to the step of the input.
+
+        Raises :class:`InvalidParameter` for a message that is no vector of integers in [0, m), for
+        messages of different lengths, for someone vanishing who was not there, and when nobody is
+        left.
+        """
+        rows = _stacked(messages, self.modulus)
+        names = tuple(messages)
+        places = staying(names, vanish)
+        participants = tuple(names[place] for place in places)
+        return Total(sum=_sum_modulo(rows[list(places)], self.modulus), participants=participants)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelaxedAggregation:
+    r"""An assumption: an (epsilon_hat, q_hat)-relaxed secure aggregation (Cheu and Yan 2021).
+
+    What the server sees is within a factor e^epsilon_hat of what the sum mod m alone could
+    simulate, and after processing it is the sum up to statistical distance q_hat (CZ, Definition
+    9). Nothing here builds one: simulated, it outputs the sum itself, which is one such
+    aggregation. It is no :class:`Aggregation`: only ``protocol_run.run_relaxed`` takes it.
+
+    >>> RelaxedAggregation(modulus=10, epsilon_hat="1/4", q_hat="1e-6").epsilon_hat
+    Fraction(1, 4)
+    """
+
+    modulus: int
+    epsilon_hat: RationalLike
+    q_hat: RationalLike
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "modulus", _modulus(self.modulus))
+        for argument, most in (("epsilon_hat", None), ("q_hat", 1)):
+            exact = rational(argument, getattr(self, argument))
+            if exact < 0 or (most is not None and exact > most):
+                reason = "must be >= 0" if most is None else "must lie in [0, 1]"
+                raise InvalidParameter(argument, getattr(self, argument), reason)
+            object.__setattr__(self, argument, exact)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffler:
+    r"""A trusted party that hands on all bits in a uniformly random order, and nothing else.
+
+    It carries :class:`BitMessages` only. One integer a user would not do: at n = 1024 and epsilon
+    = 1 a Polya share is 0 with probability .993, so the shuffled list of noisy values shows most
+    of the values themselves.
+
+    >>> messages = BitMessages(np.array([[[1, 0]], [[1, 1]]], dtype=np.uint8))
+    >>> int(Shuffler().shuffle(messages).sum())
+    3
+    """
+
+    def shuffle(self, messages: BitMessages, *, rng: Rng = SYSTEM) -> Bits:
+        r"""The bits of each coordinate in an order of its own: shape (coordinates, all bits).
+
+        Raises :class:`InvalidParameter` for anything but :class:`BitMessages`.
+        """
+        if not isinstance(messages, BitMessages):
+            reason = "must be BitMessages: noisy integers in any order still show the integers"
+            raise InvalidParameter("messages", messages, reason)
+        rows = messages.bits.transpose(1, 0, 2).reshape(messages.bits.shape[1], -1)
+        return np.stack([row[permutation(len(row), rng)] for row in rows])
+
+
+def staying(names: tuple[str, ...], vanish: Mapping[str, Step]) -> tuple[int, ...]:
+    r"""The places of the names whose input arrives: who vanishes only after it is in the sum.
+
+    >>> staying(("ann", "bob", "eve"), {"ann": Step.INPUT, "bob": Step.UNMASK})
+    (1, 2)
+
+    Raises :class:`InvalidParameter` for names that are not there, and when nobody is left.
+    """
+    if not isinstance(vanish, Mapping) or not set(vanish) <= set(names):
+        raise InvalidParameter("vanish", vanish, "must name users in this run")
+    if not all(isinstance(step, Step) for step in vanish.values()):
+        raise InvalidParameter("vanish", vanish, "must give a Step for each")
+    gone = {name for name, step in vanish.items() if step <= Step.INPUT}
+    here = tuple(place for place, name in enumerate(names) if name not in gone)
+    if not here:
+        raise InvalidParameter("vanish", vanish, "must leave someone: nothing is released")
+    return here
+
+
+def _modulus(value: int) -> int:
+    modulus = integer("modulus", value, at_least=2)
+    if modulus > 1 << 62:
+        raise InvalidParameter("modulus", value, "must be <= 2^62: messages are int64")
+    return modulus
+
+
+def _stacked(messages: Mapping[str, Integers], modulus: int) -> Integers:
+    if not isinstance(messages, Mapping) or not messages:
+        raise InvalidParameter("messages", messages, "must hold a vector for each name")
+    for name, vector in messages.items():
+        if not isinstance(vector, np.ndarray) or vector.dtype.kind not in "iu" or vector.ndim != 1:
+            raise InvalidParameter("messages", vector, f"must be a vector of integers ({name})")
+        if vector.size and not 0 <= vector.min() <= vector.max() < modulus:
+            raise InvalidParameter("messages", vector, f"must lie in [0, {modulus}) ({name})")
+    if len({len(vector) for vector in messages.values()}) > 1:
+        raise InvalidParameter("messages", messages, "must be vectors of one length")
+    # One by one: stacked together, signed and unsigned entries would meet as floats.
+    return np.stack([vector.astype(np.int64) for vector in messages.values()])
+
+
+def _sum_modulo(rows: Integers, modulus: int) -> Integers:
+    # In halves, so that neither sum leaves int64 with fewer than 2^31 users.
+    low = (rows & ((1 << 31) - 1)).sum(axis=0)
+    high = (rows >> 31).sum(axis=0)
+    exact = [((int(h) << 31) + int(l)) % modulus for h, l in zip(high, low, strict=True)]
+    return np.array(exact, dtype=np.int64)

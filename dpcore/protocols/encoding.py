@@ -1,0 +1,195 @@
+r"""Reals in [0, 1] as integers: fixed point with exact randomised rounding.
+
+With g = ``precision`` steps per unit, x becomes floor(x g) + Bernoulli(x g - floor(x g)), so the
+expectation is x g exactly and a sum of encodings is an unbiased estimate of g times the sum. This
+is line 3 of Algorithm 2 of Chowdhury and Zhou (arXiv 2206.05772), without its floats. Proofs:
+docs/proofs/encoding.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.floating import Floats
+from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.sampling.coins import bernoulli
+from dpcore.sampling.inversion import BLOCK
+from dpcore.sampling.rng import SYSTEM, Rng
+
+__all__ = ["MOST_STEPS", "FixedPoint", "RealsLike", "as_array"]
+
+RealsLike: TypeAlias = npt.NDArray[Any] | list[Any] | tuple[Any, ...]
+"""Many reals: an array of floats or integers, or a sequence that numpy reads as one."""
+
+MOST_STEPS: Final = 1 << 40
+"""The largest precision: what the float that finds the integer part can carry (see the proof)."""
+
+_SCALE_BITS: Final = 62
+_RANGE: Final = "must lie in [0, 1]; clamp=True moves it there"
+_KIND: Final = "must be an array of floats, or of objects for exact rationals"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedPoint:
+    r"""E(x) = floor(x g) + Bernoulli(x g - floor(x g)), g = ``precision``, a step count >= 1.
+
+    E[E(x)] = x g, and E(x) is floor(x g) or ceil(x g): replacing one value moves a sum by at most
+    g. A float is data here: it stands for its own binary value exactly, not for the decimal it
+    prints as; write ``"0.1"`` or ``Fraction(1, 10)`` for one tenth.
+
+    With ``clamp`` a value outside of [0, 1] is moved to the nearer end first; without it such a
+    value is refused. Infinite values and nan are always refused.
+
+    >>> from dpcore import SeededRng
+    >>> encoding = FixedPoint(precision=10)
+    >>> encoding.encode("0.3"), encoding.encode(1.0), encoding.decode(3)
+    (3, 10, Fraction(3, 10))
+    >>> encoding.encode([0.25] * 8, rng=SeededRng(1)).tolist()
+    [2, 3, 3, 2, 2, 2, 3, 3]
+
+    Raises :class:`InvalidParameter` for a precision that is not an integer in [1, 2^40].
+    """
+
+    precision: int
+    clamp: bool = False
+
+    def __post_init__(self) -> None:
+        steps = integer("precision", self.precision, at_least=1)
+        if steps > MOST_STEPS:
+            raise InvalidParameter("precision", self.precision, "must be <= 2^40")
+        object.__setattr__(self, "precision", steps)
+        if not isinstance(self.clamp, bool):
+            raise InvalidParameter("clamp", self.clamp, "must be True or False")
+
+    @overload
+    def encode(self, x: RationalLike, *, rng: Rng = ...) -> int: ...
+    @overload
+    def encode(self, x: RealsLike, *, rng: Rng = ...) -> Integers: ...
+    def encode(self, x: RationalLike | RealsLike, *, rng: Rng = SYSTEM) -> int | Integers:
+        r"""x in steps, rounded at random: an int, or an int64 array of the shape of ``x``.
+
+        An array of objects is encoded value by value, each as it would be alone.
+
+        Raises :class:`InvalidParameter`, with nothing drawn, for values outside of [0, 1] (unless
+        ``clamp``), infinite values, nan, and anything that is no number.
+        """
+        if not isinstance(rng, Rng):
+            raise InvalidParameter("rng", rng, "must be a dpcore Rng: SystemRng() or SeededRng(n)")
+        if isinstance(x, np.ndarray) and x.dtype.kind == "O":
+            exact = [self._checked(value) for value in x.reshape(-1)]
+            each = [_encode_one(value * self.precision, rng) for value in exact]
+            return np.array(each, dtype=np.int64).reshape(x.shape)
+        if isinstance(x, (list, tuple)) or (isinstance(x, np.ndarray) and x.shape):
+            values = self._checked_array(x)
+            return _encode_all(values.reshape(-1), self.precision, rng).reshape(values.shape)
+        single = self._checked(x[()] if isinstance(x, np.ndarray) else x)
+        return _encode_one(single * self.precision, rng)
+
+    @overload
+    def decode(self, total: int) -> Fraction: ...
+    @overload
+    def decode(self, total: npt.NDArray[np.integer[Any]]) -> Floats: ...
+    def decode(self, total: int | npt.NDArray[np.integer[Any]]) -> Fraction | Floats:
+        r"""``total``/g: the exact rational, or the nearest floats for an array.
+
+        Array entries beyond 2^53 are rounded to a float before the division as well.
+        """
+        if not isinstance(total, np.ndarray):
+            return Fraction(integer("total", total), self.precision)
+        if total.dtype.kind not in "iu":
+            raise InvalidParameter("total", total, "must hold integers")
+        return total.astype(np.float64) / self.precision
+
+    def _checked(self, x: object) -> Fraction:
+        exact = _exactly(x)
+        if self.clamp:
+            return min(max(exact, Fraction(0)), Fraction(1))
+        if not 0 <= exact <= 1:
+            raise InvalidParameter("x", x, _RANGE)
+        return exact
+
+    def _checked_array(self, x: RealsLike) -> Floats:
+        given = as_array(x)
+        # A float of more than 64 bits would lose digits on the way to float64.
+        if given.dtype.kind not in "iuf" or given.dtype.itemsize > 8:
+            raise InvalidParameter("x", x, _KIND)
+        if not given.size:
+            return np.zeros(given.shape)
+        if given.dtype.kind == "f" and not np.isfinite([given.min(), given.max()]).all():
+            raise InvalidParameter("x", x, "must be finite numbers")
+        if self.clamp:
+            given = np.clip(given, 0, 1)
+        elif not (given.min() >= 0 and given.max() <= 1):
+            raise InvalidParameter("x", x, _RANGE)
+        return given.astype(np.float64, copy=False)
+
+
+def as_array(x: RealsLike) -> npt.NDArray[Any]:
+    r"""``x`` as numpy reads it; :class:`InvalidParameter` where it has no shape.
+
+    >>> as_array([0, 0.5]).shape
+    (2,)
+    """
+    try:
+        return np.asarray(x)
+    except ValueError:
+        raise InvalidParameter("x", x, _KIND) from None
+
+
+def _exactly(x: object) -> Fraction:
+    if isinstance(x, (float, np.floating)):
+        if not math.isfinite(x):
+            raise InvalidParameter("x", float(x), "must be a finite number")
+        return Fraction(*x.as_integer_ratio())
+    return rational("x", x)
+
+
+def _encode_one(steps: Fraction, rng: Rng) -> int:
+    whole = math.floor(steps)
+    return whole + bernoulli(rng, steps - whole)
+
+
+def _encode_all(x: Floats, steps: int, rng: Rng) -> Integers:
+    encoded = np.empty(len(x), dtype=np.int64)
+    for start in range(0, len(x), BLOCK):
+        piece = slice(start, start + BLOCK)
+        encoded[piece] = _encode_block(x[piece], steps, rng.words(len(x[piece])), rng)
+    return encoded
+
+
+def _encode_block(x: Floats, steps: int, words: npt.NDArray[np.uint64], rng: Rng) -> Integers:
+    # E(x) = floor(x g + U) for a uniform U with leading word u. In units of 2^-64 x g is
+    # I 2^64 + f + (less than 4g), f from the first 62 bits of x, and U is u + (less than 1).
+    # The sum crosses a whole number at f + u or not at all, unless s = f + u mod 2^64 lies
+    # within 4g of the top: chance 4g/2^64 whatever x is, and then it is settled exactly.
+    leading = (x * 2.0**_SCALE_BITS).astype(np.int64).view(np.uint64)
+    fraction = leading * np.uint64(4 * steps)  # mod 2^64: the whole part wraps away
+    # x g - f/2^64 is within 2^-12 of the integer I, and 11 bits of f do not matter for that.
+    near = x * float(steps) - (fraction >> np.uint64(11)).view(np.int64) * 2.0**-53
+    fraction += words
+    encoded: Integers = np.rint(near).astype(np.int64)
+    encoded += fraction < words
+    for place in np.flatnonzero(fraction >= np.uint64((1 << 64) - 4 * steps)):
+        exact = Fraction(float(x[place])) * steps
+        encoded[place] = _settle(exact, int(words[place]), rng.bits)
+    return encoded
+
+
+def _settle(exact: Fraction, word: int, more: Callable[[int], int]) -> int:
+    # floor(exact + U) for a dyadic rational: decided at the latest when U has as many bits.
+    bits, drawn = 64, word
+    while True:
+        low = math.floor(exact + Fraction(drawn, 1 << bits))
+        if exact + Fraction(drawn + 1, 1 << bits) <= low + 1:
+            return low
+        drawn = (drawn << 64) | more(64)
+        bits += 64

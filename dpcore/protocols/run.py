@@ -1,0 +1,313 @@
+r"""One run of a protocol: users, functionality and analyzer in one process.
+
+Dropouts and collusion are part of a run: the noise of who vanishes is not there, the noise of who
+colludes hides nobody, and the record that a run returns holds the rest only. Proofs:
+docs/proofs/protocol.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.errors import InvalidParameter
+from dpcore.masked.aggregation import MaskedAggregation
+from dpcore.masked.messages import AggregationRefused
+from dpcore.masked.sizing import MOST_EXPOSURE
+from dpcore.mechanism import Mechanism, Release
+from dpcore.numbers.arrays import Integers
+from dpcore.protocols.aggregation import (
+    Aggregation,
+    IdealAggregation,
+    RelaxedAggregation,
+    Shuffler,
+    Step,
+    staying,
+)
+from dpcore.protocols.encoding import RealsLike
+from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
+from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+from dpcore.sampling.rng import SYSTEM, Rng
+
+__all__ = ["Outcome", "RelaxedOutcome", "RoundRefused", "Values", "run", "run_relaxed"]
+
+Values: TypeAlias = Mapping[str, Any] | RealsLike
+"""What users hold: by name (exact rationals too), or an array of users "0", "1", and so on."""
+
+_NOBODY: Final[Mapping[str, Step]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    r"""What a run gives: the estimate, who is in it, and the record that accounting reads.
+
+    ``release.mechanism`` holds the noise that the ``honest`` users really added, and
+    ``assumptions`` what the promise takes for granted beside it.
+    """
+
+    estimate: Fraction | tuple[Fraction, ...]
+    participants: tuple[str, ...]
+    honest: int
+    release: Release
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelaxedOutcome:
+    r"""As :class:`Outcome`, of a run whose aggregation is only assumed.
+
+    There is no release: the promise is that of ``sum_mechanism`` plus 2 epsilon_hat, given that
+    ``assumption`` holds.
+    """
+
+    estimate: Fraction
+    participants: tuple[str, ...]
+    honest: int
+    sum_mechanism: Mechanism
+    assumption: RelaxedAggregation
+
+
+class RoundRefused(AggregationRefused):
+    r"""A round that gave no estimate, with the ``release`` to charge for what it may have shown.
+
+    ``release`` is the record that the run would have returned; what the aggregation refused is the
+    cause. A server with colluding users may know the sum although the round was refused.
+    """
+
+    def __init__(self, message: str, sender: str | None, reason: str, release: Release) -> None:
+        super().__init__(message, sender, reason)
+        self.args = (message, sender, reason, release)
+        self.release = release
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; charge its release, and draw fresh noise for the next round"
+
+
+@overload
+def run(
+    protocol: AggregatedSum | LocalSum | CentralSum,
+    values: Values,
+    functionality: Aggregation,
+    *,
+    batch: str,
+    vanish: Mapping[str, Step] = ...,
+    colluding: Collection[str] = ...,
+    rng: Rng = ...,
+) -> Outcome: ...
+@overload
+def run(
+    protocol: BinaryShuffle | VectorShuffle,
+    values: Values,
+    functionality: Shuffler,
+    *,
+    batch: str,
+    vanish: Mapping[str, Step] = ...,
+    colluding: Collection[str] = ...,
+    rng: Rng = ...,
+) -> Outcome: ...
+def run(
+    protocol: AggregatedSum | LocalSum | CentralSum | BinaryShuffle | VectorShuffle,
+    values: Values,
+    functionality: Aggregation | Shuffler,
+    *,
+    batch: str,
+    vanish: Mapping[str, Step] = _NOBODY,
+    colluding: Collection[str] = (),
+    rng: Rng = SYSTEM,
+) -> Outcome:
+    r"""Play all n users, the functionality and the analyzer once.
+
+    ``vanish`` names the users who drop out, each with the step from which they are silent, and
+    ``colluding`` those who tell the server their noise. Neither hides anyone: ``honest`` counts
+    the others, and the release holds their noise only.
+
+    >>> from dpcore import DiscreteLaplace, SeededRng
+    >>> share = DiscreteLaplace(scale=4).share(4)
+    >>> protocol = AggregatedSum(users=4, precision=4, threshold=100, share=share)
+    >>> ideal = IdealAggregation(modulus=protocol.modulus)
+    >>> people = {"ann": 1, "bob": 0, "eve": "1/2", "joe": "1/4"}
+    >>> outcome = run(protocol, people, ideal, batch="monday", vanish={"joe": Step.INPUT})
+    >>> outcome.participants, outcome.honest, outcome.release.mechanism.noise
+    (('ann', 'bob', 'eve'), 3, PolyaDifference(shape='3/4', scale=4))
+
+    Raises :class:`InvalidParameter` for values that are not one for each of n users, an aggregation
+    of another modulus, names that are not there, so many colluding users that a masked aggregation
+    hides nothing from them, and when no honest user would be left.
+
+    Raises :class:`RoundRefused` when more vanish than a masked aggregation bears: no estimate then,
+    yet with colluding users the server may know the sum. Charge ``release`` of the error as if the
+    round had ended well, and draw fresh noise for the next: with the same messages, two sums differ
+    by those that are in only one. A masked aggregation that refused a step before ``UnmaskReply``
+    has shown nothing to a semi-honest server; to charge it is on the safe side.
+
+    >>> from dpcore.masked.aggregation import MaskedAggregation
+    >>> masked = MaskedAggregation(users=4, dropouts=1, coordinates=1, modulus=protocol.modulus)
+    >>> gone = {"eve": Step.UNMASK, "joe": Step.UNMASK}
+    >>> try:
+    ...     run(protocol, people, masked, batch="monday", vanish=gone, colluding=["bob"])
+    ... except RoundRefused as refused:
+    ...     refused.release.participants, refused.release.mechanism.noise
+    (('ann', 'bob', 'eve', 'joe'), PolyaDifference(shape='3/4', scale=4))
+    """
+    assumed = _ASSUMED.get(type(protocol))
+    if assumed is None:
+        raise InvalidParameter("protocol", protocol, "must be a sum or a shuffle that runs here")
+    crowd = _crowd(protocol.users, values, vanish, colluding)
+    alone = isinstance(protocol, (LocalSum, CentralSum))  # the noise is there whoever else is
+    release = Release(
+        mechanism=protocol.mechanism(crowd.honest),
+        batch=batch,
+        participants=crowd.present,
+        honest=Fraction(1) if alone else Fraction(crowd.honest, protocol.users),
+    )
+    estimate: Fraction | tuple[Fraction, ...]
+    if isinstance(protocol, (BinaryShuffle, VectorShuffle)):
+        if not isinstance(functionality, Shuffler):
+            raise InvalidParameter("functionality", functionality, "must be a Shuffler")
+        messages = protocol.randomize(crowd.held[crowd.places], rng=rng)
+        estimate = protocol.analyze(functionality.shuffle(messages, rng=rng))
+    else:
+        try:
+            total = _sum(protocol, crowd, functionality, vanish, rng)
+        except AggregationRefused as error:
+            raise RoundRefused(error.message, error.sender, error.reason, release) from error
+        estimate = protocol.analyze(total, rng=rng)
+    return Outcome(
+        estimate=estimate,
+        participants=crowd.present,
+        honest=crowd.honest,
+        release=release,
+        assumptions=assumed + _of_the_graph(protocol, functionality, crowd.colluding),
+    )
+
+
+def run_relaxed(
+    protocol: ShuffledPure,
+    values: Values,
+    assumption: RelaxedAggregation,
+    *,
+    vanish: Mapping[str, Step] = _NOBODY,
+    colluding: Collection[str] = (),
+    rng: Rng = SYSTEM,
+) -> RelaxedOutcome:
+    r"""As :func:`run`, over an aggregation that is only assumed; errors as there."""
+    if not isinstance(protocol, ShuffledPure):
+        raise InvalidParameter("protocol", protocol, "must be a ShuffledPure")
+    if not isinstance(assumption, RelaxedAggregation):
+        raise InvalidParameter("assumption", assumption, "must be a RelaxedAggregation")
+    crowd = _crowd(protocol.users, values, vanish, colluding)
+    # The sum itself is an (epsilon_hat, q_hat)-relaxed aggregation, whatever those two are.
+    ideal = IdealAggregation(modulus=assumption.modulus)
+    return RelaxedOutcome(
+        estimate=protocol.analyze(_sum(protocol, crowd, ideal, vanish, rng)),
+        participants=crowd.present,
+        honest=crowd.honest,
+        sum_mechanism=protocol.sum_mechanism(crowd.honest),
+        assumption=assumption,
+    )
+
+
+_ASSUMED: Final[dict[type, tuple[str, ...]]] = {
+    AggregatedSum: ("the aggregation shows the server the sum and who is in it only",),
+    LocalSum: (),
+    CentralSum: ("the analyzer is trusted with the sum and publishes its estimate only",),
+    BinaryShuffle: ("the shuffler shows the server the bits only",),
+    VectorShuffle: ("the shuffler shows the server the bits only",),
+}
+
+
+def _of_the_graph(protocol: object, functionality: object, colluding: int) -> tuple[str, ...]:
+    if (
+        not isinstance(protocol, AggregatedSum)
+        or not isinstance(functionality, MaskedAggregation)
+        or functionality.neighbourhood is None
+    ):
+        return ()
+    chance = functionality.exposure(colluding)
+    # Rounded up to a power of two.
+    fails = "never"
+    if chance:
+        power = (chance.denominator // chance.numerator).bit_length() - 1
+        fails = f"with chance <= 2^-{power}, to be added to delta"
+    return (f"who colludes or vanishes does not depend on the graph, which fails {fails}",)
+
+
+@dataclass(frozen=True, slots=True)
+class _Crowd:
+    # What every user holds and is called, the places and names of those who stay, how many of
+    # them are honest, and how many collude, wherever they are.
+    held: npt.NDArray[Any]
+    names: tuple[str, ...]
+    places: Integers
+    present: tuple[str, ...]
+    honest: int
+    colluding: int
+
+
+def _crowd(
+    users: int, values: Values, vanish: Mapping[str, Step], colluding: Collection[str]
+) -> _Crowd:
+    try:
+        if isinstance(values, Mapping):
+            names = tuple(values)
+            held = np.array([*values.values()], dtype=object)  # exact rationals stay what they are
+        else:
+            held = np.asarray(values)
+            names = tuple(str(place) for place in range(len(held) if held.ndim else 0))
+    except ValueError:
+        raise InvalidParameter("values", values, "must be an array or a mapping") from None
+    if len(names) != users:
+        raise InvalidParameter("values", values, f"must hold one for each of {users} users")
+    places = staying(names, vanish)
+    present = tuple(names[place] for place in places)
+    listed = isinstance(colluding, Collection) and not isinstance(colluding, str)
+    if not listed or not all(isinstance(name, str) for name in colluding):
+        raise InvalidParameter("colluding", colluding, "must be names of users")
+    hidden = set(colluding)
+    if not hidden <= set(names):
+        raise InvalidParameter("colluding", colluding, "must be names of users in this run")
+    honest = len(present) - len(hidden.intersection(present))
+    if not honest:
+        raise InvalidParameter("colluding", colluding, "must leave an honest user")
+    return _Crowd(held, names, np.array(places), present, honest, len(hidden))
+
+
+def _sum(
+    protocol: AggregatedSum | LocalSum | CentralSum | ShuffledPure,
+    crowd: _Crowd,
+    functionality: Aggregation | Shuffler,
+    vanish: Mapping[str, Step],
+    rng: Rng,
+) -> int:
+    if isinstance(functionality, Shuffler) or not hasattr(functionality, "total"):
+        raise InvalidParameter("functionality", functionality, "must be a secure aggregation")
+    if functionality.modulus != protocol.modulus:
+        reason = f"must have the modulus of the protocol, {protocol.modulus}"
+        raise InvalidParameter("functionality", functionality, reason)
+    if crowd.held.ndim != 1:
+        reason = "must hold one number a user: the sensitivity is that of one"
+        raise InvalidParameter("values", crowd.held, reason)
+    if (
+        isinstance(functionality, MaskedAggregation)
+        and isinstance(protocol, AggregatedSum)
+        and functionality.exposure(crowd.colluding) > MOST_EXPOSURE
+    ):
+        # With so many shares of a secret, the server reads that user's message by itself.
+        reason = f"must be fewer than n - t = {functionality.threshold}: they undo every mask"
+        if functionality.neighbourhood is not None:
+            reason = "must be so few that the neighbourhoods fail with chance <= 2^-40"
+        raise InvalidParameter("colluding", crowd.colluding, reason)
+    if isinstance(functionality, IdealAggregation) and not functionality.per_user:
+        return protocol.sum_at_once(crowd.held[crowd.places], rng=rng)
+    sent = protocol.randomize(crowd.held, rng=rng)
+    messages = {name: sent[place : place + 1] for place, name in enumerate(crowd.names)}
+    total = functionality.total(messages, vanish, rng=rng)
+    if set(total.participants) != set(crowd.present):
+        reason = "must sum the users who sent their input"
+        raise InvalidParameter("functionality", functionality, reason)
+    return int(total.sum[0])

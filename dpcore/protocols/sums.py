@@ -1,0 +1,364 @@
+r"""The protocol P = (R, S, A) of distributed privacy: what users send and what the server reads.
+
+Users hold x in [0, 1]. The randomizer R encodes x in g steps a unit and adds noise mod m; S hands
+the server the sum mod m and nothing else (``aggregation``); the analyzer A reads the sum back.
+Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (arXiv 2206.05772),
+Algorithms 2 to 7. Protocols whose messages are bits to be shuffled are in ``shuffled_bits``.
+
+A protocol is a value made of explicit integers and laws. It carries no epsilon: what its noise
+promises is derived elsewhere from ``mechanism(honest)``. Proofs: docs/proofs/protocol.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Final, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.sums import summed
+from dpcore.mechanism import Mechanism
+from dpcore.noise import Noise, batch_of
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.floating import Floats
+from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.protocols.encoding import FixedPoint, RealsLike, as_array
+from dpcore.sampling.rng import SYSTEM, Rng
+
+__all__ = ["AggregatedSum", "CentralSum", "LocalSum", "ModularSum", "ShuffledPure"]
+
+_MOST: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModularSum(ABC):
+    r"""R and A over a sum mod m, m = n g + 2 tau + 1: what the protocols of this file share.
+
+    n = ``users``, g = ``precision``, tau = ``threshold``. R: y = (E(x) + eta) mod m, E the
+    encoding. A: z = (y - m)/g if y > n g + tau, else y/g. While the noise of the sum stays within
+    [-tau, tau], z g is the sum of encodings plus noise exactly; ``sizing.size_protocol`` certifies
+    how likely that is. A larger ``modulus`` may be given (a power of two, say), a smaller one is
+    refused.
+
+    Raises :class:`InvalidParameter` for users or precision below 1, a threshold below 0, a modulus
+    that is too small, or one beyond 2^62.
+    """
+
+    name: ClassVar[str]
+
+    users: int
+    precision: int
+    threshold: int
+    modulus: int = None  # type: ignore[assignment]  # __post_init__ puts the least one there
+
+    def __post_init__(self) -> None:
+        for argument, least in (("users", 1), ("precision", 1), ("threshold", 0)):
+            exact = integer(argument, getattr(self, argument), at_least=least)
+            object.__setattr__(self, argument, exact)
+        FixedPoint(precision=self.precision)
+        need = self.users * self.precision + 2 * self.threshold + 1
+        modulus = need if self.modulus is None else integer("modulus", self.modulus)
+        if modulus < need:
+            reason = f"must be >= n g + 2 tau + 1 = {need}: less mixes up sums"
+            raise InvalidParameter("modulus", modulus, reason)
+        if modulus > _MOST:
+            raise InvalidParameter("modulus", modulus, "must be <= 2^62: messages are int64")
+        object.__setattr__(self, "modulus", modulus)
+
+    @property
+    @abstractmethod
+    def local_noise(self) -> Noise | None:
+        r"""The law that each user adds before sending, if any."""
+
+    @property
+    def central_noise(self) -> Noise | None:
+        r"""The law that the analyzer adds before publishing, if any."""
+        return None
+
+    @property
+    @abstractmethod
+    def planned_noise(self) -> Noise:
+        r"""The law of all the noise in the estimate, in steps, when everyone takes part."""
+
+    @property
+    def encoding(self) -> FixedPoint:
+        r"""E, the same for every user."""
+        return FixedPoint(precision=self.precision)
+
+    @property
+    def bits_per_user(self) -> int:
+        r"""ceil(log2 m): the length of a message."""
+        return (self.modulus - 1).bit_length()
+
+    @overload
+    def randomize(self, x: RationalLike, *, rng: Rng = ...) -> int: ...
+    @overload
+    def randomize(self, x: RealsLike, *, rng: Rng = ...) -> Integers: ...
+    def randomize(self, x: RationalLike | RealsLike, *, rng: Rng = SYSTEM) -> int | Integers:
+        r"""R: the message (E(x) + eta) mod m of one user, or of a user for each entry of x.
+
+        Raises :class:`InvalidParameter` for values outside of [0, 1] and more values than users,
+        :class:`Unrepresentable` where an array's noise could leave int64; nothing is drawn then.
+        """
+        noise = self.local_noise
+        if not isinstance(x, (list, tuple, np.ndarray)):
+            steps = self.encoding.encode(x, rng=rng)
+            return (steps + (noise.sample(rng=rng) if noise else 0)) % self.modulus
+        held = as_array(x)
+        if held.size > self.users:
+            raise InvalidParameter("x", x, f"must hold at most users = {self.users} values")
+        if noise is not None:
+            batch_of(noise)  # refuses before anything is drawn
+        encoded = self.encoding.encode(held, rng=rng)
+        if noise is not None:
+            encoded = encoded + noise.sample(held.shape, rng=rng)
+        messages: Integers = np.remainder(encoded, self.modulus)
+        return messages
+
+    def sum_at_once(self, x: RealsLike, *, rng: Rng = SYSTEM) -> int:
+        r"""The sum mod m of the messages of the users that hold x, with their noise in one draw.
+
+        For simulation: the law is that of the sum of :meth:`randomize`, and n - 1 draws are saved.
+        Errors as there.
+        """
+        held = as_array(x)
+        if not 1 <= held.size <= self.users:
+            raise InvalidParameter("x", x, f"must hold the values of 1 to {self.users} users")
+        noise = self.local_noise
+        steps = int(np.sum(self.encoding.encode(held, rng=rng)))
+        if noise is not None:
+            steps += summed(noise, held.size).sample(rng=rng)
+        return steps % self.modulus
+
+    @overload
+    def unwrap(self, y: int) -> int: ...
+    @overload
+    def unwrap(self, y: npt.NDArray[np.integer[Any]]) -> Integers: ...
+    def unwrap(self, y: int | npt.NDArray[np.integer[Any]]) -> int | Integers:
+        r"""The sum in steps that ``y`` stands for: y - m if y > n g + tau, else y.
+
+        Raises :class:`InvalidParameter` for anything but integers in [0, m).
+        """
+        edge = self.users * self.precision + self.threshold
+        if not isinstance(y, np.ndarray):
+            whole = integer("y", y, at_least=0)
+            if whole >= self.modulus:
+                raise InvalidParameter("y", y, f"must be < m = {self.modulus}")
+            return whole - self.modulus if whole > edge else whole
+        if y.dtype.kind not in "iu" or (y.size and not 0 <= y.min() <= y.max() < self.modulus):
+            raise InvalidParameter("y", y, f"must hold integers in [0, m), m = {self.modulus}")
+        wide = y.astype(np.int64)
+        return np.where(wide > edge, wide - self.modulus, wide)
+
+    @overload
+    def analyze(self, y: int, *, rng: Rng = ...) -> Fraction: ...
+    @overload
+    def analyze(self, y: npt.NDArray[np.integer[Any]], *, rng: Rng = ...) -> Floats: ...
+    def analyze(
+        self, y: int | npt.NDArray[np.integer[Any]], *, rng: Rng = SYSTEM
+    ) -> Fraction | Floats:
+        r"""A: the estimate of the sum of x from y, the sum of the messages mod m.
+
+        An exact rational; for an array of sums, one estimate each, to the nearest float. Draws
+        only where the analyzer adds noise: there each call is one more release.
+        """
+        noise = self.central_noise
+        read = self.unwrap(y)
+        if noise is None:
+            return self.encoding.decode(read)
+        if not isinstance(y, np.ndarray):
+            total = (read + noise.sample(rng=rng)) % self.modulus
+            return self.encoding.decode(self.unwrap(total))
+        totals = np.remainder(read + noise.sample(y.shape, rng=rng), self.modulus)
+        return self.encoding.decode(self.unwrap(totals))
+
+    @abstractmethod
+    def observed_noise(self, honest: int) -> Noise:
+        r"""The law of the noise that hides one honest user when ``honest`` are present.
+
+        Raises :class:`InvalidParameter` unless 1 <= honest <= users.
+        """
+
+    def _check_honest(self, honest: int) -> int:
+        honest = integer("honest", honest, at_least=1)
+        if honest > self.users:
+            raise InvalidParameter("honest", honest, f"must be <= users = {self.users}")
+        return honest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregatedSum(ModularSum):
+    r"""Distributed noise under secure aggregation: each user adds a share (Algorithms 2 and 3).
+
+    ``share`` is the law of one user's noise: PolyaDifference(1/n, s) for pure privacy (Theorem
+    1), Skellam(v/n) for Renyi (Theorem 2), DiscreteGaussian(v/n) for concentrated (Theorem 4);
+    ``noise.share(n)`` makes it from the law of the whole. The server sees the sum mod m only, so
+    what hides one contribution is the noise of the honest users present.
+
+    >>> share = DiscreteLaplace(scale=32).share(1024)
+    >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)
+    >>> protocol.modulus, protocol.bits_per_user
+    (34169, 16)
+    >>> protocol.observed_noise(512)
+    PolyaDifference(shape='1/2', scale=32)
+    >>> protocol.analyze(34169 - 64)
+    Fraction(-2, 1)
+    """
+
+    name: ClassVar[str] = "aggregated"
+
+    share: Noise
+
+    def __post_init__(self) -> None:
+        ModularSum.__post_init__(self)
+        _check_noise("share", self.share)
+
+    @property
+    def local_noise(self) -> Noise:
+        return self.share
+
+    @property
+    def planned_noise(self) -> Noise:
+        return summed(self.share, self.users)
+
+    def observed_noise(self, honest: int) -> Noise:
+        return summed(self.share, self._check_honest(honest))
+
+    def mechanism(self, honest: int) -> Mechanism:
+        r"""What hides one contribution from the server: in the sum, g steps at most."""
+        return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSum(ModularSum):
+    r"""Local privacy: every message hides its own x, whoever sees it (Algorithms 6 and 7).
+
+    ``noise`` is the law that each user adds, DiscreteLaplace(g/epsilon) in Theorem 6. No
+    aggregation and no other user is trusted, so the observed noise is that of one message.
+
+    >>> protocol = LocalSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
+    >>> protocol.planned_noise, protocol.observed_noise(1)
+    (PolyaDifference(shape=4, scale=2), DiscreteLaplace(scale=2))
+    """
+
+    name: ClassVar[str] = "local"
+
+    noise: Noise
+
+    def __post_init__(self) -> None:
+        ModularSum.__post_init__(self)
+        _check_noise("noise", self.noise)
+
+    @property
+    def local_noise(self) -> Noise:
+        return self.noise
+
+    @property
+    def planned_noise(self) -> Noise:
+        return summed(self.noise, self.users)
+
+    def observed_noise(self, honest: int) -> Noise:
+        self._check_honest(honest)
+        return self.noise
+
+    def mechanism(self, honest: int) -> Mechanism:
+        r"""What hides one contribution in the message that carries it."""
+        return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CentralSum(ModularSum):
+    r"""Central privacy: the analyzer sees the exact sum and adds the noise (Algorithms 4 and 5).
+
+    ``noise`` is the analyzer's, DiscreteLaplace(g/epsilon) in Theorem 5. Everyone trusts the
+    analyzer: what is private is the estimate that it publishes.
+
+    >>> protocol = CentralSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
+    >>> protocol.local_noise is None, protocol.randomize(0.5)
+    (True, 1)
+    """
+
+    name: ClassVar[str] = "central"
+
+    noise: Noise
+
+    def __post_init__(self) -> None:
+        ModularSum.__post_init__(self)
+        _check_noise("noise", self.noise)
+
+    @property
+    def local_noise(self) -> None:
+        return None
+
+    @property
+    def central_noise(self) -> Noise:
+        return self.noise
+
+    @property
+    def planned_noise(self) -> Noise:
+        return self.noise
+
+    def observed_noise(self, honest: int) -> Noise:
+        self._check_honest(honest)
+        return self.noise
+
+    def mechanism(self, honest: int) -> Mechanism:
+        r"""What hides one contribution in the estimate that the analyzer publishes."""
+        return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShuffledPure(ModularSum):
+    r"""Pure privacy over a relaxed aggregation, built from shuffling (Theorem 3).
+
+    As :class:`AggregatedSum` with PolyaDifference shares, but the server sees more than the sum:
+    an (epsilon_hat, q_hat)-relaxed aggregation costs 2 epsilon_hat on top of what the noise gives.
+    That aggregation is an assumption, so there is no ``mechanism`` here: :meth:`sum_mechanism`
+    describes the sum alone, and ``protocol_run.run_relaxed`` returns it beside the assumption.
+
+    >>> share = DiscreteLaplace(scale=64).share(16)
+    >>> protocol = ShuffledPure(users=16, precision=32, threshold=900, share=share)
+    >>> protocol.sum_mechanism(16).noise
+    DiscreteLaplace(scale=64)
+
+    Raises :class:`InvalidParameter` for a share that is no PolyaDifference.
+    """
+
+    name: ClassVar[str] = "shuffled-pure"
+
+    share: Noise
+
+    def __post_init__(self) -> None:
+        ModularSum.__post_init__(self)
+        if not isinstance(self.share, (PolyaDifference, DiscreteLaplace)):
+            reason = "must be a PolyaDifference: Theorem 3 is about pure noise"
+            raise InvalidParameter("share", self.share, reason)
+
+    @property
+    def local_noise(self) -> Noise:
+        return self.share
+
+    @property
+    def planned_noise(self) -> Noise:
+        return summed(self.share, self.users)
+
+    def observed_noise(self, honest: int) -> Noise:
+        return summed(self.share, self._check_honest(honest))
+
+    def sum_mechanism(self, honest: int) -> Mechanism:
+        r"""What hides one contribution in the sum alone: less than the server sees."""
+        return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
+
+
+def _check_noise(argument: str, noise: Noise) -> None:
+    if not isinstance(noise, Noise):
+        raise InvalidParameter(argument, noise, "must be a Noise, e.g. DiscreteLaplace")
+    if not noise.symmetric:
+        raise InvalidParameter(argument, noise, "must be symmetric: the estimate would be biased")
+    summed(noise, 2)  # refuses a law whose sums are unknown

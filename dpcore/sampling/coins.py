@@ -1,0 +1,78 @@
+r"""Exact coins from fair bits: integer arithmetic only, readable next to the paper.
+
+The reference samplers share these. Each is Canonne, Kamath and Steinke, "The Discrete Gaussian
+for Differential Privacy" (arXiv 2004.00010v5), Algorithm 1 and the first loop of Algorithm 2.
+Proofs: docs/proofs/exact.md; tests unroll every coin against its law.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpcore.errors import InvalidParameter
+from dpcore.sampling.rng import Rng
+
+__all__ = ["bernoulli", "bernoulli_exp", "geometric_exp"]
+
+
+def bernoulli(rng: Rng, probability: Fraction) -> bool:
+    r"""True with probability exactly p, a rational in [0, 1].
+
+    >>> from dpcore.sampling.rng import SeededRng
+    >>> bernoulli(SeededRng(1), Fraction(1))
+    True
+    """
+    if not 0 <= probability <= 1:
+        raise InvalidParameter("probability", probability, "must lie in [0, 1]")
+    return rng.below(probability.denominator) < probability.numerator
+
+
+def bernoulli_exp(rng: Rng, exponent: Fraction) -> bool:
+    r"""True with probability exactly e^(-x), x >= 0 rational (Algorithm 1).
+
+    For x <= 1, let K be the first k with a failed Bernoulli(x/k). Then P(K > k) = x^k/k!, and
+    P(K odd) = 1 - x + x^2/2! - ... = e^(-x). For larger x, e^(-x) is a product of factors e^(-1)
+    and one of e^(-(x - floor(x))), and the coins are flipped until one fails.
+
+    >>> from dpcore.sampling.rng import SeededRng
+    >>> bernoulli_exp(SeededRng(1), Fraction(0))
+    True
+    """
+    if exponent < 0:
+        raise InvalidParameter("exponent", exponent, "must be >= 0")
+    while exponent > 1:
+        if not _bernoulli_exp_unit(rng, Fraction(1)):
+            return False
+        exponent -= 1
+    return _bernoulli_exp_unit(rng, exponent)
+
+
+def _bernoulli_exp_unit(rng: Rng, exponent: Fraction) -> bool:
+    trial = 1
+    while bernoulli(rng, exponent / trial):
+        trial += 1
+    return trial % 2 == 1
+
+
+def geometric_exp(rng: Rng, exponent: Fraction) -> int:
+    r"""k >= 0 with probability exactly (1 - e^(-x)) e^(-kx), x > 0 rational.
+
+    With x = n/d (Algorithm 2, lines 2-9): let U be uniform on {0, ..., d-1} accepted with
+    probability e^(-U/d), and V the number of successive successes of Bernoulli(e^(-1)). Then
+    U + dV has law proportional to e^(-u/d), and floor((U + dV)/n) is the geometric asked for.
+
+    >>> from dpcore.sampling.rng import SeededRng
+    >>> geometric_exp(SeededRng(1), Fraction(10**6))
+    0
+    """
+    if exponent <= 0:
+        raise InvalidParameter("exponent", exponent, "must be > 0")
+    step, unit = exponent.numerator, exponent.denominator
+    while True:
+        fraction = rng.below(unit)
+        if bernoulli_exp(rng, Fraction(fraction, unit)):
+            break
+    whole = 0
+    while bernoulli_exp(rng, Fraction(1)):
+        whole += 1
+    return (fraction + unit * whole) // step

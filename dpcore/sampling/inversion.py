@@ -1,0 +1,327 @@
+r"""Certified inversion: exact draws from a table, at the speed of a table.
+
+Let V be uniform on [0, 1) and X the least k with V < F(k); then X has distribution function F.
+Only the top 64 bits u of V are drawn at first. With thresholds c_k = floor(2^64 F(k)),
+
+    u < c_k  implies  V < F(k),      u > c_k  implies  V >= F(k),
+
+so u decides X unless it equals a threshold (probability about table size / 2^64). Then further
+bits of V are drawn and F(k) is enclosed more tightly until the comparison is decided. No tail is
+cut and nothing is rounded: the law of X is exactly F. Proof: docs/proofs/inversion.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, Protocol
+
+import numpy as np
+from flint import arb
+
+from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import Enclosure, integer_below, precision
+from dpcore.sampling.rng import Rng, Words
+
+__all__ = [
+    "BLOCK",
+    "FIXED_BITS",
+    "Batch",
+    "InversionTable",
+    "Inverted",
+    "Uniform",
+    "certified_threshold",
+    "fixed_enclosure",
+    "fixed_point",
+    "in_blocks",
+    "invert",
+    "place",
+    "table_of_masses",
+]
+
+
+FIXED_BITS: Final = 192
+BLOCK: Final = 1 << 15
+_FULL: Final = 1 << 64
+_UNDECIDED: Final = -1
+_MOST_BITS: Final = 1 << 23
+
+
+class Batch(Protocol):
+    r"""A batch sampler: ``draw(rng, count)`` gives ``count`` independent int64 values."""
+
+    def draw(self, rng: Rng, count: int) -> Integers: ...
+
+
+def in_blocks(count: int, fill: Callable[[Integers], None]) -> Integers:
+    r"""``count`` values filled piece by piece, each small enough to stay in the cache.
+
+    >>> in_blocks(3, lambda piece: piece.fill(7)).tolist()
+    [7, 7, 7]
+    """
+    drawn = np.empty(count, dtype=np.int64)
+    for start in range(0, count, BLOCK):
+        fill(drawn[start : start + BLOCK])
+    return drawn
+
+
+class Uniform:
+    r"""A uniform real V in [0, 1) of which only as many bits are drawn as are looked at.
+
+    >>> from dpcore.sampling.rng import SeededRng
+    >>> Uniform(SeededRng(1), 0).below(lambda: arb(1) / 2)
+    True
+    """
+
+    __slots__ = ("_bits", "_rng", "_value")
+
+    def __init__(self, rng: Rng, word: int) -> None:
+        self._rng = rng
+        self._value = word
+        self._bits = 64
+
+    def below(self, value: Callable[[], arb]) -> bool:
+        r"""Whether V < x, where ``value()`` is a ball around x at the ambient precision.
+
+        Draws more bits until certain; each 64 more bits are needed with probability 2^-64 once
+        the ball is tight. Raises :class:`PrecisionExhausted` when eight million bits do not do.
+        """
+        while self._bits <= _MOST_BITS:
+            with precision(self._bits + 64):
+                scaled = value() * arb(2) ** self._bits
+                if scaled >= self._value + 1:
+                    return True
+                if scaled <= self._value:
+                    return False
+            # Doubling: laws whose tail starts at 2^-1000000 are decided in a few rounds.
+            self._value = (self._value << self._bits) | self._rng.bits(self._bits)
+            self._bits *= 2
+        raise PrecisionExhausted("a uniform real could not be told from a threshold")
+
+
+def certified_threshold(low: int, high: int, bits: int, exact: Callable[[], arb]) -> int:
+    r"""An integer c with c <= 2^64 F <= c + 1, given low <= 2^bits F <= high.
+
+    Such a c separates: u < c implies V < F and u > c implies V >= F. When the interval straddles
+    an integer it is narrowed by ``exact``, the ball of F at the ambient precision.
+
+    >>> certified_threshold(1 << 126, (1 << 126) + 5, 128, lambda: arb(1) / 4) == 1 << 62
+    True
+    """
+    threshold = low >> (bits - 64)
+    if high <= (threshold + 1) << (bits - 64):
+        return min(threshold, _FULL - 1)
+    working = bits
+    while working <= _MOST_BITS:
+        working *= 2
+        with precision(working):
+            scaled = exact() * arb(2) ** 64
+            threshold = integer_below(scaled)
+            if scaled <= threshold + 1:
+                return min(threshold, _FULL - 1)
+    raise PrecisionExhausted("a threshold could not be placed between two words")
+
+
+def place(masses: Iterable[tuple[int, int]], first: int, cdf: Callable[[int], arb]) -> list[int]:
+    r"""The thresholds of F(first), F(first + 1), ... from intervals of unit 2^-FIXED_BITS.
+
+    >>> place([(1 << 191, 1 << 191)], 0, lambda k: arb(1) / 2) == [1 << 63]
+    True
+    """
+    return [
+        certified_threshold(low, high, FIXED_BITS, partial(cdf, k))
+        for k, (low, high) in enumerate(masses, first)
+    ]
+
+
+def fixed_point(value: arb) -> tuple[int, int]:
+    r"""Integers (low, high) with low <= 2^FIXED_BITS x <= high, for a ball around x in [0, 1].
+
+    >>> fixed_point(arb(1) / 2) == (1 << 191, 1 << 191)
+    True
+    """
+    scaled = value * arb(2) ** FIXED_BITS
+    low = integer_below(scaled)
+    high = -integer_below(-scaled)
+    return max(low, 0), min(high, 1 << FIXED_BITS)
+
+
+def fixed_enclosure(value: Enclosure) -> tuple[int, int]:
+    r"""As :func:`fixed_point`, from the rational ends of an enclosure of x in [0, 1].
+
+    >>> fixed_enclosure(Enclosure.exactly(1)) == (1 << 192, 1 << 192)
+    True
+    """
+    unit = 1 << FIXED_BITS
+    return math.floor(value.lower * unit), min(math.ceil(value.upper * unit), unit)
+
+
+class InversionTable:
+    r"""A law on consecutive integers by certified inversion.
+
+    ``thresholds[i]`` separates at F(first + i) (see :func:`certified_threshold`); the first is 0
+    or stands at the least value of the law. A table whose last threshold is below 2^64 - 1 is open
+    above: a word beyond it is refined. So every word either falls strictly between two thresholds,
+    below the first, or is refined. ``cdf(k)`` is the ball of F(k) at the ambient precision, for
+    every integer k.
+
+    >>> from dpcore.sampling.rng import SeededRng
+    >>> coin = InversionTable(0, [1 << 63, (1 << 64) - 1], lambda k: arb(min(max(k + 1, 0), 2)) / 2)
+    >>> coin.draw(SeededRng(1), 8).tolist()
+    [0, 1, 1, 0, 0, 0, 1, 1]
+    """
+
+    __slots__ = ("_cdf", "_certain", "_guide", "_open", "_shift", "_thresholds", "first")
+
+    def __init__(self, first: int, thresholds: Iterable[int], cdf: Callable[[int], arb]) -> None:
+        self.first = first
+        self._cdf = cdf
+        given = np.array([*thresholds], dtype=np.uint64)
+        if not len(given) or bool(np.any(given[1:] < given[:-1])):
+            raise InvalidParameter("thresholds", given, "must rise, and one at least is needed")
+        # A word whose place is past the certain ones lies above an open table: it is refined.
+        self._certain = len(given)
+        closed = int(given[-1]) == _FULL - 1
+        self._thresholds = given if closed else np.append(given, np.uint64(_FULL - 1))
+        # Sixteen cells a value keep most words in cells without a threshold; beyond 2^18 cells
+        # the guide leaves the cache and costs more than the searches it saves.
+        bits = min(max(len(self._thresholds).bit_length() + 4, 10), 18)
+        self._shift = np.uint64(64 - bits)
+        edges = np.arange(1 << bits, dtype=np.uint64) << self._shift
+        inside = (np.uint64(1) << self._shift) - np.uint64(1)
+        below = np.searchsorted(self._thresholds, edges, side="left")
+        reached = np.searchsorted(self._thresholds, edges | inside, side="right")
+        guide = np.where((below == reached) & (below < self._certain), below, _UNDECIDED)
+        self._open = float(np.count_nonzero(guide < 0)) / len(guide)
+        self._guide = guide.astype(np.int16 if len(self._thresholds) < 1 << 15 else np.int32)
+
+    def __len__(self) -> int:
+        return self._certain
+
+    @property
+    def thresholds(self) -> Words:
+        r"""A copy of the table, for those who check it."""
+        return self._thresholds[: self._certain].copy()
+
+    def draw(self, rng: Rng, count: int) -> Integers:
+        r"""``count`` independent draws."""
+        return in_blocks(count, lambda piece: self.fill(rng, piece))
+
+    def fill(self, rng: Rng, target: Integers) -> None:
+        r"""Overwrite ``target`` with independent draws; fastest for at most ``BLOCK`` of them."""
+        if not len(target):
+            return
+        words = rng.words(len(target))
+        found = self._guide.take((words >> self._shift).view(np.int64))
+        np.add(found, self.first, out=target, dtype=np.int64)
+        # The rest is searched. How many words need it depends on the values, so a fixed number
+        # of searches is made whatever came out: the work tells nothing about the draws, unless
+        # the count leaves six standard deviations. Searching a decided word again is harmless.
+        unsure = np.flatnonzero(found == _UNDECIDED)
+        spread = math.sqrt(len(words) * self._open)
+        searches = math.ceil(len(words) * self._open + 6 * spread) + (4 if self._open else 0)
+        places = np.zeros(max(searches, len(unsure)), dtype=np.int64)
+        places[: len(unsure)] = unsure
+        searched = words[places]
+        index = np.searchsorted(self._thresholds, searched, side="left")
+        target[places] = index + self.first
+        undecided = (self._thresholds[index] == searched) | (index >= self._certain)
+        for tie in np.flatnonzero(undecided):
+            # A word is refined once: a second tie at its place is the padding's copy of it.
+            if tie < len(unsure):
+                target[places[tie]] = self.refine(rng, int(searched[tie]))
+
+    def refine(self, rng: Rng, word: int) -> int:
+        r"""The draw for a uniform real that starts with ``word``, wherever that lies.
+
+        >>> from dpcore.sampling.rng import SeededRng
+        >>> coin = InversionTable(0, [1 << 63, (1 << 64) - 1], lambda k: arb(k + 1) / 2)
+        >>> coin.refine(SeededRng(1), 1 << 62)
+        0
+        """
+        guess = self.first + int(np.searchsorted(self._thresholds, np.uint64(word)))
+        return _least_above(Uniform(rng, word), self._cdf, guess)
+
+
+def invert(rng: Rng, cdf: Callable[[int], arb], guess: int) -> int:
+    r"""One exact draw of the law with distribution function F = ``cdf``, from its balls alone.
+
+    For parameters that no table and no urn can serve: it costs a few dozen balls whatever they
+    are. ``guess`` decides speed only.
+
+    >>> from dpcore.sampling.rng import SeededRng
+    >>> invert(SeededRng(1), lambda k: arb(min(max(k + 1, 0), 2)) / 2, 0) in (0, 1)
+    True
+    """
+    return _least_above(Uniform(rng, rng.bits(64)), cdf, guess)
+
+
+class Inverted:
+    r"""A batch of draws by :func:`invert`: for laws that no table and no proposal serve.
+
+    >>> from dpcore.sampling.rng import SeededRng
+    >>> coin = Inverted(lambda k: arb(min(max(k + 1, 0), 2)) / 2, 0)
+    >>> set(coin.draw(SeededRng(1), 20).tolist())
+    {0, 1}
+    """
+
+    def __init__(self, cdf: Callable[[int], arb], guess: int) -> None:
+        self._cdf, self._guess = cdf, guess
+
+    def draw(self, rng: Rng, count: int) -> Integers:
+        r"""``count`` independent draws."""
+        drawn = (invert(rng, self._cdf, self._guess) for _ in range(count))
+        return np.fromiter(drawn, dtype=np.int64, count=count)
+
+
+def _least_above(uniform: Uniform, cdf: Callable[[int], arb], guess: int) -> int:
+    # The least k with V < F(k): gallop out from the guess, then bisect: F(low) <= V < F(high).
+    def reached(k: int) -> bool:
+        return uniform.below(lambda: cdf(k))
+
+    high, step = guess, 1
+    while not reached(high):
+        high += step
+        step *= 2
+    low, step = high - 1, 1
+    while reached(low):
+        high = low
+        low -= step
+        step *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if reached(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def table_of_masses(
+    first: int,
+    below: tuple[int, int],
+    masses: Iterable[tuple[int, int]],
+    cdf: Callable[[int], arb],
+) -> InversionTable:
+    r"""The table of a law from integer intervals of its masses, in units of 2^-FIXED_BITS.
+
+    ``masses[i]`` = (low, high) around P(X = first + i), ``below`` the same around P(X < first):
+    (0, 0) where ``first`` is the least value; otherwise F(first) must be below 2^-64. Where the
+    masses end before 1 - 2^-64 the table is open above. Narrow intervals are fast: a threshold
+    they cannot place costs a ball of F.
+
+    >>> half = 1 << (FIXED_BITS - 1)
+    >>> coin = table_of_masses(0, (0, 0), [(half, half)], lambda k: arb(min(k + 1, 2)) / 2)
+    >>> coin.thresholds.tolist()
+    [9223372036854775808]
+    """
+    low, high = below
+    sums = []
+    for least, most in masses:
+        low, high = low + least, min(high + most, 1 << FIXED_BITS)
+        sums.append((low, high))
+    if below != (0, 0) and not (sums and sums[0][1] < 1 << (FIXED_BITS - 64)):
+        raise InvalidParameter("first", first, "F(first) must be below 2^-64 for a table to start")
+    return InversionTable(first, place(sums, first, cdf), cdf)

@@ -1,0 +1,80 @@
+r"""Noise drawn ahead of its release, so that the time of a release tells nothing about it.
+
+The time a sampler takes can tell the value it drew (Jin, McMurtry, Rubinstein and Ohrimenko,
+"Are we there yet?", 2022). Here a release hands out values that were drawn earlier, thousands at a
+time: taking one costs the same whatever it is. What is kept is as secret as the random numbers
+behind it: it is emptied in the child of a fork, erased when handed out, and never copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from dpcore.forks import HERE, forget_after_fork, forget_inherited
+from dpcore.numbers.arrays import Integers
+
+__all__ = ["SERVED", "Reservoir"]
+
+SERVED: Final = 1 << 12
+"""Batches up to this size are handed out of the reservoir; larger ones are drawn directly."""
+
+_SCALARS: Final = 1 << 11
+_BLOCK: Final = 1 << 15
+
+
+class Reservoir(list[int]):
+    r"""Single values as the list itself (``pop`` is atomic), and a block for small batches.
+
+    >>> import numpy as np
+    >>> ahead = Reservoir()
+    >>> ahead.many(3, lambda count: np.arange(count)).tolist()
+    [0, 1, 2]
+    >>> ahead.many(2, lambda count: np.arange(count)).tolist()
+    [3, 4]
+    """
+
+    __slots__ = ("__weakref__", "_blocks")
+    __hash__ = object.__hash__  # type: ignore[assignment]  # identity: the fork registry holds it
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forget()
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        r"""Empty it; called in the child of a fork."""
+        self.clear()
+        # Blocks at rest, each with the place of its first value not yet handed out.
+        self._blocks: list[tuple[Integers, int]] = []
+
+    def one(self, draw: Callable[[int], Integers]) -> int:
+        r"""A value from a fresh supply; call it when ``pop`` finds nothing."""
+        if not HERE:
+            forget_inherited()
+        fresh = draw(_SCALARS).tolist()
+        first: int = fresh.pop()
+        self.extend(fresh)
+        return first
+
+    def many(self, count: int, draw: Callable[[int], Integers]) -> Integers:
+        r"""``count`` <= ``SERVED`` values, each handed out once."""
+        if not HERE:
+            forget_inherited()
+        # A block in use is in no list: another thread, or a signal handler in the middle of this,
+        # gets another block, and one whose use an exception cut short is never used again.
+        try:
+            block, start = self._blocks.pop()
+        except IndexError:
+            block, start = draw(_BLOCK), 0
+        if len(block) - start < count:
+            block, start = draw(_BLOCK), 0
+        piece = block[start : start + count]
+        taken = piece.copy()
+        piece[:] = 0
+        self._blocks.append((block, start + count))
+        return taken
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Values must never be handed out by two copies: a copy starts empty.
+        return Reservoir, ()

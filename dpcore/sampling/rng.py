@@ -1,0 +1,274 @@
+r"""The only door through which privacy randomness enters.
+
+An :class:`Rng` deals independent uniform bits. :class:`SystemRng` is the default and the only
+private one: AES-256-CTR keystream (NIST SP 800-38A) under keys from the operating system, in
+blocks of 64 KiB, re-keyed after a bounded amount and after a fork, with every dealt byte erased
+from the block. :class:`SeededRng` is the same stream under a key derived from its seed: the same
+on every platform, for simulation, and not private.
+
+What is proven and what is assumed (AES is a pseudo-random permutation, the operating system's
+entropy is good) stands in docs/proofs/rng.md and docs/threat_model.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from dpcore.errors import InvalidParameter
+from dpcore.forks import HERE, forget_after_fork, forget_inherited
+from dpcore.numbers.parameter import integer
+
+__all__ = ["SYSTEM", "Rng", "SeededRng", "SystemRng", "Words"]
+
+Words = npt.NDArray[np.uint64]
+
+_BLOCK_BYTES: Final = 1 << 16
+_BLOCK_WORDS: Final = _BLOCK_BYTES // 8
+_BYTES_PER_KEY: Final = 1 << 30
+_ZEROS: Final = bytes(_BLOCK_BYTES)
+
+
+class Rng(ABC):
+    r"""A source of independent uniform bits.
+
+    A source implements :meth:`bits` (one integer) and :meth:`words` (an array); the rest is
+    derived here, once, so that a proof about :meth:`below` holds for every source.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def bits(self, count: int) -> int:
+        r"""An integer uniform on ``[0, 2**count)``; ``count >= 0``."""
+
+    @abstractmethod
+    def words(self, count: int) -> Words:
+        r"""``count`` independent 64-bit words as a fresh uint64 array, the caller's own."""
+
+    def flip(self) -> int:
+        r"""One fair bit, 0 or 1.
+
+        >>> SystemRng().flip() in (0, 1)
+        True
+        """
+        return self.bits(1)
+
+    def below(self, bound: int) -> int:
+        r"""An integer uniform on ``[0, bound)``, by rejection from the next power of two.
+
+        Raises :class:`InvalidParameter` when ``bound < 1``.
+
+        >>> SeededRng(1).below(1)
+        0
+        """
+        if bound < 1:
+            raise InvalidParameter("bound", bound, "must be >= 1")
+        width = (bound - 1).bit_length()
+        while True:
+            candidate = self.bits(width)
+            if candidate < bound:
+                return candidate
+
+
+class _Keystream:
+    # AES-CTR over zeros, dealt in order. One user at a time: `SystemRng` checks a stream out for
+    # each call, `SeededRng` holds a lock. Invariant between calls: block[:position] is all zero
+    # (dealt and erased), block[position:] was never seen.
+
+    __slots__ = ("_block", "_encryptor", "_left", "_next_key", "_position", "_view")
+
+    def __init__(self, next_key: Callable[[], bytes]) -> None:
+        self._next_key = next_key
+        self._block = np.zeros(_BLOCK_WORDS, dtype=np.uint64)
+        self._view = self._block.data.cast("B")
+        self._position = _BLOCK_WORDS
+        self._left = 0
+        self._encryptor: Any = None
+
+    def _rekey(self) -> Any:
+        # A key is never used twice, so the counter may start from zero under each.
+        encryptor = Cipher(algorithms.AES(self._next_key()), modes.CTR(bytes(16))).encryptor()
+        self._encryptor = encryptor
+        self._left = _BYTES_PER_KEY
+        return encryptor
+
+    def _fill(self, target: memoryview) -> None:
+        # target is a whole number of blocks, and so is what one key may serve: no counter is
+        # ever left in the middle of an AES block.
+        for start in range(0, len(target), _BLOCK_BYTES):
+            piece = target[start : start + _BLOCK_BYTES]
+            encryptor = self._encryptor
+            if self._left < len(piece):
+                encryptor = self._rekey()
+            self._left -= len(piece)
+            encryptor.update_into(_ZEROS, piece)
+
+    def take(self, count: int) -> Words:
+        dealt = np.empty(count, dtype=np.uint64)
+        start = self._position
+        pooled = min(count, _BLOCK_WORDS - start)
+        self._position = start + pooled
+        dealt[:pooled] = self._block[start : start + pooled]
+        self._block[start : start + pooled] = 0
+        direct = (count - pooled) // _BLOCK_WORDS * _BLOCK_WORDS
+        if direct:
+            self._fill(dealt[pooled : pooled + direct].data.cast("B"))
+        rest = count - pooled - direct
+        if rest:
+            self._fill(self._view)
+            self._position = rest
+            dealt[pooled + direct :] = self._block[:rest]
+            self._block[:rest] = 0
+        return _little_endian(dealt)
+
+    def word(self) -> int:
+        position = self._position
+        if position == _BLOCK_WORDS:
+            self._fill(self._view)
+            position = 0
+        self._position = position + 1
+        value = int.from_bytes(self._view[8 * position : 8 * position + 8], "little")
+        self._block[position] = 0
+        return value
+
+    def bits(self, count: int) -> int:
+        # Whole words, so that the two ways of dealing never split one: the top bits of the
+        # joined words are dealt and the rest are dropped unseen.
+        value = 0
+        for _ in range(0, count, 64):
+            value = (value << 64) | self.word()
+        return value >> (-count % 64)
+
+    def forget(self) -> None:
+        self._block[:] = 0
+        self._position = _BLOCK_WORDS
+        self._left = 0
+        self._encryptor = None
+
+
+def _little_endian(words: Words) -> Words:
+    # The keystream is a sequence of bytes; reading it little-endian everywhere makes a seeded
+    # stream the same on every platform.
+    return words if np.little_endian else words.byteswap(inplace=True)
+
+
+class _ForkSafe(_Keystream):
+    # Forgotten in the middle of a draw, by a thread of a forked process or by a handler that
+    # forked, it deals zeros: so the flag is up before they are there, and looked at after a draw.
+    __slots__ = ("__weakref__", "forgotten")
+
+    def __init__(self, next_key: Callable[[], bytes]) -> None:
+        super().__init__(next_key)
+        self.forgotten = False
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        self.forgotten = True
+        super().forget()
+
+
+class _Local(threading.local):
+    # The idle keystreams of a thread, usually one. threading.local calls __init__ in each thread
+    # that looks. A stream in use is in no list: a signal handler that draws in the middle of a
+    # draw gets another one, and a stream whose use an exception cut short is never used again.
+    def __init__(self) -> None:
+        self.idle: list[_ForkSafe] = []
+
+    def take_out(self) -> _ForkSafe:
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return _ForkSafe(lambda: os.urandom(32))
+
+
+_LOCAL: Final = _Local()
+
+
+class SystemRng(Rng):
+    r"""Private randomness: AES-256-CTR under fresh keys from the operating system.
+
+    All instances share one pool per thread, so making one is free and passing it between
+    threads is safe, and so is drawing in a signal handler.
+
+    >>> rng = SystemRng()
+    >>> 0 <= rng.below(6) < 6, rng.words(3).dtype
+    (True, dtype('uint64'))
+    """
+
+    __slots__ = ()
+
+    def bits(self, count: int) -> int:
+        if not HERE:
+            forget_inherited()
+        stream = _LOCAL.take_out()
+        dealt = stream.bits(count)
+        if stream.forgotten:
+            return self.bits(count)
+        _LOCAL.idle.append(stream)
+        return dealt
+
+    def words(self, count: int) -> Words:
+        if not HERE:
+            forget_inherited()
+        stream = _LOCAL.take_out()
+        dealt = stream.take(count)
+        if stream.forgotten:
+            return self.words(count)
+        _LOCAL.idle.append(stream)
+        return dealt
+
+    def __repr__(self) -> str:
+        return "SystemRng()"
+
+
+class SeededRng(Rng):
+    r"""NOT PRIVATE: a reproducible stream for simulation and tests.
+
+    The key is SHA-256 of the seed under a fixed label, so equal seeds give equal streams on
+    every platform, and different seeds independent ones as far as SHA-256 and AES can tell.
+    ``seed`` is an integer >= 0 of any size. One instance belongs to one thread at a time (a lock
+    keeps it whole otherwise, in whatever order the threads arrive).
+
+    >>> SeededRng(7).below(100), SeededRng(7).below(100)
+    (71, 71)
+    """
+
+    __slots__ = ("_lock", "_stream", "seed")
+
+    def __init__(self, seed: int) -> None:
+        self.seed = integer("seed", seed, at_least=0)
+        self._lock = threading.Lock()
+        keys = _seeded_keys(self.seed)
+        self._stream = _Keystream(lambda: next(keys))
+
+    def bits(self, count: int) -> int:
+        with self._lock:
+            return self._stream.bits(count)
+
+    def words(self, count: int) -> Words:
+        with self._lock:
+            return self._stream.take(count)
+
+    def __repr__(self) -> str:
+        return f"SeededRng({self.seed})"
+
+
+def _seeded_keys(seed: int) -> Any:
+    encoded = seed.to_bytes((seed.bit_length() + 7) // 8 + 1, "little")
+    index = 0
+    while True:
+        label = b"dpcore SeededRng 1" + index.to_bytes(8, "little")
+        yield hashlib.sha256(label + encoded).digest()
+        index += 1
+
+
+SYSTEM: Final = SystemRng()

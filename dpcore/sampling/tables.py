@@ -1,0 +1,74 @@
+r"""Tables of a symmetric law, of floats and for drawing, from its masses at 0, 1, 2, ...
+
+For laws of moderate width whose masses come as balls, one after the other. Proofs:
+docs/proofs/skellam.md and docs/proofs/discrete_gaussian_sum.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+import numpy as np
+from flint import arb
+
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import nearest
+from dpcore.numbers.floating import Floats
+from dpcore.sampling.inversion import InversionTable, table_of_masses
+
+__all__ = ["EXTRA", "FloatTable", "float_table", "symmetric_table", "table_reach"]
+
+EXTRA: Final = 64
+r"""Values beyond a number of standard deviations, for laws too narrow to be nearly Gaussian."""
+
+
+class FloatTable(NamedTuple):
+    r"""P(X = k) and P(X > k) for k = 0, 1, ...; 0 at the end stands for everything beyond."""
+
+    masses: Floats
+    tails: Floats
+
+    def mass(self, k: Integers) -> Floats:
+        r"""P(X = k) for every entry, of either sign."""
+        # ~k = -k-1 without overflow at either end of int64; the table ends with two zeros.
+        size = np.minimum(np.where(k >= 0, k, ~k), len(self.masses) - 2) + (k < 0)
+        found: Floats = self.masses[size]
+        return found
+
+    def upper(self, k: Integers) -> Floats:
+        r"""P(X > k) for every entry k >= 0."""
+        return self.tails[np.minimum(k, len(self.tails) - 1)]
+
+
+def float_table(masses: Sequence[arb], beyond: arb) -> FloatTable:
+    r"""Each value rounded once, from balls of P(X = 0), ..., P(X = n) and of P(X > n).
+
+    >>> table = float_table([arb(1) / 2, arb(1) / 4], arb(0))
+    >>> table.mass(np.array([-2, -1, 0, 9])).tolist(), table.upper(np.array([0, 1])).tolist()
+    ([0.0, 0.25, 0.5, 0.0], [0.25, 0.0])
+    """
+    tails = [*accumulate(masses[:0:-1], initial=beyond)]
+    return FloatTable(
+        np.array([*map(nearest, masses), 0.0, 0.0]),
+        np.array([*map(nearest, reversed(tails)), 0.0]),
+    )
+
+
+def table_reach(variance: Fraction) -> int:
+    r"""Nine standard deviations and more: less than 2^-64 lies beyond, which the table checks."""
+    return math.isqrt(86 * math.ceil(variance)) + EXTRA
+
+
+def symmetric_table(
+    masses: Sequence[tuple[int, int]], below: tuple[int, int], cdf: Callable[[int], arb]
+) -> InversionTable:
+    r"""The table on -n, ..., n from intervals of P(X = 0), ..., P(X = n) and of P(X < -n).
+
+    As :func:`dpcore.sampling.inversion.table_of_masses`, in units of 2^-FIXED_BITS.
+    """
+    both = [*masses[:0:-1], *masses]
+    return table_of_masses(1 - len(masses), below, both, cdf)

@@ -1,0 +1,318 @@
+r"""Whatever a calibration returns is asked again, by another path, and one step less too."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp
+
+from accounting import compose
+from accounting.budget.calibrate import Calibration, _least, _Promise, calibrate
+from accounting.budget.gaussian_guess import log_delta, log_mu
+from accounting.claims.bound import Bound
+from accounting.errors import NotDerived
+from accounting.papers.real_gaussian import real_gaussian_delta
+from accounting.release.curve import PrivacyCurve
+from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Sensitivity, Skellam
+from dpcore.noise import Noise
+from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.dpcore.second_path import real
+from tests.support.laws import LAWS
+
+MANY: dict[str, dict[str, Any]] = {
+    "discrete-gaussian": {},
+    "discrete-laplace": {},
+    "skellam": {},
+    "polya-difference:shape=0.9": {},
+    "binomial:probability=1/2": {},
+    "discrete-gaussian-sum:count=16": {},
+    "skellam of 16": {"noise": "skellam", "sensitivity": 16},
+}
+ONE = (
+    "discrete-gaussian",
+    "discrete-laplace",
+    "skellam",
+    "poisson",
+    "polya-difference:shape=0.9",
+    "binomial:probability=1/3",
+    "discrete-gaussian-sum:count=4",
+)
+
+
+def by_plain_sum(noise: Noise, shift: int, epsilon: Fraction) -> Any:
+    """delta of one round, both directions: sum over k of (p(k) - e^epsilon p(k - d))+."""
+    law = LAWS[noise.name]
+    mean, variance = float(noise.mean if isinstance(noise.mean, Fraction) else 0), noise.variance
+    deviation = math.sqrt(variance if isinstance(variance, Fraction) else variance.upper)
+    low = math.floor(mean - 14 * deviation - shift - 20)
+    high = math.ceil(mean + 14 * deviation + shift + 20)
+    with mp.workdps(30):
+        masses = {k: law.pmf(noise, k) for k in range(low - shift, high + shift + 1)}
+        factor = mp.exp(real(epsilon))
+        forward = mp.fsum(
+            max(masses[k] - factor * masses[k - shift], 0) for k in range(low, high + 1)
+        )
+        backward = mp.fsum(
+            max(masses[k] - factor * masses[k + shift], 0) for k in range(low, high + 1)
+        )
+        return max(forward, backward)
+
+
+def stands(found: Calibration) -> bool:
+    """Both points again, by a fresh total at a finer width; and the step is what it should be."""
+    total = compose((curve_of(found.noise, found.sensitivity), found.rounds))
+    kept = total.delta(found.epsilon, "1e-6").upper <= found.delta
+    if found.step_less is None:
+        return kept
+    (name,) = (n for n in found.noise.parameters if differs(found, n))
+    here, less = (Fraction(noise.parameters[name]) for noise in (found.noise, found.step_less))
+    one_step = less == here - 1 if name == "trials" else less == here * Fraction(999, 1000)
+    below = compose((curve_of(found.step_less, found.sensitivity), found.rounds))
+    lower = below.delta(found.epsilon, "1e-6").lower
+    breaks = lower is not None and lower > found.delta
+    return kept and one_step and breaks == found.least
+
+
+def differs(found: Calibration, name: str) -> bool:
+    assert found.step_less is not None
+    return found.noise.parameters[name] != found.step_less.parameters[name]
+
+
+def curve_of(noise: Noise, sensitivity: Sensitivity) -> PrivacyCurve:
+    return PrivacyCurve(noise=noise, sensitivity=sensitivity)
+
+
+@pytest.mark.parametrize("law", MANY)
+def test_a_thousand_rounds(law: str) -> None:
+    given = {"noise": law, "epsilon": 8, "delta": "1e-6", "max_visits": 1000, **MANY[law]}
+    found = calibrate(**given)
+    assert found.least
+    assert stands(found)
+
+
+@pytest.mark.parametrize("law", ONE)
+def test_one_round_by_plain_sums(law: str) -> None:
+    found = calibrate(noise=law, epsilon=1, delta="1e-4", sensitivity=2)
+    assert found.least
+    assert found.step_less is not None
+    epsilon, delta = Fraction(1), real(Fraction(1, 10**4))
+    assert by_plain_sum(found.noise, 2, epsilon) <= delta
+    assert by_plain_sum(found.step_less, 2, epsilon) > delta
+
+
+def test_the_search_is_the_only_thing_that_a_mutant_may_break() -> None:
+    # A search that stops one step short: what leaves is refused, not returned.
+    short = mutated(_least, "return value, less", "return less, less * Fraction(999, 1000)")
+    with pytest.raises(InvalidParameter, match="found"):
+        rewired(calibrate, _least=short)(
+            noise="skellam", epsilon=1, delta="1e-6", max_visits=10, sensitivity=1,
+            honest_fraction=1,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("compose((curve, self.rounds))", "compose((curve, 1))"),
+        ("total.delta(self.epsilon, width)", "total.delta(2 * self.epsilon, width)"),
+        ("sensitivity=self.sensitivity", "sensitivity=1"),
+    ],
+    ids=["rounds ignored", "another epsilon", "sensitivity ignored"],
+)
+def test_a_broken_evaluation_is_seen(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    given: dict[str, Any] = {
+        "noise": "discrete-gaussian", "epsilon": 2, "delta": "1e-6", "max_visits": 20,
+        "sensitivity": 3,
+    }  # fmt: skip
+    assert stands(calibrate(**given))
+    broken = mutated(_Promise._bound, old, new)
+    monkeypatch.setattr(_Promise, "_bound", broken)
+    assert not stands(calibrate(**given))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("value * (1 - _STEP)", "value * (1 + _STEP)"),
+        ("value * (1 - _STEP)", "value * (1 - 10 * _STEP)"),
+    ],
+    ids=["the wrong way", "a step too long"],
+)
+def test_a_wrong_step_is_seen(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    monkeypatch.setattr(_Promise, "less", mutated(_Promise.less, old, new))
+    try:
+        found = calibrate(noise="discrete-gaussian", epsilon=1, delta="1e-6", max_visits=10)
+    except (ArithmeticError, InvalidParameter):
+        return
+    assert not stands(found)
+
+
+def test_least_is_true_of_certified_failures_only() -> None:
+    def less(low: Fraction | None, high: Fraction) -> Calibration:
+        kept = Bound(lower=Fraction(0), upper=Fraction(1, 10), method="", theorem="")
+        return Calibration(
+            noise=Skellam(variance=10), sensitivity=Sensitivity(1), rounds=2,
+            epsilon=Fraction(1), delta=Fraction(1, 10), honest_fraction=Fraction(1), found=kept,
+            step_less=Skellam(variance=9),
+            found_less=Bound(lower=low, upper=high, method="", theorem=""),
+        )  # fmt: skip
+
+    assert less(Fraction(1, 9), Fraction(1)).least
+    assert not less(Fraction(1, 10), Fraction(1)).least
+    assert not less(None, Fraction(1)).least
+
+
+def test_several_directions_are_not_called_least() -> None:
+    # Poisson noise: the pair above both directions bounds from above, each alone from below.
+    found = calibrate(noise="poisson", epsilon=3, delta="1e-3", max_visits=3)
+    assert stands(found)
+    assert found.found_less is not None
+    assert found.found_less.upper > found.delta
+
+
+@pytest.mark.parametrize(("sensitivity", "scale"), [(3, 75), (Sensitivity.box((1, 2)), 75)])
+def test_pure_laplace_is_exact(sensitivity: Any, scale: int) -> None:
+    found = calibrate(noise="discrete-laplace", epsilon=2, max_visits=50, sensitivity=sensitivity)
+    assert found.noise == DiscreteLaplace(scale=scale)
+    assert found.found.upper == found.found.lower == found.epsilon
+    assert found.least
+    assert found.to_json()["epsilon"] == {"lower": 2.0, "upper": 2.0}
+
+
+def test_pure_polya_differences() -> None:
+    found = calibrate(noise="polya-difference:shape=0.9", epsilon=1, max_visits=5)
+    assert found.least
+    # k log(p(0)/p(1)), by the plain masses.
+    law = LAWS["polya-difference"]
+    with mp.workdps(30):
+        lost = [5 * mp.log(law.pmf(n, 0) / law.pmf(n, 1)) for n in (found.noise, found.step_less)]
+    assert lost[0] <= 1 < lost[1]
+
+
+def test_honest_users_alone_are_enough() -> None:
+    whole = calibrate(noise="skellam", epsilon=1, delta="1e-6", max_visits=4)
+    part = calibrate(noise="skellam", epsilon=1, delta="1e-6", max_visits=4, honest_fraction="9/10")
+    sizes = [Fraction(found.noise.parameters["variance"]) for found in (whole, part)]
+    assert Fraction("1.108") < sizes[1] / sizes[0] < Fraction("1.114")
+    assert part.total().delta(1, "1e-9").upper <= part.delta
+    fewer = calibrate(
+        noise="discrete-laplace", epsilon=1, max_visits=1, honest_fraction="9/10", sensitivity=10
+    )
+    # The reference: at scale 10 the shares of 9 of 10 users give epsilon 1.17056.
+    assert Fraction("11.7") < Fraction(fewer.noise.parameters["scale"]) < Fraction("11.95")
+    bits = calibrate(
+        noise="binomial:probability=1/2", epsilon=1, delta="1e-6", honest_fraction="9/10"
+    )
+    assert Fraction(bits.noise.parameters["trials"]) % 10 == 0
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    law=st.sampled_from(["discrete-gaussian", "discrete-laplace"]),
+    epsilon=st.sampled_from(["1/10", "1/2", "1", "3", "7"]),
+    delta=st.sampled_from(["1/10", "1e-3", "1e-6", "1e-12"]),
+    rounds=st.sampled_from([1, 2, 7, 40]),
+    moves=st.integers(1, 3),
+)
+def test_whatever_is_returned_stands(
+    law: str, epsilon: str, delta: str, rounds: int, moves: int
+) -> None:
+    asked: dict[str, Any] = {"noise": law, "max_visits": rounds, "sensitivity": moves}
+    found = calibrate(epsilon=epsilon, delta=delta, **asked)
+    assert stands(found)
+    # A larger epsilon, or delta, never needs more noise, up to a step and five digits.
+    slack = Fraction(10012, 10000)
+    looser = [
+        calibrate(epsilon=2 * Fraction(epsilon), delta=delta, **asked),
+        calibrate(epsilon=epsilon, delta=2 * Fraction(delta), **asked),
+    ]
+    size = max(map(Fraction, found.noise.parameters.values()))
+    for other in looser:
+        assert max(map(Fraction, other.noise.parameters.values())) <= slack * size
+
+
+def test_noise_too_wide_to_be_listed_is_found_in_bins() -> None:
+    found = calibrate(noise="skellam", epsilon="1e-9", delta="1e-6", max_visits=9)
+    assert found.least
+    # Real Gaussian noise of that variance, a little less and a little more.
+    for share, kept in (("0.99", False), ("1.01", True)):
+        ratio = math.sqrt(Fraction(share) * Fraction(found.noise.parameters["variance"]) / 9)
+        assert (real_gaussian_delta(ratio, "1e-9").upper <= Fraction("1e-6")) is kept
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"noise": "skellam", "epsilon": 1}, "allow a delta > 0"),
+        ({"noise": "discrete-gaussian", "epsilon": 1, "delta": 0}, "allow a delta > 0"),
+        ({"noise": "polya:shape=1/2", "epsilon": 1, "delta": "1e-30"}, "allow a larger delta"),
+    ],
+)
+def test_what_no_noise_keeps_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(NotDerived, match=said):
+        calibrate(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "argument"),
+    [
+        ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": -1}, "epsilon"),
+        ({"delta": 1}, "delta"),
+        ({"delta": -1}, "delta"),
+        ({"max_visits": 0}, "max_visits"),
+        ({"honest_fraction": 0}, "honest_fraction"),
+        ({"honest_fraction": "3/2"}, "honest_fraction"),
+        ({"honest_fraction": "1/2"}, "honest_fraction"),
+        ({"noise": "gaussian"}, "noise"),
+        ({"noise": 7}, "noise"),
+        ({"noise": "discrete-gaussian:sigma_squared=4"}, "noise"),
+        ({"noise": "polya-difference"}, "noise"),
+        ({"noise": "polya-difference:shape=1,shape=2"}, "noise"),
+        ({"noise": "polya-difference:shape"}, "noise"),
+        ({"noise": "skellam:shape=1"}, "noise"),
+        ({"noise": "polya-difference:shape=0"}, "shape"),
+    ],
+)
+def test_bad_input_is_refused_by_name(given: dict[str, Any], argument: str) -> None:
+    asked = {"noise": "discrete-gaussian", "epsilon": 1, "delta": "1e-6", **given}
+    with pytest.raises(InvalidParameter) as error:
+        calibrate(**asked)
+    assert error.value.argument == argument
+
+
+def test_one_trial_has_nothing_below_it() -> None:
+    found = calibrate(noise="binomial:probability=1/2", epsilon=1, delta="0.6")
+    assert (found.noise.parameters["trials"], found.step_less, found.found_less) == (1, None, None)
+    assert found.least
+    assert found.to_json()["one_step_less"] is None
+
+
+def test_json_holds_the_contract() -> None:
+    found = calibrate(noise="discrete-gaussian", epsilon=2, delta="1e-6", max_visits=50)
+    data = found.to_json()
+    assert {"epsilon", "delta", "rounds", "method", "noise", "least"} <= set(data)
+    assert 1.99 < data["epsilon"]["lower"] <= data["epsilon"]["upper"] <= 2
+    assert (
+        data["delta_at_target"]["upper"] <= 1e-6 < data["one_step_less"]["delta_at_target"]["lower"]
+    )
+    assert isinstance(found.noise, DiscreteGaussian)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    ratio=st.fractions("1/20", 20, max_denominator=50),
+    epsilon=st.fractions(0, 20, max_denominator=20),
+)
+def test_guesses_are_near_the_real_gaussian(ratio: Fraction, epsilon: Fraction) -> None:
+    truth = real_gaussian_delta(ratio, epsilon).lower
+    logarithm = log_delta(1 / float(ratio), float(epsilon))
+    if truth > Fraction(1, 10**300):
+        assert math.isclose(logarithm, math.log(truth), rel_tol=1e-6, abs_tol=1e-6)
+    if logarithm < -1e-6:
+        assert math.isclose(log_mu(float(epsilon), logarithm), -math.log(ratio), abs_tol=1e-5)

@@ -1,0 +1,259 @@
+"""Certificates that somebody changed: every change is rejected by name, and nothing crashes."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting.certificates.certificate import Certificate
+from accounting.checker import Status, verify
+from accounting.checker.text.form import digest_of
+from accounting.checker.verdict import _checked
+from dpcore.errors import InvalidParameter
+from tests.accounting.certificates.test_certificate import move, resealed
+
+GOLDEN = Path(__file__).parents[2] / "vectors" / "certificates"
+CHEAP = "one_gaussian"
+
+
+def golden(name: str = CHEAP) -> dict[str, Any]:
+    found = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+    assert isinstance(found, dict)
+    return found
+
+
+def test_any_character_changed_is_rejected_or_changes_nothing() -> None:
+    text = (GOLDEN / f"{CHEAP}.json").read_text(encoding="utf-8")
+    original = json.loads(text)
+    tried = changed = 0
+    for i, old in enumerate(text):
+        for new in ("", old + old, "0", "7", "x", '"', ",", " ", "-"):
+            mutant = text[:i] + new + text[i + 1 :]
+            tried += 1
+            found = verify(mutant)
+            if found.holds:
+                assert json.loads(mutant) == original, (i, old, new)
+            else:
+                changed += 1
+                assert found.failures[0].reason
+    assert tried > 10_000
+    assert changed > 0.7 * tried
+
+
+PARAMETERS: list[tuple[str, Callable[[dict[str, Any]], Any]]] = [
+    ("variance", lambda d: d["parts"][0]["noise"].update(sigma_squared="401")),
+    ("law", lambda d: d["parts"][0].update(noise={"law": "skellam", "variance": "400"})),
+    ("sensitivity", lambda d: d["parts"][0]["sensitivity"].update(amount=2)),
+    ("delta", lambda d: d["claims"][0].update(delta="1/1000001")),
+    ("epsilon", lambda d: d["claims"][1].update(epsilon="1/11")),
+    ("order", lambda d: d["claims"][2].update(order="3")),
+    ("rho", lambda d: d["claims"][3].update(rho="1/801")),
+]
+
+
+@pytest.mark.parametrize(("what", "change"), PARAMETERS, ids=[what for what, _ in PARAMETERS])
+def test_a_changed_number_with_a_new_digest_is_caught(what: str, change: Any) -> None:
+    document = golden()
+    change(document)
+    found = verify(resealed(document))
+    assert not found.holds
+    assert all(each.status is not Status.HOLDS for each in found.failures)
+
+
+def test_changed_rounds_with_everything_else_made_to_fit_are_caught() -> None:
+    document = golden("thousand_gaussians")
+    document["parts"][0]["rounds"] = 999
+    document["assumptions"] = [
+        each.replace("at most 1000 rounds", "at most 999 rounds")
+        for each in document["assumptions"]
+    ]
+    found = verify(resealed(document))
+    assert len(found.failures) == len(document["claims"])
+
+
+@pytest.mark.parametrize("name", ["one_gaussian", "thousand_gaussians", "thousand_laplaces"])
+def test_a_missing_assumption_is_named(name: str) -> None:
+    document = golden(name)
+    for i, text in enumerate(document["assumptions"]):
+        less = copy.deepcopy(document)
+        del less["assumptions"][i]
+        assert any(f.where == "digest" for f in verify(less).failures)
+        (failure,) = verify(resealed(less)).failures
+        assert (failure.where, text in failure.reason) == ("assumptions", True)
+
+
+REFUSED: list[tuple[str, Callable[[dict[str, Any]], Any]]] = [
+    ("schema", lambda d: d.update(schema="dpcore-certificate/2")),
+    ("schema", lambda d: d.pop("schema")),
+    ("certificate", lambda d: d.update(note="trust me")),
+    ("certificate", lambda d: d.pop("software")),
+    ("scope", lambda d: d["scope"].update(unit="planet")),
+    ("scope", lambda d: d["scope"].pop("relation")),
+    ("parts", lambda d: d.update(parts=[])),
+    ("parts", lambda d: d.update(parts=d["parts"] * 65)),
+    ("parts", lambda d: d["parts"][0].update(rounds=0)),
+    ("parts", lambda d: d["parts"][0].update(rounds=True)),
+    ("parts", lambda d: d["parts"][0].update(rounds="1")),
+    ("parts", lambda d: d["parts"][0].update(rounds=10**9)),
+    ("parts", lambda d: d["parts"][0].update(honest="0")),
+    ("parts", lambda d: d["parts"][0].update(honest="2")),
+    ("parts", lambda d: d["parts"][0].update(claim="pure")),
+    ("parts", lambda d: d["parts"][0]["noise"].update(law="laplace")),
+    ("parts", lambda d: d["parts"][0]["noise"].update(sigma_squared="800/2")),
+    ("parts", lambda d: d["parts"][0]["noise"].update(sigma_squared="0400")),
+    ("parts", lambda d: d["parts"][0]["noise"].update(sigma_squared="4e2")),
+    ("parts", lambda d: d["parts"][0]["noise"].update(sigma_squared="-400")),
+    ("parts", lambda d: d["parts"][0]["noise"].update(sigma_squared="0")),
+    ("parts", lambda d: d["parts"][0]["noise"].update(sigma_squared="NaN")),
+    ("parts", lambda d: d["parts"][0]["noise"].update(sigma_squared="9" * 2001)),
+    ("parts", lambda d: d["parts"][0]["noise"].update(sigma_squared=400)),
+    ("parts", lambda d: d["parts"][0]["noise"].update(mean="1")),
+    ("parts", lambda d: d["parts"][0]["sensitivity"].update(norm="max")),
+    ("parts", lambda d: d["parts"][0]["sensitivity"].update(amount=0)),
+    ("claims", lambda d: d.update(claims=[])),
+    ("claims", lambda d: d["claims"].append(d["claims"][0])),
+    ("claims", lambda d: d["claims"][0].update(quantity="guess")),
+    ("claims", lambda d: d["claims"][0].update(theorem="folklore")),
+    ("claims", lambda d: d["claims"][0].update(delta="0")),
+    ("claims", lambda d: d["claims"][0].update(delta="0.000001")),
+    ("claims", lambda d: d["claims"][0].update(digits=7)),
+    ("claims", lambda d: d["claims"][0].update(digits=-1)),
+    ("claims", lambda d: d["claims"][0].update(lower=".18")),
+    ("claims", lambda d: d["claims"][0].update(upper="1" + d["claims"][0]["upper"])),
+    ("claims", lambda d: d["claims"][0].update(lower=d["claims"][0]["upper"], upper="0.18920735")),
+    ("assumptions", lambda d: d.update(assumptions="none")),
+    ("assumptions", lambda d: d["assumptions"].append(d["assumptions"][0])),
+    ("assumptions", lambda d: d["assumptions"].append("\u0430")),
+    ("software", lambda d: d["software"].update(author="me")),
+    ("digest", lambda d: d.update(digest=7)),
+]
+
+
+@pytest.mark.parametrize(
+    ("where", "change"), REFUSED, ids=[f"{where}-{i}" for i, (where, _) in enumerate(REFUSED)]
+)
+def test_bad_fields_are_refused_by_name(where: str, change: Any) -> None:
+    document = golden()
+    change(document)
+    assert any(where in failure.where for failure in verify(document).failures)
+    again = {**document, "digest": digest_of(document)} if where != "digest" else document
+    assert not verify(again).holds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        "1",
+        "NaN",
+        '{"a": 1, "a": 2}',
+        '{"schema": 1e999}',
+        '{"schema": Infinity}',
+        '{"schema": ' + "9" * 5000 + "}",
+        "[" * 100_000,
+        '{"schema": "\\ud800"}',
+        b"\xff\xfe",
+        " " * (1 << 19),
+        "{}{}",
+        7,
+    ],
+)
+def test_hostile_text_is_a_finding_and_no_crash(text: Any) -> None:
+    found = verify(text)
+    assert not found.holds
+    assert found.failures[0].reason
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"a": 1, "a": 2}'])
+def test_a_certificate_is_not_read_from_such_text(text: str) -> None:
+    with pytest.raises(InvalidParameter):
+        Certificate.from_text(text)
+    changed = (GOLDEN / f"{CHEAP}.json").read_text(encoding="utf-8").replace("0.18", "0.19")
+    with pytest.raises(InvalidParameter, match="digest"):
+        Certificate.from_text(changed)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["1/2", "0", "1e9999", "9" * 30, "pure", "skellam", "NaN", "-1", "0.5"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+def paths(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield here
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from paths(inner, (*here, key))
+
+
+PATHS = [path for path in paths(golden()) if path]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(PATHS), JSON, st.booleans())
+def test_no_value_anywhere_crashes_the_checker(path: Any, value: Any, sealed: bool) -> None:
+    document = golden()
+    at = document
+    for key in path[:-1]:
+        at = at[key]
+    before = at[path[-1]]
+    at[path[-1]] = value
+    text = json.dumps(document)
+    if sealed and path[0] != "digest":
+        try:
+            document = json.loads(text, parse_constant=lambda _: 0)
+            text = json.dumps(resealed(document))
+        except ValueError:
+            return
+    found = verify(text)
+    if found.holds:
+        assert value == before or path[:1] in (("software",), ("assumptions",))
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200) | JSON.map(json.dumps))
+def test_noise_is_no_certificate(text: str | bytes) -> None:
+    assert not verify(text).holds
+
+
+def test_the_verdict_names_each_claim() -> None:
+    document = golden()
+    move(document["claims"][0], "lower", 1)
+    move(document["claims"][0], "upper", 1)
+    found = verify(resealed(document))
+    assert [each.where for each in found.failures] == ["claims[0] (epsilon)"]
+    assert [each.status for each in found.findings].count(Status.HOLDS) == 3
+    assert found.to_json()["holds"] is False
+    assert "claims[0] (epsilon): fails" in str(found)
+
+
+def test_what_the_second_path_cannot_decide_does_not_hold() -> None:
+    document = golden()
+    document["parts"][0]["noise"]["sigma_squared"] = "4" + "0" * 30
+    found = verify(resealed(document))
+    assert not found.holds
+    assert found.findings[0].status is Status.UNCHECKED
+
+
+def test_verdicts_are_remembered_only_for_equal_claims() -> None:
+    _checked.cache_clear()
+    assert verify(golden()).holds
+    misses = _checked.cache_info().misses
+    assert verify(golden()).holds
+    assert _checked.cache_info().misses == misses

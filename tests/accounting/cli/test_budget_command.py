@@ -1,0 +1,328 @@
+r"""``dpcore budget`` as a user types it: the contract, refusals, exit codes."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import subprocess
+import sys
+from fractions import Fraction
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import accounting.cli.budget as commands
+import dpcore.command.app
+from accounting.claims.bound import Bound
+from accounting.cli import options as arguments
+from accounting.cli import releases as parts
+from accounting.release.curve import PrivacyCurve
+from dpcore import Sensitivity
+from dpcore.spelling import read_noise
+from tests.support.dpcore.mutants import mutated
+from tests.support.typed import Command
+
+POINT = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
+SKELLAM = ["--noise", "skellam:variance=400", "--sensitivity", "1"]
+GAUSSIAN = ["--noise", "discrete-gaussian:sigma_squared=400"]
+LAPLACE = ["--noise", "discrete-laplace:scale=20"]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"budget": POINT})
+    return Command(capsys)
+
+
+def test_the_package_registers_the_command() -> None:
+    found = [point for point in entry_points(group="dpcore.commands") if point.name == "budget"]
+    assert [point.value for point in found] == [POINT.value]
+
+
+# -- the contract ------------------------------------------------------------------------------
+
+
+def test_epsilon_of_a_thousand_skellam(command: Command) -> None:
+    answer = command("epsilon", *SKELLAM, "--rounds", 1000, "--delta", "1e-6", "--json")
+    assert (answer.code, answer.err) == (0, "")
+    found = answer.json
+    assert {"epsilon", "delta", "rounds", "method"} <= set(found)
+    assert found["delta"] == 1e-6
+    assert found["rounds"] == 1000
+    assert found["method"] == "line"
+    ends = found["epsilon"]
+    assert set(ends) == {"lower", "upper"}
+    assert 8.306 < ends["lower"] <= ends["upper"] < ends["lower"] * (1 + 1e-7) < 8.307
+
+
+def test_epsilon_and_delta_are_inverse(command: Command) -> None:
+    there = command("epsilon", *GAUSSIAN, "--rounds", 100, "--delta", "1e-6", "--json").json
+    back = command(
+        "delta", *GAUSSIAN, "--rounds", "1e2", "--epsilon", there["epsilon"]["upper"], "--json"
+    ).json
+    assert {"epsilon", "delta", "rounds", "method"} <= set(back)
+    assert back["delta"]["lower"] == pytest.approx(1e-6, rel=1e-9)
+    assert back["delta"]["upper"] == pytest.approx(1e-6, rel=1e-9)
+
+
+def test_one_round_is_the_curve_of_the_noise(command: Command) -> None:
+    found = command("delta", *LAPLACE, "--epsilon", "1/100", "--json").json["delta"]
+    truth = PrivacyCurve(noise=read_noise(LAPLACE[1]), sensitivity=1).delta("1/100")
+    assert Fraction(found["lower"]) <= truth.upper
+    assert Fraction(found["upper"]) >= truth.lower
+    assert found["upper"] - found["lower"] < 1e-15
+
+
+def test_text_says_the_same(command: Command) -> None:
+    lines = command("epsilon", *LAPLACE, "--rounds", 1000, "--delta", 0).out.splitlines()
+    assert lines[0] == "epsilon      exactly 50 at delta = 0"
+    assert lines[1] == "rounds       1000 x discrete-laplace:scale=20 --sensitivity 1"
+    assert command("delta", *LAPLACE, "--epsilon", 1).out.startswith("delta        exactly 0 ")
+
+
+def test_unusual_points(command: Command) -> None:
+    infinite = command("epsilon", *GAUSSIAN, "--delta", 0, "--json").json["epsilon"]
+    assert infinite == {"lower": "inf", "upper": "inf"}
+    assert command("epsilon", *GAUSSIAN, "--delta", 0).out.startswith("epsilon      infinite")
+    one = command("epsilon", *GAUSSIAN, "--delta", 1, "--json").json["epsilon"]
+    assert one == {"lower": 0.0, "upper": 0.0}
+    nothing = command("delta", *GAUSSIAN, "--epsilon", 0, "--json").json
+    assert (nothing["epsilon"], nothing["delta"]["lower"]) == (
+        0.0,
+        pytest.approx(0.01994, rel=1e-3),
+    )
+    million = command("epsilon", *GAUSSIAN, "--rounds", "1e6", "--delta", "1e-6", "--json").json
+    assert million["rounds"] == 10**6
+    assert 1400 < million["epsilon"]["lower"] <= million["epsilon"]["upper"] < 1600
+
+
+def test_a_tiny_delta_is_not_zero(command: Command) -> None:
+    small = command("epsilon", *GAUSSIAN, "--delta", "1e-300", "--json").json
+    assert small["delta"] == 1e-300
+    assert small["epsilon"]["lower"] < small["epsilon"]["upper"] * (1 + 1e-12)
+    smaller = command("epsilon", *GAUSSIAN, "--delta", "1e-400", "--json").json
+    assert smaller["delta"] == "1e-400"
+    assert smaller["epsilon"]["lower"] > small["epsilon"]["upper"]
+    assert command("epsilon", *GAUSSIAN, "--delta", "1/3", "--json").json["delta"] == "1/3"
+    found = command("delta", *GAUSSIAN, "--epsilon", 3, "--json").json["delta"]
+    assert found["upper"] > 0
+
+
+@given(value=st.fractions(0, 1))
+def test_numbers_in_json_read_back_exactly(value: Fraction) -> None:
+    found = json.loads(json.dumps(arguments.exact(value)))
+    assert Fraction(found if isinstance(found, str) else repr(found)) == value
+
+
+def test_groups_are_read_in_order(command: Command) -> None:
+    both = command(
+        "epsilon", *GAUSSIAN, "--rounds", 3, *LAPLACE, "--rounds", 5, "--sensitivity", 2,
+        "--sensitivity", 1, "--delta", "1e-6", "--json",
+    ).json  # fmt: skip
+    assert both["rounds"] == 8
+    listed = [
+        (each["part"]["noise"]["law"], each["part"]["sensitivity"]["amount"], each["rounds"])
+        for each in both["parts"]
+    ]
+    assert listed == [("discrete-gaussian", 2, 3), ("discrete-laplace", 1, 5)]
+    shared = command(
+        "epsilon", *GAUSSIAN, *LAPLACE, "--rounds", 5, "--delta", "1e-6", "--json"
+    ).json
+    assert shared["rounds"] == 10
+
+
+@pytest.mark.parametrize(
+    ("moves", "said"),
+    [("l1=3", "l1=3"), ("box=1x2", "box=1x2"), ("l2-squared=2", "l2-squared=2"), ("2", "2")],
+)
+def test_sensitivities(command: Command, moves: str, said: str) -> None:
+    answer = command("epsilon", *LAPLACE, "--sensitivity", moves, "--delta", 0)
+    assert answer.code == 0
+    assert f"--sensitivity {said}" in answer.out
+
+
+def test_sampling(command: Command) -> None:
+    words = ["--noise", "discrete-gaussian:sigma_squared=4", "--delta", "1e-6", "--json"]
+    whole = command("epsilon", *words).json["epsilon"]
+    always = command("epsilon", *words, "--poisson", "100%").json
+    assert always["epsilon"] == whole
+    assert always["parts"][0]["part"]["scope"]["relation"] == "add-remove"
+    rare = command("epsilon", *words, "--poisson", "1%").json
+    assert rare["epsilon"]["upper"] < 0.05 < whole["lower"]
+    assert rare["parts"][0]["part"]["rate"] == "1/100"
+
+
+# -- curves ------------------------------------------------------------------------------------
+
+
+def test_a_curve_falls(command: Command, tmp_path: Path) -> None:
+    words = [*GAUSSIAN, "--rounds", 10, "--points", 6, "--least-delta", "1e-9"]
+    found = command("curve", *words, "--json").json["curve"]
+    deltas, epsilons = ([row[key] for row in found] for key in ("delta", "epsilon"))
+    assert deltas[0] == 0.5
+    assert deltas[-1] == 1e-9
+    assert deltas == sorted(deltas, reverse=True)
+    assert [e["upper"] for e in epsilons] == sorted(e["upper"] for e in epsilons)
+    alone = command("epsilon", *GAUSSIAN, "--rounds", 10, "--delta", "1e-9", "--json").json
+    assert epsilons[-1]["upper"] == pytest.approx(alone["epsilon"]["upper"], rel=1e-6)
+    assert command("curve", *words).out.splitlines()[0].split() == ["delta", "epsilon"]
+    answer = command("curve", *words, "--plot", tmp_path / "curve.svg")
+    assert answer.code == 0
+    assert (tmp_path / "curve.svg").stat().st_size > 1000
+
+
+def test_a_curve_says_its_deltas_exactly(command: Command) -> None:
+    # The lower end at a delta holds at none above it.
+    least = "1.23456789012e-7"
+    rows = command("curve", *GAUSSIAN, "--points", 3, "--least-delta", least).out.splitlines()
+    assert rows[3].split()[0] == least
+
+
+def test_a_curve_beyond_floats(command: Command) -> None:
+    words = [*GAUSSIAN, "--points", 3, "--least-delta", "1e-400"]
+    found = command("curve", *words, "--json").json["curve"]
+    assert [row["delta"] for row in found] == [0.5, 7.071e-201, "1e-400"]
+    answer = command("curve", *words, "--plot", "x.svg")
+    assert answer.code == 2
+    assert "--least-delta" in answer.err
+
+
+# -- refusals ----------------------------------------------------------------------------------
+
+EPSILON = ["epsilon", "--delta", "1e-6"]
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ([*EPSILON, "--noise", "skellam"], "--noise"),
+        ([*EPSILON, "--noise", "skellam:variance=0"], "--noise"),
+        ([*EPSILON, "--noise", "skellam:variance=4", "--noise", "x"], "--noise"),
+        ([*EPSILON], "--noise"),
+        ([*EPSILON, *LAPLACE, "--rounds", "0"], "--rounds"),
+        ([*EPSILON, *LAPLACE, "--rounds", "1.5"], "--rounds"),
+        ([*EPSILON, *LAPLACE, "--rounds", "many"], "--rounds"),
+        ([*EPSILON, *LAPLACE, "--rounds", "1", "--rounds", "2"], "--rounds"),
+        ([*EPSILON, *LAPLACE, "--sensitivity", "0"], "--sensitivity"),
+        ([*EPSILON, *LAPLACE, "--sensitivity", "l7=1"], "--sensitivity"),
+        ([*EPSILON, *LAPLACE, "--sensitivity", "box="], "--sensitivity"),
+        ([*EPSILON, *LAPLACE, "--poisson", "0"], "--poisson"),
+        ([*EPSILON, *LAPLACE, "--poisson", "101%"], "--poisson"),
+        ([*EPSILON, *LAPLACE, "--poisson", "%"], "--poisson"),
+        ([*EPSILON, *LAPLACE, "--relative", "0"], "--relative"),
+        ([*EPSILON, *LAPLACE, "--relative", "2"], "--relative"),
+        (["epsilon", *LAPLACE], "--delta"),
+        (["epsilon", *LAPLACE, "--delta", "2"], "--delta"),
+        (["epsilon", *LAPLACE, "--delta", "-1e-6"], "--delta"),
+        (["epsilon", *LAPLACE, "--delta", "nan"], "--delta"),
+        (["delta", *LAPLACE, "--epsilon", "-1"], "--epsilon"),
+        (["delta", *LAPLACE, "--epsilon", "inf"], "--epsilon"),
+        (["curve", *LAPLACE, "--least-delta", "0"], "--least-delta"),
+        (["curve", *LAPLACE, "--least-delta", "0.6"], "--least-delta"),
+        (["curve", *LAPLACE, "--points", "1"], "--points"),
+        (["curve", *LAPLACE, "--plot", "x.txt"], "--plot"),
+        (["curve", *LAPLACE, "--plot", "/no/where.svg"], "--plot"),
+        (["calibrate", "--noise", "gauss", "--epsilon", "1"], "--noise"),
+        (["calibrate", "--noise", "polya-difference:shape=0", "--epsilon", "1"], "--noise"),
+        (["calibrate", "--noise", "skellam", "--epsilon", "0"], "--epsilon"),
+        (["calibrate", "--noise", "skellam", "--epsilon", "x"], "--epsilon"),
+        (["calibrate", "--noise", "skellam", "--epsilon", "1", "--delta", "1"], "--delta"),
+        (["calibrate", "--noise", "skellam", "--epsilon", "1", "--honest", "0"], "--honest"),
+        (["calibrate", "--noise", "skellam", "--epsilon", "1", "--rounds", "0"], "--rounds"),
+        (["calibrate", "--noise", "skellam", "--epsilon", "1"], "allow a delta > 0"),
+        (["returning", *LAPLACE, "--visits", "0"], "--visits"),
+        (["returning", *LAPLACE, "--delta", "0"], "--delta"),
+    ],
+)  # fmt: skip
+def test_refusals_name_the_option_in_one_line(
+    command: Command, words: list[str], option: str
+) -> None:
+    answer = command(*words)
+    assert (answer.code, answer.out) == (2, "")
+    assert len(answer.err.splitlines()) == 1
+    assert option in answer.err
+
+
+def test_a_refusal_that_names_no_option_is_seen(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["epsilon", *LAPLACE, "--delta", "2"]
+    assert "--delta" in command(*words).err
+    nothing = mutated(
+        inspect.unwrap(commands.epsilon), 'named(delta="--delta", ', "named(", budget=FakeGroup()
+    )
+    monkeypatch.setattr(dpcore.command.app, "_load", lambda _: loaded(nothing))
+    assert "--delta" not in command(*words).err
+
+
+class FakeGroup:
+    """Stands in for the decorator of the commands: it hands back the function."""
+
+    def command(self) -> Any:
+        return lambda function: function
+
+
+def loaded(function: Any) -> Any:
+    import typer
+
+    group = typer.Typer()
+    group.command()(lambda: None)
+    group.command("epsilon")(function)
+    found = typer.main.get_command(group)
+    found.name = "budget"
+    return found
+
+
+def test_rounds_that_are_ignored_are_seen(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["epsilon", *LAPLACE, "--rounds", 1000, "--delta", 0, "--json"]
+    assert command(*words).json["epsilon"]["upper"] == 50
+    forgetful = mutated(parts.composed, "(part, time)", "(part, 1)")
+    monkeypatch.setattr(commands, "composed", forgetful)
+    assert command(*words).json["epsilon"]["upper"] != 50
+
+
+def test_help_teaches(command: Command) -> None:
+    assert "several --noise" in " ".join(command("--help").out.split())
+    for verb in ("epsilon", "delta", "curve", "calibrate", "returning"):
+        answer = command(verb, "--help")
+        assert answer.code == 0
+        assert f"Example: dpcore budget {verb}" in " ".join(answer.out.split())
+
+
+def test_a_real_process_shows_no_progress_in_a_pipe() -> None:
+    words = ["budget", "curve", *GAUSSIAN, "--points", "5"]
+    start = (
+        "from importlib.metadata import EntryPoint\n"
+        "import dpcore.command.app\n"
+        f"point = EntryPoint('budget', {POINT.value!r}, 'dpcore.commands')\n"
+        "dpcore.command.app._registered = lambda: {'budget': point}\n"
+        "dpcore.command.app.main()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", start, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[3],
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines()[1].startswith("0.5 ")
+
+
+def test_between_says_which_end_is_known() -> None:
+    def told(lower: Any, upper: Any) -> str:
+        return arguments.between(Bound(lower=lower, upper=upper, method="", theorem=""))
+
+    assert told(None, Fraction(1, 3)) == "at most 0.333333334"
+    assert told(Fraction(1, 3), Fraction(1, 3)) == "between 0.333333333 and 0.333333334"
+    assert told(math.inf, math.inf) == "infinite"
+    assert told(Fraction(1), math.inf) == "between 1 and infinity"
+    assert told(Fraction(2), Fraction(2)) == "exactly 2"
+    assert arguments.read_sensitivity("3") == Sensitivity(3)

@@ -1,0 +1,387 @@
+r"""``dpcore ledger`` as a user types it: charges, refusals, damage, exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+import subprocess
+import sys
+from fractions import Fraction
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+import pytest
+
+import accounting.cli.ledger as commands
+import dpcore.command.app
+from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, LedgerDamaged, charging
+from tests.support.dpcore.mutants import mutated
+from tests.support.typed import Answer, typed
+
+POINT = EntryPoint("ledger", "accounting.cli.ledger:ledger", "dpcore.commands")
+GAUSSIAN = ["--noise", "discrete-gaussian:sigma_squared=4"]
+
+
+class Command:
+    """The command in this process, on one ledger."""
+
+    def __init__(self, streams: pytest.CaptureFixture[str], path: Path) -> None:
+        self.streams = streams
+        self.path = path
+
+    def __call__(self, verb: str, *words: object) -> Answer:
+        return typed(self.streams, "ledger", verb, "--db", self.path, *words)
+
+    def left(self, user: str) -> Fraction:
+        return Fraction(self("show", "--user", user, "--json").json["remaining"]["rho"])
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Command:
+    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"ledger": POINT})
+    return Command(capsys, tmp_path / "ledger.db")
+
+
+@pytest.fixture
+def opened(command: Command) -> Command:
+    assert command("open", "--budget", "rho=1/2").code == 0
+    return command
+
+
+def test_the_package_registers_the_command() -> None:
+    found = [point for point in entry_points(group="dpcore.commands") if point.name == "ledger"]
+    assert [point.value for point in found] == [POINT.value]
+
+
+# -- what it does ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("budget", "counters"),
+    [
+        ("rho=1/2", {"rho": "1/2"}),
+        ("epsilon=3", {"epsilon": "3"}),
+        ("epsilon=1,delta=1e-6", None),
+    ],
+)
+def test_budgets(command: Command, budget: str, counters: dict[str, str] | None) -> None:
+    answer = command("open", "--budget", budget)
+    assert answer.code == 0
+    assert command("open", "--budget", budget).code == 0
+    left = command("show", "--user", "ada", "--json").json["remaining"]
+    assert counters is None or left == counters
+
+
+def test_charges_add_and_are_paid_once(opened: Command) -> None:
+    words = ["--batch", "monday", "--users", "ada, bob", *GAUSSIAN]
+    answer = opened("charge", *words)
+    assert (answer.code, answer.out, answer.err) == (
+        0, "charged 2 users for monday, charge 1\n", ""
+    )  # fmt: skip
+    # One release of sigma^2 = 4 under a step of 1 is 1/8-zCDP.
+    assert opened.left("ada") == opened.left("bob") == Fraction(1, 2) - Fraction(1, 8)
+    again = opened("charge", *words)
+    assert (again.code, again.err) == (AlreadyCharged.exit_code, "")
+    assert again.out == "already charged, nothing paid: charge 1, monday, was paid by 2 users\n"
+    assert opened("charge", *words, "--repeat-ok").code == 0
+    assert opened.left("ada") == Fraction(3, 8)
+    assert opened("charge", "--batch", "tuesday", "--users", "ada", *GAUSSIAN).out.startswith(
+        "charged 1 user for"
+    )
+    assert opened.left("ada") == Fraction(1, 4)
+    answer = opened("charge", *words, "--json")
+    found = answer.json
+    assert {"batch", "charge", "digest", "paid", "left_out", "repeated"} == set(found) - {"schema"}
+    assert (answer.code, found["repeated"]) == (4, True)
+    fresh = opened("charge", "--batch", "wednesday", "--users", "cid", *GAUSSIAN, "--json")
+    assert (fresh.code, fresh.json["repeated"]) == (0, False)
+    assert (found["batch"], found["paid"], found["left_out"]) == ("monday", 2, [])
+
+
+def test_a_user_who_cannot_pay(opened: Command) -> None:
+    large = ["--noise", "discrete-gaussian:sigma_squared=5/4"]
+    assert opened("charge", "--batch", "one", "--users", "ada", *large).code == 0
+    answer = opened("charge", "--batch", "two", "--users", "ada,bob", *large)
+    assert (answer.code, answer.out) == (BudgetExhausted.exit_code, "")
+    assert BudgetExhausted.exit_code == 1
+    assert len(answer.err.splitlines()) == 1
+    assert "nobody was charged" in answer.err
+    assert (opened.left("ada"), opened.left("bob")) == (Fraction(1, 10), Fraction(1, 2))
+    skipped = opened("charge", "--batch", "two", "--users", "ada,bob", *large, "--skip-exhausted")
+    assert skipped.code == 0
+    assert skipped.out.splitlines() == ["charged 1 user for two, charge 2", "left out: ada"]
+    assert opened.left("bob") == Fraction(1, 10)
+    # Where nobody is left to take part there is nothing to release.
+    nobody = opened("charge", "--batch", "three", "--users", "ada", *large, "--skip-exhausted")
+    assert nobody.code == 1
+    assert opened.left("ada") == Fraction(1, 10)
+
+
+def test_a_charge_that_is_made_although_refused_is_seen(
+    opened: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = ["--noise", "discrete-gaussian:sigma_squared=1/2"]
+    words = ["charge", "--batch", "one", "--users", "ada", *large]
+
+    def refused() -> bool:
+        answer = opened(*words)
+        return answer.code == 1 and opened.left("ada") == Fraction(1, 2)
+
+    assert refused()
+    generous = mutated(
+        charging.charged, "if poor and not request.skip_exhausted:", "poor = ()\n        if False:"
+    )
+    monkeypatch.setattr("accounting.ledger.ledger.charged", generous)
+    assert not refused()
+
+
+def test_a_refusal_with_exit_code_0_is_seen(
+    opened: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["charge", "--batch", "one", "--users", "ada", "--claim", "rho=1", "--reason", "x"]
+    assert opened(*words).code == 1
+    monkeypatch.setattr(BudgetExhausted, "exit_code", 0)
+    assert opened(*words).code == 0
+
+
+def test_claims_need_a_reason_and_keep_it(opened: Command) -> None:
+    words = ["charge", "--batch", "one", "--users", "ada", "--claim", "rho=1/10"]
+    answer = opened(*words)
+    assert answer.code == 2
+    assert "--reason" in answer.err
+    assert opened(*words, "--reason", "the vendor says so").code == 0
+    assert "assumed: the vendor says so" in opened("show", "--user", "ada").out
+    assert opened("show", "--user", "ada", "--json").json["spent"]["claim"] == "assumed"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""], ids=["unix", "windows", "none at the end"])
+def test_users_from_a_file_and_from_a_pipe(
+    opened: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    text = f"ada{end or chr(10)}bob lovelace{end}"
+    (tmp_path / "users.txt").write_bytes(text.encode())
+    answer = opened("charge", "--batch", "one", "--users-file", tmp_path / "users.txt", *GAUSSIAN)
+    assert answer.code == 0
+    assert opened.left("bob lovelace") == Fraction(3, 8)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text.replace("\r", "")))
+    assert opened("charge", "--batch", "two", "--users-file", "-", *GAUSSIAN).code == 0
+    assert opened.left("ada") == Fraction(1, 4)
+
+
+def test_show_and_export(opened: Command) -> None:
+    opened("charge", "--batch", "monday", "--users", "ada,bob", *GAUSSIAN)
+    lines = dict(line.split(maxsplit=1) for line in opened("show").out.splitlines())
+    assert lines == {
+        "budget": "rho=1/2", "neighbours": "replace", "users": "2", "charges": "1",
+        "history": "whole",
+    }  # fmt: skip
+    found = opened("show", "--json").json
+    assert (found["users"], found["charges"], found["damages"]) == (2, 1, [])
+    assert "never charged" in opened("show", "--user", "eve").out
+    text = opened("show", "--user", "ada").out
+    assert "monday" in text
+    assert "rho 3/8" in text
+    records = [json.loads(line) for line in opened("export").out.splitlines()]
+    assert records[0]["filter"]["budget"]["rho"] == "1/2"
+    assert records[1]["users"] == ["ada", "bob"]
+    assert len(records) == 2
+
+
+def test_relations(command: Command) -> None:
+    assert command("open", "--budget", "rho=1", "--relation", "add-remove").code == 0
+    assert "add-remove" in command("show").out
+    # The charge takes the relation of its ledger.
+    assert command("charge", "--batch", "one", "--users", "ada", *GAUSSIAN).code == 0
+
+
+def test_several_queries_of_a_batch_are_one_charge(opened: Command) -> None:
+    two = [*GAUSSIAN, "--noise", "discrete-gaussian:sigma_squared=8", "--rounds", "1"]
+    answer = opened("charge", "--batch", "monday", "--users", "ada", *two, "--rounds", "2")
+    # 1/8 and twice 1/16 for the second noise.
+    assert (answer.code, answer.out) == (0, "charged 1 user for monday, charge 1\n")
+    assert opened.left("ada") == Fraction(1, 2) - Fraction(1, 4)
+    assert opened("show", "--json").json["charges"] == 1
+
+
+# -- damage ------------------------------------------------------------------------------------
+
+
+def edited(command: Command, statement: str) -> None:
+    with sqlite3.connect(command.path) as connection:
+        assert connection.execute(statement).rowcount == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE ledger_charges SET batch = 'tuesday'",
+        "DELETE FROM ledger_paid WHERE name = 'ada'",
+        "DELETE FROM ledger_users WHERE name = 'ada'",
+    ],
+)
+def test_a_hand_edited_row_is_reported(opened: Command, statement: str) -> None:
+    opened("charge", "--batch", "monday", "--users", "ada,bob", *GAUSSIAN)
+    assert opened("show").code == 0
+    edited(opened, statement)
+    for words in ([], ["--user", "bob"]):
+        answer = opened("show", *words)
+        assert answer.code == LedgerDamaged.exit_code == 3
+        assert "damaged" in answer.out
+        assert "whole" not in answer.out
+        machine = opened("show", *words, "--json")
+        assert machine.code == 3
+        assert machine.json["damages"]
+
+
+def test_a_show_that_does_not_look_is_seen(
+    opened: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened("charge", "--batch", "monday", "--users", "ada", *GAUSSIAN)
+    edited(opened, "UPDATE ledger_charges SET batch = 'tuesday'")
+    assert opened("show").code == 3
+    monkeypatch.setattr(Ledger, "check", lambda self: ())
+    assert opened("show").code == 0
+
+
+def test_a_damaged_ledger_takes_no_charge(opened: Command) -> None:
+    opened("charge", "--batch", "monday", "--users", "ada", *GAUSSIAN)
+    edited(opened, "UPDATE ledger_charges SET paid = 2")
+    assert opened("charge", "--batch", "tuesday", "--users", "ada", *GAUSSIAN).code == 3
+
+
+def test_what_is_no_ledger(command: Command) -> None:
+    command.path.write_bytes(b"this is no database, and never was one\n" * 100)
+    answer = command("show")
+    assert answer.code in (2, 3)
+    assert len(answer.err.splitlines()) == 1
+
+
+# -- refusals ----------------------------------------------------------------------------------
+
+CHARGE = ["charge", "--batch", "one"]
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["open", "--budget", "rho"], "--budget"),
+        (["open", "--budget", "rho=x"], "--budget"),
+        (["open", "--budget", "rho=-1"], "--budget"),
+        (["open", "--budget", "rho=1,epsilon=1"], "--budget"),
+        (["open", "--budget", "rho=1/2,rho=1"], "--budget"),
+        (["open", "--budget", "rho=1"], "--budget"),
+        (["open", "--budget", "rho=1/2", "--relation", "remove"], "--relation"),
+        (["open"], "--budget"),
+        ([*CHARGE, "--users", "ada"], "--noise"),
+        ([*CHARGE, *GAUSSIAN], "--users"),
+        ([*CHARGE, "--users", "ada", "--users-file", "-", *GAUSSIAN], "--users"),
+        ([*CHARGE, "--users", "ada,ada", *GAUSSIAN], "--users"),
+        ([*CHARGE, "--users", "ada,,bob", *GAUSSIAN], "--users"),
+        ([*CHARGE, "--users-file", "/no/where", *GAUSSIAN], "--users-file"),
+        ([*CHARGE, "--users", "ada", "--noise", "skellam:variance=0"], "--noise"),
+        ([*CHARGE, "--users", "ada", *GAUSSIAN, "--sensitivity", "0"], "--sensitivity"),
+        ([*CHARGE, "--users", "ada", *GAUSSIAN, "--claim", "rho=1"], "--noise"),
+        ([*CHARGE, "--users", "ada", "--claim", "rho=1"], "--reason"),
+        ([*CHARGE, "--users", "ada", "--claim", "rho=1", "--reason", " "], "--reason"),
+        ([*CHARGE, "--users", "ada", "--claim", "p=1", "--reason", "x"], "--claim"),
+        (["charge", "--batch", " ", "--users", "ada", *GAUSSIAN], "--batch"),
+        (["show", "--user", " ada"], "--user"),
+    ],
+)
+def test_refusals_name_the_option_in_one_line(
+    opened: Command, words: list[str], option: str
+) -> None:
+    answer = opened(*words)
+    assert (answer.code, answer.out) == (2, "")
+    assert len(answer.err.splitlines()) == 1
+    assert option in answer.err
+    assert opened.left("ada") == Fraction(1, 2)
+
+
+def test_names_are_split_at_line_ends_alone(opened: Command, tmp_path: Path) -> None:
+    (tmp_path / "users.txt").write_text("ada\N{LINE SEPARATOR}bob\n", encoding="utf-8")
+    answer = opened("charge", "--batch", "one", "--users-file", tmp_path / "users.txt", *GAUSSIAN)
+    assert answer.code == 2
+    assert "--users-file" in answer.err
+    splitting = mutated(
+        commands._names, 'text.removesuffix("\\n").split("\\n")', "text.splitlines()"
+    )
+    assert splitting(None, str(tmp_path / "users.txt")) == ["ada", "bob"]
+
+
+def test_a_ledger_that_is_not_there(command: Command, tmp_path: Path) -> None:
+    for words in (["show"], ["export"], [*CHARGE, "--users", "ada", *GAUSSIAN]):
+        answer = command(*words)
+        assert (answer.code, answer.out) == (2, "")
+        assert "no such file" in answer.err
+    assert not command.path.exists()
+    command.path = tmp_path / "no" / "folder.db"
+    assert command("open", "--budget", "rho=1").code == 2
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "mysql://host/name", " "])
+def test_addresses(command: Command, url: str) -> None:
+    command.path = url  # type: ignore[assignment]  # any text may be typed
+    answer = command("open", "--budget", "rho=1")
+    assert answer.code == 2
+    assert "--db" in answer.err
+
+
+def test_help_teaches_the_exit_codes(command: Command) -> None:
+    code = dpcore.command.app.run(["ledger", "--help"])
+    assert code == 0
+    text = " ".join(command.streams.readouterr().out.split())
+    assert "Exit codes: 0 done, 1 a user cannot pay" in text
+    assert "4 the batch was charged before and nothing was paid" in text
+    for verb in ("open", "charge", "show", "export", "backup", "adopt"):
+        answer = typed(command.streams, "ledger", verb, "--help")
+        assert f"Example: dpcore ledger {verb}" in " ".join(answer.out.split())
+
+
+def test_a_real_process_ends_with_1(opened: Command) -> None:
+    start = (
+        "from importlib.metadata import EntryPoint\n"
+        "import dpcore.command.app\n"
+        f"point = EntryPoint('ledger', {POINT.value!r}, 'dpcore.commands')\n"
+        "dpcore.command.app._registered = lambda: {'ledger': point}\n"
+        "dpcore.command.app.main()\n"
+    )
+    words = ["ledger", "charge", "--db", str(opened.path), "--batch", "one", "--users", "ada"]
+    ended = subprocess.run(
+        [sys.executable, "-c", start, *words, "--noise", "discrete-gaussian:sigma_squared=1/4"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[3],
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("error: batch 'one': 1 of 1 users has too little left")
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("--claim", "rho=1/100", "--reason", "r", "--sensitivity", "50"), "--sensitivity"),
+        (("--claim", "rho=1/100", "--reason", "r", "--rounds", "5"), "--rounds"),
+        (("--noise", "skellam:variance=400", "--reason", "r"), "--reason"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(
+    opened: Command, words: tuple[str, ...], option: str
+) -> None:
+    said = opened("charge", "--batch", "monday", "--users", "ada", *words)
+    assert said.code == 2
+    assert said.err.startswith(f"error: {option} = ")
+    assert opened("show", "--json").json["charges"] == 0
+
+
+def test_a_file_of_names_may_come_from_anywhere(opened: Command, tmp_path: Path) -> None:
+    names = tmp_path / "names.txt"
+    names.write_bytes(b"\xef\xbb\xbfada\r\nbob\r\n")
+    noise = ("--noise", "discrete-gaussian:sigma_squared=100")
+    said = opened("charge", "--batch", "monday", "--users-file", str(names), *noise)
+    assert said.code == 0
+    assert opened("show", "--user", "ada").code == 0

@@ -1,0 +1,337 @@
+r"""``dpcore protocol plan`` and ``simulate`` as a user types them: facts, refusals, exit codes."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from fractions import Fraction
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpcore.command.app
+from accounting.protocols import render
+from accounting.protocols.box import BinomialBox
+from accounting.release.curve import PrivacyCurve
+from dpcore import Sensitivity
+from dpcore.laws.sums import summed
+from dpcore.spelling import read_noise
+from tests.support.dpcore.mutants import mutated
+from tests.support.typed import Answer, typed
+
+ROOT = Path(__file__).parents[3]
+POINT = EntryPoint("protocol", "accounting.cli.protocol:protocol", "dpcore.commands")
+INSTANCES = (
+    "pure",
+    "renyi",
+    "concentrated",
+    "central",
+    "local",
+    "shuffled-pure",
+    "binary-shuffle",
+    "vector-shuffle",
+)
+SHUFFLED = ("binary-shuffle", "vector-shuffle")
+PLAN_KEYS = {
+    "schema", "instance", "parameters", "users", "honest", "target", "guarantee", "meets_target",
+    "assumes", "noise_of_a_user", "noise_of_the_sum", "bits_per_user",
+}  # fmt: skip
+SUM_KEYS = {"precision", "threshold", "modulus", "wraparound_upper"}
+NUMBERS = {
+    "binary-shuffle": {"noise_bits", "probability"},
+    "vector-shuffle": {"noise_bits", "probability", "precision", "coordinates"},
+}
+SIMULATION_KEYS = {
+    "schema", "plan", "runs", "aggregation", "dropouts", "present", "mean_absolute_error",
+    "root_mean_square_error", "noise_deviation_upper", "bits_per_user", "planned", "kept",
+}  # fmt: skip
+
+
+class Command:
+    """The command in this process: the code of a real one from ``dpcore.command.app.run`` on."""
+
+    def __init__(self, streams: pytest.CaptureFixture[str]) -> None:
+        self.streams = streams
+
+    def __call__(self, verb: str, instance: str, *words: object, users: object = 12) -> Answer:
+        given = ["--instance", instance, "--users", users, "--epsilon", 1, *words]
+        return typed(self.streams, "protocol", verb, *given)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"protocol": POINT})
+    return Command(capsys)
+
+
+def test_the_package_registers_the_command() -> None:
+    found = [point for point in entry_points(group="dpcore.commands") if point.name == "protocol"]
+    assert [point.value for point in found] == [POINT.value]
+
+
+def test_a_real_process() -> None:
+    start = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from importlib.metadata import EntryPoint\n"
+        "import dpcore.command.app\n"
+        f"point = EntryPoint('protocol', {POINT.value!r}, 'dpcore.commands')\n"
+        "dpcore.command.app._registered = lambda: {'protocol': point}\n"
+        "dpcore.command.app.main()\n"
+    )
+    words = ["protocol", "simulate", "--instance", "pure", "--users", "9", "--epsilon", "x"]
+    ended = subprocess.run(
+        [sys.executable, "-c", start, *words], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.splitlines() == [
+        "error: epsilon = x: must be a finite number such as 3, 0.1, 1/3 or 1e-6"
+    ]
+
+
+# -- plans ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("instance", INSTANCES)
+def test_plans_keep_their_promise_and_say_so(command: Command, instance: str) -> None:
+    answer = command("plan", instance, "--honest", "75%", "--json")
+    assert (answer.code, answer.err) == (0, "")
+    found = answer.json
+    assert set(found) == PLAN_KEYS | NUMBERS.get(instance, SUM_KEYS)
+    assert found["schema"] == "dpcore-protocol-plan/1"
+    assert (found["instance"], found["users"], found["honest"]) == (instance, 12, 9)
+    bits = instance in ("renyi", "concentrated", *SHUFFLED)
+    assert found["target"] == {"epsilon": "1", "delta": "1/1000000" if bits else "0"}
+    assert found["meets_target"] is True
+    assert (found["assumes"] is not None) == (instance == "shuffled-pure")
+    # What is printed is what the printed law hides, recomputed from the text alone.
+    ends = found["guarantee"]["epsilon"]
+    assert 0 < ends["lower"] <= ends["upper"] <= (0.5 if instance == "shuffled-pure" else 1)
+    assert recomputed_delta(found, Fraction(ends["upper"])) <= Fraction(found["target"]["delta"])
+
+
+def recomputed_delta(found: dict[str, Any], epsilon: Fraction) -> Fraction | float:
+    r"""The delta at ``epsilon`` of what the honest hide, from the numbers of a JSON plan."""
+    if found["instance"] in SHUFFLED:
+        box = BinomialBox(
+            trials=found["honest"] * found["noise_bits"],
+            probability=found["probability"],
+            bounds=(found.get("precision", 1),) * found.get("coordinates", 1),
+        )
+        return box.delta(epsilon).lower
+    one = read_noise(found["noise_of_a_user"] or found["noise_of_the_sum"])
+
+    count = 1 if found["instance"] in ("central", "local") else found["honest"]
+    moved = Sensitivity(found["precision"])
+    return PrivacyCurve(noise=summed(one, count), sensitivity=moved).delta(epsilon).lower
+
+
+@pytest.mark.parametrize("instance", INSTANCES)
+def test_plans_in_words(command: Command, instance: str) -> None:
+    answer = command("plan", instance)
+    found = command("plan", instance, "--json").json
+    lines = answer.out.splitlines()
+    assert (answer.code, answer.err) == (0, "")
+    assert lines[0] == f"{instance} for 12 users, parameters exact"
+    assert lines[2].startswith("  guarantee   epsilon ")
+    assert lines[2].endswith(": kept")
+    assert lines[-1] == f"  bits        {found['bits_per_user']} a user"
+    assert ("assumes" in answer.out) == (instance == "shuffled-pure")
+    assert all(len(line) <= 100 and not line.startswith(" " * 3) for line in lines)
+    noise = found["noise_of_the_sum"]
+    assert f" {noise}" in answer.out  # its label ends before it
+
+
+def test_a_promise_that_is_not_kept_is_called_so(command: Command) -> None:
+    answer = command("plan", "pure", "--parameters", "paper", "--honest", "50%")
+    assert answer.code == 0
+    assert "NOT certified to keep the promise" in answer.out
+    found = command("plan", "pure", "--parameters", "paper", "--honest", "50%", "--json").json
+    assert found["meets_target"] is False
+    assert found["guarantee"]["epsilon"]["lower"] > 1
+
+
+def test_no_pure_guarantee_is_infinity_in_words(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert render._number(math.inf) == "infinity"
+    monkeypatch.setattr(render, "_number", mutated(render._number, 'else "infinity"', "else value"))
+    # Two of twelve hide less than 1e-6 of the mass: no epsilon is enough.
+    words = ("--dropouts", 11, "--runs", 1, "--json")
+    with pytest.raises(AssertionError, match="Infinity is not JSON"):
+        _ = command("simulate", "binary-shuffle", *words).json
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    ("instance", "small"), [("binary-shuffle", "1/1000"), ("vector-shuffle", "1/50")]
+)
+def test_no_bound_is_printed_above_a_target_that_is_met(
+    command: Command, instance: str, small: str
+) -> None:
+    found = command("plan", instance, "--epsilon", small, "--json", users=1000).json
+    ends = found["guarantee"]["epsilon"]
+    assert found["meets_target"]
+    assert ends["lower"] <= ends["upper"] <= float(Fraction(small))
+    assert ends["upper"] - ends["lower"] <= 1e-5 * ends["upper"]
+
+
+# -- simulations ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("instance", INSTANCES)
+def test_simulations(command: Command, instance: str) -> None:
+    words = ("--dropouts", "25%", "--runs", 20, "--seed", 3)
+    answer = command("simulate", instance, *words, "--json")
+    assert (answer.code, answer.err) == (0, "")
+    found = answer.json
+    assert set(found) == SIMULATION_KEYS
+    assert found["schema"] == "dpcore-protocol-simulation/1"
+    assert found["plan"] == command("plan", instance, "--json").json
+    assert (found["runs"], found["dropouts"], found["present"]) == (20, 3, 9)
+    assert found["planned"] == found["plan"]["guarantee"]
+    planned, kept = found["planned"]["epsilon"], found["kept"]["epsilon"]
+    assert kept["upper"] >= kept["lower"] >= planned["lower"]
+    assert (kept == planned) == (instance in ("central", "local"))
+    assert 0 < found["mean_absolute_error"] <= found["root_mean_square_error"]
+    assert command("simulate", instance, *words, "--json").json == found
+    lines = command("simulate", instance, *words).out.splitlines()
+    names = ["runs", "dropouts", "error", "noise", "bits", "planned", "kept"]
+    names += ["assumes"] if instance == "shuffled-pure" else []
+    assert [line.split()[0] for line in lines[1:]] == names
+
+
+def test_seeds_decide_the_runs_and_only_they_repeat(command: Command) -> None:
+    def errors(*words: object) -> float:
+        found = command("simulate", "pure", "--runs", 5, "--json", *words).json
+        error: float = found["root_mean_square_error"]
+        return error
+
+    assert errors("--seed", 1) == errors("--seed", 1) != errors("--seed", 2)
+    assert errors() != errors()
+
+
+def test_masked_runs(command: Command) -> None:
+    words = ("--aggregation", "masked", "--runs", 2, "--dropouts", 2, "--json")
+    found = command("simulate", "renyi", *words).json
+    assert (found["aggregation"], found["present"]) == ("masked, up to 3 dropouts", 10)
+
+
+@pytest.mark.parametrize(
+    ("honest", "others", "colluding"), [("100%", 4, 0), ("75%", 4, 1), ("50%", 8, 4)]
+)
+def test_masked_runs_among_neighbours(
+    command: Command, honest: str, others: int, colluding: int
+) -> None:
+    words = ("--aggregation", "masked-neighbours", "--runs", 2, "--dropouts", 2, "--json")
+    found = command("simulate", "renyi", *words, "--honest", honest).json
+    said = f"masked with {others} others each, up to 2 dropouts and {colluding} colluding"
+    assert (found["aggregation"], found["present"]) == (said, 10)
+
+
+def test_a_share_of_users_is_rounded_up(command: Command) -> None:
+    def gone(share: str) -> int:
+        found = command("simulate", "pure", "--dropouts", share, "--runs", 1, "--json").json
+        count: int = found["dropouts"]
+        return count
+
+    assert [gone(share) for share in ("0", "0%", "1%", "50%", "50.1%", "11")] == [0, 0, 1, 6, 7, 11]
+
+
+# -- refusals ---------------------------------------------------------------------------------
+
+BAD_PLANS: list[tuple[str, str, list[str]]] = [
+    ("instance", "nothing", []),
+    ("parameters", "pure", ["--parameters", "best"]),
+    ("parameters", "local", ["--parameters", "paper"]),
+    ("users", "pure", ["--users", "0"]),
+    ("--users", "pure", ["--users", "-1"]),
+    ("--users", "pure", ["--users", "1.5"]),
+    ("--users", "pure", ["--users", "1e30"]),
+    ("epsilon", "pure", ["--epsilon", "0"]),
+    ("epsilon", "pure", ["--epsilon", "-1"]),
+    ("epsilon", "pure", ["--epsilon", "nan"]),
+    ("epsilon", "binary-shuffle", ["--epsilon", "1e400"]),
+    ("epsilon", "renyi", ["--epsilon", "1e400"]),
+    ("delta", "pure", ["--delta", "1"]),
+    ("delta", "pure", ["--delta", "-1e-6"]),
+    ("delta", "renyi", ["--delta", "0"]),
+    ("--honest", "pure", ["--honest", "0%"]),
+    ("--honest", "pure", ["--honest", "110%"]),
+    ("--honest", "pure", ["--honest", "-0.1"]),
+    ("--honest", "pure", ["--honest", "%"]),
+    ("--honest", "pure", ["--honest", "most"]),
+    ("failure", "pure", ["--failure", "0"]),
+    ("failure", "binary-shuffle", ["--failure", "5"]),
+    ("scaling", "renyi", ["--scaling", "0"]),
+    ("scaling", "renyi", ["--scaling", "-1"]),
+    ("scaling", "pure", ["--scaling", "2"]),
+    ("precision", "pure", ["--precision", "0"]),
+    ("precision", "pure", ["--precision", "4", "--parameters", "paper"]),
+    ("precision", "binary-shuffle", ["--precision", "5"]),
+    ("--precision", "pure", ["--precision", "1/2"]),
+    ("coordinates", "pure", ["--coordinates", "2"]),
+    ("coordinates", "binary-shuffle", ["--coordinates", "2"]),
+    ("coordinates", "vector-shuffle", ["--coordinates", "0"]),
+    ("modulus", "pure", ["--users", "1e17"]),
+]
+BAD_RUNS: list[tuple[str, str, list[str]]] = [
+    ("dropouts", "pure", ["--dropouts", "100%"]),
+    ("dropouts", "pure", ["--dropouts", "12"]),
+    ("--dropouts", "pure", ["--dropouts", "-1"]),
+    ("--dropouts", "pure", ["--dropouts", "-5%"]),
+    ("--dropouts", "pure", ["--dropouts", "200%"]),
+    ("--dropouts", "pure", ["--dropouts", "0.5"]),
+    ("--dropouts", "pure", ["--dropouts", "%"]),
+    ("dropouts", "pure", ["--dropouts", "6", "--aggregation", "masked"]),
+    ("runs", "pure", ["--runs", "0"]),
+    ("--runs", "pure", ["--runs", "1.5"]),
+    ("--runs", "pure", ["-n", "many"]),
+    ("--seed", "pure", ["--seed", "-1"]),
+    ("--seed", "pure", ["--seed", "x"]),
+    ("aggregation", "pure", ["--aggregation", "trust me"]),
+    ("aggregation", "binary-shuffle", ["--aggregation", "masked"]),
+    ("instance", "nothing", []),
+    ("users", "pure", ["--users", "1e9"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("verb", "argument", "instance", "words"),
+    [("plan", *case) for case in BAD_PLANS] + [("simulate", *case) for case in BAD_RUNS],
+)
+def test_refusals_are_one_line_that_names_the_argument(
+    command: Command, verb: str, argument: str, instance: str, words: list[str]
+) -> None:
+    answer = command(verb, instance, *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"error: {argument} = ")
+    assert len(answer.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("missing", ["--instance", "--users", "--epsilon"])
+def test_what_is_missing_is_named(
+    command: Command, missing: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del command
+    given = {"--instance": "pure", "--users": "9", "--epsilon": "1"}
+    words = [word for name, value in given.items() if name != missing for word in (name, value)]
+    assert dpcore.command.app.run(["protocol", "plan", *words]) == 2
+    assert missing in capsys.readouterr().err
+
+
+def test_help_names_every_instance(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    del command
+    for verb in ("plan", "simulate"):
+        assert dpcore.command.app.run(["protocol", verb, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert all(instance.split("-")[0] in shown for instance in INSTANCES)
+
+
+def test_a_plan_says_its_delta_exactly(command: Command) -> None:
+    # The lower end at a delta holds at none above it.
+    answer = command("plan", "central", "--delta", "1.23456789e-6")
+    assert " at delta = 1.23456789e-6" in answer.out
+    assert "1.235e-6" not in answer.out

@@ -1,0 +1,350 @@
+r"""``dpcore verify`` as a user types it: what holds, what does not, and who reads which schema."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpcore.command.app
+from accounting.certificates.certificate import certify
+from accounting.checker import Finding, Status, Verdict, verify
+from accounting.checker.laws.losses import losses_of
+from accounting.checker.text.form import digest_of
+from accounting.checker.verdict import _checked
+from accounting.cli import certificate as command_file
+from accounting.cli import readers
+from accounting.release.curve import PrivacyCurve
+from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
+from bandits.certificates.certificate import SCHEMA, certificate_of, recheck
+from dpcore import DiscreteGaussian, SystemRng
+from dpcore.sampling.rng import SeededRng
+from tests.support.accounting.claiming import certificate, enclosed, noise
+from tests.support.typed import Answer, typed
+
+POINT = EntryPoint("verify", "accounting.cli.certificate:verify", "dpcore.commands")
+READER = EntryPoint(SCHEMA, "bandits.certificates.recheck:recheck", readers.GROUP)
+Verify = Callable[..., Answer]
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Verify:
+    def found(*, group: str, name: str) -> list[EntryPoint]:
+        return [READER] if (group, name) == (READER.group, READER.name) else []
+
+    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"verify": POINT})
+    monkeypatch.setattr(readers, "entry_points", found)
+
+    def run(text: str | bytes, *words: object) -> Answer:
+        place = tmp_path / "c.json"
+        place.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return typed(capsys, "verify", place, *words)
+
+    return run
+
+
+def of_a_run(*, trust: str = "pure", simulated: bool = False, most_steps: int = 100) -> str:
+    private: Any = SumPrivatizer(trust=trust, epsilon="1/2", failure="1e-3")  # type: ignore[arg-type]  # one of the six
+    run = play(
+        BatchedElimination(privatizer=private),
+        Bernoulli(means=(0.9, 0.1)),
+        horizon=60,
+        world=np.random.default_rng(1),
+        rng=SeededRng(1) if simulated else SystemRng(),
+    )
+    return certificate_of(run, deltas=["1e-6"], most_steps=most_steps).text()
+
+
+def of_one_gaussian() -> str:
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
+    return certify(curve, deltas=["1e-6"]).text()
+
+
+def test_the_package_registers_the_reader() -> None:
+    found = entry_points(group=readers.GROUP)
+    if not found:
+        pytest.skip("dpcore is not installed: pip install -e .")
+    assert {(point.name, point.value) for point in found} == {(READER.name, READER.value)}
+
+
+# -- the words and the codes ---------------------------------------------------------------------
+
+
+def test_an_honest_run_holds(command: Verify) -> None:
+    answer = command(of_a_run())
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert lines[0].startswith("claims[0] (epsilon): holds: no less than any of ")
+    assert lines[1] == "parts[0]: holds: epsilon computed again, of this very noise and rounds"
+    assert lines[-1] == "every claim holds"
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        ({"trust": "shuffled-pure"}, "parts[0]: assumed: "),
+        ({"simulated": True}, "noise: assumed: "),
+    ],
+)
+def test_what_is_assumed_is_said_first_and_last(
+    command: Verify, options: dict[str, Any], first: str
+) -> None:
+    answer = command(of_a_run(**options))
+    assert answer.code == 0
+    assert answer.out.startswith(first)
+    assert answer.out.splitlines()[-1] == "every claim holds, given what is assumed"
+
+
+def test_parts_beyond_the_second_path_are_not_called_false(command: Verify) -> None:
+    answer = command(of_a_run(most_steps=1))
+    assert answer.code == 1
+    lines = answer.out.splitlines()
+    assert "parts[1]: unchecked: more than 1 steps" in lines
+    assert lines[-1].startswith("NOT CHECKED IN FULL")
+    assert "fails" not in "".join(lines[:-1])
+
+
+def test_a_changed_run_does_not_hold(command: Verify) -> None:
+    edited = json.loads(of_a_run(most_steps=1))
+    edited["claims"][0]["epsilon"] = "0.1"
+    answer = command(json.dumps({**edited, "digest": digest_of(edited)}))
+    assert answer.code == 1
+    lines = answer.out.splitlines()
+    assert lines[0] == "claims[0] (epsilon): fails: is less than that of a part"
+    assert lines[-1] == "DOES NOT HOLD"
+    found = command(json.dumps(edited), "--json")
+    assert (found.code, found.json["holds"]) == (1, False)
+    assert {each["status"] for each in found.json["findings"]} >= {"fails", "unchecked"}
+
+
+def test_ordinary_certificates_are_read_as_before(command: Verify) -> None:
+    text = of_one_gaussian()
+    answer = command(text)
+    assert answer.code == 0
+    assert answer.out == f"{verify(text)}\nevery claim holds\n"
+    changed = command(text.replace("0.1892073", "0.1892072"))
+    assert changed.code == 1
+    assert changed.out.splitlines()[-1] == "DOES NOT HOLD"
+
+
+def test_an_unchecked_claim_is_not_called_false(
+    command: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unsure = Verdict(findings=(Finding(where="x", status=Status.UNCHECKED, reason="too large"),))
+    monkeypatch.setattr(readers, "verify", lambda text: unsure)
+    answer = command(of_one_gaussian())
+    assert (answer.code, answer.out.splitlines()[0]) == (1, "x: unchecked: too large")
+    assert answer.out.splitlines()[1].startswith("NOT CHECKED IN FULL")
+
+
+# -- how long ------------------------------------------------------------------------------------
+
+
+def of_many_claims() -> str:
+    claims = [enclosed("delta", str(3 + Fraction(i, 7)), "0.001", "0.002") for i in range(64)]
+    return certificate([noise("skellam", 1, 500, variance="100")], claims)
+
+
+@pytest.mark.parametrize("text", [of_many_claims(), of_a_run()], ids=["ordinary", "run"])
+def test_what_is_not_decided_in_time_does_not_hold(command: Verify, text: str) -> None:
+    losses_of.cache_clear()
+    _checked.cache_clear()
+    start = time.process_time()
+    answer = command(text, "--deadline", "1/1000")
+    assert time.process_time() - start < 5
+    assert answer.code == 1
+    lines = answer.out.splitlines()
+    assert any(each.endswith("not decided in time: not decided in 0.001 seconds") for each in lines)
+    assert lines[-1].startswith("NOT DECIDED IN TIME")
+    found = command(text, "--deadline", "1/1000", "--json")
+    assert (found.code, found.json["holds"]) == (1, False)
+    assert "not decided in time" in {each["status"] for each in found.json["findings"]}
+
+
+def test_a_false_claim_beside_one_that_is_late_is_called_false(
+    command: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Finding(where="x", status=Status.UNDECIDED, reason="late")
+    wrong = Finding(where="y", status=Status.FAILS, reason="wrong")
+    monkeypatch.setattr(readers, "verify", lambda text: Verdict(findings=(late, wrong)))
+    assert command(of_one_gaussian()).out.splitlines()[-1] == "DOES NOT HOLD"
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "soon", "1e7"])
+def test_a_deadline_that_is_none_is_refused(command: Verify, seconds: str) -> None:
+    answer = command(of_one_gaussian(), "--deadline", seconds)
+    assert (answer.code, answer.out) == (2, "")
+    assert "--deadline" in answer.err
+
+
+def test_the_time_is_shown_on_a_terminal(command: Verify, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    @contextmanager
+    def bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
+        assert (label, total) == ("at most 2.5 s", 25)
+        yield seen.append
+
+    losses_of.cache_clear()
+    _checked.cache_clear()
+    monkeypatch.setattr(command_file, "progress_bar", bar)
+    command(of_many_claims(), "--deadline", "2.5")
+    assert seen == sorted(seen)
+    assert seen[-1] >= 1
+
+
+# -- who reads what ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{}", b"\xff", b"[]", b'{"schema": "another/1"}', b'{"schema": 5}', b"[" * 100_000],
+    ids=lambda text: repr(text)[:20],
+)
+def test_what_nobody_reads_is_a_finding(command: Verify, text: bytes) -> None:
+    answer = command(text)
+    assert answer.code == 1
+    assert answer.out.splitlines()[-1] == "DOES NOT HOLD"
+
+
+def test_a_schema_has_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(*, group: str, name: str) -> list[EntryPoint]:
+        return [READER] if (group, name) == (READER.group, SCHEMA) else []
+
+    monkeypatch.setattr(readers, "entry_points", found)
+    assert readers.reader_of(of_a_run().encode()) is recheck
+    assert readers.reader_of(of_one_gaussian().encode()) is verify
+    assert Fraction(json.loads(of_a_run())["claims"][0]["epsilon"]) < Fraction(1, 2)
+
+
+ALIEN = b'{"schema": "alien/1"}'
+
+
+def sound(text: bytes) -> Verdict:
+    return Verdict(findings=(Finding(where=f"{len(text)}", status=Status.HOLDS, reason="read"),))
+
+
+def silent(text: bytes) -> None:
+    del text
+
+
+def rude(text: bytes) -> Verdict:
+    raise KeyError(f"{len(text)} bytes\n of it")
+
+
+def reading(monkeypatch: pytest.MonkeyPatch, schema: str, *values: str) -> None:
+    points = [EntryPoint(schema, value, readers.GROUP) for value in values]
+
+    def found(*, group: str, name: str) -> list[EntryPoint]:
+        return points if (group, name) == (readers.GROUP, schema) else []
+
+    monkeypatch.setattr(readers, "entry_points", found)
+
+
+def test_a_package_reads_its_own_schema(command: Verify, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading(monkeypatch, "alien/1", f"{__name__}:sound")
+    answer = command(ALIEN)
+    assert (answer.code, answer.out) == (0, "21: holds: read\nevery claim holds\n")
+
+
+def test_no_package_reads_the_schema_of_this_one(
+    command: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading(monkeypatch, "dpcore-certificate/1", f"{__name__}:sound")
+    assert readers.reader_of(of_one_gaussian().encode()) is verify
+    changed = command(of_one_gaussian().replace("0.1892073", "0.1892072"))
+    assert changed.out.splitlines()[-1] == "DOES NOT HOLD"
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (
+            ("a.module:read", "b.module:read"),
+            "has 2 readers (a.module:read of an unnamed package, ",
+        ),
+        (("no_such_module:read",), "cannot be imported: ModuleNotFoundError"),
+        ((f"{__name__}:nothing",), "cannot be imported: AttributeError"),
+        ((f"{__name__}:ALIEN",), "is no function"),
+        ((f"{__name__}:silent",), "answered with NoneType, and no Verdict"),
+        ((f"{__name__}:rude",), "raised KeyError: '21 bytes"),
+    ],
+)
+def test_a_reader_that_does_not_read_is_named(
+    command: Verify, monkeypatch: pytest.MonkeyPatch, values: tuple[str, ...], reason: str
+) -> None:
+    reading(monkeypatch, "alien/1", *values)
+    answer = command(ALIEN)
+    assert answer.code == 2
+    assert answer.err.startswith("error: schema = alien/1: ")
+    assert reason in answer.err
+    assert all(value in answer.err for value in values)
+    assert "defect" not in answer.err
+    assert answer.err.count("\n") == 1
+
+
+# -- how much is read ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", [b"\0", of_one_gaussian().encode() + b" ", b'{"schema": "alien/1"}']
+)
+def test_a_text_beyond_every_limit_names_the_largest(command: Verify, text: bytes) -> None:
+    answer = command(text.ljust(readers.MOST_TEXT + 1))
+    assert answer.code == 1
+    assert answer.out.startswith(f"certificate: fails: must be at most {readers.MOST_TEXT} bytes\n")
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "-"])
+def test_a_text_without_end_is_not_read_to_the_end(
+    command: Verify,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    if not Path("/dev/zero").exists():
+        pytest.skip("no device of this kind here")
+    with Path("/dev/zero").open() as endless:
+        monkeypatch.setattr("sys.stdin", endless)
+        answer = typed(capsys, "verify", name)
+    assert answer.code == 1
+    assert f"at most {readers.MOST_TEXT} bytes" in answer.out
+
+
+def test_a_name_that_no_file_can_have_is_refused(
+    command: Verify, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = typed(capsys, "verify", "a\0b")
+    assert answer.code == 2
+    assert "is no name of a file" in answer.err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with a name here")
+def test_a_pipe_is_read(command: Verify, tmp_path: Path, capsys: Any) -> None:
+    place = tmp_path / "pipe"
+    os.mkfifo(place)
+    writer = threading.Thread(target=place.write_text, args=(of_one_gaussian(),))
+    writer.start()
+    answer = typed(capsys, "verify", place)
+    writer.join()
+    assert answer.out.splitlines()[-1] == "every claim holds"
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(
+    command: Verify, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = typed(capsys, "verify", "nowhere.json")
+    assert answer.code == 2
+    assert "nowhere.json" in answer.err

@@ -1,0 +1,387 @@
+"""The line integral of a total loss: against enumeration, closed forms and the lattice engine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from flint import acb, arb
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import PrivacyCurve
+from accounting.fourier.discs import (
+    UNIT,
+    Discs,
+    Floats,
+    Integers,
+)
+from accounting.fourier.factor import Factor, Grid
+from accounting.fourier.integral import Line
+from accounting.laws.registry import pair_of
+from accounting.laws.skellam import SkellamPair
+from accounting.pairs.listing import gaussian_losses, laplace_losses
+from accounting.pairs.losses import Losses
+from dpcore import DiscreteGaussian, DiscreteLaplace
+from dpcore.errors import InvalidParameter
+from dpcore.laws.skellam import Skellam
+from dpcore.numbers.enclosure import Enclosure, ball, precision
+from tests.support.accounting.brute import real
+from tests.support.accounting.lines import (
+    DIGITS,
+    Listed,
+    Parts,
+    delta,
+    encloses,
+    listed,
+    small_parts,
+    sum_of,
+    totals,
+)
+
+COIN = listed(("3/5", "1"), ("2/5", "-1"))
+SHOWING = listed(("1/2", "1/4"), ("2/5", "-1/3"))
+NOTHING = listed(("1", "0"))
+
+
+def holds(found: Enclosure, truth: Any) -> bool:
+    with mpmath.workdps(DIGITS):
+        return bool(real(Fraction(found.lower)) <= truth <= real(Fraction(found.upper)))
+
+
+def relative_width(found: Enclosure) -> float:
+    return float(Fraction(found.width) / Fraction(found.upper)) if found.width else 0.0
+
+
+def inverts(found: Enclosure, parts: Parts, target: Fraction) -> bool:
+    """Whether delta at the lower end is >= the target and at the upper end <= it."""
+    with mpmath.workdps(DIGITS):
+        goal, slip = real(target), mpmath.mpf(10) ** (5 - DIGITS)
+        if found.lower == math.inf:
+            return bool(goal < delta(parts, 1000 * max(totals(parts))))
+        high = found.lower == 0 or delta(parts, Fraction(found.lower)) >= goal - slip
+        low = found.upper == math.inf or delta(parts, Fraction(found.upper)) <= goal + slip
+        return bool(high and low)
+
+
+# -- enumeration -------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(small_parts(), st.fractions(min_value=0, max_value=12, max_denominator=40), st.data())
+def test_delta_encloses_the_enumerated_curve(
+    parts: Parts, epsilon: Fraction, data: st.DataObject
+) -> None:
+    atoms = [total for total in totals(parts) if total >= 0] or [Fraction(0)]
+    for each in (epsilon, data.draw(st.sampled_from(sorted(atoms)))):
+        found = Line(parts=tuple(parts)).delta(each, "1/100")
+        truth = delta(parts, each)
+        assert holds(found, truth)
+        assert relative_width(found) <= 0.01 or truth < 1e-12
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    small_parts(),
+    st.fractions(min_value=Fraction(1, 1000), max_value=Fraction(9, 10), max_denominator=1000),
+    st.integers(min_value=0, max_value=30),
+)
+def test_epsilon_inverts_the_enumerated_curve(parts: Parts, share: Fraction, power: int) -> None:
+    target = share / 10**power
+    found = Line(parts=tuple(parts)).epsilon(target, "1/100")
+    assert inverts(found, parts, target)
+    most = max(sum(count * law.largest for law, count in parts), Fraction(0))
+    assert found.upper <= most + Fraction(1, 2**100) or found == Enclosure.infinite()
+
+
+def test_epsilon_on_an_atom() -> None:
+    parts = ((COIN, 4), (SHOWING, 1))
+    for total in sorted(t for t in totals(parts) if t > 0):
+        found = Line(parts=parts).delta(total, "1e-4")
+        assert holds(found, delta(parts, total))
+        assert relative_width(found) <= 1e-4 or total == max(totals(parts))
+
+
+def test_narrow_between_the_atoms() -> None:
+    found = Line(parts=((COIN, 4),)).delta(Fraction(21, 10), "1e-10")
+    assert holds(found, delta(((COIN, 4),), Fraction(21, 10)))
+    assert relative_width(found) <= 1e-10
+
+
+# -- edges -------------------------------------------------------------------------------------
+
+
+def test_the_hidden_mass_is_the_floor_of_the_curve() -> None:
+    parts = ((SHOWING, 3), (COIN, 1))
+    hidden = 1 - Fraction(9, 10) ** 3
+    line = Line(parts=parts)
+    assert line.epsilon(hidden - Fraction(1, 10**9), "1e-6") == Enclosure.infinite()
+    assert hidden in line.delta(2, "1e-6")
+    assert line.delta(2, "1e-6").width < Fraction(1, 10**30)
+    # At exactly the hidden mass, epsilon is the largest finite loss, and not above it.
+    touching = line.epsilon(hidden, "1e-6")
+    assert touching.lower <= Fraction(7, 4) <= touching.upper
+    assert holds(line.delta("1/10", "1e-6"), delta(parts, Fraction(1, 10)))
+
+
+def test_a_tiny_hidden_mass_is_not_lost() -> None:
+    law = Listed(atoms=((1 - Fraction(1, 10**50), Fraction(0)),))
+    found = Line(parts=((law, 7),)).delta(0, "1e-6")
+    assert holds(found, delta(((law, 7),), Fraction(0)))
+    assert relative_width(found) < 1e-20
+
+
+def test_no_loss_at_all() -> None:
+    line = Line(parts=((NOTHING, 5),))
+    assert line.delta(0, "1e-6") == Enclosure.exactly(0)
+    assert line.epsilon("1e-9", "1e-6") == Enclosure.exactly(0)
+
+
+def test_a_law_that_shows_everything() -> None:
+    class Shown(Listed):
+        @property
+        def largest(self) -> Fraction:
+            return Fraction(0)
+
+    line = Line(parts=((Shown(atoms=()), 1), (COIN, 2)))
+    assert line.delta(1, "1e-6") == Enclosure.exactly(1)
+    assert line.epsilon("1/2", "1e-6") == Enclosure.infinite()
+
+
+def test_near_and_beyond_the_largest_loss() -> None:
+    line = Line(parts=((COIN, 1000),))
+    assert line.delta(1000, "1e-6") == Enclosure.exactly(0)
+    assert line.delta(10**30, "1e-6") == Enclosure.exactly(0)
+    # P(L = 1000) = (3/5)^1000 is about 1e-222: delta far below, epsilon just below the largest.
+    found = line.epsilon(Fraction(1, 10**300), "1e-6")
+    assert found.upper == 1000
+    assert 999 < found.lower < 1000
+    at = line.delta(Fraction(1999, 2), "1e-6")
+    with mpmath.workdps(400):
+        assert holds(at, real("3/5") ** 1000 * -mpmath.expm1(-real("1/2")))
+    assert relative_width(at) < 1e-6
+
+
+def test_a_delta_that_the_curve_never_reaches_costs_nothing() -> None:
+    assert Line(parts=((COIN, 2),)).epsilon("999/1000", "1e-6") == Enclosure.exactly(0)
+
+
+@pytest.mark.parametrize(
+    ("argument", "call"),
+    [
+        ("parts", lambda: Line(parts=())),
+        ("count", lambda: Line(parts=((COIN, 0),))),
+        ("count", lambda: Line(parts=((COIN, 2**40 + 1),))),
+        ("epsilon", lambda: Line(parts=((COIN, 1),)).delta(-1, "1e-6")),
+        ("delta", lambda: Line(parts=((COIN, 1),)).epsilon(0, "1e-6")),
+        ("delta", lambda: Line(parts=((COIN, 1),)).epsilon(1, "1e-6")),
+        ("relative", lambda: Line(parts=((COIN, 1),)).epsilon("1/2", 0)),
+    ],
+    ids=["no law", "no round", "too many", "negative", "zero", "one", "no width"],
+)
+def test_what_is_refused(argument: str, call: Any) -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        call()
+    assert caught.value.argument == argument
+
+
+# -- laws --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaussianLaw:
+    variance: Fraction
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        return gaussian_losses(self.variance, 1, tilt, bits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaplaceLaw:
+    scale: Fraction
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        return laplace_losses(self.scale, 1)
+
+
+@pytest.mark.parametrize("rounds", [1, 7, 50])
+def test_the_product_of_one_discrete_gaussian(rounds: int) -> None:
+    law, noise = GaussianLaw(variance=Fraction(9)), DiscreteGaussian(sigma_squared=9)
+    exact = pair_of(noise, ((1, rounds),))
+    for epsilon in (Fraction(0), Fraction(1, 18), Fraction(1, 2), Fraction(3)):
+        with precision(128):
+            truth = Enclosure.of(exact.delta(epsilon))
+        found = Line(parts=((law, rounds),)).delta(epsilon, "1e-3")
+        assert found.lower <= truth.lower
+        assert truth.upper <= found.upper
+        assert relative_width(found) <= 1e-3
+
+
+@pytest.mark.parametrize("rounds", [1, 20])
+def test_the_product_of_one_discrete_laplace(rounds: int) -> None:
+    law, noise = LaplaceLaw(scale=Fraction(7, 2)), DiscreteLaplace(scale="7/2")
+    exact = pair_of(noise, ((1, rounds),))
+    for epsilon in (Fraction(0), Fraction(1, 8), Fraction(2, 7) * rounds / 3):
+        with precision(128):
+            truth = Enclosure.of(exact.delta(epsilon))
+        found = Line(parts=((law, rounds),)).delta(epsilon, "1e-2")
+        assert found.lower <= truth.lower
+        assert truth.upper <= found.upper
+
+
+def skellam(variance: int, shift: int) -> SkellamPair:
+    noise = Skellam(variance=variance)
+    return SkellamPair(noise=noise, shift=shift, variance=Fraction(variance))
+
+
+@pytest.mark.parametrize(("variance", "shift"), [(4, 1), (16, 3), (400, 1)])
+def test_one_skellam_release_has_its_own_curve(variance: int, shift: int) -> None:
+    curve = PrivacyCurve(noise=Skellam(variance=variance), sensitivity=shift)
+    line = Line(parts=((skellam(variance, shift), 1),))
+    for target in ("1/10", "1e-3", "1e-6", "1e-30"):
+        truth, found = curve.epsilon(target), line.epsilon(target, "1e-4")
+        assert found.lower <= truth.lower
+        assert truth.upper <= found.upper
+        assert relative_width(found) <= 1e-4
+
+
+def test_many_rounds_are_as_narrow_as_asked() -> None:
+    line = Line(parts=((skellam(400, 1), 1000),))
+    wide, narrow = line.epsilon("1e-6", "1e-6"), line.epsilon("1e-6", "1e-9")
+    assert relative_width(wide) <= 1e-6
+    assert relative_width(narrow) <= 1e-9
+    assert wide.lower <= narrow.lower <= narrow.upper <= wide.upper
+    assert 8.306145 < narrow.lower_float < 8.306149
+    deltas = line.delta(narrow.lower, "1e-6"), line.delta(narrow.upper, "1e-6")
+    assert deltas[1].lower <= Fraction(1, 10**6) <= deltas[0].upper
+
+
+def test_a_mixed_list_is_the_list_in_any_order() -> None:
+    laws = ((skellam(400, 1), 30), (GaussianLaw(variance=Fraction(400)), 30), (COIN, 2))
+    first = Line(parts=laws).epsilon("1e-6", "1e-5")
+    again = Line(parts=laws[::-1]).epsilon("1e-6", "1e-5")
+    assert first.overlaps(again)
+    assert relative_width(first) <= 1e-5
+
+
+# -- a closed form: the real Gaussian, whose loss is Normal(v/2, v) -----------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealGaussian:
+    variance: Fraction
+
+    @property
+    def hidden(self) -> arb:
+        return arb(0)
+
+    @property
+    def largest(self) -> arb:
+        return arb("inf")
+
+    def part(self) -> RealGaussian:
+        return self
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        v = float(self.variance)
+        return v * tilt * (tilt + 1) / 2, v * (2 * tilt + 1) / 2, v
+
+    def factor(self, tilt: Fraction) -> Factor:
+        return TiltedGaussian(variance=self.variance, tilt=tilt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TiltedGaussian:
+    variance: Fraction
+    tilt: Fraction
+    peak: float = 1.0
+
+    @property
+    def deviation(self) -> float:
+        return math.sqrt(self.variance)
+
+    @property
+    def log_scale(self) -> arb:
+        return ball(self.variance * self.tilt * (self.tilt + 1) / 2)
+
+    def log_moment_twice(self) -> arb:
+        return ball(self.variance * self.tilt * (2 * self.tilt + 1))
+
+    def on(self, grid: Grid) -> SampledGaussian:
+        return SampledGaussian(factor=self, grid=grid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledGaussian:
+    factor: TiltedGaussian
+    grid: Grid
+
+    def cover(self, blocks: Integers) -> Floats:
+        # |phi| falls: its left end bounds a block; 2^-40 is far above the error of exp.
+        y = blocks * self.grid.length
+        return np.exp(-float(self.factor.variance) * y * y / 2) * (1 + 2.0**-30)
+
+    def values(self, blocks: Integers) -> Discs:
+        v, c = ball(self.factor.variance), ball(self.factor.tilt)
+        exact = []
+        for y in self.grid.frequencies(blocks).tolist():
+            phi = acb(-v * arb(y) ** 2 / 2, v * arb(y) * (2 * c + 1) / 2).exp()
+            exact.append(complex(float(phi.real), float(phi.imag)))
+        return Discs.relative(np.array(exact), 4 * UNIT)
+
+
+def normal_delta(variance: Fraction, epsilon: Fraction) -> Any:
+    with mpmath.workdps(DIGITS):
+        s, e = mpmath.sqrt(real(variance)), real(epsilon)
+        return mpmath.ncdf(s / 2 - e / s) - mpmath.exp(e) * mpmath.ncdf(-s / 2 - e / s)
+
+
+def test_a_law_in_closed_form() -> None:
+    law = RealGaussian(variance=Fraction(1, 100))
+    for rounds in (1, 100, 3000):
+        line = Line(parts=((law, rounds),))
+        for epsilon in (Fraction(0), Fraction(rounds, 200), Fraction(rounds, 200) + 1):
+            found = line.delta(epsilon, "1e-7")
+            assert holds(found, normal_delta(law.variance * rounds, epsilon))
+            assert relative_width(found) <= 1e-7
+
+
+# -- the lemma ---------------------------------------------------------------------------------
+
+
+def test_the_bump_is_above_what_smoothing_adds() -> None:
+    with mpmath.workdps(40):
+        tightest = mpmath.mpf(0)
+        for width in ("1/1000", "1/10", "1", "3"):
+            s = real(width)
+            for step in range(-70, 71):
+                x = s * step / 7
+                payoff = max(mpmath.mpf(0), -mpmath.expm1(-x))
+                smooth = mpmath.ncdf(x / s + s / 2)
+                smooth -= mpmath.exp(-x) * mpmath.ncdf(x / s - s / 2)
+                bump = s * mpmath.exp(-x / 2) * mpmath.npdf(x / s)
+                assert smooth >= payoff
+                assert smooth - payoff <= bump
+                tightest = max(tightest, (smooth - payoff) / bump)
+        assert tightest > mpmath.mpf("0.999")
+
+
+def test_sums_at_other_windows_enclose_the_same_curve() -> None:
+    parts = ((COIN, 3), (SHOWING, 2))
+    epsilons = ["0", "1/4", "3/2", "5/2", "3"]
+    for tilt in (0.5, 2.0, 7.0):
+        for smoothing in (0.5, 0.125, 2.0**-7):
+            for step, budget in ((0.375, 0.0), (0.0625, 1e-3)):
+                grid = Grid(step=step, depth=3, blocks=int(9 / smoothing / step / 8) + 1)
+                total = sum_of(parts, tilt=tilt, smoothing=smoothing, grid=grid, budget=budget)
+                assert encloses(total, parts, epsilons)
+
+
+def test_a_block_of_one_frequency_has_no_centre_and_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="must be >= 1"):
+        Grid(step=0.5, depth=0, blocks=4)

@@ -1,0 +1,238 @@
+"""Polya differences: what is left of distributed noise after dropouts, and more than one draw."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import mpmath
+import pytest
+from flint import arb
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import PrivacyCurve, Pure
+from accounting.laws.polya import LeanDifferencePair, RichDifferencePair
+from accounting.pairs.enclose import narrowed
+from accounting.pairs.log_convex import LogConvexPair, Span
+from accounting.pairs.monotone import Cell
+from dpcore import DiscreteLaplace
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.numbers.enclosure import Enclosure, precision
+from dpcore.numbers.parameter import RationalLike
+from tests.support.accounting.brute import close, real
+from tests.support.accounting.worlds import Worlds, agrees, difference, inverts, polya
+from tests.support.dpcore.mutants import mutated
+
+SHAPES = [("1/2", "1", 2), ("9/10", "3/2", 3), ("1/16", "1", 1), ("2", "1", 2), ("5/2", "3/2", 3)]
+POINTS = ("0", "1/10", "2/3", "1", "4/3", "19/10", "199/100", "2", "5/2", "3", "7")
+
+
+def curve(shape: RationalLike, scale: RationalLike, shift: int) -> PrivacyCurve:
+    noise = PolyaDifference(shape=shape, scale=scale)
+    return PrivacyCurve(noise=noise, sensitivity=shift)
+
+
+def worlds(shape: str, scale: str, shift: int) -> Worlds:
+    # Beyond 80 scales the law has lost 1e-33 of its mass.
+    reach = 90 * Fraction(scale).__ceil__()
+    mass = difference(polya(shape, scale), 2 * reach)
+    return Worlds(mass=mass, most=shift, low=-reach, high=reach)
+
+
+def lean(shape: str, scale: str, shift: int, kind: type[LeanDifferencePair]) -> LeanDifferencePair:
+    noise = PolyaDifference(shape=shape, scale=scale)
+    return kind(noise=noise, shift=shift, shape=Fraction(shape), scale=Fraction(scale))
+
+
+@pytest.mark.parametrize(("shape", "scale", "shift"), SHAPES)
+def test_the_curve_is_the_worst_over_all_shifts(shape: str, scale: str, shift: int) -> None:
+    ours, brute = curve(shape, scale, shift), worlds(shape, scale, shift)
+    assert agrees(ours.delta, brute.delta, POINTS)
+    assert agrees(ours.tradeoff, brute.tradeoff, ("1/100", "1/3", "1/2", "9/10", "99/100"))
+    assert agrees(ours.renyi, brute.renyi, ("11/10", "2", "5/2"))
+    for delta in ("1/5", "1/1000", "1e-6"):
+        assert inverts(ours.epsilon(delta), brute, delta)
+
+
+@pytest.mark.parametrize(
+    ("honest", "losses"),
+    [("0.9", ("1.09894", "1.17056", "1.18082")), ("0.5", ("1.67514", "2.34343", "2.57808"))],
+)
+def test_the_loss_with_dropouts_known_from_elsewhere(honest: str, losses: tuple[str, ...]) -> None:
+    for shift, loss in zip((1, 10, 32), losses, strict=True):
+        found = curve(honest, shift, shift).epsilon(0)
+        assert abs(Fraction(found.upper) - Fraction(loss)) <= Fraction(1, 2 * 10**5)
+        assert found.width <= found.upper / 2**64
+
+
+@pytest.mark.parametrize(("shape", "scale", "shift"), SHAPES[:3])
+def test_the_largest_loss_of_a_lean_law_is_at_0(shape: str, scale: str, shift: int) -> None:
+    ours, brute = curve(shape, scale, shift), worlds(shape, scale, shift)
+    with mpmath.workdps(50):
+        truth = mpmath.log(brute.mass(0) / brute.mass(shift))
+    assert close(ours.epsilon(0), truth)
+    pure = ours.pure()
+    assert pure is not None
+    assert pure == Pure(Fraction(ours.epsilon(0).upper))
+    assert ours.delta(Fraction(ours.epsilon(0).upper)) == Enclosure.exactly(0)
+    just_below = ours.delta(Fraction(ours.epsilon(0).lower) - Fraction(1, 10**9))
+    assert 0 < just_below.lower <= just_below.upper < Fraction(1, 10**8)
+
+
+@pytest.mark.parametrize(("shape", "scale", "shift"), SHAPES[3:])
+def test_the_loss_of_a_rich_law_nears_its_supremum(shape: str, scale: str, shift: int) -> None:
+    ours, top = curve(shape, scale, shift), Fraction(shift) / Fraction(scale)
+    assert ours.epsilon(0) == Enclosure.exactly(top)
+    assert ours.pure() == Pure(top)
+    assert ours.delta(top) == Enclosure.exactly(0)
+    assert Fraction(ours.delta(top - Fraction(1, 10)).lower) > 0
+
+
+def test_shape_1_is_the_discrete_laplace_law() -> None:
+    one = curve(1, 10, 3)
+    laplace = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=3)
+    for epsilon in ("0", "1/10", "1/4", "3/10"):
+        assert one.delta(epsilon) == laplace.delta(epsilon)
+    assert one.zcdp() == laplace.zcdp()
+
+
+@pytest.mark.parametrize("shape", ["1000001/1000000", "999999/1000000"])
+def test_either_side_of_shape_1_is_near_it(shape: str) -> None:
+    laplace = PrivacyCurve(noise=DiscreteLaplace(scale=2), sensitivity=3)
+    for epsilon in ("0", "1/2", "4/3"):
+        near = Fraction(curve(shape, 2, 3).delta(epsilon).upper)
+        assert abs(near - Fraction(laplace.delta(epsilon).upper)) < Fraction(1, 10**5)
+
+
+@pytest.mark.parametrize(("shape", "scale", "shift"), [SHAPES[0], SHAPES[3]])
+def test_zcdp_bounds_every_order_and_is_near_one(shape: str, scale: str, shift: int) -> None:
+    ours = curve(shape, scale, shift)
+    found = ours.zcdp()
+    assert found.upper <= Fraction(found.lower) * (1 + Fraction(11, 10**5))
+    best = worlds(shape, scale, shift).divergence()
+    with mpmath.workdps(50):
+        for order in ("1001/1000", "9/8", "3/2", "2", "3", "7", "30"):
+            at = real(Fraction(ours.renyi(order).lower) / Fraction(order))
+            assert at <= real(Fraction(found.upper))
+            best = max(best, at)
+        assert real(Fraction(found.lower)) <= best * mpmath.mpf("1.001")
+
+
+@settings(max_examples=25)
+@given(
+    st.fractions(min_value=Fraction(1, 20), max_value=3, max_denominator=20),
+    st.fractions(min_value=Fraction(1, 2), max_value=8, max_denominator=4),
+    st.integers(min_value=1, max_value=9),
+    st.fractions(min_value=0, max_value=3, max_denominator=60),
+)
+def test_inverse_and_order_of_shifts(
+    shape: Fraction, scale: Fraction, shift: int, epsilon: Fraction
+) -> None:
+    ours = curve(shape, scale, shift)
+    at = ours.delta(epsilon)
+    assert at.lower <= curve(shape, scale, shift + 1).delta(epsilon).upper
+    if at.lower > Fraction(1, 10**30):
+        assert ours.epsilon(at.upper).lower <= epsilon <= ours.epsilon(at.lower).upper
+
+
+# -- mutants -----------------------------------------------------------------------------------
+
+
+class RayOnly(LeanDifferencePair):
+    """Takes the optimal set for a ray, as it is for log-concave laws."""
+
+    def _stops(self, epsilon: Fraction, level: arb) -> range | tuple[None]:
+        return (None,)
+
+    def _payoff(self, span: Span, level: arb, epsilon: Fraction) -> arb:
+        here, there = self._measure(span)
+        return here - there - level.expm1() * there
+
+
+class LateEnd(LeanDifferencePair):
+    def _stops(self, epsilon: Fraction, level: arb) -> range | tuple[None]:
+        found = LogConvexPair._stops(self, epsilon, level)
+        return found if isinstance(found, tuple) else range(found.start + 1, found.stop + 1)
+
+
+class LateStart(LeanDifferencePair):
+    def _firsts(self, level: arb) -> range:
+        found = LogConvexPair._firsts(self, level)
+        return range(found.start + 1, found.stop + 1)
+
+
+class LateRich(RichDifferencePair):
+    def ray(self, epsilon: Fraction) -> Cell | None:
+        cell = RichDifferencePair.ray(self, epsilon)
+        return cell and (cell[0] + 1, cell[1] + 1)
+
+
+@pytest.mark.parametrize("alpha", ["1e-18", "691/1000", "99999/100000"])
+def test_the_tests_of_a_thin_law_under_a_large_shift(alpha: str) -> None:
+    # p(29) is below 2^-30 of p(0), and no ball of 64 bits told log p(0)/p(29) from infinity.
+    shape, scale = Fraction(1, 10**6), Fraction(6)
+    found = curve(shape, scale, 29).tradeoff(alpha)
+    with mpmath.workdps(50):
+        r, beta = real(shape), mpmath.exp(-1 / real(scale))
+
+        def mass(n: int) -> Any:
+            rising = beta**n * mpmath.rf(r, n) / mpmath.factorial(n)
+            return (1 - beta) ** (2 * r) * rising * mpmath.hyp2f1(r, n + r, n + 1, beta**2)
+
+        missed, left = mpmath.mpf(1), real(alpha)
+        points = [(mass(abs(m)), mass(abs(m + 29))) for m in range(-600, 572)]
+        for here, there in sorted(points, key=lambda both: both[1] / both[0]):
+            share = min(left / there, 1)
+            missed, left = missed - share * here, left - share * there
+        assert close(found, missed, relative="1e-20")
+
+
+def holds(pair: LeanDifferencePair | RichDifferencePair, brute: Worlds) -> bool:
+    def delta(epsilon: str) -> Enclosure:
+        return narrowed(partial(pair.delta, Fraction(epsilon)), 64)
+
+    return agrees(delta, brute.delta, ("0", "1/10", "2/3", "4/3", "19/10", "199/100", "21/10"))
+
+
+def test_epsilon_far_out_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The deciding ray is the 125th. The guess took the ray it started from for it, as its first
+    # step was cut short, and all rays between were tried one by one.
+    tried, original = list[int](), RichDifferencePair.tails
+
+    def counted(pair: RichDifferencePair, m: int) -> tuple[arb, arb]:
+        tried.append(m)
+        return original(pair, m)
+
+    monkeypatch.setattr(RichDifferencePair, "tails", counted)
+    wide = curve("1221/997", "4/7", 1)
+    found = wide.epsilon("1e-100")
+    assert 125 in tried
+    assert len(tried) < 60
+    assert wide.delta(found.upper).lower <= Fraction("1e-100") <= wide.delta(found.lower).upper
+
+
+@pytest.mark.parametrize("kind", [RayOnly, LateEnd, LateStart])
+def test_a_broken_lean_pair_is_caught(kind: type[LeanDifferencePair]) -> None:
+    brute = worlds("1/2", "3/2", 3)
+    assert holds(lean("1/2", "3/2", 3, LeanDifferencePair), brute)
+    assert not holds(lean("1/2", "3/2", 3, kind), brute)
+    assert not holds(lean("1/2", "3/2", 2, LeanDifferencePair), brute)
+    assert not holds(lean("1/2", "1.5000001", 3, LeanDifferencePair), brute)
+
+
+def test_a_broken_rich_pair_is_caught() -> None:
+    brute, noise = worlds("5/2", "3/2", 3), PolyaDifference(shape="5/2", scale="3/2")
+    for kind, right in ((RichDifferencePair, True), (LateRich, False)):
+        pair = kind(noise=noise, shift=3, shape=Fraction(5, 2), scale=Fraction(3, 2))
+        assert holds(pair, brute) is right
+
+
+def test_a_test_that_forgets_the_slope_is_caught() -> None:
+    pair, brute = lean("1/2", "1", 2, LeanDifferencePair), worlds("1/2", "1", 2)
+    broken = mutated(LogConvexPair.tradeoff, "left[0] + left[1] * _meeting(left, right)", "left[0]")
+    with precision(128):
+        for of, right in ((LogConvexPair.tradeoff, True), (broken, False)):
+            found = Enclosure.of(of(pair, Fraction(1, 3)))
+            assert close(found, brute.tradeoff("1/3"), relative="1e-25") is right

@@ -1,0 +1,144 @@
+"""A ledger in a process that forks: nothing that the child is told of is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accounting.ledger import Ledger
+from tests.support.ledger.budget import BUDGET
+
+# The child charges, the parent closes its ledger, the child charges again.
+CLOSED = """
+import os, sys
+from accounting.claims.claim import ZCdp
+from accounting.ledger import Ledger, forks
+ledger, price = Ledger.open(sys.argv[1]), ZCdp("1/50")
+ledger.charge(["ada"], price, batch="parent")
+if sys.argv[2] == "kept open":
+    forks._ENGINES.clear()
+    forks._OPEN.clear()
+elif sys.argv[2] == "forgotten":
+    forgotten = Ledger.open(sys.argv[1])
+    forgotten.charge(["ada"], price, batch="forgotten")
+    del forgotten
+(here, there), (back, forth) = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    mine = Ledger.open(sys.argv[1]) if sys.argv[2] == "its own" else ledger
+    mine.charge(["ada"], price, batch="child")
+    os.write(there, b"1")
+    os.read(back, 1)
+    print(mine.charge(["ada"], price, batch="child again").batch, flush=True)
+    os._exit(0)
+os.read(here, 1)
+ledger.close()
+os.write(forth, b"1")
+assert os.waitpid(child, 0)[1] == 0
+print(*(charge.batch for charge in ledger.history()), sep=", ")
+assert ledger.check() == ()
+"""
+
+# A thread of the parent is inside a transaction.
+DURING = """
+import os, sys, threading
+from accounting.claims.claim import ZCdp
+from accounting.ledger import Ledger, LedgerUnavailable
+ledger, price = Ledger.open(sys.argv[1]), ZCdp("1/50")
+inside, done = threading.Event(), threading.Event()
+def hold():
+    with ledger._store.writing() as connection:
+        inside.set()
+        done.wait()
+thread = threading.Thread(target=hold)
+thread.start()
+inside.wait()
+child = os.fork()
+if child == 0:
+    for mine in (ledger, None):
+        try:
+            (mine or Ledger.open(sys.argv[1])).charge(["ada"], price, batch="child")
+        except LedgerUnavailable as error:
+            assert "was in use when this process was forked" in str(error)
+        else:
+            os._exit(1)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+done.set()
+thread.join()
+assert ledger.charge(["ada"], price, batch="parent").number == 1
+# Now nobody is inside.
+child = os.fork()
+if child == 0:
+    ledger.charge(["ada"], price, batch="child")
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert ledger.charges() == 2 and ledger.check() == ()
+"""
+
+# Native code forks: no hook closes the connection that rests.
+NATIVE = """
+import ctypes, os, sys
+from accounting.claims.claim import ZCdp
+from accounting.ledger import Ledger, LedgerUnavailable, forks
+ledger, price = Ledger.open(sys.argv[1]), ZCdp("1/50")
+ledger.charge(["ada"], price, batch=f"parent, {sys.argv[2]}")
+if sys.argv[2] == "hooks alone":
+    forks.HERE = True
+child = ctypes.PyDLL(None).fork()
+if child == 0:
+    try:
+        ledger.charge(["ada"], price, batch=f"child, {sys.argv[2]}")
+    except LedgerUnavailable as error:
+        print(error, flush=True)
+    else:
+        print("charged", flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def run(script: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("how", ["the same", "its own", "forgotten"])
+def test_a_child_keeps_what_it_was_told_when_its_parent_closes(url: str, how: str) -> None:
+    Ledger.create(url, budget=BUDGET).close()
+    told, kept = run(CLOSED, url, how).splitlines()
+    assert told == "child again"
+    assert kept.endswith("child, child again")
+
+
+def test_connections_that_rest_open_over_a_fork_would_lose_it(tmp_path: Path) -> None:
+    file = str(tmp_path / "ledger.db")
+    Ledger.create(file, budget=BUDGET).close()
+    told, kept = run(CLOSED, file, "kept open").splitlines()
+    assert told == "child again"
+    assert kept == "parent, child"
+
+
+def test_a_child_of_native_code_does_not_touch_a_file_that_is_open(tmp_path: Path) -> None:
+    file = str(tmp_path / "ledger.db")
+    Ledger.create(file, budget=BUDGET).close()
+    assert "was in use when this process was forked" in run(NATIVE, file, "as it is")
+    assert run(NATIVE, file, "hooks alone") == "charged\n"
+
+
+def test_a_child_of_a_transaction_does_not_touch_the_file(tmp_path: Path) -> None:
+    file = str(tmp_path / "ledger.db")
+    Ledger.create(file, budget=BUDGET).close()
+    run(DURING, file)

@@ -1,0 +1,108 @@
+"""Orders: closed forms against sums, and the search over orders against a theorem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import mpmath
+import pytest
+from flint import arb
+
+from accounting import PrivacyCurve
+from accounting.laws.laplace import LaplacePair
+from accounting.pairs.pair import Pair
+from accounting.pairs.renyi import supremum_over_orders
+from dpcore import DiscreteGaussian, DiscreteLaplace, Sensitivity
+from dpcore.numbers.enclosure import Enclosure, ball, precision
+from tests.support.accounting.brute import Brute, close, laplace
+
+LAPLACES = [("1/4", 1), ("1", 1), ("1", 6), ("10", 1), ("10", 7), ("3", 40), ("100", 1)]
+
+
+@pytest.mark.parametrize(("scale", "shift"), LAPLACES)
+def test_the_search_over_orders_meets_the_theorem(scale: str, shift: int) -> None:
+    # Pair.zcdp knows only that D_alpha is a Renyi divergence; LaplacePair.zcdp is the limit at 1.
+    pair = LaplacePair(scale=Fraction(scale), shift=shift)
+    searched = Pair.zcdp(pair)
+    assert isinstance(searched, Enclosure)
+    exact = PrivacyCurve(noise=DiscreteLaplace(scale=scale), sensitivity=Sensitivity(shift)).zcdp()
+    assert searched.overlaps(exact)
+    assert searched.upper - searched.lower <= Fraction(searched.upper) / 10**6
+    # Sharper than what any (Delta/s)-pure mechanism has (Bun and Steinke, Proposition 1.4).
+    assert exact.upper < (shift / Fraction(scale)) ** 2 / 2
+
+
+def test_one_step_of_discrete_laplace_is_randomised_response() -> None:
+    # Delta = 1: D_1 = eps tanh(eps/2).
+    with mpmath.workdps(50):
+        truth = mpmath.mpf(1) / 10 * mpmath.tanh(mpmath.mpf(1) / 20)
+        assert close(
+            PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=Sensitivity(1)).zcdp(), truth
+        )
+
+
+@pytest.mark.parametrize(("scale", "shift", "reach"), [("1/2", 3, 60), ("2", 5, 240)])
+def test_the_limit_at_order_1_is_the_kullback_leibler_divergence(
+    scale: str, shift: int, reach: int
+) -> None:
+    brute = Brute(mass=laplace(scale), shifts=((shift,),), reach=reach)
+    assert close(
+        PrivacyCurve(noise=DiscreteLaplace(scale=scale), sensitivity=Sensitivity(shift)).zcdp(),
+        brute.divergence(),
+    )
+
+
+@pytest.mark.parametrize("sigma_squared", ["1/10", "1/2", "3"])
+def test_discrete_gaussian_orders_lie_below_the_line(sigma_squared: str) -> None:
+    curve = PrivacyCurve(
+        noise=DiscreteGaussian(sigma_squared=sigma_squared), sensitivity=Sensitivity(1)
+    )
+    rho = Fraction(curve.zcdp().upper)
+    assert rho == 1 / (2 * Fraction(sigma_squared))
+    for order in (Fraction(n, 4) for n in range(5, 41)):
+        found = curve.renyi(order)
+        assert found.lower <= order * rho
+        assert (found.upper == order * rho) == ((order - 1).denominator == 1)
+
+
+def narrow(divergence: Callable[[Fraction], Fraction | arb], largest: Fraction) -> Enclosure:
+    return supremum_over_orders(divergence, largest, tolerance=Fraction(1, 10**4))
+
+
+@pytest.mark.parametrize("peak", [Fraction(3, 2), Fraction(2), Fraction(11, 2)])
+def test_a_supremum_inside_is_found(peak: Fraction) -> None:
+    # K(alpha) = max(0, alpha - c) is convex: D_alpha = max(0, alpha - c)/(alpha - 1), D_oo = 1, and
+    # D_alpha/alpha is largest at alpha = c + sqrt(c^2 - c), far from both ends.
+    def divergence(order: Fraction) -> Fraction:
+        return max(order - peak, Fraction(0)) / (order - 1)
+
+    found = narrow(divergence, Fraction(1))
+    c = float(peak)
+    best = c + (c * c - c) ** 0.5
+    truth = (best - c) / (best * (best - 1))
+    assert float(found.lower) <= truth * (1 + 1e-12)
+    assert float(found.upper) >= truth * (1 - 1e-12)
+    assert float(found.upper) <= truth * (1 + 2e-4)
+
+
+def test_a_search_that_is_cut_short_is_wide_and_still_right() -> None:
+    pair = LaplacePair(scale=Fraction(10), shift=1)
+    with precision(128):
+        truth = Enclosure.of(pair.zcdp())
+    short = supremum_over_orders(pair.renyi, Fraction(1, 10), evaluations=3)
+    assert short.lower <= truth.upper
+    assert short.upper >= truth.lower
+    assert short.upper > truth.upper * (1 + Fraction(1, 10**6))
+
+
+def test_a_grid_of_whole_orders_would_be_wrong() -> None:
+    # The twin: the supremum over integer orders is below the truth, by 4% here.
+    pair = LaplacePair(scale=Fraction(1), shift=1)
+    with precision(128):
+        grid = max(
+            Enclosure.of(pair.renyi(Fraction(n)) / ball(Fraction(n))).upper for n in range(2, 64)
+        )
+    found = Pair.zcdp(pair)
+    assert isinstance(found, Enclosure)
+    assert grid < Fraction(found.lower) * Fraction(97, 100)

@@ -1,0 +1,246 @@
+"""Several coordinates: which integer vector is the worst, and the exact curve of each."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import cast
+
+import mpmath
+import pytest
+from flint import arb
+
+from accounting import NotDerived, PrivacyCurve, Pure
+from accounting.laws.gaussian import GaussianPair, GaussianProduct
+from accounting.laws.laplace import LaplacePair, LaplaceProduct
+from accounting.laws.registry import candidates, pair_of, worst
+from accounting.pairs.balls import as_ball
+from accounting.pairs.pair import Pair
+from accounting.pairs.shift import Shift, heaviest, maximal, shift_of
+from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, Sensitivity
+from dpcore.numbers.enclosure import Enclosure, precision
+from tests.support.accounting.brute import Brute, close, gaussian, laplace, real
+from tests.support.accounting.laws import Triangle
+
+ONE = DiscreteGaussian(sigma_squared=1)
+
+
+def curve(noise: Noise, sensitivity: Sensitivity) -> PrivacyCurve:
+    return PrivacyCurve(noise=noise, sensitivity=sensitivity)
+
+
+def steps(shift: Shift) -> tuple[int, ...]:
+    return tuple(step for step, count in shift for _ in range(count))
+
+
+def rho(pair: Pair) -> arb:
+    return as_ball(cast("Fraction | arb", pair.zcdp()))
+
+
+# -- the vectors ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("amount", range(1, 13))
+def test_the_maximal_vectors_dominate_every_vector(amount: int) -> None:
+    for sensitivity, power in ((Sensitivity.l1(amount), 1), (Sensitivity.l2_squared(amount), 2)):
+        allowed = {
+            tuple(sorted(vector, reverse=True))
+            for vector in itertools.product(range(amount + 1), repeat=4)
+            if 0 < sum(step**power for step in vector) <= amount
+        }
+        tops = [steps(shift) for shift in maximal(sensitivity)]
+        assert len(set(tops)) == len(tops)
+        assert all(sum(step**power for step in top) == amount for top in tops)
+        for vector in allowed:
+            assert any(
+                all(a <= b for a, b in itertools.zip_longest(vector, top, fillvalue=0))
+                for top in tops
+            ) or len([*filter(None, vector)]) > max(map(len, tops))
+
+
+def test_every_partition_is_found_once() -> None:
+    assert [len(maximal(Sensitivity.l1(n))) for n in range(1, 11)] == [
+        1,
+        2,
+        3,
+        5,
+        7,
+        11,
+        15,
+        22,
+        30,
+        42,
+    ]
+    # Partitions into squares (OEIS A001156).
+    squares = [len(maximal(Sensitivity.l2_squared(n))) for n in range(1, 17)]
+    assert squares == [1, 1, 1, 2, 2, 2, 2, 3, 4, 4, 4, 5, 6, 6, 6, 8]
+
+
+@pytest.mark.parametrize(
+    "noise", [DiscreteLaplace(scale=3), DiscreteGaussian(sigma_squared=3)], ids=repr
+)
+@pytest.mark.parametrize("sensitivity", [Sensitivity.l1(9), Sensitivity.l2_squared(13)], ids=repr)
+def test_one_vector_is_worst_for_pure_and_zcdp(noise: Noise, sensitivity: Sensitivity) -> None:
+    with precision(128):
+        tops = [pair_of(noise, shift) for shift in maximal(sensitivity)]
+        best = worst(noise, sensitivity)
+        assert all(pair.largest_loss().upper <= best.largest_loss().lower for pair in tops)
+        largest = rho(best)
+        assert all(rho(pair) <= largest or rho(pair).overlaps(largest) for pair in tops)
+
+
+# -- exact curves -------------------------------------------------------------------------------
+
+
+def test_the_worst_vector_under_l2_is_not_the_concentrated_one() -> None:
+    assert str(curve(ONE, Sensitivity(2)).delta(4).upper_float)[:6] == "0.0511"
+    assert str(curve(ONE, Sensitivity.box((1, 1, 1, 1))).delta(4).upper_float)[:6] == "0.0752"
+    assert curve(ONE, Sensitivity.l2_squared(4)).delta(4) == curve(
+        ONE, Sensitivity.box((1, 1, 1, 1))
+    ).delta(4)
+
+
+@pytest.mark.parametrize("epsilon", ["0", "1/3", "2", "4", "17/2"])
+def test_l2_curves_against_sums_over_the_plane(epsilon: str) -> None:
+    brute = Brute(mass=gaussian(1), shifts=((2,), (1, 1)), reach=14)
+    single = Brute(mass=gaussian(1), shifts=((2, 1),), reach=14)
+    two = max(brute.delta(epsilon), mpmath.mpf(0))
+    box = curve(ONE, Sensitivity.box((2, 1))).delta(epsilon)
+    assert close(box, single.delta(epsilon))
+    with precision(160):
+        found = max(
+            Enclosure.of(pair_of(ONE, shift_of(vector)).delta(Fraction(epsilon))).upper
+            for vector in ((2,), (1, 1))
+        )
+    assert close(Enclosure.exactly(Fraction(found)), two)
+
+
+@pytest.mark.parametrize("vector", [(1, 1), (2, 1), (3, 2)])
+def test_laplace_products_against_sums_over_the_plane(vector: tuple[int, ...]) -> None:
+    noise = DiscreteLaplace(scale="1/2")
+    brute = Brute(mass=laplace("1/2"), shifts=(vector,), reach=40)
+    found = curve(noise, Sensitivity.box(vector))
+    for epsilon in ("0", "1/2", "2", "29/10"):
+        assert close(found.delta(epsilon), brute.delta(epsilon))
+    assert close(found.renyi("3/2"), brute.renyi("3/2"))
+    assert close(found.zcdp(), brute.divergence())
+    assert close(found.tradeoff("1/7"), brute.tradeoff("1/7"))
+
+
+@pytest.mark.parametrize("shift", [1, 2, 7])
+def test_a_product_of_one_is_the_pair_itself(shift: int) -> None:
+    laplaces = (
+        LaplacePair(scale=Fraction(5), shift=shift),
+        LaplaceProduct(scale=Fraction(5), shift=((shift, 1),)),
+    )
+    gaussians = tuple(
+        kind(noise=DiscreteGaussian(sigma_squared=9), shift=((shift, 1),))
+        for kind in (GaussianPair, GaussianProduct)
+    )
+    with precision(160):
+        for one, product in (laplaces, gaussians):
+            for epsilon in map(Fraction, ("0", "1/7", "1/6")):
+                assert one.delta(epsilon).overlaps(product.delta(epsilon))
+                assert product.delta(epsilon).rel_accuracy_bits() > 100
+            for delta in map(Fraction, ("1/1000", "1/10000000000000000000")):
+                assert one.epsilon(delta, one.guess(delta) or 0).overlaps(
+                    product.epsilon(delta, product.guess(delta) or 0)
+                )
+            assert one.tradeoff(Fraction(1, 9)).overlaps(product.tradeoff(Fraction(1, 9)))
+
+
+@pytest.mark.parametrize("scale", ["1/3", 1, 4, 30])
+@pytest.mark.parametrize("amount", [2, 3, 5, 8])
+def test_l1_laplace_is_worst_in_one_coordinate(scale: str | int, amount: int) -> None:
+    noise, sensitivity = DiscreteLaplace(scale=scale), Sensitivity.l1(amount)
+    (one,) = candidates(noise, sensitivity)
+    others = [pair_of(noise, shift) for shift in maximal(sensitivity)]
+    with precision(192):
+        for part in range(30):
+            epsilon = Fraction(amount * part, 30) / Fraction(scale)
+            best = one.delta(epsilon)
+            assert all(
+                pair.delta(epsilon) <= best or pair.delta(epsilon).overlaps(best) for pair in others
+            )
+
+
+def test_l1_laplace_would_be_caught_if_l2_were_meant() -> None:
+    # The twin: under l2 the concentrated vector is not the worst, and the check above sees it.
+    noise, epsilon = DiscreteLaplace(scale=4), Fraction(3, 5)
+    with precision(128):
+        spread, one = (pair_of(noise, shift).delta(epsilon) for shift in (((1, 4),), ((2, 1),)))
+    assert spread > one
+    assert len(candidates(noise, Sensitivity.l2_squared(4))) == 2
+
+
+@pytest.mark.parametrize(("rounds", "epsilon"), [(100, "2.20753270093"), (1000, "8.28357334602")])
+def test_many_laplace_coordinates_are_a_composition(rounds: int, epsilon: str) -> None:
+    # Both values come from characteristic functions, and agree with dp-accounting to its digits.
+    found = curve(DiscreteLaplace(scale=20), Sensitivity.box((1,) * rounds)).epsilon("1e-6")
+    assert abs(Fraction(found.lower) - Fraction(epsilon)) <= Fraction(1, 10**11)
+
+
+# -- what holds at any size ---------------------------------------------------------------------
+
+
+def test_pure_and_zcdp_hold_where_the_curve_is_too_large() -> None:
+    wide = Sensitivity.l2_squared(10**6)
+    gaussians, laplaces = (
+        curve(DiscreteGaussian(sigma_squared=400), wide),
+        curve(DiscreteLaplace(scale=20), wide),
+    )
+    assert gaussians.zcdp() == Enclosure.exactly(Fraction(10**6, 800))
+    assert gaussians.pure() is None
+    assert laplaces.pure() == Pure(50_000)
+    single = curve(DiscreteLaplace(scale=20), Sensitivity(1)).zcdp(bits=100)
+    assert laplaces.zcdp().overlaps(
+        Enclosure(10**6 * Fraction(single.lower), 10**6 * Fraction(single.upper))
+    )
+    for large in (gaussians, laplaces):
+        with pytest.raises(NotDerived, match="256 shifts"):
+            large.delta(1)
+        with pytest.raises(NotDerived, match="256 shifts"):
+            large.epsilon("1e-6")
+
+
+def test_a_wide_lattice_has_its_curve() -> None:
+    wide = curve(DiscreteGaussian(sigma_squared=10**8), Sensitivity.box((3, 1)))
+    found = wide.delta("1/100000")
+    with mpmath.workdps(30):
+        # A real Gaussian with mu^2 = 10/10^8, which the lattice of step 10^-4 deviations is near.
+        mu, epsilon = mpmath.sqrt(mpmath.mpf(10) ** -7), mpmath.mpf(10) ** -5
+        delta = mpmath.ncdf(mu / 2 - epsilon / mu)
+        delta -= mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+        assert abs(real(Fraction(found.lower)) / delta - 1) < mpmath.mpf(10) ** -6
+    assert wide.zcdp() == Enclosure.exactly(Fraction(10, 2 * 10**8))
+    steep = curve(DiscreteLaplace(scale=10), Sensitivity.box((10**5, 1)))
+    above = steep.epsilon("1e-6")
+    with mpmath.workdps(50):
+        # Beyond epsilon lies the highest loss alone, of mass (1 + beta)^-2.
+        top = (1 + mpmath.exp(mpmath.mpf(-1) / 10)) ** -2
+        assert close(above, mpmath.mpf("10000.1") + mpmath.log1p(-mpmath.mpf("1e-6") / top))
+    assert steep.pure() == Pure("100001/10")
+
+
+def test_too_many_frequencies_are_refused() -> None:
+    comb = curve(DiscreteGaussian(sigma_squared=100), Sensitivity.box((10**7, 1)))
+    with pytest.raises(NotDerived, match="lattice"):
+        comb.delta("1/100")
+    assert comb.zcdp() == Enclosure.exactly(Fraction(10**14 + 1, 200))
+
+
+def test_several_coordinates_of_an_unknown_law_are_refused() -> None:
+    with pytest.raises(NotDerived, match="several coordinates"):
+        curve(Triangle(half=3), Sensitivity.box((1, 1))).delta(1)
+
+
+def test_a_box_is_its_corner() -> None:
+    assert heaviest(Sensitivity.box((1, 3, 1))) == ((3, 1), (1, 2))
+    noise = DiscreteLaplace(scale=6)
+    corner = curve(noise, Sensitivity.box((3, 2)))
+    for inner in ((1, 1), (2, 2), (3, 1)):
+        for epsilon in ("0", "1/5", "1/2"):
+            assert (
+                curve(noise, Sensitivity.box(inner)).delta(epsilon).upper
+                <= corner.delta(epsilon).upper
+            )

@@ -1,0 +1,325 @@
+"""One coordinate: the curve against plain sums over every shift in both directions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+
+import mpmath
+import pytest
+
+from accounting import NotDerived, PrivacyCurve, Pure, guarantee
+from accounting.laws.registry import pair_of
+from accounting.pairs.log_concave import ShiftedPair
+from dpcore import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    InvalidParameter,
+    Mechanism,
+    Noise,
+    Scope,
+    Sensitivity,
+)
+from dpcore.numbers.enclosure import Enclosure, precision
+from tests.support.accounting.brute import EPSILONS, Brute, close, gaussian, laplace, shifts_up_to
+from tests.support.accounting.laws import Lopsided, Triangle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    noise: Noise
+    sensitivity: int
+    brute: Brute
+
+    @property
+    def curve(self) -> PrivacyCurve:
+        return PrivacyCurve(noise=self.noise, sensitivity=Sensitivity(self.sensitivity))
+
+
+def case(noise: Noise, mass: Callable[[int], object], sensitivity: int, reach: int) -> Case:
+    brute = Brute(mass=mass, shifts=shifts_up_to(sensitivity), reach=reach)
+    return Case(noise=noise, sensitivity=sensitivity, brute=brute)
+
+
+CASES = [
+    case(DiscreteLaplace(scale="1/2"), laplace("1/2"), 1, 60),
+    case(DiscreteLaplace(scale=2), laplace(2), 3, 200),
+    case(DiscreteLaplace(scale=3), laplace(3), 4, 260),
+    case(DiscreteGaussian(sigma_squared="1/4"), gaussian("1/4"), 1, 16),
+    case(DiscreteGaussian(sigma_squared=1), gaussian(1), 2, 24),
+    case(DiscreteGaussian(sigma_squared=4), gaussian(4), 3, 45),
+    case(DiscreteGaussian(sigma_squared=30), gaussian(30), 5, 120),
+]
+IDS = [f"{c.noise!r}-{c.sensitivity}" for c in CASES]
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_delta_is_the_worst_over_all_shifts_and_directions(case: Case) -> None:
+    for epsilon in EPSILONS:
+        found = case.curve.delta(epsilon)
+        truth = case.brute.delta(epsilon)
+        assert close(found, truth) or abs(truth) < mpmath.mpf("1e-45")
+        assert found.width <= found.upper / 2**64
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_epsilon_inverts_the_brute_delta(case: Case) -> None:
+    for delta in ("1/3", "1/100", "1e-6", "1e-25"):
+        found = case.curve.epsilon(delta)
+        assert found.width <= found.upper / 2**64
+        below, above = Fraction(found.lower), Fraction(found.upper)
+        with mpmath.workdps(40):
+            wanted = mpmath.mpf(Fraction(delta).numerator) / Fraction(delta).denominator
+            slack = wanted * mpmath.mpf("1e-15")
+            assert case.brute.delta(above) <= wanted + slack
+            assert below == 0 or case.brute.delta(below) >= wanted - slack
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_the_best_test_between_two_worlds(case: Case) -> None:
+    for alpha in ("1/20", "1/2", "99/100", "1e-9"):
+        assert close(case.curve.tradeoff(alpha), case.brute.tradeoff(alpha), relative="1e-20")
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_renyi_of_every_order(case: Case) -> None:
+    for order in ("11/10", "3/2", "2", "5"):
+        assert close(case.curve.renyi(order), case.brute.renyi(order), relative="1e-12")
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_the_largest_shift_is_the_worst(case: Case) -> None:
+    for epsilon in EPSILONS:
+        found = [
+            PrivacyCurve(noise=case.noise, sensitivity=Sensitivity(d)).delta(epsilon)
+            for d in range(1, case.sensitivity + 1)
+        ]
+        assert all(small.upper <= large.upper for small, large in pairwise(found))
+
+
+# -- laws without a file of their own -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "noise", [DiscreteGaussian(sigma_squared=7), DiscreteLaplace(scale="5/2")], ids=repr
+)
+@pytest.mark.parametrize("shift", [1, 2, 5, 70])
+def test_the_general_pair_agrees_with_the_closed_forms(noise: Noise, shift: int) -> None:
+    general, own = ShiftedPair(noise=noise, shift=shift), pair_of(noise, ((shift, 1),))
+    with precision(192):
+        for epsilon in map(Fraction, ("0", "1/100", "1/3", "7/5")):
+            if own.delta(epsilon) == 0:
+                with pytest.raises(NotDerived, match="largest loss"):
+                    general.delta(epsilon)
+                continue
+            assert general.delta(epsilon).overlaps(own.delta(epsilon))
+            assert general.delta(epsilon).rel_accuracy_bits() > 100
+        for delta in map(Fraction, ("1/3", "1/1000", "1/10000000000")):
+            both = [pair.epsilon(delta, pair.guess(delta) or 0) for pair in (general, own)]
+            assert both[0].overlaps(both[1])
+            assert all(value.is_finite() for value in both)
+        for alpha in map(Fraction, ("1/100", "1/2", "9/10")):
+            assert general.tradeoff(alpha).overlaps(own.tradeoff(alpha))
+
+
+@pytest.mark.parametrize("shift", [1, 2, 3])
+def test_a_bounded_law_against_every_event(shift: int) -> None:
+    half = 2
+    curve = PrivacyCurve(noise=Triangle(half=half), sensitivity=Sensitivity(shift))
+
+    def mass(k: int) -> Fraction:
+        return Fraction(max(half + 1 - abs(k), 0), (half + 1) ** 2)
+
+    points = range(-half - shift, half + shift + 1)
+    for epsilon in ("0", "1/10", "1/2", "7/10", "3"):
+        with mpmath.workdps(50):
+            factor = mpmath.exp(
+                mpmath.mpf(Fraction(epsilon).numerator) / Fraction(epsilon).denominator
+            )
+            payoff = [
+                mpmath.mpf(mass(x).numerator) / mass(x).denominator
+                - factor * mpmath.mpf(mass(x + shift).numerator) / mass(x + shift).denominator
+                for x in points
+            ]
+            best = max(
+                mpmath.fsum(value for i, value in enumerate(payoff) if event >> i & 1)
+                for event in range(1 << len(payoff))
+            )
+        assert close(curve.delta(epsilon), best)
+
+
+def test_ties_that_balls_cannot_settle_stay_enclosed() -> None:
+    curve = PrivacyCurve(noise=Triangle(half=2), sensitivity=Sensitivity(1))
+    assert curve.delta(0).lower <= Fraction(1, 3) <= curve.delta(0).upper
+    at_corner = curve.epsilon("1/3")
+    assert at_corner.lower == 0
+    assert at_corner.upper < Fraction(1, 2**64)
+
+
+def test_mass_that_the_other_world_never_shows_costs_an_infinite_epsilon() -> None:
+    # P(X = 2) = 1/9 is out of reach of X - 1.
+    curve = PrivacyCurve(noise=Triangle(half=2), sensitivity=Sensitivity(1))
+    assert curve.epsilon("1/10") == Enclosure.infinite()
+    assert curve.epsilon("1/8").upper < 1
+    assert Fraction(1, 9) in curve.delta(40)
+
+
+def test_what_no_theorem_gives_is_refused() -> None:
+    with pytest.raises(NotDerived, match="worst shift"):
+        guarantee(Mechanism(noise=Lopsided(half=2), sensitivity=Sensitivity(1)))
+    curve = PrivacyCurve(noise=Triangle(half=2), sensitivity=Sensitivity(1))
+    for question in (
+        partial(curve.epsilon, 0),
+        curve.zcdp,
+        curve.pure,
+        partial(curve.renyi, 2),
+        partial(curve.tradeoff, 0),
+    ):
+        with pytest.raises(NotDerived, match="not derived: "):
+            question()
+
+
+# -- values known from elsewhere ----------------------------------------------------------------
+
+
+def test_discrete_laplace_is_pure_exactly() -> None:
+    curve = guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=Sensitivity(1)))
+    assert curve.epsilon(0) == Enclosure.exactly(Fraction(1, 10))
+    assert curve.pure() == Pure("1/10")
+    assert curve.delta("1/10") == Enclosure.exactly(0)
+    assert curve.delta("0.0999999999999999999999").lower > 0
+    wide = PrivacyCurve(noise=DiscreteLaplace(scale="3/7"), sensitivity=Sensitivity(5))
+    assert wide.pure() == Pure("35/3")
+
+
+def test_discrete_gaussian_is_concentrated_exactly_and_never_pure() -> None:
+    curve = guarantee(
+        Mechanism(noise=DiscreteGaussian(sigma_squared=400), sensitivity=Sensitivity(3))
+    )
+    assert curve.zcdp() == Enclosure.exactly(Fraction(9, 800))
+    assert curve.pure() is None
+    assert curve.epsilon(0) == Enclosure.infinite()
+    assert curve.renyi(2) == Enclosure.exactly(Fraction(9, 400))
+    assert curve.renyi("4/3") == Enclosure.exactly(Fraction(3, 200))
+    assert (
+        0
+        < curve.renyi("5/4").lower
+        <= curve.renyi("5/4").upper
+        <= Fraction(9, 640) * (1 + Fraction(1, 2**60))
+    )
+
+
+@pytest.mark.parametrize("delta", ["1e-6", "1e-30", "1e-300", "1e-3000"])
+def test_far_tails_are_enclosed_and_consistent(delta: str) -> None:
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=Sensitivity(1))
+    found = curve.epsilon(delta)
+    assert found.width <= found.upper / 2**64
+    assert curve.delta(found.lower).upper >= Fraction(delta)
+    assert curve.delta(found.upper).lower <= Fraction(delta)
+
+
+def test_a_standard_deviation_of_2_to_the_40() -> None:
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=2**80), sensitivity=Sensitivity(1))
+    assert curve.epsilon("1e-6") == Enclosure.exactly(0)
+    found = curve.epsilon("1e-20")
+    assert found.width <= found.upper / 2**64
+    # A real Gaussian of the same size has this curve to about 2^-160.
+    with mpmath.workdps(50):
+        mu = mpmath.mpf(2) ** -40
+        epsilon = mpmath.mpf(Fraction(found.lower).numerator) / Fraction(found.lower).denominator
+        delta = mpmath.ncdf(-epsilon / mu + mu / 2) - mpmath.exp(epsilon) * mpmath.ncdf(
+            -epsilon / mu - mu / 2
+        )
+        assert abs(delta / mpmath.mpf("1e-20") - 1) < mpmath.mpf("1e-12")
+
+
+def test_trivial_ends() -> None:
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity(1))
+    assert curve.epsilon(1) == Enclosure.exactly(0)
+    assert curve.epsilon("1/2") == Enclosure.exactly(0)
+    assert curve.tradeoff(0) == Enclosure.exactly(1)
+    assert curve.tradeoff(1) == Enclosure.exactly(0)
+    assert curve.epsilon(curve.delta(0).upper).upper < Fraction(1, 2**50)
+    assert curve.epsilon_upper("1e-9") >= curve.epsilon("1e-9").upper
+    assert curve.delta_upper(2) >= curve.delta(2).upper
+    assert math.isinf(curve.epsilon_upper(0))
+
+
+def test_the_curve_is_a_value() -> None:
+    scope = Scope(unit="user")  # type: ignore[arg-type]  # text is read as the enum
+    curve = PrivacyCurve(
+        noise=DiscreteGaussian(sigma_squared="1/3"), sensitivity=Sensitivity(2), scope=scope
+    )
+    names: dict[str, object] = {
+        "Scope": Scope,
+        "PrivacyCurve": PrivacyCurve,
+        "DiscreteGaussian": DiscreteGaussian,
+    }
+    names["Sensitivity"] = Sensitivity
+    assert eval(repr(curve), names) == curve  # noqa: S307 - our own repr
+    assert curve.to_json()["scope"] == {"unit": "user", "relation": "replace"}
+    assert hash(curve) == hash(eval(repr(curve), names))  # noqa: S307 - as above
+    laplace_curve = PrivacyCurve(
+        noise=DiscreteLaplace(scale=1), sensitivity=Sensitivity(1), scope=scope
+    )
+    assert laplace_curve.pure() == Pure(1, scope=scope)
+
+
+@pytest.mark.parametrize(
+    ("method", "argument", "values"),
+    [
+        ("delta", "epsilon", (-1, float("nan"), float("inf"), "one", True, None)),
+        ("epsilon", "delta", ("-1e-9", "1.0001", float("nan"), None)),
+        ("tradeoff", "alpha", (-1, 2, float("-inf"))),
+        ("renyi", "order", (1, "1/2", float("inf"), [])),
+    ],
+)
+def test_a_bad_argument_is_refused_by_name(
+    method: str, argument: str, values: tuple[object, ...]
+) -> None:
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity(1))
+    for value in values:
+        with pytest.raises(InvalidParameter) as refused:
+            getattr(curve, method)(value)
+        assert refused.value.argument == argument
+
+
+@pytest.mark.parametrize("bits", [0, 7, 1 << 20, "many", 64.0, True])
+def test_an_accuracy_out_of_range_is_refused_by_name(bits: int) -> None:
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity(1))
+    for ask in (
+        partial(curve.delta, 1),
+        partial(curve.epsilon, "1e-6"),
+        partial(curve.tradeoff, "1/2"),
+        partial(curve.renyi, 2),
+        curve.zcdp,
+    ):
+        with pytest.raises(InvalidParameter) as refused:
+            ask(bits=bits)
+        assert refused.value.argument == "bits"
+
+
+@pytest.mark.parametrize(
+    ("argument", "given"),
+    [
+        ("noise", {"noise": 3, "sensitivity": 1}),
+        ("sensitivity", {"noise": DiscreteLaplace(scale=1), "sensitivity": 0}),
+        ("sensitivity", {"noise": DiscreteLaplace(scale=1), "sensitivity": 1.5}),
+        ("scope", {"noise": DiscreteLaplace(scale=1), "sensitivity": 1, "scope": "user"}),
+    ],
+    ids=["noise", "zero", "half", "scope"],
+)
+def test_a_curve_of_nothing_is_refused_by_name(argument: str, given: dict[str, object]) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        PrivacyCurve(**given)  # type: ignore[arg-type]  # the twin passes what the type forbids
+    assert refused.value.argument == argument
+
+
+def test_a_guarantee_is_of_a_mechanism() -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        guarantee(DiscreteLaplace(scale=1))  # type: ignore[arg-type]  # as above
+    assert refused.value.argument == "mechanism"

@@ -1,0 +1,349 @@
+"""Dotted pairs: against exact rationals, sums over all integers, and every order of two rounds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import pytest
+from flint import arb
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounting.errors import NotDerived
+from accounting.laws.registry import candidates
+from accounting.pairs.losses import Losses
+from accounting.pairs.pair import Pair
+from accounting.release import dominating as dots
+from accounting.release.dominating import Dot, DottedPair, connected, dominating, highest
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson import Poisson
+from dpcore.laws.polya import Polya
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.mechanism import Sensitivity
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure, precision
+from tests.support.accounting.brute import Brute, gaussian, real
+from tests.support.accounting.worlds import Worlds, binomial, poisson, polya
+from tests.support.dpcore.mutants import mutated, rewired
+
+World = list[tuple[Fraction, Fraction]]
+DIGITS = 50
+
+# -- a second path: finite worlds in exact rationals ---------------------------------------------
+
+
+def curve(world: World, x: Fraction) -> Fraction:
+    return sum((max(p - x * q, Fraction(0)) for p, q in world), Fraction(0))
+
+
+def both(one: World, two: World) -> World:
+    return [(p * r, q * s) for p, q in one for r, s in two]
+
+
+def world_of(pair: DottedPair) -> World:
+    """The two laws that the corners stand for, by second differences."""
+    corners = [*pair.corners, (pair.corners[-1][0] + 1, pair.corners[-1][1])]
+    slopes = [(v - u) / (y - x) for (x, u), (y, v) in itertools.pairwise(corners)]
+    found = [(x * (s - r), s - r) for (x, _), r, s in zip(corners[1:], slopes, slopes[1:])]  # noqa: B905 - the flat part has no corner
+    there = sum((q for _, q in found), Fraction(0))
+    return [*found, (Fraction(0), 1 - there), (pair.corners[-1][1], Fraction(0))]
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    size = draw(st.integers(1, 6))
+    weights = st.lists(st.integers(0, 9), min_size=size, max_size=size)
+    here, there = draw(weights.filter(any)), draw(weights.filter(any))
+    return [(Fraction(p, sum(here)), Fraction(q, sum(there))) for p, q in zip(here, there)]  # noqa: B905 - of one size
+
+
+places = st.fractions(min_value=Fraction(1, 20), max_value=20, max_denominator=40)
+surplus = st.fractions(min_value=0, max_value=Fraction(1, 5), max_denominator=100)
+
+
+@given(worlds(), worlds(), st.lists(st.tuples(places, surplus), max_size=12), places)
+def test_it_lies_above_whatever_the_dots_lie_above(
+    one: World, two: World, chosen: list[tuple[Fraction, Fraction]], x: Fraction
+) -> None:
+    pair = DottedPair.through((y, curve(one, y) + more) for y, more in chosen)
+    law = world_of(pair)
+    assert sum(p for p, _ in law) == 1 == sum(q for _, q in law)
+    assert min(min(point) for point in law) >= 0
+    assert curve(law, x) == pair.height(x) >= curve(one, x)
+    # Dominating in one round, it dominates beside any other round.
+    assert curve(both(law, two), x) >= curve(both(one, two), x)
+
+
+@given(worlds(), worlds(), st.lists(places, min_size=2, max_size=12), places)
+def test_the_highest_of_two_lies_above_both(
+    one: World, two: World, chosen: list[Fraction], x: Fraction
+) -> None:
+    parts = [DottedPair.through((y, curve(world, y)) for y in chosen) for world in (one, two)]
+    found = highest(parts)
+    tallest = max(part.height(x) for part in parts)
+    assert tallest <= found.height(x) <= tallest + Fraction(1, 2**64)
+
+
+def test_the_listing_is_the_pair() -> None:
+    world = [(Fraction(1, 2), Fraction(1, 4)), (Fraction(1, 4), Fraction(1, 2))]
+    world += [(Fraction(1, 4), Fraction(0)), (Fraction(0), Fraction(1, 4))]
+    exact = [(x, curve(world, x)) for x in (Fraction(1, 2), Fraction(1), Fraction(2))]
+    pair = DottedPair.through(exact)
+    assert sorted(world_of(pair)) == sorted(world)
+    with precision(80):
+        found = pair.losses(Fraction(3), 40)
+        assert [float(mass) for mass in found.masses] == [0.25, 0.5]
+        assert found.losses[0].contains(-arb(2).log())
+        assert found.losses[1].contains(arb(2).log())
+        assert found.hidden == 0.25
+        assert found.beyond(arb(5)) == 0
+        assert found.largest.contains(arb(2).log())
+
+
+def test_nothing_known_is_everything_hidden() -> None:
+    pair = DottedPair.through([(Fraction(2), Fraction(3))])
+    assert pair.corners == ((Fraction(0), Fraction(1)),)
+    assert pair.losses(Fraction(1), 10).hidden == 1
+
+
+@pytest.mark.parametrize(
+    ("corners", "complaint"),
+    [
+        ([], "start"),
+        ([(0, Fraction(1, 2)), (1, 0)], "start"),
+        ([(0, 1), (1, Fraction(1, 2)), (1, 0)], "rising"),
+        ([(0, 1), (1, Fraction(9, 10)), (2, 0)], "convex"),
+        ([(0, 1), (1, Fraction(1, 2)), (2, Fraction(3, 4))], "convex"),
+        ([(0, 1), (Fraction(1, 2), Fraction(1, 4))], "1 - x"),
+        ([(0, 1), (2, Fraction(-1, 10))], "and 0"),
+    ],
+)
+def test_what_is_no_curve_of_a_pair_is_refused(corners: list[Any], complaint: str) -> None:
+    with pytest.raises(InvalidParameter, match=complaint):
+        DottedPair(corners=tuple((Fraction(x), Fraction(u)) for x, u in corners))
+
+
+def test_no_pairs_are_refused() -> None:
+    with pytest.raises(InvalidParameter, match="at least one pair"):
+        dominating(())
+
+
+# -- real noise ------------------------------------------------------------------------------------
+
+CASES: list[tuple[Noise, Sensitivity, Any]] = [
+    (Poisson(mean=9), Sensitivity(2), Worlds(mass=poisson(9), most=2, low=0, high=90)),
+    (
+        Binomial(trials=30, probability="1/3"),
+        Sensitivity(1),
+        Worlds(mass=binomial(30, "1/3"), most=1, low=0, high=30),
+    ),
+    (Polya(shape=3, scale=2), Sensitivity(1), Worlds(mass=polya(3, 2), most=1, low=0, high=190)),
+    (
+        Polya(shape="1/2", scale=2),
+        Sensitivity(1),
+        Worlds(mass=polya("1/2", 2), most=1, low=0, high=190),
+    ),
+    (
+        DiscreteGaussian(sigma_squared=3),
+        Sensitivity.l2_squared(2),
+        Brute(mass=gaussian(3), shifts=((1, 1), (1, 0)), reach=22),
+    ),
+]
+AT = ("0", "1/50", "1/10", "1/3", "1", "5/2")
+
+
+def above_of(noise: Noise, sensitivity: Sensitivity) -> DottedPair:
+    return dominating(candidates(noise, sensitivity))
+
+
+def fits(found: DottedPair, brute: Any, relative: str) -> bool:
+    """Above the worst case at every epsilon tried, of either sign, and close to it."""
+    with mpmath.workdps(DIGITS):
+        for at in AT:
+            truth, x = brute.delta(at), mpmath.exp(real(at))
+            # The corners are at rational x: ask on either side of e^epsilon.
+            below, over = (Fraction(int(x * 2**90) + i, 2**90) for i in (0, 1))
+            slack = mpmath.mpf("1e-28") + truth * mpmath.mpf("1e-24")
+            if real(found.height(below)) < truth - slack:
+                return False
+            if real(found.height(over)) > truth * (1 + mpmath.mpf(relative)) + slack:
+                return False
+            # -epsilon: both orders of the worlds are neighbours.
+            mirror = 1 - 1 / x + truth / x
+            if real(found.height(1 / over)) < mirror - slack:
+                return False
+            if real(found.height(1 / below)) > mirror * (1 + mpmath.mpf(relative)) + slack:
+                return False
+    return True
+
+
+@pytest.mark.parametrize(("noise", "sensitivity", "brute"), CASES, ids=lambda case: repr(case)[:30])
+def test_it_is_the_maximum_of_all_directions_and_shifts(
+    noise: Noise, sensitivity: Sensitivity, brute: Any
+) -> None:
+    assert fits(above_of(noise, sensitivity), brute, "1e-20")
+
+
+@pytest.mark.parametrize(("noise", "sensitivity", "brute"), CASES[:2], ids=lambda c: repr(c)[:30])
+def test_without_listings_it_is_found_from_the_curves(
+    noise: Noise, sensitivity: Sensitivity, brute: Any
+) -> None:
+    def silent(self: Pair, tilt: Fraction, bits: int) -> Losses:
+        raise NotDerived("a listing", "ask for the curve")
+
+    pairs = candidates(noise, sensitivity)
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in {type(pair) for pair in pairs}:
+            patch.setattr(kind, "losses", silent)
+        found = highest(dots._above(pair, Fraction(1, 2**160), 1000) for pair in pairs)
+    assert fits(found, brute, "1e-20")
+
+
+@pytest.mark.parametrize("most", [64, 200])
+def test_fewer_dots_lie_above_and_not_far(most: int) -> None:
+    noise, sensitivity = PolyaDifference(shape="1/2", scale=20), Sensitivity(2)
+    many, few = (dominating(candidates(noise, sensitivity), most=n) for n in (2000, most))
+    assert len(few.corners) <= most + 2
+    for at in (Fraction(1), Fraction(11, 10), Fraction(3, 2), Fraction(2)):
+        assert many.height(at) <= few.height(at) + Fraction(1, 10**40)
+        assert few.height(at) <= many.height(at) * Fraction(102, 100) + Fraction(1, 10**9)
+
+
+def test_two_rounds_of_either_direction_are_below_two_of_it() -> None:
+    # Poisson(3), both directions in any order, in exact enough rationals.
+    with mpmath.workdps(DIGITS):
+        law = poisson(3)
+        single = [Fraction(int(law(k) * 2**120), 2**120) for k in range(30)]
+    up = [(p, q) for p, q in zip([*single, 0], [0, *single], strict=True)]
+    down = [(q, p) for p, q in up]
+    found = world_of(above_of(Poisson(mean=3), Sensitivity(1)))
+    for x in (Fraction(1), Fraction(4, 3), Fraction(5, 2), Fraction(6)):
+        bound = curve(both(found, found), x)
+        mixed = [curve(both(*rounds), x) for rounds in ((up, up), (up, down), (down, down))]
+        assert max(mixed) <= bound + Fraction(1, 2**100)
+        assert bound <= max(mixed) * Fraction(3, 2)
+
+
+def test_a_claim_given_point_by_point() -> None:
+    exact = dominating(candidates(DiscreteLaplace(scale=3), Sensitivity(2)))
+
+    def upper(epsilon: Fraction) -> Enclosure:
+        with precision(120):
+            x = Fraction(Enclosure.of(arb(str(float(epsilon))).exp()).lower)
+        return Enclosure(Fraction(0), exact.height(x))
+
+    found = connected(upper, upper, [Fraction(i, 16) for i in range(-12, 13)])
+    for i in range(-20, 21):
+        x = Fraction(2) ** i if i % 2 else Fraction(10 + i, 10) if i > -10 else Fraction(1, 3)
+        assert found.height(x) >= exact.height(x) - Fraction(1, 2**100)
+    assert found.height(Fraction(6, 5)) <= exact.height(Fraction(6, 5)) * Fraction(11, 10)
+
+
+# -- mutants ---------------------------------------------------------------------------------------
+
+
+def dominated(through: Callable[[Any], DottedPair]) -> bool:
+    """Whether the dots of a law with losses of both signs give a pair above it, and near it."""
+    weights = ((1, 8), (4, 5), (5, 4), (8, 1), (2, 2))
+    world = [(Fraction(p, 20), Fraction(q, 20)) for p, q in weights]
+    exact: list[Dot] = [(Fraction(i, 40), curve(world, Fraction(i, 40))) for i in range(1, 400)]
+    exact[55] = (exact[55][0], exact[55][1] + Fraction(1, 50))
+    try:
+        pair = through(exact)
+    except InvalidParameter:
+        return False
+    excess = [pair.height(x) - curve(world, x) for x in (Fraction(i, 7) for i in range(1, 80))]
+    return 0 <= min(excess) <= max(excess) < Fraction(1, 500)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("lowest = min(lowest, u)", "lowest = u / 2"),
+        (">= _slope(kept[-1]", "<= _slope(kept[-1]"),
+        ("while len(kept) > 1", "while False"),
+    ],
+)
+def test_mutants_of_the_hull_are_caught(old: str, new: str) -> None:
+    assert dominated(DottedPair.through)
+    broken = mutated(DottedPair.through.__func__, old, new)  # type: ignore[attr-defined]  # a method
+    assert not dominated(broken.__get__(None, DottedPair))
+
+
+def test_a_loss_beyond_all_units_counts_as_hidden() -> None:
+    far = Losses(
+        masses=(arb(0.75), arb(0.25)),
+        losses=(arb(0), arb(1000)),
+        hidden=arb(0),
+        beyond=lambda c: arb(0),
+        largest=arb(1000),
+    )
+
+    def kept(units: Any) -> bool:
+        with precision(256):
+            found = DottedPair.through(rewired(dots._dots, _units=units)(far, 10))
+        return found.corners[-1][1] == Fraction(1, 4)
+
+    assert kept(dots._units)
+    assert not kept(mutated(dots._units, "total += here", "pass"))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("_dots", "x = _rounded_up(Fraction(*atoms[i]))", "x = 1 / Fraction(*atoms[i])"),
+        ("_dots", "hidden + above[left]", "above[left]"),
+        ("_dots", "first = i\n", "first = i + 2\n"),
+        ("_units", "mass * (-loss).exp()", "mass * loss.exp()"),
+    ],
+)
+def test_mutants_of_the_listing_are_caught(name: str, old: str, new: str) -> None:
+    noise, sensitivity, brute = CASES[0]
+    broken = mutated(getattr(dots, name), old, new)
+    mutant = rewired(dots._dots, **{name: broken}) if name != "_dots" else broken
+    with precision(256):
+        listed = [p.losses(Fraction(1), 160) for p in candidates(noise, sensitivity)]
+
+        def fit(make: Any) -> bool:
+            try:
+                parts = [DottedPair.through(make(each, 2000)) for each in listed]
+                return fits(highest(parts), brute, "1e-20")
+            except InvalidParameter:
+                return False
+
+        assert fit(dots._dots)
+        assert not fit(mutant)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("1 - x + x *", "1 - x +"), ("x, 1 - x + x *", "1 / x, 1 - x + x *")]
+)
+def test_mutants_of_the_mirrored_side_are_caught(old: str, new: str) -> None:
+    (pair,) = candidates(DiscreteLaplace(scale=3), Sensitivity(3))
+    exact = dominating((pair,))
+
+    def agrees(left: Any) -> bool:
+        make = rewired(connected, _left=left)
+        ask = dots._curve(pair)
+        try:
+            found = make(ask, ask, [Fraction(i, 6) for i in range(-6, 7)])
+        except InvalidParameter:
+            return False
+        places = [Fraction(i, 40) for i in range(1, 80)]
+        return all(abs(found.height(x) - exact.height(x)) < Fraction(1, 2**60) for x in places)
+
+    assert agrees(dots._left)
+    assert not agrees(mutated(dots._left, old, new))
+
+
+def test_one_direction_is_not_above_the_other() -> None:
+    noise, sensitivity, brute = CASES[1]
+    one, _ = candidates(noise, sensitivity)
+    assert not fits(dominating((one,)), brute, "1e-20")

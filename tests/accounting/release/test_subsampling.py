@@ -1,0 +1,200 @@
+"""Releases from samples, one round: against worlds written out, every shift, both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounting import NotDerived
+from accounting.release import subsampling
+from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Scope
+from dpcore.numbers.enclosure import Enclosure
+from tests.support.accounting.brute import DIGITS, close, real
+from tests.support.accounting.sampled_worlds import ADDED, AT, CASES, Case, World, hockey_stick
+from tests.support.dpcore.mutants import mutated
+
+each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+def holds(found: Callable[[str], Enclosure], worlds: Iterable[World]) -> bool:
+    """Whether every enclosure holds the largest delta of the worlds."""
+    listed = [*worlds]
+    with mpmath.workdps(DIGITS):
+        for at in AT:
+            truth = max(hockey_stick(world, at) for world in listed)
+            if not (close(found(at), truth, relative="1e-24") or truth < mpmath.mpf("1e-27")):
+                return False
+    return True
+
+
+# -- one round -------------------------------------------------------------------------------------
+
+
+@each_case
+@pytest.mark.parametrize("rate", ["1/10", "2/3"])
+def test_delta_is_the_worst_over_all_worlds(case: Case, rate: str) -> None:
+    exact = Fraction(rate)
+    with mpmath.workdps(DIGITS):
+        added, replaced = [*case.poisson(rate)], [*case.fixed(rate)]
+    assert holds(PoissonSampled(curve=case.added(), rate=rate).delta, added)
+    fixed = FixedSizeSampled(
+        curve=case.replaced(), sample=exact.numerator, population=exact.denominator
+    )
+    assert holds(fixed.delta, replaced)
+
+
+rates = st.fractions(min_value=Fraction(1, 200), max_value=1, max_denominator=300)
+
+
+@given(rates, st.fractions(min_value=0, max_value=4, max_denominator=100))
+def test_epsilon_is_the_inverse_of_delta(rate: Fraction, epsilon: Fraction) -> None:
+    sampled = PoissonSampled(curve=CASES["gaussian"].added(), rate=rate)
+    at = sampled.delta(epsilon)
+    assert at.upper - at.lower <= at.upper / 2**60
+    assert sampled.epsilon(at.upper).lower <= epsilon
+    if at.lower > 0:
+        assert epsilon <= sampled.epsilon(at.lower).upper
+
+
+@given(rates, rates, st.fractions(min_value=0, max_value=3, max_denominator=50))
+def test_a_larger_sample_costs_more(one: Fraction, two: Fraction, epsilon: Fraction) -> None:
+    curve = CASES["skellam"].added()
+    small, large = (PoissonSampled(curve=curve, rate=r) for r in sorted((one, two)))
+    assert small.delta(epsilon).lower <= large.delta(epsilon).upper
+    assert small.epsilon("1e-6").lower <= large.epsilon("1e-6").upper
+    assert large.delta(epsilon).lower <= curve.delta(epsilon).upper
+
+
+@each_case
+def test_everyone_is_the_release_itself_and_nobody_costs_nothing(case: Case) -> None:
+    whole = PoissonSampled(curve=case.added(), rate=1)
+    all_of = FixedSizeSampled(curve=case.replaced(), sample=7, population=7)
+    for at in AT:
+        assert whole.delta(at) == case.added().delta(at) == all_of.delta(at)
+    assert whole.epsilon("1e-3") == case.added().epsilon("1e-3") == all_of.epsilon("1e-3")
+    nobody = PoissonSampled(curve=case.added(), rate="1e-30")
+    assert nobody.delta(0).upper <= Fraction(1, 10**30)
+    assert nobody.epsilon("1e-29") == Enclosure.exactly(0)
+
+
+def test_the_ends_of_delta() -> None:
+    case = CASES["laplace"]
+    sampled = PoissonSampled(curve=case.added(), rate="1/10")
+    with mpmath.workdps(DIGITS):
+        # The largest loss is 1: log(1 + (e - 1)/10).
+        assert close(sampled.epsilon(0), mpmath.log(1 + (mpmath.e - 1) / 10))
+    assert sampled.epsilon(1) == Enclosure.exactly(0)
+    assert sampled.delta(2) == Enclosure.exactly(0)
+    assert (
+        PoissonSampled(curve=CASES["gaussian"].added(), rate="1/2").epsilon(0)
+        == Enclosure.infinite()
+    )
+
+
+# -- Renyi, words, refusals ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["laplace", "gaussian", "skellam"])
+@pytest.mark.parametrize("order", ["3/2", "2", "7"])
+def test_renyi_is_the_worst_over_all_worlds(name: str, order: str) -> None:
+    case, alpha = CASES[name], Fraction(order)
+    found = PoissonSampled(curve=case.added(), rate="1/5").renyi(order)
+    with mpmath.workdps(DIGITS):
+        truth = max(
+            mpmath.log(mpmath.fsum(p ** real(alpha) * q ** real(1 - alpha) for p, q in world))
+            / real(alpha - 1)
+            for world in case.poisson("1/5")
+        )
+    assert close(found, truth, relative="1e-20")
+    assert found.upper - found.lower <= found.upper / 2**40
+
+
+def test_renyi_at_the_ends() -> None:
+    hidden = PoissonSampled(curve=CASES["coins"].added(), rate="1/5")
+    assert hidden.renyi(2) == Enclosure.infinite()
+    gaussian_curve = CASES["gaussian"].added()
+    assert PoissonSampled(curve=gaussian_curve, rate=1).renyi(3) == gaussian_curve.renyi(3)
+    with pytest.raises(InvalidParameter, match="must be > 1"):
+        hidden.renyi(1)
+    fixed = FixedSizeSampled(curve=CASES["gaussian"].replaced(), sample=1, population=4)
+    with pytest.raises(NotDerived, match="order 2"):
+        fixed.renyi(2)
+
+
+def test_words() -> None:
+    sampled = PoissonSampled(curve=CASES["gaussian"].added(), rate=0.25)
+    assert sampled.scope == ADDED
+    assert sampled.to_json() == {
+        "claim": "poisson-sampled",
+        "rate": "1/4",
+        "curve": CASES["gaussian"].added().to_json(),
+    }
+    assert repr(sampled).endswith("rate='1/4')")
+    fixed = FixedSizeSampled(curve=CASES["gaussian"].replaced(), sample=2, population=8)
+    assert (fixed.scope, fixed.rate) == (Scope(), Fraction(1, 4))
+    assert fixed.to_json()["population"] == 8
+    assert repr(fixed).endswith("sample=2, population=8)")
+    assert len({sampled, PoissonSampled(curve=CASES["gaussian"].added(), rate="1/4")}) == 1
+
+
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (lambda: PoissonSampled(curve=CASES["gaussian"].replaced(), rate="1/2"), "scope"),
+    (lambda: PoissonSampled(curve=3, rate="1/2"), "curve"),  # type: ignore[arg-type]  # refused by name
+    (lambda: PoissonSampled(curve=CASES["gaussian"].added(), rate=0), "rate"),
+    (lambda: PoissonSampled(curve=CASES["gaussian"].added(), rate="11/10"), "rate"),
+    (lambda: FixedSizeSampled(curve=CASES["gaussian"].added(), sample=1, population=2), "scope"),
+    (lambda: FixedSizeSampled(curve=CASES["coins"].replaced(), sample=3, population=2), "sample"),
+    (lambda: FixedSizeSampled(curve=CASES["coins"].replaced(), sample=0, population=2), "sample"),
+    (lambda: PoissonSampled(curve=CASES["gaussian"].added(), rate="1/2").delta(-1), "epsilon"),
+    (lambda: PoissonSampled(curve=CASES["gaussian"].added(), rate="1/2").epsilon(2), "delta"),
+]
+
+
+def test_what_is_out_of_range_is_refused_by_name() -> None:
+    for make, argument in REFUSED:
+        with pytest.raises(InvalidParameter, match=rf"^{argument} = "):
+            make()
+
+
+# -- mutants ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ball(at).expm1() / ball(rate)", "ball(at).expm1() / ball(rate * rate)"),
+        ("ball(at).expm1() / ball(rate)", "ball(at).expm1() * ball(rate)"),
+        (".log1p()", ".log()"),
+        ("rate * found.lower, rate * found.upper", "found.lower, found.upper"),
+        ("rate * found.lower, rate * found.upper", "rate**2 * found.lower, rate**2 * found.upper"),
+    ],
+)
+def test_mutants_of_one_round_are_caught(old: str, new: str) -> None:
+    case, rate = CASES["gaussian"], Fraction(1, 10)
+    with mpmath.workdps(DIGITS):
+        worlds = [*case.poisson(rate)]
+    broken = mutated(subsampling._delta, old, new)
+
+    def kept(compute: Any) -> bool:
+        try:
+            return holds(lambda at: compute(case.added(), rate, at, 64), worlds)
+        except (ArithmeticError, ValueError, InvalidParameter):
+            return False
+
+    assert kept(subsampling._delta)
+    assert not kept(broken)
+
+
+def test_a_scope_that_is_not_checked_would_pass() -> None:
+    wrong = (CASES["gaussian"].replaced(), ADDED.relation, "Poisson sampling")
+    with pytest.raises(InvalidParameter, match="add-remove"):
+        subsampling._check(*wrong)
+    mutated(subsampling._check, "is not relation", "is None")(*wrong)

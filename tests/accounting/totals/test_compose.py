@@ -1,0 +1,358 @@
+r"""Lists of releases against enumeration in mpmath, and what no list may do."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from importlib import import_module
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import Approx, Assumed, Pure, Rdp, ZCdp, compose, guarantee
+from accounting.claims.bound import Bound
+from accounting.totals.compose import Composition
+from accounting.totals.rounds import ways
+from accounting.totals.total import Total
+from dpcore import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteGaussianSum,
+    DiscreteLaplace,
+    InvalidParameter,
+    Mechanism,
+    Poisson,
+    PolyaDifference,
+    Scope,
+    Sensitivity,
+    Skellam,
+)
+from dpcore.noise import Noise
+from tests.support.accounting import many
+from tests.support.accounting.lists import curve, sampled
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.second_path import real
+
+LAPLACE = DiscreteLaplace(scale=2)
+NARROW = DiscreteGaussian(sigma_squared=1)
+WIDE = DiscreteGaussian(sigma_squared=2)
+SKELLAM = Skellam(variance=2)
+POLYA = PolyaDifference(shape="1/2", scale=1)
+SUM = DiscreteGaussianSum(count=2, sigma_squared="1/2")
+
+
+def holds(bound: Bound, truth: Any, slack: Any = 0) -> bool:
+    """Whether a truth known from below, up to ``slack``, lies within both ends."""
+    low = real(Fraction(bound.lower)) if bound.lower is not None else -math.inf
+    # Eight units of the last place of the second path.
+    room = abs(truth) * real(Fraction(1, 10**32))
+    return bool(low <= truth + slack + room and truth - room <= real(Fraction(bound.upper)))
+
+
+LISTS: dict[str, tuple[tuple[Any, int], ...]] = {
+    "laplace x3": ((LAPLACE, 3),),
+    "gaussian x3": ((NARROW, 3),),
+    "skellam x3": ((SKELLAM, 3),),
+    "polya x2": ((POLYA, 2),),
+    "sum x2": ((SUM, 2),),
+    "two gaussians": ((NARROW, 1), (WIDE, 1)),
+    "three laws": ((NARROW, 1), (LAPLACE, 1), (SKELLAM, 1)),
+    "two scales": ((LAPLACE, 1), (DiscreteLaplace(scale=1), 2)),
+}
+REACH = {"discrete-laplace": 60, "discrete-gaussian": 12, "skellam": 22, "polya-difference": 45}
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("epsilon", ["0", "1/2", "1", "3"])
+def test_a_list_is_what_enumeration_says(name: str, epsilon: str) -> None:
+    parts, at = LISTS[name], Fraction(epsilon)
+    rounds = [
+        many.round_of(noise, 1, -reach, reach)
+        for noise, count in parts
+        for reach in [min(REACH.get(noise.name, 14), 22 if sum(k for _, k in parts) > 2 else 60)]
+        for _ in range(count)
+    ]
+    found = compose(*((curve(noise), count) for noise, count in parts)).delta(at)
+    truth = many.delta(rounds, at)
+    assert found.lower is not None
+    assert holds(found, truth, many.lost(rounds))
+    assert found.upper - found.lower <= found.upper / 10**7
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("delta", ["1e-3", "1e-12", "0.4"])
+def test_epsilon_is_the_inverse_of_delta(name: str, delta: str) -> None:
+    total = compose(*((curve(noise), count) for noise, count in LISTS[name]))
+    found, most = total.epsilon(delta), Fraction(delta)
+    assert found.lower is not None
+    assert found.upper - found.lower <= found.upper / 10**7
+    assert isinstance(found.upper, Fraction)
+    assert total.delta(found.upper + Fraction(1, 10**6)).upper <= most
+    if found.lower > Fraction(1, 10**6):
+        below = total.delta(found.lower - Fraction(1, 10**6)).lower
+        assert below is not None
+        assert below >= most
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "epsilon"),
+    [
+        (("1/2", "0"), ("1/2", "0"), "1/2"),
+        (("1/2", "1/10"), ("1/3", "0"), "1/4"),
+        (("1/2", "1/10"), ("1/2", "1/10"), "0"),
+        (("0", "1/10"), ("1", "1/100"), "1/2"),
+    ],
+)
+def test_claims_compose_as_randomised_responses(
+    first: tuple[str, str], second: tuple[str, str], epsilon: str
+) -> None:
+    found = compose((Approx(*first), 2), Approx(*second)).delta(epsilon)
+    rounds = [many.response(*first), many.response(*first), many.response(*second)]
+    assert holds(found, many.delta(rounds, Fraction(epsilon)))
+    assert found.lower is not None
+    assert found.upper - found.lower <= Fraction(1, 10**7)
+
+
+def test_claims_and_noises_compose_together() -> None:
+    found = compose(curve(NARROW), Approx(1, "1/10"), Pure("1/2")).delta("1/2")
+    rounds = [
+        many.round_of(NARROW, 1, -14, 14), many.response("1", "1/10"), many.response("1/2")
+    ]  # fmt: skip
+    assert holds(found, many.delta(rounds, Fraction(1, 2)), many.lost(rounds))
+
+
+@pytest.mark.parametrize("noise", [Poisson(mean=3), Binomial(trials=9, probability="1/3")])
+def test_an_asymmetric_noise_may_turn_at_every_round(noise: Noise) -> None:
+    found = compose((curve(noise), 3)).delta("1/2")
+    worst = max(
+        many.delta(
+            [
+                many.round_of(noise, step, -1, 30)
+                if step > 0
+                else many.round_of(noise, step, 0, 31)
+                for step in steps
+            ],
+            Fraction(1, 2),
+        )
+        for steps in itertools.combinations_with_replacement((1, -1), 3)
+    )
+    assert found.lower is not None
+    assert real(Fraction(found.lower)) <= worst + real(Fraction(1, 10**12))
+    assert worst <= real(Fraction(found.upper))
+    assert found.upper <= 2 * found.lower
+
+
+def test_an_l2_sensitivity_lies_between_its_shifts_and_the_pair_above_them() -> None:
+    square = Sensitivity.l2_squared(4)
+    found = compose((curve(WIDE, square), 2)).delta(1)
+    single = compose((curve(WIDE, Sensitivity.box((1, 1, 1, 1))), 2)).delta(1)
+    double = compose((curve(WIDE, 2), 2)).delta(1)
+    assert found.lower is not None
+    assert single.lower is not None
+    assert double.lower is not None
+    assert found.upper >= max(single.lower, double.lower)
+    assert found.lower >= max(single.lower, double.lower) - Fraction(1, 10**9)
+
+
+def test_boxes_of_any_symmetric_noise_are_rounds_of_one_coordinate() -> None:
+    box = compose((curve(SKELLAM, Sensitivity.box((1, 2))), 2)).delta(1)
+    rows = compose((curve(SKELLAM), 2), (curve(SKELLAM, 2), 2)).delta(1)
+    assert box == rows
+
+
+# -- the numbers of the design -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("noise", "rounds", "delta", "shown"),
+    [
+        (DiscreteGaussian(sigma_squared=400), 1000, "1e-6", "8.306226"),
+        (DiscreteGaussian(sigma_squared=400), 100, "1e-6", "2.254087"),
+        (DiscreteGaussian(sigma_squared=400), 1000, "1e-30", "19.085"),
+        (DiscreteGaussian(sigma_squared=400), 1000, "1e-12", "11.99"),
+        (DiscreteLaplace(scale=20), 1000, "1e-6", "8.28357334602"),
+        (DiscreteLaplace(scale=20), 100, "1e-6", "2.20753270093"),
+        (Skellam(variance=400), 1000, "1e-6", "8.3061"),
+    ],
+)
+def test_reference_points(noise: Noise, rounds: int, delta: str, shown: str) -> None:
+    found = compose((curve(noise), rounds)).epsilon(delta)
+    digits = len(shown.partition(".")[2])
+    assert round(float(found.upper), digits) == float(shown)
+    assert found.lower is not None
+    assert found.upper - found.lower <= found.upper / 10**8
+
+
+def test_reference_points_of_lists() -> None:
+    wide = compose((curve(Skellam(variance=16**2 * 400), 16), 1000)).epsilon("1e-6")
+    assert f"{wide.upper_float:.4f}" == "8.3062"
+    thirty = compose(*(curve(DiscreteGaussian(sigma_squared=s * s)) for s in range(20, 50)))
+    found = thirty.epsilon("1e-6")
+    assert f"{found.upper_float:.5f}" == "0.72826"
+    assert found.lower is not None
+    assert found.upper - found.lower <= Fraction(1, 10**8)
+
+
+def test_at_delta_zero_the_largest_losses_add() -> None:
+    assert compose((curve(DiscreteLaplace(scale=20)), 1000)).epsilon(0).upper == 50
+    assert compose((curve(DiscreteLaplace(scale=20)), 1000)).epsilon(0).lower == 50
+    assert compose((curve(NARROW), 2), curve(LAPLACE)).epsilon(0).upper == math.inf
+    assert compose(Pure(1), Approx(1, "1e-9")).epsilon(0).lower == math.inf
+
+
+# -- laws of composition -------------------------------------------------------------------------
+
+PARTS = st.sampled_from(
+    [curve(LAPLACE), curve(NARROW), curve(WIDE), curve(SKELLAM), Pure("1/3"), Approx("1/4", "1/50")]
+)
+ROUGH = Fraction(1, 10**5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(PARTS, st.integers(1, 5)), min_size=1, max_size=4), st.randoms())
+def test_order_does_not_matter(parts: list[tuple[Any, int]], random: Any) -> None:
+    turned = list(parts)
+    random.shuffle(turned)
+    assert compose(*parts).delta(1, ROUGH) == compose(*turned).delta(1, ROUGH)
+    assert compose(*parts).rounds == compose(*turned).rounds
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(PARTS, st.integers(1, 5)), min_size=1, max_size=3), PARTS)
+def test_one_more_round_never_costs_less(parts: list[tuple[Any, int]], more: Any) -> None:
+    before, after = compose(*parts).delta(1, ROUGH), compose(*parts, more).delta(1, ROUGH)
+    assert before.lower is not None
+    assert after.upper >= before.lower
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(PARTS, st.integers(1, 5)), min_size=1, max_size=3))
+def test_enclosures_nest_as_they_narrow(parts: list[tuple[Any, int]]) -> None:
+    total = compose(*parts)
+    wide, narrow = total.delta("1/2", "1e-3"), total.delta("1/2", "1e-7")
+    assert wide.lower is not None
+    assert narrow.lower is not None
+    assert wide.lower <= narrow.upper
+    assert narrow.lower <= wide.upper
+    # A loss of large probability exactly at epsilon is what the line resolves least.
+    assert narrow.upper - narrow.lower <= max(narrow.upper / 10**4, Fraction(1, 10**12))
+
+
+@pytest.mark.parametrize("delta", ["1e-2", "1e-6", "1e-12"])
+def test_the_exact_total_is_below_every_conversion(delta: str) -> None:
+    total = compose((curve(NARROW), 5), (curve(LAPLACE), 3))
+    rho = total.zcdp().upper
+    assert isinstance(rho, Fraction)
+    assert total.epsilon(delta).upper <= compose(ZCdp(rho)).epsilon(delta).upper
+
+
+def test_renyi_claims_add_order_by_order() -> None:
+    total = compose((ZCdp("1/800"), 10), Rdp({2: 1, 3: 2}))
+    assert total.renyi(2).upper == Fraction(10 * 2, 800) + 1
+    assert total.renyi("5/2").lower is None
+    found = total.epsilon("1e-6")
+    assert found.lower is None
+    assert total.delta(found.upper).upper <= Fraction("1.000001e-6")
+
+
+def test_compositions_flatten_and_merge() -> None:
+    inner = compose((curve(NARROW), 2), Pure(1))
+    outer = compose((inner, 3), curve(NARROW))
+    assert dict(outer.parts) == {curve(NARROW): 7, Pure(1): 3}
+    assert outer.rounds == 10
+
+
+def test_an_assumption_stays_for_ever() -> None:
+    total = compose(Assumed(Pure(1), "data sheet"), (compose(curve(NARROW)), 2))
+    assert any("data sheet" in reason for reason in compose((total, 2)).assumptions)
+
+
+def test_a_stated_claim_is_among_the_assumptions() -> None:
+    assert any("Pure(1)" in reason for reason in compose(Pure(1), curve(NARROW)).assumptions)
+    assert compose(curve(NARROW)).assumptions == ()
+
+
+def test_subsampled_rounds_take_one_direction_for_all() -> None:
+    found = compose((sampled(LAPLACE, "1/5"), 3)).delta("1/10")
+    p = many.round_of(LAPLACE, 1, -45, 45)
+    fifth = real(Fraction(1, 5))
+    remove = [((1 - fifth) * b + fifth * a, b) for a, b in p]
+    add = [(b, a) for a, b in remove]
+    worst = max(many.delta([side] * 3, Fraction(1, 10)) for side in (remove, add))
+    assert holds(found, worst, 3 * many.lost([p]))
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parts", "argument"),
+    [
+        ((), "parts"),
+        ((3,), "parts"),
+        (((Pure(1), 0),), "rounds"),
+        (((Pure(1), 1.5),), "rounds"),
+        ((Pure(1), Pure(1, scope=Scope(unit="user"))), "scope"),  # type: ignore[arg-type]  # read by value
+    ],
+)
+def test_what_never_composes(parts: tuple[Any, ...], argument: str) -> None:
+    with pytest.raises(InvalidParameter) as error:
+        compose(*parts)
+    assert error.value.argument == argument
+
+
+@pytest.mark.parametrize(
+    ("question", "asked", "argument"),
+    [
+        ("epsilon", (-1,), "delta"),
+        ("epsilon", ("1.5",), "delta"),
+        ("delta", (-1,), "epsilon"),
+        ("delta", ("nan",), "epsilon"),
+        ("delta", (1, 0), "relative"),
+        ("delta", (1, 2), "relative"),
+        ("renyi", (1,), "order"),
+    ],
+)
+def test_arguments_out_of_range(question: str, asked: tuple[Any, ...], argument: str) -> None:
+    with pytest.raises(InvalidParameter) as error:
+        getattr(compose(Pure(1)), question)(*asked)
+    assert error.value.argument == argument
+
+
+# -- twins that must be rejected -----------------------------------------------------------------
+
+
+def test_a_total_that_forgets_the_delta_of_a_claim_is_seen() -> None:
+    truth = many.delta([many.response("1/2", "1/10")] * 2, Fraction(1, 4))
+    total = Total.of(
+        [(law, 2) for law, _ in ways(Approx("1/2", "1/10")).above[0]], [(Fraction(1, 10), 1)]
+    )
+    # One round's delta for two rounds.
+    found = Bound.of(total.delta(Fraction(1, 4)), "", "")
+    assert not holds(found, truth)
+
+
+def test_a_composition_that_drops_a_direction_is_seen() -> None:
+    broken = mutated(composing_totals(), "max(len(choices) for _, choices, _ in listed)", "1")
+    found = ways(sampled(LAPLACE, "1/5"))
+    kept = broken([(found, found.above, 3)])
+    both = composing_totals()([(found, found.above, 3)])
+    at = Fraction(1, 10)
+    assert len(both) == 2
+    assert kept[0].delta(at).upper != max(total.delta(at).upper for total in both) or (
+        broken([(found, found.above[::-1], 3)])[0].delta(at).upper
+        < max(total.delta(at).upper for total in both)
+    )
+
+
+def composing_totals() -> Any:
+    # The package's name `compose` is the function.
+    return import_module("accounting.totals.compose")._totals
+
+
+def test_guarantees_of_mechanisms_compose() -> None:
+    released = guarantee(Mechanism(noise=NARROW, sensitivity=1))
+    assert isinstance(compose((released, 2)), Composition)

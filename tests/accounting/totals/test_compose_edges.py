@@ -1,0 +1,185 @@
+r"""Lists of releases at the edges of the engines: what was wide, slow or wrong once."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from accounting import Approx, Pure, compose, per_user, routes
+from accounting.fourier import integral as line
+from accounting.fourier.integral import Line
+from accounting.papers.real_gaussian import real_gaussian_delta
+from dpcore import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    InvalidParameter,
+    PolyaDifference,
+    Sensitivity,
+    Skellam,
+)
+from tests.support.accounting.lists import curve, sampled
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_the_largest_loss_of_a_sample_is_not_that_of_any_noise(rounds: int) -> None:
+    one = sampled(DiscreteLaplace(scale=100), "9/10")
+    total, single = compose((one, rounds)).epsilon(0), one.epsilon(0)
+    assert total.lower is not None
+    assert total.lower <= rounds * single.upper
+    assert rounds * single.lower <= total.upper
+    assert total.upper - total.lower < Fraction(1, 10**15)
+
+
+@pytest.mark.parametrize(
+    ("claim", "delta", "epsilon"),
+    [
+        (Approx(1, "1e-6"), "1e-6", 1),
+        (Approx(0, "1e-3"), "1e-3", 0),
+        (Approx(1, 1), "1/2", math.inf),
+        (Approx(1, "1/10"), "1/20", math.inf),
+    ],
+)
+def test_a_claim_at_its_own_delta_is_itself(claim: Approx, delta: str, epsilon: float) -> None:
+    found = compose(claim).epsilon(delta)
+    assert (found.lower, found.upper) == (epsilon, epsilon)
+
+
+def test_a_tiny_delta_is_not_lost() -> None:
+    found = compose(Approx(1, "1e-60")).delta(2)
+    assert isinstance(found.lower, Fraction)
+    assert isinstance(found.upper, Fraction)
+    least, most = (end / Fraction("1e-60") - 1 for end in (found.lower, found.upper))
+    assert -Fraction(1, 10**15) < least <= most < Fraction(1, 10**15)
+
+
+def test_a_law_too_wide_to_be_listed_is_held_from_both_sides() -> None:
+    found = compose((curve(Skellam(variance=10**8), 100), 1000)).epsilon("1e-6")
+    assert isinstance(found.lower, Fraction)
+    assert isinstance(found.upper, Fraction)
+    assert found.upper / found.lower - 1 < Fraction(1, 10**5)
+    # The squared shift of the real Gaussian that it tends to is 1000 100^2/10^8 = 1/10.
+    assert real_gaussian_delta(math.sqrt(10), found.upper).lower <= Fraction("1.0001e-6")
+    assert real_gaussian_delta(math.sqrt(10), found.lower).upper >= Fraction("0.9999e-6")
+
+
+def test_a_listing_that_is_too_long_to_name_goes_to_the_line() -> None:
+    wide, wider = (curve(DiscreteGaussian(sigma_squared=v)) for v in (10**10, 2 * 10**10))
+    found = compose((wide, 10**9), (wider, 10**9)).epsilon("1e-6")
+    assert found.lower is not None
+    # 10^9 (1/10^10 + 1/(2 10^10)) = 3/20 is the squared shift of a real Gaussian.
+    ratio = math.sqrt(20 / 3)
+    assert isinstance(found.upper, Fraction)
+    assert real_gaussian_delta(ratio, found.lower).upper >= Fraction("0.99e-6")
+    assert real_gaussian_delta(ratio, found.upper).lower <= Fraction("1.01e-6")
+
+
+def test_a_small_sample_of_a_gaussian_has_a_finite_epsilon() -> None:
+    found = compose((sampled(DiscreteGaussian(sigma_squared=4), "1e-3"), 10**4)).epsilon("1e-6")
+    assert found.lower is not None
+    # By a transform on a grid of 2e-5, elsewhere: 0.20493.
+    assert abs(found.upper_float - 0.20493) < 1e-5
+    assert found.upper - found.lower < Fraction(1, 10**6)
+
+
+def test_a_wide_polya_difference_keeps_its_digits() -> None:
+    found = compose((curve(PolyaDifference(shape=2, scale=1000), 10), 1000)).epsilon("1e-6")
+    assert found.lower is not None
+    assert found.upper - found.lower < found.upper / 10**7
+
+
+def test_rare_coins_are_sampled() -> None:
+    coins = sampled(Binomial(trials=1000, probability="1/2"), "1/100")
+    found = compose((coins, 100)).epsilon("1e-6")
+    assert found.lower is not None
+    assert found.upper - found.lower < found.upper / 10**5
+
+
+def test_losses_that_are_large_are_told_apart() -> None:
+    found = compose((Pure(10**6), 2), Pure(1)).delta(10**4)
+    assert found.lower is not None
+    assert found.lower > 1 - Fraction(1, 10**6)
+
+
+def test_many_rounds_of_few_losses_are_not_named_one_by_one() -> None:
+    found = compose((sampled(DiscreteLaplace(scale=1), "1/100"), 6400)).epsilon("1e-6")
+    assert found.method == "line"
+
+
+def test_the_guarantee_of_a_user_does_not_compose_with_that_of_a_contribution() -> None:
+    visit = curve(Skellam(variance=400))
+    user = per_user(visit, max_visits=4)
+    assert compose(user, user).scope == user.scope
+    for mixed in ((user, visit), (visit, user)):
+        with pytest.raises(InvalidParameter, match="scopes never compose"):
+            compose(*mixed)
+    with pytest.raises(InvalidParameter, match="is of a user"):
+        per_user(user, max_visits=2)  # type: ignore[arg-type]  # refused by name
+
+
+def test_a_delta_beyond_every_float_is_bounded_at_once() -> None:
+    far = compose(curve(Skellam(variance=400))).delta(100)
+    assert far.lower is not None
+    assert 0 <= far.lower <= far.upper < Fraction(1, 10**300)
+    assert len(repr(far)) < 200
+
+
+def test_a_loss_of_any_size_is_searched_for() -> None:
+    found = compose(curve(DiscreteLaplace(scale=20), 10**15)).epsilon("1e-6")
+    assert found.lower is not None
+    assert Fraction("0.99") * 10**15 / 20 < found.lower <= found.upper <= Fraction(10**15, 20)
+
+
+def test_routes_take_any_guarantee() -> None:
+    visit = curve(Skellam(variance=400))
+    assert routes(visit, "1e-6") == routes(compose(visit), "1e-6")
+
+
+@pytest.mark.parametrize("bounds", [(1, 1), (1, 2), (2, 1, 1)])
+def test_the_worst_signs_of_a_box_bound_from_below(bounds: tuple[int, ...]) -> None:
+    # Where bounds are equal mixed signs are worse than aligned ones, which were all that was tried.
+    p = Fraction(11, 25)
+    mass = {k: float(math.comb(3, k) * p**k * (1 - p) ** (3 - k)) for k in range(4)}
+
+    def apart(shift: tuple[int, ...]) -> float:
+        def law(x: tuple[int, ...], shift: tuple[int, ...]) -> float:
+            return math.prod(mass.get(k - d, 0.0) for k, d in zip(x, shift, strict=True))
+
+        cells = itertools.product(range(-3, 7), repeat=len(shift))
+        still = tuple(0 for _ in shift)
+        return math.fsum(max(law(x, still) - math.exp(0.617) * law(x, shift), 0) for x in cells)
+
+    signed = [
+        tuple(s * d for s, d in zip(signs, bounds, strict=True))
+        for signs in itertools.product((1, -1), repeat=len(bounds))
+    ]
+    truth, aligned = max(map(apart, signed)), max(apart(signed[0]), apart(signed[-1]))
+    box = curve(Binomial(trials=3, probability=p), Sensitivity.box(bounds))
+    found = compose(box).delta("0.617")
+    assert found.lower is not None
+    assert math.isclose(found.lower, truth, rel_tol=1e-7)
+    assert (aligned < truth - 1e-3) is (bounds == (1, 1))
+    assert truth <= found.upper
+
+
+def test_what_floats_do_not_resolve_is_not_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # At 1e-51 the tail of large losses keeps the tilt so low that all is rounding: less smoothing
+    # would show no more, and used to be tried nine times.
+    pair = sampled(DiscreteGaussian(sigma_squared=1), "1/100").pairs()[0]
+    sums, original = list[int](), line._sum
+
+    def counted(*given: Any) -> Any:
+        found = original(*given)
+        sums.append(0 if found is None else len(found.indices))
+        return found
+
+    monkeypatch.setattr(line, "_sum", counted)
+    found = Line(parts=((pair, 100),)).delta(20, "1e-8")
+    assert found.upper < Fraction("1e-50")
+    assert len([size for size in sums if size]) == 1

@@ -1,0 +1,379 @@
+r"""Random lists: every engine against every other, and against plain enumeration in mpmath.
+
+Rounds are written out as outcomes (P, Q) here, from formulas of their laws alone; the total is the
+product, its curve a plain sum, the worst over the directions that a round may have. Nothing here
+knows of engines, listings or dominating pairs. Seeds are fixed: the same lists every time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib import import_module
+from typing import Any
+
+import mpmath
+import pytest
+from flint import arb
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from accounting import Approx, PrivacyCurve, Pure
+from accounting.claims.bound import Bound
+from accounting.fourier.integral import Line
+from accounting.laws.gaussian import GaussianPair
+from accounting.laws.laplace import LaplacePair
+from accounting.laws.registry import pair_of
+from accounting.pairs.listing import nothing
+from accounting.pairs.losses import Losses
+from accounting.release import sampled_pair
+from accounting.release.subsampling import PoissonSampled
+from accounting.totals import enumeration
+from accounting.totals import rounds as ways
+from accounting.totals.enumeration import Enumeration
+from accounting.totals.total import Total
+from dpcore import Binomial, DiscreteGaussian, DiscreteLaplace, Poisson, Skellam
+from dpcore.mechanism import Relation, Scope
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure, precision
+from tests.support.accounting.brute import gaussian, laplace, real
+from tests.support.accounting.worlds import binomial, poisson, skellam
+from tests.support.dpcore.mutants import mutated, rewired
+
+World = list[tuple[Any, Any]]
+DIGITS = 50
+# Outcomes below e^-100 are left out: what they weigh is far below this.
+ROOM = Fraction(1, 10**25)
+MOST_OUTCOMES = 4000
+ADDED = Scope(relation=Relation.ADD_REMOVE)
+# The name `compose` of the package is the function.
+compose = import_module("accounting.totals.compose").compose
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """A guarantee, and what one round of it may be: ``turns`` if any round may be any world.
+
+    Else the worlds belong to the direction, one each, the same in all rounds.
+    """
+
+    part: Any
+    worlds: tuple[World, ...]
+    turns: bool = False
+
+
+def shifted(mass: Callable[[int], Any], shift: int, reach: Iterable[int]) -> World:
+    with mpmath.workdps(DIGITS):
+        found = [(mass(k), mass(k + shift)) for k in reach]
+        return [(p, q) for p, q in found if max(p, q) > mpmath.exp(-100)]
+
+
+def curve_of(noise: Noise, shift: int) -> PrivacyCurve:
+    return PrivacyCurve(noise=noise, sensitivity=shift, scope=ADDED)
+
+
+def claim(epsilon: Fraction, delta: Fraction) -> Round:
+    with mpmath.workdps(DIGITS):
+        e, d = mpmath.exp(real(epsilon)), real(delta)
+        yes, no = (1 - d) * e / (1 + e), (1 - d) / (1 + e)
+        world = [(yes, no), (no, yes)]
+        if delta:
+            world += [(d, mpmath.mpf(0)), (mpmath.mpf(0), d)]
+    part = Approx(epsilon, delta, scope=ADDED) if delta else Pure(epsilon, scope=ADDED)
+    return Round(part=part, worlds=(world,))
+
+
+def laplace_world(scale: Fraction, shift: int) -> World:
+    # What lies beyond the shift has one loss: it is one outcome.
+    with mpmath.workdps(DIGITS):
+        mass, beta = laplace(scale), mpmath.exp(-1 / real(scale))
+        ends = 1 / (1 + beta), beta**shift / (1 + beta)
+        inner = [(mass(k), mass(k + shift)) for k in range(1 - shift, 0)]
+        return [ends, *inner, ends[::-1]]
+
+
+def laplaces(scale: Fraction, shift: int) -> Round:
+    world = laplace_world(scale, shift)
+    return Round(part=curve_of(DiscreteLaplace(scale=scale), shift), worlds=(world,))
+
+
+def sampled(scale: Fraction, shift: int, rate: Fraction) -> Round:
+    base = laplace_world(scale, shift)
+    with mpmath.workdps(DIGITS):
+        share = real(rate)
+        present = [((1 - share) * q + share * p, q) for p, q in base]
+        absent = [(p, (1 - share) * p + share * q) for p, q in base]
+    part = PoissonSampled(curve=curve_of(DiscreteLaplace(scale=scale), shift), rate=rate)
+    return Round(part=part, worlds=(present, absent))
+
+
+def thin(noise: Noise, mass: Callable[[int], Any], shift: int) -> Round:
+    return Round(part=curve_of(noise, shift), worlds=(shifted(mass, shift, range(-60, 60)),))
+
+
+def turning(noise: Noise, mass: Callable[[int], Any], shift: int) -> Round:
+    there = shifted(mass, shift, range(-shift, 80))
+    worlds = there, [(q, p) for p, q in there]
+    return Round(part=curve_of(noise, shift), worlds=worlds, turns=True)
+
+
+SCALES = st.sampled_from([Fraction(1, 3), Fraction(1), Fraction(5, 2), Fraction(40)])
+SHIFTS = st.integers(1, 3)
+SMALL = st.sampled_from([Fraction(1, 20), Fraction(1, 7), Fraction(2, 5)])
+CLAIMED = st.sampled_from([Fraction(0), Fraction(1, 1000), Fraction(1, 4), Fraction(6)])
+LOST = st.sampled_from([Fraction(0), Fraction(1, 10**9), Fraction(1, 50)])
+RATES = st.sampled_from([Fraction(1, 10**6), Fraction(1, 20), Fraction(9, 10)])
+ROUNDS = st.one_of(
+    st.builds(claim, CLAIMED, LOST),
+    st.builds(laplaces, SCALES, SHIFTS),
+    st.builds(sampled, SCALES, SHIFTS, RATES),
+    st.builds(lambda v, d: thin(DiscreteGaussian(sigma_squared=v), gaussian(v), d), SMALL, SHIFTS),
+    st.builds(lambda v, d: thin(Skellam(variance=v), skellam(v), d), SMALL, SHIFTS),
+    st.builds(lambda v, d: turning(Poisson(mean=v), poisson(v), d), SMALL, SHIFTS),
+    st.builds(
+        lambda n, p, d: turning(Binomial(trials=n, probability=p), binomial(n, p), d),
+        st.integers(1, 4),
+        SMALL,
+        SHIFTS,
+    ),
+)
+LISTS = st.lists(st.tuples(ROUNDS, st.integers(1, 3)), min_size=1, max_size=3)
+EPSILONS = st.sampled_from([Fraction(0), Fraction(1, 9), Fraction(1), Fraction(3), Fraction(11)])
+DELTAS = st.sampled_from(
+    [Fraction(1, 10**12), Fraction(1, 10**6), Fraction(1, 50), Fraction(2, 5), Fraction(9, 10)]
+)
+
+
+def totals(listed: Sequence[tuple[Round, int]]) -> Iterator[World]:
+    """The products that fixed neighbours may have: every direction, every turn."""
+    for direction in (0, 1):
+        choices = []
+        for one, count in listed:
+            if one.turns:
+                mixed = itertools.combinations_with_replacement(one.worlds, count)
+                choices.append([list(worlds) for worlds in mixed])
+            else:
+                choices.append([[one.worlds[min(direction, len(one.worlds) - 1)]] * count])
+        for chosen in itertools.product(*choices):
+            yield product(itertools.chain(*chosen))
+
+
+def product(worlds: Iterable[World]) -> World:
+    total: World = [(mpmath.mpf(1), mpmath.mpf(1))]
+    for world in worlds:
+        total = gathered((p * r, q * s) for p, q in total for r, s in world)
+    return total
+
+
+def gathered(world: Iterable[tuple[Any, Any]]) -> World:
+    # Outcomes of one loss, to 40 digits, are one outcome.
+    found: dict[Any, tuple[Any, Any]] = {}
+    for p, q in world:
+        if max(p, q) < mpmath.exp(-100):
+            continue
+        key = mpmath.nstr(p / q, 40) if p and q else bool(p)
+        a, b = found.get(key, (0, 0))
+        found[key] = a + p, b + q
+    return list(found.values())
+
+
+def size(listed: Sequence[tuple[Round, int]]) -> int:
+    return math.prod(
+        math.comb(len(one.worlds[0]) + count - 1, count) * (count + 1 if one.turns else 1)
+        for one, count in listed
+    )
+
+
+def hockey_stick(world: World, epsilon: Fraction) -> Any:
+    factor = mpmath.exp(real(epsilon))
+    return mpmath.fsum(p - factor * q for p, q in world if p > factor * q)
+
+
+def holds(found: Bound | Enclosure, truth: Any) -> bool:
+    """Whether both ends are true, for a truth known to ROOM."""
+    room = real(ROOM)
+    low = found.lower is None or real(Fraction(found.lower)) <= truth + room
+    return bool(low and truth - room <= real(Fraction(found.upper)))
+
+
+def inverts(found: Bound, curve: Callable[[Fraction], Any], delta: Fraction) -> bool:
+    """Whether the curve is at most delta at the upper end, and at least delta at the lower one."""
+    room = real(ROOM)
+    if isinstance(found.upper, Fraction) and curve(found.upper) > real(delta) + room:
+        return False
+    if found.lower is None or found.lower == 0:
+        return True
+    # Far out the curve is P(L = oo): an infinite lower end says that it exceeds delta.
+    lower = found.lower if isinstance(found.lower, Fraction) else Fraction(10**4)
+    return bool(curve(lower) >= real(delta) - room)
+
+
+@seed(20)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(LISTS.filter(lambda listed: size(listed) < MOST_OUTCOMES), EPSILONS, DELTAS)
+def test_random_lists_against_enumeration(
+    listed: list[tuple[Round, int]], epsilon: Fraction, delta: Fraction
+) -> None:
+    total = compose(*((one.part, count) for one, count in listed))
+    with mpmath.workdps(DIGITS):
+        worlds = list(totals(listed))
+        assert holds(total.delta(epsilon), max(hockey_stick(w, epsilon) for w in worlds))
+        found = total.epsilon(delta)
+        assert inverts(found, lambda at: max(hockey_stick(w, at) for w in worlds), delta)
+
+
+LAPLACES = st.tuples(SCALES, st.lists(st.tuples(SHIFTS, st.integers(1, 4)), min_size=2, max_size=3))
+GAUSSIANS = st.tuples(
+    st.sampled_from([Fraction(1, 12), Fraction(3, 4), Fraction(30), Fraction(10**4)]),
+    st.lists(st.tuples(SHIFTS, st.integers(1, 4)), min_size=2, max_size=3),
+)
+
+
+def pairs_of(kind: str, amount: Fraction, steps: list[tuple[int, int]]) -> tuple[Any, ...]:
+    if kind == "laplace":
+        return tuple((LaplacePair(scale=amount, shift=d), k) for d, k in steps)
+    noise = DiscreteGaussian(sigma_squared=amount)
+    return tuple((GaussianPair(noise=noise, shift=((d, 1),)), k) for d, k in steps)
+
+
+ROUGH = Fraction(1, 10**4)
+
+
+@seed(21)
+@settings(max_examples=25, deadline=None)
+@given(
+    st.one_of(st.tuples(st.just("laplace"), LAPLACES), st.tuples(st.just("gaussian"), GAUSSIANS)),
+    EPSILONS,
+    DELTAS,
+)
+def test_engines_overlap(
+    list_of: tuple[str, tuple[Fraction, list[tuple[int, int]]]], epsilon: Fraction, delta: Fraction
+) -> None:
+    kind, (amount, steps) = list_of
+    parts = pairs_of(kind, amount, steps)
+    total = Total(parts=parts)
+    assert total.method == "lattice"
+    curves = [total.delta(epsilon), Line(parts=parts).delta(epsilon, ROUGH)]
+    inverses = [total.epsilon(delta), Line(parts=parts).epsilon(delta, ROUGH)]
+    if kind == "laplace":
+        named = Enumeration(parts=parts)
+        curves.append(named.delta(epsilon, ROUGH) or curves[0])
+        inverses.append(named.epsilon(delta, ROUGH) or inverses[0])
+    for found in (curves, inverses):
+        assert all(one.overlaps(other) for one, other in itertools.combinations(found, 2))
+
+
+@pytest.mark.parametrize("delta", [Fraction(1, 10**300), Fraction(1, 10**30), Fraction(9, 10)])
+@pytest.mark.parametrize("scale", [Fraction(1, 4), Fraction(20), Fraction(10**5)])
+@pytest.mark.parametrize("rounds", [2, 1000, 10**6])
+def test_engines_overlap_far_out(rounds: int, scale: Fraction, delta: Fraction) -> None:
+    parts = ((LaplacePair(scale=scale, shift=1), rounds),)
+    lattice, other = Total(parts=parts).epsilon(delta), Line(parts=parts).epsilon(delta, ROUGH)
+    assert lattice.overlaps(other)
+    assert Total(parts=parts).delta(Fraction(lattice.upper)).lower <= delta
+
+
+# -- monotony -------------------------------------------------------------------------------------
+
+FAST = st.one_of(
+    st.builds(claim, CLAIMED, LOST),
+    st.builds(laplaces, SCALES, SHIFTS),
+    st.builds(sampled, SCALES, SHIFTS, RATES),
+)
+
+
+@seed(22)
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(FAST, st.integers(1, 8)), min_size=1, max_size=2))
+def test_curves_fall_and_rounds_cost(listed: list[tuple[Round, int]]) -> None:
+    parts = [(one.part, count) for one, count in listed]
+    total, more = compose(*parts), compose(*parts, parts[0])
+    places = [Fraction(0), Fraction(1, 3), Fraction(2), Fraction(9)]
+    found = [total.delta(at) for at in places]
+    for before, after in itertools.pairwise(found):
+        assert before.upper >= after.lower
+    for at, before in zip(places, found, strict=True):
+        assert more.delta(at).upper >= before.lower
+    levels = [total.epsilon(level) for level in ("1e-9", "1e-4", "0.1", "0.7")]
+    for before, after in itertools.pairwise(levels):
+        assert before.upper >= after.lower
+
+
+@pytest.mark.parametrize("rounds", [1, 3, 400])
+def test_more_noise_costs_less(rounds: int) -> None:
+    families: tuple[tuple[Noise, ...], ...] = (
+        (DiscreteLaplace(scale=1), DiscreteLaplace(scale=3), DiscreteLaplace(scale=50)),
+        (Skellam(variance="1/3"), Skellam(variance=2), Skellam(variance=300)),
+        (DiscreteGaussian(sigma_squared=1), DiscreteGaussian(sigma_squared=100)),
+    )
+    for family in families:
+        found = [compose((curve_of(noise, 1), rounds)).epsilon("1e-5", ROUGH) for noise in family]
+        for less, more in itertools.pairwise(found):
+            assert less.upper >= more.lower
+            assert more.upper < less.lower
+
+
+# -- twins that must be rejected ------------------------------------------------------------------
+
+
+def test_hidden_mass_that_is_forgotten_is_seen() -> None:
+    one = turning(Poisson(mean=Fraction(2, 5)), poisson(Fraction(2, 5)), 2)
+    pair = pair_of(Poisson(mean=Fraction(2, 5)), ((2, 1),))
+    broken = mutated(enumeration._delta, "outcomes.hidden + sum", "sum")
+    with precision(192), mpmath.workdps(DIGITS):
+        outcomes = enumeration._outcomes([(pair.losses(Fraction(8), 72), 2)], Fraction(8))
+        truth = hockey_stick(product([one.worlds[1]] * 2), Fraction(1))
+        assert holds(enumeration._delta(outcomes, Fraction(1)), truth)
+        assert not holds(broken(outcomes, Fraction(1)), truth)
+
+
+def test_a_direction_that_is_dropped_is_seen() -> None:
+    noise = Binomial(trials=3, probability="1/7")
+    one = turning(noise, binomial(3, "1/7"), 1)
+    broken = mutated(
+        ways._coordinates, "pair if mirror is pair else dominating((pair, mirror))", "mirror"
+    )
+    at = Fraction(2)
+    with mpmath.workdps(DIGITS):
+        truth = max(hockey_stick(world, at) for world in totals([(one, 2)]))
+        for coordinates, sound in ((ways._coordinates, True), (broken, False)):
+            total = Total.of((law, 2) for law, _ in coordinates(noise, ((1, 1),)).above[0])
+            assert (real(Fraction(total.delta(at).upper)) >= truth - real(ROOM)) is sound
+
+
+def test_a_sample_without_its_secret_is_seen() -> None:
+    # The loss of the base, as if everybody knew who was sampled.
+    scale, rate, at = Fraction(1), Fraction(1, 20), Fraction(1, 9)
+    broken = mutated(sampled_pair._present, "[(gamma * loss.expm1()).log1p() for", "[loss for")
+    base = LaplacePair(scale=scale, shift=1)
+    with precision(192), mpmath.workdps(DIGITS):
+        truth = hockey_stick(product([sampled(scale, 1, rate).worlds[0]] * 2), at)
+        for present, sound in ((sampled_pair._present, True), (broken, False)):
+            listed = present(base.losses(Fraction(8), 72), rate, Fraction(8))[0]
+            outcomes = enumeration._outcomes([(listed, 2)], Fraction(8))
+            assert holds(enumeration._delta(outcomes, at), truth) is sound
+
+
+@dataclass(frozen=True, slots=True)
+class HalfShown:
+    """Half of the mass is hidden; the rest is one outcome, of loss log 1/2."""
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        del tilt, bits
+        half = arb(0.5)
+        return Losses(
+            masses=(half,), losses=(half.log(),), hidden=half, beyond=nothing, largest=arb(0)
+        )
+
+
+def test_a_line_that_forgets_hidden_mass_is_seen() -> None:
+    at, law = Fraction(1, 9), Line(parts=((HalfShown(), 2),))
+    broken = rewired(Line.delta, _hidden=lambda parts: arb(0))
+    with mpmath.workdps(DIGITS):
+        half = mpmath.mpf(1) / 2
+        truth = hockey_stick(product([[(half, mpmath.mpf(1)), (half, mpmath.mpf(0))]] * 2), at)
+        assert holds(law.delta(at, ROUGH), truth)
+        assert not holds(broken(law, at, ROUGH), truth)

@@ -1,0 +1,214 @@
+"""The process that runs what is audited: the same report, and an end to everything it starts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.apart.line import Line
+from audit.apart.process import Apart, Ended
+from audit.apart.room import Remote, Room, done_apart
+from audit.claims.claim import Claim
+from audit.errors import TargetFailed
+from audit.runs.plan import Plan
+from audit.sample import sample
+from audit.targets.spelling import read_target
+from dpcore.errors import InvalidParameter
+from tests.support.audit.command import Shell, at, process
+
+
+def plan(**more: Any) -> Plan:
+    defaults: dict[str, Any] = {"claim": Claim(epsilon=1), "pair": (0, 1), "seed": 7}
+    return Plan(**{**defaults, "alpha": "1e-9", "runs": 1000, **more})
+
+
+@pytest.mark.parametrize("name", ["coin", "laplace", "raises_in_b", "raises_late", "masked_in_b"])
+@pytest.mark.usefixtures("here")
+def test_a_room_gives_the_report_of_this_process(name: str) -> None:
+    runs = 50_000 if name == "raises_late" else 1000
+    within = sample(read_target(f"targets.py:{name}"), plan(runs=runs))
+    with Room(60.0) as room:
+        target = room.target(f"targets.py:{name}")
+        assert isinstance(target, Remote)
+        assert sample(target, plan(runs=runs)).to_text() == within.to_text()
+
+
+@pytest.mark.usefixtures("here")
+def test_what_is_built_in_needs_no_room() -> None:
+    with Room(60.0) as room:
+        assert room.target("count") == read_target("count")
+        assert room.feature("sign") == room.feature("sign")
+        assert room._apart.process is None
+
+
+@pytest.mark.usefixtures("here")
+def test_what_is_not_there_is_refused_as_ever() -> None:
+    with Room(60.0) as room:
+        for name in ("word", "three", "nobody"):
+            with pytest.raises(InvalidParameter) as within:
+                read_target(f"targets.py:{name}")
+            with pytest.raises(InvalidParameter) as there:
+                room.target(f"targets.py:{name}")
+            assert str(there.value) == str(within.value)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_process_that_ended_says_in_which_run() -> None:
+    with Room(60.0) as room:
+        report = sample(room.target("targets.py:exits_late"), plan(runs=3000))
+        assert report.error is not None
+        assert report.error.reason == (
+            "ended its process with exit code 7, by os._exit or another program"
+        )
+        assert report.error.dataset in {"A", "B"}
+        assert 0 < report.runs < 3000
+        # And a map is applied all the same: by another process.
+        doubled = room.feature("targets.py:coin_of")
+        assert doubled.apply([1, 2]) == [2, 4]
+
+
+def test_a_map_sees_the_objects_themselves(audit: Shell) -> None:
+    answer = audit(*at("counts"), "--feature", "targets.py:count_of", "--json")
+    assert answer.code == 1, answer.err
+    told = answer.json["witness"]["event"].replace("targets.py:count_of(output)", "it")
+    assert told in {"it <= 0", "it >= 1"}
+
+
+def counted(line: Line) -> None:
+    for request in line.requests():
+        line.send("part", request)
+        line.answer(os.getpid)
+
+
+def last(answer: Any) -> Any:
+    while True:
+        try:
+            next(answer)
+        except StopIteration as end:
+            return end.value
+
+
+def children() -> set[int]:
+    """Of this process, zombies too, whichever test they are of."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.add(int(stat.parent.name))
+    return found
+
+
+def test_a_process_ends_with_its_children_and_leaves_no_zombie(tmp_path: Path) -> None:
+    def starts() -> int:
+        child = subprocess.Popen(["sleep", "600"])
+        os.fork() or os._exit(0)  # a zombie
+        return child.pid
+
+    before = children()
+    child = done_apart("starts", starts, timeout=None)
+    assert not Path(f"/proc/{child}").exists()
+    assert children() <= before
+
+
+def test_handlers_of_the_auditor_s_are_not_run_and_its_own_are(tmp_path: Path) -> None:
+    import atexit
+
+    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
+    atexit.register(mine.touch)
+    try:
+        done_apart("registers", lambda: atexit.register(theirs.touch) is None, timeout=None)
+    finally:
+        atexit.unregister(mine.touch)
+    assert theirs.exists()
+    assert not mine.exists()
+
+
+def test_an_answer_that_is_not_wanted_does_not_cost_the_process() -> None:
+    with Apart(name="counted", work=counted, seconds=None) as apart:
+        answer = apart.ask("x")
+        assert next(answer) == "x"
+        answer.close()
+        process = apart.process
+        assert last(apart.ask("y")) == process
+
+
+def test_what_a_process_writes_that_is_no_data_is_its_failure() -> None:
+    def forges(line: Line) -> None:
+        for _ in line.requests():
+            line.socket.sendall(b"\x03" + bytes(7) + b"cos")
+
+    with (
+        Apart(name="forges", work=forges, seconds=None) as apart,
+        pytest.raises(TargetFailed, match="its process sent no data: "),
+    ):
+        last(apart.ask(None))
+
+
+def test_signal_state_is_what_it_was() -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM)
+    done_apart("six", lambda: 6, timeout=1.0)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM)) == before
+    with pytest.raises(Ended, match="ended its process with exit code 3"):
+        done_apart("leaves", lambda: os._exit(3), timeout=1.0)
+
+
+# -- Ctrl-C -----------------------------------------------------------------------------------
+
+
+def pressed(here: Path, *words: object, times: int = 1) -> tuple[int, str, str, float]:
+    running = process(*words, cwd=here)
+    end = time.monotonic() + 30
+    while not (here / "called").exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    begun = time.monotonic()
+    for _ in range(times):
+        time.sleep(0.3)
+        running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    return running.returncode, out, err, time.monotonic() - begun
+
+
+@pytest.mark.parametrize(
+    ("words", "times"),
+    [
+        (["targets.py:hangs_for_good", "--claim", "epsilon=1", "--pair", 0, 1], 2),
+        (["importing.py:f", "--claim", "epsilon=1", "--pair", 0, 1], 1),
+        *(
+            pytest.param(words, times, marks=pytest.mark.nightly)
+            for words, times in (
+                (["targets.py:coin", "--feature", "targets.py:map_waits", "--claim", "epsilon=1",
+                  "--pair", 0, 1], 1),
+                (["replay", "targets.py:hangs_for_good", "--pair", 0, 1], 2),
+                (["fit", "targets.py:sampler_hangs", "--law", "discrete-laplace:scale=1"], 1),
+            )
+        ),
+    ],
+    ids=["catches", "import", "feature", "replay", "fit"],
+)  # fmt: skip
+def test_ctrl_c_is_130_wherever_it_falls(here: Path, words: list[object], times: int) -> None:
+    (here / "importing.py").write_text(
+        "import time\nopen('called', 'w').close()\ntime.sleep(600)\n"
+    )
+    code, out, err, seconds = pressed(here, *words, times=times)
+    assert (code, out) == (130, "")
+    assert "Traceback" not in err
+    assert seconds < 6
+
+
+def test_a_plan_of_a_remote_target_is_repeated_by_its_seed(here: Path) -> None:
+    rng = np.random.default_rng(7)
+    with Room(60.0) as room:
+        seeds = [int(rng.integers(1 << 30)) for _ in range(2)]
+        target = room.target("targets.py:coin")
+        texts = [json.dumps(sample(target, plan(seed=seed)).to_json()) for seed in seeds]
+        assert texts[0] != texts[1]
+        assert json.dumps(sample(target, plan(seed=seeds[0])).to_json()) == texts[0]

@@ -1,0 +1,265 @@
+"""Slips that other layers than the sample must catch, and what the sample can say of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare, kstest
+
+from audit.catalogue import ENTRIES, Entry, Layer, Subject, find
+from audit.catalogue.floating_point import float_laplace, grid
+from audit.claims.curve_claim import read_claim
+from audit.evidence.family import View, weigh_views
+from audit.evidence.fixed import gather, resolution
+from audit.exact.divergence import Shifted, epsilon_at, hockey_stick
+from audit.outputs.features.feature import read_feature
+from audit.outputs.worlds import draw_worlds, interleave
+from audit.replay.findings import ReplayReport
+from audit.replay.replay import replay
+from audit.targets.spelling import read_target
+from dpcore import Binomial, DiscreteGaussian
+from dpcore.numbers.parameter import RationalLike
+from tests.purse import purse
+from tests.support.audit.laws_float import LAWS
+
+LEVEL = 0.05
+
+
+def entry_of(name: str) -> Entry:
+    found = find(name)
+    assert found is not None
+    return found
+
+
+def replayed(subject: Subject, sensitivity: RationalLike | None = None) -> ReplayReport:
+    target = read_target(subject.name)
+    return replay(target, subject.pair, sensitivity=sensitivity, tapes=8, changes=60, seed=3)
+
+
+def errors(report: ReplayReport) -> set[str]:
+    return {finding.kind for finding in report.findings if finding.severity == "error"}
+
+
+# -- replay --------------------------------------------------------------------------------------
+
+FOUND = {
+    "noisy-max-one-draw": "unnoised-part",
+    "noise-reused": "unnoised-part",
+    "broadcast-draw": "unnoised-part",
+    "exact-size": "unnoised-part",
+    "raw-in-a-hundred": "unnoised-branch",
+    "raw-in-a-thousand": "unnoised-branch",
+    "raw-in-a-hundred-thousand": "unnoised-branch",
+    "fixed-seed": "fixed-seed",
+    "lower-bound-twice": "no-noise",
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_replay_finds_a_slip_and_not_its_twin(name: str) -> None:
+    entry = entry_of(name)
+    assert FOUND[name] in errors(replayed(entry))
+    assert not errors(replayed(entry.twin))
+
+
+def test_whatever_replay_must_catch_is_among_them() -> None:
+    assert {entry.name for entry in ENTRIES if entry.layer is Layer.REPLAY} <= set(FOUND)
+
+
+@pytest.mark.parametrize(
+    ("name", "declared"),
+    [
+        ("clipped-copy-unused", 2),
+        ("bounds-from-data", 1),
+        ("returning-user", 1),
+        ("prefix-sums-alone", 1),
+        ("tree-unsplit", 1),
+        ("rounded-sensitivity", Fraction(1, 2)),
+    ],
+)
+def test_replay_refutes_a_declared_sensitivity(name: str, declared: RationalLike) -> None:
+    assert replayed(entry_of(name), declared).verdict == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("name", "declared"), [("clipped-sum", 2), ("public-bounds", 1), ("rounded", 1)]
+)
+def test_replay_keeps_a_sensitivity_that_holds(name: str, declared: int) -> None:
+    twin = next(entry.twin for entry in ENTRIES if entry.twin.name == name)
+    assert replayed(twin, declared).verdict == "nothing_found"
+
+
+def test_the_rarest_branch_is_below_the_resolution_of_a_sample() -> None:
+    rarest, rare = entry_of("raw-in-a-hundred-thousand"), entry_of("raw-in-a-thousand")
+    assert rarest.layer is Layer.REPLAY
+    assert resolution(rarest.runs, rarest.epsilon, LEVEL) > 1e-5 * 10
+    assert resolution(rare.runs, rare.epsilon, LEVEL) < 1e-3
+
+
+# -- exact ---------------------------------------------------------------------------------------
+
+
+def gaussians(sigma_squared: int, moved: int) -> tuple[Shifted, Shifted]:
+    noise = DiscreteGaussian(sigma_squared=sigma_squared)
+    return Shifted(noise, 0), Shifted(noise, moved)
+
+
+def masses(chance: str, value: int) -> dict[Hashable, Fraction]:
+    p = Fraction(chance)
+    return {3 * value + k: math.comb(8, k) * p**k * (1 - p) ** (8 - k) for k in range(9)}
+
+
+def test_the_classical_gaussian_is_refuted_by_its_law() -> None:
+    entry = entry_of("classical-gaussian")
+    found = epsilon_at(*gaussians(322, 100), entry.delta)
+    assert entry.true_epsilon.lower <= found.lower <= found.upper <= entry.true_epsilon.upper
+    assert 0.788 < hockey_stick(*gaussians(322, 100), 10).lower_float < 0.789
+    # A little more noise than the formula asks for, which is more than is needed for no delta.
+    assert 322 > 100**2 * 2 * math.log(1.25 / 0.25) / 100 > 321
+    assert hockey_stick(*gaussians(611, 100), 10).upper <= entry.delta
+    assert hockey_stick(*gaussians(610, 100), 10).lower > entry.delta
+
+
+def test_the_bits_of_the_lemma_are_refuted_by_their_law() -> None:
+    entry = entry_of("lemma-bits")
+    above, below = (masses("0.726", value) for value in (1, 0))
+    assert hockey_stick(above, below, entry.epsilon).lower > Fraction("0.61")
+    assert epsilon_at(above, below, entry.delta).lower == math.inf
+    above, below = (masses("0.5", value) for value in (1, 0))
+    assert hockey_stick(above, below, entry.epsilon).upper <= entry.twin.delta
+    assert hockey_stick(below, above, entry.epsilon).upper <= entry.twin.delta
+    # The lemma's chance is 90 g^2 ln(2/delta)/(b epsilon^2 n) at b = 2.
+    assert 0.726 < 810 * math.log(2 / 0.49) / (2 * 14**2 * 4) < 0.727
+
+
+def test_bits_are_those_of_the_binomial_law() -> None:
+    law = Binomial(trials=8, probability="0.726")
+    assert all(masses("0.726", 0)[k] in law.enclose_pmf(k) for k in range(9))
+
+
+def test_the_sigma_is_refuted_by_its_law() -> None:
+    entry = entry_of("sigma-for-its-square")
+    found = epsilon_at(*gaussians(2, 1), entry.delta)
+    assert entry.true_epsilon.lower <= found.lower <= found.upper <= entry.true_epsilon.upper
+
+
+def test_what_the_exact_layer_must_catch_is_here() -> None:
+    exact = {entry.name for entry in ENTRIES if entry.layer is Layer.EXACT}
+    assert exact == {"classical-gaussian", "lemma-bits"}
+
+
+# -- a claimed curve -----------------------------------------------------------------------------
+
+
+def seen(subject: Subject, runs: int, seed: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng([seed, *subject.name.encode()])
+    worlds = draw_worlds(runs, rng)
+    in_b = int(worlds.sum())
+    side_a = subject.run(subject.pair[0], runs - in_b, rng)
+    side_b = subject.run(subject.pair[1], in_b, rng)
+    return interleave(side_a, side_b, worlds, rng), worlds
+
+
+def test_the_sigma_is_refuted_on_its_curve_long_before_its_point() -> None:
+    entry = entry_of("sigma-for-its-square")
+    assert entry.curve == entry.twin.curve
+    assert entry.curve is not None
+    claim = read_claim(entry.curve)
+    for subject, verdict in ((entry, "refuted"), (entry.twin, "not_refuted")):
+        for seed in range(2):
+            outputs, worlds = seen(subject, 10_000, seed)
+            view = View(outputs=outputs, worlds=worlds)
+            assert weigh_views([view], claim, "0.05", seed=seed).verdict == verdict
+
+
+# -- floating point ------------------------------------------------------------------------------
+
+
+def test_floats_look_like_laplace_noise() -> None:
+    alpha = purse.buy("catalogue: float Laplace is Laplace on the reals", "1e-9")
+    for amount in (0.0, 1.0):
+        outputs = float_laplace(amount, 100_000, np.random.default_rng(8))
+        assert kstest(outputs, "laplace", args=(amount, 16)).pvalue > alpha
+
+
+def test_one_plus_noise_is_a_multiple_and_noise_is_not() -> None:
+    outputs = [float_laplace(amount, 50_000, np.random.default_rng(8)) for amount in (0.0, 1.0)]
+    finest = [min(read_feature("lowest-bit").apply(side)) for side in outputs]
+    assert finest[0] < -53 <= finest[1]
+
+
+def test_the_law_of_the_lowest_bit_is_that_of_one_amount() -> None:
+    alpha = purse.buy("catalogue: lowest bit of float Laplace", "1e-9") / 2
+    for amount in (0.0, 1.0):
+        law, other = (LAWS["float-laplace"](a) for a in (amount, 1.0 - amount))
+        lowest = read_feature("lowest-bit").apply(
+            float_laplace(amount, 100_000, np.random.default_rng(9))
+        )
+        cells = [*range(-53, -39)]
+        counts = [int(np.count_nonzero(np.asarray(lowest) == cell)) for cell in cells]
+        p_values = []
+        for claimed in (law, other):
+            chances = [float(claimed[cell]) for cell in cells]
+            p_values.append(
+                chisquare(
+                    [*counts, 100_000 - sum(counts)],
+                    [100_000 * p for p in (*chances, 1 - sum(chances))],
+                ).pvalue
+            )
+        assert p_values[0] > alpha > p_values[1]
+
+
+def test_no_sum_with_one_is_finer() -> None:
+    # The arithmetic itself, at the edges of every power of two.
+    for power in range(-60, 12):
+        for step in range(-2, 3):
+            for sign in (-1.0, 1.0):
+                noise = sign * (2.0**power + step * math.ulp(2.0**power))
+                assert (Fraction(1.0 + noise) * 2**53).denominator == 1
+
+
+def test_floats_pass_where_only_their_size_is_looked_at() -> None:
+    # The slip is in the last bits and nowhere else: rounded, the claim is kept.
+    entry = entry_of("float-laplace")
+    p_values = []
+    for name in (*entry.features, "round:0"):
+        outputs, worlds = seen(entry, entry.runs, seed=1)
+        looked = read_feature(name).apply(outputs)
+        p_values.append(gather(looked, worlds, seed=1).p_value(entry.epsilon))
+    assert p_values[0] < 1e-6
+    assert p_values[1] > LEVEL
+
+
+def test_the_twin_gives_the_same_floats_whatever_the_data() -> None:
+    outputs = grid(0.3, 10_000, np.random.default_rng(2))
+    assert (outputs * 8 == np.rint(outputs * 8)).all()
+    twin = entry_of("float-laplace").twin
+    drawn, worlds = seen(twin, 10_000, seed=4)
+    looked = read_feature("lowest-bit").apply(drawn)
+    assert gather(looked, worlds, seed=4).p_value(twin.epsilon) > LEVEL
+
+
+# -- chances in thousandths ----------------------------------------------------------------------
+
+
+def test_thousandths_are_rounded_to_the_private_side() -> None:
+    e = math.e
+    for chosen, limit in ((475, e / (e + 3)), (731, e / (e + 1)), (1648, math.sqrt(e)), (2718, e)):
+        assert 0 < limit * 1000 - chosen < 1
+    for chosen, limit in ((378, 1 / (math.sqrt(e) + 1)), (269, 1 / (e + 1))):
+        assert 0 < chosen - limit * 1000 < 1
+    assert Fraction(1284, 1000) < math.exp(0.25) < Fraction(1285, 1000)
+
+
+def test_a_coin_in_thousandths_is_tossed_exactly() -> None:
+    alpha = purse.buy("catalogue: coins in thousandths", "1e-9")
+    outputs = entry_of("four-answers-as-two").run(2, 100_000, np.random.default_rng(6))
+    counts = np.bincount(outputs, minlength=4)
+    expected = np.array([269, 269, 2193, 269]) / 3000 * 100_000
+    assert chisquare(counts, expected).pvalue > alpha
+    assert chisquare(counts, np.roll(expected, 1)).pvalue < alpha

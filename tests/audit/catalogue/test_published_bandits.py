@@ -1,0 +1,87 @@
+"""The example that audits published code: a stand-in with both faults, and one with neither."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "examples" / "published_bandits.py"
+
+# What the example asks of such a file, and nothing else; the braces are where the faults are.
+TEXT = """
+import itertools
+import sys
+
+import numpy as np
+
+# Every load has coins of its own, the same in every run of the test.
+loads = sys.modules.setdefault("loads_of_the_stand_in", itertools.count())
+rng = np.random.default_rng([1, next(loads)])
+
+
+class Algorithm:
+    def __init__(self, world, horizon, settings):
+        self.arms, self.epsilon = world.K, world.epsilon
+        self.growth = settings["dc"]
+
+
+class DPSE(Algorithm):
+    def central_rand(self):
+        return self.rewards + rng.laplace(0, 1 / self.epsilon{many})
+
+
+class BatchSEDistDP(Algorithm):
+    def local_rand(self, x):
+        self.precision = np.ceil(self.epsilon * np.sqrt(self.BatchSize))
+        beta = np.exp(-self.epsilon / self.precision)
+        odds = {odds}
+        share = [rng.poisson(rng.gamma(1 / self.BatchSize, odds)) for _ in "+-"]
+        return x * self.precision + share[0] - share[1]
+
+    def central_rand(self):
+        return self.rewards / self.precision
+"""
+FAULTS = {"many": "", "odds": "(1 - beta) / beta"}
+MENDED = {"many": ", self.arms", "odds": "beta / (1 - beta)"}
+
+
+def audited(path: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(EXAMPLE), str(path)]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=120, cwd=path.parent
+    )
+
+
+@pytest.mark.parametrize(
+    ("many", "odds", "verdicts"),
+    [
+        ("many", "odds", ["NOT REFUTED", "NOT REFUTED"]),
+        ("", "odds", ["REFUTED", "NOT REFUTED"]),
+        ("many", "", ["NOT REFUTED", "REFUTED"]),
+    ],
+)
+def test_each_fault_is_refuted_and_neither_is_not(
+    tmp_path: Path, many: str, odds: str, verdicts: list[str]
+) -> None:
+    path = tmp_path / "published.py"
+    parts = {
+        key: (MENDED if asked else FAULTS)[key]
+        for key, asked in zip(FAULTS, (many, odds), strict=True)
+    }
+    path.write_text(TEXT.format(**parts), encoding="utf-8")
+    done = audited(path)
+    heads = [line for line in done.stdout.splitlines() if "REFUTED" in line]
+    found = ["NOT REFUTED" if line.startswith("NOT") else "REFUTED" for line in heads]
+    assert found == verdicts, done.stdout + done.stderr
+    assert done.returncode == int("REFUTED" in verdicts)
+
+
+def test_a_path_is_asked_for() -> None:
+    command = [sys.executable, str(EXAMPLE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "usage: " in done.stderr

@@ -1,0 +1,325 @@
+"""A claim that is a curve: what it spells, and that its points are promised by it."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.claims import curve_claim
+from audit.claims.claim import Claim
+from audit.claims.curve_claim import CurveClaim, read_claim
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation
+from dpcore.numbers.rounding import down
+from tests.support.dpcore.mutants import mutated
+
+DIGITS = 40
+
+
+def written(value: Fraction) -> mpmath.mpf:
+    """An exact rational in mpmath."""
+    return mpmath.mpf(value.numerator) / value.denominator
+
+
+def reached(masses: dict[int, mpmath.mpf], shift: int, epsilon: Fraction) -> mpmath.mpf:
+    """delta at epsilon of a law against itself moved by ``shift``, the worse way round."""
+    growth = mpmath.exp(written(epsilon))
+    places = range(min(masses) - shift, max(masses) + shift + 1)
+    found = []
+    for move in (shift, -shift):
+        excess = (
+            masses.get(x, mpmath.mpf(0)) - growth * masses.get(x - move, mpmath.mpf(0))
+            for x in places
+        )
+        found.append(mpmath.fsum(e for e in excess if e > 0))
+    return max(found)
+
+
+def gaussian(sigma_squared: Fraction) -> dict[int, mpmath.mpf]:
+    """The discrete Gaussian's masses, the sum of all for what is left out as well."""
+    far = 30 + math.isqrt(math.ceil(200 * sigma_squared))
+    raw = {x: mpmath.exp(-x * x / (2 * written(sigma_squared))) for x in range(-far, far + 1)}
+    total = mpmath.fsum(raw.values())
+    return {x: mass / total for x, mass in raw.items()}
+
+
+def laplace(scale: Fraction) -> dict[int, mpmath.mpf]:
+    """The discrete Laplace's masses, up to far beyond any digit asked for."""
+    p = mpmath.exp(-1 / written(scale))
+    far = math.ceil(100 * scale) + 5
+    return {x: (1 - p) / (1 + p) * p ** abs(x) for x in range(-far, far + 1)}
+
+
+def poisson(mean: Fraction) -> dict[int, mpmath.mpf]:
+    """The Poisson masses."""
+    far = math.ceil(mean) * 5 + 80
+    return {
+        k: mpmath.exp(-written(mean)) * written(mean) ** k / mpmath.factorial(k) for k in range(far)
+    }
+
+
+def binomial(trials: int) -> dict[int, mpmath.mpf]:
+    """Fair coins."""
+    return {k: mpmath.binomial(trials, k) / mpmath.mpf(2) ** trials for k in range(trials + 1)}
+
+
+def skellam(variance: Fraction) -> dict[int, mpmath.mpf]:
+    """The Skellam masses, by their Bessel functions."""
+    far = 60 + 12 * math.isqrt(math.ceil(variance))
+    v = written(variance)
+    return {k: mpmath.exp(-v) * mpmath.besseli(abs(k), v) for k in range(-far, far + 1)}
+
+
+def below(
+    points: Iterable[tuple[Fraction, Fraction]], true: Callable[[Fraction], Any]
+) -> list[Any]:
+    """The points that a curve does not promise."""
+    with mpmath.workdps(DIGITS):
+        # The sums leave out less than this.
+        slack = mpmath.mpf(10) ** -30
+        return [(e, d) for e, d in points if written(d) < true(e) - slack]
+
+
+def loose(
+    points: Iterable[tuple[Fraction, Fraction]], true: Callable[[Fraction], Any]
+) -> list[Any]:
+    """The points that lie further above a curve than six digits need."""
+    with mpmath.workdps(DIGITS):
+        return [
+            (e, d) for e, d in points if d and written(d) > true(e) * (1 + mpmath.mpf(10) ** -5)
+        ]
+
+
+def exact(claim: CurveClaim | Claim) -> list[tuple[Fraction, Fraction]]:
+    return [point.exact for point in claim.points]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.fractions(Fraction(1, 4), 60, max_denominator=8), st.integers(1, 3))
+def test_points_of_a_discrete_gaussian_lie_just_above_its_curve(v: Fraction, shift: int) -> None:
+    with mpmath.workdps(DIGITS):
+        masses = gaussian(v)
+    points = exact(CurveClaim(spelling=f"discrete-gaussian:sigma_squared={v}@{shift}"))
+
+    def true(epsilon: Fraction) -> mpmath.mpf:
+        return reached(masses, shift, epsilon)
+
+    assert not below(points, true)
+    assert not loose(points, true)
+
+
+LAWS: dict[str, Callable[[], dict[int, mpmath.mpf]]] = {
+    "discrete-laplace:scale=2": lambda: laplace(Fraction(2)),
+    "discrete-laplace:scale=3": lambda: laplace(Fraction(3)),
+    "skellam:variance=25": lambda: skellam(Fraction(25)),
+    "poisson:mean=4": lambda: poisson(Fraction(4)),
+    "binomial:trials=50,probability=1/2": lambda: binomial(50),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_points_of_a_law_lie_just_above_its_curve(law: str) -> None:
+    with mpmath.workdps(DIGITS):
+        masses = LAWS[law]()
+    for shift in (1, 2):
+        points = exact(CurveClaim(spelling=f"{law}@{shift}"))
+
+        def true(epsilon: Fraction, shift: int = shift) -> mpmath.mpf:
+            return reached(masses, shift, epsilon)
+
+        assert not below(points, true)
+        assert not loose(points, true)
+        assert points[0][0] == 0
+
+
+def test_a_delta_that_is_rounded_down_is_caught() -> None:
+    with mpmath.workdps(DIGITS):
+        masses = gaussian(Fraction(4))
+
+    def true(epsilon: Fraction) -> mpmath.mpf:
+        return reached(masses, 1, epsilon)
+
+    promise = curve_claim._promise("discrete-gaussian:sigma_squared=4@1")
+    line = "rounded = Fraction(up(delta(epsilon), _DIGITS))"
+    mutant = mutated(type(promise).points, line, line.replace("up(", "down("), down=down)
+    assert not below(promise.points(), true)
+    assert len(below(mutant(promise), true)) == 7
+
+
+@pytest.mark.parametrize("rho", ["1/1000", "0.1", "0.5", "2"])
+def test_points_of_zcdp_are_promised_by_it(rho: str) -> None:
+    # What is rho-zCDP lies below: the Gaussian of variance 1/(2 rho), and randomised response at
+    # sqrt(2 rho), which is pure (Bun and Steinke 2016, Propositions 1.6 and 1.4).
+    points = exact(read_claim(f"rho={rho}"))
+    mu = mpmath.sqrt(2 * written(Fraction(rho)))
+
+    def response(epsilon: Fraction) -> mpmath.mpf:
+        e = written(epsilon)
+        return max((mpmath.exp(mu) - mpmath.exp(e)) / (1 + mpmath.exp(mu)), mpmath.mpf(0))
+
+    def gaussians(epsilon: Fraction) -> mpmath.mpf:
+        return normal(mu, epsilon)
+
+    assert not below(points, gaussians)
+    assert not below(points, response)
+    # And no lower than the theorem's best order on a fine grid, which is an independent search.
+    for epsilon, delta in points[1:]:
+        orders = (1 + 1.01**k for k in range(-700, 900))
+        best = min(at_order(float(Fraction(rho)), float(epsilon), a) for a in orders)
+        assert float(delta) <= best * 1.001
+
+
+def normal(mu: Any, epsilon: Fraction) -> mpmath.mpf:
+    """delta of N(0, 1) against N(mu, 1)."""
+    e = written(epsilon)
+    low, high = (mpmath.ncdf(sign * mu / 2 - e / mu) for sign in (-1, 1))
+    return high - mpmath.exp(e) * low
+
+
+def at_order(rho: float, epsilon: float, order: float) -> float:
+    """Canonne, Kamath and Steinke 2020, Proposition 12, at one order; floats."""
+    log = (order - 1) * (rho * order - epsilon + math.log1p(-1 / order)) - math.log(order)
+    return math.exp(min(log, 0.0))
+
+
+@pytest.mark.parametrize("mu", ["0.01", "1", "3"])
+def test_points_of_gaussian_dp_lie_just_above_its_curve(mu: str) -> None:
+    def true(epsilon: Fraction) -> mpmath.mpf:
+        return normal(written(Fraction(mu)), epsilon)
+
+    points = exact(read_claim(f"gdp={mu}"))
+    assert not below(points, true)
+    assert not loose(points, true)
+
+
+def test_zero_concentration_is_bounded_by_pinsker_at_epsilon_0() -> None:
+    assert exact(read_claim("rho=0.1"))[0] == (Fraction(0), Fraction("0.223607"))  # sqrt(1/20)
+
+
+SHAPES = {
+    "discrete-gaussian:sigma_squared=4@1": (7, 0.0),
+    "discrete-laplace:scale=2@1": (4, 0.5),
+    "discrete-gaussian:sigma_squared=1000000@1": (4, 0.0),
+    "poisson:mean=4@1": (3, 0.0),
+    "rho=1e-9": (3, 0.0),
+    "gdp=30": (1, 0.0),
+}
+
+
+@pytest.mark.parametrize("text", SHAPES)
+def test_points_are_few_distinct_short_and_in_order(text: str) -> None:
+    claim = CurveClaim(spelling=text)
+    count, pure = SHAPES[text]
+    points = exact(claim)
+    assert len(points) == count
+    assert points == sorted(set(points))
+    assert [d for _, d in points] == sorted((d for _, d in points), reverse=True)
+    assert len({d for _, d in points}) == count
+    assert all(0 <= d < 1 and e <= 500 for e, d in points)
+    assert all(len(str(point)) <= 40 and "/" not in str(point) for point in claim.points)
+    assert [float(e) for e, d in points if d == 0] == ([pure] if pure else [])
+    assert CurveClaim(spelling=text).points == claim.points  # by the claim alone
+
+
+SPELLINGS = {
+    "rho=0.10": "rho=0.1",
+    " gdp = 1/3": "gdp=1/3",
+    "discrete-gaussian:sigma_squared=0.25 @ 1": "discrete-gaussian:sigma_squared=1/4@1",
+    "discrete-gaussian:sigma_squared=4@l2-squared=2": (
+        "discrete-gaussian:sigma_squared=4@l2-squared=2"
+    ),
+    "discrete-laplace:scale=2@l1=1e0": "discrete-laplace:scale=2@l1=1",
+    "discrete-laplace:scale=2@box=1x2": "discrete-laplace:scale=2@box=1x2",
+    "epsilon=1/2,delta=1e-6": "epsilon=0.5,delta=1e-6",
+}
+
+
+@pytest.mark.parametrize("text", SPELLINGS)
+def test_a_claim_reads_back(text: str) -> None:
+    claim = read_claim(text, "add-remove")
+    assert str(claim) == SPELLINGS[text]
+    assert read_claim(str(claim), Relation.ADD_REMOVE) == claim
+    assert pickle.loads(pickle.dumps(claim)) == claim  # noqa: S301 - our own bytes, just written
+    assert {point.relation for point in claim.points} == {claim.relation} == {Relation.ADD_REMOVE}
+    written = json.loads(json.dumps(claim.to_json()))
+    if isinstance(claim, Claim):
+        assert claim.points == (claim,)
+        assert set(written) == {"epsilon", "delta", "relation"}
+    else:
+        assert (written["epsilon"], written["delta"]) == (None, None)
+        assert (written["claim"], written["relation"]) == (str(claim), "add-remove")
+        assert [tuple(map(Fraction, point)) for point in written["points"]] == exact(claim)
+
+
+def test_the_curve_for_plots_is_rounded_up() -> None:
+    claim = CurveClaim(spelling="discrete-gaussian:sigma_squared=4@1")
+    with mpmath.workdps(DIGITS):
+        masses = gaussian(Fraction(4))
+        for epsilon in (0, 0.1, 1, 3.3):
+            true = reached(masses, 1, Fraction(str(epsilon)))
+            assert true <= claim.delta_upper(epsilon) <= true * (1 + mpmath.mpf(10) ** -12)
+    assert CurveClaim(spelling="rho=100").delta_upper(0) == 1.0
+    with pytest.raises(InvalidParameter, match="epsilon"):
+        claim.delta_upper(-1)
+
+
+REFUSED = [
+    "",
+    "epsilon",
+    "delta=0.1",
+    "sigma=1",
+    "rho=0",
+    "rho=-1",
+    "rho=x",
+    "rho=nan",
+    "rho=0.1,delta=1e-6",
+    "gdp=0",
+    "discrete-laplace:scale=2",
+    "discrete-laplace:scale=2@",
+    "discrete-laplace:scale=2@0",
+    "discrete-laplace:scale=2@1/2",
+    "discrete-laplace:scale=2@l3=1",
+    "discrete-laplace:scale=0@1",
+    "discrete-laplace@1",
+    "no-such-law:scale=2@1",
+    "@1",
+    "discrete-laplace:scale=1/1000@1",  # pure at 1000 only: nothing below what audits weigh
+]
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_no_claim_is_refused_by_name(text: str) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        read_claim(text)
+    assert refused.value.argument == "claim"
+    assert refused.value.value == text
+
+
+def test_what_is_accepted_is_listed() -> None:
+    for text in ("sigma=1", "delta=1", "discrete-laplace:scale=2"):
+        with pytest.raises(InvalidParameter, match=r"epsilon=E,delta=D.*rho=R.*gdp=MU.*NOISE@SENS"):
+            read_claim(text)
+    with pytest.raises(InvalidParameter, match="claim"):
+        read_claim(None)  # type: ignore[arg-type]  # what a caller without types may hand in
+    with pytest.raises(InvalidParameter, match="relation"):
+        read_claim("rho=1", "neighbours")
+
+
+def test_accounting_is_imported_only_for_a_curve() -> None:
+    code = (
+        "import sys; from audit.claims.curve_claim import read_claim; read_claim('epsilon=1');"
+        "assert not any(m.startswith('accounting') for m in sys.modules);"
+        "read_claim('rho=1'); assert 'accounting.theorems.orders' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

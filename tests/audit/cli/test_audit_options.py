@@ -1,0 +1,211 @@
+"""The options of the audit command that go beyond one pair, one process and one table."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.audit.command import Shell, at
+
+HALF = ["half-scale", "-n", 2000, "--seed", 7]
+
+
+def test_several_pairs_come_from_a_file(audit: Shell, here: Path) -> None:
+    (here / "pairs.toml").write_text("[[pair]]\na = 0\nb = 0\n[[pair]]\na = 4\nb = 5\n")
+    found = audit(*HALF, "--claim", "epsilon=1", "--pairs", "pairs.toml", "--json").json
+    assert found["pairs"] == [[0, 0], [4, 5]]
+    assert found["pair"] == [4, 5]
+    assert [row["refuted"] for row in found["outcomes"]] == [False, True]
+    assert sum(found["runs_by_world"].values()) == found["runs"] == 2000
+    shown = audit(*HALF, "--claim", "epsilon=1", "--pairs", "pairs.toml").out
+    assert "2 of 2: A = 4, B = 5 (replace)" in shown
+    assert "1 of 2 refuted: epsilon=1 on pair 2" in shown
+
+
+def test_a_search_finds_the_pair(audit: Shell) -> None:
+    words = ("noisy-max-value", "--search", "vector:dimension=5,low=0,high=2", "-n", 20_000)
+    found = audit(*words, "--seed", 7, "--json").json
+    assert found["verdict"] == "refuted"
+    assert found["search"]["pair"] == found["pair"]
+    assert found["runs"] + found["search"]["runs"] == 20_000
+    assert "further runs in vector:dimension=5,low=0,high=2" in audit(*words, "--seed", 7).out
+
+
+def test_features_and_baselines_are_named(audit: Shell) -> None:
+    words = ("--feature", "identity", "--feature", "sign", "--baseline", "dkw")
+    found = audit(*HALF, *words, "--json").json
+    assert [row["feature"] for row in found["outcomes"]] == ["identity", "sign"]
+    (baseline,) = found["baselines"]
+    assert (baseline["name"], baseline["valid"]) == ("dkw", True)
+    assert "compare" in audit(*HALF, *words).out
+
+
+def test_the_report_does_not_depend_on_the_number_of_processes(audit: Shell) -> None:
+    answers = [audit(*at("laplace"), "--json", "-j", jobs).out for jobs in (1, 2)]
+    assert answers[0] == answers[1]
+
+
+def test_an_audit_goes_on_from_its_file(audit: Shell, here: Path) -> None:
+    words = [word for word in at("laplace") if word not in {"--seed", 7}]
+    first = audit(*words, "--resume", "audit.state", "--json")
+    again = audit(*words, "--resume", "audit.state", "--json")
+    assert (first.code, first.out) == (0, again.out)
+    assert first.json["runs"] == 2000
+    other = audit(*at("laplace", epsilon=2), "--resume", "audit.state")
+    assert other.code == 2
+    assert "--resume = audit.state" in other.err
+    assert "claim" in other.err
+
+
+def test_a_page_with_figures_is_written_whole(audit: Shell, here: Path) -> None:
+    answer = audit(*HALF, "--html", "page.html", "--json")
+    page = (here / "page.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert page.count("<svg") == 3
+    assert answer.json["witness"]["event"].split(" or ")[0].replace("<", "&lt;") in page.replace(
+        "&gt;", ">"
+    )
+    assert answer.json["trace"]["points"][-1]["runs"] == 2000
+    assert audit(*HALF, "--json").json["trace"] is None
+
+
+REFUSED: dict[str, tuple[list[Any], str]] = {
+    "a pair and a file": (["--pair", 0, 1, "--pairs", "x.toml"], "--pairs = "),
+    "a pair and a search": (["--pair", 0, 1, "--search", "integer:low=0,high=1"], "--search"),
+    "no file": (["--pairs", "none.toml"], "none.toml"),
+    "no space": (["--search", "nowhere"], "nowhere"),
+    "no feature": (["--feature", "shape"], "feature = shape"),
+    "a feature twice": (["--feature", "sign", "--feature", "sign"], "features = sign"),
+    "no baseline": (["--baseline", "guess"], "baseline = guess"),
+    "no jobs": (["-j", 0], "--jobs = 0"),
+    "part of a job": (["-j", "1.5"], "--jobs = 1.5"),
+    "a layer twice": (["--layers", "sample,sample"], "--layers = sample,sample"),
+    "a curve of nothing": (["--claim", "rho=0"], "rho"),
+    "a folder for a page": (["--html", "."], ": is a directory"),
+    "no scheduler": (["--scheduler", "tcp://127.0.0.1:1"], "--scheduler = tcp://127.0.0.1:1"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_is_refused_by_name(
+    audit: Shell, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("audit.runs.jobs._PATIENCE", 0.5)
+    words, told = REFUSED[case]
+    answer = audit("half-scale", *words)
+    assert answer.code == 2, answer.err
+    assert told in answer.err
+    assert answer.out == ""
+
+
+@pytest.mark.parametrize(
+    ("missing", "words", "extra"),
+    [
+        ("distributed", ["--scheduler", "tcp://127.0.0.1:1"], "dpcore[cluster]"),
+        ("matplotlib", ["--html", "page.html"], "dpcore[plot]"),
+    ],
+)
+def test_an_extra_that_is_missing_is_named(
+    audit: Shell, monkeypatch: pytest.MonkeyPatch, missing: str, words: list[Any], extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    answer = audit(*HALF, *words)
+    assert answer.code == 2, answer.err
+    assert f"pip install '{extra}'" in answer.err
+
+
+def test_what_was_asked_for_is_never_left_out(audit: Shell) -> None:
+    """Of a noise the exact layer decides alone, unless something is asked that only runs answer."""
+    words = ("discrete-laplace:scale=1", "--claim", "epsilon=1", "--pair", 0, 1, "--seed", 7)
+    alone = audit(*words, "--json").json
+    assert [layer["layer"] for layer in alone["layers"]] == ["exact"]
+    for asked in (["-n", 500], ["--feature", "sign"], ["--baseline", "dkw"], ["--sequential"]):
+        found = json.loads(audit(*words, *asked, "--json").out)
+        assert [layer["layer"] for layer in found["layers"]] == ["exact", "sample"], asked
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("--output", "--html"), ("--resume", "--output"), ("--resume", "--html")]
+)
+def test_two_options_never_share_a_file(audit: Shell, here: Path, one: str, other: str) -> None:
+    (here / "kept").write_text("kept")
+    (here / "again").symlink_to("kept")
+    answer = audit(*HALF, one, "kept", other, "again")
+    assert answer.code == 2
+    assert f"is the file of {one}, too" in answer.err
+    assert (here / "kept").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("layers", "words", "option"),
+    [
+        ("exact", ["--feature", "sign"], "--feature"),
+        ("exact", ["--baseline", "all"], "--baseline"),
+        ("exact", ["--resume", "state"], "--resume"),
+        ("exact", ["-n", 5], "-n"),
+        ("exact", ["--sequential"], "--sequential"),
+        ("fit", ["--search", "integer:low=0,high=1"], "--search"),
+        ("replay", ["--resolution", "1e-3"], "--resolution"),
+    ],
+)
+def test_an_option_without_effect_is_refused(
+    audit: Shell, layers: str, words: list[Any], option: str
+) -> None:
+    target = ("discrete-laplace:scale=1", "--claim", "epsilon=1")
+    pair = () if "--search" in words else ("--pair", 0, 1)
+    answer = audit(*target, *pair, "--layers", layers, *words)
+    assert answer.code == 2
+    assert f"{option} would have no effect: it is for sample" in answer.err
+    clash = audit(*HALF, "-j", 2, "--scheduler", "tcp://127.0.0.1:1")
+    assert "--jobs = 2: is for processes here" in clash.err
+
+
+def test_a_target_that_changes_the_folder_moves_no_file(audit: Shell, here: Path) -> None:
+    (here / "away").mkdir()
+    (here / "moves.py").write_text(
+        "import os\nimport numpy as np\n"
+        "def moving(bit, n, rng):\n    os.chdir('away' if os.path.isdir('away') else '.')\n"
+        "    return bit + rng.integers(0, 9, n)\n"
+    )
+    words = ("moves.py:moving", "--claim", "epsilon=9", "--pair", 0, 1, "-n", 500, "--seed", 1)
+    audit(*words, "-o", "report.json", "--html", "page.html")
+    assert sorted(path.name for path in here.iterdir() if path.suffix in {".json", ".html"}) == [
+        "page.html",
+        "report.json",
+    ]
+    assert list((here / "away").iterdir()) == []
+    os.chdir(here)
+
+
+def test_what_an_output_prints_is_not_the_report(audit: Shell, here: Path) -> None:
+    (here / "loud.py").write_text(
+        "class Loud:\n    def __init__(self, x): self.x = x\n"
+        "    def __eq__(self, other): return self.x == other.x\n"
+        "    def __hash__(self): print('hashed'); return hash(self.x)\n"
+        "    def __repr__(self): print('shown'); return f'Loud({self.x})'\n"
+        "def loud(bit, rng): return Loud(bit + int(rng.integers(3)))\n"
+    )
+    words = ("loud.py:loud", "--claim", "epsilon=9", "--pair", 0, 1, "-n", 300, "--seed", 1)
+    answer = audit(*words, "--json", "--html", "page.html")
+    assert answer.json["runs"] == 300
+    assert "hashed" in answer.err
+
+
+def test_a_resumed_search_tests_the_pair_that_was_found(audit: Shell, here: Path) -> None:
+    """A target with randomness of its own would find another one."""
+    (here / "own.py").write_text(
+        "import random\ndef own(x):\n    return x + random.choice((-1, 0, 1, 2))\n"
+    )
+    words = ("own.py:own", "--claim", "epsilon=9", "-n", 4000, "--resume", "own.state")
+    first = audit(*words, "--search", "integer:low=0,high=9", "--json")
+    again = audit(*words, "--search", "integer:low=0,high=9", "--json")
+    assert again.code == first.code, again.err
+    assert again.json["search"] == first.json["search"]
+    assert again.json["runs_by_world"] == first.json["runs_by_world"]
+    other = audit(*words, "--search", "integer:low=0,high=8", "--json")
+    assert (other.code, "was begun with another search" in other.err) == (2, True)

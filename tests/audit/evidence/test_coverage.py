@@ -1,0 +1,206 @@
+"""An audit in which nothing was measured says so, and is not green."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.catalogue import ENTRIES
+from audit.claims.claim import Claim
+from audit.evidence.coverage import Coverage, said
+from audit.evidence.event import Tally
+from audit.layers import Wanted, examine
+from audit.outputs.features.feature import read_feature
+from audit.outputs.reading import read
+from audit.report.html import page
+from audit.report.render import table
+from audit.report.report import AuditReport
+from audit.runs.plan import Plan
+from audit.sample import sample
+from audit.search.pairs import require_neighbours
+from audit.targets.spelling import read_target
+from audit.targets.target import Catalogued, Target, Vectorised
+from audit.testing.assertions import NothingMeasured, Refuted, assert_private
+from dpcore.errors import InvalidParameter
+
+LEVEL = Fraction(1, 1000)
+PLAN = Plan(claim=Claim(epsilon="0.1"), pair=(0, 1), runs=3000, alpha=LEVEL, seed=7)
+
+
+def vectors(d: int, n: int, rng: np.random.Generator) -> Any:
+    """Laplace noise of scale 1/10 for a shift of 1: far from private, and never the same twice."""
+    return d + rng.laplace(0, 0.1, size=(n, 5))
+
+
+def constant(d: int, n: int, rng: np.random.Generator) -> Any:
+    return np.full(n, 3)
+
+
+def one_pair(d: int, n: int, rng: np.random.Generator) -> Any:
+    return rng.geometric(0.5, size=n) if d < 2 else np.full(n, 3)
+
+
+def seldom(d: int, n: int, rng: np.random.Generator) -> Any:
+    return [None if u < 0.2 else tuple(rng.random(2)) for u in rng.random(n)]
+
+
+def laplace(d: int, n: int, rng: np.random.Generator) -> Any:
+    return d + rng.laplace(0, 20, size=n)
+
+
+def of(function: Any) -> Target:
+    return Vectorised(spelling=function.__name__, function=function)
+
+
+def words(report: AuditReport) -> str:
+    return " ".join(" ".join(table(report, 100)).split())
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+@pytest.mark.parametrize(
+    ("function", "hint"),
+    [(vectors, "with --feature, such as coordinate:0"), (constant, "--allow-constant accepts")],
+)
+def test_nothing_measured_is_a_verdict(function: Any, hint: str, sequential: bool) -> None:
+    report = sample(of(function), replace(PLAN, sequential=sequential))
+    assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
+    assert report.to_json()["verdict"] == "nothing_measured"
+    assert report.to_json()["resolution"] is None
+    assert words(report).startswith("NOTHING MEASURED")
+    assert "would catch" not in words(report)
+    assert hint in words(report)
+    assert any(hint in warning for warning in report.warnings)
+    shown = page(report.to_json())
+    assert "NOTHING MEASURED" in shown
+    assert "would catch" not in shown
+
+
+def test_a_feature_of_the_same_vectors_refutes() -> None:
+    report = sample(of(vectors), replace(PLAN, features=(read_feature("coordinate:0"),)))
+    assert report.verdict == "refuted"
+    assert report.witness is not None
+    assert "coordinate:0(output)" in report.witness.event
+    assert report.to_json()["witness"]["feature"] == "coordinate:0"
+    assert "coordinate:0(output)" in words(report)
+    assert "coordinate:0(output)" in page(report.to_json())
+
+
+def test_a_constant_that_is_meant_is_accepted() -> None:
+    report = sample(of(constant), replace(PLAN, allow_constant=True))
+    assert (report.verdict, report.exit_code) == ("not_refuted", 0)
+    # It is about one output only: new ones are no more measured than before.
+    report = sample(of(vectors), replace(PLAN, allow_constant=True))
+    assert report.verdict == "nothing_measured"
+
+
+def test_where_a_part_was_measured_the_resolution_says_so() -> None:
+    pairs = replace(PLAN, others=((2, 3),), claim=Claim(epsilon=1))
+    report = sample(of(one_pair), pairs)
+    assert report.verdict == "not_refuted"
+    assert "(nothing was measured in 1 of 2 views)" in words(report)
+    assert any(w.startswith("pair 2: nothing was measured") for w in report.warnings)
+    both = (read_feature("identity"), read_feature("coordinate:0"))
+    report = sample(of(vectors), replace(PLAN, features=both, claim=Claim(epsilon=40)))
+    assert [each.measured for each in report.coverage] == [False, True]
+    report = sample(of(seldom), PLAN)
+    assert report.verdict == "not_refuted"
+    once = report.coverage[0].once
+    assert f"(nothing was measured of {once:,} outputs that came only once)" in words(report)
+    assert "outputs that came only once" in page(report.to_json())
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_floats_with_an_order_are_measured(sequential: bool) -> None:
+    report = sample(of(laplace), replace(PLAN, sequential=sequential))
+    assert (report.verdict, report.exit_code) == ("not_refuted", 0)
+    assert said([each.to_json() for each in report.coverage]) == ""
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_of_every_correct_mechanism_something_is_measured(entry: Any) -> None:
+    twin = entry.twin
+    plan = replace(
+        PLAN,
+        pair=twin.pair,
+        claim=Claim(epsilon=twin.epsilon, delta=twin.delta),
+        features=tuple(map(read_feature, twin.features)),
+        alpha="0.05",
+    )
+    target = Catalogued(spelling=twin.name, function=twin.run, subject=twin)
+    report = sample(target, plan)
+    assert report.verdict is not None
+    assert all(each.measured for each in report.coverage)
+
+
+def test_what_is_needed_is_what_could_have_refuted() -> None:
+    worlds = np.arange(500) % 2 == 0
+
+    def measured(runs: int, level: Fraction) -> bool:
+        tally = Tally.empty().add(read(list(range(runs))), worlds[:runs])
+        return Coverage.of(tally, level).measured
+
+    assert [measured(n, Fraction(1, 20)) for n in (0, 36, 37)] == [False, False, True]
+    assert [measured(n, Fraction(1, 10**9)) for n in (62, 63)] == [False, True]
+
+
+def test_an_audit_that_takes_all_runs_for_looked_at_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Tally, "looked_at", property(lambda tally: tally.runs))
+    assert sample(of(vectors), PLAN).verdict == "not_refuted"
+
+
+def test_assertions_fail_where_nothing_was_measured() -> None:
+    with pytest.raises(NothingMeasured, match=r'features, such as \["coordinate:0"\]') as caught:
+        assert_private(vectors, "epsilon=0.1", pairs=[(0, 1)], runs=2000, seed=7)
+    assert caught.value.report.exit_code == 4
+    with pytest.raises(NothingMeasured, match="allow_constant=True"):
+        assert_private(constant, "epsilon=1", pairs=[(0, 1)], runs=2000, seed=7)
+    assert_private(constant, "epsilon=1", pairs=[(0, 1)], runs=2000, seed=7, allow_constant=True)
+    with pytest.raises(Refuted, match="coordinate:0"):
+        assert_private(
+            vectors, "epsilon=0.1", pairs=[(0, 1)], runs=2000, seed=7, features=["coordinate:0"]
+        )
+
+
+def test_what_is_proven_needs_no_runs_that_measure() -> None:
+    plan = replace(PLAN, claim=Claim(epsilon=1), runs=10)
+    wanted = Wanted(layers=("exact", "sample"))
+    report = examine(read_target("discrete-laplace:scale=1"), plan, wanted)
+    assert (report.verdict, report.exit_code) == ("proven", 0)
+
+
+@pytest.mark.parametrize(
+    ("pair", "relation", "reason"),
+    [
+        (([1, 2, 3], [1, 2]), "replace", "lists of 3 and 2 items"),
+        (([], [1]), "replace", "lists of 0 and 1 items"),
+        (([1], [1, 2, 3]), "add-remove", "one record more"),
+        (([1, 2], [3, 4, 5]), "add-remove", "one record more"),
+    ],
+)
+def test_lists_that_are_no_neighbours_are_refused(pair: Any, relation: str, reason: str) -> None:
+    for both in (pair, pair[::-1]):
+        with pytest.raises(InvalidParameter, match="must be neighbours under " + relation):
+            require_neighbours("--pair", both, relation)
+    with pytest.raises(InvalidParameter, match=reason):
+        require_neighbours("--pair", pair, relation)
+
+
+@pytest.mark.parametrize(
+    ("pair", "relation"),
+    [
+        (([1, 2], [1, 3]), "replace"),
+        (([0, 0, 0], [1, 1, 1]), "replace"),
+        (([], [1]), "add-remove"),
+        (([1, 2, 3], [1, 3]), "add-remove"),
+        ((0, 1), "replace"),
+        (({"a": [1]}, {"a": []}), "replace"),
+    ],
+)
+def test_other_pairs_are_taken(pair: Any, relation: str) -> None:
+    require_neighbours("--pair", pair, relation)

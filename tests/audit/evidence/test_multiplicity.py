@@ -1,0 +1,114 @@
+"""Many tests share one level: as closed testing does by brute force, and no more than it has."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from audit.claims.curve_claim import CurveClaim
+from audit.evidence.event import Tally
+from audit.evidence.family import View, weigh_views
+from audit.evidence.multiplicity import by_averages, holm
+from audit.outputs.reading import read
+from tests.purse import purse
+from tests.support.dpcore.mutants import mutated, rewired
+
+ALPHA = Fraction(1, 20)
+
+
+def closed(values: Sequence[float], reject: Callable[[Sequence[float]], bool]) -> list[bool]:
+    """Closed testing by brute force: rejected is what every set that holds it rejects."""
+    places = range(len(values))
+    sets = [s for k in range(1, len(values) + 1) for s in itertools.combinations(places, k)]
+    kept = {s for s in sets if not reject([values[i] for i in s])}
+    return [all(i not in s for s in kept) for i in places]
+
+
+# k/1009 times a whole number is never exactly 1/20: no case hangs on the last bit.
+@given(st.lists(st.integers(0, 200).map(lambda k: k / 1009), min_size=1, max_size=7))
+def test_holm_is_closed_testing_by_bonferroni(p_values: list[float]) -> None:
+    by_hand = closed(p_values, lambda some: min(some) * len(some) <= 0.05)
+    assert [q <= 0.05 for q in holm(p_values)] == by_hand
+    assert all(q >= p for p, q in zip(p_values, holm(p_values), strict=True))
+
+
+@given(st.lists(st.integers(0, 1500).map(lambda k: k / 10.03), min_size=1, max_size=7))
+def test_averages_are_closed_testing(e_values: list[float]) -> None:
+    by_hand = closed(e_values, lambda some: sum(some) / len(some) >= 20)
+    with np.errstate(divide="ignore"):
+        found = by_averages(np.log(e_values))
+    assert (found >= math.log(20)).tolist() == by_hand
+    assert bool(np.all(found <= np.log(np.maximum(e_values, 1e-300)) + 1e-9))
+
+
+def test_averages_hold_at_extremes() -> None:
+    assert by_averages(np.array([-math.inf, -math.inf])).tolist() == [-math.inf, -math.inf]
+    found = by_averages(np.array([1e5, -1e5, 1e5 - 1]))
+    assert found[0] == pytest.approx(1e5 + math.log((1 + math.exp(-1)) / 3))
+    assert found[1] <= -1e5
+
+
+def test_holm_rounds_up_and_stays_in_range() -> None:
+    assert holm([0.03]) == [0.03]
+    assert holm([0.9, 0.8, 0.7]) == [1.0, 1.0, 1.0]
+    assert all(Fraction(q) >= 3 * Fraction(0.1) for q in holm([0.1, 0.1, 0.1]))
+
+
+SEEN = Tally.empty().add(read([0, 1] * 50), np.arange(100) < 50)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chance:
+    """Evidence of a layer proven elsewhere: p-values exactly uniform, as if the claim just held."""
+
+    coins: Any
+    tally: Tally = SEEN
+
+    def p_value(self, epsilon: Any, delta: Any, *, spend: Any) -> float:
+        return float(next(self.coins))
+
+    def epsilon_lower(self, alpha: Any, delta: Any) -> float:
+        return 0.0
+
+    def witness(self, epsilon: Any, delta: Any, *, spend: Any) -> None:
+        return None
+
+
+def false_alarms(test: Callable[..., Any], repeats: int) -> int:
+    """Audits of three views of three true points that refute any of them."""
+    rng = np.random.default_rng(5)
+    empty = np.zeros(0, dtype=bool)
+    views = [View(pair=pair, outputs=empty, worlds=empty) for pair in range(3)]
+    claim = CurveClaim(spelling="rho=1e-9")
+    count = 0
+    for _ in range(repeats):
+        coins = iter(rng.random(9))
+        stubbed = rewired(test, gather=lambda *_, seed, coins=coins: Chance(coins=coins))
+        found = stubbed(views, claim, ALPHA, seed=0, allow_constant=False)
+        assert (found.verdict == "refuted") == any(row.refuted for row in found.outcomes)
+        count += found.verdict == "refuted"
+    return count
+
+
+def test_a_family_shares_one_level_and_a_test_that_does_not_is_caught() -> None:
+    alpha, repeats = purse.buy("family of tests: Holm", "1e-9"), 600
+    wrong = false_alarms(weigh_views, repeats)
+    assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
+    # And it is not wasteful: with independent tests 1 - (1 - 1/180)^9 = 4.89% are expected.
+    assert stats.binom.cdf(wrong, repeats, 0.0489) > alpha
+    forgotten = false_alarms(rewired(weigh_views, holm=list), repeats)
+    assert stats.binom.sf(forgotten - 1, repeats, 0.05) < alpha
+    per_view = mutated(
+        weigh_views, "holm(found)", "[q for i in (0, 3, 6) for q in holm(found[i:i + 3])]"
+    )
+    assert stats.binom.sf(false_alarms(per_view, repeats) - 1, repeats, 0.05) < alpha

@@ -1,0 +1,249 @@
+"""Counts are exact and sum to the runs; a trace's points are the bounds an audit would report."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.catalogue import ENTRIES, Entry
+from audit.claims.claim import Claim
+from audit.evidence.anytime import watch
+from audit.evidence.event import Witness
+from audit.evidence.fixed import _block_ends, gather
+from audit.evidence.trace import Trace, trace_anytime, trace_fixed
+from audit.outputs.form import Outputs, join
+from audit.outputs.reading import read
+from audit.outputs.worlds import draw_worlds
+from audit.report.histogram import Histogram, histogram
+from audit.runs.plan import Plan
+from audit.sample import sample
+from audit.targets.target import Vectorised
+from tests.support.audit.words import between, compared, holds, in_event, spans, tokens, worded
+from tests.support.dpcore.mutants import mutated, rewired
+
+CLAIM = Claim(epsilon=1)
+RUNS = 2000
+
+
+def drawn(entry: Entry, runs: int = RUNS, seed: int = 1) -> tuple[Outputs, Any]:
+    rng = np.random.default_rng(seed)
+    worlds = draw_worlds(runs, rng)
+    in_b = int(worlds.sum())
+    sides = [entry.run(entry.pair[i], n, rng) for i, n in ((0, runs - in_b), (1, in_b))]
+    return join(sides[0], sides[1], worlds, rng), worlds
+
+
+def retold(witness: Witness, outputs: Outputs, worlds: Any, inside: Any) -> bool:
+    """Whether the mask has the witness's own counts on some block the audit was tested on."""
+    ends = _block_ends(len(worlds))
+    counts = []
+    for start, end in pairwise(ends):
+        part, marked = worlds[start:end], inside[start:end]
+        counts.append((int((marked & ~part).sum()), int((marked & part).sum()), end - start))
+    runs = witness.runs_a + witness.runs_b
+    return (witness.inside_a, witness.inside_b, runs) in counts
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_an_event_read_back_from_its_words_has_the_counts_of_its_witness(entry: Entry) -> None:
+    outputs, worlds = drawn(entry)
+    witness = gather(outputs, worlds, seed=7).witness(entry.epsilon, entry.delta)
+    if witness is not None:
+        assert witness.where is not None
+        inside = witness.where.holds(read(outputs))
+        assert retold(witness, outputs, worlds, inside)
+        assert inside.tolist() == in_event(witness.event, outputs).tolist()
+        told = spans(witness.event, whole=read(outputs).numbers.integral)
+        bins = [cell.covered for cell in worded(outputs, worlds, witness.event).bins]
+        at = histogram(outputs, worlds, witness.event, inside, witness.where.spans())
+        assert [cell.covered for cell in at.bins] == bins, (witness.where.spans(), told)
+
+
+def test_a_reader_of_events_that_takes_one_sign_for_another_is_caught() -> None:
+    entry = next(entry for entry in ENTRIES if entry.name == "half-scale")
+    outputs, worlds = drawn(entry)
+    witness = gather(outputs, worlds, seed=7).witness(1)
+    assert witness is not None
+    wrong = rewired(
+        holds,
+        between=rewired(
+            between, compared=mutated(compared, '"<=": number <= end', '"<=": number >= end')
+        ),
+    )
+    assert retold(witness, outputs, worlds, in_event(witness.event, outputs))
+    misread = rewired(in_event, holds=wrong)
+    assert not retold(witness, outputs, worlds, misread(witness.event, outputs))
+
+
+EVENTS = [
+    ("output <= 3", [True, True, False, False, False]),
+    ("output > 3", [False, False, True, False, False]),
+    ("-inf < output < inf", [True, True, True, False, False]),
+    ("2 <= output < 3", [True, False, False, False, False]),
+    ("2 < output <= 3.5 or output in {'x, y', None}", [False, True, True, True, True]),
+    ("output in {3, None}", [False, True, False, False, True]),
+    ("output in {'x, y', 3.5}", [False, False, True, True, False]),
+    ("output in {'gone', 2}", [True, False, False, False, False]),
+]
+
+
+@pytest.mark.parametrize(("event", "inside"), EVENTS, ids=lambda value: str(value)[:40])
+def test_an_event_means_what_it_says(event: str, inside: list[bool]) -> None:
+    assert in_event(event, [2, 3, 3.5, "x, y", None]).tolist() == inside
+
+
+def test_nan_and_infinities_are_labels_of_an_event() -> None:
+    outputs = np.array([math.nan, math.inf, -math.inf, 1e300, 5e-324])
+    assert in_event("output in {nan, -inf}", outputs).tolist() == [True, False, True, False, False]
+    assert in_event("output >= 1e+300", outputs).tolist() == [False, False, False, True, False]
+
+
+@pytest.mark.parametrize("event", ["output", "output ~ 3", "P(x)", "3 < 4", "output <= 3 and 4"])
+def test_other_words_are_refused(event: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(event)):
+        in_event(event, [1])
+
+
+@given(st.lists(st.text(max_size=6), min_size=1, max_size=5, unique=True))
+def test_labels_are_told_apart_whatever_they_hold(labels: list[str]) -> None:
+    words = ", ".join(map(repr, labels))
+    assert list(tokens(words, dict.fromkeys(map(repr, labels)))) == [*map(repr, labels)]
+
+
+anything = st.one_of(
+    st.integers(-60, 60),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=3),
+    st.booleans(),
+    st.none(),
+    st.tuples(st.integers(0, 3), st.integers(0, 3)),
+)
+
+
+@given(
+    st.one_of(
+        st.lists(anything, max_size=120),
+        st.lists(st.integers(-200, 200), max_size=300),
+        st.lists(st.floats(allow_nan=False), max_size=120),
+        st.lists(st.floats(-1e-310, 1e-310), max_size=120),
+        st.lists(st.floats(1e16, 1.0001e16), max_size=120),
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_every_run_is_in_one_bin(outputs: list[Any], random: Any) -> None:
+    worlds = np.array([random.random() < 0.5 for _ in outputs], dtype=np.bool_)
+    marked = in_event("output >= 0 or output in {None}", outputs)
+    found = histogram(outputs, worlds, "output >= 0 or output in {None}", marked)
+    assert len(found.bins) <= 42
+    assert sum(cell.count_a for cell in found.bins) == found.runs_a == (~worlds).sum()
+    assert sum(cell.count_b for cell in found.bins) == found.runs_b == worlds.sum()
+    assert sum(cell.inside_a for cell in found.bins) == (marked & ~worlds).sum()
+    assert sum(cell.inside_b for cell in found.bins) == (marked & worlds).sum()
+    for cell in found.bins:
+        assert 0 <= cell.inside_a <= cell.count_a
+        assert 0 <= cell.inside_b <= cell.count_b
+    text = json.dumps(found.to_json(), allow_nan=False)
+    assert Histogram.of_json(json.loads(text)) == found
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=50, max_size=300), st.integers(0, 2**32))
+def test_a_number_is_counted_in_the_bin_that_names_it(numbers: list[float], seed: int) -> None:
+    worlds = np.random.default_rng(seed).random(len(numbers)) < 0.5
+    for cell in histogram(numbers, worlds).bins:
+        low = -math.inf if cell.low is None else cell.low
+        high = math.inf if cell.high is None else cell.high
+        held = [low == x if low == high else low <= x < high for x in numbers]
+        assert cell.runs == sum(held), cell
+
+
+def test_few_integers_have_a_bin_each_and_many_share() -> None:
+    worlds = np.arange(4000) % 2 == 0
+    few = histogram(np.arange(4000) % 30 - 10, worlds)
+    assert [cell.label for cell in few.bins] == [str(k) for k in range(-10, 20)]
+    many = histogram(np.arange(4000), worlds)
+    assert [cell.label for cell in many.bins[:2]] == ["0 to 199", "200 to 399"]
+    assert sum(cell.runs for cell in many.bins) == 4000
+    # An outlier does not stretch the others into one bin.
+    stretched = histogram(np.append(np.arange(3999), 10**9), worlds)
+    assert len(stretched.bins) > 20
+    assert stretched.bins[-1].low is not None
+    assert stretched.bins[-1].high is None
+
+
+def test_a_number_that_is_nearly_all_stands_alone() -> None:
+    outputs = np.where(np.arange(90_000) % 3000, 3.5, np.arange(90_000))
+    found = histogram(outputs, np.zeros(90_000, np.bool_))
+    counts = [(cell.label, cell.runs) for cell in found.bins]
+    assert counts == [("< 3.5", 1), ("3.5", 89_970), ("> 3.5", 29)]
+
+
+def test_labels_of_the_event_are_kept_and_the_rest_is_summed_up() -> None:
+    outputs = [f"common {i % 50}" for i in range(5000)] + ["rare"]
+    worlds = np.arange(5001) % 2 == 0
+    event = "output in {'rare'}"
+    found = worded(outputs, worlds, event)
+    assert found.bins[-1].label.startswith("all else: ")
+    assert [cell.label for cell in found.bins if cell.in_witness != "none"] == ["'rare'"]
+    assert found.bins[-2].in_witness == "all"
+
+
+def test_the_last_point_is_the_bound_of_the_report() -> None:
+    entry = next(entry for entry in ENTRIES if entry.name == "half-scale")
+    outputs, worlds = drawn(entry)
+    for claim in (CLAIM, Claim(epsilon="3")):
+        found = trace_fixed(outputs, worlds, claim, "0.05", seed=7)
+        evidence = gather(outputs, worlds, seed=7)
+        assert found.points[-1] == (RUNS, evidence.epsilon_lower("0.05"))
+        assert [runs for runs, _ in found.points] == sorted({runs for runs, _ in found.points})
+        assert 12 <= len(found.points) <= 20
+        for runs, bound in found.points[::5]:
+            alone = gather(outputs[:runs], worlds[:runs], seed=7).epsilon_lower("0.05")
+            assert bound <= alone
+
+
+def test_the_anytime_points_hold_together_and_never_fall() -> None:
+    entry = next(entry for entry in ENTRIES if entry.name == "half-scale")
+    outputs, worlds = drawn(entry)
+    found = trace_anytime(outputs, worlds, CLAIM)
+    bounds = [bound for _, bound in found.points]
+    assert found.holds == "together"
+    assert bounds == sorted(bounds)
+    assert found.points[-1] == (RUNS, watch(1).update(outputs, worlds).epsilon_lower())
+    assert 12 <= len(found.points) <= 20
+
+
+def test_an_audit_has_the_bound_its_trace_ends_with() -> None:
+    entry = next(entry for entry in ENTRIES if entry.name == "half-scale")
+    target = Vectorised(spelling=entry.name, function=entry.run)
+    plan = Plan(claim=CLAIM, pair=entry.pair, runs=RUNS, seed=3, sequential=True)
+    report = sample(target, plan)
+    outputs, worlds = drawn(entry, report.runs)
+    assert trace_anytime(outputs, worlds, CLAIM).points[-1][0] == report.runs
+
+
+@pytest.mark.parametrize("runs", [0, 1, 31, 64, 65, 100])
+def test_short_audits_have_short_traces(runs: int) -> None:
+    worlds = np.arange(runs) % 2 == 0
+    for found in (
+        trace_fixed(worlds.astype(int), worlds, CLAIM, seed=7),
+        trace_anytime(worlds.astype(int), worlds, CLAIM),
+    ):
+        assert [count for count, _ in found.points][-1:] == [runs][: runs and 1]
+        text = json.dumps(found.to_json(), allow_nan=False)
+        assert Trace.of_json(json.loads(text)).points == found.points
+
+
+def test_a_bound_does_not_contradict_its_verdict() -> None:
+    worlds = draw_worlds(RUNS, np.random.default_rng(3))
+    found = trace_fixed(worlds.astype(int), worlds, Claim(epsilon=Fraction(50)), seed=7)
+    assert all(bound <= 50 for _, bound in found.points)

@@ -1,0 +1,341 @@
+"""The fit: valid where outcomes can be counted, strong where the law is wrong, and never fooled."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+from audit.claims.looks import LOOKS
+from audit.fit import fixed as fit_fixed
+from audit.fit import sequential as fit_sequential
+from audit.fit.cells import FitCells, Seen
+from audit.fit.fit import fit, log_bar
+from audit.fit.fixed import WEIGHTS, fit_p_values, joined
+from audit.fit.sequential import log_wealth
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson import Poisson
+from dpcore.laws.polya import Polya
+from dpcore.laws.skellam import Skellam
+from dpcore.noise import Noise
+from dpcore.sampling.rng import SeededRng
+from tests.purse import purse
+from tests.support.dpcore.mutants import mutated
+
+ALPHA = purse.buy("fit: correct laws are kept", "1e-8") / 100
+
+LAWS: tuple[Noise, ...] = (
+    DiscreteLaplace(scale=1),
+    DiscreteLaplace(scale=1000),
+    DiscreteGaussian(sigma_squared=100),
+    Skellam(variance=3),
+    Polya(shape="1/50", scale=50),
+    Poisson(mean="0.001"),
+    Binomial(trials=1, probability="1/3"),
+)
+
+
+def of(noise: Noise, change: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A sampler that draws from a noise and then spoils it."""
+
+    def draw(n: int, rng: np.random.Generator) -> Any:
+        return change(noise.sample(n, rng=SeededRng(int(rng.integers(1 << 62)))))
+
+    return draw
+
+
+def seen_of(cells: FitCells, counts: Any) -> Seen:
+    return Seen(counts=np.array(counts), residues=(), least=(0, 1), most=(0, 1))
+
+
+def outcomes(cells: FitCells, draws: int) -> Iterator[tuple[Seen, float]]:
+    """All counts of a small law with their probabilities."""
+    places = np.flatnonzero(cells.nominal > 1e-9).tolist()
+    mass = cells.nominal / cells.nominal.sum()
+    for chosen in itertools.combinations_with_replacement(places, draws):
+        counts = np.bincount(chosen, minlength=len(cells))
+        yield seen_of(cells, counts), float(stats.multinomial.pmf(counts, draws, mass))
+
+
+THREE = FitCells.of(Binomial(trials=2, probability="1/3"), 1000)
+
+
+# -- cells --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("draws", [1, 300, 10**6])
+@pytest.mark.parametrize("noise", LAWS, ids=repr)
+def test_cells_enclose_the_law(noise: Noise, draws: int) -> None:
+    cells = FitCells.of(noise, draws)
+    assert np.all(np.diff(cells.edges) > 0)
+    assert cells.lower.sum() <= 1 <= cells.upper.sum()
+    assert np.all(cells.lower <= cells.nominal)
+    assert np.all(cells.nominal <= cells.upper)
+    assert cells.gap < 1e-10
+    ends = [None, *cells.edges.tolist(), None]
+    for i, (start, stop) in enumerate(itertools.pairwise(ends)):
+        if i % max(1, len(cells) // 12) and i < len(cells) - 1:
+            continue
+        below = noise.enclose_cdf(start - 1).lower if start is not None else Fraction(0)
+        up_to = noise.enclose_cdf(stop - 1).lower if stop is not None else Fraction(1)
+        mass = Fraction(up_to) - Fraction(below)
+        assert cells.lower[i] - 1e-36 <= mass <= cells.upper[i] + 1e-36
+
+
+def test_tails_are_cells_of_their_own_and_every_value_has_one() -> None:
+    cells = FitCells.of(DiscreteLaplace(scale=1), 10**5)
+    assert cells.words(0) == "x <= -35"
+    assert cells.words(len(cells) - 1) == "x >= 35"
+    assert cells.words(0, len(cells) - 1) == "any x"
+    assert {f"x = {x}" for x in range(-8, 9)} <= {cells.words(i) for i in range(len(cells))}
+    low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    assert cells.count(np.array([low, high])).counts[[0, -1]].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("noise", LAWS[1:4], ids=repr)
+def test_residues_are_enclosed(noise: Noise) -> None:
+    # Of few draws every law has wide cells.
+    cells = FitCells.of(noise, 30)
+    assert cells.moduli == (2, 3, 5)
+    reach = int(noise.quantile(1 - 2.0**-50))
+    values = np.arange(-reach, reach + 1)
+    mass = noise.pmf(values)
+    for modulus in cells.moduli:
+        low, high = cells.residue(modulus)
+        for residue in range(modulus):
+            assert low <= float(mass[values % modulus == residue].sum()) <= high
+
+
+def test_counting_is_additive() -> None:
+    cells = FitCells.of(DiscreteLaplace(scale=1000), 10**4)
+    draws = DiscreteLaplace(scale=1000).sample(500, rng=SeededRng(3))
+    whole, parts = cells.count(draws), cells.count(draws[:100]).plus(cells.count(draws[100:]))
+    assert whole.counts.tolist() == parts.counts.tolist()
+    assert (whole.least, whole.most, whole.draws) == (parts.least, parts.most, 500)
+    assert [r.tolist() for r in whole.residues] == [r.tolist() for r in parts.residues]
+
+
+# -- validity -----------------------------------------------------------------------------------
+
+
+def exact_level(p_of: Callable[[Seen], float], level: float, draws: int = 12) -> float:
+    """P(p <= level) over every outcome, in exact weights."""
+    return sum(weight for seen, weight in outcomes(THREE, draws) if p_of(seen) <= level)
+
+
+@pytest.mark.parametrize("level", [0.01, 0.05, 0.2, 0.5])
+def test_the_bounds_are_honest_over_every_outcome(level: float) -> None:
+    cells = partial(fit_fixed._binomial, lower=THREE.lower, upper=THREE.upper)
+    assert exact_level(lambda seen: cells(seen.counts), level) <= level
+    assert exact_level(lambda seen: fit_fixed._tilted(THREE, seen.counts), level) <= level
+
+
+def test_a_cell_chosen_from_the_draws_is_caught() -> None:
+    # The mutant reports its best cell as if it had been named beforehand.
+    peeking = mutated(fit_fixed._binomial, " * len(counts)", "")
+    noise = DiscreteLaplace(scale=3)
+    cells = FitCells.of(noise, 1000)
+    seen = [cells.count(noise.sample(1000, rng=SeededRng(i))) for i in range(60)]
+    alarms = {
+        test: sum(test(s.counts, cells.lower, cells.upper) <= 0.05 for s in seen)
+        for test in (peeking, fit_fixed._binomial)
+    }
+    assert too_many(alarms[peeking], 60) < 1e-12
+    assert too_many(alarms[fit_fixed._binomial], 60) > purse.buy("fit: the best cell", "1e-10")
+
+
+def test_a_bound_that_counts_the_draws_twice_is_caught() -> None:
+    twice = mutated(fit_fixed._chernoff, "- theta * gained", "- 2 * theta * gained")
+    mutant = mutated(fit_fixed._tilted, "counts @ score", "counts @ score", _chernoff=twice)
+    assert exact_level(lambda seen: mutant(THREE, seen.counts), 0.05) > 0.2
+
+
+@pytest.mark.parametrize("draws", [1, 4, 9])
+def test_the_wealth_has_mean_at_most_one(draws: int) -> None:
+    mean = sum(w * math.exp(log_wealth(THREE, seen)) for seen, w in outcomes(THREE, draws))
+    assert 0.8 < mean <= 1
+
+
+def test_a_wealth_against_the_wrong_cells_is_caught() -> None:
+    def mean(cells: FitCells) -> float:
+        return sum(w * math.exp(log_wealth(cells, seen)) for seen, w in outcomes(THREE, 9))
+
+    # Probabilities off by one cell; and alternatives that are not divided by their mean.
+    shifted = replace(THREE, upper=np.maximum(np.roll(THREE.upper, 1), 1e-3))
+    assert mean(shifted) > 1.1
+    unfair = mutated(fit_sequential._tilted, "- seen.draws * norms", "")
+
+    def all_tilts(seen: Seen) -> float:
+        tilts = unfair(THREE, seen)
+        return math.exp(float(logsumexp(tilts)) - math.log(len(tilts)))
+
+    assert sum(w * all_tilts(seen) for seen, w in outcomes(THREE, 9)) > 1.1
+
+
+def test_a_rank_counts_the_data_itself_and_ties_against_refuting() -> None:
+    assert fit_fixed._rank(np.array([5.0, 1.0, 2.0, 3.0])) == 0.25
+    assert fit_fixed._rank(np.array([3.0, 3.0 - 1e-12, 3.0 + 1e-12, 1.0])) == 0.75
+    assert joined(dict.fromkeys(WEIGHTS, 1.0)) == 1
+    assert sum(WEIGHTS.values()) <= 1
+
+
+def false_alarms(noise: Noise, cells: FitCells, repeats: int, draws: int) -> int:
+    alarms = 0
+    for i in range(repeats):
+        seen = cells.count(noise.sample(draws, rng=SeededRng(i)))
+        alarms += joined(fit_p_values(cells, seen, np.random.default_rng(i))) <= 0.05
+    return alarms
+
+
+def too_many(alarms: int, repeats: int) -> float:
+    return float(stats.binom.sf(alarms - 1, repeats, 0.05))
+
+
+@pytest.mark.parametrize("noise", LAWS, ids=repr)
+def test_false_alarms_stay_within_five_percent(noise: Noise) -> None:
+    alpha = purse.buy(f"fit: false alarms, {noise!r}", "1e-10")
+    alarms = false_alarms(noise, FitCells.of(noise, 200), 60, 200)
+    assert too_many(alarms, 60) > alpha
+
+
+def test_cells_off_by_one_raise_false_alarms() -> None:
+    noise = DiscreteLaplace(scale=3)
+    cells = FitCells.of(noise, 1000)
+    rolled = {name: np.roll(getattr(cells, name), 1) for name in ("lower", "nominal", "upper")}
+    assert too_many(false_alarms(noise, replace(cells, **rolled), 40, 1000), 40) < 1e-20
+
+
+@pytest.mark.parametrize("noise", LAWS, ids=repr)
+@pytest.mark.parametrize("sequential", [False, True])
+def test_correct_samplers_are_kept(noise: Noise, sequential: bool) -> None:
+    report = fit(noise, noise, runs=20_000, alpha=ALPHA, seed=7, sequential=sequential)
+    assert report.verdict == "not_refuted"
+    assert report.runs == 20_000
+    assert report.exit_code == 0
+
+
+# -- power --------------------------------------------------------------------------------------
+
+FIGURES = [(10**4, Fraction(1, 20), 40), (10**5, Fraction(1, 50), 20), (10**6, Fraction(1, 200), 5)]
+
+
+@pytest.mark.parametrize(("draws", "off", "repeats"), FIGURES)
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_a_scale_slightly_off_is_refuted(law: str, draws: int, off: Fraction, repeats: int) -> None:
+    alpha = purse.buy(f"fit: power, {law}, {draws}", "1e-10")
+    found = 0
+    for i in range(repeats):
+        scale = 10 * (1 + (off if i % 2 else -off))
+        if law == "laplace":
+            claimed: Noise = DiscreteLaplace(scale=10)
+            sampler: Noise = DiscreteLaplace(scale=scale)
+        else:
+            claimed, sampler = (DiscreteGaussian(sigma_squared=s**2) for s in (10, scale))
+        found += fit(sampler, claimed, runs=draws, seed=i).verdict == "refuted"
+    assert stats.binom.cdf(found, repeats, 0.95) > alpha
+
+
+TEN = DiscreteLaplace(scale=10)
+WIDE = DiscreteLaplace(scale=1000)
+FOUR = DiscreteGaussian(sigma_squared=4)
+BROKEN: dict[str, tuple[Any, Noise, str]] = {
+    "sigma for sigma squared": (DiscreteGaussian(sigma_squared=2), FOUR, "x"),
+    "only even values": (of(TEN, lambda x: 2 * (x // 2)), TEN, "x"),
+    "only even values, wide": (of(WIDE, lambda x: 2 * (x // 2)), WIDE, "x mod 2 = 1: 0 of"),
+    "multiples of 5, wide": (of(WIDE, lambda x: 5 * (x // 5)), WIDE, "x mod 5 = 0"),
+    "clamped": (of(TEN, lambda x: np.clip(x, -40, 40)), TEN, "40"),
+    "mean off by one": (of(TEN, lambda x: x + 1), TEN, "x >= 1"),
+    "variance of a half of Skellam": (
+        lambda n, rng: rng.poisson(10, n) - rng.poisson(10, n), Skellam(variance=10), "x"
+    ),
+    "one value never comes": (of(TEN, lambda x: np.where(x == 3, 2, x)), TEN, "x = 3: 0 of"),
+    "one sided": (of(TEN, np.abs), TEN, "x <= -1: 0 of"),
+    "one wild value": (of(TEN, lambda x: np.append(x[:-1], 10**9)), TEN, "x >= 341: "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_samplers_are_refuted(name: str, sequential: bool) -> None:
+    sampler, claimed, words = BROKEN[name]
+    report = fit(sampler, claimed, runs=20_000, alpha="1e-6", seed=3, sequential=sequential)
+    assert report.verdict == "refuted"
+    assert report.exit_code == 1
+    assert report.witness is not None
+    if not sequential:
+        assert words in str(report.witness)
+    low, high = report.witness.expected
+    assert not low <= report.witness.count <= high or sequential
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+@pytest.mark.parametrize(
+    ("value", "noise", "event"),
+    [
+        (-1, Poisson(mean=3), "x <= -1"),
+        (101, Binomial(trials=100, probability="1/2"), "x >= 101"),
+        (-(10**30), Polya(shape=1, scale=5), f"x <= {np.iinfo(np.int64).min}"),
+    ],
+)
+def test_a_value_the_law_excludes_refutes_by_itself(
+    value: int, noise: Noise, event: str, sequential: bool
+) -> None:
+    def draw(n: int, rng: np.random.Generator) -> list[int]:
+        return [value, *noise.sample(n - 1, rng=SeededRng(1)).tolist()]
+
+    report = fit(draw, noise, runs=500, alpha="1e-300", sequential=sequential)
+    assert report.verdict == "refuted"
+    assert (report.p_value, report.e_value) == ((None, math.inf) if sequential else (0.0, None))
+    assert report.witness is not None
+    assert (report.witness.event, report.witness.probability) == (event, (0.0, 0.0))
+    assert report.to_json()["e_value"] == ("inf" if sequential else None)
+
+
+def test_the_edge_of_the_support_is_no_reason() -> None:
+    edges = {0: "0.5", 1: "0.5"}
+    report = fit(edges, Binomial(trials=1, probability="1/2"), alpha=ALPHA, seed=1)
+    assert report.verdict == "not_refuted"
+
+
+def test_what_the_resolution_promises_is_seen() -> None:
+    claimed = DiscreteLaplace(scale=10)
+    alpha = purse.buy("fit: the resolution is reached", "1e-10")
+    off = fit(claimed, claimed, runs=4000).resolution
+    assert 0.05 < off < 0.1
+    wrong = DiscreteLaplace(scale=10 * (1 + Fraction(off)))
+    found = sum(fit(wrong, claimed, runs=4000, seed=i).verdict == "refuted" for i in range(30))
+    assert stats.binom.cdf(found, 30, 0.9) > alpha
+
+
+# -- sequential ---------------------------------------------------------------------------------
+
+
+def test_it_stops_when_the_evidence_is_in() -> None:
+    report = fit(DiscreteLaplace(scale=2), DiscreteLaplace(scale=1), sequential=True, seed=1)
+    assert report.verdict == "refuted"
+    assert report.runs in LOOKS
+    assert report.runs < 300
+    assert report.stopped == "the evidence sufficed"
+    assert report.e_value is not None
+    assert math.log(report.e_value) >= log_bar("0.05")
+    assert report.p_value is None
+
+
+def test_looking_often_raises_no_false_alarms() -> None:
+    alpha = purse.buy("fit: false alarms, sequential", "1e-10")
+    law = DiscreteLaplace(scale=2)
+    alarms = sum(
+        fit(law, law, runs=400, sequential=True, seed=i).verdict == "refuted" for i in range(100)
+    )
+    assert too_many(alarms, 100) > alpha

@@ -1,0 +1,132 @@
+"""What a fit says of every form of sampler, of those that fail, and of itself."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from audit.fit.fit import fit
+from audit.fit.report import fit_lines
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.sampling.rng import SeededRng
+from tests.purse import purse
+
+ALPHA = purse.buy("fit: correct samplers of every form", "1e-9") / 20
+TEN = DiscreteLaplace(scale=10)
+TAPE = SeededRng(11)
+
+
+def test_a_seed_repeats_the_report() -> None:
+    first, again = (fit(TEN, TEN, runs=3000, seed=5) for _ in range(2))
+    assert first.to_text() == again.to_text()
+    assert first.to_text() != fit(TEN, TEN, runs=3000, seed=6).to_text()
+
+
+def test_every_form_of_a_sampler() -> None:
+    coin = Binomial(trials=1, probability="1/2")
+    forms: list[Any] = [
+        lambda n, rng: rng.integers(0, 2, n),
+        lambda size, generator: generator.integers(0, 2, size, dtype=np.uint64),
+        lambda rng: int(rng.integers(0, 2)),
+        lambda: coin.sample(rng=TAPE),
+        lambda n, rng: [int(x) for x in rng.integers(0, 2, n)],
+        coin,
+        {0: "1/2", 1: "1/2"},
+        stats.bernoulli(0.5),
+    ]
+    for form in forms:
+        report = fit(form, coin, runs=2000, alpha=ALPHA, seed=2)
+        assert (report.verdict, report.runs) == ("not_refuted", 2000)
+        wrong = fit(form, Binomial(trials=1, probability="1/3"), runs=2000, alpha=ALPHA, seed=2)
+        assert wrong.verdict == "refuted"
+
+
+def raises(n: int, rng: Any) -> Any:
+    raise KeyError("age")
+
+
+def too_slow(n: int, rng: Any) -> Any:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("sampler", "reason"),
+    [
+        (raises, "raised KeyError: 'age'"),
+        (too_slow, "no answer within 0.2 s"),
+        (lambda n, rng: None, "returns nothing"),
+        (lambda n, rng: np.zeros((n, 2), dtype=int), "shape (50, 2) where (50,)"),
+        (lambda n, rng: np.zeros(n - 1, dtype=int), "shape (49,)"),
+        (lambda n, rng: np.full(n, math.nan), "float64 values such as nan"),
+        (lambda n, rng: np.ones(n, dtype=bool), "bool values"),
+        (lambda n, rng: ["a"] * n, "integers are needed"),
+        (lambda n, rng: np.array([True] * n, dtype=object), "returned True"),
+        (lambda n, rng: [[1], [1, 2]], "no array of integers"),
+    ],
+)
+def test_a_target_that_fails_is_named_and_never_kept(sampler: Any, reason: str) -> None:
+    report = fit(sampler, TEN, runs=50, timeout=0.2)
+    assert report.verdict is None
+    assert report.exit_code == 3
+    assert report.error is not None
+    assert reason in str(report.error)
+    assert report.to_json()["p_value"] is None
+
+
+def test_what_was_drawn_before_a_failure_is_kept() -> None:
+    calls = itertools.count()
+
+    def once() -> int:
+        if next(calls) == 3000:
+            raise ValueError("dry")
+        return TEN.sample(rng=TAPE)
+
+    report = fit(once, TEN, runs=5000)
+    assert report.verdict is None
+    assert report.runs == 2048
+    assert report.p_value is not None
+    assert report.warnings[0].startswith("ended before its planned draws")
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("runs", {"runs": 0}),
+        ("alpha", {"alpha": 1}),
+        ("alpha", {"alpha": "1e-301"}),
+        ("seed", {"seed": -1}),
+        ("timeout", {"timeout": 0.0}),
+        ("sampler", {"sampler": 3}),
+        ("sampler", {"sampler": lambda a, b, c: None}),
+        ("sampler", {"sampler": {0: "1/2"}}),
+        ("sampler", {"sampler": {0.5: 1}}),
+        ("noise", {"noise": "discrete-laplace:scale=1"}),
+        ("scale", {"noise": DiscreteLaplace(scale=10**20)}),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(name: str, given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        fit(**{"sampler": TEN, "noise": TEN, **given})
+    assert refused.value.argument == name
+
+
+def test_the_lines_say_what_was_found() -> None:
+    claimed = TEN
+    sampler = {0: "1/2", 3: "1/2"}
+    lines = fit_lines(fit(sampler, claimed, runs=10**4, seed=1), 90)
+    assert lines[0].startswith("REFUTED")
+    text = "\n".join(lines)
+    assert " of 10,000 draws" in text
+    assert "--seed 1" in text
+    kept = fit_lines(fit(claimed, claimed, runs=10**4, seed=1, alpha=ALPHA), 90)
+    assert kept[0].startswith("NOT REFUTED AT THIS RESOLUTION")
+    assert "witness" not in "\n".join(kept)
+    assert any("mean distance from the mean that is" in line for line in kept)

@@ -1,0 +1,213 @@
+"""The guard around code that others wrote: time limits, streams, and who an error belongs to."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import dpcore.command.app
+from audit.claims.claim import Claim
+from audit.errors import TargetFailed
+from audit.outputs.guard import TimeUp, Watchdog, current, reading, stdout_to_stderr
+from audit.runs.drawn import Collected
+from audit.runs.plan import Plan
+from audit.sample import report_of
+from audit.targets.target import Scalar
+from tests.support.audit.command import ROOT, at
+
+
+def spin(watchdog: Watchdog) -> None:
+    watchdog.restart()
+    while True:
+        pass
+
+
+def test_the_watchdog_leaves_no_trace() -> None:
+    with Watchdog(0.05) as watchdog:
+        watchdog.restart()
+        watchdog.stop()
+    with Watchdog(0.05) as watchdog, pytest.raises(TimeUp, match=r"0\.05 s"):
+        spin(watchdog)
+    sum(range(10**6))  # no alarm is left to ring
+
+
+def test_streams_that_were_closed_inside_are_open_after(capfd: pytest.CaptureFixture[str]) -> None:
+    before = sys.stdout, sys.stderr
+    with stdout_to_stderr():
+        with sys.stdout as lent:
+            lent.write("one ")
+        sys.stderr.close()
+        print("two", end=" ")
+        sys.stdout = None
+    assert (sys.stdout, sys.stderr) == before
+    print("out")
+    print("three", file=sys.stderr)
+    out, err = capfd.readouterr()
+    assert (out, err.split()) == ("out\n", ["one", "two", "three"])
+
+
+def namespace(source: str, name: str = "somebody_else_s") -> dict[str, Any]:
+    found: dict[str, Any] = {"__name__": name}
+    exec(source, found)  # noqa: S102  # code that is not the auditor's
+    return found
+
+
+def test_what_outputs_do_when_they_are_read_is_the_target_s_failure() -> None:
+    theirs = namespace("def show(): raise KeyError('x')\ndef leave(): raise SystemExit(2)")
+    for name, reason in (("show", "raised KeyError"), ("leave", r"called sys.exit\(2\)")):
+        with pytest.raises(TargetFailed, match=reason), reading("t.py:f"):
+            theirs[name]()
+
+
+def test_an_error_of_the_auditor_s_own_is_not_the_target_s() -> None:
+    with pytest.raises(ValueError, match="empty range"), reading("t.py:f"):
+        random.randrange(0)
+
+
+def test_a_read_that_never_ends_is_ended_and_many_short_ones_are_not() -> None:
+    theirs = namespace(
+        "import time\ndef nap(): time.sleep(0.02)\ndef hang():\n    while True: pass"
+    )
+    reads = namespace("def often(call):\n    for _ in range(10): call()", "audit.reads")
+    with Watchdog(0.1), reading("t.py:f"):
+        reads["often"](theirs["nap"])
+    with (
+        Watchdog(0.1),
+        pytest.raises(TargetFailed, match=r"no answer within 0\.1 s"),
+        reading("t.py:f"),
+    ):
+        reads["often"](theirs["hang"])
+
+
+def test_the_watchdog_on_duty_is_known_where_a_feature_is_called() -> None:
+    assert not current().active
+    assert current().interrupted
+    with Watchdog(1.0) as outer:
+        with Watchdog(2.0) as inner:
+            assert current() is inner
+        assert current() is outer
+    assert not current().active
+
+
+def test_outputs_that_fail_when_they_are_read_are_kept_untested() -> None:
+    theirs = namespace(
+        "class Late:\n"
+        "    told = []\n"
+        "    def __hash__(self):\n"
+        "        if self.told: raise RuntimeError('late')\n"
+        "        return 1\n"
+    )
+
+    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100, sequential=True)
+    target = Scalar(spelling="late", function=lambda _: theirs["Late"](), seeded=False)
+    collected = Collected(plan=plan, target=target)
+    first, second, *_ = plan.blocks()
+    collected.keep(first, [theirs["Late"]() for _ in range(first.runs)])
+    theirs["Late"].told.append(1)
+    with pytest.raises(TargetFailed, match="late: raised RuntimeError: late"):
+        collected.keep(second, [theirs["Late"]() for _ in range(second.runs)])
+    found = collected.drawn("the target failed")
+    assert found.runs == first.runs + second.runs
+    assert [bool(kept.shown) for kept in found.blocks] == [True, False]
+    assert found.untested().runs == 0
+    assert found.untested().process is not None
+    with pytest.raises(TargetFailed, match="late: raised RuntimeError"), found.reading():
+        hash(found.outputs()[0])
+
+
+def test_a_report_survives_outputs_that_fail_late() -> None:
+    theirs = namespace(
+        "class Late:\n"
+        "    told = []\n"
+        "    def __hash__(self):\n"
+        "        if self.told: raise RuntimeError('late')\n"
+        "        return 1\n"
+    )
+    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100)
+    target = Scalar(spelling="late", function=lambda _: theirs["Late"](), seeded=False)
+    collected = Collected(plan=plan, target=target)
+    for block in plan.blocks():
+        collected.keep(block, [theirs["Late"]() for _ in range(block.runs)])
+    theirs["Late"].told.append(1)
+    report = report_of(collected.drawn("as many as planned"))
+    assert report.error is not None
+    assert report.error.reason.startswith("raised RuntimeError: late")
+    assert (report.verdict, report.exit_code, report.runs) == (None, 3, 100)
+
+
+def test_stdout_is_back_after_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        with stdout_to_stderr():
+            print("inside")
+            os.system("echo child")  # noqa: S605 - what a target may do
+            raise ValueError("on purpose")
+
+    with pytest.raises(ValueError, match="on purpose"):
+        fail()
+    print("after")
+    out, err = capfd.readouterr()
+    assert out == "after\n"
+    assert set(err.split()) == {"inside", "child"}
+
+
+# -- the last door ----------------------------------------------------------------------------
+
+
+class Closed:
+    def write(self, text: str) -> int:
+        raise ValueError("I/O operation on closed file.")
+
+    def flush(self) -> None:
+        raise ValueError("I/O operation on closed file.")
+
+
+class Untold(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), Untold(), TimeUp("x"), GeneratorExit()])
+@pytest.mark.parametrize("words", [[], ["--debug"]])
+def test_no_way_out_looks_like_a_verdict(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, words: list[str]
+) -> None:
+    def broken(text: str) -> None:
+        raise error
+
+    monkeypatch.setattr(dpcore.command.app, "read_noise", broken)
+    for stream in (Closed(), None):
+        monkeypatch.setattr(sys, "stderr", stream)
+        code = dpcore.command.app.run(["sample", "discrete-laplace:scale=1", *words])
+        assert code == dpcore.command.app.DEFECT
+
+
+def test_a_usage_error_without_a_standard_error_is_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Closed())
+    assert dpcore.command.app.run(["sample", "x"]) == 2
+
+
+LEAVE = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from importlib.metadata import EntryPoint
+import dpcore.command.app
+dpcore.command.app._PATIENCE = 0.1
+point = EntryPoint('audit', 'audit.cli:commands', 'dpcore.commands')
+dpcore.command.app._registered = lambda: {{'audit': point}}
+dpcore.command.app.main()
+"""
+
+
+@pytest.mark.usefixtures("here")
+def test_a_thread_that_a_target_leaves_running_does_not_keep_the_process() -> None:
+    words = ["audit", *map(str, at("leaves_a_thread", n=200)), "--json"]
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVE, *words], capture_output=True, check=False, timeout=30
+    )
+    assert done.returncode == 0
+    assert done.stdout.endswith(b"}\n")

@@ -1,0 +1,384 @@
+"""Each finding has a mechanism that has it and a twin that has not."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+import audit.replay.doors
+import audit.replay.replay
+from audit.catalogue import find
+from audit.errors import TargetFailed
+from audit.replay.doors import open_doors
+from audit.replay.evidence import within_reach
+from audit.replay.findings import Finding, ReplayReport
+from audit.replay.replay import replay
+from audit.replay.run import Run
+from audit.replay.tape import EXTREMES, Tape
+from audit.targets.spelling import read_target
+from audit.targets.target import Vectorised
+from dpcore.errors import InvalidParameter
+from tests.audit.replay_targets import correct, faulty
+from tests.support.dpcore.mutants import mutated
+
+AMOUNTS = (0.25, 0.75)
+
+
+def kinds(report: ReplayReport, severity: str = "error") -> set[str]:
+    return {found.kind for found in report.findings if found.severity == severity}
+
+
+def only(report: ReplayReport, kind: str) -> Finding:
+    (found,) = (found for found in report.findings if found.kind == kind)
+    return found
+
+
+def named(name: str, **options: Any) -> ReplayReport:
+    entry = find(name)
+    twins = [e.twin for e in audit.catalogue.ENTRIES]
+    subject = entry or next(twin for twin in twins if twin.name == name)
+    target = Vectorised(spelling=name, function=subject.run)
+    return replay(target, subject.pair, **options)
+
+
+# -- correct mechanisms ------------------------------------------------------------------------
+
+CORRECT: list[tuple[Callable[..., Any], tuple[Any, Any], dict[str, Any]]] = [
+    (correct.counter, (0, 1), {"sensitivity": 1, "strict": True}),
+    (correct.reference_counter, (0, 1), {"sensitivity": 1, "strict": True}),
+    (correct.narrow_counter, (0, 1), {"sensitivity": 1, "strict": True}),
+    (correct.numpy_counter, (0, 1), {"sensitivity": 1, "strict": True}),
+    (correct.many, (0, 1), {"sensitivity": 1, "strict": True}),
+    (correct.sparse_vector, ([0, 0, 1], [1, 1, 0]), {}),
+    (correct.noisy_max, ([0, 1, 1], [1, 0, 0]), {}),
+    (correct.largest_of_histogram, ([5, 1, 5], [5, 2, 5]), {"sensitivity": 1}),
+    (correct.largest_of_histogram, ([1, 0, 0], [2, 0, 0]), {"sensitivity": 1}),
+    (correct.randomised_response, (0, 1), {}),
+    (correct.of_many, (3, 150), {}),
+    (correct.clamped, (0, 1), {"sensitivity": 1}),
+    (correct.size_and_noise, ([1, 0, 1], [1, 0, 1, 1]), {"sensitivity": 1}),
+    (faulty.clamped_to_public, ([1, 0], [1, 9]), {"sensitivity": 1}),
+    (faulty.leaks_not, AMOUNTS, {"sensitivity": 1}),
+    (faulty.float_sum, ([0.1, 0.2], [0.1, 1.2]), {"sensitivity": 1, "strict": True}),
+]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("function", "pair", "declared"), CORRECT)
+def test_a_correct_mechanism_gives_no_error(
+    function: Callable[..., Any], pair: tuple[Any, Any], declared: dict[str, Any], seed: int
+) -> None:
+    report = replay(function, pair, seed=seed, changes=150, **declared)
+    assert kinds(report) == set(), report.lines()
+    assert report.verdict == "nothing_found"
+    assert report.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["count", "clipped-to-one", "histogram", "sparse-vector", "noisy-max", "two-days", "arms",
+     "rounded-amount", "rounded", "polya-shares", "wrapped-sum"],
+)  # fmt: skip
+def test_a_correct_twin_gives_no_error(name: str) -> None:
+    assert kinds(named(name, changes=150)) == set()
+
+
+def test_a_noise_of_the_toolkit_is_replayed() -> None:
+    report = replay(read_target("discrete-laplace:scale=1"), (0, 1), sensitivity=1, strict=True)
+    assert report.verdict == "nothing_found"
+    assert "at most 1 " in only(report, "sensitivity").statement
+
+
+# -- the catalogue -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "verdict", "declared"),
+    [
+        ("clipped-to-two", "sensitivity-exceeded", "refuted", 1),
+        ("rounded-sensitivity", "sensitivity-exceeded", "refuted", "1/2"),
+        ("raw-in-a-hundred", "unnoised-branch", "found", None),
+        ("fixed-seed", "no-noise", "found", None),
+        ("noise-reused", "unnoised-part", "found", None),
+        ("broadcast-draw", "unnoised-part", "found", None),
+    ],
+)
+def test_an_entry_is_caught(name: str, kind: str, verdict: str, declared: Any) -> None:
+    report = named(name, sensitivity=declared)
+    assert kind in kinds(report)
+    assert report.verdict == verdict
+    assert report.exit_code == 1
+
+
+LEAKS = [
+    faulty.leaks_by_random,
+    faulty.leaks_by_numpy,
+    faulty.leaks_by_global_numpy,
+    faulty.leaks_by_secrets,
+    faulty.leaks_by_urandom,
+    faulty.leaks_by_rng,
+    faulty.leaks_after_two,
+]
+
+
+@pytest.mark.parametrize("function", LEAKS)
+def test_number_33_is_found_by_adversarial_tapes(function: Callable[..., Any]) -> None:
+    report = replay(function, AMOUNTS)
+    found = only(report, "unnoised-branch")
+    assert (found.severity, found.refutes) == ("error", False)
+    assert report.verdict == "found"
+    assert (found.witness["a"], found.witness["b"]) == AMOUNTS
+    # The witness can be played again.
+    changes = {
+        (place.rpartition("[")[0], int(place.rpartition("[")[2][:-1])): value
+        for place, value in found.witness["changed"].items()
+    }
+    tape = Tape(found.witness["tape"], changes)
+    with open_doors(function) as session:
+        takes_rng = "rng" in function.__annotations__
+        rng = {"rng": session.given()} if takes_rng else {}
+        assert session.play(tape, lambda: function(0.25, **rng)) == 0.25
+
+
+@pytest.mark.parametrize("function", LEAKS)
+def test_without_the_extremes_number_33_is_missed(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr(audit.replay.replay, "EXTREMES", {"middle": EXTREMES["middle"]})
+    assert kinds(replay(function, AMOUNTS)) == set()
+    monkeypatch.undo()
+    assert kinds(replay(function, AMOUNTS, changes=0)) == set()
+
+
+def test_a_legitimate_branch_without_noise_is_a_warning() -> None:
+    assert "unnoised-branch" in kinds(replay(correct.randomised_response, (0, 1)), "warning")
+
+
+# -- sensitivity, draws, shape -----------------------------------------------------------------
+
+
+def test_bounds_from_the_data_exceed_the_declared_sensitivity() -> None:
+    report = replay(faulty.clamped_to_data, ([1, 0, 0], [1, 0, 5]), sensitivity=1)
+    found = only(report, "sensitivity-exceeded")
+    assert found.refutes
+    assert Fraction(found.witness["difference"]) == 5
+
+
+def test_the_norm_is_the_declared_one() -> None:
+    pair = ([0, 0], [3, 4])
+    verdicts = {
+        norm: replay(faulty.one_noise, pair, sensitivity=5, norm=norm).findings
+        for norm in ("l1", "l2", "linf")
+    }
+    exceeded = {n: any(f.kind == "sensitivity-exceeded" for f in v) for n, v in verdicts.items()}
+    assert exceeded == {"l1": True, "l2": False, "linf": False}
+    below = replay(faulty.one_noise, pair, sensitivity="4.99", norm="l2")
+    assert only(below, "sensitivity-exceeded").witness["difference"] == "sqrt(25)"
+
+
+def test_rounding_of_floats_is_no_excess() -> None:
+    assert replay(faulty.float_sum, ([0.1] * 9, [0.1] * 8 + [1.1]), sensitivity=1).exit_code == 0
+    assert replay(faulty.float_sum, ([0.1], [1.10001]), sensitivity=1).verdict == "refuted"
+
+
+def test_noise_that_depends_on_the_data_is_not_additive() -> None:
+    report = replay(faulty.scaled_noise, (0, 1), sensitivity=200)
+    assert "not-additive" in kinds(report, "warning")
+    assert "not-additive" not in kinds(replay(correct.counter, (0, 1), sensitivity=1), "warning")
+
+
+def test_draws_that_shift_are_not_compared() -> None:
+    report = replay(correct.size_and_noise, ([1], [1, 1]), sensitivity=1)
+    assert "sensitivity-not-compared" in kinds(report, "warning")
+
+
+def test_strict_declares_that_draws_do_not_depend_on_data() -> None:
+    pair = ([-50, 50], [50, -50])
+    report = replay(correct.sparse_vector, pair, strict=True, changes=20)
+    assert only(report, "draws").refutes
+    assert report.verdict == "refuted"
+    assert "draws" not in kinds(
+        replay(correct.noisy_max, ([0, 1], [1, 0]), strict=True, changes=20)
+    )
+
+
+def test_a_shape_that_depends_on_data() -> None:
+    pair = ([1, 0], [1, 0, 0])
+    found = only(replay(faulty.row_a_record, pair), "shape")
+    assert (found.severity, found.refutes) == ("error", False)
+    assert only(replay(faulty.row_a_record, pair, strict=True), "shape").refutes
+    assert "shape" not in kinds(replay(faulty.one_noise, ([1, 0], [1, 1])))
+    assert only(replay(correct.sparse_vector, ([0, 0], [1, 1])), "shape").severity == "note"
+
+
+def test_a_part_without_noise() -> None:
+    found = only(replay(faulty.size, ([1, 0], [1, 0, 0])), "unnoised-part")
+    assert found.statement.startswith("part 0 of the output is 2 for dataset A and 3 for dataset B")
+    same = only(replay(faulty.one_noise, ([1, 0], [1, 1])), "unnoised-part")
+    assert same.statement.startswith("part 0 minus part 1")
+    assert "unnoised-part" not in kinds(replay(faulty.size, ([1, 0], [1, 1])))
+
+
+# -- where the randomness comes from -----------------------------------------------------------
+
+
+def test_nothing_drawn_is_an_error_and_no_proof() -> None:
+    report = replay(faulty.raw, (0, 1))
+    assert (report.verdict, report.exit_code) == ("found", 1)
+    assert not only(report, "no-noise").refutes
+    assert kinds(replay(faulty.raw, (1, 1)), "warning") == {"no-noise"}
+    half = only(replay(faulty.raw_in_b, (0, 1)), "no-noise")
+    assert (half.severity, half.refutes) == ("error", False)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [faulty.fixed, faulty.fixed_numpy, faulty.fixed_random, faulty.fixed_global,
+     faulty.fixed_state, faulty.fixed_bits],
+)  # fmt: skip
+def test_number_34_is_found(function: Callable[..., Any]) -> None:
+    report = replay(function, (0, 1))
+    assert report.verdict == "found"
+    assert kinds(report) >= {"no-noise", "fixed-seed"}
+    assert "20" in only(report, "fixed-seed").statement
+
+
+def test_a_fixed_seed_beside_other_noise_is_a_warning() -> None:
+    report = replay(faulty.partly_fixed, (0, 1))
+    assert report.verdict == "nothing_found"
+    assert "fixed-seed" in kinds(report, "warning")
+
+
+@pytest.mark.parametrize(
+    ("function", "pair", "kind"),
+    [
+        (faulty.shared, ([0, 1], [1, 1]), "shared-seed"),
+        (faulty.clock, (0, 1), "outside-seed"),
+        (faulty.early, (0, 1), "made-early"),
+        (faulty.seeded_early, (0, 1), "made-early"),
+        (faulty.by_random, (0, 1), "not-cryptographic"),
+        (faulty.by_numpy, (0, 1), "not-cryptographic"),
+    ],
+)
+def test_a_source_to_be_warned_of(
+    function: Callable[..., Any], pair: tuple[Any, Any], kind: str
+) -> None:
+    report = replay(function, pair, changes=20)
+    assert kind in kinds(report, "warning")
+    assert report.replayable
+
+
+def test_good_sources_are_not_warned_of() -> None:
+    for function in (correct.counter, correct.numpy_counter):
+        assert kinds(replay(function, (0, 1), changes=20), "warning") == set()
+
+
+def test_what_a_module_made_early_is_as_before() -> None:
+    states = faulty.MADE_EARLY, faulty.SEEDED_EARLY._stream
+    replay(faulty.early, (0, 1), changes=0)
+    replay(faulty.seeded_early, (0, 1), changes=0)
+    assert faulty.MADE_EARLY is states[0]
+    assert faulty.SEEDED_EARLY._stream is states[1]
+
+
+# -- what cannot be replayed, and what fails ---------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [faulty.keeps_state, faulty.other_thread])
+def test_entropy_of_its_own_is_said(function: Callable[..., Any]) -> None:
+    report = replay(function, (0, 1))
+    assert report.verdict == "not_replayable"
+    assert report.exit_code == 3
+    assert "own-entropy" in kinds(report, "warning")
+
+
+def test_native_code_with_its_own_entropy_is_said() -> None:
+    dp = pytest.importorskip("opendp.prelude")
+    dp.enable_features("contrib")
+    space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
+    report = replay(dp.m.make_laplace(*space, scale=10.0).__call__, (0, 1))
+    assert report.verdict == "not_replayable"
+
+
+def test_another_process_cannot_be_replayed() -> None:
+    report = replay(read_target("exec:awk 'BEGIN { print 1 }'"), (0, 1))
+    assert (report.verdict, report.runs) == ("not_replayable", 0)
+    assert only(report, "elsewhere")
+
+
+def test_a_door_left_out_makes_a_target_unreplayable(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = '    exchange(os, "urandom", _urandom)\n'
+    mutant = mutated(audit.replay.doors._exchange, line, "")
+    monkeypatch.setattr(audit.replay.doors, "_exchange", mutant)
+
+    def noisy(value: int) -> int:
+        return value + os.urandom(1)[0]
+
+    assert replay(noisy, (0, 1), changes=0).verdict == "not_replayable"
+    monkeypatch.undo()
+    assert replay(noisy, (0, 1), changes=0).verdict == "nothing_found"
+
+
+def test_a_failure_on_an_ordinary_tape_is_the_target_s() -> None:
+    with pytest.raises(TargetFailed, match=r"raised ValueError: never 0 at faulty.py:\d+"):
+        replay(faulty.raises, (0, 1))
+
+
+def test_a_failure_on_a_changed_tape_is_a_finding() -> None:
+    report = replay(faulty.raises_rarely, (0, 1))
+    assert "no logarithm of 0" in only(report, "raises").statement
+    assert report.verdict == "nothing_found"
+    assert "raises" in kinds(replay(faulty.raises_in_b_rarely, (0, 1)))
+
+
+def test_a_hang_on_a_changed_tape_is_a_finding() -> None:
+    report = replay(faulty.hangs_rarely, (0, 1), timeout=0.05, changes=10)
+    assert only(report, "hangs").severity == "warning"
+
+
+# -- the report and the command ----------------------------------------------------------------
+
+
+def test_the_same_seed_repeats_the_report() -> None:
+    texts = [replay(faulty.leaks_by_random, AMOUNTS, seed=3).to_text() for _ in range(2)]
+    assert texts[0] == texts[1]
+    found = json.loads(texts[0])
+    assert found["schema"] == "dpcore-replay/1"
+    assert found["findings"][0]["kind"] == "unnoised-branch"
+    assert found["declared"] == {"sensitivity": None, "norm": "l1", "strict": False}
+
+
+def test_what_is_out_of_range_is_refused() -> None:
+    wrong: list[dict[str, Any]] = [
+        {"sensitivity": -1}, {"norm": "l3"}, {"tapes": 1}, {"changes": -1}, {"seed": -1},
+    ]  # fmt: skip
+    for options in wrong:
+        with pytest.raises(InvalidParameter, match=next(iter(options))):
+            replay(correct.counter, (0, 1), **options)
+    with pytest.raises(ValueError, match="refutes"):
+        Finding(kind="x", severity="note", statement="x", refutes=True)
+
+
+def test_a_deadline_is_said() -> None:
+    report = replay(correct.counter, (0, 1), deadline=1e-9)
+    assert report.changed == 0
+    assert only(report, "not-all-draws")
+
+
+def _run(output: Any) -> Run:
+    return Run(output=output, key=repr(output), kind=type(output).__name__, tape=Tape(0))
+
+
+def test_what_lies_among_the_outputs_of_the_other_dataset() -> None:
+    runs = [_run(x) for x in (1, 4, 4)]
+    assert [within_reach(_run(x), runs) for x in (4, 2, 5, 2.5)] == [True, True, False, False]
+    steps = [_run(x) for x in (0.5, 2.0, 2.0, 0.5, 0.5)]
+    assert [within_reach(_run(x), steps) for x in (0.5, 1.0, 1.25)] == [True, False, False]
+    words = [_run(x) for x in ("a", "a", "b", "b")]
+    assert [within_reach(_run(x), words) for x in ("a", "c")] == [True, False]
+    assert within_reach(_run("c"), [*words, _run("d")])

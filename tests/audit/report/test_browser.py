@@ -1,0 +1,273 @@
+"""The HTML report in a browser, and the script that installs one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.report import histogram_figure as bars
+from audit.report.histogram import histogram
+from audit.report.histogram_figure import histogram_figure
+from audit.report.html import page
+from audit.report.markup import STYLE
+from tests.support.audit.browser import Shown, needs_browser, show
+from tests.support.audit.figure_table import RUNS, TABLE, around
+from tests.support.audit.html_documents import (
+    COMMAND,
+    DOCUMENTS,
+    NASTY,
+    VERDICTS,
+    refuted,
+    shown_of,
+)
+from tests.support.dpcore.mutants import rewired
+
+ROOT = Path(__file__).parents[3]
+
+# In a browser. Each document once: most of a start is waiting, so several run at a time.
+
+LOOKS: dict[str, dict[str, Any]] = {
+    "refuted": {},
+    "not-refuted": {"dark": True},
+    "sequential": {"width": 400, "height": 3000},
+    "labels": {"width": 700, "dark": True},
+    "curve": {"height": 3200},
+    "proven": {"width": 700, "height": 1100},
+    "failed": {"width": 700},
+}
+SEEN: dict[str, list[str]] = {
+    "refuted": ["Other methods", "bayes", COMMAND, "For comparison only", "at least"],
+    "not-refuted": ["12 outputs are nan", "That is no proof"],
+    "sequential": ["e-value", "the evidence sufficed at run"],
+    "labels": ["array([0, 0, 0, 0, 0, 0], dtype=uint8)"],
+    "curve": [
+        "discrete-gaussian:sigma_squared=4@1", "at delta = 0.01", "Pair 2",
+        "All runs on pair 1.", "[1, 2]",
+        "On tape 12 both outputs are <the dataset> itself.", "error, refutes", "integers 0..9",
+        "tested: not refuted", "outputs themselves", "Does the sampler have its law?",
+    ],
+    "proven": ["exactly 1 on this pair (proven)", "a proof, from their exact laws"],
+    "failed": [NASTY, "raised ValueError: <b>no</b> (dataset B, run 97)"],
+}  # fmt: skip
+FIGURES = {"proven": 1}
+
+
+@pytest.fixture(scope="module")
+def browsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Shown]:
+    folder = tmp_path_factory.mktemp("pages")
+    pages = {name: shown_of(name) for name in LOOKS}
+    with ThreadPoolExecutor(4) as threads:
+        opened = {
+            name: threads.submit(show, pages[name], folder, name, **look)
+            for name, look in LOOKS.items()
+        }
+        return {name: found.result() for name, found in opened.items()}
+
+
+@needs_browser
+@pytest.mark.parametrize("name", LOOKS)
+def test_a_browser_shows_it_and_asks_the_network_for_nothing(
+    name: str, browsed: dict[str, Shown]
+) -> None:
+    document, seen = DOCUMENTS[name](), browsed[name]
+    assert seen.requests == ()
+    assert seen.complaints == ()
+    for words in (VERDICTS[name], *SEEN[name]):
+        assert words in seen.text
+    witness = document["witness"]
+    if witness is not None and "inside_a" in witness:
+        assert (
+            f"{witness['inside_a']} of {witness['runs_a']} runs in world A, "
+            f"{witness['inside_b']} of {witness['runs_b']} in world B"
+        ) in seen.text
+    assert seen.dom.count("<svg") == FIGURES.get(name, 3)
+    if document.get("histogram"):
+        cells = document["histogram"]["bins"]
+        bars = [found for found in seen.ids if found.startswith("histogram-bar-")]
+        assert len(bars) == sum((c["count_a"] > 0) + (c["count_b"] > 0) for c in cells)
+        marked = any(found.startswith("histogram-witness-") for found in seen.ids)
+        assert marked == any(c["in_witness"] != "none" for c in cells)
+    picture = pixels(seen)
+    assert picture.shape[:2] == (seen.height, seen.width)
+    assert len(np.unique(picture @ [1.0, 2.0, 4.0])) > 20, "next to nothing is drawn"
+    assert bool(picture[0, 0].mean() < 0.2) is LOOKS[name].get("dark", False)
+
+
+def pixels(seen: Shown) -> Any:
+    from matplotlib.image import imread
+
+    return np.asarray(imread(seen.picture))[..., :3]
+
+
+@needs_browser
+def test_a_page_that_asks_the_network_is_caught_unless_the_policy_stops_it(tmp_path: Path) -> None:
+    wanted = '<img src="http://127.0.0.1:9/a.png"><script>document.title = "ran"</script></main>'
+    asking = page(refuted()).replace("</main>", wanted)
+    stopped = show(asking, tmp_path, "stopped")
+    assert stopped.requests == ()
+    assert stopped.complaints != ()
+    assert "<title>ran" not in stopped.dom
+    open_to_all = re.sub(r"<meta http-equiv[^>]*>", "", asking)
+    let_through = show(open_to_all, tmp_path, "let-through")
+    assert let_through.requests == ("http://127.0.0.1:9/a.png",)
+    assert "<title>ran" in let_through.dom
+
+
+# Every text of a figure, measured where the browser put it.
+
+MEASURED = """<script>
+const found = {};
+for (const figure of document.querySelectorAll("figure")) {
+  const room = figure.querySelector("svg").getBoundingClientRect();
+  const box = text => [text.textContent, text.getBoundingClientRect()];
+  found[figure.id] = {
+    room: [room.left, room.top, room.right, room.bottom],
+    texts: [...figure.querySelectorAll("text")].map(box)
+      .map(([words, b]) => [words, b.left, b.top, b.right, b.bottom]),
+  };
+}
+document.body.innerHTML = `<pre id="measured"></pre>`;
+document.getElementById("measured").textContent = JSON.stringify(found);
+</script>"""
+Placed = tuple[str, float, float, float, float]
+
+
+def measured(pictures: dict[str, str], folder: Path, name: str, width: int) -> dict[str, Any]:
+    figures = "".join(f'<figure id="{key}">{each}</figure>' for key, each in pictures.items())
+    whole = f"<!DOCTYPE html><meta charset='utf-8'><style>{STYLE}</style><main>{figures}</main>"
+    seen = show(whole + MEASURED, folder, name, width=width)
+    assert seen.complaints == ()
+    found: dict[str, Any] = json.loads(seen.text)
+    assert found.keys() == pictures.keys()
+    return found
+
+
+def collisions(texts: list[Placed]) -> list[tuple[str, str]]:
+    """Texts whose boxes overlap, by more than the hair that rounding may give."""
+    texts = [text for text in texts if text[0].strip()]
+    return [
+        (a[0], b[0])
+        for a, b in combinations(texts, 2)
+        if min(a[3], b[3]) - max(a[1], b[1]) > 0.5 and min(a[4], b[4]) - max(a[2], b[2]) > 0.5
+    ]
+
+
+def clipped(texts: list[Placed], room: list[float]) -> list[str]:
+    """Texts that reach out of their figure."""
+    left, top, right, bottom = room
+    return [
+        words
+        for words, *box in texts
+        if min(box[0] - left, box[1] - top, right - box[2], bottom - box[3]) < -0.5
+    ]
+
+
+@pytest.fixture(scope="module")
+def table_of_figures() -> dict[str, str]:
+    return {name: draw() for name, draw in TABLE.items()}
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [900, 400])
+def test_no_two_texts_of_a_figure_meet_and_none_is_clipped(
+    width: int, table_of_figures: dict[str, str], tmp_path: Path
+) -> None:
+    for name, figure in measured(table_of_figures, tmp_path, f"table-{width}", width).items():
+        assert len(figure["texts"]) > 3, name
+        assert collisions(figure["texts"]) == [], name
+        assert clipped(figure["texts"], figure["room"]) == [], name
+
+
+@needs_browser
+def test_texts_that_meet_or_are_clipped_are_caught(tmp_path: Path) -> None:
+    crowded = rewired(histogram_figure, fit_ticks=every_tick)
+    wide = rewired(histogram_figure, _names=rewired(bars._names, width_of=lambda text: 60.0))
+    found = measured(
+        {
+            "meets": crowded(histogram(around(8000, 4000), np.arange(RUNS) % 2 == 0)),
+            "clipped": wide(histogram(["x" * 90, "y" * 90], np.array([False, True]))),
+        },
+        tmp_path,
+        "twins",
+        900,
+    )
+    assert collisions(found["meets"]["texts"]) != []
+    assert clipped(found["clipped"]["texts"], found["clipped"]["room"]) != []
+
+
+def every_tick(axis: Any, choices: Any) -> None:
+    ticks = next(iter(choices))
+    axis.set_ticks([place for place, _ in ticks], labels=[text for _, text in ticks])
+
+
+# The installer.
+
+
+def installer(folder: Path, commands: dict[str, str], release: str = "ID=debian") -> Any:
+    """Run with no commands but these stand-ins and the few it needs."""
+    for name in ("grep", "sh", "timeout"):
+        found = shutil.which(name)
+        assert found is not None
+        (folder / name).symlink_to(found)
+    for name, body in {"id": "echo 0", **commands}.items():
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(stat.S_IRWXU)
+    (folder / "release").write_text(f"{release}\n")
+    return subprocess.run(
+        [str(ROOT / "tests" / "install_browser")],
+        env={
+            "PATH": str(folder),
+            "OS_RELEASE": str(folder / "release"),
+            "LOG": str(folder / "log"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+APT = 'echo "$*" >> "$LOG"'
+
+
+def test_the_installer_installs_as_root_of_a_debian_machine(tmp_path: Path) -> None:
+    done = installer(tmp_path, {"apt-get": APT})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    steps = (tmp_path / "log").read_text().splitlines()
+    assert [step.endswith("chromium") for step in steps] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("commands", "release"),
+    [
+        ({"apt-get": APT, "chromium": "exit 1"}, "ID=debian"),
+        ({"apt-get": APT, "id": "echo 1000"}, "ID=debian"),
+        ({"apt-get": APT}, "ID=ubuntu"),
+        ({}, "ID=debian"),
+    ],
+    ids=["is-there", "no-root", "another-system", "no-apt"],
+)
+def test_the_installer_keeps_out_where_it_may_not(
+    commands: dict[str, str], release: str, tmp_path: Path
+) -> None:
+    done = installer(tmp_path, commands, release)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not (tmp_path / "log").exists()
+
+
+def test_the_installer_never_fails(tmp_path: Path) -> None:
+    done = installer(tmp_path, {"apt-get": "echo noise; exit 100"})
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.count("\n") == 1
+    assert os.access(ROOT / "tests" / "install_browser", os.X_OK)

@@ -1,0 +1,315 @@
+"""The HTML report: what it says, and whether it draws what it was given."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.evidence.trace import Trace
+from audit.report import histogram_figure as bars
+from audit.report import html, markup, pictures
+from audit.report.figures import Point, check_figures, curve_figure, trace_figure
+from audit.report.histogram import Bin, Histogram, histogram
+from audit.report.histogram_figure import histogram_figure
+from audit.report.html import page
+from audit.report.labels import distinct
+from audit.report.markup import printable
+from dpcore.errors import InvalidParameter
+from tests.support.audit.browser import Visible
+from tests.support.audit.html_documents import (
+    DOCUMENTS,
+    NASTY,
+    VERDICTS,
+    curve,
+    exact,
+    refuted,
+    shown_of,
+)
+from tests.support.audit.words import in_event, spans, worded
+from tests.support.dpcore.mutants import mutated, rewired
+
+every = pytest.mark.parametrize("name", DOCUMENTS)
+
+
+@every
+def test_the_verdict_comes_first_and_no_page_says_private(name: str) -> None:
+    words = Visible.of(shown_of(name)).words
+    assert re.search(r"(NOT )?REFUTED|PROVEN|FAILED", words)
+    assert words.index(VERDICTS[name]) < words.index("Claim")
+    assert re.search(r"\bprivate\b", words, re.IGNORECASE) is None
+
+
+@every
+def test_a_page_is_whole_and_asks_for_nothing(name: str) -> None:
+    shown = shown_of(name)
+    assert "default-src 'none'" in shown
+    assert re.findall(r"""(?:src|href|action)=["'](?!#|data:)""", shown) == []
+    assert re.findall(r"@import|url\((?!#)|<script|<iframe|<object", shown) == []
+    seen = Visible.of(shown)
+    assert len(seen.ids) == len(set(seen.ids)), "an id is used twice"
+    assert seen.tags.count("h1") == 1
+    for name_of in re.findall(r'aria-labelledby="([^"]*)"', shown):
+        assert set(name_of.split()) <= set(seen.ids)
+    assert seen.tags.count("svg") == seen.tags.count("desc") == shown.count('role="img"')
+
+
+@pytest.mark.parametrize("name", ["labels", "curve"])
+def test_the_same_report_gives_the_same_bytes(name: str) -> None:
+    assert page(DOCUMENTS[name]()) == shown_of(name)
+
+
+def test_the_embedded_report_is_the_document() -> None:
+    document = {**exact("1"), "target": f"\ud800\x00é{NASTY}"}
+    found = re.search(r'<pre id="report-json">(.*?)</pre>', page(document), re.DOTALL)
+    assert found is not None
+    assert json.loads("".join(Visible.of(found[1]).pieces)) == document
+
+
+OPTIONAL = (
+    "pairs", "at_delta", "outcomes", "fit", "findings", "baselines", "search", "histogram",
+    "trace", "curve", "command",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("key", OPTIONAL)
+def test_what_is_not_there_is_left_out(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("histogram", "trace", "line", "curve"):
+        monkeypatch.setattr(pictures, f"{name}_figure", lambda *_: "<svg/>")
+    document = curve()
+    without = page({name: value for name, value in document.items() if name != key})
+    assert len(without) < len(page({**document, key: None})) < len(page(document))
+
+
+def test_a_document_of_the_first_schema_has_a_page() -> None:
+    document = {name: value for name, value in refuted().items() if name not in OPTIONAL}
+    assert "REFUTED" in page(document)
+
+
+def test_everything_of_a_target_is_shown_as_text() -> None:
+    nasty = f"\x00\ud800{NASTY}"
+    document = curve()
+    for finding in document["findings"]:
+        finding.update(statement=nasty, kind=nasty, witness={nasty: nasty})
+    bins = document["histogram"]["bins"]
+    bins[0] = {**bins[0], "label": nasty, "low": None, "high": None}
+    document |= {
+        "target": nasty, "pair": [nasty, nasty], "pairs": [[nasty, nasty]], "warnings": [nasty],
+        "stopped": nasty, "search": nasty, "command": nasty, "versions": {nasty: nasty},
+        "baselines": [{"name": nasty, "epsilon_lower": 1, "says": nasty, "valid": False}],
+        "layers": [{"layer": nasty, "method": nasty, "proves": nasty}],
+        "witness": {**document["witness"], "event": nasty},
+        "outcomes": [{**row, "feature": nasty} for row in document["outcomes"]],
+        "error": {"reason": nasty, "dataset": "A", "run": 1},
+    }  # fmt: skip
+    for verdict in ("refuted", None):
+        shown = page({**document, "verdict": verdict})
+        shown.encode("utf-8")
+        assert "\x00" not in shown
+        assert "<script" not in shown
+        assert "script" not in Visible.of(shown).tags
+
+
+def bulky(sign: str) -> dict[str, Any]:
+    """Everything that a target or a command can make long, long; and many of it."""
+    long, many = sign * 10**4, 300
+    document = curve()
+    row, finding = document["outcomes"][-1], document["findings"][0]
+    cells = document["histogram"]["bins"]
+    names = [
+        {**cells[0], "label": sign * 40 + str(i), "low": None, "high": None} for i in range(27)
+    ]
+    return {
+        **document,
+        "target": long, "pair": [long, [long] * 3], "pairs": [[long, {long: long}]] * many,
+        "warnings": [long] * many, "stopped": long, "search": {long: long}, "command": long,
+        "versions": {f"{i}{long[:9999]}": long[:9999] for i in range(many)},
+        "claim": {**document["claim"], "claim": long},
+        "witness": {**document["witness"], "event": long},
+        "outcomes": [{**row, "feature": long}] * many,
+        "findings": [
+            {**finding, "kind": long, "statement": long, "witness": {"output_a": [long] * 3}}
+        ] * many,
+        "layers": [{"layer": long, "method": long, "proves": long}] * 4,
+        "fit": {"law": long, "witness": {long: long}},
+        "baselines": [{"name": long, "epsilon_lower": 1, "says": long, "valid": False}] * 7,
+        "histogram": {**document["histogram"], "bins": names, "feature": long},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("sign", ["x", "'", "\ud800", "漢"])
+def test_a_page_stays_small_and_says_what_it_cuts(sign: str) -> None:
+    shown = page(bulky(sign))
+    assert len(shown.encode()) < 2_000_000
+    digest = hashlib.sha256((sign * 10**4).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    assert shown.count(f"… (10,000 characters, sha256 {digest})") > 100
+    assert "and 260 more" in shown
+    assert "Too long for a page" in shown
+
+
+def test_a_page_that_cuts_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markup, "short", lambda text, _: text)
+    assert len(page(bulky("x")).encode()) > 2_000_000
+
+
+HIDDEN = "\u202e\u2066\u200b\u200f\ufeff\u2028\u00ad\U000e0041\x1b\x9b\x7f\ufffe\ud83d"
+
+
+def test_signs_that_hide_or_reorder_are_replaced() -> None:
+    for sign in HIDDEN:
+        assert printable(f"a{sign}b") == "a\ufffdb", hex(ord(sign))
+    kept = "naïve 漢字 שלום 👩\u200d🔬 e\u0301 \u200c\n\t"
+    assert printable(kept) == kept
+    document = {**refuted(), "target": f"user{HIDDEN}.py", "pair": [HIDDEN, f"{HIDDEN}x"]}
+    assert not set(HIDDEN) & set(page(document))
+
+
+def test_what_a_label_spells_is_not_taken_for_the_drawing() -> None:
+    for label in ("'#000001'", 'id=\'x\' id="y" url(#a) href="#b"', "</text></svg>"):
+        odd = Bin(label=label, count_a=1, count_b=0)
+        drawn = histogram_figure(Histogram(bins=(odd,), runs_a=1, runs_b=0))
+        assert label in "".join(Visible.of(drawn).pieces)
+
+
+def test_a_text_that_is_not_escaped_is_caught() -> None:
+    bare = rewired(page, _head=rewired(html._head, code=lambda value: f"<code>{value}</code>"))
+    assert "script" in Visible.of(bare({**refuted(), "target": NASTY}, command=None)).tags
+
+
+def heights(picture: str, world: str, part: str = "bar") -> dict[int, float]:
+    """The height of each bar, from its path."""
+    found = {}
+    for i, path in re.findall(
+        rf'id="histogram-{part}-{world}-(\d+)">\s*<path d="([^"]*)"', picture
+    ):
+        ys = [float(y) for _, y in re.findall(r"([\d.]+) ([\d.]+)", path)]
+        found[int(i)] = max(ys) - min(ys)
+    return found
+
+
+def agree(picture: str, found: Histogram) -> bool:
+    """Whether the bars are as high as the counts say."""
+    tallest = max(max(cell.count_a, cell.count_b) for cell in found.bins)
+    drawn = [heights(picture, world) for world in "ab"]
+    unit = max(max(side.values()) for side in drawn) / tallest
+    counts = [
+        {i: cell.count_a for i, cell in enumerate(found.bins) if cell.count_a},
+        {i: cell.count_b for i, cell in enumerate(found.bins) if cell.count_b},
+    ]
+    return all(
+        side.keys() == expected.keys()
+        and all(abs(side[i] - unit * count) < 0.01 for i, count in expected.items())
+        for side, expected in zip(drawn, counts, strict=True)
+    )
+
+
+def test_bars_are_as_high_as_the_counts() -> None:
+    found = Histogram.of_json(refuted()["histogram"])
+    assert agree(histogram_figure(found), found)
+    inside = heights(histogram_figure(found), "a", "inside")
+    assert inside.keys() == {i for i, cell in enumerate(found.bins) if cell.inside_a}
+
+
+def test_bars_of_the_wrong_world_are_caught() -> None:
+    found = Histogram.of_json(refuted()["histogram"])
+    swapped = mutated(bars._bars, "-0.2, cell.count_a", "-0.2, cell.count_b")
+    assert not agree(rewired(histogram_figure, _bars=swapped)(found), found)
+
+
+def test_the_shading_ends_where_the_event_ends() -> None:
+    worlds = np.arange(4000) % 2 == 0
+    for outputs, event, share in (
+        (np.arange(4000), "output <= 1039", 0.2),  # of 1000 to 1199, 40 whole numbers
+        (np.arange(4000) + 0.5, "output < 1040.5", 0.2025),
+    ):
+        covered = [cell.covered for cell in worded(outputs, worlds, event).bins]
+        assert covered[:5] == [((0.0, 1.0),)] * 5
+        assert np.allclose(covered[5], [(0.0, share)])
+        assert covered[6:] == [()] * len(covered[6:])
+    mutant = rewired(histogram, _covered=lambda cell, _: ((0.0, 1.0),) * bool(cell.inside_a))
+    inside, told = in_event(event, outputs), spans(event, whole=False)
+    careless = mutant(outputs, worlds, event, inside, told, pair=0, feature=None)
+    assert careless.bins[5].covered == ((0.0, 1.0),)
+
+
+def test_names_that_share_their_start_are_told_apart() -> None:
+    tuples = [repr((1,) * 40 + (k,)) for k in range(6)]
+    for names in (tuples, [f"{'x' * 190}{k}{'y' * 99}" for k in range(5)], ["ab" * 99, "ab" * 98]):
+        cut = distinct(names, lambda text: len(text) <= 20)
+        assert len(set(cut)) == len(names)
+        assert max(map(len, cut)) <= 20
+    assert len({name[:20] for name in tuples}) == 1, "a plain cut is no twin"
+
+
+def test_a_rare_witness_is_drawn_on_a_logarithmic_axis_which_says_so() -> None:
+    common = Bin(label="0", low=0.0, high=0.0, count_a=9000, count_b=9100)
+    rare = Bin(label="1", low=1.0, high=1.0, count_a=0, count_b=9, inside_b=9)
+    found = Histogram(bins=(common, rare), runs_a=9000, runs_b=9109, event="output in {1}")
+    picture = histogram_figure(found)
+    assert "runs (logarithmic axis)" in picture
+    assert heights(picture, "b", "inside")[1] > heights(picture, "b")[0] / 10
+    assert "logarithmic" not in histogram_figure(Histogram.of_json(refuted()["histogram"]))
+
+
+def test_figures_name_their_axes_and_their_signs() -> None:
+    found = Histogram.of_json(refuted()["histogram"])
+    for words in (">output<", ">runs<", ">witness<", f">A: {found.runs_a:,} runs<"):
+        assert words in histogram_figure(found)
+    traced = trace_figure(Trace.of_json(refuted()["trace"]))
+    for words in (">epsilon<", "runs, both worlds together (logarithmic axis)", ">claimed: 1<"):
+        assert words in traced
+    points = [Point(epsilon=1, delta=0.01, epsilon_lower=1.5, refuted=True)]
+    drawn = curve_figure([(0.0, 0.2), (1.0, 0.01)], points)
+    for words in (
+        ">epsilon<",
+        ">delta (logarithmic axis)<",
+        ">claimed curve<",
+        ">tested: refuted<",
+    ):
+        assert words in drawn
+
+
+@pytest.mark.parametrize(
+    ("line", "points"),
+    [
+        ([], []),
+        ([(0.0, 0.0)], []),
+        ([], [Point(epsilon=0, delta=0, epsilon_lower=0, refuted=False)]),
+        ([(0.0, 1e-300)], [Point(epsilon=1, delta=1e-300, epsilon_lower=9, refuted=True)]),
+    ],
+)
+def test_degenerate_curves_are_drawn(line: Any, points: Any) -> None:
+    assert curve_figure(line, points).startswith("<svg")
+
+
+def test_an_empty_histogram_and_odd_labels_are_drawn() -> None:
+    assert "<svg" in histogram_figure(Histogram(bins=(), runs_a=0, runs_b=0))
+    for label, drawn in (
+        ("'$\\frac{1}{2}$ & <b>'", "'$\\frac{1}{2}$ &amp; &lt;b&gt;'"),
+        ("漢字 🔥", "漢字 🔥"),
+        ("\ud800\x00\n", "\ufffd\ufffd"),
+    ):
+        odd = Bin(label=label, count_a=1, count_b=0)
+        assert drawn in histogram_figure(Histogram(bins=(odd,), runs_a=1, runs_b=0))
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_figures("report.html")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(
+        InvalidParameter, match=r"--html = r.html: needs matplotlib.*dpcore\[plot\]"
+    ):
+        check_figures("r.html")
+
+
+def test_no_global_state_of_matplotlib_is_touched() -> None:
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    page(refuted())
+    assert dict(mpl.rcParams) == before

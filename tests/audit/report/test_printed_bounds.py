@@ -1,0 +1,229 @@
+"""Every printed bound lies on the safe side of the number it stands for, in text and in HTML."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, Literal
+
+import pytest
+
+from audit.claims.claim import Claim
+from audit.evidence.baselines.compare import BaselineFinding
+from audit.evidence.outcome import Outcome
+from audit.evidence.trace import Trace
+from audit.fit import report as fit_report
+from audit.fit.report import FitReport, fit_lines
+from audit.replay import evidence as replay_evidence
+from audit.replay.evidence import moves
+from audit.report import html, pictures, render
+from audit.report.html import page
+from audit.report.report import AuditReport, ExactFinding
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.numbers.enclosure import Enclosure
+from tests.support.dpcore.mutants import mutated, rewired
+
+Side = Literal["up", "down"]
+Printed = tuple[str, float, Side]
+
+NUMBER = r"(-?[\d.,]+(?:e-?\d+)?|infinity)"
+
+
+def report_of(seed: int) -> AuditReport:
+    """Numbers of full length, which no four digits are equal to."""
+    rng = random.Random(seed)
+    claim = Claim(epsilon="1/2", delta="1/1000")
+    low, delta = rng.uniform(0.5, 3), rng.uniform(0, 0.1)
+    return AuditReport(
+        target="f", claim=claim, pair=(0, 1), verdict="refuted", epsilon_lower=low,
+        at_delta=claim.exact[1], alpha="1/30", runs_by_world=(7001, 6997), stopped="as planned",
+        p_value=rng.uniform(0, 0.03) * 10 ** -rng.randint(0, 9), resolution=rng.uniform(0, 0.1),
+        outcomes=tuple(
+            Outcome(
+                claim=Claim(epsilon=epsilon), refuted=True, epsilon_lower=rng.uniform(0.5, 3),
+                p_value=rng.uniform(0, 0.01),
+            )
+            for epsilon in ("0.1", "0.2")
+        ),
+        baselines=tuple(
+            BaselineFinding(name=name, epsilon_lower=bound, says="", valid=True)
+            for name, bound in (("dkw", 1.23456), ("bayes", rng.uniform(0, 9)), ("other", math.inf))
+        ),
+        exact=ExactFinding(
+            delta=Enclosure(Fraction(delta), Fraction(delta + 1e-12)),
+            epsilon=Enclosure(Fraction(low), Fraction(low + 1e-11)),
+        ),
+        trace=Trace(
+            claim=claim, alpha="1/30", holds="each",
+            points=tuple((n, rng.uniform(0, 3)) for n in (64, 1000, 13998)),
+        ),
+    )  # fmt: skip
+
+
+def found(pattern: str, text: str) -> list[str]:
+    return re.findall(pattern.replace("NUMBER", NUMBER), text)
+
+
+def in_page(document: dict[str, Any], text: str) -> Iterator[Printed]:
+    """What the page prints, beside what the document says."""
+    alpha = document["alpha"]
+    places: list[tuple[str, float, Side]] = [
+        (r"<strong>at least NUMBER</strong>", document["epsilon_lower"], "down"),
+        (r"p-value NUMBER;", document["p_value"], "up"),
+        (r"from probability NUMBER on;", document["resolution"], "up"),
+        (r"refute it with probability at most NUMBER\.\s*</p>", alpha, "up"),
+        (r"NUMBER% confidence", 100 * (1 - alpha), "down"),
+    ]
+    for row in document["baselines"]:
+        bound = float(row["epsilon_lower"])
+        places.append((rf">{row['name']}</th><td>NUMBER</td>", bound, "down"))
+    for point in document["trace"]["points"]:
+        bound = point["epsilon_lower"]
+        places.append((rf">{point['runs']:,}</th><td>NUMBER</td>", bound, "down"))
+    for pattern, value, side in places:
+        for shown in found(pattern, text):
+            yield shown, value, side
+    tests = found(r"<td>0</td><td>NUMBER</td><td>NUMBER</td>", text)
+    for row, cells in zip(document["outcomes"], tests, strict=True):
+        yield cells[0], row["p_value"], "up"
+        yield cells[1], row["epsilon_lower"], "down"
+    yield from between(document, text, r"Exact NAME</dt><dd>between NUMBER and NUMBER")
+
+
+def between(document: dict[str, Any], text: str, pattern: str) -> Iterator[Printed]:
+    for name in ("epsilon", "delta"):
+        for cells in found(pattern.replace("NAME", name), text):
+            yield cells[0], document["exact"][name][0], "down"
+            yield cells[1], document["exact"][name][1], "up"
+
+
+def in_table(document: dict[str, Any], text: str) -> Iterator[Printed]:
+    """What the lines of text print."""
+    for shown in found(r"p-value NUMBER;", text):
+        yield shown, document["p_value"], "up"
+    for shown in found(r"from probability NUMBER on", text):
+        yield shown, document["resolution"], "up"
+    for row in document["baselines"]:
+        for shown in found(rf"{row['name']}: NUMBER \(", text):
+            yield shown, float(row["epsilon_lower"]), "down"
+    yield from between(document, text, r"NAME +between NUMBER and NUMBER")
+
+
+def wrong(printed: Iterator[Printed], least: int = 0) -> list[Printed]:
+    """Those on the wrong side of their number."""
+    everything = list(printed)
+    assert len(everything) >= least, "a bound that is printed was not found"
+    return [
+        (shown, value, side)
+        for shown, value, side in everything
+        if not (read(shown) >= exact(value) if side == "up" else read(shown) <= exact(value))
+    ]
+
+
+def read(shown: str) -> Fraction | float:
+    return math.inf if shown == "infinity" else Fraction(shown.replace(",", ""))
+
+
+def exact(value: float) -> Fraction | float:
+    return value if math.isinf(value) else Fraction(value)
+
+
+@pytest.fixture(autouse=True)
+def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("trace", "line", "curve"):
+        monkeypatch.setattr(pictures, f"{name}_figure", lambda *_: "<svg/>")
+
+
+SEEDS = range(20)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_bound_is_printed_on_its_safe_side(seed: int) -> None:
+    report = report_of(seed)
+    document = report.to_json()
+    assert wrong(in_page(document, page(document)), 17) == []
+    assert wrong(in_table(document, "\n".join(render.table(report, 1000))), 9) == []
+
+
+def nearest(value: Any, digits: int = 4) -> str:
+    return f"{float(value):.{digits}g}"
+
+
+NEAREST = {"down": nearest, "up": nearest}
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (html, "_baselines"), (html, "_summary"), (html, "_outcomes"),
+        (pictures, "trace_section"),
+    ],
+)  # fmt: skip
+def test_a_page_that_rounds_to_nearest_is_caught(
+    place: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {key: value for key, value in NEAREST.items() if hasattr(place, key)}
+    mutant = rewired(getattr(place, name), **own)
+    owner = html if hasattr(html, name) else place
+    monkeypatch.setattr(owner, name, mutant)
+    documents = [report_of(seed).to_json() for seed in SEEDS]
+    assert any(wrong(in_page(document, page(document))) for document in documents)
+
+
+def test_a_table_that_rounds_to_nearest_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NEAREST:
+        monkeypatch.setattr(render, name, nearest)
+    reports = [report_of(seed) for seed in SEEDS]
+    assert any(
+        wrong(in_table(report.to_json(), "\n".join(render.table(report, 1000))))
+        for report in reports
+    )
+
+
+def fit_of(p_value: float, resolution: float) -> FitReport:
+    return FitReport(
+        target="f", law=DiscreteLaplace(scale=1), verdict="not_refuted", alpha="1/30", runs=5,
+        p_value=p_value, resolution=resolution,
+    )  # fmt: skip
+
+
+def fit_printed(report: FitReport, text: str) -> Iterator[Printed]:
+    for shown in found(r"p-value NUMBER;", text):
+        yield shown, report.p_value or 0.0, "up"
+    for shown in found(r"that is NUMBER% off", text):
+        yield shown, 100 * report.resolution, "up"
+    for shown in found(r"probability <= NUMBER", text):
+        yield shown, report.to_json()["alpha"], "up"
+
+
+def test_a_fit_prints_its_p_value_upwards_and_one_to_nearest_is_caught() -> None:
+    reports = [fit_of(p / 9973, p / 19973) for p in range(1, 40)]
+    for report in reports:
+        assert wrong(fit_printed(report, "\n".join(fit_lines(report, 1000))), 3) == []
+    rows = rewired(fit_report._rows, shown_p_value=lambda value: f"{value:.3g}")
+    lines = rewired(fit_lines, _rows=rows)
+    assert any(wrong(fit_printed(r, "\n".join(lines(r, 1000)))) for r in reports)
+
+
+def test_a_level_that_no_float_is_leaves_rounded_up() -> None:
+    for alpha in ("1/3", "1/30", "2/7", "1e-6", "0.3"):
+        level = AuditReport.to_json(
+            AuditReport(
+                target="f", claim=Claim(epsilon=1), pair=(0, 1), verdict=None, epsilon_lower=0.0,
+                alpha=alpha, runs_by_world=(0, 0), stopped="",
+            )
+        )["alpha"]  # fmt: skip
+        assert Fraction(repr(level)) >= Fraction(alpha)
+
+
+def test_a_root_is_bounded_on_both_sides() -> None:
+    for square in (Fraction(2), Fraction(9, 4), Fraction(1, 3), Fraction(10**40 + 1), Fraction(0)):
+        low, high = replay_evidence._root(square)
+        assert low * low <= square <= high * high
+        assert high - low <= Fraction(1, 2**64)
+    nearest = mutated(replay_evidence._root, "below + (not exact)", "below")
+    assert nearest(Fraction(2))[1] ** 2 < 2
+    assert list(moves([], None, "l2")) == []

@@ -1,0 +1,190 @@
+"""The report as JSON and as half a screen: complete, directed, and within its width."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import math
+import re
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from audit.claims.claim import Claim
+from audit.claims.verdicts import Layer
+from audit.errors import TargetFailed
+from audit.evidence.event import Witness
+from audit.report.render import show, table
+from audit.report.report import AuditReport, ExactFinding, ExactWitness
+from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.rounding import down, up
+
+WITNESS = Witness(event="output <= -1", world="A", inside_a=41, runs_a=100, inside_b=3, runs_b=97)
+SAMPLED = AuditReport(
+    target="counts.py:noisy_count_of_everything",
+    claim=Claim(epsilon=1, delta="1e-6"),
+    pair=(list(range(100)), {"name": "someone", "age": 41}),
+    verdict="refuted",
+    epsilon_lower=1.9199,
+    alpha=Fraction(1, 20),
+    p_value=1.2345e-7,
+    runs_by_world=(50_123, 49_877),
+    stopped="as many as planned",
+    witness=WITNESS,
+    resolution=0.00052604,
+    layers=(Layer(layer="sample", method="prequential guessing game", proves="P(p <= a) <= a"),),
+    seed=4294967295,
+    warnings=("something to know",),
+    versions={"dpcore": "0.1.0", "python": "3.11", "numpy": "2"},
+)
+THIRD = Enclosure(Fraction(333, 1000), Fraction(334, 1000))
+PROVEN = AuditReport(
+    target="discrete-laplace:scale=1",
+    claim=Claim(epsilon=1),
+    pair=(0, 1),
+    verdict="proven",
+    epsilon_lower=1.0,
+    alpha=Fraction(1, 20),
+    runs_by_world=(0, 0),
+    stopped="no runs",
+    exact=ExactFinding(delta=Enclosure.exactly(0), epsilon=THIRD),
+    layers=(Layer(layer="exact", method="enclosed", proves="for every event"),),
+)
+EXACT_WITNESS = ExactWitness(
+    event="output >= 1", world="B", probability_a=THIRD, probability_b=Enclosure.exactly(1)
+)
+
+
+def lines(report: AuditReport, width: int = 80) -> list[str]:
+    return table(report, width)
+
+
+def variants() -> list[AuditReport]:
+    change = dataclasses.replace
+    return [
+        SAMPLED,
+        change(SAMPLED, verdict="not_refuted", p_value=0.7),
+        change(SAMPLED, p_value=None, e_value=1e9, repeatable=False),
+        change(SAMPLED, verdict=None, error=TargetFailed("f", "raised X", dataset="A", run=3)),
+        change(SAMPLED, exact=PROVEN.exact, layers=(*PROVEN.layers, *SAMPLED.layers)),
+        PROVEN,
+        change(PROVEN, verdict="refuted", witness=EXACT_WITNESS, epsilon_lower=math.inf),
+    ]
+
+
+@pytest.mark.parametrize("report", variants())
+def test_a_report_is_half_a_screen_of_plain_text(report: AuditReport) -> None:
+    shown = lines(report)
+    assert len(shown) <= 15
+    assert all(len(line) <= 80 for line in shown)
+    assert not any(line != line.rstrip() for line in shown)
+    assert all("private" not in line.lower() for line in shown)
+    words = ("REFUTED", "NOT REFUTED AT THIS RESOLUTION", "PROVEN", "THE TARGET FAILED")
+    assert shown[0].startswith(words)
+    stream = io.StringIO()
+    show(report, stream)
+    assert "\x1b" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("report", variants())
+def test_a_narrow_terminal_only_wraps(report: AuditReport) -> None:
+    wide, narrow = (" ".join(" ".join(lines(report, width)).split()) for width in (100, 44))
+    assert narrow.replace(" ", "") == wide.replace(" ", "")
+    assert max(map(len, lines(report, 44))) <= 60  # a word may be longer than the column
+
+
+def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    show(SAMPLED, stream)
+    assert "\x1b[1;31mREFUTED\x1b[0m" in stream.getvalue()
+    assert re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue()).splitlines() == lines(SAMPLED, 100)
+
+
+def test_every_number_shown_keeps_its_side() -> None:
+    shown = "\n".join(lines(SAMPLED, 100))
+    assert "at least 1.919, with 95% confidence" in shown  # 1.9199, down
+    assert "p-value 1.24e-7; 0.05 or less refutes" in shown  # 1.2345e-7, up
+    assert "from probability 0.00053 on" in shown  # 0.00052604, up
+    assert "41 of 100 runs in world A, 3 of 97 in world B" in shown
+    assert "between 0.333 and 0.334" in "\n".join(lines(PROVEN))
+    proven = dataclasses.replace(PROVEN, verdict="refuted", witness=EXACT_WITNESS)
+    assert "P in [0.333, 0.334] in world A" in "\n".join(lines(proven))
+
+
+@pytest.mark.parametrize("value", [0.1, 1.99999, 123456.789, 5e-324, 1e300, 2 / 3])
+@pytest.mark.parametrize("digits", [1, 3, 9])
+def test_rounding_has_a_direction(value: float, digits: int) -> None:
+    exact = Fraction(value)
+    assert Fraction(down(value, digits)) <= exact <= Fraction(up(value, digits))
+    assert abs(Fraction(down(value, digits)) / exact - 1) < Fraction(10) ** (1 - digits)
+
+
+@pytest.mark.parametrize("report", variants())
+def test_the_json_document_is_strict_and_holds_everything(report: AuditReport) -> None:
+    def refuse(constant: str) -> Any:
+        raise AssertionError(constant)
+
+    found = json.loads(report.to_text(), parse_constant=refuse)
+    assert found == json.loads(json.dumps(report.to_json()))
+    assert found["alpha"] == 0.05
+    assert len(found["pair"]) == 2
+    assert found["runs"] == report.runs == sum(found["runs_by_world"].values())
+    assert report.to_text().endswith("}\n")
+
+
+def test_confidence_is_never_rounded_up_to_certainty() -> None:
+    shown = "\n".join(lines(dataclasses.replace(SAMPLED, alpha="1e-300")))
+    assert "with 99.9999% confidence" in shown
+    assert "1e-300 or less refutes" in shown
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("1000000", "1000000"),
+        ("1e300", "1e300"),
+        ("1e-300", "1e-300"),
+        ("0.999999999", "0.999999999"),
+        ("1/3", "1/3"),
+        ("0", "0"),
+        ("1234567/1000", "1234.567"),
+    ],
+)
+def test_a_claim_is_shown_as_a_person_writes_it(written: str, shown: str) -> None:
+    assert str(Claim(epsilon=written)) == f"epsilon={shown}"
+
+
+def test_no_zero_has_a_sign() -> None:
+    assert "-0.0" not in dataclasses.replace(SAMPLED, epsilon_lower=-0.0).to_text()
+
+
+def test_infinity_is_said_and_not_written_as_a_number() -> None:
+    found = dataclasses.replace(PROVEN, epsilon_lower=math.inf, resolution=math.inf).to_json()
+    assert (found["epsilon_lower"], found["resolution"]) == ("inf", None)
+
+
+def test_a_witness_is_copied_with_its_counts() -> None:
+    assert SAMPLED.to_json()["witness"] == {
+        "event": "output <= -1", "world": "A", "inside_a": 41, "runs_a": 100, "inside_b": 3,
+        "runs_b": 97, "feature": None,
+    }  # fmt: skip
+    half = Enclosure(Fraction(1, 4), Fraction(1, 2))
+    witness = dataclasses.replace(EXACT_WITNESS, probability_a=half)
+    exact = dataclasses.replace(PROVEN, witness=witness).to_json()["witness"]
+    assert exact == {
+        "event": "output >= 1", "world": "B", "probability_a": [0.25, 0.5],
+        "probability_b": [1.0, 1.0],
+    }  # fmt: skip
+
+
+def test_exit_codes_follow_the_verdict() -> None:
+    codes = {report.verdict: report.exit_code for report in variants()}
+    assert codes == {"refuted": 1, "not_refuted": 0, "proven": 0, None: 3}

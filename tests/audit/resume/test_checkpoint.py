@@ -1,0 +1,349 @@
+"""Audits that go on from a file: the same report, whenever and however they were ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.claims.claim import Claim
+from audit.outputs.features.feature import read_feature
+from audit.report.report import AuditReport
+from audit.resume.checkpoint import resume, stored_seed
+from audit.runs.plan import Plan
+from audit.sample import sample
+from audit.targets.spelling import read_target
+from audit.targets.target import Scalar, Target, Vectorised
+from dpcore.errors import InvalidParameter
+from tests.support.audit.command import ROOT
+
+
+def plan(**more: Any) -> Plan:
+    defaults: dict[str, Any] = {"claim": Claim(epsilon=1), "pair": (0, 1), "seed": 7}
+    return Plan(**{**defaults, "alpha": "1e-9", "runs": 2000, **more})
+
+
+def audited(path: Path, target: Target, planned: Plan) -> AuditReport:
+    with resume(path, target, planned) as state:
+        return sample(target, planned, state=state)
+
+
+class Plain:
+    pass
+
+
+# -- an audit in pieces -----------------------------------------------------------------------
+
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "scalar": ("targets.py:coin", {}),
+    "vectorised": ("targets.py:laplace", {}),
+    "noise": ("discrete-laplace:scale=1", {}),
+    "program": ("exec:awk -F '[:,}]' '{ for (i = 0; i < $4; i++) print $2 }'", {"runs": 150}),
+    "sequential": ("half-scale", {"sequential": True}),
+    "pairs": ("discrete-laplace:scale=1", {"others": ((4, 5),)}),
+    "features": ("targets.py:laplace", {"features": (read_feature("sign"),)}),
+    "worker": ("targets.py:laplace", {"jobs": 2}),
+}
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_that_was_torn_anywhere_goes_on_to_the_same_report(
+    kind: str, tmp_path: Path
+) -> None:
+    spelling, more = KINDS[kind]
+    target, planned = read_target(spelling), plan(**{"runs": 600, **more})
+    path = tmp_path / "state"
+    whole = sample(target, planned)
+    assert audited(path, target, planned) == whole
+    data = path.read_bytes()
+    again = audited(path, target, planned)
+    assert again == whole
+    assert path.read_bytes() == data
+    rng = random.Random(3)
+    few = 2 if kind in {"program", "worker"} else 6
+    for cut in (0, 30, *(rng.randrange(len(data)) for _ in range(few)), len(data) - 1):
+        path.write_bytes(data[:cut])
+        assert audited(path, target, planned) == whole
+        assert path.read_bytes() == data
+
+
+def test_a_power_cut_that_leaves_zeros_is_a_torn_end(tmp_path: Path) -> None:
+    target, planned, path = read_target("count"), plan(), tmp_path / "state"
+    whole = audited(path, target, planned)
+    data = path.read_bytes()
+    path.write_bytes(data[:-300] + bytes(300))
+    assert audited(path, target, planned) == whole
+    path.write_bytes(data + bytes(4096))
+    assert audited(path, target, planned) == whole
+
+
+def test_a_file_damaged_before_its_end_is_refused(tmp_path: Path) -> None:
+    target, planned, path = read_target("count"), plan(), tmp_path / "state"
+    audited(path, target, planned)
+    data = path.read_bytes()
+    for at in (60, len(data) // 3, len(data) // 2):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        with pytest.raises(InvalidParameter, match=r"is damaged at byte|is not the state"):
+            audited(path, target, planned)
+        assert len(path.read_bytes()) == len(data)
+
+
+def test_a_record_cannot_be_moved_or_copied_from_another_audit(tmp_path: Path) -> None:
+    target = read_target("count")
+    one, other = tmp_path / "one", tmp_path / "other"
+    audited(one, target, plan())
+    audited(other, target, plan(seed=8))
+    head = _end_of_header(one.read_bytes())
+    one.write_bytes(one.read_bytes()[:head] + other.read_bytes()[head:])
+    with pytest.raises(InvalidParameter, match="is damaged at byte"):
+        audited(one, target, plan())
+
+
+def _end_of_header(data: bytes) -> int:
+    return 44 + int(struct.unpack_from("<Q", data)[0])
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"claim": Claim(epsilon=2)}, "another claim: epsilon=1 .* there, epsilon=2 .* here"),
+        ({"claim": Claim(epsilon=1, relation="add-remove")}, "another claim"),
+        ({"pair": (0, 2)}, "another pairs"),
+        ({"others": ((3, 4),)}, "another pairs"),
+        ({"features": (read_feature("sign"),)}, "another features"),
+        ({"runs": 3000}, "another number of runs: 2000 there, 3000 here"),
+        ({"sequential": True}, "another kind of test"),
+        ({"alpha": "0.1"}, "another alpha"),
+        ({"seed": 8}, "another seed: 7 there, 8 here"),
+    ],
+)
+def test_another_plan_is_refused_by_name(more: dict[str, Any], words: str, tmp_path: Path) -> None:
+    target, path = read_target("count"), tmp_path / "state"
+    audited(path, target, plan())
+    with pytest.raises(InvalidParameter, match=words):
+        audited(path, target, plan(**more))
+    # What does not change a run may change.
+    audited(path, target, plan(timeout=5.0, deadline=50.0))
+
+
+def test_another_target_version_or_source_is_refused(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = here / "state"
+    audited(path, read_target("targets.py:laplace"), plan())
+    with pytest.raises(InvalidParameter, match=r'another target: "targets\.py:laplace" there'):
+        audited(path, read_target("targets.py:unnoised"), plan())
+    with (here / "targets.py").open("a") as file:
+        file.write("# changed\n")
+    with pytest.raises(InvalidParameter, match="other contents of the target's file"):
+        audited(path, read_target("targets.py:laplace"), plan())
+    noise = here / "noise"
+    audited(noise, read_target("discrete-laplace:scale=1"), plan())
+    with pytest.raises(InvalidParameter, match="another source of randomness: true there"):
+        audited(noise, read_target("discrete-laplace:scale=1", seeded=False), plan())
+    monkeypatch.setattr(np, "__version__", "0.1")
+    with pytest.raises(InvalidParameter, match=r'another numpy: .* there, "0.1" here'):
+        audited(noise, read_target("discrete-laplace:scale=1"), plan())
+
+
+def test_a_file_that_is_no_state_is_refused_and_left_alone(tmp_path: Path) -> None:
+    target, path = read_target("count"), tmp_path / "notes.txt"
+    for text in (b"my notes", b"my notes " * 100, b"{}\n" * 100):
+        path.write_bytes(text)
+        with pytest.raises(InvalidParameter, match="is not the state of an audit"):
+            audited(path, target, plan())
+        assert path.read_bytes() == text
+    for place in (tmp_path, tmp_path / "absent" / "state"):
+        with pytest.raises(InvalidParameter) as caught:
+            audited(place, target, plan())
+        assert caught.value.argument == "--resume"
+
+
+def test_the_seed_of_a_state_is_known_before_it_is_resumed(tmp_path: Path) -> None:
+    target, path = read_target("count"), tmp_path / "state"
+    assert stored_seed(path) is None
+    audited(path, target, plan(seed=12))
+    assert stored_seed(path) == 12
+    data = path.read_bytes()
+    # A header that was torn holds no block: another seed may begin there.
+    for torn in (data[:10], data[:100], b"my notes " * 99):
+        path.write_bytes(torn)
+        assert stored_seed(path) is None
+    path.write_bytes(data[:100])
+    assert audited(path, target, plan(seed=13)) == sample(target, plan(seed=13))
+
+
+def test_blocks_of_another_size_are_refused(tmp_path: Path) -> None:
+    target, path = read_target("count"), tmp_path / "state"
+    with resume(path, target, plan()) as state:
+        state.append(np.arange(5))
+    with pytest.raises(InvalidParameter, match="holds 5 runs as block 0 of 32"):
+        audited(path, target, plan())
+
+
+def test_a_file_in_use_is_refused(tmp_path: Path) -> None:
+    target, path = read_target("count"), tmp_path / "state"
+    with (
+        resume(path, target, plan()),
+        pytest.raises(InvalidParameter, match="is in use by another audit"),
+        resume(path, target, plan()),
+    ):
+        pass
+
+
+# -- outputs, failures, interruptions ---------------------------------------------------------
+
+
+def test_outputs_that_cannot_be_stored_are_refused_before_more_is_drawn(tmp_path: Path) -> None:
+    calls = []
+
+    def objects(dataset: int) -> Plain:
+        calls.append(dataset)
+        return Plain()
+
+    target = Scalar(spelling="objects", function=objects, seeded=False)
+    with pytest.raises(InvalidParameter, match="outputs of type Plain cannot be stored"):
+        audited(tmp_path / "state", target, plan())
+    assert len(calls) == 32
+
+
+def test_outputs_that_cannot_be_stored_later_are_said(tmp_path: Path) -> None:
+    def later(dataset: int, n: int, rng: np.random.Generator) -> Any:
+        return [Plain() if n > 100 else int(i) for i in rng.integers(9, size=n)]
+
+    target = Vectorised(spelling="later", function=later)
+    report = audited(tmp_path / "state", target, plan())
+    assert report.runs == 2000
+    (said,) = [text for text in report.warnings if text.startswith("stored only up to block")]
+    assert said.endswith("outputs of type Plain cannot be stored without loss")
+
+
+def test_an_interrupted_audit_goes_on(tmp_path: Path) -> None:
+    state, planned = {"stop": 700}, plan()
+
+    def stops(dataset: int, rng: np.random.Generator) -> int:
+        state["stop"] -= 1
+        if not state["stop"]:
+            os.kill(os.getpid(), signal.SIGINT)
+        return dataset + int(rng.geometric(0.632)) - int(rng.geometric(0.632))
+
+    target, path = Scalar(spelling="stops", function=stops), tmp_path / "state"
+    with _hearing_ctrl_c():
+        first = audited(path, target, planned)
+    assert first.stopped == "interrupted"
+    assert 600 < first.runs < 700
+    assert audited(path, target, planned) == sample(target, planned)
+
+
+@contextlib.contextmanager
+def _hearing_ctrl_c() -> Any:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_target_with_its_own_randomness_is_not_asked_again_after_it_failed(
+    tmp_path: Path,
+) -> None:
+    calls = {"left": 500}
+
+    def moody(dataset: int) -> int:
+        calls["left"] -= 1
+        if calls["left"] < 0:
+            raise OSError("not today")
+        return dataset
+
+    target, path = Scalar(spelling="moody", function=moody, seeded=False), tmp_path / "state"
+    first = audited(path, target, plan())
+    assert first.error is not None
+    calls["left"] = 10**6  # it would answer now, if it were asked
+    again = audited(path, target, plan())
+    assert again.error is not None
+    assert again.error.reason == first.error.reason
+    assert calls["left"] == 10**6
+    assert "resumed: the target, which has randomness of its own, was started anew" in (
+        again.warnings
+    )
+
+
+def test_a_target_that_keeps_to_its_seed_is_asked_again(tmp_path: Path) -> None:
+    calls = {"left": 500}
+
+    def full(dataset: int, rng: np.random.Generator) -> int:
+        calls["left"] -= 1
+        if calls["left"] < 0:
+            raise OSError("disk full")
+        return int(rng.integers(9))
+
+    target, path = Scalar(spelling="full", function=full), tmp_path / "state"
+    assert audited(path, target, plan()).error is not None
+    calls["left"] = 10**6
+    assert audited(path, target, plan()) == sample(target, plan())
+
+
+# -- kill -9 ----------------------------------------------------------------------------------
+
+# Imports once; each child is a process of its own, killed after it has stored something new.
+SCRIPT = f"""
+import os, random, signal, sys, time
+sys.path.insert(0, {str(ROOT)!r})
+from audit.resume.checkpoint import resume
+from audit.claims.claim import Claim
+from audit.outputs.guard import stdout_to_stderr
+from audit.runs.plan import Plan
+from audit.sample import sample
+from audit.targets.spelling import read_target
+plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=3_000, seed=7, alpha="1e-9")
+with stdout_to_stderr():
+    target = read_target("targets.py:slow")
+rng, sizes = random.Random(5), [0]
+while True:
+    child = os.fork()
+    if not child:
+        with resume("state", target, plan) as state:
+            sys.stdout.write(sample(target, plan, state=state).to_text())
+        sys.stdout.flush()
+        os._exit(0)
+    ended = 0
+    while not ended and len(sizes) <= 6:
+        if os.path.exists("state") and os.path.getsize("state") > sizes[-1]:
+            time.sleep(rng.uniform(0, 0.1))
+            os.kill(child, signal.SIGKILL)
+            break
+        time.sleep(0.001)
+        ended, status = os.waitpid(child, os.WNOHANG)
+    status = status if ended else os.waitpid(child, 0)[1]
+    if os.WIFEXITED(status):
+        break
+    sizes.append(os.path.getsize("state"))
+print(*sizes, file=sys.stderr)
+"""
+
+
+def test_kill_9_at_random_moments_changes_nothing(here: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    sizes = [int(word) for word in ran.stderr.splitlines()[-1].split()]
+    assert len(sizes) > 3
+    # No block that was stored is ever lost, and each process stored some.
+    assert sizes == sorted(set(sizes))
+    target = read_target("targets.py:slow")
+    assert ran.stdout == sample(target, plan(runs=3_000)).to_text()

@@ -1,0 +1,323 @@
+"""State files that no audit wrote, damaged or made to harm: each refused, and never obeyed."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.claims.claim import Claim
+from audit.evidence.verdict import versions
+from audit.outputs.stored import pack
+from audit.resume.checkpoint import SCHEMA, State, resume, stored_search, stored_seed
+from audit.resume.header import header
+from audit.resume.records import next_record, started
+from audit.runs.plan import Plan
+from audit.sample import sample
+from audit.targets.spelling import read_target
+from audit.targets.target import Vectorised
+from dpcore.errors import InvalidParameter
+from tests.support.audit.command import ROOT, Shell, at
+
+TARGET = read_target("count")
+
+
+def plan(**more: Any) -> Plan:
+    return Plan(claim=Claim(epsilon=1), pair=(0, 1), **{"seed": 7, "runs": 600, **more})
+
+
+def opened(path: Path, planned: Plan | None = None) -> State:
+    with resume(path, TARGET, planned or plan()) as state:
+        return state
+
+
+def refusal(path: Path) -> str:
+    """What resume says, which left the file as it was."""
+    before = path.read_bytes()
+    with pytest.raises(InvalidParameter) as caught:
+        opened(path)
+    assert caught.value.argument == "--resume"
+    assert path.read_bytes() == before
+    assert str(caught.value).isascii()
+    assert str(caught.value).isprintable()
+    return caught.value.reason
+
+
+def of_records(path: Path, *payloads: bytes) -> Path:
+    """A file with right checksums."""
+    chain, data = started(SCHEMA), b""
+    for payload in payloads:
+        record, chain = next_record(chain, payload)
+        data += record
+    path.write_bytes(data)
+    return path
+
+
+def after_header(path: Path, *payloads: bytes) -> Path:
+    return of_records(path, header(path, TARGET, plan(), None), *payloads)
+
+
+# -- the header -------------------------------------------------------------------------------
+
+BEGUN = b'{"schema":"dpcore-audit-state/1"'
+
+HEADERS = {
+    "no JSON": BEGUN + b",}}}",
+    "deep": BEGUN + b',"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+    "long seed": BEGUN + b',"seed":' + b"9" * 5000 + b"}",
+    "not UTF-8": BEGUN + b',"seed":"\xff"}',
+    "nan": BEGUN + b',"seed":NaN}',
+    "infinite": BEGUN + b',"seed":1e999}',
+    "list": b"[1, 2]",
+    "other schema": b'{"schema":"other/1"}',
+    "nothing": b"",
+}
+SEEDS = ["-3", "true", "1.5", '"7"', "null", "[7]"]
+
+
+@pytest.mark.parametrize("case", HEADERS)
+def test_a_header_that_no_audit_wrote_is_refused(case: str, tmp_path: Path) -> None:
+    path = of_records(tmp_path / "state", HEADERS[case])
+    assert refusal(path).startswith("is damaged or hostile: it holds no ")
+    for read in (stored_seed, stored_search):
+        with pytest.raises(InvalidParameter, match=r"--resume = .*: is damaged or hostile"):
+            read(path)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_seed_that_is_none_is_refused(seed: str, tmp_path: Path) -> None:
+    path = of_records(tmp_path / "state", BEGUN + b',"seed":' + seed.encode() + b"}")
+    with pytest.raises(InvalidParameter, match=r"--resume = .*: is damaged .* no seed"):
+        stored_seed(path)
+    refusal(path)
+
+
+def test_what_a_header_says_never_steers_a_terminal(tmp_path: Path) -> None:
+    fields = json.loads(header(tmp_path, TARGET, plan(), None))
+    changes: dict[str, Any] = {
+        "claim": {"text": "\x1b[31mRED\nerror: x\u202e", "relation": "\x1b]0;t\x07"},
+        "target": "\x1b[31m" + "é" * 10**5,
+        "seed": [[[[]]]] * 10**4,
+        "alpha": None,
+        "search": {"text": 3},
+    }
+    for key, value in changes.items():
+        path = of_records(tmp_path / "state", json.dumps({**fields, key: value}).encode())
+        said = refusal(path)
+        assert said.startswith(f"was begun with another {key}: ")
+        assert len(said) < 300
+
+
+def test_a_header_with_one_more_field_is_another_audit(tmp_path: Path) -> None:
+    fields = json.loads(header(tmp_path, TARGET, plan(), None))
+    path = of_records(tmp_path / "state", json.dumps({**fields, "more": 1}).encode())
+    assert refusal(path) == "was begun by another audit"
+
+
+# -- records ----------------------------------------------------------------------------------
+
+RECORDS = {
+    "unknown": b"Zx",
+    "empty": b"",
+    "no bytes": b"B",
+    "deep": b"B" + b"[" * 300 + b"]" * 300,
+    "single value": b'B{"array":["<i8",[],"AAAAAAAAAAA="]}',
+    "fraction": b'B[{"Fraction":"1e999999999"}]',
+    "hexadecimal": b'B[{"int":"0x' + b"f" * 100_000 + b'"}]',
+    "escape": b'B[{"\\u001b[31m":1}]',
+    "too few": b"B[1,2]",
+    "huge": b"B"
+    + pack(np.zeros(1, dtype=np.int64)).replace(b"(1,), }     ", b"(1000000000,)}"[:12] + b"}"),
+    "failure": b"F[1]",
+    "failure is no JSON": b"F{",
+    "failure is deep": b"F" + b"[" * 100_000,
+    "reason": b'F{"reason":5,"dataset":null,"run":null}',
+    "dataset": b'F{"reason":"x","dataset":["A"],"run":1}',
+    "other dataset": b'F{"reason":"x","dataset":"\\u001b[32mA","run":1}',
+    "run": b'F{"reason":"x","dataset":"A","run":"7"}',
+    "half a run": b'F{"reason":"x","dataset":"A","run":1.5}',
+    "no run": b'F{"reason":"x","dataset":"A"}',
+    "run 0": b'F{"reason":"x","dataset":"A","run":0}',
+    "true run": b'F{"reason":"x","dataset":"A","run":true}',
+    "long run": b'F{"reason":"x","dataset":"A","run":' + b"9" * 4000 + b"}",
+}
+
+
+@pytest.mark.parametrize("case", RECORDS)
+def test_a_record_that_no_audit_wrote_is_refused(case: str, tmp_path: Path) -> None:
+    path = after_header(tmp_path / "state", RECORDS[case])
+    assert refusal(path).startswith("is damaged or hostile: it holds ")
+    assert stored_seed(path) == 7
+
+
+def test_nothing_comes_after_a_failure_or_the_last_block(tmp_path: Path) -> None:
+    failed = b'F{"reason":"\\u001b[31mx","dataset":"A","run":3}'
+    path = after_header(tmp_path / "state", failed)
+    state = opened(path)
+    assert str(state.failed) == r"count: \x1b[31mx (dataset A, run 3)"
+    path = after_header(path, failed, b"B" + pack(np.zeros(32)))
+    assert "a record after the end" in refusal(path)
+    blocks = [b"B" + pack(np.zeros(block.runs)) for block in plan().blocks()]
+    opened(after_header(path, *blocks))
+    path = after_header(path, *blocks, b"B" + pack(np.zeros(32)))
+    assert "more blocks than the audit has" in refusal(path)
+
+
+def test_sizes_are_held_against_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    for length in (1 << 30, 1 << 60, (1 << 64) - 1):
+        head = struct.pack("<QI32s", length, zlib.crc32(struct.pack("<Q", length)), b"x" * 32)
+        after_header(path)
+        path.write_bytes(path.read_bytes() + head + b"x" * 100)
+        if length < 1 << 31:
+            opened(path)  # the last record, torn
+        else:
+            assert "is damaged at byte" in refusal(path)
+    with path.open("wb") as file:
+        file.truncate(1 << 42)
+    with pytest.raises(InvalidParameter, match="is not the state of an audit"):
+        opened(path)
+
+
+# -- what is no plain file --------------------------------------------------------------------
+
+
+def test_a_pipe_a_device_or_a_folder_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    paths = [tmp_path / "pipe", tmp_path / "link", Path("/dev/zero"), tmp_path]
+    # In a process of its own: what waits for a pipe waits for ever.
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from audit.resume.checkpoint import resume, stored_search, stored_seed\n"
+        "from audit.claims.claim import Claim\n"
+        "from audit.runs.plan import Plan\n"
+        "from audit.targets.target import read_target\n"
+        "from dpcore.errors import InvalidParameter\n"
+        "plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=600)\n"
+        "opened = lambda path: resume(path, read_target('count'), plan).__enter__()\n"
+        "for path in sys.argv[1:]:\n"
+        "    for read in (stored_seed, stored_search, opened):\n"
+        "        try:\n"
+        "            read(path)\n"
+        "        except InvalidParameter as error:\n"
+        "            print(error.argument, error.reason)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *map(str, paths)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.stdout == "--resume is not a plain file\n" * 12, ran.stderr
+
+
+def test_a_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with pytest.raises(InvalidParameter, match="needs locks of files"):
+        opened(tmp_path / "state")
+    assert stored_seed(tmp_path / "state") is None
+
+
+# -- a header that was torn -------------------------------------------------------------------
+
+
+def test_a_file_cut_at_every_length_keeps_its_whole_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No power is cut here, and the versions stay what they are.
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr("audit.resume.header.versions", dict(versions()).copy)
+    path, sizes = tmp_path / "state", []
+    blocks = [np.arange(block.runs, dtype=np.int8) for block in plan().blocks()][:2]
+    with resume(path, TARGET, plan()) as state:
+        sizes.append(path.stat().st_size)
+        for block in blocks:
+            state.append(block)
+            sizes.append(path.stat().st_size)
+    data = path.read_bytes()
+    for cut in range(len(data) + 1):
+        torn = [data[:cut]]
+        if cut >= sizes[-2]:
+            # The size is there and the bytes are not.
+            torn.append(data[:cut].ljust(len(data), b"\0"))
+        for left in torn:
+            path.write_bytes(left)
+            kept = opened(path).blocks
+            assert len(kept) == sum(cut >= size for size in sizes[1:])
+            assert all(map(np.array_equal, kept, blocks))
+            assert path.read_bytes() == data[: sizes[len(kept)]]
+
+
+def test_zeros_in_place_of_the_header_are_a_new_file_unless_something_follows(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "state"
+    opened(path)
+    data = path.read_bytes()
+    part = [data[:cut].ljust(len(data), b"\0") for cut in range(0, len(data), 5)]
+    for torn in (bytes(4096), *part, data[:11].ljust(len(data), b"\0")):
+        path.write_bytes(torn)
+        assert stored_seed(path) is None
+        opened(path)
+        assert path.read_bytes() == data
+    # Another seed may begin where nothing was kept.
+    path.write_bytes(data[:60].ljust(len(data), b"\0"))
+    opened(path, plan(seed=12345))
+    assert stored_seed(path) == 12345
+    after_header(path, b"B" + pack(np.zeros(32)))
+    whole = path.read_bytes()
+    for k in (0, 20, 60):
+        path.write_bytes(whole[:k] + bytes(len(data) - k) + whole[len(data) :])
+        assert refusal(path) == "is not the state of an audit"
+        assert stored_seed(path) is None
+
+
+def test_a_flipped_bit_is_never_taken_for_what_was_written(tmp_path: Path) -> None:
+    path = after_header(tmp_path / "state", *(b"B" + pack(np.arange(32)) for _ in range(2)))
+    data = path.read_bytes()
+    last = len(data) - 44 - len(b"B" + pack(np.arange(32)))
+    for i in range(0, len(data), 7):
+        path.write_bytes(data[:i] + bytes([data[i] ^ 1 << i % 8]) + data[i + 1 :])
+        if i < last:
+            assert "damaged at byte" in (said := refusal(path)) or "not the state" in said
+        elif i < last + 12:
+            assert "is damaged at byte" in refusal(path)
+        else:
+            # The last record: torn, for all that can be known.
+            assert len(opened(path).blocks) == 1
+
+
+# -- as a user meets it -----------------------------------------------------------------------
+
+
+def test_outputs_without_any_letter_are_read_back(tmp_path: Path) -> None:
+    def empty(dataset: int, n: int, rng: np.random.Generator) -> Any:
+        return [np.str_("") if bit else np.bytes_(b"") for bit in rng.integers(2, size=n)]
+
+    target, path = Vectorised(spelling="empty", function=empty), tmp_path / "state"
+    whole = sample(target, plan())
+    for _ in range(2):
+        with resume(path, target, plan()) as state:
+            assert sample(target, plan(), state=state) == whole
+
+
+@pytest.mark.usefixtures("here")
+def test_the_command_refuses_a_hostile_file(audit: Shell, tmp_path: Path) -> None:
+    for payload in (HEADERS["long seed"], HEADERS["not UTF-8"], HEADERS["deep"]):
+        of_records(tmp_path / "state", payload)
+        words = [word for word in at("laplace") if word not in {"--seed", 7}]
+        for more in ([], ["--seed", 7]):
+            said = audit(*words, *more, "--resume", "state")
+            assert said.code == 2
+            line = said.err.splitlines()[-1]
+            assert line.startswith("error: --resume = state: is damaged or hostile: ")

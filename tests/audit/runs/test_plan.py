@@ -1,0 +1,204 @@
+"""What an audit sets out to do: blocks, pairs, and the randomness that each block has by number."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.claims.claim import Claim
+from audit.claims.looks import LOOKS, TRAINING
+from audit.evidence.fixed import gather
+from audit.outputs.features.feature import Feature, read_feature
+from audit.runs.block import Stream, probe_of, stream, task_of, worlds_of
+from audit.runs.plan import Plan
+from audit.sample import draw, report_of, sample
+from audit.targets.spelling import read_target
+from audit.targets.target import Vectorised
+from dpcore.errors import InvalidParameter
+from tests.purse import purse
+
+
+def plan(**more: Any) -> Plan:
+    return Plan(**{"claim": Claim(epsilon=1), "pair": (0, 1), "seed": 7, **more})
+
+
+PAIRS = ((0, 1), (1, 0), (5, 6))
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+@pytest.mark.parametrize("pairs", [1, 2, 3])
+@pytest.mark.parametrize("runs", [3, 31, 32, 33, 100, 1000, 123_457])
+def test_blocks_add_up_to_the_planned_runs(runs: int, pairs: int, sequential: bool) -> None:
+    planned = plan(runs=runs, sequential=sequential, others=PAIRS[1:pairs])
+    blocks = list(planned.blocks())
+    assert [block.index for block in blocks] == list(range(len(blocks)))
+    ends = list(itertools.accumulate(block.runs for block in blocks))
+    assert [block.drawn for block in blocks] == [0, *ends[:-1]]
+    assert ends[-1] == runs
+    assert all(1 <= block.runs <= 8192 for block in blocks)
+    shares = [sum(b.runs for b in blocks if b.pair == i) for i in range(pairs)]
+    assert max(shares) - min(shares) <= 1
+    for i, share in enumerate(shares):
+        mine = [block.runs for block in blocks if block.pair == i]
+        assert mine[0] == min(share, TRAINING)
+        if sequential:
+            # Every look of the anytime test is the end of a block.
+            assert set(LOOKS) & set(range(share)) <= set(itertools.accumulate(mine))
+
+
+def test_pairs_take_turns() -> None:
+    turns = [block.pair for block in plan(runs=1000, others=PAIRS[1:]).blocks()]
+    assert turns[:9] == [0, 1, 2] * 3
+
+
+@pytest.mark.parametrize("runs", [TRAINING, 48, 100, 5000])
+def test_no_run_of_a_pair_s_first_block_is_tested(runs: int) -> None:
+    coins = np.arange(runs) % 2 == 0
+    first = next(plan(runs=runs).blocks()).runs
+    assert sum(trial.runs for trial in gather(coins, coins, seed=7).trials) <= runs - first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"jobs": 0}, "jobs"),
+        ({"jobs": -2}, "jobs"),
+        ({"jobs": 1.5}, "jobs"),
+        ({"jobs": True}, "jobs"),
+        ({"runs": 2, "others": PAIRS[1:]}, "runs"),
+        ({"runs": 0}, "runs"),
+        ({"seed": -1}, "seed"),
+        ({"alpha": 1}, "alpha"),
+        ({"alpha": "1e-301"}, "alpha"),
+        ({"timeout": 0}, "timeout"),
+        ({"deadline": float("inf")}, "deadline"),
+        ({"features": (read_feature("sign"), read_feature("sign"))}, "features"),
+    ],
+)
+def test_a_plan_that_is_none_is_refused_by_name(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        plan(**arguments)
+    assert caught.value.argument == named
+
+
+def test_all_cores_are_minus_one() -> None:
+    assert plan(jobs=-1).jobs == -1
+
+
+# -- the randomness of a block ----------------------------------------------------------------
+
+
+def test_no_two_purposes_or_blocks_share_randomness() -> None:
+    planned = plan(runs=2000)
+    tasks = [task_of(planned, block) for block in planned.blocks()]
+    keys = [key for task in tasks for key in (*task.seeds, task.mixing)]
+    keys += [stream(7, Stream.WORLDS, block.index) for block in planned.blocks()]
+    probe = probe_of(planned)
+    keys += [*probe.seeds, probe.mixing, stream(7, Stream.TEST)]
+    states = {tuple(key.generate_state(4)) for key in keys}
+    assert len(states) == len(keys)
+    # Nor does a child that a target may spawn.
+    children = {tuple(key.spawn(1)[0].generate_state(4)) for key in keys}
+    assert len(children | states) == 2 * len(keys)
+
+
+def test_worlds_are_fair_and_those_of_two_blocks_are_independent() -> None:
+    alpha = float(purse.buy("worlds of blocks are fair coins", "1e-9"))
+    planned = plan(runs=200_000, seed=11)
+    worlds = [worlds_of(planned, block) for block in planned.blocks()]
+    first, second = worlds[-3], worlds[-2]
+    bound = np.sqrt(np.log(2 * 3 / alpha) / 2)  # Hoeffding, three means
+    everything = np.concatenate(worlds)
+    for coins in (everything, first ^ second, everything[:-1] ^ everything[1:]):
+        assert abs(coins.mean() - 0.5) * np.sqrt(len(coins)) < bound
+
+
+def test_a_block_does_not_depend_on_the_blocks_before_it() -> None:
+    planned = plan(runs=3000)
+    target = read_target("discrete-laplace:scale=1")
+    whole = draw(target, planned)
+    *_, last = planned.blocks()
+    from audit.outputs.guard import Watchdog
+    from audit.runs.block import draw_block
+
+    alone = draw_block(target, task_of(planned, last), Watchdog(None))
+    assert np.array_equal(alone.outputs, whole.outputs()[last.drawn :])
+
+
+# -- several pairs and features ---------------------------------------------------------------
+
+
+def shows_five(dataset: int, n: int, rng: np.random.Generator) -> Any:
+    """Private but where the dataset is 5 or 6."""
+    noise = rng.geometric(0.632, n) - rng.geometric(0.632, n)
+    return dataset + noise * (dataset < 5)
+
+
+FIVE = Vectorised(spelling="shows_five", function=shows_five)
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_the_pair_that_tells_is_found_among_several(sequential: bool) -> None:
+    alpha = purse.buy(f"a pair among several, sequential={sequential}", "1e-9")
+    planned = plan(runs=3000, others=PAIRS[1:], sequential=sequential, alpha=alpha)
+    report = sample(FIVE, planned)
+    assert report.verdict == "refuted"
+    assert report.pair == (5, 6)
+    assert [outcome.refuted for outcome in report.outcomes] == [False, False, True]
+    assert [outcome.pair for outcome in report.outcomes] == [0, 1, 2]
+    assert report.pairs == PAIRS
+    if not sequential:
+        assert report.runs == 3000
+    else:
+        assert report.runs < 600
+        assert report.stopped.startswith("the evidence sufficed at run ")
+
+
+def test_an_audit_of_one_pair_is_the_same_alone_and_with_no_others() -> None:
+    drawn = draw(FIVE, plan(runs=500))
+    (view,) = drawn.views
+    assert view.outputs is not None
+    assert np.array_equal(view.outputs, drawn.outputs())
+    assert np.array_equal(view.worlds, drawn.worlds())
+    assert report_of(drawn) == sample(FIVE, plan(runs=500))
+    assert sum(drawn.runs_by_world) == drawn.runs == 500
+
+
+def hides(dataset: int, n: int, rng: np.random.Generator) -> Any:
+    """The dataset is the sign of a number that is new each time."""
+    return rng.random(n) * (2 * dataset - 1)
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_a_feature_shows_what_outputs_hide(sequential: bool) -> None:
+    alpha = purse.buy(f"a feature that tells, sequential={sequential}", "1e-9")
+    features = (read_feature("kind"), read_feature("sign"))
+    planned = plan(runs=2000, features=features, sequential=sequential, alpha=alpha)
+    report = sample(Vectorised(spelling="hides", function=hides), planned)
+    assert report.verdict == "refuted"
+    assert [(o.feature, o.refuted) for o in report.outcomes] == [("kind", False), ("sign", True)]
+
+
+def test_a_feature_that_is_no_fixed_map_is_refused() -> None:
+    counter = itertools.count()
+    bad = Feature(name="when", apply=lambda outputs: [next(counter) for _ in outputs])
+    with pytest.raises(InvalidParameter, match="when"):
+        sample(FIVE, plan(runs=500, features=(bad,)))
+
+
+def test_runs_count_that_a_failing_feature_could_not_read() -> None:
+    from audit.errors import TargetFailed
+
+    def fails(outputs: Any) -> Any:
+        if len(outputs) > 100:
+            raise TargetFailed("feature short", "too many")
+        return [0 for _ in outputs]
+
+    report = sample(FIVE, plan(runs=5000, features=(Feature(name="short", apply=fails),)))
+    assert report.error is not None
+    assert report.error.reason == "too many"
+    assert report.runs > 400
+    assert report.verdict is None

@@ -1,0 +1,223 @@
+r"""The search: finds pairs that refute, tests none of the runs it saw, and fails by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.catalogue import find
+from audit.claims.claim import Claim
+from audit.errors import TargetFailed
+from audit.evidence.fixed import gather
+from audit.outputs.features.feature import read_feature
+from audit.outputs.form import Outputs
+from audit.outputs.worlds import draw_worlds, interleave
+from audit.runs.block import Stream
+from audit.search import search as module
+from audit.search.search import SHARE, STREAM, Found, search, training_runs
+from audit.search.space import key
+from audit.search.spelling import read_space
+from audit.targets.spelling import as_target, read_target
+from audit.targets.target import Block, Target
+from dpcore.errors import InvalidParameter
+from tests.purse import purse
+from tests.support.dpcore.mutants import mutated
+
+ONE = Claim(epsilon=1)
+RUNS = 200_000
+
+# Entries 9 to 14 of the catalogue, all claimed to have epsilon = 1: where to search. Thresholds are
+# 0, counts are not negative.
+ENTRIES = {
+    "sparse-vector-value-reused": "vector:dimension=6,low=-1,high=1",
+    "sparse-vector-unscaled": "vector:dimension=5,low=-1,high=1",
+    "sparse-vector-noiseless-answers": "vector:dimension=5,low=-1,high=1",
+    "sparse-vector-endless": "vector:dimension=6,low=-1,high=1",
+    "noisy-max-value": "vector:dimension=5,low=0,high=2",
+    "noisy-max-half-noise": "vector:dimension=5,low=0,high=2",
+}
+
+
+def p_value(name: str, found: Found, runs: int, seed: int) -> float:
+    r"""Of the claim on the pair found, from ``runs`` fresh ones."""
+    entry = find(name)
+    assert entry is not None
+    rng = np.random.default_rng(seed)
+    worlds = draw_worlds(runs, rng)
+    in_b = int(worlds.sum())
+    side_a = entry.run(found.pair[0], runs - in_b, rng)
+    side_b = entry.run(found.pair[1], in_b, rng)
+    return gather(interleave(side_a, side_b, worlds, rng), worlds, seed=seed).p_value(1)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_finds_a_pair_that_refutes(name: str) -> None:
+    space = read_space(ENTRIES[name])
+    found = search(read_target(name), ONE, space, runs=RUNS // 2, seed=7)
+    assert found.runs <= RUNS // 2 // SHARE
+    assert space.neighbours(*found.pair)
+    assert p_value(name, found, RUNS // 2 - found.runs, 7) <= 0.05
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ENTRIES)
+def test_finds_one_with_nearly_every_seed(name: str) -> None:
+    space, target = read_space(ENTRIES[name]), read_target(name)
+    refuted = 0
+    for seed in range(100, 120):
+        found = search(target, ONE, space, runs=RUNS, seed=seed)
+        refuted += p_value(name, found, RUNS - found.runs, seed) <= 0.05
+    assert refuted >= 19
+
+
+@pytest.mark.parametrize("name", ["sparse-vector", "noisy-max"])
+def test_a_correct_twin_is_not_refuted(name: str) -> None:
+    alpha = purse.buy(f"search: the pair found for {name}", "1e-9")
+    target = read_target(name)
+    space = read_space("vector:dimension=4,low=-1,high=1")
+    found = search(target, ONE, space, runs=20_000, seed=7)
+    rng = np.random.default_rng(7)
+    worlds = draw_worlds(15_000, rng)
+    in_b = int(worlds.sum())
+    sides = [target.function(found.pair[i], n, rng) for i, n in ((0, 15_000 - in_b), (1, in_b))]  # type: ignore[attr-defined]  # a name of the catalogue is vectorised
+    outputs = interleave(sides[0], sides[1], worlds, rng)
+    assert gather(outputs, worlds, seed=7).p_value(1) > alpha
+
+
+def sharper_near_37(dataset: int, n: int, rng: np.random.Generator) -> Any:
+    r"""The nearer to 37, the smaller the noise."""
+    return np.rint(dataset + rng.laplace(0, 0.5 + abs(dataset - 37) / 10, n))
+
+
+def test_small_steps_find_what_no_pattern_has() -> None:
+    space = read_space("integer:low=0,high=100")
+    found = search(as_target("sharp", sharper_near_37), ONE, space, runs=RUNS, seed=7)
+    nearest = min(abs(x - 37) for pair in space.patterns() for x in pair)
+    assert max(abs(x - 37) for x in found.pair) <= 5 < nearest
+    assert found.tried[0].score > max(tried.score for tried in found.tried[1:])
+
+
+def test_repeats_with_its_seed_and_differs_with_another() -> None:
+    target, space = read_target("noisy-max-value"), read_space("vector:dimension=4,low=0,high=3")
+    one, again, other = (search(target, ONE, space, runs=4000, seed=seed) for seed in (1, 1, 2))
+    assert one == again
+    assert one != other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorder(Target):
+    r"""Answers with coins of its own, and keeps the randomness of each block."""
+
+    blocks: list[Block] = field(default_factory=list)
+
+    def draw(self, block: Block) -> Iterator[Outputs]:
+        self.blocks.append(block)
+        yield np.random.default_rng(block.seeds[0]).integers(2, size=len(block.worlds))
+
+
+def test_every_draw_has_randomness_that_no_other_draw_and_no_audit_has() -> None:
+    recorder = Recorder(spelling="recorder")
+    search(recorder, ONE, read_space("integer:low=0,high=9"), runs=8000, seed=7)
+    keys = [seed.spawn_key for block in recorder.blocks for seed in block.seeds]
+    assert len(set(keys)) == len(keys) > 10
+    assert {first for first, *_ in keys} == {STREAM}
+    # What an audit draws with begins with the number of a stream.
+    assert STREAM not in set(map(int, Stream))
+    assert {seed.entropy for block in recorder.blocks for seed in block.seeds} == {7}
+
+
+def test_spends_its_share_and_counts_what_it_spent() -> None:
+    recorder = Recorder(spelling="recorder")
+    heard: list[int] = []
+    space = read_space("vector:dimension=3,low=0,high=1")
+    found = search(recorder, ONE, space, runs=8000, seed=7, progress=heard.append)
+    drawn = sum(len(block.worlds) for block in recorder.blocks)
+    assert found.runs == drawn == heard[-1] <= training_runs(8000)
+    assert found.runs > 0.9 * training_runs(8000)
+    assert heard == sorted(heard)
+    assert sum(tried.runs for tried in found.tried) == drawn
+    # Each candidate once, and the one that was chosen first.
+    assert len({key(tried.pair) for tried in found.tried}) == len(found.tried)
+    assert found.tried[0].pair == found.pair
+
+
+def test_one_pair_alone() -> None:
+    found = search(
+        Recorder(spelling="recorder"), ONE, read_space("integer:low=0,high=1"), runs=1000, seed=7
+    )
+    assert found.pair == (0, 1)
+
+
+def test_the_report() -> None:
+    found = search(
+        Recorder(spelling="recorder"), ONE, read_space("integer:low=0,high=2"), runs=1000, seed=7
+    )
+    told = found.to_json()
+    assert list(told) == ["space", "pair", "runs", "tried"]
+    assert told["space"] == "integer:low=0,high=2"
+    assert told["tried"][0]["pair"] == told["pair"] == list(found.pair)
+    assert all(list(tried) == ["pair", "runs", "score"] for tried in told["tried"])
+
+
+def fails_at_two(dataset: Sequence[int], n: int, rng: np.random.Generator) -> Any:
+    if sum(dataset) == 2:
+        raise KeyError("two")
+    return rng.integers(2, size=n)
+
+
+def test_a_failing_target_names_the_dataset() -> None:
+    target = as_target("two.py:f", fails_at_two)
+    space = read_space("vector:dimension=2,low=0,high=1")
+    with pytest.raises(TargetFailed) as caught:
+        search(target, ONE, space, runs=1000, seed=7)
+    shown = str(caught.value)
+    assert "in the search, on the dataset [1, 1]: raised KeyError: 'two'" in shown
+    assert caught.value.dataset == "B"
+
+
+def test_a_dataset_that_the_target_does_not_take_is_refused() -> None:
+    target = read_target("discrete-laplace:scale=1")
+    with pytest.raises(InvalidParameter, match=r"dataset A .* must be an integer"):
+        search(target, ONE, read_space("vector:dimension=2,low=0,high=1"), runs=1000, seed=7)
+
+
+def hides_in_the_sum(dataset: int, n: int, rng: np.random.Generator) -> Any:
+    # Only the sum of a row tells: no row comes twice.
+    first = rng.integers(2**40, size=n)
+    return np.stack((first, (dataset == 3) - first), axis=1)
+
+
+def test_outputs_are_read_through_features() -> None:
+    target, space = as_target("f", hides_in_the_sum), read_space("integer:low=0,high=6")
+    features = (read_feature("sum"),)
+    found = search(target, ONE, space, runs=8000, seed=7, features=features)
+    assert 3 in found.pair
+
+
+@pytest.mark.parametrize("runs", [999, 0, -5])
+def test_too_few_runs_are_refused(runs: int) -> None:
+    with pytest.raises(InvalidParameter, match=r"must be >= 1,000 for a search and a test"):
+        training_runs(runs)
+
+
+def test_the_score_is_near_zero_where_nothing_is_to_be_found() -> None:
+    r"""What chance alone scores is taken off: the mutant without that would call it a finding."""
+    rng = np.random.default_rng(7)
+    per_cell = rng.multinomial(4000, [1 / 200] * 200)
+    counts = np.stack((in_a := rng.binomial(per_cell, 0.5), per_cell - in_a))
+    score = module._advantage(counts, ONE.points, rng)
+    greedy = mutated(module._advantage, "+ by_chance", "+ 0 * by_chance")
+    assert abs(score) < 0.002
+    assert greedy(counts, ONE.points, rng) > 5 * abs(score)
+
+
+def test_delta_is_allowed() -> None:
+    counts = np.array([[500, 0], [450, 50]])
+    rng = np.random.default_rng(7)
+    pure = module._advantage(counts, ONE.points, rng)
+    assert pure > 0
+    assert module._advantage(counts, Claim(epsilon=1, delta="0.2").points, rng) < 0 < pure

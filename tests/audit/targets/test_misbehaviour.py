@@ -1,0 +1,288 @@
+"""Everything a target can do but answer: reported as what it is, and nothing drawn is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.audit.command import (
+    HEARS_CTRL_C,
+    IGNORES_CTRL_C,
+    KEYS,
+    Shell,
+    at,
+    process,
+    started,
+)
+from tests.support.typed import Answer
+
+
+def failed(answer: Answer) -> dict[str, Any]:
+    """The error of a document whose exit code is 3 and whose last line on stderr says the same."""
+    assert answer.code == 3
+    error: dict[str, Any] = answer.json["error"]
+    assert answer.json["verdict"] is None
+    assert answer.json.keys() == KEYS
+    assert error["reason"] in answer.err.splitlines()[-1]
+    assert "Traceback" not in answer.err
+    return error
+
+
+def test_an_exception_is_reported_with_dataset_and_run(audit: Shell) -> None:
+    error = failed(audit(*at("raises_in_b"), "--json"))
+    assert error["reason"].startswith("raised ")
+    assert "at targets.py:" in error["reason"]
+    assert error["dataset"] == "B"
+    assert error["run"] == 2
+
+
+def test_what_was_drawn_before_an_exception_is_kept(audit: Shell) -> None:
+    answer = audit(*at("raises_late", n=50_000), "--json")
+    assert failed(answer)["reason"].startswith("raised MemoryError: too many")
+    # Blocks grow by a quarter: the first one with more than 2,000 runs of A comes after these.
+    assert answer.json["runs"] == 17_246
+    assert answer.json["p_value"] <= 1
+    assert answer.json["witness"] is not None
+    shown = audit(*at("raises_late", n=50_000))
+    assert shown.code == 3
+    assert shown.out.startswith("THE TARGET FAILED")
+    assert "17,246: the target failed" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("leaves", "called sys.exit(7)"),
+        ("nothing", "returns nothing: every output is None"),
+        ("nothing_at_once", "returns nothing: f(dataset, n, rng) must return n = "),
+        ("one_short", r"returned \d+ outputs: f\(dataset, n, rng\) must return n = "),
+        ("single", "returned float and not an array: "),
+        ("generates", "returned a generator, which is not an output"),
+        ("waits", "returned a coroutine, which is not an output"),
+        ("holds_itself", "returned a list nested deeper than 50"),
+        ("shows_nothing", "returned a Silent whose repr raises ValueError"),
+        ("shows_nothing_at_once", "returned a Silent whose repr raises ValueError"),
+        ("has_no_hash", "returned a NoHash whose hash raises RuntimeError"),
+        ("has_no_equal", "returned a NoEqual whose == raises TypeError"),
+        ("huge", "returned an integer of more than 14,000 bits"),
+        ("huge_within", "returned an integer of more than 14,000 bits"),
+        ("huge_objects", "returned an integer of more than 14,000 bits"),
+        ("out_of_memory", "raised MemoryError at targets.py:"),
+        ("too_deep", "raised RecursionError: maximum recursion depth exceeded"),
+        ("colours", r"raised ValueError: \x1b[31mred at targets.py:"),
+    ],
+)
+def test_a_target_that_gives_no_outputs(audit: Shell, name: str, reason: str) -> None:
+    error = failed(audit(*at(name), "--json"))
+    assert re.match(reason if r"\d" in reason else re.escape(reason), error["reason"])
+
+
+@pytest.mark.parametrize("name", ["hangs", "hangs_and_catches", "shows_for_ever"])
+def test_a_target_that_hangs_is_ended(audit: Shell, name: str) -> None:
+    begun = time.monotonic()
+    error = failed(audit(*at(name), "--timeout", 0.3, "--json"))
+    assert error["reason"] == "no answer within 0.3 s; a longer limit is set with --timeout"
+    assert time.monotonic() - begun < 5
+
+
+def test_a_keyboard_interrupt_that_nobody_pressed_is_the_target_s(audit: Shell) -> None:
+    answer = audit(*at("presses_ctrl_c", n=5000), "--json")
+    assert failed(answer)["reason"].startswith("raised KeyboardInterrupt at targets.py:")
+    assert answer.json["runs"] > 0
+    assert answer.json["error"]["run"] == answer.json["runs"] + 1
+
+
+@pytest.mark.parametrize("where", ["target", "feature"])
+def test_what_is_the_target_s_does_not_hang_on_how_the_command_was_started(
+    here: Path, where: str
+) -> None:
+    words = at("presses_ctrl_c", n=500)
+    if where == "feature":
+        words = [*at("coin", n=500), "--feature", "targets.py:map_presses_ctrl_c"]
+    heard, ignored = (
+        started(*words, "--json", cwd=here, ctrl_c=ctrl_c)
+        for ctrl_c in (HEARS_CTRL_C, IGNORES_CTRL_C)
+    )
+    assert failed(ignored)["reason"].startswith("raised KeyboardInterrupt at targets.py:")
+    assert (ignored.code, ignored.out) == (heard.code, heard.out)
+
+
+@pytest.mark.parametrize("name", ["GeneratorExit", "BaseException", "Rare"])
+def test_whatever_a_target_raises_is_its_failure(audit: Shell, name: str) -> None:
+    error = failed(audit(*at(f"raises_{name}"), "--json"))
+    assert re.match(rf"raised (audited_targets\.)?{name}.* at targets\.py:", error["reason"])
+
+
+def test_a_feature_is_under_the_same_limits(audit: Shell) -> None:
+    begun = time.monotonic()
+    hung = audit(*at("coin"), "--feature", "targets.py:map_hangs", "--timeout", 0.3, "--json")
+    assert failed(hung)["reason"].startswith("no answer within 0.3 s")
+    assert "error: feature targets.py:map_hangs: no answer" in hung.err
+    assert time.monotonic() - begun < 5
+    pressed = audit(*at("coin"), "--feature", "targets.py:map_presses_ctrl_c", "--json")
+    assert failed(pressed)["reason"].startswith("raised KeyboardInterrupt at targets.py:")
+
+
+def test_masked_values_are_seen_as_none_and_not_as_what_they_hide(audit: Shell) -> None:
+    answer = audit(*at("masked_in_b"), "--json")
+    assert answer.code == 1
+    assert "None" in answer.json["witness"]["event"]
+    assert answer.json["warnings"][0].startswith("only world B returned None")
+
+
+def test_nan_is_an_output(audit: Shell) -> None:
+    answer = audit(*at("nan_sometimes"), "--json")
+    assert answer.code == 0
+    assert "outputs are nan (" in answer.json["warnings"][0]
+    assert answer.json["warnings"][0] in answer.err
+    assert audit(*at("nan_in_b"), "--json").code == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("wider_in_b", ("float64 array of shape (2,)", "float64 array of shape (3,)")),
+        ("text_in_b", ("int64", "str")),
+        ("float_in_b", ("int", "float")),
+    ],
+)
+def test_another_type_or_shape_tells_the_worlds_apart(
+    audit: Shell, name: str, kinds: tuple[str, str]
+) -> None:
+    answer = audit(*at(name), "--json")
+    assert answer.code == 1
+    (warning,) = answer.json["warnings"]
+    assert warning.startswith(f"world A returns {kinds[0]}, world B {kinds[1]}: the type alone")
+    assert answer.json["witness"]["event"] in {f"output in {{{kind!r}}}" for kind in kinds}
+
+
+def test_constant_outputs_measure_nothing(audit: Shell) -> None:
+    answer = audit(*at("constant"), "--json")
+    assert answer.code == 4
+    assert answer.json["verdict"] == "nothing_measured"
+    first, second = answer.json["warnings"]
+    assert first == "every output was 0.0, in both worlds"
+    assert second.startswith("nothing was measured: every output was the same; --allow-constant")
+    meant = audit(*at("constant"), "--allow-constant", "--json")
+    assert (meant.code, meant.json["verdict"]) == (0, "not_refuted")
+    assert meant.json["warnings"] == [first]
+
+
+def test_rows_without_columns_measure_nothing(audit: Shell) -> None:
+    answer = audit(*at("no_columns"), "--json")
+    assert answer.code == 4
+    assert answer.json["warnings"][0] == "every output was array([], shape=(0,)), in both worlds"
+
+
+@pytest.mark.parametrize("name", ["bulky", "bulky_constant", "bulky_dict", "bulky_error"])
+def test_bulky_outputs_are_told_apart_whole_and_shown_short(
+    audit: Shell, here: Path, name: str
+) -> None:
+    answer = audit(*at(name, n=150), "--html", "page.html", "--json")
+    refuted = name in {"bulky", "bulky_dict"}  # they differ in the last character alone
+    code = {"bulky_error": 3, "bulky_constant": 4}.get(name, int(refuted))
+    assert answer.code == code, answer.err
+    assert "characters, SHA-256 " in answer.out
+    assert len(answer.out) < 20_000
+    assert len(answer.err) < 20_000
+    assert (here / "page.html").stat().st_size < 200_000
+
+
+def test_objects_that_equal_nothing_are_warned_of(audit: Shell) -> None:
+    answer = audit(*at("objects"), "--json")
+    (warning,) = [text for text in answer.json["warnings"] if "are equal" in text]
+    assert warning == "no two outputs of type Plain are equal: return plain values"
+    assert answer.code == 4
+    assert not any("are equal" in text for text in audit(*at("coin"), "--json").json["warnings"])
+
+
+def test_a_child_that_returns_does_not_audit_too(here: Path) -> None:
+    answer = started(*at("forks", n=40), "--json", cwd=here)
+    assert answer.json["runs"] == 40  # one document and not two
+
+
+def test_equal_datasets_are_noted(audit: Shell) -> None:
+    answer = audit(
+        "targets.py:laplace", "--claim", "epsilon=1", "--pair", 1, 1, "-n", 100, "--json"
+    )
+    assert answer.json["warnings"] == ["both datasets are the same: nothing tells the worlds apart"]
+
+
+def test_a_target_that_ignores_the_given_rng_is_noted(audit: Shell) -> None:
+    answer = audit(*at("own_entropy"), "--json")
+    assert answer.json["warnings"][0].startswith("the target ignores the randomness it is given")
+    assert not answer.json["repeatable"]
+    assert audit(*at("laplace"), "--json").json["repeatable"]
+    unseeded = audit(*at("no_rng"))
+    assert "(the coins of the audit; the target has its own)" in unseeded.out
+
+
+def test_a_target_may_spoil_its_dataset(audit: Shell) -> None:
+    answer = audit("targets.py:spoils", "--claim", "epsilon=1", "--pair", "[1, 2]", "[2, 1]", "-n",
+                   500, "--json")  # fmt: skip
+    assert answer.json["warnings"][0] == "every output was 3, in both worlds"
+
+
+@pytest.mark.parametrize("flags", [["--json"], []])
+def test_what_a_target_prints_never_mixes_with_results(here: Path, flags: list[str]) -> None:
+    answer = started(*at("loud", n=500), *flags, cwd=here)
+    assert answer.code == 0
+    if flags:
+        assert answer.json["verdict"] == "not_refuted"
+    assert answer.out.startswith("{" if flags else "NOT REFUTED")
+    for printed in ("imported", "hello from the target", "and again", "from a child",
+                    "from the descriptor"):  # fmt: skip
+        assert printed in answer.err
+        assert printed not in answer.out
+
+
+def test_a_target_may_close_its_streams(here: Path) -> None:
+    answer = started(*at("closes", n=500), "--json", cwd=here)
+    assert (answer.code, answer.json["error"]) == (0, None)
+    refused = started(*at("closes", n=500), "--json", "--jobs", "none", cwd=here)
+    assert (refused.code, refused.out) == (2, "")
+    assert "error: " in refused.err
+
+
+def wait_for(path: Path) -> None:
+    end = time.monotonic() + 30
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def test_ctrl_c_keeps_what_was_drawn(here: Path) -> None:
+    running = process(*at("tired", n=100_000), "--json", "-o", "kept.json", cwd=here)
+    wait_for(here / "called")
+    time.sleep(1.0)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    found = json.loads(out)
+    assert running.returncode == 130
+    assert found["verdict"] in {"not_refuted", "nothing_measured"}  # of few runs
+    assert found["stopped"] == "interrupted"
+    assert 0 < found["runs"] < 5000
+    assert "ended before its planned runs" in err
+    assert json.loads((here / "kept.json").read_text()) == found
+
+
+def test_ctrl_c_before_the_first_run_is_130(here: Path) -> None:
+    running = process(*at("hangs"), "--json", cwd=here)
+    wait_for(here / "called")
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    assert (running.returncode, out) == (130, "")
+    assert err.endswith("interrupted: no report\n")
+
+
+def test_a_deadline_ends_the_drawing(audit: Shell) -> None:
+    answer = audit(*at("tired", n=100_000), "--deadline", 0.5, "--json")
+    assert answer.code == 4
+    assert answer.json["warnings"][-1].endswith("too few to measure anything; draw more with -n")
+    assert answer.json["stopped"] == "the deadline was reached"
+    assert 0 < answer.json["runs"] < 60

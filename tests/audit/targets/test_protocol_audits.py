@@ -1,0 +1,257 @@
+"""Every instance of the protocol under audit: what is derived is proven and never refuted by
+rounds, and a little less is refuted.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accounting.protocols.box import BinomialBox
+from accounting.protocols.choose import protocol_guarantee
+from audit.claims.claim import Claim
+from audit.exact.divergence import Shifted, epsilon_at
+from audit.exact.proof import both, prove
+from audit.report.report import AuditReport
+from audit.runs.plan import Plan
+from audit.sample import sample
+from audit.targets.protocol import ProtocolRuns, target_of
+from audit.targets.spelling import read_target
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.skellam import Skellam
+from dpcore.protocols.shuffled_bits import VectorShuffle
+from dpcore.protocols.sums import AggregatedSum
+from tests.purse import purse
+from tests.support.audit.command import Shell
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(monkeypatch, capsys)
+
+
+# -- the instances -------------------------------------------------------------------------------
+
+INSTANCES = (
+    "pure,users=8,epsilon=1",
+    "pure,users=8,epsilon=1,honest_fraction=1/2",
+    "renyi,users=8,epsilon=1,delta=1e-2",
+    "concentrated,users=4,epsilon=1,delta=1e-2",
+    "central,users=8,epsilon=1",
+    "local,users=8,epsilon=1",
+    "shuffled-pure,users=8,epsilon=2",
+    "binary-shuffle,users=8,epsilon=1,delta=1e-2",
+    "vector-shuffle,users=8,epsilon=1,delta=1e-1,coordinates=2,precision=2",
+)
+
+each_instance = pytest.mark.parametrize("words", INSTANCES)
+
+
+def decided(target: ProtocolRuns, claim: str, pair: tuple[Any, Any]) -> AuditReport:
+    return prove(target, Plan(claim=Claim.read(claim), pair=pair))
+
+
+@cache
+def instance(words: str, functionality: str = "ideal") -> ProtocolRuns:
+    found = read_target(f"protocol:{words},functionality={functionality}")
+    assert isinstance(found, ProtocolRuns)
+    return found
+
+
+def claimed(target: ProtocolRuns) -> str:
+    return f"epsilon={target.subject.epsilon},delta={target.subject.delta}"
+
+
+@each_instance
+def test_the_derived_guarantee_is_proven_and_less_is_refuted(words: str) -> None:
+    target, pair = instance(words), instance(words).subject.pair
+    report = decided(target, claimed(target), pair)
+    assert report.verdict == "proven"
+    assert report.exact is not None
+    derived, delta = report.exact.epsilon, target.subject.delta
+    # The plan is near the least one: what it gives is hardly less than what it is for.
+    assert target.subject.epsilon * Fraction(9, 10) < derived.upper <= target.subject.epsilon
+    assert decided(target, f"epsilon={derived.upper},delta={delta}", pair).verdict == "proven"
+    less = f"epsilon={Fraction(derived.lower) * Fraction(999, 1000)},delta={delta}"
+    refuted = decided(target, less, pair)
+    assert refuted.verdict == "refuted"
+    assert refuted.epsilon_lower <= derived.upper
+
+
+def test_the_laws_are_those_of_the_paper() -> None:
+    assert instance(INSTANCES[0]).noise == DiscreteLaplace(scale=3)
+    assert isinstance(instance(INSTANCES[1]).noise, PolyaDifference)
+    assert isinstance(instance(INSTANCES[2]).noise, Skellam)
+    assert instance(INSTANCES[3]).noise.name == "discrete-gaussian-sum"
+    assert instance(INSTANCES[6]).noise == DiscreteLaplace(scale=3)
+    assert instance(INSTANCES[7]).noise == Binomial(trials=16, probability="1/2")
+
+
+RUNS = 1500
+
+
+@pytest.fixture(scope="module")
+def alpha() -> float:
+    return purse.buy("protocol rounds keep what is derived", "1e-8") / 20
+
+
+def rounds(target: ProtocolRuns, alpha: float, runs: int, claim: str | None = None) -> AuditReport:
+    plan = Plan(
+        claim=Claim.read(claim or claimed(target)),
+        pair=target.subject.pair,
+        runs=runs,
+        alpha=str(alpha),
+        seed=11,
+    )
+    return sample(target, plan)
+
+
+@each_instance
+def test_rounds_do_not_refute_the_derived_guarantee(words: str, alpha: float) -> None:
+    target = instance(words)
+    report = rounds(target, alpha, RUNS)
+    assert report.error is None
+    assert report.verdict == "not_refuted"
+    assert report.repeatable
+    assert both(decided(target, claimed(target), (target.subject.pair)), report).verdict == "proven"
+
+
+@pytest.mark.parametrize("functionality", ["per-user", "masked"])
+def test_rounds_of_every_functionality_do_not(functionality: str, alpha: float) -> None:
+    target = instance("pure,users=3,epsilon=1,honest_fraction=2/3", functionality)
+    report = rounds(target, alpha, 120 if functionality == "masked" else RUNS)
+    assert (report.error, report.verdict, report.repeatable) == (None, "not_refuted", True)
+
+
+def test_the_dropout_blind_round_is_refuted() -> None:
+    """The mutant of all of these: two honest users where the claim counts on eight."""
+    words = "pure,users=8,epsilon=1"
+    blind = target_of(replace(instance(words).plan, honest=2), spelling="protocol:blind")
+    report = rounds(blind, 0.01, RUNS, "epsilon=1")
+    assert report.verdict == "refuted"
+    assert 1 < report.epsilon_lower < float(epsilon_at(*two_places(blind)).upper_float)
+    assert decided(blind, "epsilon=1", (0, 1)).verdict == "refuted"
+    assert rounds(instance(words), 0.01, RUNS, "epsilon=1").verdict == "not_refuted"
+
+
+def two_places(target: ProtocolRuns) -> tuple[Shifted, Shifted]:
+    a, b = target.places(target.subject.pair)
+    return Shifted(target.noise, a), Shifted(target.noise, b)
+
+
+@pytest.mark.parametrize(
+    ("words", "lowest"), [("pure,users=4,epsilon=1", -9), ("local,users=4,epsilon=1", 0)]
+)
+def test_rounds_show_what_the_server_sees(words: str, lowest: int) -> None:
+    target = instance(words)
+    seen = target.function(1, 400, np.random.default_rng(3))
+    again = target.function(1, 400, np.random.default_rng(3))
+    assert seen.shape == (400,)
+    assert np.array_equal(seen, again)
+    # A sum is read back and may be negative; a message is a residue.
+    assert (seen.min() < 0) == (lowest < 0)
+
+
+def test_a_vector_shows_its_ones() -> None:
+    protocol = VectorShuffle(users=3, noise_bits=2, probability="1/2", precision=2, coordinates=2)
+    law = BinomialBox(trials=6, bounds=(2, 2))
+    plan = replace(instance(INSTANCES[-1]).plan, protocol=protocol, honest=3, guarantee=law)
+    target = target_of(plan, spelling="protocol:vector")
+    seen = target.function([1, 0], 300, np.random.default_rng(5))
+    assert seen.shape == (300, 2)
+    assert seen.min(axis=0).tolist() == [2, 0]
+    assert seen.max(axis=0).tolist() == [8, 6]
+
+
+def test_a_plan_that_was_not_met_claims_what_is_derived() -> None:
+    share = DiscreteLaplace(scale=2).share(4)
+    protocol = AggregatedSum(users=4, precision=3, threshold=40, share=share)
+    missed = replace(
+        instance("pure,users=4,epsilon=1").plan,
+        protocol=protocol,
+        meets=False,
+        guarantee=protocol_guarantee(protocol, 4),
+    )
+    target = target_of(missed, spelling="protocol:missed")
+    assert target.subject.epsilon == Fraction(3, 2)
+    assert decided(target, claimed(target), (0, 1)).verdict == "proven"
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("pure,users=8", "epsilon is missing"),
+        ("pure,epsilon=1", "users is missing"),
+        ("simple,users=8,epsilon=1", "instance = simple"),
+        ("pure,users=8,epsilon=1,colour=red", "'colour=red' must be one of"),
+        ("pure,users=8,epsilon=1,users=9", "users = 9: is given twice"),
+        ("pure,users=2.5,epsilon=1", "users = 2.5: must be an integer"),
+        ("pure,users=8,epsilon=1,functionality=none", "functionality = none"),
+        ("local,users=8,epsilon=1,functionality=masked", "functionality = masked"),
+        ("pure,users=4,epsilon=1,honest_fraction=1/2,functionality=masked", "dropouts"),
+        ("renyi,users=8,epsilon=1", "delta = "),
+    ],
+)
+def test_a_protocol_that_is_misspelt_is_refused(words: str, complaint: str) -> None:
+    with pytest.raises(InvalidParameter, match=complaint):
+        read_target(f"protocol:{words}")
+
+
+@pytest.mark.parametrize(
+    ("words", "pair", "complaint"),
+    [
+        (INSTANCES[0], (0, 2), "dataset B = 2: must lie in"),
+        (INSTANCES[0], ([0], 1), r"dataset A = \[0\]"),
+        (INSTANCES[7], (0, "1/2"), "must be 0 or 1"),
+        (INSTANCES[8], ([0, 0], [1]), "must be a list of 2 numbers"),
+    ],
+)
+def test_what_no_user_can_hold_is_refused(words: str, pair: Any, complaint: str) -> None:
+    with pytest.raises(InvalidParameter, match=complaint):
+        instance(words).check(pair)
+
+
+def test_a_value_between_two_steps_has_no_exact_layer() -> None:
+    with pytest.raises(InvalidParameter, match="multiple of 1/3"):
+        instance(INSTANCES[0]).places((0, "1/2"))
+    assert instance(INSTANCES[0]).places((0, "1/3")) == (0, 1)
+
+
+# -- from the command line -----------------------------------------------------------------------
+
+
+def test_the_command_reaches_every_instance(shell: Shell) -> None:
+    for words in INSTANCES:
+        answer = shell(f"protocol:{words}", "--json")
+        assert (answer.code, answer.json["verdict"]) == (0, "proven"), words
+    answer = shell(f"protocol:{INSTANCES[0]}", "--claim", "epsilon=0.999")
+    assert answer.code == 1
+    assert "REFUTED" in answer.out
+
+
+def test_the_command_runs_rounds(shell: Shell, alpha: float) -> None:
+    words = ("--layers", "exact,sample", "-n", 300, "--seed", 4, "--alpha", alpha, "--json")
+    answer = shell("protocol:pure,users=8,epsilon=1", *words)
+    assert (answer.code, answer.json["verdict"]) == (0, "proven")
+    assert answer.json["runs"] == 300
+    assert "8 honest users of 8" in json.dumps(answer.json["layers"])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["dropout-blind", "wrapped-shares", "skellam-mean-as-variance", "order-kept", "shuffled-polya"],
+)
+def test_the_command_refutes_the_slips_of_protocols(shell: Shell, name: str) -> None:
+    assert shell(name, "-n", 8000, "--seed", 1, "--alpha", "0.001").code == 1

@@ -1,0 +1,400 @@
+"""What can be audited and how it draws: forms of callables, programs, outputs and datasets."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.claims.claim import Claim
+from audit.claims.looks import TRAINING
+from audit.errors import TargetFailed
+from audit.evidence.anytime import watch
+from audit.evidence.fixed import gather
+from audit.outputs.form import Form, concatenate, join, kind
+from audit.outputs.guard import Watchdog
+from audit.outputs.worlds import draw_worlds
+from audit.runs.plan import Plan
+from audit.sample import sample
+from audit.targets.program import Program
+from audit.targets.spelling import read_target
+from audit.targets.target import Block, NoiseAdded, Scalar, Target, Vectorised
+from dpcore.errors import InvalidParameter
+
+RUNS = 200
+
+
+def block(pair: tuple[Any, Any], runs: int = RUNS, seed: int = 7) -> Block:
+    coins, mixing, a, b = np.random.SeedSequence(seed).spawn(4)
+    return Block(
+        pair=pair,
+        worlds=draw_worlds(runs, np.random.default_rng(coins)),
+        seeds=(a, b),
+        mixing=np.random.default_rng(mixing),
+        watchdog=Watchdog(5.0),
+    )
+
+
+def drawn(target: Target, pair: tuple[Any, Any] = (0, 1), seed: int = 7) -> list[Any]:
+    return list(concatenate(list(target.draw(block(pair, seed=seed)))))
+
+
+def worlds(seed: int = 7) -> list[bool]:
+    return [bool(b) for b in block((0, 1), seed=seed).worlds]
+
+
+# -- callables --------------------------------------------------------------------------------
+
+FORMS = """
+from functools import partial
+def plain(dataset): return dataset
+def seeded(dataset, rng): return dataset + rng.random()
+def keyword(dataset, *, rng): return dataset + rng.random()
+def many(dataset, n, rng): return dataset + rng.random(n)
+def many_named(dataset, *, rng, n): return dataset + rng.random(n)
+class Outer:
+    class Inner:
+        many = staticmethod(many)
+bound = partial(many_named)
+native = abs
+"""
+
+
+@pytest.fixture
+def forms(tmp_path: Path) -> Path:
+    (tmp_path / "forms.py").write_text(FORMS)
+    return tmp_path / "forms.py"
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "seeded"),
+    [
+        ("plain", Scalar, False),
+        ("native", Scalar, False),
+        ("seeded", Scalar, True),
+        ("keyword", Scalar, True),
+        ("many", Vectorised, True),
+        ("many_named", Vectorised, True),
+        ("bound", Vectorised, True),
+        ("Outer.Inner.many", Vectorised, True),
+    ],
+)
+def test_a_form_is_known_by_its_signature(
+    forms: Path, name: str, form: type[Target], seeded: bool
+) -> None:
+    target = read_target(f"{forms}:{name}")
+    assert type(target) is form
+    assert target.seeded is seeded
+    # Whatever the form, outputs come in run order: the whole part is the world's dataset.
+    assert [int(output) == 1 for output in drawn(target)] == worlds()
+
+
+@pytest.mark.parametrize("name", ["seeded", "many"])
+def test_a_seeded_form_repeats_and_its_worlds_differ(forms: Path, name: str) -> None:
+    target = read_target(f"{forms}:{name}")
+    assert drawn(target) == drawn(target)
+    assert drawn(target) != drawn(target, seed=8)
+    same_data = drawn(target, (0, 0))
+    assert len(set(same_data)) == RUNS
+
+
+def test_a_target_imports_its_neighbours_and_no_library_is_shadowed(tmp_path: Path) -> None:
+    (tmp_path / "neighbour.py").write_text("def f(dataset): return dataset\n")
+    (tmp_path / "json.py").write_text("import neighbour\nf = neighbour.f\n")
+    assert drawn(read_target(f"{tmp_path / 'json.py'}:f"))[:1] == [int(worlds()[0])]
+    assert "audited_json" in sys.modules
+    assert sys.path[0] != str(tmp_path)
+    assert not hasattr(sys.modules["json"], "neighbour")
+    sys.path.remove(str(tmp_path))
+
+
+def test_a_module_of_the_working_folder_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "parcel").mkdir()
+    (tmp_path / "parcel/noisy_thing.py").write_text("def f(dataset): return dataset\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
+    assert isinstance(read_target("parcel.noisy_thing:f"), Scalar)
+    with pytest.raises(InvalidParameter, match=r"no module parcel\.absent"):
+        read_target("parcel.absent:f")
+
+
+# -- noises -----------------------------------------------------------------------------------
+
+
+def test_a_noise_is_added_exactly_to_integers_of_any_size() -> None:
+    target = read_target("discrete-laplace:scale=1/1000")  # zero but once in e^1000
+    for value in (0, 3, -(2**62), 2**80):
+        assert set(drawn(target, (value, value))) == {value}
+
+
+def test_a_noise_is_seeded_or_private() -> None:
+    seeded = read_target("discrete-gaussian:sigma_squared=10000")
+    private = read_target("discrete-gaussian:sigma_squared=10000", seeded=False)
+    assert drawn(seeded) == drawn(seeded)
+    assert drawn(private) != drawn(private)
+    assert isinstance(private, NoiseAdded)
+
+
+def test_a_noise_too_wide_for_a_batch_is_drawn_one_by_one() -> None:
+    outputs = drawn(read_target(f"discrete-laplace:scale={2**70}"))
+    assert max(map(abs, outputs)) > 2**63
+
+
+# -- programs ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Any:
+    def write(body: str, *arguments: str) -> Program:
+        path = tmp_path / "program.py"
+        path.write_text(
+            f"#!{sys.executable}\nimport json, random, sys\nrequest = json.load(sys.stdin)\n"
+            f"n, dataset = request['n'], request['dataset']\nrandom.seed(request['seed'])\n{body}\n"
+        )
+        path.chmod(0o755)
+        target = read_target(" ".join((f"exec:{path}", *arguments)))
+        assert isinstance(target, Program)
+        return target
+
+    return write
+
+
+def test_a_program_answers_in_run_order_and_keeps_to_its_seed(program: Any) -> None:
+    target = program("for _ in range(n): print(dataset + random.random())")
+    outputs = [float(line) for line in drawn(target)]
+    assert [output >= 1 for output in outputs] == worlds()
+    assert drawn(target) == drawn(target) != drawn(target, seed=8)
+    assert len(set(outputs)) == RUNS
+
+
+def test_a_program_gets_its_arguments_and_the_dataset_as_json(program: Any) -> None:
+    target = program("for _ in range(n): print(json.dumps([dataset, sys.argv[1:]]))", "'a b'", "c")
+    outputs = drawn(target, ({"x": [1]}, None))
+    assert set(outputs) == {'[{"x": [1]}, ["a b", "c"]]', '[null, ["a b", "c"]]'}
+
+
+def test_a_program_in_another_language() -> None:
+    script = "{ for (i = 0; i < $4 + 0; i++) print $2 + 0 }"  # of {"dataset": 1, "n": 5, ...}
+    target = read_target(f"exec:awk -F '[:,}}]' '{script}'")
+    assert [line == "1" for line in drawn(target)] == worlds()
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("print(1)", r"wrote 1 line for n = \d+"),
+        ("print(1, end='')", r"wrote 1 line"),
+        ("for _ in range(n + 1): print(1)", r"wrote \d+ lines for n = \d+"),
+        ("pass", "wrote 0 lines"),
+        ("sys.exit('no such user')", "exited with 1: no such user"),
+        ("sys.exit(9)", "exited with 9 and wrote nothing to standard error"),
+        ("import os; os.kill(os.getpid(), 11)", "was ended by SIGSEGV"),
+        ("raise KeyError('age')", r"exited with 1: .*KeyError: 'age'"),
+    ],
+)
+def test_a_program_that_fails_says_how(program: Any, body: str, reason: str) -> None:
+    with pytest.raises(TargetFailed, match=reason) as caught:
+        drawn(program(body))
+    assert caught.value.dataset == "A"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (
+            "while True: print('x' * 200)",
+            r"printed more than 1,\d+ lines for n = \d+: one output a",
+        ),
+        ("while True: sys.stdout.write('x' * 4096)", r"printed more than 1,048,576 bytes for n"),
+        (
+            "sys.stderr.write('y' * 10**8 + 'the end'); sys.exit(9)",
+            r"exited with 9: \.\.\.y+the end",
+        ),
+    ],
+)
+def test_what_a_program_prints_is_bounded(
+    program: Any, body: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("audit.targets.program._MOST_BYTES", 1 << 20)
+    target = program(body)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(TargetFailed, match=reason):
+        drawn(target)
+    # In KiB: a twin that buffers all of it grows by 100 MB, or without end.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+
+
+def test_a_program_that_hangs_is_ended_with_its_children(program: Any, tmp_path: Path) -> None:
+    target = program(
+        "import subprocess, time\n"
+        f"child = subprocess.Popen(['sleep', '60'])\n"
+        f"open({str(tmp_path / 'child')!r}, 'w').write(str(child.pid))\n"
+        "time.sleep(60)"
+    )
+    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100, timeout=1.0)
+    report = sample(target, plan)
+    assert report.error is not None
+    assert report.error.reason.startswith("no answer within 1 s")
+    child = int((tmp_path / "child").read_text())
+    assert is_gone(child)
+
+
+def is_gone(child: int) -> bool:
+    state = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(child)], capture_output=True, text=True, check=False
+    ).stdout
+    return state.strip()[:1] in {"", "Z"}
+
+
+LEAVES = """
+import resource
+import subprocess
+child = subprocess.Popen(["sleep", "60"], {pipes})
+open({log!r}, "a").write(f"{{child.pid}} ")
+print("\\n".join("1" * n))
+sys.exit({code})
+"""
+
+
+def test_what_a_program_leaves_behind_is_ended(program: Any, tmp_path: Path) -> None:
+    log = str(tmp_path / "children")
+    quiet = "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"
+    drawn(program(LEAVES.format(pipes=quiet, log=log, code=0)))
+    for code, how in ((0, "ended"), (3, "exited with 3 and wrote nothing to standard error")):
+        target = program(LEAVES.format(pipes="", log=log, code=code))
+        report = sample(target, Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100, timeout=0.7))
+        assert report.error is not None
+        reason = f"{how}, but what it started kept its output open for 0.7 s; a longer limit"
+        assert report.error.reason.startswith(reason)
+    children = list(map(int, Path(log).read_text().split()))
+    assert len(children) == 4
+    assert all(map(is_gone, children))
+
+
+def test_an_integer_of_too_many_digits_is_refused_in_lines_too(program: Any) -> None:
+    for line in ("7" * 5000, "[1, -" + "7" * 5000 + "]"):
+        with pytest.raises(TargetFailed, match="integer of more digits than Python reads"):
+            drawn(program(f"for _ in range(n): print({line!r})"))
+    for line in ("7" * 4200, "x" * 5000, "[" * 5000):
+        assert set(drawn(program(f"for _ in range(n): print({line!r})"))) == {line}
+
+
+def test_lines_nested_too_deep_stay_text() -> None:
+    deep = "[" * 400 + "]" * 400
+    form = Form.learn([deep, "[1]"], np.array([False, True]), lines=True)
+    assert not form.as_json
+    mixed = Form(lines=True, as_json=True, by_kind=False)
+    lines = [deep, "[" * 100_000, "[1]"]
+    assert (mixed.apply(lines), mixed.values(lines)) == (lines, [*lines[:2], [1]])
+
+
+def test_a_program_that_does_not_read_its_request_is_heard(tmp_path: Path) -> None:
+    path = tmp_path / "deaf"
+    path.write_text("#!/bin/sh\nexec <&-\nprintf 'x\\n'\n")
+    path.chmod(0o755)
+    with pytest.raises(TargetFailed, match="wrote 1 line"):
+        drawn(read_target(f"exec:{path}"), ("y" * 10**6, 0))
+
+
+def test_lines_are_json_where_all_training_lines_are(program: Any) -> None:
+    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=500)
+    report = sample(program("for _ in range(n): print(dataset)"), plan)
+    assert report.witness is not None
+    assert report.to_json()["witness"]["event"] in {"output <= 0", "output >= 1"}
+    report = sample(program("for _ in range(n): print(['zero', dataset][dataset])"), plan)
+    assert report.to_json()["witness"]["event"] in {"output in {'zero'}", "output in {'1'}"}
+
+
+def test_bytes_that_are_no_text_are_outputs_too(program: Any) -> None:
+    outputs = drawn(program("sys.stdout.buffer.write(bytes([200 + dataset, 10]) * n)"))
+    assert set(outputs) == {"\\xc8", "\\xc9"}
+
+
+def test_runs_of_an_unfinished_block_are_kept() -> None:
+    calls = iter(range(16 + 100))  # the probe makes 16
+
+    def stops(dataset: int, rng: np.random.Generator) -> int:
+        next(calls)
+        return dataset + int(rng.integers(9))
+
+    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=1000)
+    report = sample(Scalar(spelling="stops", function=stops), plan)
+    assert report.error is not None
+    assert report.error.reason.startswith("raised StopIteration")
+    assert (report.runs, report.error.run) == (100, 101)
+
+
+# -- outputs ----------------------------------------------------------------------------------
+
+
+def test_sides_of_one_shape_stay_an_array_and_others_what_they_are() -> None:
+    rng = np.random.default_rng(7)
+    coins = np.array([True, False, True])
+    stacked = join(np.array([[1, 2]]), np.array([[3, 4], [3, 4]]), coins, rng)
+    assert isinstance(stacked, np.ndarray)
+    assert stacked.tolist() == [[3, 4], [1, 2], [3, 4]]
+    ragged = join(np.array([[1, 2]]), np.array([[3], [3]]), coins, rng)
+    assert [kind(row) for row in ragged] == [f"int64 array of shape ({n},)" for n in (1, 2, 1)]
+    mixed = join(np.array([1]), np.array(["a", "b"]), coins, rng)
+    assert [kind(output) for output in mixed] == ["str", "int64", "str"]
+
+
+def test_a_form_is_learned_from_both_worlds() -> None:
+    coins = np.array([False, True] * 4)
+    apart: list[Any] = [1, 1.0] * 4
+    assert Form.learn(apart, coins, lines=False).by_kind
+    assert not Form.learn([1, 1, *apart[2:]], coins, lines=False).by_kind
+    assert not Form.learn(apart, np.zeros(8, dtype=bool), lines=False).by_kind
+
+
+@pytest.mark.parametrize("runs", [TRAINING, 100, 1000, 5000])
+def test_what_forms_are_learned_from_is_never_tested(runs: int) -> None:
+    # The tests' own counts: a form must not see runs that they weigh.
+    coins = draw_worlds(runs, np.random.default_rng(7))
+    tested = sum(trial.runs for trial in gather(coins, coins, seed=7).trials)
+    assert tested <= runs - TRAINING
+    process = watch(1).update(coins, coins)
+    assert not process.path[:TRAINING].any()
+    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=runs)
+    assert next(plan.blocks()).runs == TRAINING
+
+
+def test_a_mutated_dataset_does_not_reach_the_next_run() -> None:
+    def spoil(dataset: dict[str, list[int]]) -> int:
+        dataset["x"].append(1)
+        return len(dataset["x"])
+
+    target = Scalar(spelling="spoil", function=spoil, seeded=False)
+    assert set(drawn(target, ({"x": [1]}, {"x": [2]}))) == {2}
+    keyed: Any = {1: [1]}  # JSON would turn the key into text
+    assert drawn(Scalar(spelling="k", function=lambda d: 1 in d, seeded=False), (keyed, keyed))[0]
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+@pytest.mark.parametrize(
+    "dataset", [[True, 1, 1.0, None, "x"], [Level.LOW], {"x": Level.LOW}, [(1, 2)], {Level.LOW: 1}]
+)
+def test_a_fresh_dataset_has_the_types_of_the_one_that_was_given(dataset: Any) -> None:
+    def types(found: Any) -> list[type]:
+        parts = [*found, *found.values()] if isinstance(found, dict) else found
+        return [type(part) for part in parts]
+
+    assert types(block((dataset, dataset)).fresh(0)()) == types(dataset)
+
+
+def test_what_is_one_object_in_a_dataset_stays_one() -> None:
+    row = [1]
+    fresh = block(([row, row], None)).fresh(0)()
+    assert fresh == [[1], [1]]
+    assert fresh[0] is fresh[1]

@@ -1,0 +1,280 @@
+"""Assertions for suites: what is true passes, what is not fails with its witness, each by name."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import audit.testing.assertions
+from audit.claims.claim import Claim
+from audit.errors import TargetFailed
+from audit.report.report import AuditReport, ExactWitness
+from audit.runs.plan import Plan
+from audit.testing import Refuted, assert_fits, assert_private, assert_sensitivity
+from audit.testing.purse import Overspent, Purse, equal_share, shown_up
+from dpcore import DiscreteLaplace, Sensitivity
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.rounding import down
+from tests.purse import purse
+from tests.support.dpcore.mutants import mutated
+
+DRAWN = itertools.count()
+ALPHA = purse.buy("audit.testing.assertions: assertions that must hold", "1e-8") / 20
+
+Integers = NDArray[np.int64]
+
+
+def geometric(scale: float, n: int, rng: np.random.Generator) -> Integers:
+    rate = -np.expm1(-1 / scale)
+    return rng.geometric(rate, n) - rng.geometric(rate, n)
+
+
+def kept(value: int, n: int, rng: np.random.Generator) -> Integers:
+    return value + geometric(1, n, rng)
+
+
+def broken(value: int, n: int, rng: np.random.Generator) -> Integers:
+    return value + geometric(0.5, n, rng)
+
+
+def test_what_is_private_passes_with_its_reports() -> None:
+    reports = assert_private(
+        kept, "epsilon=1", pairs=[(0, 1), (5, 4)], runs=3000, alpha=ALPHA, seed=1
+    )
+    assert [report.verdict for report in reports] == ["not_refuted"] * 2
+    assert [report.pair for report in reports] == [(0, 1), (5, 4)]
+    assert [report.seed for report in reports] == [1, 2]
+    assert sum(Fraction(report.alpha) for report in reports) == Fraction(repr(ALPHA))
+
+
+def test_what_is_not_private_fails_with_its_witness() -> None:
+    with pytest.raises(Refuted) as failure:
+        assert_private(broken, "epsilon=1", pairs=[(3, 3), (0, 1)], runs=3000, seed=1)
+    report = failure.value.report
+    assert isinstance(report, AuditReport)
+    assert report.witness is not None
+    told = str(failure.value)
+    assert told.startswith("broken does not keep epsilon=1 on the pair (0, 1): epsilon is at least")
+    assert f"epsilon is at least {down(report.epsilon_lower)}\n" in told
+    assert f"witness: {report.witness}" in told
+    assert "alpha 1/2000000" in told  # each of two pairs has half of it
+    again = "assert_private(..., pairs=[pair], runs=3000, alpha='1/2000000', seed=2)"
+    assert f"again: {again}" in told
+
+    with pytest.raises(Refuted) as repeated:  # what it says repeats it
+        assert_private(broken, "epsilon=1", pairs=[(0, 1)], runs=3000, alpha="1/2000000", seed=2)
+    assert isinstance(repeated.value.report, AuditReport)
+    assert repeated.value.report.witness == report.witness
+
+
+def test_a_seed_is_drawn_and_named_where_none_is_given() -> None:
+    seeds = set()
+    for _ in range(2):
+        with pytest.raises(Refuted, match=r"seed=\d+\)") as failure:
+            assert_private(broken, "epsilon=1", pairs=[(0, 1)], runs=2000)
+        assert isinstance(failure.value.report, AuditReport)
+        seeds.add(failure.value.report.seed)
+    assert len(seeds) == 2  # equal with probability 2^-32
+
+
+@pytest.mark.parametrize("target", [DiscreteLaplace(scale=1), "discrete-laplace:scale=1"])
+def test_a_known_law_is_proven_or_refuted_without_runs(target: Any) -> None:
+    (report,) = assert_private(target, Claim(epsilon=1), pairs=[(0, 1)])
+    assert (report.verdict, report.runs) == ("proven", 0)
+    with pytest.raises(Refuted, match="witness: output") as failure:
+        assert_private(target, Claim(epsilon="0.999"), pairs=[(0, 1)])
+    assert isinstance(failure.value.report, AuditReport)
+    assert isinstance(failure.value.report.witness, ExactWitness)
+    assert "p-value" not in str(failure.value)
+
+
+def test_runs_that_can_refute_nothing_are_refused() -> None:
+    """A test that cannot fail is no test; the same on a broken mechanism shows why."""
+    for target in (kept, broken):
+        with pytest.raises(InvalidParameter, match=r"runs = 40: are too few .* alpha = 1/1000000"):
+            assert_private(target, "epsilon=1", pairs=[(0, 1)], runs=40, seed=1)
+    blind = mutated(
+        audit.testing.assertions._examined,
+        "not math.isfinite(report.resolution)",
+        "report.runs == 0",
+    )
+    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=40, alpha="1e-6", seed=1)
+    assert blind(audit.testing.assertions._subject(broken), plan).verdict == "nothing_measured"
+
+
+def test_a_target_that_fails_is_no_refutation() -> None:
+    def raises(value: int) -> int:
+        raise KeyError("age")
+
+    with pytest.raises(TargetFailed, match="KeyError"):
+        assert_private(raises, "epsilon=1", pairs=[(0, 1)])
+
+
+def test_ctrl_c_ends_the_run_and_not_the_test() -> None:
+    calls = []
+
+    def interrupted(value: int) -> int:
+        calls.append(value)
+        if len(calls) == 300:
+            os.kill(os.getpid(), signal.SIGINT)
+        return value
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            assert_private(interrupted, "epsilon=1", pairs=[(0, 1)], runs=5000)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(calls) >= 300
+
+
+def test_an_alarm_of_the_test_runner_is_left_alone() -> None:
+    """A time limit on tests by SIGALRM, as pytest-timeout sets, goes on running."""
+    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    signal.setitimer(signal.ITIMER_REAL, 1000)
+    try:
+        assert_private(kept, "epsilon=1", pairs=[(0, 1)], runs=1000, alpha=ALPHA, seed=1)
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+        assert signal.getsignal(signal.SIGALRM) is signal.SIG_IGN
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(
+    ("change", "argument"),
+    [
+        ({"pairs": []}, "pairs"),
+        ({"pairs": [(0, 1, 2)]}, "pairs"),
+        ({"pairs": "01"}, "pairs"),
+        ({"pairs": 7}, "pairs"),
+        ({"claim": 1}, "claim"),
+        ({"claim": "epsilon=-1"}, "epsilon"),
+        ({"alpha": 2}, "alpha"),
+        ({"runs": 0}, "runs"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(change: dict[str, Any], argument: str) -> None:
+    given = {"target": kept, "claim": "epsilon=1", "pairs": [(0, 1)], **change}
+    with pytest.raises(InvalidParameter) as refusal:
+        assert_private(**given)
+    assert refusal.value.argument == argument
+
+
+def test_a_sampler_fits_its_law_and_no_other() -> None:
+    noise = DiscreteLaplace(scale=1)
+
+    def sampler(n: int, rng: np.random.Generator) -> Integers:
+        return geometric(1, n, rng)
+
+    report = assert_fits(sampler, noise, alpha=ALPHA, seed=1)
+    assert report.verdict == "not_refuted"
+    with pytest.raises(Refuted, match="witness: ") as failure:
+        assert_fits(sampler, DiscreteLaplace(scale=2), alpha="1e-6", seed=1)
+    assert "does not draw from discrete-laplace:scale=2" in str(failure.value)
+    assert "again: assert_fits(..., runs=20000, alpha='1/1000000', seed=1)" in str(failure.value)
+    with pytest.raises(TargetFailed):
+        assert_fits(lambda n, rng: None, noise)
+
+
+def test_a_query_within_its_sensitivity_passes() -> None:
+    assert_sensitivity(sum, [([1, 2], [1, 4])], 2)
+    assert_sensitivity(lambda rows: np.bincount(rows, minlength=3), [([0], [2])], Sensitivity.l1(2))
+    assert_sensitivity(lambda x: (x, 2 * x), [(0, 1)], Sensitivity.l2_squared(5))
+    assert_sensitivity(lambda x: [x, 2 * x], [(0, 1)], Sensitivity.box((1, 2)))
+    assert_sensitivity(list.pop, [([1], [2])], 1)  # what spoils its dataset gets a fresh one
+    assert_sensitivity(lambda x: x * 10**40, [(0, 1)], 10**40)  # beyond all floats
+
+
+@pytest.mark.parametrize(
+    ("query", "pair", "bound", "told"),
+    [
+        (sum, ([1, 2], [1, 5]), 2, "sum moves by 3 on the pair"),
+        (lambda x: x * 10**40, (0, 1), 10**40 - 1, f"moves by {10**40}"),
+        (lambda x: (x, x), (0, 1), Sensitivity.l1(1), "moves by 2"),
+        (lambda x: (x, 2 * x), (0, 1), Sensitivity.l2_squared(4), "moves by 5"),
+        (lambda x: (2 * x, 0), (0, 1), Sensitivity.box((1, 2)), r"moves by \(2, 0\)"),
+        (lambda x: x, ([1], [1, 2]), Sensitivity.l1(9), "changes the number of its answers"),
+    ],
+)
+def test_a_query_beyond_its_sensitivity_fails(query: Any, pair: Any, bound: Any, told: str) -> None:
+    with pytest.raises(Refuted, match=told):
+        assert_sensitivity(query, [pair[::-1], pair], bound)
+    with pytest.raises(Refuted, match=told):
+        assert_sensitivity(query, [pair], bound)
+
+
+@pytest.mark.parametrize(
+    ("query", "bound", "told"),
+    [
+        (float, 1, "the answer of the query = 0.0"),
+        (lambda x: np.array([0.5]), 1, "the answer of the query = array"),
+        (lambda x: True, 1, "the answer of the query = True"),
+        (lambda x: (x, x), 1, "say Sensitivity.l1"),
+        (lambda x: (x, x), Sensitivity.box((1, 1, 1)), "one bound for each of the 2 answers"),
+        (lambda x: x, 0, "sensitivity = 0"),
+        (lambda x: x + next(DRAWN), 1, "answers one dataset in two ways"),
+    ],
+)
+def test_what_has_no_integer_sensitivity_is_refused(query: Any, bound: Any, told: str) -> None:
+    with pytest.raises(InvalidParameter, match=told):
+        assert_sensitivity(query, [(0, 1)], bound)
+
+
+def test_the_purse_sells_what_it_has_and_no_more() -> None:
+    own = Purse("1e-3")
+    for name in range(500):
+        assert own.buy(f"test {name}", equal_share("1e-3", 500)) == Fraction(1, 500_000)
+    assert own.left == 0
+    assert own.spent == sum(own.bought.values()) == own.total
+    assert own.statement() == "500 purchases spent 1e-3 of 1e-3"
+    with pytest.raises(Overspent, match=r"'one more' asks for 1e-100, and 0 of 1e-3 is left"):
+        own.buy("one more", "1e-100")
+
+
+def test_a_purse_that_forgets_what_it_sold_is_noticed() -> None:
+    forgetful = type("Forgetful", (Purse,), {"left": property(lambda self: self.total)})("1e-3")
+    forgetful.buy("a", "9e-4")
+    forgetful.buy("b", "9e-4")
+    assert forgetful.spent > forgetful.total
+    honest = Purse("1e-3")
+    honest.buy("a", "9e-4")
+    with pytest.raises(Overspent, match="is left"):
+        honest.buy("b", "9e-4")
+
+
+@pytest.mark.parametrize(
+    ("name", "alpha", "told"),
+    [
+        ("a", "1e-9", "bought already"),
+        (" ", "1e-9", "a name"),
+        ("b", 0, "between"),
+        ("b", 1, "betw"),
+    ],
+)
+def test_a_purchase_that_makes_no_sense_is_refused(name: str, alpha: Any, told: str) -> None:
+    own = Purse(5)
+    own.buy("a", "1e-9")
+    with pytest.raises(Overspent, match=told):
+        own.buy(name, alpha)
+    assert own.spent == Fraction(1, 10**9)
+
+
+def test_a_purse_holds_something_and_a_share_has_tests() -> None:
+    with pytest.raises(InvalidParameter, match="total"):
+        Purse(0)
+    with pytest.raises(InvalidParameter, match="tests"):
+        equal_share("1e-3", 0)
+
+
+@pytest.mark.parametrize("alpha", ["1/3", "1/7000", "2/3", "9999/10000", "1e-30", "123456/1000000"])
+def test_what_is_shown_is_never_less(alpha: str) -> None:
+    assert Fraction(alpha) <= Fraction(shown_up(Fraction(alpha))) < Fraction(alpha) * 101 / 100

@@ -1,0 +1,231 @@
+"""The plugin: one false-alarm rate for a whole suite, stated and kept; every slip by name."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tests.purse import purse
+from tests.support.audit.plugin_runs import HEAD, PLUGIN, ROOT, mutant, ran, started
+
+# Of each suite whose audits must not refute: two of them.
+ALPHA = purse.buy("pytest plugin: small suites of correct mechanisms", "2e-9") / 2
+
+MANY = """
+@pytest.mark.parametrize("i", range(200))
+@pytest.mark.dp
+def test_it(dp, i): uniform(dp.buy())
+"""
+
+
+def beyond(tests: int, rate: Fraction, alpha: float) -> int:
+    """The least k with P(Bin(tests, rate) >= k) <= alpha, exact."""
+    tail, k = Fraction(1), 0
+    while tail > Fraction(alpha):
+        tail -= math.comb(tests, k) * rate**k * (1 - rate) ** (tests - k)
+        k += 1
+    return k
+
+
+def test_a_suite_of_200_audits_states_one_rate_and_keeps_it(tmp_path: Path) -> None:
+    """Each audit stands at the boundary of its claim, where it fails as often as it may."""
+    bought = purse.buy("pytest plugin: 200 audits at 1/400 each", "1e-9")
+    body = """
+@pytest.mark.parametrize("i", range(200))
+@pytest.mark.dp(epsilon=1, pair=(0, 1), runs=300)
+def test_it(dp, i):
+    assert dp.share == Fraction(1, 400)
+    dp.audit(kept)
+"""
+    run = ran(tmp_path, body, "--dp-alpha", "0.5", "--dp-seed", "1", "-q")
+    failed = re.findall(r"^FAILED.*$", run.out, re.MULTILINE)
+    assert len(failed) < beyond(200, Fraction(1, 400), bought) < 12, run.out
+    assert all("Refuted" in line for line in failed)
+    assert run.line == (
+        "dp: 200 statistical tests ran, of 200 collected: where all that they assert "
+        "through dp is true, any fails with probability at most 0.5 (--dp-alpha 0.5); "
+        "effort quick; --dp-seed 1 repeats"
+    )
+
+
+DRIVER = """
+import json, sys, pytest
+class Count:
+    failed = 0
+    def pytest_runtest_logreport(self, report): self.failed += report.failed
+for seed in range(12):
+    count = Count()
+    options = ["-q", "-s", "-p", "no:cacheprovider", "--no-summary", "--tb=no", *sys.argv[1:]]
+    code = pytest.main([*options, "--dp-alpha", "0.05", "--dp-seed", str(seed)], plugins=[count])
+    print("\\n" + json.dumps([int(code), count.failed]))
+"""
+WHOLE = ("share = equal_share(run.alpha, run.collected * copies)", "share = run.alpha")
+UNPAID = ("self.purse.buy(name, price)\n", "pass\n")
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["shared", "each has the whole"])
+def test_runs_are_red_no_more_often_than_stated(tmp_path: Path, kept: bool) -> None:
+    """12 runs of 200 tests whose p-values are exactly uniform; the mutant overspends."""
+    plugin = PLUGIN
+    bought = 1e-9
+    if kept:
+        bought = purse.buy("pytest plugin: red runs at 0.05 each", "1e-9")
+    else:
+        mutant(tmp_path, *WHOLE)
+        source = (tmp_path / "mutant_plugin.py").read_text()
+        assert source.count(UNPAID[0]) == 1
+        (tmp_path / "mutant_plugin.py").write_text(source.replace(*UNPAID))
+        plugin = "mutant_plugin"
+    (tmp_path / "test_suite.py").write_text(HEAD + MANY)
+    (tmp_path / "driver.py").write_text(DRIVER)
+    block = () if kept else ("-p", f"no:{PLUGIN}")
+    run = started(tmp_path, "driver.py", "-p", plugin, *block)
+    results = [json.loads(found) for found in re.findall(r"^\[\d+, \d+\]$", run.out, re.MULTILINE)]
+    assert len(results) == 12, run.out
+    red = sum(code != 0 for code, _ in results)
+    assert (red < beyond(12, Fraction(1, 20), bought)) is kept, results
+
+
+def test_the_purse_itself_stops_who_takes_the_whole(tmp_path: Path) -> None:
+    run = ran(tmp_path, MANY, "-q", "--tb=line", "--dp-seed", "1", plugin=mutant(tmp_path, *WHOLE))
+    assert run.code == 1
+    assert "asks for 1e-3, and 0 of 1e-3 is left" in run.out
+    assert "199 failed, 1 passed" in run.out
+
+
+def test_a_broken_mechanism_fails_with_its_witness_and_how_to_repeat_it(tmp_path: Path) -> None:
+    body = """
+@audits
+def test_kept(dp): dp.audit(kept)
+@audits
+def test_broken(dp): dp.audit(broken)
+@audits
+def test_fit(dp):
+    from dpcore import DiscreteLaplace
+    dp.fits(DiscreteLaplace(scale=1), DiscreteLaplace(scale=9))
+"""
+    run = ran(tmp_path, body, "--dp-seed", "5", "--dp-alpha", str(ALPHA))
+    assert (run.code, "2 failed, 1 passed" in run.out) == (1, True), run.out
+    told = re.search(r"broken does not keep epsilon=1 on the pair \(0, 1\): .*", run.out)
+    assert told
+    witnesses = re.findall(r"witness: .*", run.out)
+    assert re.search(r"output .*: \d+ of \d+ runs in world A, \d+ of \d+ in world B", witnesses[0])
+    assert "does not draw from discrete-laplace:scale=9" in run.out
+    assert "def assert_private" not in run.out  # the test is shown, not the library
+    (again,) = re.findall(r"again: pytest (test_suite.py::test_broken) (.*)", run.out)
+    assert again[1].strip() == "--dp-seed 5 --dp-alpha 1/3000000000 --dp-effort quick"
+    alone = ran(tmp_path, body, again[0], *again[1].split())
+    assert alone.code == 1
+    assert told[0] in alone.out
+    assert witnesses[0] in alone.out
+    fresh = [ran(tmp_path, body, again[0]) for _ in range(2)]
+    assert fresh[0].line != fresh[1].line  # seeds are equal with probability 2^-32
+
+
+REFUSED = {
+    "epsilon=-1, pair=(0, 1)": "epsilon = -1: must be >= 0",
+    "epsilon=float('nan')": "epsilon = nan: must be a finite number",
+    "epsilon=1, delta=1": "delta = 1: must be in [0, 1)",
+    "delta='1e-6'": "delta = 1e-6: needs an epsilon",
+    "epsilon=1, claim='epsilon=1'": "epsilon = 1: is said by claim already",
+    "claim='privacy'": "claim = privacy: accepted are",
+    "epsilon=1, relation='cousins'": "relation = cousins: must be",
+    "epsilon=1, pair=3": "pair = 3: must be pairs of datasets",
+    "epsilon=1, pairs=[]": "pairs = []: needs one pair",
+    "epsilon=1, pair=(0, 1), pairs=[(0, 1)]": "pair = (0, 1): is said by pairs already",
+    "epsilon=1, runs=0": "runs = 0: must be >= 1",
+    "epsilon=1, audits=0.5": "audits = 0.5: must be",
+    "epsilom=1": "epsilom = 1: dp takes claim, epsilon",
+    "1": "dp = (1,): takes words only",
+}
+
+
+def test_marks_that_cannot_be_read_are_refused_at_collection_by_name(tmp_path: Path) -> None:
+    marks = "".join(
+        f"@pytest.mark.dp({words})\ndef test_{i}(dp): dp.audit(kept)\n"
+        for i, words in enumerate(REFUSED)
+    )
+    run = ran(tmp_path, marks + "@audits\ndef test_without(): pass\ndef test(): pass\n")
+    assert run.code == pytest.ExitCode.USAGE_ERROR, run.out
+    for i, told in enumerate(REFUSED.values()):
+        assert f"test_suite.py::test_{i}: @pytest.mark.dp: {told}" in run.out
+    assert "::test_without: @pytest.mark.dp: fixture = (none): the test must take dp" in run.out
+    assert "no tests ran" in run.out
+    lax = mutant(tmp_path, 'if refused and not hasattr(config, "workerinput")', "if False")
+    assert ran(tmp_path, marks, plugin=lax).code == 1  # no longer before all others
+
+
+def test_a_test_that_audits_nothing_fails(tmp_path: Path) -> None:
+    body = """
+@audits
+def test_silent(dp): pass
+@audits
+def test_skipped(dp): pytest.skip("no peer here")
+@pytest.mark.dp
+def test_no_claim(dp): dp.audit(kept, pair=(0, 1))
+@pytest.mark.dp(epsilon=1)
+def test_no_pair(dp): dp.audit(kept)
+@pytest.mark.dp(claim="epsilon=2", audits=2)
+def test_own_words(dp):
+    dp.audit(kept, "epsilon=1", pair=(0, 1), runs=2000)
+    dp.audit(kept, pairs=[(0, 1)])
+    dp.audit(kept, pairs=[(0, 1)])
+def test_unmarked(dp): pass
+"""
+    run = ran(tmp_path, body, "-rs", "--dp-seed", "1", "--dp-alpha", str(ALPHA))
+    assert "4 failed, 1 skipped, 1 error" in run.out, run.out
+    assert "is marked dp and audited nothing" in run.out
+    assert "claim = (none): is needed" in run.out
+    assert "pairs = []: needs one pair" in run.out
+    assert "test_own_words asks for one audit more than it is marked for" in run.out
+    assert "say @pytest.mark.dp(audits=3)" in run.out
+    assert "the fixture dp is for tests that are marked" in run.out
+
+
+def test_a_suite_without_marks_is_left_alone(tmp_path: Path) -> None:
+    body = "def test_it():\n    import sys\n    assert not {'dpcore', 'numpy'} & set(sys.modules)\n"
+    outs = {}
+    for name in (PLUGIN, "no:nothing"):
+        run = ran(tmp_path, body, "-q", plugin=name, head="")
+        assert run.code == 0, run.out
+        outs[name] = re.sub(r"in [\d.]+s", "", run.out)
+    assert len(set(outs.values())) == 1
+    for options in (("--dp-alpha", "2"), ("--dp-alpha", "x"), ("--dp-seed", "-1")):
+        run = ran(tmp_path, body, *options, head="")
+        assert run.code == pytest.ExitCode.USAGE_ERROR
+        assert options[0] in run.out
+
+
+def test_our_own_suite_is_not_disturbed(tmp_path: Path) -> None:
+    """And an entry point beside -p registers the plugin once."""
+    metadata = tmp_path / "entry-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: entry\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(f"[pytest11]\n{PLUGIN} = {PLUGIN}\n")
+    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/audit/report/test_report.py")
+    for own in ((), ("-p", PLUGIN)):
+        run = started(ROOT, *words, *own, path=tmp_path)
+        assert run.code == 0, run.out
+        assert "\ndp: " not in run.out
+
+
+def test_the_example_suite_runs_and_skips_by_name(tmp_path: Path) -> None:
+    """OpenDP has its own entropy: what is bought is a true chance of a red run."""
+    alpha = purse.buy("examples/suite", "1e-8")
+    options = ("-m", "pytest", "examples/suite", "-p", PLUGIN, "-p", "no:cacheprovider", "-rs")
+    run = started(ROOT, *options, "--dp-alpha", str(alpha))
+    assert run.code == 0, run.out
+    assert re.search(r"dp: \d+ statistical tests ran, of \d+ collected: .* at most 1e-8", run.line)
+    for peer in ("opendp", "diffprivlib"):
+        missing = f"raise ModuleNotFoundError('no {peer}', name='{peer}')\n"
+        (tmp_path / f"{peer}.py").write_text(missing)
+    run = started(ROOT, *options, "--dp-alpha", "1e-12", path=tmp_path)
+    assert run.code == 0, run.out
+    assert "2 skipped" in run.out
+    for peer in ("opendp", "diffprivlib"):
+        assert f"{peer}: pip install 'dpcore[peers]'" in run.out

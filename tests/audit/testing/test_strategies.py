@@ -1,0 +1,197 @@
+"""Strategies give what they say: in range, neighbours and never equal, all laws, all kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import Phase, given
+from hypothesis import strategies as st
+
+from audit.testing import Refuted, assert_sensitivity, strategies
+from audit.testing.strategies import (
+    deltas,
+    epsilons,
+    neighbouring_datasets,
+    neighbouring_histograms,
+    neighbouring_integers,
+    neighbouring_streams,
+    neighbouring_vectors,
+    noises,
+    sensitivities,
+)
+from dpcore import Norm, Relation, SeededRng, Sensitivity, Unit
+from dpcore.errors import InvalidParameter
+from dpcore.noise import Noise
+from dpcore.spelling import LAWS, read_noise, write_noise
+
+Pair = tuple[list[Any], list[Any]]
+
+# Whether there is one matters here, not which is the smallest.
+ANY = hypothesis.settings(
+    phases=[Phase.generate], derandomize=True, database=None, deadline=None, max_examples=5000
+)
+
+
+def found(strategy: st.SearchStrategy[Any], wanted: Callable[[Any], Any]) -> Any:
+    return hypothesis.find(strategy, wanted, settings=ANY)
+
+
+@given(epsilons(0, 3), deltas("1e-9", "1/7"))
+def test_parameters_are_exact_and_in_range(epsilon: Fraction, delta: Fraction) -> None:
+    assert isinstance(epsilon, Fraction)
+    assert isinstance(delta, Fraction)
+    assert 0 <= epsilon <= 3
+    assert Fraction(1, 10**9) <= delta <= Fraction(1, 7)
+
+
+def test_deltas_reach_0_and_the_powers_of_ten() -> None:
+    assert found(deltas(), lambda delta: delta == 0) == 0
+    assert found(deltas(), lambda delta: delta == Fraction(1, 10**6)) > 0
+    assert found(deltas("1/3", "1/2"), lambda delta: True) >= Fraction(1, 3)
+
+
+@given(noises())
+def test_a_noise_can_be_written_and_drawn(noise: Noise) -> None:
+    assert read_noise(write_noise(noise)) == noise
+    assert noise.sample(3, rng=SeededRng(1)).shape == (3,)
+
+
+def test_every_law_of_dpcore_is_among_the_noises() -> None:
+    assert set(strategies._NOISES) == set(LAWS)
+    for law in LAWS:
+        assert found(noises(law), lambda noise: True).name == law
+
+
+@pytest.mark.parametrize("norm", list(Norm))
+def test_every_norm_is_among_the_sensitivities(norm: Norm) -> None:
+    found(sensitivities(at_most=3, dimension=2), lambda one: one.norm is norm)
+    assert found(sensitivities(norm.value), lambda one: True).norm is norm
+
+
+@given(st.data(), st.integers(1, 5), st.integers(-3, 3))
+def test_integers_are_apart_and_within(data: st.DataObject, apart: int, low: int) -> None:
+    a, b = data.draw(neighbouring_integers(apart, at_least=low, at_most=low + 9))
+    assert 1 <= abs(a - b) <= apart
+    assert low <= min(a, b) <= max(a, b) <= low + 9
+
+
+@given(st.data(), sensitivities(dimension=4))
+def test_vectors_are_within_the_sensitivity_and_differ(
+    data: st.DataObject, sensitivity: Sensitivity
+) -> None:
+    dimension = 1 if sensitivity.norm is Norm.ABSOLUTE else 4
+    pair = data.draw(neighbouring_vectors(sensitivity, dimension=dimension))
+    assert pair[0] != pair[1]
+    assert_sensitivity(lambda vector: vector, [pair], sensitivity)
+
+
+@pytest.mark.parametrize(
+    "sensitivity",
+    [Sensitivity(3), Sensitivity.l1(3), Sensitivity.l2_squared(9), Sensitivity.box((1, 3))],
+)
+def test_vectors_reach_the_sensitivity_in_every_coordinate(sensitivity: Sensitivity) -> None:
+    """So a bound that is one too small is noticed, whichever coordinate it is about."""
+    size = 1 if sensitivity.norm is Norm.ABSOLUTE else 2
+
+    def moved(place: int, step: int) -> Pair:
+        drawn = neighbouring_vectors(sensitivity, dimension=size)
+        pair: Pair = found(drawn, lambda pair: pair[0][place] - pair[1][place] == step)
+        return pair
+
+    for step in (-3, 3):
+        with pytest.raises(Refuted, match="3"):
+            assert_sensitivity(lambda vector: vector[-1], [moved(size - 1, step)], 2)
+
+
+@given(neighbouring_datasets(st.integers(0, 3), relation="replace", most=6))
+def test_a_dataset_has_one_record_replaced(pair: Pair) -> None:
+    a, b = pair
+    assert len(a) == len(b) <= 6
+    assert sum(x != y for x, y in zip(a, b, strict=True)) == 1
+
+
+@given(neighbouring_datasets(st.integers(0, 3), relation="add-remove", most=6))
+def test_a_dataset_has_one_record_more_or_less(pair: Pair) -> None:
+    shorter, longer = sorted(pair, key=len)
+    assert len(longer) == len(shorter) + 1 <= 6
+    assert shorter in [longer[:i] + longer[i + 1 :] for i in range(len(longer))]
+
+
+@given(neighbouring_histograms(bins=3, relation="replace"))
+def test_a_histogram_has_one_person_moved(pair: Pair) -> None:
+    moves = sorted(x - y for x, y in zip(*pair, strict=True))
+    assert moves == [-1, 0, 1]
+    assert min(*pair[0], *pair[1]) >= 0
+
+
+@given(neighbouring_histograms(bins=3, relation="add-remove"))
+def test_a_histogram_has_one_person_more_or_less(pair: Pair) -> None:
+    moves = [x - y for x, y in zip(*pair, strict=True)]
+    assert sorted(map(abs, moves)) == [0, 0, 1]
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("unit", list(Unit))
+@given(data=st.data())
+def test_a_stream_differs_in_one_event_or_one_user(
+    data: st.DataObject, unit: Unit, relation: Relation
+) -> None:
+    drawn = neighbouring_streams(st.integers(0, 2), steps=5, users=2, unit=unit, relation=relation)
+    a, b = data.draw(drawn)
+    different = [(x, y) for x, y in zip(a, b, strict=True) if x != y]
+    assert different
+    assert len(a) == 5
+    if unit is Unit.CONTRIBUTION:
+        assert len(different) == 1
+    owners = {entry[0] for steps in different for entry in steps if entry is not None}
+    assert len(owners) == 1
+    gone = any(None in steps for steps in different)
+    assert gone is (relation is Relation.ADD_REMOVE)
+    if relation is Relation.ADD_REMOVE and unit is Unit.USER:
+        fewer = min(a, b, key=lambda stream: sum(entry is not None for entry in stream))
+        assert not any(entry is not None and entry[0] in owners for entry in fewer)
+
+
+def test_either_dataset_may_be_the_larger() -> None:
+    for strategy in (
+        neighbouring_datasets(st.integers(0, 1), relation="add-remove"),
+        neighbouring_histograms(bins=1, relation="add-remove"),
+    ):
+        found(strategy, lambda pair: sum(map(abs, pair[0])) > sum(map(abs, pair[1])))
+        found(strategy, lambda pair: sum(map(abs, pair[0])) < sum(map(abs, pair[1])))
+
+
+def test_a_user_may_change_several_events() -> None:
+    drawn = neighbouring_streams(st.integers(0, 2), steps=3, unit="user")
+    found(drawn, lambda pair: sum(x != y for x, y in zip(*pair, strict=True)) == 3)
+
+
+SENSELESS: dict[str, tuple[Callable[[], Any], str]] = {
+    "an epsilon below 0": (lambda: epsilons(-1, 1), "at_least"),
+    "no epsilon at all": (lambda: epsilons(2, 1), "at_most"),
+    "a delta of 1": (lambda: deltas(0, 1), "at_most"),
+    "an unknown law": (lambda: noises("cauchy"), "law"),
+    "an unknown norm": (lambda: sensitivities("l7"), "norm"),
+    "no sensitivity": (lambda: sensitivities(at_most=0), "at_most"),
+    "integers that are equal": (lambda: neighbouring_integers(0), "apart"),
+    "no room": (lambda: neighbouring_integers(3, at_least=0, at_most=2), "at_most"),
+    "a box": (lambda: neighbouring_vectors(Sensitivity.box((1, 2)), dimension=3), "dimension"),
+    "a number in a plane": (lambda: neighbouring_vectors(2, dimension=2), "dimension"),
+    "a relation": (lambda: neighbouring_datasets(st.none(), relation="cousins"), "relation"),
+    "no record": (lambda: neighbouring_datasets(st.none(), most=0), "most"),
+    "one bin to move in": (lambda: neighbouring_histograms(bins=1), "bins"),
+    "a unit": (lambda: neighbouring_streams(st.none(), unit="household"), "unit"),
+    "no step": (lambda: neighbouring_streams(st.none(), steps=0), "steps"),
+}
+
+
+@pytest.mark.parametrize("case", SENSELESS)
+def test_what_makes_no_sense_is_refused_by_name(case: str) -> None:
+    make, argument = SENSELESS[case]
+    with pytest.raises(InvalidParameter) as refusal:
+        make()
+    assert refusal.value.argument == argument

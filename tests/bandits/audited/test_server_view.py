@@ -1,0 +1,280 @@
+"""What an audit is given: the released sums of ``play`` and nothing else, a claim that was derived,
+and names of everything that can be audited.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bandits.audited.devices import Devices
+from bandits.audited.server_view import ABSENT, ARMS, BATCHES, View, _Fixed, view_of
+from bandits.audited.target import across, claimed, lead, second, target
+from bandits.batch import Pulls, Released
+from bandits.play import play
+from bandits.policies.elimination import BatchedElimination
+from bandits.policies.registry import ALGORITHMS
+from bandits.privatizers.bits import BitPrivatizer
+from bandits.privatizers.privatizer import Privatizer, Unprotected
+from bandits.privatizers.sums import SumPrivatizer, Trust
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.protocols.sums import LocalSum
+from dpcore.sampling.rng import SeededRng
+from tests.purse import purse
+from tests.support.bandits.audited import EVERY, viewed
+from tests.support.bandits.worlds import Pulled, same_law
+
+BITS = BitPrivatizer(epsilon=1, delta="1e-2")
+
+
+def summed(trust: Trust) -> SumPrivatizer:
+    return SumPrivatizer(trust=trust, epsilon=1, failure="1e-3")
+
+
+def view(trust: Trust, **given: Any) -> View:
+    return view_of(BatchedElimination(privatizer=summed(trust)), **given)
+
+
+# -- a view is what play shows -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted(BatchedElimination):
+    """Writes down what it is shown."""
+
+    shown: list[Released] = field(default_factory=list, compare=False)
+
+    def observe(self, state: Any, released: Released) -> Any:
+        self.shown.append(released)
+        return BatchedElimination.observe(self, state, released)
+
+
+@pytest.mark.parametrize("privatizer", [summed("pure"), summed("local"), BITS])
+@pytest.mark.parametrize("reward", [0, 1])
+def test_a_view_holds_every_released_sum(privatizer: Privatizer, reward: int) -> None:
+    found = view_of(BatchedElimination(privatizer=privatizer))
+    views, coins = found.views(reward, 30, SeededRng(8)), SeededRng(8)
+    policy, world = found.policy, np.random.default_rng(1)
+    assert isinstance(policy, BatchedElimination)
+    units = [privatizer.precision(size) for size in found.sizes]
+    later = 0
+    for row in views.tolist():
+        noted = Noted(privatizer=privatizer, schedule=policy.schedule, radius=policy.radius)
+        fixed = _Fixed(sizes=found.sizes, ones=found.ones, reward=reward)
+        run = play(noted, fixed, horizon=found.horizon, world=world, rng=coins)
+        sums = [total for released in noted.shown for total in released.sums]
+        assert None not in sums
+        assert len(sums) == ARMS * run.batches
+        later += run.batches > 1
+        sizes = [size for size in found.sizes for _ in range(ARMS)]
+        for size, total, steps in zip(sizes, sums, row, strict=False):
+            assert total is not None
+            noise = privatizer.noise(size)
+            shift = noise.mean if isinstance(noise, Binomial) else 0
+            assert total * privatizer.precision(size) + shift == steps
+        assert row[len(sums) : -1] == [ABSENT] * (ARMS * BATCHES - len(sums)) + units
+        assert row[-1] == sum(1 << arm for arm in run.active)
+        assert lead(row) == row[0] - row[1]
+        assert second(row) == row[2]
+        if run.batches > 1:
+            assert abs(across(row) - 2 * (row[0] / units[0] - row[2] / units[1])) <= 0.5 + 1e-9
+        else:
+            assert across(row) == second(row) == ABSENT
+    assert later > 0
+
+
+def test_worlds_differ_in_one_reward_of_one_user() -> None:
+    found = view("central")
+    for reward in (0, 1):
+        world, coins = (
+            _Fixed(sizes=found.sizes, ones=found.ones, reward=reward),
+            np.random.default_rng(1),
+        )
+        sums = [
+            [world.encoded_sum(arm, size, 1, coins) for arm in range(ARMS)] for size in found.sizes
+        ]
+        assert sums == [[found.sizes[0] - 1 + reward, found.ones[0][1]], [*found.ones[1]]]
+
+
+def test_what_follows_depends_on_the_user() -> None:
+    left = [view("pure").views(reward, 400, SeededRng(reward))[:, -1] for reward in (0, 1)]
+    dropped = [float((each == 1).mean()) for each in left]
+    assert 0.6 < dropped[0] < dropped[1] < 0.95
+
+
+def test_a_released_sum_off_its_grid_is_no_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SumPrivatizer, "release", lambda *_: Fraction(1, 10**9 + 7))
+    with pytest.raises(InvalidParameter) as refused:
+        view("pure").views(1, 1, SeededRng(1))
+    assert refused.value.argument == "released"
+
+
+def test_a_policy_that_favours_an_arm_from_the_start_has_no_view() -> None:
+    class Favouring(BatchedElimination):
+        def choose(self, state: Any) -> Pulls:  # always the same
+            return Pulls((4, 8))
+
+    with pytest.raises(InvalidParameter, match="equally often"):
+        view_of(Favouring(privatizer=summed("pure")))
+
+
+# -- the claim -----------------------------------------------------------------------------------
+
+
+def hockey_stick(law: Any, shift: int, epsilon: float, reach: int) -> float:
+    """Delta at epsilon of a law on the integers and the same moved by ``shift``, in floats."""
+    k = np.arange(-reach, reach + 1)
+    return float(np.maximum(law.pmf(k) - math.exp(epsilon) * law.pmf(k - shift), 0).sum())
+
+
+def test_the_claim_of_skellam_noise_is_that_of_the_first_batch() -> None:
+    found = viewed("dist-rdp-se:s=1,epsilon=1,delta=1e-3")
+    policy = BatchedElimination(privatizer=SumPrivatizer(trust="renyi", epsilon=1, failure="1e-3"))
+    users = view_of(policy).sizes[0]
+    steps = math.isqrt(users - 1) + 1  # ceil(s epsilon sqrt n)
+    law = stats.skellam(steps**2 / 2, steps**2 / 2)
+    epsilon = float(found.epsilon)
+    assert hockey_stick(law, steps, epsilon, 1000) <= 1e-3
+    assert hockey_stick(law, steps, epsilon - 2e-6, 1000) > 1e-3
+
+
+def test_the_claim_of_bits_is_that_of_the_first_batch() -> None:
+    found = viewed("sdp-ae:m=8,epsilon=1,delta=1e-2")
+    law = BITS.noise(8)
+    assert law is not None
+    bits = int(law.parameters["trials"])
+    epsilon, fair = float(found.epsilon), stats.binom(bits, 0.5)
+    assert hockey_stick(fair, 1, epsilon, bits + 1) <= 1e-2
+    assert hockey_stick(fair, 1, epsilon - 2e-6, bits + 1) > 1e-2
+
+
+def test_the_claim_is_not_the_worst_of_later_batches() -> None:
+    found = view("renyi")
+    later = replace(found, sizes=(found.sizes[1], found.sizes[0]))
+    assert claimed(found, None) != claimed(later, None)
+    assert viewed("dist-rdp-se:s=1,epsilon=1").epsilon == claimed(found, None)[0]
+
+
+def test_pure_claims_are_exact() -> None:
+    assert viewed("dist-dp-se,epsilon=1/3").epsilon == Fraction(1, 3)
+    assert viewed("dp-se,epsilon=1/3").epsilon == Fraction(1, 3)
+    assert viewed("shuffled-se,epsilon=1").epsilon == Fraction(1, 2)  # of the sum; rest is assumed
+    assert viewed("dist-dp-se,epsilon=1").delta == 0
+    assert (
+        viewed("dist-cdp-se,epsilon=1").delta
+        == viewed("bit-se,epsilon=1").delta
+        == Fraction("0.01")
+    )
+
+
+# -- devices -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("privatizer", [summed("pure"), summed("shuffled-pure"), BITS])
+def test_devices_release_by_the_same_law(privatizer: Privatizer) -> None:
+    alpha = purse.buy(f"bandits devices against releases: {privatizer.name}", "1e-9")
+
+    def released(by: Privatizer, runs: int, ones: int = 2) -> Counter[Pulled]:
+        steps = by.precision(4)
+        sums = (by.release(ones * steps, 4, SeededRng(seed)) for seed in range(runs))
+        return Counter((math.floor(total * steps),) for total in sums)
+
+    devices = released(Devices(of=privatizer), 800)
+    assert same_law(devices, released(privatizer, 2000)) > alpha
+    assert same_law(devices, released(privatizer, 2000, ones=3)) < alpha
+
+
+def test_a_message_is_the_users_own() -> None:
+    found = view("local", path="devices")
+    users = found.sizes[0]
+    protocol = found.policy.privatizer.protocol(users)
+    assert isinstance(protocol, LocalSum)
+    assert users > 1
+    zero, one = (found.views(reward, 1, SeededRng(4))[0] for reward in (0, 1))
+    assert len(zero) == 1 + ARMS * BATCHES + BATCHES + 1
+    assert one[0] - zero[0] == one[1] - zero[1] == protocol.precision
+    assert lead(zero) == zero[1] - zero[2]
+    assert second(zero) == zero[3]
+
+
+def test_devices_take_rewards_that_they_can_hold() -> None:
+    for privatizer, steps in ((summed("pure"), 1), (Unprotected(), 0)):
+        with pytest.raises(InvalidParameter):
+            Devices(of=privatizer).release(steps, 4)
+
+
+# -- by name -------------------------------------------------------------------------------------
+
+
+def test_all_that_runs_by_name_can_be_audited() -> None:
+    assert {entry.name for entry in ALGORITHMS} - {"se"} == {*EVERY} - {"bit-se"}
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("path", ["release", "devices"])
+def test_every_algorithm_has_a_view(name: str, path: str) -> None:
+    found = viewed(f"{name},epsilon=2,path={path}")
+    assert found.epsilon > 0
+    assert len(found.run(1, 2, np.random.default_rng(1))) == 2
+
+
+def test_parameters_may_be_spelled_in_two_ways() -> None:
+    spelled = ("dist-rdp-se:s=1", "dist-rdp-se,scaling=1", "dist-rdp-se")
+    one, also, ten = (viewed(f"{rest},epsilon=1,delta=1e-3").epsilon for rest in spelled)
+    assert one == also != ten
+
+
+@pytest.mark.parametrize(
+    ("rest", "argument", "says"),
+    [
+        ("dist-dp-se", "target", "epsilon is missing"),
+        ("se,epsilon=1", "target", "claims nothing"),
+        ("thompson,epsilon=1", "target", "'thompson' must be one of cdp-se, ldp-se"),
+        ("dist-dpse,epsilon=1", "target", "did you mean dist-dp-se?"),
+        ("dist-dp-se:s=4,epsilon=1", "algorithm", "no parameters"),
+        (
+            "dist-dp-se,epsilon=1,arms=3",
+            "target",
+            "one of epsilon, delta .*, scaling .*, radius .*",
+        ),
+        ("dist-dp-se,epsilon=1,width=wide", "target", "radius .exact or paper., path .release or"),
+        ("dist-dp-se,epsilon=0", "epsilon", "must be > 0"),
+        ("dist-dp-se,epsilon=1,epsilon=2", "epsilon", "given twice"),
+        ("dist-dp-se,epsilon=1,radius=wide", "radius", "must be one of exact, paper"),
+        ("dist-dp-se,epsilon=1,path=wire", "path", "must be one of release, devices"),
+        ("dist-rdp-se,epsilon=1,delta=0", "delta", "unbounded"),
+        ("dist-dp-se,epsilon=1,delta=1", "delta", "must lie in"),
+        ("bit-se,epsilon=1,scaling=2", "scaling", "has none"),
+        ("bit-se,epsilon=1,radius=paper", "privatizer", "no radius"),
+        ("dp-se,epsilon=1,scaling=2", "scaling", "has none"),
+        ("dist-rdp-se,epsilon=1,scaling=1/2", "scaling", "must be >= 1"),
+        ("dist-rdp-se:s=4,epsilon=1,scaling=4", "scaling", "given twice"),
+        ("sdp-ae:m=1/2,epsilon=1", "sdp-ae:m", "must be a whole number"),
+    ],
+)
+def test_what_is_not_there_is_refused_by_name(rest: str, argument: str, says: str) -> None:
+    with pytest.raises(InvalidParameter, match=says.replace("?", r"\?")) as refused:
+        viewed(rest)
+    assert refused.value.argument == argument
+
+
+def test_a_dataset_is_one_reward() -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        viewed("dist-dp-se,epsilon=1").run(2, 1, np.random.default_rng(1))
+    assert refused.value.argument == "dataset"
+
+
+def test_seeds_repeat_a_view_and_earnest_does_not() -> None:
+    rest = "dist-dp-se,epsilon=1"
+    for seeded in (True, False):
+        found = target(f"bandit:{rest}", rest, seeded)
+        first, again = (found.run(1, 32, np.random.default_rng(3)) for _ in range(2))
+        assert (first == again).all() == seeded

@@ -1,0 +1,234 @@
+"""The server's view of a bandit under audit: not refuted at the derived epsilon in any trust model,
+refuted when what releases errs in the ways that were found in the wild.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandits.audited.server_view import _Fixed
+from bandits.batch import Released, ReleasedSum
+from bandits.play import _Sent
+from bandits.policies.elimination import BatchedElimination, EliminationState
+from bandits.privatizers.privatizer import Privatizer
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.skellam import Skellam
+from dpcore.noise import Noise
+from dpcore.sampling.rng import Rng, SeededRng
+from tests.purse import purse
+from tests.support.bandits.audited import (
+    EVERY,
+    SUMS,
+    audited,
+    bare,
+    halved,
+    law_of,
+    releasing,
+    shared,
+    with_noise,
+)
+from tests.support.dpcore.mutants import mutated
+
+ALPHA = 1e-3
+CURVES = ("dist-rdp-se", "dist-cdp-se")
+ACROSS = "bandits.audited.target:across"
+SECOND = "bandits.audited.target:second"
+BY_DEVICES = ("dist-dp-se", "shuffled-se", "dist-rdp-se", "ldp-se", "bit-se")
+
+each_algorithm = pytest.mark.parametrize("name", EVERY)
+
+
+def refuted(rest: str, *, runs: int) -> bool:
+    report = audited(rest, runs=runs, alpha=ALPHA)
+    assert report.error is None, report.error
+    return report.verdict == "refuted"
+
+
+# -- what is derived is not refuted --------------------------------------------------------------
+
+
+@each_algorithm
+def test_the_derived_epsilon_is_not_refuted(name: str) -> None:
+    alpha = purse.buy(f"bandits audit of the server's view: {name}", "1e-9")
+    assert audited(f"{name},epsilon=1", runs=300, alpha=alpha).verdict == "not_refuted"
+
+
+@pytest.mark.parametrize("name", BY_DEVICES)
+def test_nor_is_it_by_devices(name: str) -> None:
+    alpha = purse.buy(f"bandits audit by devices: {name}", "1e-9")
+    report = audited(f"{name},epsilon=1,path=devices", runs=200, alpha=alpha)
+    assert report.verdict == "not_refuted"
+
+
+@pytest.mark.parametrize("name", ["dist-rdp-se:s=10", "sdp-ae:m=8"])
+def test_nor_are_the_parameters_of_the_paper(name: str) -> None:
+    alpha = purse.buy(f"bandits audit with the paper's parameters: {name}", "1e-9")
+    report = audited(f"{name},epsilon=1,radius=paper", runs=300, alpha=alpha)
+    assert report.verdict == "not_refuted"
+
+
+# -- what releases too much is refuted -----------------------------------------------------------
+
+
+@each_algorithm
+def test_a_release_without_noise_is_refuted(name: str) -> None:
+    with releasing(bare):
+        assert refuted(f"{name},epsilon=1", runs=150)
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_a_release_with_half_the_noise_is_refuted(name: str) -> None:
+    with releasing(halved):
+        assert refuted(f"{name},epsilon=1", runs=1200 if name in CURVES else 600)
+
+
+def test_half_the_noise_of_bits_is_refuted() -> None:
+    with releasing(halved):
+        assert refuted("sdp-ae,epsilon=1", runs=2000)
+
+
+@each_algorithm
+def test_one_draw_for_all_arms_is_refuted(name: str) -> None:
+    """As in the code released with the paper: the noise cancels wherever two arms are compared."""
+    with releasing(shared()):
+        assert refuted(f"{name},epsilon=1", runs=150)
+
+
+def test_skellam_noise_at_seven_tenths_is_refuted() -> None:
+    """The claim is that of the watched user's release: the worst of all batches would be looser."""
+
+    def narrow(privatizer: Privatizer, encoded_sum: int, pulls: int, rng: Rng) -> ReleasedSum:
+        law = law_of(privatizer, pulls)
+        assert isinstance(law, Skellam)
+        less = Skellam(variance=law.variance * 49 / 100)  # type: ignore[operator]  # a Skellam variance is exact
+        return with_noise(privatizer, encoded_sum, pulls, less.sample(rng=rng))
+
+    with releasing(narrow):
+        assert refuted("dist-rdp-se,epsilon=1", runs=4000)
+
+
+# -- so is what errs around it -------------------------------------------------------------------
+
+
+def test_a_run_that_repeats_its_coins_for_every_arm_is_refuted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    coins: dict[Any, int] = {}
+
+    def again(sent: Any, rng: Rng) -> Rng:
+        batch = (id(sent), sent.batches)
+        if batch not in coins:
+            coins.clear()
+            coins[batch] = rng.bits(62)
+        return SeededRng(coins[batch])
+
+    wrong = mutated(
+        _Sent.batch, "release(steps, count, rng)", "release(steps, count, again(self, rng))",
+        again=again,
+    )  # fmt: skip
+    monkeypatch.setattr(_Sent, "batch", wrong)
+    assert refuted("dist-dp-se,epsilon=1", runs=150)
+
+
+def seeded_anew(coins: list[int]) -> Callable[[Any, Rng], Rng]:
+    """The generator of a batch: of the seed that its run began with."""
+
+    def again(sent: Any, rng: Rng) -> Rng:
+        if sent.batches == 1:
+            coins[:] = [rng.bits(62)]
+        return SeededRng(coins[0])
+
+    return again
+
+
+@pytest.mark.parametrize("name", ["dist-dp-se", "dist-rdp-se", "vb-sdp-ae"])
+def test_a_run_that_repeats_its_coins_in_every_batch_is_refuted(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch alone is as it should be: noise cancels in the difference of the two."""
+    wrong = mutated(
+        _Sent.batch, "self.batches += 1", "self.batches += 1\n    rng = again(self, rng)",
+        again=seeded_anew([]),
+    )  # fmt: skip
+    monkeypatch.setattr(_Sent, "batch", wrong)
+    report = audited(f"{name},epsilon=1", runs=600, alpha=ALPHA)
+    assert [outcome.feature for outcome in report.outcomes if outcome.refuted] == [ACROSS]
+
+
+@pytest.mark.parametrize("name", ["dist-dp-se", "dist-cdp-se"])
+def test_a_raw_sum_that_comes_a_batch_later_is_refuted(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(sent: Any, world: Any, sums: list[ReleasedSum]) -> list[ReleasedSum]:
+        if sent.batches == 1:
+            return sums
+        raw = world.ones[1][0] + world.ones[0][0] - 1 + world.reward
+        return [ReleasedSum(Fraction(raw)), *sums[1:]]
+
+    wrong = mutated(_Sent.batch, "tuple(sums)", "tuple(late(self, environment, sums))", late=late)
+    monkeypatch.setattr(_Sent, "batch", wrong)
+    report = audited(f"{name},epsilon=1", runs=1000, alpha=ALPHA)
+    assert [outcome.feature for outcome in report.outcomes if outcome.refuted] == [SECOND]
+
+
+def test_a_user_who_is_counted_in_both_batches_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = mutated(_Fixed._encoded_sum, "if batch == 0 and arm == 0:", "if arm == 0:")
+    monkeypatch.setattr(_Fixed, "_encoded_sum", wrong)
+    assert refuted("dist-dp-se,epsilon=1", runs=3000)
+
+
+def test_a_policy_that_peeks_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is released is as it should be: only which arms are left shows the reward."""
+    seen: list[int] = []
+    honest_world, honest_rule = _Fixed._encoded_sum, BatchedElimination.observe
+
+    def leaky(world: Any, *asked: Any) -> int:
+        seen.append(world.reward)
+        return honest_world(world, *asked)
+
+    def peeking(
+        policy: BatchedElimination, state: EliminationState, released: Released
+    ) -> EliminationState:
+        after = honest_rule(policy, state, released)
+        if not seen or state.batch == 1:
+            return after
+        return replace(after, active=(0, 1) if seen[-1] else (0,))
+
+    monkeypatch.setattr(_Fixed, "_encoded_sum", leaky)
+    monkeypatch.setattr(BatchedElimination, "observe", peeking)
+    report = audited("dist-dp-se,epsilon=1", runs=600, alpha=ALPHA)
+    assert [outcome.refuted for outcome in report.outcomes] == [False] * 4 + [True]
+
+
+def nothing(_: Noise, size: Any = None, *, rng: Rng) -> Any:  # it draws nothing
+    """In the place of a draw."""
+    return 0 if size is None else np.zeros(size, dtype=np.int64)
+
+
+@pytest.mark.parametrize("name", ["dist-dp-se", "shuffled-se"])
+def test_devices_whose_shares_are_nothing_are_refuted(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the code released with the paper, whose shares were 0 nearly always."""
+    monkeypatch.setattr(PolyaDifference, "sample", nothing)
+    assert refuted(f"{name},epsilon=1,path=devices", runs=150)
+    assert not refuted(f"{name},epsilon=1", runs=150)  # the run itself never draws a share
+
+
+@pytest.mark.parametrize(
+    ("name", "law"),
+    [("dist-rdp-se", Skellam), ("ldp-se", DiscreteLaplace), ("bit-se", Binomial)],
+)
+def test_devices_that_add_nothing_are_refuted(
+    name: str, law: type[Noise], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(law, "sample", nothing)
+    assert refuted(f"{name},epsilon=1,path=devices", runs=150)

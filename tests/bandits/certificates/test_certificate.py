@@ -1,0 +1,227 @@
+"""Certificates of runs: the worst of what may befall one user, each part computed a second time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accounting.checker.text.form import digest_of
+from accounting.claims.claim import Pure
+from accounting.errors import NotDerived
+from accounting.protocols.box import BinomialBox
+from accounting.totals.compose import compose
+from bandits.certificates.certificate import certificate_of, recheck
+from bandits.certificates.form import SEEDED, SYSTEM
+from bandits.play import Run, play, run_guarantee
+from bandits.policies.dp_se import DpSe
+from bandits.policies.elimination import BatchedElimination
+from bandits.policies.policy import Policy
+from bandits.policies.registry import Setting, read_algorithm
+from bandits.policies.shuffle_elimination import ShuffleElimination
+from bandits.privatizers.bits import BitPrivatizer
+from bandits.privatizers.privatizer import Privatizer, Unprotected
+from bandits.privatizers.promise import NEW_USERS, RunGuarantee, Users
+from bandits.privatizers.returning import Pool, SteadyPrivatizer
+from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.worlds.environment import Bernoulli
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.mechanism import Mechanism, Release
+from dpcore.sampling.rng import SeededRng
+
+HORIZON = 2000
+DELTA = "1/1000"
+
+
+def summed(trust: Trust) -> SumPrivatizer:
+    return SumPrivatizer(trust=trust, epsilon="1/2", failure="1e-3")
+
+
+def run_of(
+    policy: Policy[Any], users: Users = NEW_USERS, *, arms: int = 2, horizon: int = HORIZON
+) -> Run:
+    return play(
+        policy,
+        Bernoulli(means=(0.8, 0.3)[:arms]),
+        horizon=horizon,
+        world=np.random.default_rng(1),
+        rng=SeededRng(1),
+        users=users,
+    )
+
+
+def elimination(privatizer: Privatizer) -> BatchedElimination:
+    return BatchedElimination(privatizer=privatizer)
+
+
+POLICIES: dict[str, Policy[Any]] = {
+    **{
+        trust: elimination(summed(trust))
+        for trust in ("central", "local", "pure", "renyi", "concentrated", "shuffled-pure")
+    },
+    "bits": ShuffleElimination(privatizer=BitPrivatizer(epsilon="1/2", delta=DELTA)),
+    "dp-se": DpSe(epsilon="1/2", failure="1e-3"),
+}
+
+
+def pooled_run() -> Run:
+    steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=4, failure="1e-3")
+    pool = Pool(users=600, visits=3, privatizer=steady, arrivals=np.random.default_rng(2))
+    return run_of(elimination(steady), pool)
+
+
+# -- every trust model ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_run_is_certified_and_checked_along_the_second_path(name: str) -> None:
+    run = run_of(POLICIES[name])
+    certificate = certificate_of(run, deltas=[DELTA])
+    verdict = recheck(certificate.text())
+    assert verdict.holds, str(verdict)
+    assert run.guarantee is not None
+    claimed = Fraction(certificate.claims[0]["epsilon"])
+    derived = run.guarantee.epsilon(DELTA)
+    assert derived.upper <= claimed <= Fraction(derived.upper) * Fraction(10001, 10000)
+    assert certificate.algorithm == run.policy
+    assert sum(each["times"] for each in certificate.released) == len(run.releases)
+
+
+def test_assumptions_are_named() -> None:
+    shuffled = certificate_of(run_of(POLICIES["shuffled-pure"]), deltas=[DELTA]).assumptions
+    assert any("(1/8, 1/1000)-relaxed aggregation" in each for each in shuffled)
+    for each in (shuffled, certificate_of(run_of(POLICIES["pure"]), deltas=[DELTA]).assumptions):
+        assert any("semi-honest" in text for text in each)
+        assert any("users are new" in text for text in each)
+
+
+def test_users_who_return_are_certified_for_all_their_visits() -> None:
+    certificate = certificate_of(pooled_run(), deltas=[DELTA])
+    assert recheck(certificate.text()).holds
+    once = Fraction(4, 64)
+    assert 2 * once < Fraction(certificate.claims[0]["epsilon"]) < 3 * once
+    assert certificate.parts[0]["is"]["rounds_of"][0]["rounds"] == 3
+    assert not any("users are new" in text for text in certificate.assumptions)
+    assert sum("who is in a release" in text for text in certificate.assumptions) == 1
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+def test_no_protection_is_refused_by_name() -> None:
+    with pytest.raises(NotDerived, match="a certificate of se"):
+        certificate_of(run_of(elimination(Unprotected())))
+
+
+def test_a_run_that_releases_nothing_is_refused() -> None:
+    with pytest.raises(NotDerived, match="nothing is released"):
+        certificate_of(run_of(elimination(summed("pure")), arms=1))
+
+
+def test_a_release_that_was_not_promised_is_refused() -> None:
+    run = run_of(POLICIES["pure"])
+    alien = Release(
+        mechanism=Mechanism(noise=DiscreteLaplace(scale=1), sensitivity=1), batch="alien"
+    )
+    with pytest.raises(InvalidParameter) as refused:
+        certificate_of(replace(run, releases=(*run.releases, alien)))
+    assert refused.value.argument == "releases"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"deltas": []}, "deltas"),
+        ({"deltas": [0]}, "deltas"),
+        ({"deltas": [1]}, "deltas"),
+        ({"deltas": 2}, "deltas"),
+        ({"deltas": ""}, "deltas"),
+        ({"most_steps": -1}, "most_steps"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], name: str) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        certificate_of(run_of(POLICIES["pure"]), **arguments)
+    assert refused.value.argument == name
+
+
+@pytest.mark.parametrize("deltas", [["1e-6", "1/1000000"], ["1/3", "1/3"]])
+@pytest.mark.parametrize("most_steps", [0, 100])
+def test_a_delta_is_claimed_once(deltas: list[str], most_steps: int) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        certificate_of(run_of(POLICIES["pure"]), deltas=deltas, most_steps=most_steps)
+    assert refused.value.argument == "deltas"
+
+
+@pytest.mark.parametrize("delta", ["1e-6", 1e-6, Fraction(1, 10**6)])
+def test_one_delta_is_a_list_of_one(delta: Any) -> None:
+    run = run_of(POLICIES["pure"], horizon=60)
+    assert certificate_of(run, deltas=delta) == certificate_of(run, deltas=["1/1000000"])
+
+
+def test_a_part_that_is_neither_a_law_nor_assumed_is_refused() -> None:
+    run = run_of(POLICIES["pure"], horizon=60)
+    for source in (Pure("1/10"), BinomialBox(trials=50, bounds=(1, 1))):
+        parts = (compose(source) if isinstance(source, Pure) else source,)
+        other = RunGuarantee(parts=parts, assumptions=())
+        with pytest.raises(NotDerived, match="neither a law nor assumed"):
+            certificate_of(replace(run, guarantee=other, releases=()), deltas=[DELTA])
+
+
+# -- where the noise came from -------------------------------------------------------------------
+
+
+def test_a_run_with_seeded_noise_says_so() -> None:
+    policy, world = POLICIES["pure"], np.random.default_rng(1)
+    real = play(policy, Bernoulli(means=(0.8, 0.3)), horizon=60, world=world)
+    for run, found, missing in ((real, SYSTEM, SEEDED), (run_of(policy), SEEDED, SYSTEM)):
+        assumptions = certificate_of(run, deltas=[DELTA]).assumptions
+        assert found in assumptions
+        assert missing not in assumptions
+    names = {finding.where for finding in recheck(certificate_of(real).text()).findings}
+    assert "noise" not in names
+
+
+@pytest.mark.parametrize("most_steps", [0, 100])
+def test_noise_is_assumed_fresh_also_where_nothing_is_checked(most_steps: int) -> None:
+    found = certificate_of(run_of(POLICIES["pure"]), deltas=[DELTA], most_steps=most_steps)
+    assert "noise: every draw is fresh, independent and exactly of the law stated" in (
+        found.assumptions
+    )
+
+
+# -- what is not checked -------------------------------------------------------------------------
+
+
+def test_what_was_not_checked_says_so_and_does_not_hold() -> None:
+    certificate = certificate_of(run_of(POLICIES["pure"]), deltas=[DELTA], most_steps=4)
+    unchecked = [part for part in certificate.parts if part["certificate"] is None]
+    assert unchecked
+    assert all(part["unchecked"] == "more than 4 steps" for part in unchecked)
+    verdict = recheck(certificate.text())
+    assert not verdict.holds
+    assert {finding.status.value for finding in verdict.failures} == {"unchecked"}
+    assert Fraction(certificate.claims[0]["epsilon"]) <= Fraction(1, 2)
+
+
+@pytest.mark.parametrize("name", ["dist-dp-se", "dist-rdp-se", "dist-cdp-se", "dp-se"])
+def test_a_run_of_a_million_rounds_is_checked_in_full(name: str) -> None:
+    setting = Setting(epsilon="1/2", delta="1e-6", horizon=10**6, arms=2)
+    policy = read_algorithm(name).policy(setting)
+    promised = run_guarantee(policy, 2, 10**6)
+    assert promised is not None
+    largest = replace(promised, parts=promised.parts[-2:])
+    run = run_of(POLICIES["pure"], horizon=60)
+    found = certificate_of(replace(run, guarantee=largest, releases=()))
+    assert all(part["unchecked"] is None for part in found.parts)
+
+
+def test_text_is_the_same_for_equal_runs() -> None:
+    one, two = (certificate_of(run_of(POLICIES["pure"]), deltas=[DELTA]) for _ in range(2))
+    assert one.text() == two.text()
+    assert json.loads(one.text())["digest"] == digest_of(one.to_json())

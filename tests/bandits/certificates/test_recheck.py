@@ -1,0 +1,342 @@
+"""A run's certificate in anybody's hands: every edit of it is found, though the digest fits."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import pytest
+
+from accounting.certificates.certificate import certify
+from accounting.checker import Status
+from accounting.checker.text.form import digest_of
+from accounting.checker.text.form import required_assumptions as ordinary
+from accounting.claims.claim import Pure
+from accounting.totals.compose import compose
+from bandits.certificates.certificate import certificate_of, recheck
+from bandits.certificates.form import SEEDED, SYSTEM, required_assumptions
+from tests.bandits.certificates.test_certificate import DELTA, POLICIES, pooled_run, run_of
+
+NAMES = ("pure", "renyi", "shuffled-pure", "bits", "returning")
+SHORT = 60
+VALUES: tuple[Any, ...] = (
+    None, True, 0, 1, 2, 3, 10**19, "", "0", "1", "2", "1/2", "64", "0.1", "0.001", "1e-9", "abc",
+    " 0.5 ", "1_0", "\u0660.\u0665", "1e20000000", "user", "contribution", "add-remove", "l1",
+    "zcdp", "pure", "delta", "discrete-gaussian", [], {},
+)  # fmt: skip
+Path = tuple[str | int, ...]
+
+
+@cache
+def text_of(name: str) -> str:
+    run = pooled_run() if name == "returning" else run_of(POLICIES[name], horizon=SHORT)
+    return certificate_of(run, deltas=[DELTA]).text()
+
+
+def document(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text_of(name))
+    return found
+
+
+def sealed(edited: dict[str, Any]) -> str:
+    """The text with digests that fit, also those of the certificates in it."""
+    for part in edited["parts"] if isinstance(edited.get("parts"), list) else []:
+        own = part.get("certificate") if isinstance(part, dict) else None
+        if isinstance(own, dict) and "digest" in own:
+            own["digest"] = digest_of(own)
+    if "digest" in edited:
+        edited["digest"] = digest_of(edited)
+    return json.dumps(edited)
+
+
+def paths(value: Any, at: Path = ()) -> Iterator[Path]:
+    if at:
+        yield at
+    inner = value.items() if isinstance(value, dict) else []
+    for key, each in enumerate(value) if isinstance(value, list) else inner:
+        yield from paths(each, (*at, key))
+
+
+def place(edited: Any, path: Path) -> Any:
+    for key in path[:-1]:
+        edited = edited[key]
+    return edited
+
+
+def edits(original: dict[str, Any], path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The field at ``path`` replaced, removed, and, in a list, given twice."""
+    old, last = place(original, path)[path[-1]], path[-1]
+    for value in VALUES:
+        if value != old or type(value) is not type(old):
+            edited = copy.deepcopy(original)
+            place(edited, path)[last] = value
+            yield f"{value!r}", edited
+    edited = copy.deepcopy(original)
+    del place(edited, path)[last]
+    yield "removed", edited
+    if isinstance(last, int):
+        edited = copy.deepcopy(original)
+        place(edited, path).insert(last, copy.deepcopy(old))
+        yield "twice", edited
+
+
+def harmless(path: Path, what: str, original: dict[str, Any]) -> bool:
+    """What may be edited though the verdict still holds, and why it may."""
+    match path:
+        case ("claims", int(), "epsilon"):
+            # A larger upper bound is one as well.
+            return Fraction(what.strip("'")) > Fraction(original["claims"][0]["epsilon"])
+        case ("parts", int(i), "claims", int(), "epsilon"):
+            # As before, and the certificate claims no less.
+            mine = Fraction(original["parts"][i]["claims"][0]["epsilon"])
+            return mine < Fraction(what.strip("'")) <= Fraction(original["claims"][0]["epsilon"])
+        case ("parts", int(), "certificate", "software", "name" | "version"):
+            # Who says that he wrote it: no number rests on it.
+            return True
+        case ("parts", int(i), "certificate", "claims", int(k)):
+            # It states its exact pure or zCDP parameter no more: epsilon does not rest on it.
+            own = original["parts"][i]["certificate"]["claims"][k]
+            return what == "removed" and own["quantity"] in ("pure", "zcdp")
+        case ("parts", int(i), "certificate", "assumptions", int(k)):
+            # The outer certificate must say the same of users who return.
+            own = original["parts"][i]["certificate"]["assumptions"][k]
+            return str(own).startswith("a user takes part in at most")
+    return False
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_edit_of_any_field_holds(name: str) -> None:
+    original = document(name)
+    assert recheck(sealed(copy.deepcopy(original))).holds
+    tried = held = 0
+    for path in paths(original):
+        for what, edited in edits(original, path):
+            if path[-1] == "digest" and what != "removed":
+                continue  # sealed anew: a wrong one has a test of its own
+            tried += 1
+            if recheck(sealed(edited)).holds:
+                held += 1
+                assert harmless(path, what, original), (path, what)
+    assert tried > 1500
+    assert held
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_field_that_is_given_twice_is_refused(name: str) -> None:
+    original = document(name)
+    tried = 0
+    for path in paths(original):
+        last = path[-1]
+        if not isinstance(last, str):
+            continue
+        edited = copy.deepcopy(original)
+        place(edited, path)["?twice"] = "0.0001"
+        text = json.dumps(edited).replace('"?twice"', json.dumps(last))
+        (failure,) = recheck(text).failures
+        assert failure.reason == "is given twice"
+        tried += 1
+    assert tried > 50
+
+
+def test_a_wrong_digest_is_named() -> None:
+    for own, where in ((False, "digest"), (True, "parts[0].certificate.digest")):
+        edited = document("pure")
+        (edited["parts"][0]["certificate"] if own else edited)["digest"] = "sha256:" + "0" * 64
+        text = json.dumps({**edited, "digest": digest_of(edited)} if own else edited)
+        (failure,) = recheck(text).failures
+        assert failure.where == where
+
+
+# -- certificates that were made to look true ------------------------------------------------
+
+
+def without_worst() -> dict[str, Any]:
+    edited = document("renyi")
+    best = min(edited["parts"], key=lambda part: Fraction(part["claims"][0]["epsilon"]))
+    return {**edited, "parts": [best], "claims": best["claims"]}
+
+
+def stated() -> dict[str, Any]:
+    edited = document("pure")
+    own = certify(compose(Pure("1/10000")), deltas=[DELTA]).to_json()
+    upper = next(c["upper"] for c in own["claims"] if c["quantity"] == "epsilon")
+    claims = [{"delta": DELTA, "epsilon": upper.rstrip("0")}]
+    part = {
+        "is": {"claim": "curve", "epsilon": "1/10000"},
+        "claims": claims,
+        "certificate": own,
+        "unchecked": None,
+    }
+    return {**edited, "parts": [part], "claims": claims}
+
+
+def decoy(key: str, real: Any) -> dict[str, Any]:
+    edited = document("pure")
+    for part in edited["parts"]:
+        shown = {**part["is"], "noise": {"law": "discrete-laplace", "scale": "1/1000"}}
+        part["is"] = {**shown, key: real(part["is"])}
+    return edited
+
+
+def first_of_two() -> dict[str, Any]:
+    edited = document("pure")
+    for part in edited["parts"]:
+        part["claims"] = [{"delta": DELTA, "epsilon": "0.001"}, *part["claims"]]
+    return edited
+
+
+def all_new() -> dict[str, Any]:
+    edited = document("returning")
+    return {**edited, "assumptions": document("pure")["assumptions"]}
+
+
+def told(edited: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """With sentences that fit: what their counts would betray is left to the other checks."""
+    edited = {**edited, **fields}
+    return {**edited, "assumptions": [*required_assumptions(edited), SEEDED]}
+
+
+def part_twice() -> dict[str, Any]:
+    edited = document("pure")
+    return told(edited, parts=[*edited["parts"], edited["parts"][0]])
+
+
+def release_twice() -> dict[str, Any]:
+    edited = document("pure")
+    return told(edited, released=[*edited["released"], edited["released"][0]])
+
+
+def more_deltas_of_a_part() -> dict[str, Any]:
+    edited = document("pure")
+    edited["parts"][0]["claims"].append({"delta": "1/2", "epsilon": "1"})
+    return edited
+
+
+def both_users() -> dict[str, Any]:
+    edited = document("returning")
+    users = "users are new: each takes part in one release at most"
+    return {**edited, "assumptions": [*edited["assumptions"], users]}
+
+
+def both_kinds() -> dict[str, Any]:
+    one, other = document("pure"), document("returning")
+    return told(one, parts=[*one["parts"], *other["parts"]], claims=one["claims"])
+
+
+def two_relations() -> dict[str, Any]:
+    edited = document("returning")
+    rounds = copy.deepcopy(edited["parts"][0]["is"]["rounds_of"])
+    rounds[0]["part"]["scope"]["relation"] = "add-remove"
+    own = edited["parts"][0]["certificate"]
+    edited["parts"][0]["is"]["rounds_of"] += rounds
+    own["parts"] *= 2
+    own["assumptions"] = [*ordinary(own), *own["assumptions"]]
+    return edited
+
+
+FORGED: dict[str, Callable[[], dict[str, Any]]] = {
+    "a part twice": part_twice,
+    "a release twice": release_twice,
+    "more deltas of a part": more_deltas_of_a_part,
+    "users who are new and return": both_users,
+    "releases and rounds of releases": both_kinds,
+    "two relations": two_relations,
+    "the worst parts left out": without_worst,
+    "a stated claim as the only part": stated,
+    "other noise beside the real part": lambda: decoy("guarantee", lambda part: part),
+    "other noise before the real rounds": lambda: decoy(
+        "rounds_of", lambda part: [{"part": part, "rounds": 1}]
+    ),
+    "two claims of a part at one delta": first_of_two,
+    "an extra field": lambda: {**document("pure"), "promise": "0-DP"},
+    "no assumptions": lambda: {**document("shuffled-pure"), "assumptions": []},
+    "returning users who are new": all_new,
+    "nothing released": lambda: {**document("pure"), "released": []},
+    "no arms": lambda: {**document("pure"), "arms": -1},
+}
+
+
+REASONS = {
+    "a part twice": "must not repeat a part",
+    "a release twice": "is listed before",
+    "more deltas of a part": "must be at the deltas of the claims, in their order",
+    "users who are new and return": "does not fit the parts: users are new",
+    "releases and rounds of releases": "must all be releases, or all be rounds of releases",
+    "two relations": "must have one relation: scopes never compose",
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_what_is_wrong_is_said(name: str) -> None:
+    (failure,) = recheck(sealed(FORGED[name]())).failures
+    assert REASONS[name] in failure.reason
+
+
+@pytest.mark.parametrize("made", FORGED.values(), ids=FORGED)
+def test_a_certificate_that_was_made_up_fails(made: Any) -> None:
+    verdict = recheck(sealed(made()))
+    assert not verdict.holds
+    assert Status.FAILS in {finding.status for finding in verdict.failures}
+
+
+def test_a_release_of_no_part_is_named() -> None:
+    (failure,) = recheck(sealed(without_worst())).failures
+    assert failure.where.startswith("released[")
+    assert failure.reason == "is of no part"
+
+
+def test_what_is_assumed_comes_first() -> None:
+    findings = recheck(text_of("shuffled-pure")).findings
+    assert findings[0].where == "parts[0]"
+    assert findings[0].status is Status.ASSUMED
+    assert "is stated, not derived: an (1/8, 1/1000)-relaxed" in findings[0].reason
+    assert recheck(text_of("pure")).findings[0].status is Status.ASSUMED
+    assert recheck(text_of("pure")).findings[0].reason == SEEDED
+
+
+def test_what_only_the_writer_knows_is_said_in_the_text() -> None:
+    # Whoever rewrites these sentences too tells another story, and no reader can know.
+    edited = document("renyi")
+    count = len(edited["parts"])
+    assert any(each.startswith(f"parts: {count}, all that") for each in edited["assumptions"])
+    assert any(each.startswith("released: ") for each in edited["assumptions"])
+    assert SEEDED in edited["assumptions"]
+    edited["assumptions"][edited["assumptions"].index(SEEDED)] = SYSTEM
+    assert recheck(sealed(edited)).holds
+
+
+# -- text that is no certificate -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", "null", "1", '{"schema": 1}', b"\xff", "[" * 100_000, '{"schema":' * 100_000,
+     '{"schema": ' + "1" * 5000 + "}", '{"schema": NaN}', None, 5, {}],
+    ids=lambda text: repr(text)[:20],
+)  # fmt: skip
+def test_text_that_is_no_certificate_is_a_finding(text: Any) -> None:
+    (failure,) = recheck(text).findings
+    assert failure.status is Status.FAILS
+
+
+@pytest.mark.parametrize("epsilon", ["1e20000000", "1e999999999", "9" * 2001, "1e9"])
+def test_a_number_that_would_take_long_is_refused_at_once(epsilon: str) -> None:
+    edited = document("pure")
+    edited["claims"][0]["epsilon"] = epsilon
+    start = time.process_time()
+    assert not recheck(sealed(edited)).holds
+    assert time.process_time() - start < 1
+
+
+def test_what_is_shown_is_plain_text() -> None:
+    edited = document("pure")
+    edited["\x1b[2Jevery claim holds"] = 1
+    for each in (edited, {**document("pure"), "algorithm": "x\nevery claim holds"}):
+        verdict = recheck(sealed(each))
+        assert not verdict.holds
+        assert str(verdict).isprintable()

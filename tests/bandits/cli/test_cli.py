@@ -1,0 +1,331 @@
+"""``dpcore bandit`` as a user types it: what is said, what is written, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accounting.checker import Status
+from bandits.certificates.certificate import recheck
+from bandits.experiments.comparison import compare, read_document
+from bandits.experiments.results import label
+from dpcore.errors import InvalidParameter
+from tests.support.bandits.command import MAIN, Bandit
+from tests.support.dpcore.mutants import mutated
+
+SMALL = ["-T", "3000", "--instances", 3, "--arms", 4]
+
+
+def document(bandit: Bandit, *words: object) -> dict[str, Any]:
+    answer = bandit("run", "cz/easy", *SMALL, "--json", *words)
+    assert (answer.code, answer.err) == (0, "")
+    return answer.json
+
+
+# -- list, help -------------------------------------------------------------------------------
+
+
+def test_the_list_names_presets_and_algorithms(bandit: Bandit) -> None:
+    answer = bandit("list")
+    assert answer.code == 0
+    found = bandit("list", "--json").json
+    assert found["schema"] == "dpcore-bandit-list/1"
+    assert [row["name"] for row in found["presets"]][:2] == ["cz/easy", "cz/hard"]
+    for row in (*found["presets"], *found["algorithms"]):
+        assert row["name"] in answer.out
+        assert row["sentence"] in answer.out
+
+
+@pytest.mark.parametrize("words", [[], ["run"], ["compare"], ["plot"], ["list"]])
+def test_help_teaches_with_an_example(bandit: Bandit, words: list[str]) -> None:
+    answer = bandit(*words, "--help")
+    assert answer.code == 0
+    assert "dpcore bandit" in answer.out
+    assert ("Start with" if not words else "Example: dpcore bandit") in answer.out
+    assert "[bold]" not in answer.out
+
+
+def test_the_example_of_the_help_runs(bandit: Bandit) -> None:
+    words = next(
+        line.strip(" │").removeprefix("Example: dpcore bandit ").split()
+        for line in bandit("run", "--help").out.splitlines()
+        if "Example: " in line
+    )
+    answer = bandit(*words)
+    assert answer.code == 0
+    assert "dist-rdp-se" in answer.out
+
+
+# -- run --------------------------------------------------------------------------------------
+
+ALL = "cdp-se,ldp-se,dist-dp-se,dist-rdp-se,dist-cdp-se,dp-se,se"
+
+
+def test_the_document_has_a_row_for_each_algorithm_and_epsilon(bandit: Bandit) -> None:
+    found = document(
+        bandit, "--epsilon", "0.5", "--epsilon", "1", "--algorithms", ALL, "--radius", "paper",
+        "--seed", 1,
+    )  # fmt: skip
+    assert found["schema"] == "dpcore-bandit/1"
+    assert (found["preset"], found["radius"], found["schedule"]) == ("cz/easy", "paper", "released")
+    assert [(row["algorithm"], row["epsilon"]) for row in found["rows"]] == [
+        (name, epsilon) for name in ALL.split(",") for epsilon in (0.5, 1.0)
+    ]
+    for row in found["rows"]:
+        assert {
+            "algorithm", "epsilon", "horizon", "instances", "regret_per_round", "standard_error",
+            "bits_per_user", "guarantee",
+        } <= set(row)  # fmt: skip
+        assert (row["horizon"], row["instances"]) == (3000, 3)
+        assert row["regret_per_round"] == pytest.approx(sum(row["by_instance"]) / 3)
+        assert row["standard_error"] > 0
+        assert row["bits_per_user"] > 0
+        promised = row["guarantee"]
+        assert promised["delta"] == "1/1000000"
+        assert (promised["epsilon_upper"] is None) == (row["algorithm"] == "se")
+        if row["algorithm"] in ("cdp-se", "ldp-se", "dist-dp-se", "dp-se"):
+            assert float(promised["epsilon_upper"]) <= row["epsilon"]
+
+
+def test_the_same_seed_gives_the_same_document_however_it_is_played(bandit: Bandit) -> None:
+    few = ["--epsilon", "1", "--algorithms", "dist-dp-se,se"]
+    once = document(bandit, *few)
+    assert document(bandit, *few) == once
+    assert document(bandit, *few, "--resume", "state") == once
+    data = Path("state").read_bytes()
+    assert document(bandit, *few, "--resume", "state") == once
+    assert Path("state").read_bytes() == data
+    longer = [*few, "-T", "30000"]
+    assert document(bandit, *longer)["rows"] != document(bandit, *longer, "--seed", 2)["rows"]
+
+
+def test_real_clicks_are_a_world(bandit: Bandit) -> None:
+    rows = [f"{i % 3},{int(i % 7 > 2 * (i % 3))}" for i in range(420)]
+    Path("all.csv").write_text("\n".join(["item_id,click", *rows, ""]))
+    words = ["run", "obd", "--data", "all.csv", "-T", "2000", "--instances", 2, "--json"]
+    few = ["--algorithms", "vb-sdp-ae,se", "--epsilon", 1]
+    found = bandit(*words, *few).json
+    assert (found["preset"], found["arms"], len(found["data"])) == ("obd", None, 64)
+    promised = [row["guarantee"]["epsilon_upper"] for row in found["rows"]]
+    assert promised[0] <= 1
+    assert promised[1] is None
+    assert bandit(*words, *few, "--jobs", 2).json == found
+
+
+def test_a_table_is_shown_without_json(bandit: Bandit) -> None:
+    answer = bandit("run", "cz/easy", *SMALL, "--epsilon", "1", "--algorithms", "dist-dp-se,se")
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert lines[0].startswith("cz/easy: T = 3,000, 3 instances, radius exact, schedule exact")
+    assert lines[2].split() == ["algorithm", "epsilon", "regret/T", "+-", "bits", "guarantee"]
+    assert lines[3].startswith("dist-dp-se        1")
+    assert lines[3].endswith("1-DP")
+    assert "Assumed: the aggregation shows the server the sum and who is in it only." in lines
+
+
+def test_a_folder_holds_rows_table_certificates_and_figure(bandit: Bandit) -> None:
+    few = ["--epsilon", "1/2", "--epsilon", "1", "--algorithms", "dist-rdp-se:s=20,dist-dp-se,se"]
+    found = document(bandit, *few, "--output", "results")
+    names = {path.name for path in Path("results").iterdir()}
+    assert names == {
+        "rows.json", "regret.csv", "regret.svg",
+        "certificate-dist-dp-se-1.json", "certificate-dist-dp-se-1_2.json",
+        "certificate-dist-rdp-se_s=20-1.json", "certificate-dist-rdp-se_s=20-1_2.json",
+    }  # fmt: skip
+    assert json.loads(Path("results/rows.json").read_text()) == found
+    text = Path("results/certificate-dist-dp-se-1_2.json").read_text()
+    certificate = json.loads(text)
+    assert certificate["horizon"] == 3000
+    assert float(certificate["claims"][0]["epsilon"]) <= 0.5
+    assert "from a seed" in certificate["assumptions"][-1]
+    assert Status.FAILS not in {finding.status for finding in recheck(text).findings}
+    first = Path("results/regret.csv").read_bytes()
+    document(bandit, *few, "--output", "results")
+    assert Path("results/regret.csv").read_bytes() == first
+    assert b"<svg" in Path("results/regret.svg").read_bytes()
+
+
+def test_a_missing_matplotlib_costs_the_figure_only(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bandits.experiments.results.find_spec", lambda name: None)
+    answer = bandit("run", "cz/easy", *SMALL, "--algorithms", "se", "--output", "results")
+    assert answer.code == 0
+    assert answer.err == "warning: no regret.svg: needs matplotlib: pip install 'dpcore[plot]'\n"
+    assert not Path("results/regret.svg").exists()
+
+
+def test_one_arm_has_no_regret_and_no_figure(bandit: Bandit) -> None:
+    answer = bandit(
+        "run", "cz/easy", "-T", 100, "--instances", 1, "--arms", 1, "--algorithms", "cdp-se",
+        "--epsilon", 1, "--output", "results", "--json",
+    )  # fmt: skip
+    assert answer.code == 0
+    (row,) = answer.json["rows"]
+    assert (row["regret_per_round"], row["standard_error"]) == (0.0, None)
+    assert answer.err.startswith("warning: no regret.svg")
+
+
+REFUSED = {
+    "cz/easy --arms 0": "--arms = 0: must be >= 1",
+    "cz/easy -T 5": "--horizon = 5: must be >= arms = 10",
+    "cz/easy -T 0": "--horizon = 0: must be >= 1",
+    "cz/easy -T 1.5": "--horizon = 1.5: must be a whole number",
+    "cz/easy --epsilon 0": "--epsilon = 0: must lie in [1e-6, 1000]",
+    "cz/easy --epsilon -1": "--epsilon = -1: must lie in [1e-6, 1000]",
+    "cz/easy --epsilon x": "--epsilon = x: must be a finite number",
+    "cz/easy --delta 0": "--delta = 0: must lie in (0, 1)",
+    "cz/easy --algorithms cpd-se": "--algorithms = cpd-se: did you mean cdp-se? it must be one of",
+    "cz/easy --algorithms se,se": "--algorithms = se, se: names one twice",
+    "cz/easy --algorithms ,": "--algorithms = (none)",
+    "cz/esay": "PRESET = cz/esay: did you mean cz/easy? it must be one of",
+    "cz/easy --instances 0": "--instances = 0: must be >= 1",
+    "cz/easy --jobs 0": "--jobs = 0: must be a whole number in [1, 1024], or -1",
+    "cz/easy --seed -1": "--seed = -1: must be >= 0",
+    "cz/easy --radius best": "--radius = best: must be 'exact' or 'paper'",
+    "cz/easy --schedule best": "--schedule = best: must be one of",
+    "cz/easy --data x": "--data = x: cz/easy is simulated",
+    "cz/mslr": "--data = (none): cz/mslr needs",
+    "obd --data none.csv": "--data = none.csv: No such file",
+    "cz/easy --algorithms se --output here": "--output = here: is not a folder",
+    "cz/easy --algorithms se --output none/below": "--output = none/below: No such file",
+    "cz/easy --algorithms se --resume .": "--resume = .: is not a plain file",
+    "cz/easy --algorithms se --resume here": "--resume = here: is not of schema dpcore-bandit-",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_bad_arguments_are_refused_by_name(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    def never(*args: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("bandits.experiments.experiment._run", never)
+    Path("here").write_text("mine\n")
+    answer = bandit("run", *line.split())
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"error: {REFUSED[line]}")
+    assert answer.err.count("\n") == 1
+    assert Path("here").read_text() == "mine\n"
+
+
+def test_ctrl_c_keeps_what_is_finished(bandit: Bandit) -> None:
+    words = ["run", "cz/easy", "-T", "1e5", "--instances", "2000", "--algorithms", "se"]
+    words += ["--epsilon", "1", "--resume", "state", "--jobs", "2"]
+    running = subprocess.Popen(
+        [sys.executable, "-c", MAIN, "bandit", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    late = time.monotonic() + 60
+    while not Path("state").exists() or Path("state").read_bytes().count(b"\n") < 3:
+        assert running.poll() is None
+        assert time.monotonic() < late
+        time.sleep(0.02)
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to all of them
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, out) == (130, "")
+    assert err == "interrupted: no result; go on with --resume state\n"
+    assert Path("state").read_bytes().count(b"\n") < 2000
+    answer = bandit(*words[:-2], "--seed", 2)
+    assert "was begun with another seed: 1 there, 2 here" in answer.err
+
+
+# -- compare, plot ----------------------------------------------------------------------------
+
+
+def test_ratios_are_paired_by_instance(bandit: Bandit) -> None:
+    few = ["--epsilon", "1", "--algorithms", "dist-dp-se,se"]
+    for name, radius in (("a.json", "paper"), ("b.json", "exact")):
+        answer = bandit("run", "cz/easy", *SMALL, *few, "--radius", radius, "--json")
+        Path(name).write_text(answer.out)
+    found = bandit("compare", "a.json", "b.json", "--json").json
+    assert found["schema"] == "dpcore-bandit-compare/1"
+    first, second = (json.loads(Path(name).read_text())["rows"] for name in ("a.json", "b.json"))
+    for row, one, other in zip(found["rows"], first, second, strict=True):
+        assert row["algorithm"] == one["algorithm"]
+        assert row["ratio"] == pytest.approx(one["regret_per_round"] / other["regret_per_round"])
+        assert row["paired"] is True
+        left = [
+            a - row["ratio"] * b
+            for a, b in zip(one["by_instance"], other["by_instance"], strict=True)
+        ]
+        sd = (sum(x * x for x in left) / 2 / 3) ** 0.5
+        assert row["standard_error"] == pytest.approx(sd / other["regret_per_round"])
+    table = bandit("compare", "a.json", "b.json").out
+    assert "Standard errors: 2 of 2 rows paired by instance." in table
+    same = bandit("compare", "a.json", "a.json", "--json").json["rows"]
+    assert [(row["ratio"], row["standard_error"]) for row in same] == [(1.0, 0.0)] * 2
+
+
+def test_a_comparison_that_forgets_the_pairs_is_caught() -> None:
+    head = {"preset": "x", "arms": 2, "horizon": 10, "data": None}
+    row = {"algorithm": "se", "epsilon": 1.0, "by_instance": [0.1, 0.5, 0.9]}
+    both = {**head, "rows": [row]}
+    fewer = {**head, "rows": [{**row, "by_instance": [0.1, 0.5]}]}
+    (paired,), (apart,) = compare(both, both), compare(both, fewer)
+    assert (paired.error, paired.paired, apart.paired) == (0.0, True, False)
+    assert apart.error is not None
+    assert apart.error > 0.3
+    from bandits.experiments import comparison
+
+    forgets = mutated(comparison._ratio, "paired = len(a) == len(b)", "paired = False")
+    assert forgets(row, row).error > 0.3
+    none = compare(both, {**head, "rows": [{**row, "by_instance": [0.0]}]})[0]
+    assert (none.ratio, none.error) == (None, None)
+
+
+def test_other_worlds_do_not_compare(bandit: Bandit) -> None:
+    one = document(bandit, "--algorithms", "se", "--epsilon", 1)
+    Path("a.json").write_text(json.dumps(one))
+    for change, words in (
+        ({"horizon": 4}, "horizon = 3000: must be the same in both: 4"),
+        ({"preset": "cz/hard"}, "preset = cz/easy: must be the same"),
+        ({"rows": []}, "rows = 1: must have an algorithm"),
+        ({"schema": "x"}, "B = b.json: is not of schema dpcore-bandit/1"),
+        ({"rows": [{}]}, "B = b.json: holds what dpcore bandit run does not write"),
+    ):
+        Path("b.json").write_text(json.dumps({**one, **change}))
+        answer = bandit("compare", "a.json", "b.json")
+        assert (answer.code, answer.out) == (2, "")
+        assert answer.err.startswith(f"error: {words}")
+    Path("b.json").write_text("{")
+    with pytest.raises(InvalidParameter, match="is not JSON"):
+        read_document(Path("b.json"))
+    assert "No such file" in bandit("compare", "a.json", "none.json").err
+
+
+def test_a_plot_is_drawn_from_a_folder_or_its_table(bandit: Bandit) -> None:
+    document(bandit, "--algorithms", "dist-dp-se,se", "--output", "results")
+    for source, name in (("results", "a.svg"), ("results/regret.csv", "b.svg")):
+        answer = bandit("plot", source, "--output", name)
+        assert (answer.code, answer.out) == (0, f"{name}\n")
+    picture = Path("a.svg").read_bytes()
+    assert picture == Path("b.svg").read_bytes() == Path("results/regret.svg").read_bytes()
+    assert b"epsilon = 0.1" in picture
+    assert b"epsilon = 1" in picture
+    for words, said in (
+        (["results", "--output", "a.gif"], "--output = a.gif: must end in"),
+        (["none", "--output", "a.svg"], "path = none: No such file"),
+        (["results/rows.json", "--output", "a.svg"], "path = results/rows.json: is no regret.csv"),
+    ):
+        answer = bandit("plot", *words)
+        assert answer.code == 2
+        assert answer.err.startswith(f"error: {said}")
+
+
+def test_labels_name_the_parameter() -> None:
+    assert label("dist-cdp-se") == "dist-cdp-se s=10"
+    assert label("sdp-ae") == "sdp-ae"
+    assert label("sdp-ae:m=7") == "sdp-ae m=7"

@@ -1,0 +1,288 @@
+"""Experiments: cells that depend on their own coins only, in whatever order they are played."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bandits.experiments import experiment as module
+from bandits.experiments.averages import mean_and_error
+from bandits.experiments.experiment import (
+    Cell,
+    Experiment,
+    Task,
+    _coins,
+    run_cells,
+    spaced_checkpoints,
+)
+from bandits.experiments.summary import guarantee_json, promises_of, rows_of
+from bandits.policies.registry import ScheduleName, Setting, read_algorithm
+from bandits.privatizers.promise import NEW_USERS
+from bandits.radius.radius import RadiusName
+from bandits.worlds import Worlds
+from dpcore.errors import DpcoreError, InvalidParameter
+from tests.support.dpcore.mutants import mutated, rewired
+
+
+def small(**more: Any) -> Experiment:
+    given: dict[str, Any] = {
+        "preset": "cz/easy",
+        "algorithms": ("cdp-se", "dist-dp-se"),
+        "epsilons": ("1/2", 1),
+        "horizon": 3_000,
+        "instances": 2,
+        "arms": 4,
+    }
+    return Experiment(**{**given, **more})
+
+
+def played(experiment: Experiment, **more: Any) -> list[Cell]:
+    return run_cells(experiment, experiment.worlds(), **more)
+
+
+CELLS = played(small())
+
+
+def test_cells_come_in_the_order_of_the_plan() -> None:
+    wanted = [
+        Task(algorithm=algorithm, epsilon=epsilon, instance=instance)
+        for algorithm in ("cdp-se", "dist-dp-se")
+        for epsilon in ("1/2", "1")
+        for instance in (0, 1)
+    ]
+    assert [cell.task for cell in CELLS] == wanted
+    assert small().size == len(wanted)
+    for cell in CELLS:
+        assert sum(cell.pulls) == 3_000
+        assert len(cell.regret) == len(small().checkpoints)
+        assert list(cell.regret) == sorted(cell.regret)
+
+
+def test_a_cell_depends_on_nothing_beside_it() -> None:
+    assert played(small()) == CELLS
+    assert played(small(algorithms=("dist-dp-se",), epsilons=(1,))) == CELLS[6:]
+    assert played(small(algorithms=("se", "cdp-se"), instances=1))[2:] == CELLS[:3:2]
+    assert played(small(), done=CELLS[:5]) == CELLS
+
+
+def test_every_part_of_a_cells_name_is_in_its_coins() -> None:
+    task = Task(algorithm="cdp-se", epsilon="1/2", instance=0)
+    cells = [
+        ("rewards", small(), task),
+        ("noise", small(), task),
+        ("rewards", small(seed=2), task),
+        ("rewards", small(preset="cz/hard"), task),
+        ("rewards", small(), replace(task, algorithm="dist-dp-se")),
+        ("rewards", small(), replace(task, epsilon="1")),
+        ("rewards", small(), replace(task, instance=1)),
+    ]
+    assert len({_coins(*cell) for cell in cells}) == len(cells)
+    # Radii and schedules are compared on the same ones.
+    paper = small(radius="paper", schedule="paper")
+    assert _coins("rewards", paper, task) == _coins("rewards", small(), task)
+    assert played(small(seed=2)) != CELLS
+    # The same law from the same coins would be the same run.
+    central, shared = (
+        [(c.regret, c.pulls) for c in CELLS if c.algorithm == name]
+        for name in ("cdp-se", "dist-dp-se")
+    )
+    assert central != shared
+
+
+def test_algorithms_that_share_their_coins_are_caught() -> None:
+    same = mutated(_coins, "experiment.preset, task.algorithm, ", "experiment.preset, ")
+    broken = rewired(module.play_task, _coins=same)
+    experiment = small(epsilons=(1,), instances=1)
+    world = experiment.worlds().environments[0]
+    runs = [broken(experiment, world, task) for task in experiment.tasks()]
+    assert runs[0].regret == runs[1].regret
+
+
+def test_processes_find_the_same() -> None:
+    seen: list[int] = []
+    stored: list[Cell] = []
+    found = played(small(), jobs=2, progress=seen.append, store=stored.append)
+    assert found == stored == CELLS
+    assert seen == [*range(9)]
+
+
+def kills(*args: object) -> Cell:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def test_a_worker_that_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_run", kills)
+    with pytest.raises(DpcoreError, match="a worker process was lost"):
+        played(small(), jobs=2)
+
+
+def test_checkpoints_end_with_the_horizon() -> None:
+    assert spaced_checkpoints(1) == (1,)
+    for horizon in (7, 1000, 10**6, 10**7):
+        found = spaced_checkpoints(horizon)
+        assert found[-1] == horizon
+        assert list(found) == sorted(set(found))
+        assert len(found) <= 81
+    given = small(checkpoints=(10, 3_000))
+    both = played(given)
+    assert [cell.regret[-1] for cell in both] == [cell.regret[-1] for cell in CELLS]
+    assert all(len(cell.regret) == 2 for cell in both)
+
+
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    ("preset", {"preset": "cz/esay"}),
+    ("algorithm", {"algorithms": ("cpd-se",)}),
+    ("algorithms", {"algorithms": ()}),
+    ("algorithms", {"algorithms": ("se", "se")}),
+    ("algorithms", {"algorithms": ("dist-rdp-se", "dist-rdp-se:s=10")}),
+    ("epsilon", {"epsilons": (0,)}),
+    ("epsilon", {"epsilons": (-1,)}),
+    ("epsilon", {"epsilons": ()}),
+    ("epsilon", {"epsilons": ("0.5", "1/2")}),
+    ("horizon", {"horizon": 0}),
+    ("horizon", {"horizon": 10**13}),
+    ("instances", {"instances": 0}),
+    ("instances", {"instances": 1 << 21}),
+    ("arms", {"arms": 0}),
+    ("delta", {"delta": 0}),
+    ("radius", {"radius": "best"}),
+    ("schedule", {"schedule": "best"}),
+    ("seed", {"seed": -1}),
+    ("checkpoints", {"checkpoints": (10, 20)}),
+    ("checkpoints", {"checkpoints": (20, 20, 3_000)}),
+    ("checkpoints", {"checkpoints": (0, 3_000)}),
+]
+
+
+@pytest.mark.parametrize("which", range(len(REFUSED)))
+def test_experiments_out_of_range_are_refused_by_name(which: int) -> None:
+    argument, change = REFUSED[which]
+    with pytest.raises(InvalidParameter) as refused:
+        small(**change)
+    assert refused.value.argument == argument
+
+
+@pytest.mark.parametrize("jobs", [0, -2, "2"])
+def test_jobs_out_of_range_are_refused_by_name(jobs: int) -> None:
+    with pytest.raises(InvalidParameter, match="jobs"):
+        played(small(), jobs=jobs)
+
+
+def test_worlds_and_cells_of_another_experiment_are_refused() -> None:
+    with pytest.raises(InvalidParameter, match="horizon = 3"):
+        small(horizon=3).worlds()
+    with pytest.raises(InvalidParameter, match="worlds"):
+        run_cells(small(), Worlds(environments=small().worlds().environments[:1]))
+    with pytest.raises(InvalidParameter, match="worlds"):
+        run_cells(small(instances=1), small().worlds())
+    with pytest.raises(InvalidParameter, match="done"):
+        played(small(), done=CELLS[1:])
+
+
+@pytest.mark.parametrize("radius", ["exact", "paper"])
+@pytest.mark.parametrize("schedule", ["exact", "paper", "released"])
+def test_policies_have_the_radius_and_schedule_of_the_experiment(
+    radius: RadiusName, schedule: ScheduleName
+) -> None:
+    made_for = small(radius=radius, schedule=schedule, delta="1e-3").setting("1/2", 3)
+    assert made_for == Setting(
+        epsilon="1/2", delta="1e-3", horizon=3_000, arms=3, radius=radius, schedule=schedule
+    )
+
+
+def test_a_schedule_that_is_left_out_is_that_of_the_radius_or_the_preset() -> None:
+    for name, radius, schedule in (
+        ("cz/easy", "exact", "exact"),
+        ("cz/easy", "paper", "released"),
+        ("tkms/binary", "paper", "paper"),
+    ):
+        assert small(preset=name, radius=radius).schedule == schedule
+
+
+# -- what it says -----------------------------------------------------------------------------
+
+
+def test_rows_are_means_over_instances() -> None:
+    rows = rows_of(small(), CELLS, promises_of(small(), 4))
+    assert [(row.algorithm, row.epsilon) for row in rows] == [
+        ("cdp-se", 0.5),
+        ("cdp-se", 1.0),
+        ("dist-dp-se", 0.5),
+        ("dist-dp-se", 1.0),
+    ]
+    for row, pair in zip(rows, zip(CELLS[::2], CELLS[1::2], strict=True), strict=True):
+        a, b = (cell.regret[-1] / 3_000 for cell in pair)
+        assert row.by_instance == (a, b)
+        assert row.regret_per_round == pytest.approx((a + b) / 2)
+        assert row.standard_error == pytest.approx(abs(a - b) / 2)
+        assert row.bits_per_user == max(cell.bits_per_user for cell in pair)
+        assert row.guarantee["pure"] == {0.5: "1/2", 1.0: "1"}[row.epsilon]
+        assert row.guarantee["epsilon_upper"] <= row.epsilon
+
+
+def test_rows_hold_the_mean_and_the_most_of_unequal_cells() -> None:
+    experiment = small(algorithms=("cdp-se",), epsilons=(1,), instances=3)
+    sent = zip(played(experiment), (5, 9, 7), (4.0, 8.0, 6.0), strict=True)
+    cells = [
+        replace(cell, bits_per_user=bits, mean_bits_per_user=mean) for cell, bits, mean in sent
+    ]
+    (row,) = rows_of(experiment, cells, promises_of(experiment, 4))
+    assert (row.bits_per_user, row.mean_bits_per_user) == (9, 6.0)
+
+
+def test_a_row_promises_what_its_own_arms_and_delta_give() -> None:
+    experiment = small(algorithms=("dist-rdp-se",), epsilons=(1,), horizon=500, delta="1e-3")
+    found = promises_of(experiment, 6)["dist-rdp-se", "1"]
+    six, two = (experiment.guarantee("dist-rdp-se", 1, arms) for arms in (6, 2))
+    assert found == guarantee_json(six, "1e-3")
+    assert found["delta"] == "1/1000"
+    for other in (guarantee_json(two, "1e-3"), guarantee_json(six, "1e-6")):
+        assert found["epsilon_upper"] != other["epsilon_upper"]
+
+
+def test_a_promise_is_over_the_batches_that_its_arms_leave_room_for() -> None:
+    short = small(horizon=100, radius="paper", schedule="paper")
+    # 60 rounds for 30 arms, then 8 and 16 for two that are left; two alone have room for 32 more.
+    for arms, sizes in ((30, (2, 4, 8)), (2, (2, 4, 8, 16))):
+        privatizer = read_algorithm("dist-dp-se").policy(short.setting(1, arms)).privatizer
+        found = short.guarantee("dist-dp-se", 1, arms)
+        assert found == NEW_USERS.guarantee(privatizer, sizes)
+
+
+def test_what_is_assumed_has_its_own_epsilon_as_the_upper_end() -> None:
+    shuffled = small(algorithms=("shuffled-se",)).guarantee("shuffled-se", 1, 4)
+    found = guarantee_json(shuffled, "1e-6")
+    assert (found["epsilon_upper"], found["pure"]) == (1.0, "1")
+    assert found["text"].startswith("1-DP for each user")
+
+
+def test_the_standard_error_is_that_of_a_mean() -> None:
+    values = (0.0, 1.0, 2.0, 5.0)
+    mean, error = mean_and_error(values)
+    assert mean == 2.0
+    assert error == pytest.approx((14 / 3 / 4) ** 0.5)
+    broken = mutated(mean_and_error, "(count - 1)", "count")
+    assert broken(values)[1] < 0.9 * (14 / 3 / 4) ** 0.5
+    assert mean_and_error((3.0,)) == (3.0, None)
+
+
+def test_a_guarantee_is_derived_and_never_smaller_in_words() -> None:
+    wide = small(algorithms=("dist-rdp-se", "se", "vb-sdp-ae"), epsilons=("1/2",))
+    promised = guarantee_json(wide.guarantee("dist-rdp-se", "1/2", 4), "1e-6")
+    assert promised["pure"] is None
+    upper = promised["epsilon_upper"]
+    assert 2 < upper < 2.3
+    assert float(promised["text"].split(",")[0].removeprefix("(")) >= upper
+    assert promised["assumptions"]
+    bits = guarantee_json(wide.guarantee("vb-sdp-ae", "1/2", 4), "1e-6")
+    assert bits["epsilon_upper"] <= 0.5
+    none = guarantee_json(wide.guarantee("se", "1/2", 4), "1e-6")
+    assert (none["epsilon_upper"], none["pure"], none["assumptions"]) == (None, None, [])
+    unbounded = guarantee_json(wide.guarantee("vb-sdp-ae", "1/2", 4), 0)
+    assert unbounded["epsilon_upper"] is None
+    assert unbounded["text"].startswith("no finite epsilon")

@@ -1,0 +1,286 @@
+"""A folder of results: nothing of somebody else's is lost in it, and all it holds is of one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bandits.experiments import experiment
+from bandits.experiments.experiment import Cell, Experiment
+from bandits.experiments.ownership import refuse_foreign, refuse_inputs, remove_earlier
+from bandits.experiments.regret_csv import COLUMNS
+from bandits.experiments.summary import SCHEMA
+from dpcore.errors import InvalidParameter
+from tests.support.bandits.command import Bandit
+from tests.support.dpcore.mutants import mutated, rewired
+
+RUN = ["run", "cz/easy", "-T", "1000", "--instances", "2", "--arms", "3", "--epsilon", "1"]
+CERTIFICATE = "certificate-cdp-se-1.json"
+RESULTS = ["rows.json", "regret.csv", "regret.svg", CERTIFICATE]
+
+
+@pytest.fixture(name="never_played")
+def _never_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*args: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("bandits.experiments.experiment._run", never)
+
+
+def contents(folder: str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
+
+
+def filled(bandit: Bandit, algorithms: str = "cdp-se") -> dict[str, bytes]:
+    answer = bandit(*RUN, "--algorithms", algorithms, "--output", "out")
+    assert answer.code == 0, answer.err
+    return contents("out")
+
+
+# -- what a run reads --------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("never_played")
+@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize("option", ["--data", "--resume"])
+def test_no_run_writes_over_what_it_reads(bandit: Bandit, option: str, name: str) -> None:
+    Path(name).write_text("mine\n")
+    Path("d").symlink_to(".")
+    Path("link").symlink_to(name)
+    words = [*RUN, "--algorithms", "cdp-se"] if option == "--resume" else ["run", "obd"]
+    for folder, path in (
+        (".", name),
+        ("d", f"./{name}"),
+        ("d", "link"),
+        (".", Path(name).absolute()),
+    ):
+        answer = bandit(*words, "--output", folder, option, path)
+        assert (answer.code, answer.out) == (2, "")
+        assert answer.err.startswith(f"error: {option} = ")
+        assert answer.err.endswith(": is a file that --output writes\n")
+        assert Path(name).read_text() == "mine\n"
+    assert sorted(path.name for path in Path().iterdir()) == sorted(["d", "link", name])
+
+
+@pytest.mark.usefixtures("never_played")
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_state_is_not_begun_where_results_go(bandit: Bandit, name: str) -> None:
+    for folder in ("new", "."):
+        place = str(Path(folder, name))
+        answer = bandit(*RUN, "--algorithms", "cdp-se", "-o", folder, "--resume", place)
+        assert answer.err == f"error: --resume = {place}: is a file that --output writes\n"
+    assert list(Path().iterdir()) == []
+
+
+def test_one_file_is_not_both_data_and_state(bandit: Bandit) -> None:
+    Path("all.csv").write_text("item_id,click\n")
+    os.link("all.csv", "other")
+    for path in ("all.csv", "other"):
+        answer = bandit("run", "obd", "--data", "all.csv", "--resume", path)
+        assert (answer.code, answer.out) == (2, "")
+        assert answer.err == f"error: --resume = {path}: is the file of --data, too\n"
+    assert Path("all.csv").read_text() == "item_id,click\n"
+
+
+def test_other_files_of_the_folder_may_be_read(tmp_path: Path) -> None:
+    inputs = {"--data": tmp_path / "all.csv", "--resume": tmp_path / "state"}
+    refuse_inputs(tmp_path, inputs)
+    refuse_inputs(None, {"--data": tmp_path / "regret.csv", "--resume": None})
+    blind = rewired(refuse_inputs, _same=lambda one, other: one == other)
+    (tmp_path / "regret.csv").touch()
+    (tmp_path / "all.csv").symlink_to("regret.csv")
+    blind(tmp_path, inputs)
+    with pytest.raises(InvalidParameter, match="is a file that --output writes"):
+        refuse_inputs(tmp_path, inputs)
+
+
+# -- whose files stand there -------------------------------------------------------------------
+
+MINE = {
+    "rows.json": '{"schema": "notes"}',
+    "regret.csv": "day,regret\n1,2\n",
+    "regret.svg": "<svg/>",
+    CERTIFICATE: '{"schema": "mine"}',
+}
+
+
+@pytest.mark.usefixtures("never_played")
+@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize("text", [None, "", "[]", "\0"])
+def test_files_of_somebody_else_are_not_replaced(
+    bandit: Bandit, name: str, text: str | None
+) -> None:
+    Path("out").mkdir()
+    Path("out", name).write_text(MINE[name] if text is None else text)
+    before = contents("out")
+    answer = bandit(*RUN, "--algorithms", "cdp-se", "--output", "out", "--resume", "state")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"error: --output = out/{name}: is no file of dpcore bandit run")
+    assert contents("out") == before
+    assert not Path("state").exists()
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_nor_beside_results_of_ours(bandit: Bandit, name: str) -> None:
+    filled(bandit)
+    Path("out", name).write_text(MINE[name])
+    before = contents("out")
+    answer = bandit(*RUN, "--algorithms", "cdp-se", "--output", "out")
+    assert answer.err.startswith(f"error: --output = out/{name}: is no file of dpcore bandit run")
+    assert contents("out") == before
+
+
+def test_a_file_that_came_during_a_run_is_not_replaced(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def played(*args: object) -> Cell:
+        Path("out/regret.csv").write_text(MINE["regret.csv"])
+        return run(*args)
+
+    run: Callable[..., Cell] = experiment._run
+    monkeypatch.setattr(experiment, "_run", played)
+    answer = bandit(*RUN, "--algorithms", "se", "--output", "out", "--json")
+    assert answer.code == 2
+    assert answer.json["algorithms"] == ["se"]
+    assert answer.err.startswith("error: --output = out/regret.csv: is no file of dpcore bandit")
+    assert contents("out") == {"regret.csv": MINE["regret.csv"].encode()}
+
+
+def test_only_certificates_that_the_record_implies_are_removed(bandit: Bandit) -> None:
+    kept = filled(bandit, "dist-dp-se,cdp-se")[CERTIFICATE]
+    for name in ("certificate-KEEP.json", "certificate-cdp-se-2.json"):
+        Path("out", name).write_bytes(kept)
+    filled(bandit, "se")
+    assert {name: data for name, data in contents("out").items() if "cert" in name} == {
+        "certificate-KEEP.json": kept,
+        "certificate-cdp-se-2.json": kept,
+    }
+    answer = bandit(*RUN[:-1], "2", "--algorithms", "cdp-se", "--output", "out")
+    assert answer.err.startswith("error: --output = out/certificate-cdp-se-2.json: is no file of")
+    takes = mutated(remove_earlier, "place.name in record.names", "True")
+    filled(bandit, "cdp-se")
+    takes(Path("out"))
+    assert contents("out") == {}
+
+
+def test_what_makes_a_file_ours_is_checked(bandit: Bandit) -> None:
+    filled(bandit)
+    one = Experiment(
+        preset="cz/easy", algorithms=("cdp-se",), epsilons=(1,), horizon=1000, instances=2
+    )
+    refuse_foreign(Path("out"), one)
+    Path("out/regret.svg").write_text("<svg>cz/hard, epsilon = 1</svg>")
+    with pytest.raises(InvalidParameter, match=r"out/regret\.svg: is no file of"):
+        refuse_foreign(Path("out"), one)
+    rewired(refuse_foreign, _shows=lambda place, record: True)(Path("out"), one)
+    Path("out/regret.svg").unlink()
+    Path("out/regret.svg").symlink_to("nowhere")
+    with pytest.raises(InvalidParameter, match=r"out/regret\.svg: is no file of"):
+        refuse_foreign(Path("out"), one)
+
+
+# -- whole or not ------------------------------------------------------------------------------
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException) -> None:
+    def fails(*args: object, **more: object) -> None:
+        raise error
+
+    monkeypatch.setattr(f"bandits.experiments.results.{name}", fails)
+
+
+FULL = InvalidParameter("--output", "out", "No space left on device")
+STEPS = ["write_csv", "certificates", "draw_results"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_run_that_fails_to_write_leaves_no_mixed_record(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    filled(bandit, "dist-dp-se,cdp-se")
+    with monkeypatch.context() as broken:
+        failing(broken, step, FULL)
+        answer = bandit(*RUN, "--algorithms", "se,dp-se", "-o", "out", "--json")
+    assert answer.code == 2
+    assert answer.json["algorithms"] == ["se", "dp-se"]
+    left = contents("out")
+    assert "rows.json" not in left
+    assert not {"certificate-dist-dp-se-1.json", CERTIFICATE} & set(left)
+    said = "out: is not whole: it has no rows.json, which dpcore bandit run --output writes last\n"
+    answer = bandit("plot", "out", "-o", "new.svg")
+    assert (answer.code, answer.out, answer.err) == (2, "", f"error: path = {said}")
+    assert bandit("compare", "out", "out").err == f"error: A = {said}"
+    # The next run takes away what that one left.
+    assert set(filled(bandit, "se")) == {"rows.json", "regret.csv", "regret.svg"}
+
+
+def test_rows_are_the_first_to_go_and_the_last_to_come(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[str] = []
+    unlink = Path.unlink
+
+    def noted(place: Path, missing_ok: bool = False) -> None:
+        if place.parent.name == "out" and not place.name.startswith("."):
+            removed.append(place.name)
+        unlink(place, missing_ok=missing_ok)
+
+    filled(bandit)
+    written: list[str] = []
+    replace = Path.replace
+
+    def told(place: Path, target: Path) -> Path:
+        written.append(target.name)
+        return replace(place, target)
+
+    monkeypatch.setattr(Path, "unlink", noted)
+    monkeypatch.setattr(Path, "replace", told)
+    filled(bandit)
+    assert removed == ["rows.json", CERTIFICATE, "regret.svg", "regret.csv"]
+    assert written == ["regret.csv", CERTIFICATE, "regret.svg", "rows.json"]
+
+
+def test_a_folder_that_nothing_was_written_to_goes_again(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, "write_csv", FULL)
+    answer = bandit(*RUN, "--algorithms", "se", "--output", "out")
+    assert answer.code == 2
+    assert "regret/T" in answer.out
+    assert list(Path().iterdir()) == []
+
+
+def test_ctrl_c_while_results_are_written_says_so(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, "write_csv", KeyboardInterrupt())
+    answer = bandit(*RUN, "--algorithms", "se", "--output", "out", "--resume", "state")
+    assert (answer.code, answer.out) == (130, "")
+    assert answer.err == (
+        "interrupted: the result was being written, and is whole only in a folder with rows.json; "
+        "go on with --resume state\n"
+    )
+
+
+def records() -> Iterator[Any]:
+    yield {"algorithms": [1, "../../x", "a\0b"], "epsilons": ["1", None]}
+    yield {"algorithms": "cdp-se", "epsilons": {}, "preset": 3}
+    yield {}
+
+
+def test_a_record_of_any_shape_is_read(bandit: Bandit) -> None:
+    for record in records():
+        shutil.rmtree("out", ignore_errors=True)
+        Path("out").mkdir()
+        Path("out/rows.json").write_text(json.dumps({"schema": SCHEMA, **record}))
+        Path("out/certificate-cdp-se-1.json").write_text("{}")
+        remove_earlier(Path("out"))
+        assert set(contents("out")) == {CERTIFICATE}
+    Path("out/regret.csv").write_text(",".join(COLUMNS) + "\nshort\n")
+    assert "out/regret.csv: is no file" in bandit(*RUN, "--algorithms", "se", "-o", "out").err

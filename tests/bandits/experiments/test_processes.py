@@ -1,0 +1,146 @@
+"""Worker processes: they end with their parent, and Ctrl-C is the parent's alone."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bandits.experiments.processes import in_processes
+from tests.support.bandits.command import MAIN, ROOT
+
+PARENT = f"""
+import os, sys, time
+sys.path.insert(0, {str(ROOT)!r})
+from bandits.experiments.processes import in_processes
+def waits(name):
+    open(name, "w").write(str(os.getpid()))
+    time.sleep(60)
+[*in_processes(waits, [("one",), ("two",)], 2)]
+"""
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 30) -> bool:
+    late = time.monotonic() + seconds
+    while not what() and time.monotonic() < late:
+        time.sleep(0.05)
+    return what()
+
+
+def runs(process: int) -> bool:
+    # A process that ended and that nobody asks for its code is in state Z.
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who is alive")
+def test_workers_of_a_killed_parent_end(tmp_path: Path) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], cwd=tmp_path)
+    places = [tmp_path / "one", tmp_path / "two"]
+    assert wait_for(lambda: all(place.exists() and place.read_text() for place in places))
+    workers = [int(place.read_text()) for place in places]
+    assert all(map(runs, workers))
+    parent.kill()
+    parent.wait()
+    assert wait_for(lambda: not any(map(runs, workers)), 10)
+
+
+# Leaves a mark as soon as a worker was started, which is long before it can work.
+STARTING = f"""
+import sys, time
+sys.path.insert(0, {str(ROOT)!r})
+from bandits.experiments.processes import in_processes
+from joblib.externals.loky.backend import popen_loky_posix
+begin = popen_loky_posix.Popen._launch
+def launch(self, process):
+    begin(self, process)
+    open("started", "w").close()
+popen_loky_posix.Popen._launch = launch
+[*in_processes(time.sleep, [(60,), (60,)], 2)]
+"""
+
+
+def of_session(leader: int) -> list[int]:
+    found = []
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = place.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == leader and fields[0] != "Z":
+            found.append(int(place.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who is alive")
+@pytest.mark.parametrize("wait", [0, 0.3, 0.8])
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_that_were_starting_when_their_parent_was_killed(
+    tmp_path: Path, by: signal.Signals, wait: float
+) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", STARTING],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    with parent:
+        assert wait_for((tmp_path / "started").exists)
+        time.sleep(wait)
+        parent.send_signal(by)
+        assert parent.wait() == -by
+        ended = wait_for(lambda: not of_session(parent.pid), 10)
+        for process in of_session(parent.pid):
+            os.kill(process, signal.SIGKILL)
+        # Whoever reads what they say, as a pipe to tee does, hears the end of it.
+        parent.communicate(timeout=10)
+    assert ended
+
+
+def test_what_is_played_here_is_not_watched() -> None:
+    assert [*in_processes(os.getpgid, [(0,), (0,)], 1)] == [os.getpgid(0)] * 2
+
+
+# Says when the workers are about to be started; what is before that is Python's own.
+BEGIN = MAIN.replace(
+    "dpcore.command.app.main()",
+    "import bandits.experiments.experiment as module\n"
+    "played = module.run_cells\n"
+    "def noisily(*words, **more):\n"
+    "    open('begun', 'w').close()\n"
+    "    return played(*words, **more)\n"
+    "module.run_cells = noisily\n"
+    "dpcore.command.app.main()",
+)
+
+
+def test_ctrl_c_at_early_moments_is_one_line(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    words = ["run", "cz/easy", "-T", "1e5", "--instances", "2000", "--algorithms", "se"]
+    words += ["--epsilon", "1", "--jobs", "2"]
+    for wait in (0.02, *(rng.uniform(0, 1.0) for _ in range(3))):
+        (tmp_path / "begun").unlink(missing_ok=True)
+        running = subprocess.Popen(
+            [sys.executable, "-c", BEGIN, "bandit", *words],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert wait_for((tmp_path / "begun").exists)
+        time.sleep(wait)
+        os.killpg(running.pid, signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+        assert (running.returncode, out, err) == (130, "", "interrupted: no result\n"), wait

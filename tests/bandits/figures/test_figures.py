@@ -1,0 +1,262 @@
+"""Figures and tables: verdicts are read off pairs, pages off the numbers, numbers off seeds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandits.batch import Commit, Pulls, Released
+from bandits.play import play
+from bandits.policies.policy import Choice, Policy
+from bandits.privatizers.privatizer import Unprotected
+from bandits.worlds.environment import Bernoulli
+from benchmarks.figures import section
+from benchmarks.figures.__main__ import QUICK, STUDIES, main, regenerate
+from benchmarks.figures.page import table
+from benchmarks.figures.section import Effort, falls, guarantee_of, is_less, is_same
+from benchmarks.figures.sweep import (
+    Contender,
+    Outcome,
+    Ratio,
+    _outcome,
+    _Played,
+    best_of,
+    of_contenders,
+    ratio,
+)
+from dpcore.errors import InvalidParameter
+from tests.support.bandits.committed import complaints
+from tests.support.dpcore.mutants import mutated
+
+TINY = Effort(instances=2, easy=2000, hard=2000, scalings=(1, 10), epsilons=("1",))
+
+
+def outcome(*final: float) -> Outcome:
+    return Outcome(
+        label="dist-dp-se", rounds=(100,), regret=tuple((value,) for value in final),
+        wrong=0, bits=20, mean_bits=19.5, pure="1/2", epsilon=0.5,
+    )  # fmt: skip
+
+
+# -- verdicts ----------------------------------------------------------------------------------
+
+NOISY = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
+LESS = tuple(value - 0.1 - 0.01 * (i % 2) for i, value in enumerate(NOISY))
+
+
+def test_a_small_difference_of_pairs_is_seen() -> None:
+    assert is_less("", "", outcome(*LESS), outcome(*NOISY)).verdict == "holds"
+    assert is_less("", "", outcome(*NOISY), outcome(*LESS)).verdict == "does not hold"
+    assert is_same("", "", outcome(*LESS), outcome(*NOISY)).verdict == "holds"
+    # The same values in another order are no pairs: nothing is decided.
+    shuffled = outcome(*LESS[3:], *LESS[:3])
+    assert is_less("", "", shuffled, outcome(*NOISY)).verdict == "not decided"
+    assert is_same("", "", shuffled, outcome(*NOISY)).verdict == "not decided"
+
+
+def test_a_verdict_that_ignores_the_error_decides_too_much() -> None:
+    shuffled = (*LESS[3:], *LESS[:3])
+    assert section._less(shuffled, NOISY) == "not decided"
+    bold = mutated(section._less, "mean + ERRORS * error < 0", "mean < 0")
+    assert bold(shuffled, NOISY) == "holds"
+
+
+def test_the_same_is_decided_by_a_tenth_and_not_by_a_large_error() -> None:
+    other = np.array(NOISY)
+    noise = np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
+    for factor, error, verdict in (
+        (1.0, 0.0, "holds"),
+        (1.04, 0.05, "holds"),
+        (0.96, 0.05, "holds"),
+        (1.04, 0.5, "not decided"),
+        (1.12, 0.1, "not decided"),
+        (1.3, 0.05, "does not hold"),
+        (0.7, 0.05, "does not hold"),
+    ):
+        one = other + (factor - 1) * other.mean() + error * noise
+        assert section._same(tuple(one), NOISY) == verdict, factor
+    # A large error is no sameness.
+    bold = mutated(section._same, "mean + ERRORS * error <= most", "mean <= ERRORS * error")
+    assert bold(tuple(other + noise), NOISY) == "holds"
+    assert section._same(tuple(other + noise), NOISY) == "not decided"
+
+
+def test_far_below_is_more_than_below() -> None:
+    third = outcome(*(value / 2 for value in NOISY))
+    assert is_less("", "", third, outcome(*NOISY)).verdict == "holds"
+    far = is_less("", "", third, outcome(*NOISY), at_most=1 / 3)
+    assert (far.verdict, far.figures) == ("does not hold", "0.5 ± 0")
+
+
+def test_what_falls() -> None:
+    def values(*pairs: tuple[float, float]) -> list[Ratio]:
+        return [Ratio(value=value, error=error) for value, error in pairs]
+
+    assert falls("", "", values((3, 0.1), (2, 0.1), (1, 0.1))).verdict == "holds"
+    assert falls("", "", values((3, 0.1), (2, 0.1), (1.9, 0.1))).verdict == "not decided"
+    assert falls("", "", values((1, 0.1), (2, 0.1), (0.5, 0.1))).verdict == "does not hold"
+
+
+def test_the_error_of_a_ratio_is_that_of_pairs() -> None:
+    world = np.random.default_rng(1)
+    below = world.gamma(4.0, size=400)
+    above = below * (0.5 + 0.05 * world.standard_normal(400))
+    found = ratio(above.tolist(), below.tolist())
+    draws = world.integers(400, size=(2000, 400))
+    again = above[draws].mean(axis=1) / below[draws].mean(axis=1)
+    assert found.error == pytest.approx(again.std(), rel=0.1)
+    apart = world.permutation(above)
+    assert ratio(apart.tolist(), below.tolist()).error > 5 * found.error
+
+
+def test_a_run_without_its_best_arm_is_counted_and_no_other() -> None:
+    def played(*active: int, best: tuple[int, ...] = (0,)) -> _Played:
+        return _Played(
+            regret=(1.0,), active=active, best=frozenset(best), bits=1, mean_bits=1.0
+        )  # fmt: skip
+
+    lost = [played(1), played(1, 2)]
+    kept = [played(0), played(0, 1), played(2, best=(0, 2)), played(1, 2, best=(0, 2))]
+    assert _outcome("se", (100,), [*lost, *kept], None).wrong == 2
+    assert best_of(Bernoulli(means=(0.1, 0.5, 0.5))) == {1, 2}
+
+
+class Hasty(Policy[int | None]):
+    """One batch, then the arm that looked better, which is often the other one."""
+
+    name = "hasty"
+    privatizer = Unprotected()
+
+    def init(self, arms: int, horizon: int) -> None:
+        return None
+
+    def choose(self, state: int | None) -> Choice:
+        return Pulls((500, 500)) if state is None else Commit(state)
+
+    def observe(self, state: int | None, released: Released) -> int:
+        first, second = released.sums
+        return int(first is not None and second is not None and second > first)
+
+    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+        return (500,)
+
+
+def test_an_arm_that_a_short_run_dropped_is_counted_though_pulls_do_not_show_it() -> None:
+    world = Bernoulli(means=(0.5, 0.49))
+    contender = Contender(
+        label="hasty", epsilon=1, policy=Hasty(), worlds=(world,) * 20, horizon=1500
+    )
+    found = of_contenders([contender], seed=1, jobs=1)["hasty", "1"]
+    runs = [
+        play(Hasty(), world, horizon=1500, world=np.random.default_rng([1, i])) for i in range(20)
+    ]
+    assert max(max(run.pulls) / min(run.pulls) for run in runs) <= 2
+    assert found.wrong == sum(run.active == (1,) for run in runs)
+    assert 0 < found.wrong < 20
+
+
+def test_a_pure_epsilon_is_rounded_up() -> None:
+    third = replace(outcome(1.0), pure="1/3", epsilon=1 / 3)
+    assert guarantee_of(third) == ("0.3334", "0.3334")
+    assert guarantee_of(outcome(1.0))[0] == "0.5"
+
+
+def test_bad_ratios() -> None:
+    for above, below, reason in (
+        ([1.0], [1.0], "2 or more"),
+        ([1.0, 2.0], [1.0], "must be 1"),
+        ([1.0, 2.0], [0.0, 0.0], "mean > 0"),
+    ):
+        with pytest.raises(InvalidParameter, match=reason):
+            ratio(above, below)
+
+
+# -- the page ----------------------------------------------------------------------------------
+
+
+def test_cells_are_shown_with_their_errors() -> None:
+    rows = [{"a": {"value": 0.012346, "error": 0.000123}, "b": "x|y", "c": 0.25, "d": 7}]
+    assert table(rows).splitlines()[2] == r"| 0.0123 ± 0.00012 | x\|y | 0.25 | 7 |"
+
+
+def test_the_same_seed_gives_the_same_folder(tmp_path: Path) -> None:
+    folders = []
+    for name, jobs in (("one", 1), ("two", 2)):
+        folders.append(tmp_path / name)
+        folders[-1].mkdir()
+        regenerate(folders[-1], effort=TINY, seed=3, jobs=jobs, only=("schedules",))
+    files = [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders]
+    assert sorted(files[0]) == ["README.md", "results.json", "schedule.svg"]
+    note = "bands and bars: one standard error over 2 instances"
+    assert note.encode() in files[0]["schedule.svg"]
+    assert b"one standard error" in files[0]["README.md"]
+    assert files[0] == files[1]
+    (tmp_path / "three").mkdir()
+    regenerate(tmp_path / "three", effort=TINY, seed=4, jobs=1, only=("schedules",))
+    assert (tmp_path / "three" / "results.json").read_bytes() != files[0]["results.json"]
+
+
+def test_bad_requests(tmp_path: Path) -> None:
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({"only": ("magic",)}, "only = magic: must be one of paper_figures"),
+        ({"jobs": 0, "only": ("equal_promises",)}, "jobs = 0: must be a whole number >= 1"),
+        ({"jobs": -5}, "jobs = -5"),
+        ({"seed": -1}, "seed = -1"),
+    ]
+    for edit, reason in bad:
+        asked: dict[str, Any] = {"effort": TINY, "seed": 1, "jobs": 1} | edit
+        with pytest.raises(InvalidParameter, match=reason):
+            regenerate(tmp_path, **asked)
+    with pytest.raises(InvalidParameter, match="no folder"):
+        regenerate(tmp_path / "absent", effort=TINY, seed=1, jobs=1)
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("--output FILE --quick", "--output = FILE: is no folder"),
+        ("--output FOLDER --quick --jobs 0 --only equal_promises", "jobs = 0: must be"),
+        ("--output FOLDER --quick --jobs -5", "jobs = -5: must be"),
+        ("--output FOLDER --quick --only magic", "argument --only: invalid choice: 'magic'"),
+        ("--only schedules", "--only needs an --output"),
+        ("--quick", "--quick needs an --output"),
+        ("--output FOLDER --quick --mslr absent.txt --only real_rewards", "absent.txt"),
+    ],
+)
+def test_bad_commands_end_with_a_sentence(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: str,
+    complaint: str,
+) -> None:
+    (tmp_path / "FILE").write_text("", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["benchmarks.figures", *words.split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err
+    assert not (tmp_path / "FOLDER").exists() or "--mslr" in words
+
+
+def test_the_command_lists_the_studies(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks.figures", "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    told = " ".join(capsys.readouterr().out.split())
+    assert all(study.__name__ in told for study in STUDIES)
+
+
+@pytest.mark.nightly
+def test_every_study_is_played_and_drawn(tmp_path: Path) -> None:
+    results = regenerate(tmp_path, effort=QUICK, seed=1, jobs=2)
+    assert len(results["sections"]) == len(STUDIES)
+    assert complaints(tmp_path) == []

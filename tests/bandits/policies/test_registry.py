@@ -1,0 +1,241 @@
+"""Algorithms by name: which policies they are, and which names are refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandits.play import play
+from bandits.policies.dp_se import DpSe
+from bandits.policies.elimination import BatchedElimination, SuccessiveElimination
+from bandits.policies.registry import ALGORITHMS, Setting, _privatizer, read_algorithm
+from bandits.policies.schedule import PAPER, RELEASED, exact_schedule
+from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
+from bandits.privatizers.bits import BitPrivatizer
+from bandits.privatizers.privatizer import Unprotected
+from bandits.privatizers.sums import SumPrivatizer
+from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius
+from bandits.worlds.environment import Bernoulli
+from dpcore.errors import InvalidParameter
+from dpcore.sampling.rng import SeededRng
+from tests.support.dpcore.mutants import mutated
+
+NAMES = [
+    "cdp-se", "ldp-se", "dist-dp-se", "dist-rdp-se", "dist-cdp-se", "shuffled-se", "dp-se", "se",
+    "sdp-ae", "vb-sdp-ae",
+]  # fmt: skip
+TRUST = {
+    "cdp-se": "central",
+    "ldp-se": "local",
+    "dist-dp-se": "pure",
+    "dist-rdp-se": "renyi",
+    "dist-cdp-se": "concentrated",
+    "shuffled-se": "shuffled-pure",
+}
+
+
+def setting(**more: Any) -> Setting:
+    given: dict[str, Any] = {"epsilon": "1/2", "delta": "1e-6", "horizon": 10**4, "arms": 3}
+    return Setting(**{**given, **more})
+
+
+PAPERS = setting(radius="paper", schedule="released")
+
+
+def test_the_names_are_those_of_the_papers() -> None:
+    assert [entry.name for entry in ALGORITHMS] == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("made_for", [setting(), PAPERS], ids=["exact", "paper"])
+def test_every_algorithm_runs_under_its_own_name(name: str, made_for: Setting) -> None:
+    policy = read_algorithm(name).policy(made_for)
+    assert policy.name == name
+    run = play(
+        policy,
+        Bernoulli(means=(0.9, 0.5, 0.1)),
+        horizon=made_for.horizon,
+        world=np.random.default_rng(1),
+        rng=SeededRng(1),
+    )
+    assert sum(run.pulls) == made_for.horizon
+    assert (run.guarantee is None) == (name == "se")
+    if run.guarantee is not None and name not in ("dist-rdp-se", "dist-cdp-se"):
+        assert run.guarantee.epsilon("1e-6").upper <= Fraction(1, 2)
+
+
+@pytest.mark.parametrize("name", TRUST)
+def test_the_paper_is_the_paper(name: str) -> None:
+    policy = read_algorithm(name).policy(PAPERS)
+    trust = TRUST[name]
+    scaling = 10 if trust in ("renyi", "concentrated") else 1
+    half = 2 if trust == "shuffled-pure" else 1
+    privatizer = SumPrivatizer(
+        trust=trust,  # type: ignore[arg-type]  # of the table above
+        epsilon="1/2",
+        failure=Fraction(1, half * 10**4),
+        scaling=scaling,
+        parameters="paper",
+    )
+    assert policy == BatchedElimination(
+        privatizer=privatizer, schedule=RELEASED, radius=PaperRadius(form="released")
+    )
+    printed = read_algorithm(name).policy(replace(PAPERS, schedule="paper"))
+    assert printed == replace(policy, schedule=PAPER, radius=PaperRadius())
+
+
+@pytest.mark.parametrize("name", ["se", *TRUST])
+def test_the_exact_radius_has_its_own_schedule(name: str) -> None:
+    policy = read_algorithm(name).policy(setting())
+    assert isinstance(policy, BatchedElimination)
+    schedule = exact_schedule(policy.privatizer, arms=3, horizon=10**4, failure="1/10")
+    assert policy.schedule == schedule
+    assert policy.radius == ExactRadius(batches=schedule.batches(10**4))
+    if isinstance(policy.privatizer, SumPrivatizer):
+        scaled = {"renyi": 10, "concentrated": 10}
+        assert policy.privatizer.scaling == scaled.get(policy.privatizer.trust, 4)
+        assert policy.privatizer.parameters == "exact"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("arms", "rounds"), [(2, 20), (10, 25), (10, 1000), (150, 70), (500, 200)])
+def test_no_wraparound_takes_an_intervals_share(name: str, arms: int, rounds: int) -> None:
+    horizon = arms * rounds
+    made = read_algorithm(name).policy(setting(arms=arms, horizon=horizon))
+    if isinstance(made, ShuffleElimination):
+        assert 2 * made.width(1, horizon) < math.inf
+        return
+    assert isinstance(made, SuccessiveElimination)
+    first = made.length(1, arms)
+    gap = made.radius.gap(made.privatizer, first, batch=1, active=arms, failure=made.confidence)
+    assert gap < math.inf
+    if isinstance(made.privatizer, SumPrivatizer):
+        certain = replace(made.privatizer, failure="1e-40")
+        free = made.radius.gap(certain, first, batch=1, active=arms, failure=made.confidence)
+        assert gap <= 1.01 * free
+        wrong = replace(made.privatizer, failure=Fraction(1, horizon))
+        assert made.privatizer.bits(first) <= wrong.bits(first) + 2
+
+
+def test_with_the_failure_of_the_paper_nothing_is_ever_dropped() -> None:
+    # What the exact radius would have if the protocol failed with chance 1/T.
+    few = setting(arms=150, horizon=10**4, epsilon=50)
+    made = read_algorithm("dist-dp-se").policy(few)
+    assert isinstance(made, BatchedElimination)
+    wrong = replace(made.privatizer, failure=Fraction(1, 10**4))  # type: ignore[type-var]  # a dataclass
+    gap = made.radius.gap(wrong, 64, batch=1, active=150, failure="1/10")
+    assert (
+        gap == math.inf > made.radius.gap(made.privatizer, 64, batch=1, active=150, failure="1/10")
+    )
+    means = (0.97,) + (0.03,) * 149
+    coins = np.random.default_rng(1)
+    run = play(made, Bernoulli(means=means), horizon=10**4, world=coins, rng=SeededRng(1))
+    assert run.active == (0,)
+    assert few.failure < Fraction(1, 10**4) == replace(few, radius="paper").failure
+
+
+def test_one_round_has_a_failure_below_one() -> None:
+    one = Setting(epsilon=1, delta="1e-6", horizon=1, arms=1, radius="paper")
+    assert one.failure == Fraction(1, 2)
+    # A hundredth of p/(1 2 1).
+    assert replace(one, radius="exact").failure == Fraction(1, 2000)
+
+
+def test_the_confidence_of_a_setting_is_that_of_its_policies() -> None:
+    made_for = setting(confidence="1/1000")
+    assert made_for.failure == setting(confidence="1/10").failure / 100
+    pure = read_algorithm("dist-dp-se").policy(made_for)
+    assert isinstance(pure, BatchedElimination)
+    assert pure.confidence == Fraction(1, 1000)
+    sure, less_sure = (
+        exact_schedule(pure.privatizer, arms=3, horizon=10**4, failure=failure)
+        for failure in ("1/1000", "1/10")
+    )
+    assert pure.schedule == sure != less_sure
+    dp_se = read_algorithm("dp-se").policy(made_for)
+    assert isinstance(dp_se, DpSe)
+    assert dp_se.confidence == Fraction(1, 1000)
+
+
+@pytest.mark.parametrize("name", ["sdp-ae", "vb-sdp-ae"])
+def test_bits_are_chosen_for_the_epsilon_and_delta_of_the_setting(name: str) -> None:
+    policy = read_algorithm(name).policy(setting(delta="1e-3"))
+    assert policy.privatizer == BitPrivatizer(epsilon="1/2", delta="1e-3")
+
+
+def test_another_scaling_is_another_precision() -> None:
+    ten, hundred = (read_algorithm(f"dist-rdp-se:s={s}").policy(PAPERS) for s in (10, 100))
+    assert ten.privatizer.precision(1024) == 160
+    assert hundred.privatizer.precision(1024) == 1600
+    assert str(read_algorithm(" dist-cdp-se:s=25/2 ")) == "dist-cdp-se:s=25/2"
+    forgets = mutated(
+        _privatizer, "default if algorithm.value is None else algorithm.value", "default"
+    )
+    assert forgets(read_algorithm("dist-rdp-se:s=100"), PAPERS).scaling == 10
+
+
+def test_the_other_algorithms_are_what_they_are_called() -> None:
+    exact, paper = (read_algorithm("dp-se").policy(s) for s in (setting(), PAPERS))
+    assert exact == DpSe(epsilon="1/2", failure=setting().failure, radius=ExactRadius())
+    assert paper == DpSe(epsilon="1/2", failure="1e-4", radius=DpSeRadius())
+    floor = read_algorithm("se").policy(PAPERS)
+    assert floor.privatizer == Unprotected()
+    bits = BitPrivatizer(epsilon="1/2", delta="1e-6", parameters="paper")
+    doubling = read_algorithm("vb-sdp-ae").policy(PAPERS)
+    assert doubling == ShuffleElimination(privatizer=bits, radius=TkmsRadius())
+    constant = read_algorithm("sdp-ae:m=64").policy(PAPERS)
+    assert constant == ShuffleElimination(privatizer=bits, radius=TkmsRadius(), batch=64)
+    alone = read_algorithm("sdp-ae").policy(setting())
+    assert isinstance(alone, ShuffleElimination)
+    assert alone.batch == BitPrivatizer(epsilon="1/2", delta="1e-6").protocol(1).noise_bits
+    assert alone.radius == JointRadius()
+
+
+REFUSED = {
+    "cpd-se": "did you mean cdp-se",
+    "CDP-SE": "must be one of cdp-se",
+    "": "must be one of",
+    "linear": "must be one of",
+    "se:s=3": "has no parameters",
+    "se:": "has no parameters",
+    "dist-rdp-se:": "must be dist-rdp-se:s=NUMBER",
+    "dist-rdp-se:m=3": "must be dist-rdp-se:s=NUMBER",
+    "dist-rdp-se:s=0": r"must be a number in \[1",
+    "dist-rdp-se:s=1/2": r"must be a number in \[1",
+    "dist-rdp-se:s=1e13": r"must be a number in \[1",
+    "dist-rdp-se:s=": "must be a finite number",
+    "sdp-ae:m=2.5": "must be a whole number",
+    "sdp-ae:m=1099511627777": r"must be a whole number in \[1, 2\^40\]",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_unknown_names_and_parameters_are_refused_by_name(text: str) -> None:
+    with pytest.raises(InvalidParameter, match=REFUSED[text]):
+        read_algorithm(text)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("epsilon", 0),
+        ("epsilon", "-1"),
+        ("delta", 0),
+        ("delta", 1),
+        ("arms", 0),
+        ("horizon", 2),
+        ("radius", "best"),
+        ("schedule", "cz"),
+        ("confidence", 1),
+        ("confidence", "0.95"),
+    ],
+)
+def test_settings_out_of_range_are_refused_by_name(argument: str, value: object) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        setting(**{argument: value})
+    assert refused.value.argument == argument

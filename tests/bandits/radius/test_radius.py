@@ -1,0 +1,326 @@
+"""Radii: certified against brute-force convolution, below the papers' and the plain union bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.radius import certified as radius_exact
+from bandits.radius.certified import (
+    certified_gap,
+    certified_width,
+    has_gap,
+    union_width,
+)
+from bandits.radius.radius import ExactRadius
+from dpcore import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteGaussianSum,
+    DiscreteLaplace,
+    Noise,
+    PolyaDifference,
+    SeededRng,
+    Skellam,
+)
+from tests.purse import purse
+from tests.support.dpcore.mutants import mutated, rewired
+
+# -- the oracles: laws and failures by convolution, nothing shared with what is tested ------------
+
+
+def _masses(noise: Noise) -> dict[int, mpmath.mpf]:
+    """P(X = k) by the definition of each law, beyond any tail that is looked at."""
+    match noise:
+        case DiscreteLaplace(scale=s):
+            beta = mpmath.exp(-1 / mpmath.mpf(str(float(s))))
+            peak = (1 - beta) / (1 + beta)
+            reach = int(60 * s) + 60
+            return {k: peak * beta ** abs(k) for k in range(-reach, reach + 1)}
+        case Skellam(variance=v):
+            size = mpmath.mpf(str(float(v)))
+            reach = int(14 * math.sqrt(float(v))) + 40
+            half = [mpmath.exp(-size) * mpmath.besseli(k, size) for k in range(reach + 1)]
+            return {k: half[abs(k)] for k in range(-reach, reach + 1)}
+        case DiscreteGaussian(sigma_squared=v):
+            width = mpmath.mpf(str(float(v)))
+            reach = int(12 * math.sqrt(float(v))) + 12
+            raw = {k: mpmath.exp(-k * k / (2 * width)) for k in range(-reach, reach + 1)}
+            total = mpmath.fsum(raw.values())
+            return {k: mass / total for k, mass in raw.items()}
+        case DiscreteGaussianSum(count=n, sigma_squared=v):
+            return _sum_of(DiscreteGaussian(sigma_squared=v), n)
+        case PolyaDifference(shape=n, scale=s):
+            return _sum_of(DiscreteLaplace(scale=s), int(n))
+        case Binomial(trials=n, probability=p):
+            heads = Fraction(p)
+            up, down, all_ = heads.numerator, (1 - heads).numerator, heads.denominator
+            ways = [math.comb(n, k) * up**k * down ** (n - k) for k in range(n + 1)]
+            return {k: mpmath.mpf(way) / mpmath.mpf(all_) ** n for k, way in enumerate(ways)}
+    raise AssertionError(noise)
+
+
+def _sum_of(noise: Noise, count: int) -> dict[int, mpmath.mpf]:
+    one = _masses(noise)
+    reach = max(one)
+    dense = np.array([float(one[k]) for k in range(-reach, reach + 1)])
+    total = dense
+    for _ in range(count - 1):
+        total = np.convolve(total, dense)
+    middle = len(total) // 2
+    return {k - middle: mpmath.mpf(float(mass)) for k, mass in enumerate(total)}
+
+
+@cache
+def _law(noise: Noise) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    found = _masses(noise)
+    return np.array(sorted(found)), np.array([float(found[k]) for k in sorted(found)])
+
+
+def _read(total: np.ndarray[Any, Any], span: int, tau: int | None) -> np.ndarray[Any, Any]:
+    """The sum that the server reads mod m = n g + 2 tau + 1."""
+    if tau is None:
+        return total
+    modulus = span + 2 * tau + 1
+    y = np.mod(total, modulus)
+    read: np.ndarray[Any, Any] = np.where(y > span + tau, y - modulus, y)
+    return read
+
+
+def _true_failure(
+    noise: Noise, mean: float, width: float, *, steps: int, pulls: int, tau: int | None = None
+) -> float:
+    """P(|released mean - mu| > width) for Bernoulli(mu) rewards, by convolution."""
+    values, masses = _law(noise)
+    centre = float(Fraction(noise.mean))  # type: ignore[arg-type]  # laws with a rational mean
+    failed = 0.0
+    for ones in range(pulls + 1):
+        read = _read(ones * steps + values, steps * pulls, tau) - centre
+        wrong = np.abs(read / (steps * pulls) - mean) > width
+        failed += float(binom.pmf(ones, pulls, mean)) * float(masses[wrong].sum())
+    return failed
+
+
+def _least_mixture(noise: Noise, failure: float, *, steps: int, pulls: int) -> float:
+    """The least beta with E[h(n beta - X/g)] + E[h(n beta + X/g)] <= failure: every mass a knot."""
+    values, masses = _law(noise)
+    centred = (values - float(Fraction(noise.mean))) / steps  # type: ignore[arg-type]  # laws with a rational mean
+
+    def bound(width: float) -> float:
+        found = 0.0
+        for side in (centred, -centred):
+            room = np.maximum(pulls * width - side, 0.0)
+            found += float(np.dot(masses, np.exp(-2 * room * room / pulls)))
+        return found
+
+    low, high = 0.0, 1e4
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (low, middle) if bound(middle) < failure else (middle, high)
+    return high
+
+
+SMALL: list[tuple[Noise, int, int]] = [
+    (DiscreteLaplace(scale=10), 1, 2),
+    (DiscreteLaplace(scale=4), 2, 5),
+    (DiscreteLaplace(scale=3), 3, 30),
+    (Skellam(variance=100), 5, 4),
+    (Skellam(variance=4), 4, 16),
+    (Skellam(variance=Fraction(1, 2)), 1, 3),
+    (DiscreteGaussianSum(count=4, sigma_squared=9), 3, 4),
+    (DiscreteGaussianSum(count=16, sigma_squared=Fraction(1, 4)), 4, 16),
+    (PolyaDifference(shape=3, scale=4), 2, 3),
+    (PolyaDifference(shape=20, scale=3), 3, 20),
+    (Binomial(trials=60, probability=Fraction(1, 2)), 1, 12),
+    (Binomial(trials=200, probability=Fraction(1, 10)), 1, 50),
+]
+MEANS = (0.0, 0.02, 0.3, 0.5, 0.97)
+
+
+def _short(value: object) -> str:
+    return repr(value)
+
+
+@pytest.mark.parametrize(("noise", "steps", "pulls"), SMALL, ids=_short)
+@pytest.mark.parametrize("failure", ["0.05", "1e-4"])
+def test_certified_width_covers_and_is_the_least_mixture(
+    noise: Noise, steps: int, pulls: int, failure: str
+) -> None:
+    width = certified_width(noise, precision=steps, pulls=pulls, failure=failure)
+    for mean in MEANS:
+        assert _true_failure(noise, mean, width, steps=steps, pulls=pulls) <= float(failure)
+    least = _least_mixture(noise, float(failure), steps=steps, pulls=pulls)
+    assert least * (1 - 1e-9) <= width <= 1.01 * least + 1e-9
+
+
+@pytest.mark.parametrize(("noise", "steps", "pulls"), SMALL, ids=_short)
+def test_never_above_the_union_bound(noise: Noise, steps: int, pulls: int) -> None:
+    for failure in ("0.2", "1e-6"):
+        found = certified_width(noise, precision=steps, pulls=pulls, failure=failure)
+        assert found <= union_width(noise, precision=steps, pulls=pulls, failure=failure)
+
+
+def test_the_union_bound_is_the_plain_one() -> None:
+    # Over every threshold, by the closed tail of the discrete Laplace law.
+    steps, pulls, failure, scale = 8, 64, 1e-3, 16
+    beta = math.exp(-1 / scale)
+    best = min(
+        t / (pulls * steps) + math.sqrt(math.log(2 / (failure - spent)) / (2 * pulls))
+        for t in range(1000)
+        if (spent := 2 * beta ** (t + 1) / (1 + beta)) < failure
+    )
+    found = union_width(DiscreteLaplace(scale=scale), precision=steps, pulls=pulls, failure="1e-3")
+    assert best * (1 - 1e-12) <= found <= 1.02 * best
+
+
+def _certified_with(edited: Callable[..., Any], name: str) -> Callable[..., float]:
+    original = radius_exact._certified.__wrapped__
+    mutants = {name: edited}
+    if name == "_tails_at":
+        bound = rewired(radius_exact._bound, _tails_at=edited)
+        mutants["_search"] = rewired(radius_exact._search, _bound=bound)
+        mutants["_failure_upper"] = mutated(
+            radius_exact._failure_upper, "-2 * room * room", "-4 * room * room"
+        )
+        del mutants["_tails_at"]
+    else:
+        mutants = {
+            "_search": rewired(radius_exact._search, _bound=edited),
+            "_failure_upper": mutated(
+                radius_exact._failure_upper, "total * 2 / len(sides)", "total / len(sides)"
+            ),
+        }
+    return rewired(original, **mutants)
+
+
+def test_a_one_sided_quantile_used_two_sided_is_rejected() -> None:
+    one_sided = mutated(radius_exact._bound, "total * 2 / len(arrays)", "total / len(arrays)")
+    mutant = _certified_with(one_sided, "_bound")
+    noise, chance = DiscreteLaplace(scale=40), Fraction(1, 20)
+    width = mutant(noise, 1, 2, chance, None)
+    assert _true_failure(noise, 0.0, width, steps=1, pulls=2) > float(chance)
+    sound = radius_exact._certified(noise, 1, 2, chance, None)
+    assert _true_failure(noise, 0.0, sound, steps=1, pulls=2) <= float(chance)
+
+
+def test_hoeffding_with_half_the_pulls_is_rejected() -> None:
+    sharper = mutated(radius_exact._tails_at, "-2.0 * room * room", "-4.0 * room * room")
+    mutant = _certified_with(sharper, "_tails_at")
+    noise, chance = DiscreteLaplace(scale=Fraction(1, 2)), Fraction(1, 100)
+    width = mutant(noise, 1, 60, chance, None)
+    assert _true_failure(noise, 0.5, width, steps=1, pulls=60) > float(chance)
+    sound = radius_exact._certified(noise, 1, 60, chance, None)
+    assert _true_failure(noise, 0.5, sound, steps=1, pulls=60) <= float(chance)
+
+
+def test_wraparound_is_paid_for() -> None:
+    noise, steps, pulls, chance = DiscreteLaplace(scale=10), 2, 20, Fraction(1, 50)
+    plain = certified_width(noise, precision=steps, pulls=pulls, failure=chance)
+    covered = []
+    for tau in range(28, 100, 4):
+        width = certified_width(noise, precision=steps, pulls=pulls, failure=chance, threshold=tau)
+        if noise.enclose_tail(tau).lower > chance:
+            assert width == math.inf
+        if width < math.inf:
+            covered.append(tau)
+            assert width >= 0.99 * plain
+            for mean in MEANS:
+                failed = _true_failure(noise, mean, width, steps=steps, pulls=pulls, tau=tau)
+                assert failed <= float(chance)
+    assert covered
+    # The width that forgets wraparound fails where the threshold is low.
+    forgotten = _true_failure(noise, 0.0, plain, steps=steps, pulls=pulls, tau=28)
+    assert forgotten > float(chance)
+
+
+@pytest.mark.parametrize(
+    ("noise", "steps", "pulls"), [case for case in SMALL if has_gap(case[0])], ids=_short
+)
+def test_the_gap_covers_differences(noise: Noise, steps: int, pulls: int) -> None:
+    chance = 0.03
+    gap = certified_gap(noise, precision=steps, pulls=pulls, failure="0.03")
+    values, masses = _law(noise)
+    both, spread = np.convolve(masses, masses[::-1]), np.ptp(values)
+    shifts = np.arange(-spread, spread + 1)
+    for left, right in ((0.0, 0.0), (0.5, 0.5), (0.05, 0.6)):
+        ones = np.convolve(
+            binom.pmf(np.arange(pulls + 1), pulls, left),
+            binom.pmf(np.arange(pulls + 1), pulls, right)[::-1],
+        )
+        failed = 0.0
+        for difference, weight in zip(range(-pulls, pulls + 1), ones, strict=True):
+            off = (difference + shifts / steps) / pulls - (left - right)
+            failed += float(weight) * float(both[np.abs(off) > gap].sum())
+        assert failed <= chance
+    assert gap < 2 * certified_width(noise, precision=steps, pulls=pulls, failure="0.03")
+
+
+def test_the_gap_pays_for_both_wraparounds() -> None:
+    law = DiscreteLaplace(scale=10)
+    arguments: dict[str, Any] = {"precision": 2, "pulls": 6, "failure": "0.02"}
+    free = certified_gap(law, **arguments)
+    assert free < certified_gap(law, threshold=60, **arguments) < math.inf
+    assert certified_gap(law, threshold=45, **arguments) == math.inf
+    assert certified_width(law, threshold=45, **arguments) < math.inf
+
+
+# -- coverage of what is released -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trust", ["central", "local", "pure", "renyi", "concentrated"])
+@pytest.mark.parametrize("mean", [0.03, 0.5])
+def test_releases_stay_within_the_width(trust: Trust, mean: float) -> None:
+    alpha = purse.buy(f"coverage of the exact radius: {trust}, {mean}", "1e-10")
+    pulls, runs, failure = 4, 1500, 0.1
+    privatizer = SumPrivatizer(trust=trust, epsilon="1/4", failure="1e-3")
+    width = ExactRadius(batches=1).width(privatizer, pulls, batch=1, active=1, failure="0.1")
+    world, rng = np.random.default_rng(11), SeededRng(12)
+    sums = world.binomial(pulls, mean, runs) * privatizer.precision(pulls)
+    off = [abs(float(privatizer.release(int(total), pulls, rng)) / pulls - mean) for total in sums]
+
+    def too_often(width: float) -> bool:
+        count = sum(error > width for error in off)
+        return float(binom.sf(count - 1, runs, failure)) < alpha
+
+    assert not too_often(width)
+    assert too_often(width / 2)
+
+
+def test_the_run_fails_no_more_often_than_p() -> None:
+    # Every interval of a run: three batches of two arms, at the boundary of the budget.
+    alpha = purse.buy("coverage of a whole run", "1e-9")
+    radius, p, runs = ExactRadius(batches=3), 0.2, 1500
+    privatizer = SumPrivatizer(trust="pure", epsilon="1/10", failure="1e-3")
+    world, rng = np.random.default_rng(21), SeededRng(22)
+    missed = np.zeros(runs, dtype=bool)
+    for batch in (1, 2, 3):
+        pulls = 4**batch
+        width = radius.width(privatizer, pulls, batch=batch, active=2, failure="0.2")
+        for mean in (0.1, 0.5):
+            sums = world.binomial(pulls, mean, runs) * privatizer.precision(pulls)
+            for place, total in enumerate(sums):
+                released = float(privatizer.release(int(total), pulls, rng))
+                missed[place] |= abs(released / pulls - mean) > width
+    assert float(binom.sf(int(missed.sum()) - 1, runs, p)) >= alpha
+    assert missed.any()
+
+
+@pytest.mark.parametrize(
+    ("scale", "pulls", "failure"), [(64, 256, "1e-2"), (16, 32, "1e-2"), (526, 20_000, "1e-3")]
+)
+def test_a_width_of_much_noise_is_within_two_percent_of_the_least(
+    scale: int, pulls: int, failure: str
+) -> None:
+    noise = DiscreteLaplace(scale=scale)
+    width = certified_width(noise, precision=16, pulls=pulls, failure=failure)
+    least = _least_mixture(noise, float(failure), steps=16, pulls=pulls)
+    assert least * (1 - 1e-9) <= width <= 1.02 * least

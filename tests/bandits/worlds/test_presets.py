@@ -1,0 +1,283 @@
+"""Presets: the worlds they make, and the files that two of them read."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bandits.policies.registry import read_algorithm
+from bandits.worlds import PRESETS, Worlds, preset_of
+from bandits.worlds.environment import (
+    Bernoulli,
+    ClippedNormal,
+    Environment,
+    Reordered,
+    Table,
+    cz_instance,
+)
+from bandits.worlds.letor import FEATURES, letor_arms
+from bandits.worlds.obd import obd_arms
+from dpcore.errors import InvalidParameter
+
+
+def test_the_presets_are_known_by_name_and_name_known_algorithms() -> None:
+    names = [preset.name for preset in PRESETS]
+    assert names == ["cz/easy", "cz/hard", "cz/mslr", "tkms/binary", "obd"]
+    for preset in PRESETS:
+        assert preset_of(preset.name) is preset
+        assert [str(read_algorithm(name)) for name in preset.algorithms] == [*preset.algorithms]
+
+
+CZ = ("cdp-se", "ldp-se", "dist-dp-se", "dist-rdp-se", "dist-cdp-se", "dp-se", "se")
+BITS = ("sdp-ae", "vb-sdp-ae", "dist-dp-se", "se")
+SETTINGS = {
+    "cz/easy": (CZ, ("0.1", "0.5", "1"), 10**6, "released"),
+    "cz/hard": (CZ, ("0.1", "0.5", "1"), 10**7, "released"),
+    "cz/mslr": (CZ, ("1", "5", "10"), 10**6, "released"),
+    "tkms/binary": (BITS, ("0.1", "0.5", "1"), 10**6, "paper"),
+    "obd": (BITS, ("0.5", "1", "5"), 10**6, "paper"),
+}
+"""What runs, for which epsilons, how long and by which schedule."""
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_presets_have_the_settings_of_their_papers(name: str) -> None:
+    preset = preset_of(name)
+    found = (preset.algorithms, preset.epsilons, preset.horizon, preset.schedule)
+    assert found == SETTINGS[name]
+    assert preset.delta == "1e-6"
+
+
+def test_the_arms_of_worlds_are_the_most() -> None:
+    two, three = (Bernoulli(means=(0.5,) * n) for n in (2, 3))
+    assert Worlds(environments=(two, three, two)).arms == 3
+
+
+@pytest.mark.parametrize(("name", "gap"), [("cz/easy", "0.5"), ("cz/hard", "0.1")])
+def test_instance_i_of_cz_is_that_of_its_code(name: str, gap: str) -> None:
+    preset = preset_of(name)
+    assert (preset.arms, preset.instances, preset.schedule) == (10, 20, "released")
+    worlds = preset.worlds(3)
+    assert worlds.environments == tuple(cz_instance(gap, i) for i in range(3))
+    assert (worlds.arms, worlds.data) == (10, None)
+    # numpy's legacy generator, as that code calls it.
+    u = np.random.RandomState(2).uniform(size=10)
+    third = worlds.environments[2]
+    assert isinstance(third, ClippedNormal)
+    assert third.centers == pytest.approx(float(gap) * u + (1 - float(gap)) / 2)
+    few = preset.worlds(1, arms=4).environments[0]
+    assert few.arms == 4
+
+
+def test_binary_rewards_have_the_means_of_the_easy_instances() -> None:
+    found = preset_of("tkms/binary").worlds(2).environments
+    assert found == tuple(Bernoulli(means=cz_instance("0.5", i).centers) for i in range(2))
+
+
+@pytest.mark.parametrize("count", [0, -1, 1 << 21, "3"])
+def test_counts_out_of_range_are_refused_by_name(count: int) -> None:
+    with pytest.raises(InvalidParameter, match="instances"):
+        preset_of("cz/easy").worlds(count)
+    with pytest.raises(InvalidParameter, match="arms"):
+        preset_of("cz/easy").worlds(1, arms=count)
+
+
+def test_a_preset_has_its_file_or_none(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter, match="is simulated: leave the file out"):
+        preset_of("cz/easy").worlds(1, data=tmp_path)
+    for name in ("obd", "cz/mslr"):
+        with pytest.raises(InvalidParameter, match="needs --data FILE"):
+            preset_of(name).worlds(1)
+        with pytest.raises(InvalidParameter, match="No such file"):
+            preset_of(name).worlds(1, data=tmp_path / "none")
+    with pytest.raises(InvalidParameter, match="did you mean cz/hard"):
+        preset_of("cz/hrad")
+
+
+# -- LETOR text -------------------------------------------------------------------------------
+
+
+def letor_line(relevance: object, query: int, features: np.ndarray) -> str:
+    pairs = " ".join(f"{i}:{value:g}" for i, value in enumerate(features, start=1))
+    return f"{relevance} qid:{query} {pairs} \n"
+
+
+def letor_text(clusters: int, each: int = 12) -> str:
+    """Pairs about ``clusters`` far centres; those about centre c have relevance c % 5, one 0."""
+    rng = np.random.default_rng(7)
+    lines = []
+    for c in range(clusters):
+        centre = rng.normal(size=FEATURES) * 100
+        for k in range(each):
+            near = centre + rng.normal(size=FEATURES)
+            lines.append(letor_line(c % 5 if k else 0, 10 + k, near))
+    order = rng.permutation(len(lines))
+    return "".join(lines[i] for i in order)
+
+
+def test_clusters_of_pairs_are_arms(tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    path.write_text(letor_text(5), encoding="ascii")
+    found = letor_arms(path, 5)
+    assert isinstance(found, Table)
+    wanted = sorted(11 * c / 12 / 4 for c in range(5))
+    assert found.means == pytest.approx(wanted)
+    assert found.counts[-1] == (1, 11)
+    assert (letor_arms(path, 5).means, letor_arms(path, 5).counts) == (found.means, found.counts)
+    worlds = preset_of("cz/mslr").worlds(2, arms=5, data=path)
+    assert worlds.arms == 5
+    assert worlds.data is not None
+    assert len(worlds.data) == 64
+
+
+def test_as_many_pairs_as_clusters_are_enough(tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    path.write_text(letor_text(5, each=1), encoding="ascii")
+    assert letor_arms(path, 5).arms == 5
+
+
+def test_pairs_without_clear_clusters_give_the_same_arms_again(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    lines = [letor_line(i % 5, 1, rng.random(FEATURES)) for i in range(120)]
+    path = tmp_path / "train.txt"
+    path.write_text("".join(lines), encoding="ascii")
+    assert len({letor_arms(path, 8).counts for _ in range(4)}) == 1
+
+
+def test_the_preset_of_the_paper_has_fifty_clusters(tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    path.write_text(letor_text(50, each=4), encoding="ascii")
+    assert preset_of("cz/mslr").worlds(1, data=path).arms == 50
+
+
+ZERO = np.zeros(FEATURES)
+BROKEN = {
+    "root:x:0:0:root\n": "is not LETOR text of 136 features",
+    letor_line(2, 1, np.zeros(FEATURES + 1)) * 60: "is not LETOR text of 136 features",
+    "2 qid:1 1:x 2:3\n": "is not LETOR text of 136 features",
+    letor_line(5, 1, ZERO) * 60: "line 1: a relevance of 5: it must be 0, 1, 2, 3 or 4",
+    letor_line(0.5, 1, ZERO) * 60: "line 1: a relevance of 0.5",
+    letor_line(-1, 1, ZERO) * 60: "line 1: a relevance of -1",
+    letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:nan\n": "line 61: feature 5 is nan",
+    letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:inf\n": "line 61: feature 5 is inf",
+    letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:1e39\n": "line 61: feature 5 is 1e39",
+    letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:a\n": "line 61: feature 5 is a",
+    letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:1 4:2\n": "line 61: feature 4 must rise",
+    letor_line(1, 1, ZERO) * 60 + "1 qid:1 0:1\n": "line 61: feature 0 must rise, from 1 to 136",
+    letor_line(1, 1, ZERO) * 60 + "1 1:2\n": "line 61: no qid:NUMBER",
+    "1 1:2\n" * 60: "line 1: no qid:NUMBER after the relevance",
+    letor_line(1, 1, ZERO) * 3: "holds 3 pairs: too few for 50 clusters",
+    letor_line(1, 1, ZERO) * 60: "fewer than 50 different pairs",
+    "": "holds 0 pairs: too few for 50 clusters",
+}
+
+
+@pytest.mark.parametrize("which", range(len(BROKEN)))
+def test_what_is_no_letor_text_is_refused_by_name(tmp_path: Path, which: int) -> None:
+    text, words = [*BROKEN.items()][which]
+    path = tmp_path / "train.txt"
+    path.write_text(text, encoding="ascii")
+    with pytest.raises(InvalidParameter, match=words) as refused:
+        letor_arms(path)
+    assert refused.value.argument == "data"
+
+
+def test_a_missing_scikit_learn_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(InvalidParameter, match=r"pip install 'dpcore\[bandits\]'"):
+        letor_arms(tmp_path / "train.txt")
+
+
+# -- the Open Bandit Dataset ------------------------------------------------------------------
+
+HEADER = ",timestamp,item_id,position,click,propensity_score,user_feature_0,user-item_affinity_0"
+
+CLICKS = "item_id,click\n1,0\n1,1\n2,0\n"
+
+
+def obd_text(*rows: tuple[object, object]) -> str:
+    stamp = "2019-11-24 00:00:24.666749+00:00"
+    lines = [
+        f"{i},{stamp},{item},3,{click},0.0125,81ce123cbb5bd8ce818f60fb3586bba5,0.0"
+        for i, (item, click) in enumerate(rows)
+    ]
+    return "\n".join([HEADER, *lines, ""])
+
+
+def test_click_rates_by_item_are_means(tmp_path: Path) -> None:
+    path = tmp_path / "all.csv"
+    rows = [(10, 0), (2, 1), (10, 1), (2, 0), (2, 0), (7, 0), (2, 0)]
+    path.write_text(obd_text(*rows), encoding="utf-8")
+    assert obd_arms(path).means == (0.25, 0.0, 0.5)
+    worlds = preset_of("obd").worlds(3, data=path)
+    # The same arms, in another order in each instance: the log's order shows in no curve.
+    orders = [world.order for world in worlds.environments if isinstance(world, Reordered)]
+    assert [tuple(np.random.RandomState(i).permutation(3)) for i in range(3)] == orders
+    assert len(set(orders)) > 1
+    assert all(sorted(world.means) == [0.0, 0.25, 0.5] for world in worlds.environments)
+    with pytest.raises(InvalidParameter, match="has as many arms as its data"):
+        preset_of("obd").worlds(1, arms=3, data=path)
+    for arms in (2, 4):
+        with pytest.raises(InvalidParameter, match="must be 3: so many items"):
+            obd_arms(path, arms)
+
+
+def test_a_file_is_known_by_its_digest_and_clicks_may_be_floats(tmp_path: Path) -> None:
+    path = tmp_path / "all.csv"
+    path.write_text(obd_text((1, "1.0"), (1, "0.0"), (2, "0.0"), (2, 0)), encoding="utf-8")
+    assert obd_arms(path).means == (0.5, 0.0)
+    found = preset_of("obd").worlds(1, data=path).data
+    assert found == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no column item_id"),
+        ("item_id,position\n1,2\n", "no column click"),
+        (HEADER + "\n", "holds no rows"),
+        (obd_text((1, 0), (2, 2)), "line 3 holds no item number and click"),
+        (obd_text((1, 0), (2, "")), "line 3 holds no item number and click"),
+        (obd_text((-1, 0)), "line 2 holds no item number and click"),
+        (obd_text(("x", 0)), "line 2 holds no item number and click"),
+        (CLICKS + '"1,0\n', "is no CSV text"),
+        (HEADER + "\n1\n", "line 2 holds no item number and click"),
+        (HEADER + "\n\xff", "is no CSV text"),
+    ],
+)
+def test_what_is_no_log_is_refused_by_name(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "all.csv"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(InvalidParameter, match=words):
+        obd_arms(path)
+
+
+def test_a_byte_order_mark_and_a_blank_line_are_no_data(tmp_path: Path) -> None:
+    plain, marked = tmp_path / "plain", tmp_path / "marked"
+    for text, read in ((letor_text(5), lambda at: letor_arms(at, 5).means), (CLICKS, clicks)):
+        plain.write_text(text, encoding="utf-8")
+        marked.write_text(text + "\n", encoding="utf-8-sig")
+        assert read(plain) == read(marked)
+
+
+def clicks(path: Path) -> tuple[float, ...]:
+    return obd_arms(path).means
+
+
+@pytest.mark.parametrize("name", ["obd", "cz/mslr"])
+def test_a_pipe_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidParameter, match=r"data = .*pipe: is not a plain file"):
+        preset_of(name).worlds(1, data=tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("read", [obd_arms, letor_arms])
+def test_a_folder_is_no_file(tmp_path: Path, read: Callable[[Path], Environment]) -> None:
+    with pytest.raises(InvalidParameter, match="data"):
+        read(tmp_path)

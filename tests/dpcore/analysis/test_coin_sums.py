@@ -1,0 +1,333 @@
+r"""Contour sums hold the exact masses and tails of sums of coins, whatever line is chosen.
+
+The truth is a fraction, so a ball that misses it is a mistake in a bound and never bad luck. The
+bounds are then the only thing between a wrong sum and a wrong ball: with few points, or few
+frequencies, the shipped code stays true and a mutant that drops or shrinks one bound does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from flint import acb, arb, ctx
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcore import Enclosure
+from dpcore.analysis import coin_sums as contour
+from dpcore.numbers.enclosure import ball, precision
+from tests.support.dpcore.coins import Coins
+from tests.support.dpcore.mutants import mutated, rewired
+
+
+def holds(found: arb, truth: Fraction) -> bool:
+    r"""Whether the ball holds the fraction; a ball that is not finite says nothing wrong."""
+    return not found.is_finite() or truth in Enclosure.of(found)
+
+
+def biased(count: int, p: str, sign: int = 1) -> tuple[tuple[Fraction, int], ...]:
+    return ((Fraction(p), sign),) * count
+
+
+FAIR = Coins(coins=biased(24, "1/2"))
+MIXED = Coins(coins=biased(9, "1/3") + biased(6, "7/8", -1) + biased(5, "1/1000"))
+RARE = Coins(coins=biased(12, "1/50") + biased(12, "1/50", -1))
+WIDE = Coins(coins=biased(150, "2/5") + biased(90, "3/4", -1))
+WIDER = Coins(coins=biased(60, "1/2") + biased(60, "1/2", -1))
+LAWS = {"fair": FAIR, "mixed": MIXED, "rare": RARE, "wide": WIDE}
+
+probabilities = st.fractions(min_value=0, max_value=1, max_denominator=1000)
+coins = st.lists(st.tuples(probabilities, st.sampled_from([1, -1])), min_size=1, max_size=8)
+lines = st.fractions(min_value=-6, max_value=6, max_denominator=64)
+gaps = st.fractions(min_value=Fraction(1, 8), max_value=4, max_denominator=64)
+bits = st.sampled_from([2, 20, 53, 100])
+
+
+# -- any line is sound ---------------------------------------------------------------------------
+
+
+@given(coins, st.integers(-10, 10), lines, gaps, bits)
+def test_a_mass_is_held_whatever_the_line(
+    given_coins: list[Any], k: int, line: Fraction, gap: Fraction, prec: int
+) -> None:
+    law = Coins(coins=tuple(given_coins), lean=lambda _: line)
+    with precision(prec):
+        truth = law.masses().get(k, Fraction(0))
+        assert holds(contour.mass(law, k), truth)
+        assert holds(contour._contour(law, k, line, gap, tail=False), truth)
+
+
+@given(coins, st.integers(-10, 10), lines, gaps, bits)
+def test_a_tail_is_held_whatever_the_line(
+    given_coins: list[Any], t: int, line: Fraction, gap: Fraction, prec: int
+) -> None:
+    law = Coins(coins=tuple(given_coins), lean=lambda _: line)
+    with precision(prec):
+        if t > law.mean:
+            assert holds(contour.upper_tail(law, t), law.above(t))
+        if t < law.mean:
+            assert holds(contour.lower_tail(law, t), 1 - law.above(t + 1))
+        right = abs(line) + Fraction(1, 16)
+        assert holds(contour._contour(law, t, right, min(gap, right), tail=True), law.above(t))
+
+
+@given(coins, st.integers(0, 12), st.sampled_from([20, 53, 100]))
+def test_central_masses_are_held(given_coins: list[Any], reach: int, prec: int) -> None:
+    mirrored = [(p, -sign) for p, sign in given_coins]
+    law = Coins(coins=(*given_coins, *mirrored))
+    truth = law.masses()
+    with precision(prec):
+        for k, found in enumerate(contour.central_masses(law, reach)):
+            assert holds(found, truth.get(k, Fraction(0)))
+
+
+# -- a sensible line is tight --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("prec", [53, 128, 400])
+def test_masses_and_tails_are_tight(name: str, prec: int) -> None:
+    law = LAWS[name]
+    truth = law.masses()
+    low, high = min(truth), max(truth)
+    inner = range(low + 2, high - 1, max(1, (high - low) // 9))
+    with precision(prec):
+        for t in inner:
+            parts = [contour.mass(law, t)]
+            if t > law.mean:
+                parts.append(contour.upper_tail(law, t))
+            if t < law.mean:
+                parts.append(contour.lower_tail(law, t))
+            exact = [truth[t], law.above(t), 1 - law.above(t + 1)]
+            for found in parts:
+                assert any(holds(found, value) for value in exact)
+                assert found.rel_accuracy_bits() > prec - 24, (t, found)
+            assert holds(parts[0], truth[t])
+
+
+@pytest.mark.parametrize("prec", [53, 128, 400])
+def test_central_masses_are_tight(prec: int) -> None:
+    truth = RARE.masses()
+    with precision(prec):
+        for k, found in enumerate(contour.central_masses(RARE, 9)):
+            assert holds(found, truth[k])
+            assert found.rad() < arb(2) ** (8 - prec)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    r"""A law that keeps count of the frequencies it was asked for."""
+
+    law: Coins
+    asked: list[arb] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.law, name)
+
+    def tilted_characteristic(self, c: arb, theta: arb) -> acb:
+        self.asked.append(theta)
+        return self.law.tilted_characteristic(c, theta)
+
+
+def frequencies(code: Callable[..., list[arb]], reach: int) -> int:
+    r"""How many frequencies serve the masses of a narrow law up to ``reach``; all are checked."""
+    truth, counted = RARE.masses(), Counted(law=RARE)
+    with precision(90):
+        for k, found in enumerate(code(counted, reach)):
+            assert holds(found, truth.get(k, Fraction(0)))
+            assert found.rad() < arb(2) ** -80
+    return len(counted.asked)
+
+
+def test_the_masses_of_a_narrow_law_cost_no_more_for_a_far_reach() -> None:
+    # Else a sum of 2^28 discrete Gaussians of sigma_squared 1/64, all but constant, takes hours.
+    code = contour.central_masses
+    assert frequencies(code, 3000) == frequencies(code, 300) <= 200
+    slow = mutated(code, "min(reach, beyond)", "reach")
+    assert frequencies(slow, 400) > 200
+
+
+def test_masses_beyond_the_sum_are_held() -> None:
+    # With a coarse goal the sum ends inside the law, and Chernoff's bound stands for the rest.
+    truth, stand_ins = WIDER.masses(), {"_GUARD": -84}
+    with precision(90):
+        found = rewired(contour.central_masses, **stand_ins)(WIDER, 60)
+        assert all(holds(one, truth.get(k, Fraction(0))) for k, one in enumerate(found))
+        old = "arb(0, (growth - ball(gap) * (near + 1)).exp().upper())"
+        found = mutated(contour.central_masses, old, "arb(0)", **stand_ins)(WIDER, 60)
+        assert not all(holds(one, truth.get(k, Fraction(0))) for k, one in enumerate(found))
+
+
+def test_the_two_tails_are_mirror_images() -> None:
+    mirrored = Coins(coins=tuple((p, -sign) for p, sign in MIXED.coins))
+    with precision(128):
+        for t in (-5, -4, -3):
+            assert t < MIXED.mean
+            assert contour.lower_tail(MIXED, t).overlaps(contour.upper_tail(mirrored, -t))
+
+
+# -- the bounds are what makes it true -----------------------------------------------------------
+
+Sum = Callable[..., arb]
+PLACES = {"fair": (12, 16, 20), "mixed": (-4, 0, 3), "rare": (0, 1, 3), "wide": (0, 10, 40)}
+
+
+def missed(code: Sum, *, tail: bool, prec: int = 90) -> int:
+    r"""How many fractions the balls of a contour sum do not hold, on lines good and bad."""
+    wrong = 0
+    with precision(prec):
+        for name, law in LAWS.items():
+            for t in PLACES[name]:
+                truth = law.above(t) if tail else law.masses()[t]
+                saddle = law.tilt(t)
+                for off in map(Fraction, ("1/16", "1/2", "2")):
+                    line = max(saddle, Fraction(0)) + off if tail else saddle + off
+                    found = code(
+                        law, t, line, min(line, Fraction(1, 2)) if tail else off, tail=tail
+                    )
+                    wrong += not holds(found, truth)
+    return wrong
+
+
+# Few points: what the trapezoidal rule adds is then far above the rounding.
+COARSE: dict[str, Any] = {"_GUARD": -78}
+# Few frequencies: those left out are then far above the rounding.
+CUT: dict[str, Any] = {"_last_frequency": lambda need, variance, points: 2}
+BOUNDS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "the alias is dropped": (
+        COARSE,
+        "real += arb(0, (alias * decay / (1 - decay) * points).upper())",
+        "pass",
+    ),
+    "the alias is not in units of the sum": (COARSE, "(1 - decay) * points", "(1 - decay)"),
+    "only aliases to one side": (COARSE, "_chernoff(law, c, ball(gap), t, base) +", ""),
+    "the alias falls twice as fast": (COARSE, "-ball(gap) * points", "-2 * ball(gap) * points"),
+    "frequencies are forgotten": (
+        CUT,
+        "total.real + _neglected(variance, turn, pole, last, points)",
+        "total.real",
+    ),
+    "one frequency stands for all": (
+        CUT,
+        "_neglected(variance, turn, pole, last, points)",
+        "_neglected(variance, turn, pole, last, points) / points",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "stand_ins", [COARSE, CUT, {**COARSE, **CUT}], ids=["coarse", "cut", "both"]
+)
+@pytest.mark.parametrize("tail", [False, True])
+def test_a_coarse_sum_stays_true(stand_ins: dict[str, Any], tail: bool) -> None:
+    assert missed(rewired(contour._contour, **stand_ins), tail=tail) == 0
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("tail", [False, True])
+def test_a_contour_sum_without_a_bound_is_caught(name: str, tail: bool) -> None:
+    stand_ins, old, new = BOUNDS[name]
+    assert missed(mutated(contour._contour, old, new, **stand_ins), tail=tail)
+
+
+def left_out(law: Coins, line: Fraction, last: int, points: int) -> arb:
+    r"""The sizes of the terms beyond ``last``, added up one by one."""
+    total, c = arb(0), ball(line)
+    for j in range(last + 1, points - last):
+        theta = 2 * arb.pi() * j / points
+        term = law.tilted_characteristic(c, theta) / (1 - acb(-c, -theta).exp())
+        total += abs(term)
+    return total
+
+
+NEARLY_CONSTANT = Coins(coins=biased(1, "1/100"))
+
+
+def bound_falls_short(code: Sum) -> bool:
+    r"""Whether what the code allows for the frequencies it leaves out is less than they are."""
+    seen: list[tuple[arb, int, int]] = []
+
+    def watched(variance: arb, turn: arb, pole: arb, last: int, points: int) -> arb:
+        bound = contour._neglected(variance, turn, pole, last, points)
+        seen.append((bound, last, points))
+        return bound
+
+    line = Fraction(1, 64)
+    cut = {"_neglected": watched, "_last_frequency": lambda *_: 0}
+    with precision(60):
+        rewired(code, **cut)(NEARLY_CONSTANT, 1, line, line, tail=True)
+        (bound, last, points) = seen[0]
+        most = bound.upper() if isinstance(bound, arb) else bound
+        return not most >= left_out(NEARLY_CONSTANT, line, last, points)
+
+
+def test_the_pole_is_in_the_bound() -> None:
+    without = mutated(contour._contour, "1 - (-c).exp() if tail else arb(1)", "arb(1)")
+    assert not bound_falls_short(contour._contour)
+    assert bound_falls_short(without)
+
+
+@given(coins, lines, st.integers(0, 6), st.integers(2, 40))
+def test_far_frequencies_are_as_small_as_the_bound_says(
+    given_coins: list[Any], line: Fraction, last: int, points: int
+) -> None:
+    law = Coins(coins=tuple(given_coins))
+    with precision(100):
+        c, turn = ball(line), 2 * arb.pi() / points
+        bound = contour._neglected(law.tilted_variance(c), turn, arb(1), last, points)
+        total = arb(0)
+        for j in range(last + 1, points - last):
+            total += abs(law.tilted_characteristic(c, turn * j))
+        assert not total > bound.upper()
+
+
+def test_a_variance_of_the_wrong_line_is_caught() -> None:
+    # V belongs to the tilt: that of c = 0 is too large a promise where the tilt narrows the law.
+    law, line = Coins(coins=biased(10, "1/2")), Fraction(3)
+    with precision(100):
+        turn = 2 * arb.pi() / 40
+        bound = contour._neglected(law.tilted_variance(arb(0)), turn, arb(1), 8, 40)
+        total = arb(0)
+        for j in range(9, 32):
+            total += abs(law.tilted_characteristic(ball(line), turn * j))
+        assert total > bound.upper()
+
+
+CENTRAL_BOUNDS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "the alias is dropped": (COARSE, " + arb(0, alias.upper())", ""),
+    "frequencies are forgotten": (
+        CUT,
+        "_neglected(variance, turn, arb(1), last, points) / points + ",
+        "",
+    ),
+}
+
+
+def central_missed(code: Callable[..., list[arb]]) -> int:
+    truth = RARE.masses()
+    with precision(90):
+        return sum(not holds(found, truth[k]) for k, found in enumerate(code(RARE, 6)))
+
+
+def test_coarse_central_masses_stay_true() -> None:
+    for stand_ins in (COARSE, CUT):
+        assert central_missed(rewired(contour.central_masses, **stand_ins)) == 0
+
+
+@pytest.mark.parametrize("name", CENTRAL_BOUNDS)
+def test_central_masses_without_a_bound_are_caught(name: str) -> None:
+    stand_ins, old, new = CENTRAL_BOUNDS[name]
+    assert central_missed(mutated(contour.central_masses, old, new, **stand_ins))
+
+
+# -- precision -----------------------------------------------------------------------------------
+
+
+def test_the_ambient_precision_is_left_alone() -> None:
+    before = ctx.prec
+    contour.mass(FAIR, 3)
+    assert ctx.prec == before

@@ -1,0 +1,186 @@
+"""The command's own words: sample, pmf, --version, --debug, and every way out of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import IO
+
+import mpmath
+import pytest
+
+import dpcore.command.app
+from dpcore import DiscreteLaplace, SeededRng
+
+ROOT = Path(__file__).parents[3]
+LAPLACE = "discrete-laplace:scale=10"
+START = (
+    f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
+    "import dpcore.command.app; dpcore.command.app.main()"
+)
+
+Capture = pytest.CaptureFixture[str]
+
+
+def start(
+    *words: str, stdout: int | IO[bytes], env: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """A real process: its standard output may be a full disk or a closed pipe."""
+    command = [sys.executable, "-c", START, *words]
+    return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=env)
+
+
+def test_draws_are_those_of_the_library_one_a_line(capsys: Capture) -> None:
+    assert dpcore.command.app.run(["sample", LAPLACE, "-n", "1e2", "--seed", "1"]) == 0
+    drawn = DiscreteLaplace(scale=10).sample(100, rng=SeededRng(1)).tolist()
+    assert capsys.readouterr().out == "".join(f"{value}\n" for value in drawn)
+
+
+def test_no_draws_are_no_lines(capsys: Capture) -> None:
+    assert dpcore.command.app.run(["sample", LAPLACE, "-n", "0"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_private_draws_differ(capsys: Capture) -> None:
+    shown = set()
+    for _ in range(2):
+        assert dpcore.command.app.run(["sample", LAPLACE, "-n", "50"]) == 0
+        shown.add(capsys.readouterr().out)
+    assert len(shown) == 2
+
+
+def test_draws_as_json(capsys: Capture) -> None:
+    assert dpcore.command.app.run(["sample", LAPLACE, "--seed", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["noise"] == {"law": "discrete-laplace", "scale": "10"}
+    assert (found["schema"], found["seed"], len(found["values"])) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("before", [[], ["--"]])
+def test_bounds_hold_the_mass(capsys: Capture, before: list[str]) -> None:
+    values = ["-1", "0", "12", "-30"]
+    assert dpcore.command.app.run(["pmf", LAPLACE, *before, *values]) == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == values
+    with mpmath.workdps(40):
+        for k, lower, upper in rows:
+            mass = mpmath.tanh(mpmath.mpf(1) / 20) * mpmath.exp(-mpmath.mpf(abs(int(k))) / 10)
+            assert mpmath.mpf(float(lower)) <= mass <= mpmath.mpf(float(upper))
+            assert Fraction(upper) - Fraction(lower) <= Fraction(lower) / 2**51
+
+
+def test_bounds_as_json_and_never_minus_zero(capsys: Capture) -> None:
+    far = "1000000000000000000000000"
+    assert dpcore.command.app.run(["pmf", LAPLACE, "--json", "0", far]) == 0
+    out = capsys.readouterr().out
+    near, away = json.loads(out)["pmf"]
+    assert near["lower"] < near["upper"]
+    assert away == {"k": int(far), "lower": 0.0, "upper": 5e-324}
+    assert "-0.0" not in out
+
+
+def test_the_version(capsys: Capture) -> None:
+    assert dpcore.command.app.run(["--version"]) == 0
+    assert capsys.readouterr().out.split()[0] == "dpcore"
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["sample", "-h"], ["pmf", "--help"]])
+def test_help_is_shown_without_a_word_too(capsys: Capture, words: list[str]) -> None:
+    assert dpcore.command.app.run(words) == (0 if words else 2)
+    assert "Usage: dpcore" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["sample", "laplace"], "noise = laplace: must start with one of discrete-laplace"),
+        (["sample", "discrete-laplace:scale=0"], "scale = 0: must be > 0"),
+        (["sample", LAPLACE, "-n", "-5"], "-n = -5: must be a whole number >= 0"),
+        (["sample", LAPLACE, "-n", "1.5"], "-n = 1.5: must be a whole number >= 0"),
+        (["sample", LAPLACE, "-n", "nan"], "-n = nan: must be a finite number"),
+        (["sample", LAPLACE, "-n", "1e30"], "does not fit in memory"),
+        (["sample", LAPLACE, "--seed", "-1"], "--seed = -1: must be a whole number >= 0"),
+        (["sample", LAPLACE, "--seed", "x"], "--seed = x: must be a finite number"),
+        (["sample"], "Missing argument 'NOISE'; see dpcore sample --help"),
+        (["pmf", LAPLACE], "Missing argument"),
+        (["pmf", LAPLACE, "1.5"], "K = 1.5: must be a whole number"),
+        (["pmf", LAPLACE, "--nosuch"], "K = --nosuch: must be a finite number"),
+        (["pmf", LAPLACE, "1", "--bits", "0"], "bits = 0: must be >= 8"),
+        (["pmf", LAPLACE, "1", "--bits", "x"], "--bits = x: must be a finite number"),
+        (["nosuch"], "No such command 'nosuch'"),
+        (["--nosuch"], "No such option: --nosuch"),
+    ],
+)
+def test_bad_input_is_one_line_and_2(capsys: Capture, words: list[str], complaint: str) -> None:
+    assert dpcore.command.app.run(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert line.startswith("error: ")
+    assert complaint in line
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(capsys: Capture) -> None:
+    for words in (["--debug", "sample", "x"], ["sample", "x", "--debug"]):
+        assert dpcore.command.app.run(words) == 2
+        err = capsys.readouterr().err
+        assert "Traceback" in err
+        assert err.splitlines()[-1].startswith("error: noise = x")
+
+
+def test_a_defect_is_never_taken_for_a_verdict(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(text: str) -> None:
+        raise RuntimeError(f"slip\nin {text}")
+
+    monkeypatch.setattr(dpcore.command.app, "read_noise", broken)
+    assert dpcore.command.app.run(["sample", LAPLACE]) == dpcore.command.app.DEFECT
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"RuntimeError: slip in {LAPLACE} at test_cli.py:" in line
+
+
+@pytest.mark.parametrize("words", [["sample", LAPLACE, "-n", "1"], ["--help"], ["--version"]])
+def test_a_reader_that_went_away_is_141_and_silent(words: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    running = start(*words, stdout=write)
+    os.close(write)
+    _, err = running.communicate(timeout=30)
+    assert (running.returncode, err) == (128 + signal.SIGPIPE, b"")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_may_leave_in_the_middle(unbuffered: str) -> None:
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    words = ("sample", LAPLACE, "-n", "1e6", "--seed", "1")
+    running = start(*words, stdout=subprocess.PIPE, env=environment)
+    assert running.stdout is not None
+    assert running.stderr is not None
+    assert running.stdout.readline() == b"-1\n"
+    running.stdout.close()
+    assert running.wait(timeout=30) == 128 + signal.SIGPIPE
+    assert running.stderr.read() == b""
+    running.stderr.close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
+@pytest.mark.parametrize("words", [["sample", LAPLACE], ["pmf", LAPLACE, "0", "--json"]])
+def test_a_full_disk_is_one_line_and_2(words: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        running = start(*words, stdout=full)
+        _, err = running.communicate(timeout=30)
+    assert running.returncode == 2
+    assert err == b"error: standard output: No space left on device\n"
+
+
+def test_closed_streams_are_no_error() -> None:
+    command = f"{sys.executable} -c '{START}' sample {LAPLACE} >&- 2>&-".replace(
+        repr(str(ROOT)), f'"{ROOT}"'
+    )
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 0

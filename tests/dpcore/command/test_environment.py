@@ -1,0 +1,87 @@
+r"""Variables that somebody left in the environment do not stand in for the command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import dpcore.command.app
+
+DRAW = ["sample", "discrete-laplace:scale=10", "--seed", "1"]
+Capture = pytest.CaptureFixture[str]
+
+LEFT_OVER = [
+    *("", "_", "1", "nonsense", "bash_source", "complete_", "source_nonsense", "\x1b[31m_bash"),
+    *("complete_bash", "complete_bash ", "x_complete_bash"),
+]
+
+
+@pytest.mark.parametrize("left", LEFT_OVER)
+def test_a_request_for_completions_that_no_shell_made_is_ignored(
+    left: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    assert dpcore.command.app.run(DRAW) == 0
+    wanted = capsys.readouterr()
+    monkeypatch.setenv("_DPCORE_COMPLETE", left)
+    assert dpcore.command.app.run(DRAW) == 0
+    assert capsys.readouterr() == wanted
+
+
+@pytest.mark.parametrize("position", ["x", "", "-1"])
+def test_a_shell_that_says_no_place_is_none(
+    position: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("_DPCORE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "dpcore sam")
+    monkeypatch.setenv("COMP_CWORD", position)
+    assert dpcore.command.app.run(DRAW) == 0
+    assert int(capsys.readouterr().out) is not None
+
+
+def test_a_shell_is_answered(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setenv("_DPCORE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "dpcore sam")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert dpcore.command.app.run([]) == 0
+    assert capsys.readouterr().out == "sample\n"
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "x", "", "99999999999999999999", "\u0663"])
+def test_a_window_of_no_size_is_none(
+    size: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):
+        monkeypatch.setenv(name, size)
+    assert dpcore.command.app.run(["--help"]) == 0
+    assert "sample" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "left", [{"COLUMNS": "0"}, {"TERMINAL_WIDTH": "x"}, {"TERM": ""}, {"TERM": "no such terminal"}]
+)
+def test_help_is_shown_in_a_strange_terminal(left: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dpcore", "--help"],
+        env={**os.environ, **left},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_variables_that_are_believed_are_seen(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(dpcore.command.app, "_ignore_wrong_variables", lambda: None)
+    monkeypatch.setenv("_DPCORE_COMPLETE", "nonsense")
+    assert dpcore.command.app.run(DRAW) != 0
+    monkeypatch.setenv("_DPCORE_COMPLETE", "complete_bash")
+    assert dpcore.command.app.run(DRAW) == dpcore.command.app.DEFECT
+    monkeypatch.delenv("_DPCORE_COMPLETE")
+    monkeypatch.setenv("COLUMNS", "99999999999999999999")
+    assert dpcore.command.app.run(["--help"]) == dpcore.command.app.DEFECT
+    capsys.readouterr()

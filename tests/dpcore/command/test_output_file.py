@@ -1,0 +1,100 @@
+"""Files that commands write: whole or not, and nothing of killed processes beside them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpcore.command import output_file
+from dpcore.command.output_file import check_folder, made_folder, whole_picture, write_whole
+from dpcore.errors import InvalidParameter
+from tests.support.dpcore.mutants import rewired
+
+ROOT = Path(__file__).parents[3]
+
+
+def gone() -> int:
+    """The number of a process that is no more."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    return ended.pid
+
+
+def test_what_killed_processes_left_goes_with_the_next_write(tmp_path: Path) -> None:
+    dead, alive = gone(), os.getppid()
+    left = [f".regret.{dead}.svg", f".rows.json.{dead}.abcd_123"]
+    kept = [
+        f".regret.{alive}.svg", f".rows.json.{alive}.abcd_123", f".regret.{dead}.png",
+        f".other.{dead}.svg", ".regret.svg", ".rows.json.mine", f".rows.json.{dead}.abc",
+    ]  # fmt: skip
+    for name in (*left, *kept):
+        (tmp_path / name).touch()
+    with whole_picture("--output", tmp_path / "regret.svg") as partial:
+        partial.write_text("<svg/>")
+    assert not (tmp_path / left[0]).exists()
+    write_whole("--output", tmp_path / "rows.json", "{}")
+    found = {path.name for path in tmp_path.iterdir()}
+    assert found == {*kept, "regret.svg", "rows.json"}
+
+
+def test_a_sweep_that_asks_nobody_is_caught(tmp_path: Path) -> None:
+    alive = tmp_path / f".regret.{os.getppid()}.svg"
+    alive.touch()
+    output_file._sweep(tmp_path, ".regret.", ".svg")
+    assert alive.exists()
+    rewired(output_file._sweep, _runs=lambda process: False)(tmp_path, ".regret.", ".svg")
+    assert not alive.exists()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from dpcore.command import output_file
+if sys.argv[2] == "text":
+    output_file.os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
+    output_file.write_whole("--output", Path("it.svg"), "text")
+with output_file.whole_picture("--output", Path("it.svg")) as partial:
+    partial.write_text("picture")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("kind", ["text", "picture"])
+def test_kill_9_within_a_write_leaves_nothing_for_long(tmp_path: Path, kind: str) -> None:
+    words = [sys.executable, "-c", KILLED, str(ROOT), kind]
+    subprocess.run(words, cwd=tmp_path, timeout=60, check=False)
+    assert len([*tmp_path.iterdir()]) == 1
+    if kind == "text":
+        write_whole("--output", tmp_path / "it.svg", "whole")
+    else:
+        with whole_picture("--output", tmp_path / "it.svg") as partial:
+            partial.write_text("whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["it.svg"]
+    assert (tmp_path / "it.svg").read_text() == "whole"
+
+
+def failing(place: Path | None, *names: str) -> None:
+    with made_folder("--output", place):
+        for name in names:
+            assert place is not None
+            (place / name).touch()
+        raise KeyError
+
+
+def test_a_folder_that_was_made_for_nothing_goes_again(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    for place in (old, new, None):
+        with pytest.raises(KeyError):
+            failing(place)
+    assert [*tmp_path.iterdir()] == [old]
+    with pytest.raises(KeyError):
+        failing(new, "result")
+    assert (new / "result").exists()
+    with pytest.raises(InvalidParameter, match="is not a folder"):
+        check_folder("--output", new / "result")

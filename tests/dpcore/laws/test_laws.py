@@ -1,0 +1,352 @@
+r"""Enclosures against mpmath and against each other, at every size of parameter.
+
+They must hold what mpmath finds by plain sums, to 30 digits and more, and tighten as asked.
+Shares of a law, convolved, must be the law.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cache, partial
+from typing import Any
+
+import pytest
+from flint import fmpz_poly
+from mpmath import mp, mpf
+
+from dpcore import DiscreteGaussian, Enclosure, InvalidParameter, Noise
+from dpcore.analysis import coin_sums as contour
+from dpcore.analysis import theta
+from dpcore.noise import Divisible
+from dpcore.numbers.enclosure import ball, precision
+from tests.support.dpcore import second_path
+from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.dpcore.refusals import ident, names, refusal
+from tests.support.exact_law import coarser
+from tests.support.laws import (
+    EXAMPLES,
+    LAWS,
+    NOISES,
+    WIDE,
+    cases,
+    centre,
+    places,
+    reach,
+    second,
+    spelled,
+)
+from tests.support.laws.discrete_gaussian import total
+
+# -- enclosures ----------------------------------------------------------------------------------
+
+
+def holds(enclosure: Enclosure, value: Any) -> bool:
+    r"""lower <= value <= upper, to the 60 digits of the value; an exact 0 must be known exactly."""
+    slack = abs(value) * mpf(10) ** -55
+    lower, upper = Fraction(enclosure.lower), Fraction(enclosure.upper)
+    return bool(
+        second_path.real(lower) <= value + slack and value - slack <= second_path.real(upper)
+    )
+
+
+def tight(enclosure: Enclosure, bits: int) -> bool:
+    return Fraction(enclosure.width) <= Fraction(enclosure.upper) / (1 << bits)
+
+
+@pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
+@pytest.mark.parametrize("function", ["pmf", "cdf", "sf"])
+def test_enclosures_hold_what_mpmath_finds(noise: Noise, function: str) -> None:
+    with second_path.digits(60):
+        for k in places(noise):
+            if not spelled(noise, k):
+                continue
+            enclosure = getattr(noise, f"enclose_{function}")(k)
+            assert holds(enclosure, second(noise, function, k)), k
+            assert tight(enclosure, 127), k
+
+
+@pytest.mark.parametrize("noise", cases(NOISES, every=2), ids=repr)
+def test_enclosures_tighten_around_one_number(noise: Noise) -> None:
+    wide, middle = reach(noise), centre(noise)
+    precisions = (8, 40, 128, 500) if wide < WIDE else (8, 200)
+    for function in (noise.enclose_pmf, noise.enclose_cdf, noise.enclose_sf):
+        for k in {middle, middle + wide, middle - 3 * wide}:
+            if not spelled(noise, k):
+                continue
+            found = [function(k, bits) for bits in precisions]
+            assert all(a.overlaps(b) for a in found for b in found)
+            assert all(tight(e, bits - 1) for e, bits in zip(found, precisions, strict=True))
+
+
+def pieces(noise: Noise, first: int, last: int) -> list[Enclosure]:
+    r"""The masses from first to last, and what lies below and above."""
+    inner = [noise.enclose_pmf(k, 64) for k in range(first, last + 1)]
+    return [noise.enclose_cdf(first - 1, 64), *inner, noise.enclose_sf(last, 64)]
+
+
+def add_up_to_one(parts: list[Enclosure]) -> bool:
+    held = [coarser(part, 200) for part in parts]
+    return sum(part.lower for part in held) <= 1 <= sum(part.upper for part in held)
+
+
+@pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
+def test_the_whole_mass_is_one(noise: Noise) -> None:
+    far = min(3 * reach(noise), 40 if reach(noise) < WIDE else 5)
+    assert add_up_to_one(pieces(noise, centre(noise) - far, centre(noise) + far))
+
+
+def test_a_mass_without_a_tail_or_without_a_value_is_seen() -> None:
+    for row in EXAMPLES:
+        noise = next(n for n in LAWS[row].GRID if 1 < reach(n) < 1000)
+        parts = pieces(noise, centre(noise), centre(noise) + 5)
+        for forgotten in (0, 1, -1):
+            if parts[forgotten].lower > Fraction(1, 1 << 40):
+                assert not add_up_to_one([p for p in parts if p is not parts[forgotten]])
+
+
+def disagreements(noise: Noise, k: int) -> list[str]:
+    r"""What P(X <= k), P(X > k), P(X = k) and P(|X| > |k|) say against each other."""
+    below, above = noise.enclose_cdf(k), noise.enclose_sf(k)
+    step, before = noise.enclose_pmf(k), noise.enclose_sf(k - 1)
+    low, high = noise.enclose_cdf(-abs(k) - 1), noise.enclose_sf(abs(k))
+    tail = noise.enclose_tail(abs(k))
+    mirrored = noise.enclose_pmf(-k) == step and noise.enclose_cdf(-k - 1).overlaps(above)
+    found = {
+        "cdf + sf = 1": Enclosure(below.lower + above.lower, below.upper + above.upper).overlaps(
+            Enclosure.exactly(1)
+        ),
+        "pmf = sf(k-1) - sf(k)": step.overlaps(
+            Enclosure(before.lower - above.upper, before.upper - above.lower)
+        ),
+        "tail = sf + cdf": tail.overlaps(Enclosure(low.lower + high.lower, low.upper + high.upper)),
+        "tail is rounded up": noise.tail(abs(k)) >= tail.upper,
+        "symmetry": mirrored or not noise.symmetric,
+    }
+    return [name for name, right in found.items() if not right]
+
+
+@pytest.mark.parametrize("noise", cases(NOISES, every=2), ids=repr)
+def test_the_functions_agree_with_each_other(noise: Noise) -> None:
+    wide, middle = reach(noise), centre(noise)
+    near = {0, 1, -1, 5 * wide} if wide < WIDE else {0, 2 * wide}
+    for k in sorted({*near, *(middle + off for off in near)}):
+        if spelled(noise, k) and spelled(noise, -k):
+            assert disagreements(noise, k) == [], k
+
+
+def bends_up(noise: Noise, k: int) -> bool:
+    r"""Whether P(X = k)^2 < P(X = k-1) P(X = k+1) for certain."""
+    left, middle, right = (noise.enclose_pmf(j) for j in (k - 1, k, k + 1))
+    return Fraction(middle.upper) ** 2 < Fraction(left.lower) * Fraction(right.lower)
+
+
+@pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
+def test_log_concavity_where_it_is_said(noise: Noise) -> None:
+    if not noise.log_concave:
+        return
+    wide, middle = reach(noise), centre(noise)
+    for k in {0, 1, 2, wide, middle, middle - wide, middle + 3 * wide}:
+        if spelled(noise, k) and spelled(noise, k + 1):
+            assert not bends_up(noise, k)
+
+
+@pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
+@pytest.mark.parametrize("k", [2**62 - 1, 2**62, -(2**63), 2**64 + 1, 2**90])
+def test_far_places_are_enclosed_too(noise: Noise, k: int) -> None:
+    # Beyond what a rational can spell the enclosure widens to [0, small]: still true, and never 0
+    # unless the value is.
+    for function, place in (("pmf", k), ("sf", abs(k))):
+        enclosure = getattr(noise, f"enclose_{function}")(place)
+        assert 0 <= enclosure.lower <= enclosure.upper <= 1 + Fraction(1, 1 << 100)
+        if not (enclosure.upper > 0 and enclosure.upper_float > 0):
+            assert second(noise, function, place) == 0
+    assert noise.enclose_cdf(abs(k)).upper <= 1 + Fraction(1, 1 << 100)
+    if spelled(noise, k):
+        with second_path.digits(60):
+            assert holds(noise.enclose_pmf(k), second(noise, "pmf", k))
+
+
+def brute_moments(noise: Noise) -> tuple[Any, Any] | None:
+    r"""E[X] and Var[X] by a plain sum of the second path, where 4000 terms hold 70 digits of it."""
+    middle, far, rest = centre(noise), 8, mpf(1)
+    if reach(noise) >= WIDE:
+        return None
+    while rest > mpf(10) ** -70:
+        far *= 2
+        if far > 2000:
+            return None
+        rest = second(noise, "cdf", middle - far) + second(noise, "sf", middle + far)
+    masses = {k: second(noise, "pmf", k) for k in range(middle - far, middle + far + 1)}
+    mean = sum(k * p for k, p in masses.items())
+    return mean, sum((k - mean) ** 2 * p for k, p in masses.items())
+
+
+def around(moment: Fraction | Enclosure) -> Enclosure:
+    return moment if isinstance(moment, Enclosure) else Enclosure.exactly(moment)
+
+
+@pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
+def test_moments_are_those_of_mpmath(noise: Noise) -> None:
+    law: Any = LAWS[noise.name]
+    with second_path.digits(60):
+        if hasattr(law, "variance"):
+            found = law.mean(noise) if hasattr(law, "mean") else mpf(0), law.variance(noise)
+        elif (brute := brute_moments(noise)) is not None:
+            found = brute
+        else:
+            return
+        mean, variance = found
+        if noise.symmetric:
+            assert noise.mean == 0
+        elif mean > mpf(2) ** -100_000:
+            assert holds(around(noise.mean), mean)
+            assert tight(around(noise.mean), 127)
+        if variance > mpf(2) ** -100_000:
+            assert holds(around(noise.variance), variance)
+            assert tight(around(noise.variance), 127)
+
+
+# -- shares --------------------------------------------------------------------------------------
+
+UNIT = 100
+FAR = Fraction(1, 1 << 40)
+PARTIES = (2, 3, 4)
+
+
+def window(noise: Noise) -> range | None:
+    r"""Where all but 2^-40 of the mass lies, unless that is wide."""
+    middle, far = centre(noise), 8
+    while far <= 100:
+        low, high = middle - far, middle + far
+        if noise.enclose_cdf(low - 1, 16).upper + noise.enclose_sf(high, 16).upper < FAR:
+            return range(low, high + 1)
+        far = far * 5 // 4
+    return None
+
+
+@cache
+def held_masses(share: Noise) -> tuple[int, fmpz_poly, fmpz_poly] | None:
+    ks = window(share)
+    if ks is None:
+        return None
+    held = [coarser(share.enclose_pmf(k, 80), UNIT) for k in ks]
+    low = fmpz_poly([int(mass.lower * 2**UNIT) for mass in held])
+    return ks[0], low, fmpz_poly([int(mass.upper * 2**UNIT) for mass in held])
+
+
+def convolved(share: Noise, parties: int) -> dict[int, tuple[int, int]] | None:
+    r"""Bounds of the masses of a sum of shares, in units of 2^-(UNIT parties)."""
+    masses = held_masses(share)
+    if masses is None:
+        return None
+    first, low, high = masses[0] * parties, masses[1] ** parties, masses[2] ** parties
+    # One share at least lies outside its window with chance below 2^-40 for each of them.
+    outside = math.ceil(parties * FAR * 2 ** (UNIT * parties))
+    return {first + i: (int(low[i]), int(high[i]) + outside) for i in range(high.length())}
+
+
+def refuted(noise: Noise, share: Noise, parties: int) -> list[int] | None:
+    r"""The k at which the sum of shares cannot have the mass of the law."""
+    masses = convolved(share, parties)
+    if masses is None:
+        return None
+    unit, wrong, wide = Fraction(1, 1 << UNIT * parties), [], min(2 * reach(noise) + 4, 40)
+    for k in range(centre(noise) - wide, centre(noise) + wide + 1, max(1, wide // 10)):
+        least, most = masses.get(k, (0, math.ceil(parties * FAR / unit)))
+        assert (most - least) * unit < Fraction(1, 1 << 30), "too wide to say anything"
+        if not noise.enclose_pmf(k, 100).overlaps(Enclosure(least * unit, most * unit)):
+            wrong.append(k)
+    return wrong
+
+
+def shares(noise: Divisible) -> list[tuple[int, Noise]]:
+    found = []
+    for parties in PARTIES:
+        try:
+            found.append((parties, noise.share(parties)))
+        except InvalidParameter as refused:
+            assert refused.argument == "parties"  # noqa: PT017 - some laws have no such share
+    return found
+
+
+SMALL = [n for n in NOISES if isinstance(n, Divisible) and reach(n) < 16]
+
+
+@pytest.mark.parametrize("noise", SMALL, ids=repr)
+def test_shares_add_up_to_the_law(noise: Any) -> None:
+    for parties, share in shares(noise):
+        assert refuted(noise, share, parties) in ([], None), parties
+
+
+@pytest.mark.parametrize("law", [name for name in LAWS if any(n.name == name for n in SMALL)])
+def test_one_share_more_or_less_is_seen(law: str) -> None:
+    checked = 0
+    for noise in (n for n in SMALL if n.name == law):
+        if noise.enclose_pmf(0).lower > Fraction(999, 1000):
+            continue  # next to no noise, whatever the number of shares
+        for parties, share in shares(noise):
+            if refuted(noise, share, parties) == []:
+                checked += 1
+                assert refuted(noise, share, parties + 1)
+                assert parties == 1 or refuted(noise, share, parties - 1)
+    assert checked >= 2, "no share of this law was added up"
+
+
+@pytest.mark.parametrize("noise", SMALL, ids=repr)
+@pytest.mark.parametrize("parties", [0, -1, 1.5, "2", True, None], ids=ident)
+def test_a_number_of_parties_that_is_none(noise: Any, parties: Any) -> None:
+    assert names(refusal(lambda: noise.share(parties)), "parties", parties)
+
+
+@pytest.mark.parametrize("noise", SMALL, ids=repr)
+def test_whole_parameters_divide_or_are_refused(noise: Any) -> None:
+    for value in noise.parameters.values():
+        if isinstance(value, int):
+            assert names(refusal(partial(noise.share, value + 1)), "parties")
+
+
+# -- the theta function and its contour ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("v", ["1/100", "1/4", "1", "15.99", "16", "100"])
+@pytest.mark.parametrize("order", ["-2", "0", "1/10", "1", "7/2", "20"])
+def test_log_moments_are_those_of_mpmath(v: str, order: str) -> None:
+    variance, c = Fraction(v), Fraction(order)
+    with second_path.digits(60):
+        spread = int(abs(c) * variance) + 40 * reach(DiscreteGaussian(sigma_squared=variance))
+        rate, tilt = -1 / (2 * second_path.real(variance)), second_path.real(c)
+        tilted = sum(mp.exp(rate * k * k + tilt * k) for k in range(-spread, spread + 1))
+        exact = mp.log(tilted / total(variance))
+        with precision(160):
+            enclosure = Enclosure.of(theta.log_moment(variance, ball(c)))
+        slack = mpf(10) ** -40
+        assert second_path.real(Fraction(enclosure.lower)) <= exact + slack
+        assert exact - slack <= second_path.real(Fraction(enclosure.upper))
+        assert Fraction(enclosure.width) < Fraction(1, 1 << 60)
+
+
+def test_a_wrong_partition_is_seen() -> None:
+    noise = DiscreteGaussian(sigma_squared=1)
+    wrong = mutated(
+        DiscreteGaussian.pmf_ball,
+        "theta.partition(self._v)",
+        "(2 * arb.pi() * ball(self._v)).sqrt()",
+    )
+    with second_path.digits(60), precision(200):
+        assert not holds(Enclosure.of(wrong(noise, 0)), second(noise, "pmf", 0))
+
+
+@pytest.mark.parametrize("variance", ["16400.5", "1000000", "12582913"])
+def test_a_contour_sum_without_its_error_term_would_be_seen(variance: str) -> None:
+    # The alias term of the trapezoidal rule is what makes the ball true: with too few points the
+    # sum is wrong by more than mpmath's digits.
+    exact = Fraction(variance)
+    noise = DiscreteGaussian(sigma_squared=exact)
+    term = "real += arb(0, (alias * decay / (1 - decay) * points).upper())"
+    blind = mutated(contour._contour, term, "pass", _GUARD=-150)
+    seeing = rewired(contour._contour, _GUARD=-150)
+    with second_path.digits(60), precision(200):
+        for code, right in ((blind, False), (seeing, True)):
+            tail = rewired(contour.upper_tail, _contour=code)(theta.ThetaSum(variance=exact), 1)
+            assert holds(Enclosure.of(tail), second(noise, "sf", 0)) == right

@@ -1,0 +1,294 @@
+r"""What every law promises, whatever it is: as a value, in writing, in copies and in shape."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import json
+import pickle
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpcore
+from dpcore import Noise, SeededRng, SystemRng, read_noise, write_noise
+from dpcore.noise import batch_of
+from dpcore.spelling import LAWS, noise_from_json, parameter_names
+from tests.support.laws import BEYOND_INT64, EVERYDAY, EXAMPLES, SPELLED, reach
+
+
+def test_every_law_has_its_module() -> None:
+    assert set(EXAMPLES) == set(LAWS)
+
+
+@pytest.fixture(params=SPELLED)
+def noise(request: pytest.FixtureRequest) -> Noise:
+    return read_noise(request.param)
+
+
+def fresh(noise: Noise) -> Noise:
+    r"""An equal value that shares nothing with the first."""
+    return type(noise)(**noise.parameters)
+
+
+# -- as a value --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", SPELLED + BEYOND_INT64)
+def test_a_repr_evaluates_back(text: str) -> None:
+    noise = read_noise(text)
+    assert eval(repr(noise), vars(dpcore)) == noise  # noqa: S307 - what a repr is for
+
+
+def test_equal_parameters_are_equal_values(noise: Noise) -> None:
+    other = fresh(noise)
+    assert other is not noise
+    assert other == noise
+    assert hash(other) == hash(noise)
+    assert {noise: 1}[other] == 1
+
+
+def test_another_parameter_or_law_is_another_value(noise: Noise) -> None:
+    for name, value in noise.parameters.items():
+        # A probability stays below 1, a count stays whole.
+        other = value / 2 if name == "probability" else value + 1
+        assert type(noise)(**{**noise.parameters, name: other}) != noise
+    others = [read_noise(text) for text in SPELLED]
+    assert others.count(noise) == 1
+
+
+def test_laws_with_equal_numbers_do_not_share_a_sampler() -> None:
+    laplace: Noise = dpcore.DiscreteLaplace(scale=400)
+    gaussian: Noise = dpcore.DiscreteGaussian(sigma_squared=400)
+    assert laplace != gaussian
+    assert batch_of(laplace) is not batch_of(gaussian)
+
+
+def test_what_was_drawn_ahead_changes_no_value(noise: Noise) -> None:
+    before, code = repr(noise), hash(noise)
+    noise.sample()
+    assert (repr(noise), hash(noise), noise == fresh(noise)) == (before, code, True)
+
+
+def test_parameters_cannot_be_changed(noise: Noise) -> None:
+    for name in (*parameter_names(type(noise)), "name", "anything"):
+        with pytest.raises((dataclasses.FrozenInstanceError, AttributeError, TypeError)):
+            setattr(noise, name, 1)
+    with pytest.raises((dataclasses.FrozenInstanceError, AttributeError)):
+        delattr(noise, parameter_names(type(noise))[0])
+
+
+def test_parameters_are_exact(noise: Noise) -> None:
+    assert all(isinstance(value, (Fraction, int)) for value in noise.parameters.values())
+    assert list(noise.parameters) == list(parameter_names(type(noise)))
+
+
+def test_a_law_says_what_it_is(noise: Noise) -> None:
+    assert LAWS[noise.name] is type(noise)
+    assert isinstance(noise.mean, (Fraction, dpcore.Enclosure))
+    assert isinstance(noise.variance, (Fraction, dpcore.Enclosure))
+    assert noise.symmetric in (True, False)
+    assert noise.log_concave in (True, False)
+
+
+# -- in writing --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", SPELLED + BEYOND_INT64)
+def test_a_spelling_reads_back(text: str) -> None:
+    noise = read_noise(text)
+    assert read_noise(write_noise(noise)) == noise
+    assert noise_from_json(json.loads(json.dumps(noise.to_json()))) == noise
+
+
+@given(
+    st.fractions(min_value=Fraction(1, 10**9), max_value=10**9),
+    st.integers(1, 10**9),
+    st.sampled_from(sorted(LAWS)),
+)
+def test_every_parameter_reads_back(value: Fraction, whole: int, law: str) -> None:
+    kinds = read_noise(EVERYDAY[law]).parameters
+    values: dict[str, Fraction | int] = {
+        name: whole if isinstance(kind, int) else value for name, kind in kinds.items()
+    }
+    if "probability" in values:
+        values["probability"] = value / (1 + value)
+    if law == "discrete-gaussian-sum":
+        values["sigma_squared"] = max(value, Fraction(1, 10**6))  # it takes none below
+    noise = LAWS[law](**values)
+    assert noise.parameters == values
+    assert read_noise(write_noise(noise)) == noise
+    assert noise_from_json(noise.to_json()) == noise
+    assert eval(repr(noise), vars(dpcore)) == noise  # noqa: S307 - what a repr is for
+
+
+def test_a_spelling_bears_spaces() -> None:
+    assert read_noise(" discrete-laplace : scale=10 , ") == dpcore.DiscreteLaplace(scale=10)
+
+
+# -- copies ------------------------------------------------------------------------------------
+
+
+def through_bytes(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own bytes
+
+
+def in_mechanism(noise: Noise) -> dpcore.Mechanism:
+    return dpcore.Mechanism(noise=noise, sensitivity=dpcore.Sensitivity(1))
+
+
+# Laws whose values hardly ever repeat.
+WIDE = [text for text in SPELLED if reach(read_noise(text)) >= 10**12]
+COPIES: dict[str, Callable[[Noise], Noise]] = {
+    "pickle": through_bytes,
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "replace": dataclasses.replace,
+    "deepcopy in a list": lambda noise: copy.deepcopy([noise])[0],
+    "pickle in a mechanism": lambda noise: through_bytes(in_mechanism(noise)).noise,
+}
+
+
+def reservoirs(noise: Noise) -> list[Any]:
+    r"""What an instance holds besides its parameters."""
+    hidden = [f.name for f in dataclasses.fields(noise) if not f.init]
+    assert hidden, "the law keeps its reservoir in a field that this test must find"
+    return [getattr(noise, name) for name in hidden]
+
+
+@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize("text", WIDE)
+def test_no_copy_carries_noise_drawn_ahead(text: str, name: str) -> None:
+    noise = fresh(read_noise(text))
+    seen = [noise.sample(), *noise.sample(10).tolist()]
+    twin = COPIES[name](noise)
+    assert twin == noise
+    assert twin is not noise
+    for mine, its in zip(reservoirs(noise), reservoirs(twin), strict=True):
+        assert mine is not its
+        assert len(its) == 0
+    for _ in range(200):
+        seen += [noise.sample(), twin.sample(), *noise.sample(5).tolist(), *twin.sample(5).tolist()]
+    assert len(set(seen)) == len(seen), "a value of 40 bits was dealt twice"
+
+
+def test_a_copy_that_shares_its_reservoir_is_seen() -> None:
+    noise = fresh(read_noise("discrete-laplace:scale=2e12"))
+    noise.sample()
+    twin = fresh(noise)
+    (mine,), (its,) = reservoirs(noise), reservoirs(twin)
+    its.extend(mine)
+    assert {noise.sample() for _ in range(50)} & {twin.sample() for _ in range(50)}
+
+
+# -- shapes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", [SystemRng(), SeededRng(1)], ids=repr)
+def test_one_draw_is_a_python_integer(noise: Noise, source: Any) -> None:
+    assert type(noise.sample(rng=source)) is int
+    assert type(noise.sample_reference(source)) is int
+
+
+@pytest.mark.parametrize(
+    "size", [0, 1, 5, (), (0,), (3,), (2, 3), (2, 0, 4), np.int64(4), (np.int8(2), 2)]
+)
+@pytest.mark.parametrize("source", [SystemRng(), SeededRng(1)], ids=repr)
+def test_draws_have_the_shape_asked_for(size: Any, source: Any) -> None:
+    for text in EVERYDAY.values():
+        drawn = read_noise(text).sample(size, rng=source)
+        assert drawn.shape == (tuple(size) if isinstance(size, tuple) else (size,))
+        assert drawn.dtype == np.int64
+        assert drawn.flags.writeable
+        assert drawn.flags.c_contiguous
+
+
+def test_draws_are_the_callers_own(noise: Noise) -> None:
+    # Writing into one array of draws reaches neither another nor what is drawn next.
+    first, second = noise.sample(50), noise.sample(50)
+    kept = second.copy()
+    first[:] = 2**40 + 123
+    assert second.tolist() == kept.tolist()
+    assert 2**40 + 123 not in noise.sample(4000)
+    assert 2**40 + 123 not in [noise.sample() for _ in range(100)]
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (5,), (2, 3), (0, 3), (2, 1, 2)])
+@pytest.mark.parametrize(
+    "dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+)
+def test_functions_keep_the_shape_of_their_places(shape: tuple[int, ...], dtype: str) -> None:
+    places = np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
+    for text in EVERYDAY.values():
+        noise = read_noise(text)
+        for name in ("pmf", "log_pmf", "cdf", "sf"):
+            function = getattr(noise, name)
+            found = function(places)
+            assert np.shape(found) == shape
+            assert np.asarray(found).dtype == np.float64
+            one_by_one = [function(int(k)) for k in places.reshape(-1)]
+            assert np.asarray(found).reshape(-1).tolist() == one_by_one
+            assert all(type(value) is float for value in one_by_one)
+
+
+@pytest.mark.parametrize(
+    "order", ["transposed", "strided", "reversed", "big endian", "list", "tuple"]
+)
+def test_functions_take_any_layout(order: str) -> None:
+    places = np.arange(-6, 6).reshape(3, 4)
+    layouts: dict[str, Any] = {
+        "transposed": places.T,
+        "strided": places[::2, ::3],
+        "reversed": places[::-1],
+        "big endian": places.astype(">i8"),
+        "list": places.tolist(),
+        "tuple": tuple(map(tuple, places.tolist())),
+    }
+    layout = layouts[order]
+    for text in EVERYDAY.values():
+        noise = read_noise(text)
+        flat = [noise.pmf(int(k)) for k in np.asarray(layout).reshape(-1)]
+        assert np.asarray(noise.pmf(layout)).reshape(-1).tolist() == flat
+
+
+def test_quantiles_keep_the_shape_of_their_levels() -> None:
+    for text in EVERYDAY.values():
+        noise = read_noise(text)
+        assert type(noise.quantile(0.3)) is int
+        assert type(noise.quantile(np.float64(0.3))) is int
+        assert type(noise.quantile(Fraction(1, 3))) is int
+        for shape in ((0,), (3,), (2, 2)):
+            found: Any = noise.quantile(np.full(shape, 0.3))
+            assert found.shape == shape
+            assert found.dtype == np.int64
+        assert np.asarray(noise.quantile([0.3, 0.9])).tolist() == [
+            noise.quantile(0.3),
+            noise.quantile(0.9),
+        ]
+
+
+# -- seeded draws ------------------------------------------------------------------------------
+
+
+def test_equal_seeds_give_equal_draws(noise: Noise) -> None:
+    first = noise.sample((3, 40), rng=SeededRng(9))
+    assert first.tolist() == fresh(noise).sample((3, 40), rng=SeededRng(9)).tolist()
+    one_by_one = [noise.sample(rng=source) for source in [SeededRng(9)] for _ in range(20)]
+    assert one_by_one == [
+        fresh(noise).sample(rng=source) for source in [SeededRng(9)] for _ in range(20)
+    ]
+    noise.sample()
+    assert first.tolist() == noise.sample((3, 40), rng=SeededRng(9)).tolist()
+
+
+def test_the_public_list_is_what_the_package_offers() -> None:
+    assert sorted(dpcore.__all__) == list(dpcore.__all__)
+    assert all(hasattr(dpcore, name) for name in dpcore.__all__)
+    assert {law.__name__ for law in LAWS.values()} <= set(dpcore.__all__)
+    assert all(inspect.getdoc(getattr(dpcore, name)) for name in dpcore.__all__)

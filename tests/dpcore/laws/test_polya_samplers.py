@@ -1,0 +1,288 @@
+r"""The batch samplers of Polya laws: tables against mpmath, jumps word by word, and statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from mpmath import mp
+from scipy import stats
+
+from dpcore import DiscreteLaplace, SeededRng, Unrepresentable
+from dpcore.laws import polya
+from dpcore.laws.polya import Polya
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya_jumps import LogJumps, below
+from dpcore.noise import batch_of
+from dpcore.sampling.inversion import InversionTable, fixed_enclosure
+from tests.purse import purse
+from tests.support.dpcore import second_path
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.scripted import Digits
+from tests.support.dpcore.tables import misplaced
+from tests.support.laws import polya as one_sided
+
+# -- tables ----------------------------------------------------------------------------------------
+
+TABLES = [("1/3", "1/10"), ("1/4", 10), ("7/2", "3/2"), ("40", 5), ("300", 2), ("1", 20)]
+
+
+def table_of(shape: Any, scale: Any) -> InversionTable:
+    table = batch_of(Polya(shape=shape, scale=scale))
+    assert isinstance(table, InversionTable)
+    return table
+
+
+def wrong_thresholds(table: InversionTable, shape: Any, scale: Any) -> list[int]:
+    law = Polya(shape=shape, scale=scale)
+    with second_path.digits(60):
+        far = one_sided.far_enough(Fraction(shape), Fraction(scale), table.first + len(table))
+        masses, _ = one_sided.masses(Fraction(shape), Fraction(scale), 60, far)
+        sums = [mp.fsum(masses[: table.first])]
+        for mass in masses[table.first : table.first + len(table)]:
+            sums.append(sums[-1] + mass)
+        assert one_sided.sf(law, table.first + len(table) - 1) < mp.mpf(2) ** -39
+        assert table.first == 0 or sums[0] < mp.mpf(2) ** -64
+    return misplaced(table.thresholds.tolist(), table.first, lambda k: sums[k - table.first + 1])
+
+
+@pytest.mark.parametrize(("shape", "scale"), TABLES)
+def test_thresholds_are_those_of_mpmath(shape: Any, scale: Any) -> None:
+    assert wrong_thresholds(table_of(shape, scale), shape, scale) == []
+
+
+@pytest.mark.parametrize(("shape", "scale"), [(40, 5), ("300", 2), (1, 900), ("1/1024", 1024)])
+def test_the_intervals_of_a_table_stay_narrow(shape: Any, scale: Any) -> None:
+    # Wide ones would be right, and each threshold they cannot place would cost a ball of F.
+    noise = Polya(shape=shape, scale=scale)
+    first, last = polya._support(noise._r, noise._s)
+    start = fixed_enclosure(noise.enclose_pmf(first, 192))
+    masses = [*polya._masses(noise, start, first, last)]
+    assert sum(high - low for low, high in masses) < 1 << (192 - 64 - 10)
+    growing = mutated(polya._masses, "(short * decay >> 64)", "short")
+    wide = sum(high - low for low, high in growing(noise, start, first, last))
+    assert wide > 1 << 128 or noise._r <= 1
+
+
+MASS_MUTANTS = {
+    "ratio of the next value": ("(k + 1) * below", "(k + 2) * below"),
+    "shape forgotten": ("k * below + above", "k * below + below"),
+    "decay forgotten": ("((low * beta) >> FIXED_BITS)", "low"),
+}
+
+
+@pytest.mark.parametrize("name", MASS_MUTANTS)
+def test_a_table_of_wrong_masses_is_seen(name: str) -> None:
+    mutant = mutated(polya._masses, *MASS_MUTANTS[name])
+    noise = Polya(shape="1/4", scale=10)
+    start = fixed_enclosure(noise.enclose_pmf(0, 192))
+    with second_path.digits(80):
+        masses, _ = one_sided.masses(Fraction(1, 4), Fraction(10), 80, 1 << 12)
+        right = [int(mp.floor(mp.ldexp(mass, 192))) for mass in masses[:50]]
+    kept = [*polya._masses(noise, start, 0, 49)]
+    assert all(low - 1 <= k <= high for (low, high), k in zip(kept, right, strict=True))
+    assert max(high - low for low, high in kept) < 1 << 20
+    wrong = [*mutant(noise, start, 0, 49)]
+    assert any(not low - 1 <= k <= high for (low, high), k in zip(wrong, right, strict=True))
+
+
+# -- jumps: every decision ------------------------------------------------------------------------
+
+
+def sampler(scale: Fraction) -> LogJumps:
+    return LogJumps(Fraction(1, 3), scale)
+
+
+class Scripted(Digits):
+    r"""Cells, low bits and runs as written; the last words are the uniforms compared."""
+
+    __slots__ = ("_written",)
+
+    def __init__(self, cell: int, low: int, run: int, number: Fraction) -> None:
+        super().__init__([number])
+        self._written = [cell << 32, low, run]
+
+    def words(self, count: int) -> Any:
+        if self._written and (count or len(self._written) == 1):
+            return np.full(count, self._written.pop(0), dtype=np.uint64)
+        return super().words(count)
+
+
+def chance(scale: Fraction, cell: int, size: int) -> Any:
+    r"""The chance that makes the rate e^(-m/s)/m, from the rate of the candidate itself."""
+    last = (math.ceil(scale) - 1).bit_length()
+    hat = mp.mpf(1) / (1 << cell)
+    if cell == last:
+        hat /= 2 ** ((size >> cell) - 1 + 1)
+    return mp.exp(-size / second_path.real(scale)) / size / hat
+
+
+def next_to(border: Any) -> list[Fraction]:
+    exact = second_path.floor_to(border, 300)
+    steps = [Fraction(1, 1 << depth) for depth in (63, 64, 65, 100, 190)]
+    steps += [exact / (1 << depth) for depth in (20, 39, 41, 48, 52, 60)]
+    return [v for s in steps for v in (exact + s, exact - s) if 0 < v < 1]
+
+
+def contradictions(code: Callable[..., Any] = LogJumps.jumps) -> list[Any]:
+    wrong = []
+    with second_path.digits(120):
+        for scale in (Fraction(1 << 20), Fraction(10**9, 7), Fraction(3)):
+            batch = sampler(scale)
+            last = batch._cells - 1
+            for cell, run in ((0, 0), (1, 0), (last - 1, 0), (last, 0), (last, 1), (last, 5)):
+                for low in (0, (1 << 63) + (1 << 40) + 12345, (1 << 64) - 1):
+                    size = (1 << cell) + (low >> (64 - cell)) + (run << cell)
+                    for v in next_to(chance(scale, cell, size)):
+                        rng = Scripted(cell, low, 1 << run, v)
+                        if cell != last:
+                            rng._written.pop()
+                        got = int(code(batch, rng, 1)[0])
+                        kept = second_path.real(v) < chance(scale, cell, size)
+                        if got != (size if kept else 0):
+                            wrong.append((scale, cell, run, low, v))
+    return wrong
+
+
+def test_floats_never_contradict_the_exact_decision() -> None:
+    assert contradictions() == []
+
+
+JUMPS_MUTANTS = {
+    "no margin": ("_MARGIN * chance + _GRAIN", "0.0"),
+    "never looks closer": ("np.flatnonzero(unsure).tolist()", "[]"),
+    "share of an octave": ("run + 1)\n", "run + 0)\n"),
+    "run forgotten": ("size[last] += unit[last] * run[last]", "pass"),
+    "rate forgotten": ("* self._rate", "* 0.0"),
+    "comparison reversed": ("uniform < chance, size, 0", "uniform < chance, 0, size"),
+}
+
+
+@pytest.mark.parametrize("name", JUMPS_MUTANTS)
+def test_a_mutant_of_the_jumps_is_caught(name: str) -> None:
+    assert contradictions(mutated(LogJumps.jumps, *JUMPS_MUTANTS[name]))
+
+
+def test_long_runs_are_counted_bit_by_bit() -> None:
+    # A byte of zeros in the last cell: eight and more; two flips of one, then a zero.
+    batch, last = sampler(Fraction(3)), 2
+
+    flips: list[int] = []
+
+    class Runs(Scripted):
+        __slots__ = ()
+
+        def flip(self) -> int:
+            return flips.pop(0)
+
+    size = (1 << last) * (1 + 10)
+    with second_path.digits(60):
+        border = second_path.floor_to(chance(Fraction(3), last, size), 190)
+    for v, kept in ((border - Fraction(1, 1 << 100), size), (border + Fraction(1, 1 << 100), 0)):
+        rng = Runs(last, 0, 256, v)
+        flips[:] = [1, 1, 0]
+        assert batch.jumps(rng, 1).tolist() == [kept]
+
+
+class HalfWords(Digits):
+    r"""The half words as written."""
+
+    __slots__ = ("_halves",)
+
+    def __init__(self, halves: list[int]) -> None:
+        super().__init__([])
+        self._halves = halves
+
+    def words(self, count: int) -> Any:
+        dealt, self._halves = self._halves[:count], self._halves[count:]
+        return np.array(dealt, dtype=np.uint64) << np.uint64(32)
+
+
+def wrongly_kept(bound: int, code: Callable[..., Any] = below) -> bool:
+    # Kept are the half words of whole rounds: the first beyond them is drawn again.
+    edge = (1 << 32) // bound * bound
+    over = [edge, (1 << 32) - 1] if edge < 1 << 32 else []
+    halves = [*over, edge - 1, 0, 5, 6, 7, 8]
+    found: list[int] = code(HalfWords(halves), bound, 4).tolist()
+    return found != [bound - 1, 0, 5 % bound, 6 % bound]
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 23, 58])
+def test_below_is_uniform(bound: int) -> None:
+    assert not wrongly_kept(bound)
+
+
+def test_below_with_a_remainder_is_seen() -> None:
+    assert wrongly_kept(23, mutated(below, "halves < whole", "halves <= whole"))
+    assert wrongly_kept(23, mutated(below, "// bound * bound", ""))
+
+
+# -- statistics ------------------------------------------------------------------------------------
+
+
+def edges(noise: Polya) -> list[int]:
+    levels = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 0.99, 0.999, 0.9999)
+    return sorted({int(noise.quantile(level)) for level in levels} | {0, 1, 2, 7, 100, 5000})
+
+
+def worst(noise: Polya, drawn: Any) -> float:
+    found = []
+    for k in edges(noise):
+        p = noise.enclose_cdf(k, 64).upper_float
+        if 0 < p < 1:
+            seen = int(np.count_nonzero(drawn <= k))
+            tails = stats.binom.cdf(seen, len(drawn), p), stats.binom.sf(seen - 1, len(drawn), p)
+            found.append(2 * min(tails))
+    return len(found) * float(min(found))
+
+
+@pytest.mark.parametrize(
+    ("shape", "scale"), [("1/16", 2**20), ("9/10", 10**6), ("5/2", 10**7), ("1/1048576", 2**20)]
+)
+def test_jumps_have_the_law(shape: Any, scale: int) -> None:
+    noise = Polya(shape=shape, scale=scale)
+    assert not isinstance(batch_of(noise), InversionTable)
+    alpha = purse.buy(f"Polya jumps {shape} {scale}", "1e-9")
+    assert worst(noise, batch_of(noise).draw(SeededRng(21), 60_000)) > alpha
+
+
+def test_jumps_work_at_small_scales_too() -> None:
+    # Where every value can be seen: the table of the law and its jumps agree.
+    for scale in ("1/3", 3, "17/2"):
+        noise = Polya(shape="3/4", scale=scale)
+        drawn = LogJumps(Fraction(3, 4), Fraction(scale)).draw(SeededRng(22), 100_000)
+        assert worst(noise, drawn) > purse.buy(f"Polya jumps at scale {scale}", "1e-9")
+        other = LogJumps(Fraction(3, 4), Fraction(scale) * Fraction(11, 10))
+        assert worst(noise, other.draw(SeededRng(22), 100_000)) < 1e-9
+
+
+def test_geometrics_come_from_both_halves_of_a_laplace() -> None:
+    noise = Polya(shape=1, scale=9)
+    batch = polya._Geometrics(1, Fraction(9))
+    drawn = batch.draw(SeededRng(23), 100_000)
+    assert worst(noise, drawn) > purse.buy("Polya geometrics", "1e-9")
+    folded = np.abs(batch_of(DiscreteLaplace(scale=9)).draw(SeededRng(23), 100_000))
+    assert worst(noise, folded) < 1e-9  # the twin: |X| halves the mass of 0
+
+
+# -- where it ends ---------------------------------------------------------------------------------
+
+
+def test_a_batch_that_could_leave_int64_is_refused() -> None:
+    for law in (Polya, PolyaDifference):
+        with pytest.raises(Unrepresentable):
+            batch_of(law(shape="1/2", scale=2**60))
+    with pytest.raises(Unrepresentable):
+        LogJumps(Fraction(1, 2**300), Fraction(2**59))
+
+
+def test_single_draws_of_any_size() -> None:
+    for noise in (Polya(shape="1/3", scale=2**80), PolyaDifference(shape="3/2", scale=2**80)):
+        drawn = [noise.sample(rng=SeededRng(seed)) for seed in range(8)]
+        assert max(map(abs, drawn)) > 2**64
+    large = Polya(shape=5000, scale=2**80)
+    assert abs(large.sample(rng=SeededRng(1)) / (5000 * 2**80) - 1) < 0.2

@@ -1,0 +1,190 @@
+r"""Bounds stay bounds: through rounding, printing, infinities and threads."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from flint import arb, ctx
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcore import Enclosure, InvalidParameter, PrecisionExhausted
+from dpcore.numbers.enclosure import ball, narrow, precision, round_down, round_up
+from tests.support.dpcore.mutants import mutated
+
+RATIONALS = st.builds(
+    lambda n, d, e: Fraction(n, d) * Fraction(2) ** e,
+    st.integers(-(10**20), 10**20),
+    st.integers(1, 10**20),
+    st.integers(-1200, 1200),
+)
+
+
+def best_upper(value: Fraction, found: float) -> bool:
+    r"""Whether ``found`` is the least float that is at or above ``value``, read as text or not."""
+    return _above(value, found) and not _above(value, math.nextafter(found, -math.inf))
+
+
+def _above(value: Fraction, found: float) -> bool:
+    if math.isinf(found):
+        return found > 0
+    return Fraction(found) >= value and Fraction(repr(found)) >= value
+
+
+@given(RATIONALS)
+def test_floats_leave_with_a_direction(value: Fraction) -> None:
+    assert best_upper(value, round_up(value))
+    assert round_down(value) == -round_up(-value)
+    assert round_down(value) <= value <= round_up(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "up"),
+    [(0, 0.0), (Fraction(10**400), math.inf), (Fraction(-(10**400)), -1.7976931348623157e308),
+     (Fraction(1, 10**400), 5e-324), (Fraction(-1, 10**400), 0.0), (math.inf, math.inf),
+     (-math.inf, -math.inf), (2**53 + 1, 2.0**53 + 2)],
+)  # fmt: skip
+def test_rounding_up_at_the_edges(value: Any, up: float) -> None:
+    assert round_up(value) == up
+    assert round_down(-value) == -up
+
+
+def test_rounding_to_nearest_is_seen() -> None:
+    nearest = mutated(round_up, "nearest >= value and", "")
+    assert not best_upper(Fraction(3, 10), nearest(Fraction(3, 10)))
+    assert best_upper(Fraction(3, 10), round_up(Fraction(3, 10)))
+
+
+def test_decimals_on_the_wrong_side_are_seen() -> None:
+    # 0.1 is a little more than 1/10, and is written as if it were not.
+    value = Fraction(1, 10) + Fraction(1, 10**18)
+    unread = mutated(round_up, "and Fraction(repr(nearest)) >= value", "")
+    assert Fraction(unread(value)) >= value
+    assert not best_upper(value, unread(value))
+    assert best_upper(value, round_up(value))
+
+
+@given(RATIONALS, RATIONALS)
+def test_what_is_printed_is_still_an_enclosure(a: Fraction, b: Fraction) -> None:
+    enclosure = Enclosure(min(a, b), max(a, b))
+    shown = re.fullmatch(r"Enclosure\(\[(.*), (.*)\]\)", repr(enclosure))
+    assert shown is not None
+    lower, upper = (Fraction(Decimal(text)) for text in shown.groups())
+    assert lower <= min(a, b)
+    assert max(a, b) <= upper
+
+
+def test_ends_of_any_size_print() -> None:
+    tiny = Enclosure(Fraction(0), Fraction(1, 1 << 5_000_000))
+    assert len(repr(tiny)) < 100
+    assert len(repr(Enclosure(-Fraction(1 << 9000), Fraction(1 << 9000)))) < 100
+    assert repr(Enclosure.infinite()) == "Enclosure([inf, inf])"
+
+
+@given(RATIONALS, RATIONALS, RATIONALS)
+def test_membership_and_overlap(a: Fraction, b: Fraction, c: Fraction) -> None:
+    first, second = Enclosure(min(a, b), max(a, b)), Enclosure(min(b, c), max(b, c))
+    assert first.overlaps(second)
+    assert second.overlaps(first)
+    assert (c in first) == (min(a, b) <= c <= max(a, b))
+    assert first.width == abs(a - b)
+    assert "1" not in first
+
+
+def test_apart_is_apart() -> None:
+    assert not Enclosure(Fraction(0), Fraction(1)).overlaps(Enclosure(Fraction(2), Fraction(3)))
+    assert Enclosure.infinite().width == 0
+    assert math.inf in Enclosure.infinite()
+    assert Enclosure(Fraction(0), math.inf).width == math.inf
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    [
+        (Fraction(1), Fraction(0)),
+        (math.nan, Fraction(1)),
+        (Fraction(0), math.nan),
+        (math.inf, Fraction(0)),
+    ],
+)
+def test_ends_out_of_order_are_refused(lower: Any, upper: Any) -> None:
+    with pytest.raises(InvalidParameter, match="lower"):
+        Enclosure(lower, upper)
+
+
+@given(RATIONALS, st.integers(2, 300))
+def test_a_ball_becomes_an_enclosure_that_holds_it(value: Fraction, bits: int) -> None:
+    with precision(bits):
+        assert value in Enclosure.of(ball(value))
+        assert value**2 in Enclosure.of(ball(value) ** 2)
+
+
+def test_balls_that_are_not_finite() -> None:
+    assert Enclosure.of(arb("inf")).upper == math.inf
+    assert Enclosure.of(arb("-inf")).lower == -math.inf
+    whole = Enclosure.of(arb(0, "inf"))
+    assert (whole.lower, whole.upper) == (-math.inf, math.inf)
+    with pytest.raises(PrecisionExhausted):
+        Enclosure.of(arb("nan"))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_exponents_nobody_can_write_widen_outwards(sign: int) -> None:
+    with precision(200):
+        tiny = Enclosure.of(sign * (-(arb(10) ** 30)).exp())
+        huge = Enclosure.of(sign * (arb(10) ** 30).exp())
+    assert tiny.lower < tiny.upper
+    assert 0 in (tiny.lower, tiny.upper)
+    assert tiny.width < Fraction(1, 1 << 4_000_000)
+    assert huge.lower < huge.upper
+    assert math.inf in (huge.upper, -huge.lower)
+    assert (huge.lower if sign > 0 else -huge.upper) >= 1 << 4_000_000
+
+
+def test_narrow_reaches_its_bits_or_refuses() -> None:
+    assert narrow(lambda: arb(2).sqrt(), 100).width < Fraction(1, 1 << 99)
+    assert narrow(lambda: arb(0), 100) == Enclosure.exactly(0)
+    with pytest.raises(PrecisionExhausted):
+        narrow(lambda: arb(0, 1), 64)
+
+
+def test_narrow_survives_cancellation() -> None:
+    # 1 - (1 - 2^-1000): every digit is lost until the working precision passes a thousand bits.
+    small = narrow(lambda: 1 - (1 - arb(2) ** -1000), 64)
+    assert Fraction(1, 1 << 1000) in small
+    assert small.lower > 0
+
+
+def test_precision_is_given_back() -> None:
+    before = ctx.prec
+    with precision(300):
+        with precision(70):
+            assert ctx.prec == 70
+        assert ctx.prec == 300
+    assert ctx.prec == before
+    with pytest.raises(ZeroDivisionError), precision(500):
+        raise ZeroDivisionError
+    assert ctx.prec == before
+
+
+def test_precision_is_one_threads_at_a_time() -> None:
+    seen = []
+
+    def work(bits: int) -> None:
+        for _ in range(200):
+            with precision(bits):
+                seen.append(ctx.prec == bits)
+
+    threads = [threading.Thread(target=work, args=(bits,)) for bits in (64, 128, 256)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 600
+    assert all(seen)

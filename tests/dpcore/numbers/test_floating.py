@@ -1,0 +1,114 @@
+r"""Float building blocks: e^(-x) within its bound, and products and sums with no error at all."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+
+from dpcore.numbers import floating
+from dpcore.numbers.floating import EXP_NEG_ERROR, Pair, exp_neg, pair_of, product, square, two_sum
+from tests.support.dpcore.mutants import mutated
+
+WHOLE = st.integers(-(2**63), 2**63 - 1)
+MODERATE = st.floats(1e-30, 1e30).map(float) | st.floats(-1e30, -1e-30)
+
+
+def floats(*values: float) -> Any:
+    return np.array(values, dtype=np.float64)
+
+
+def exact(pair: Pair) -> list[Fraction]:
+    return [Fraction(float(h)) + Fraction(float(l)) for h, l in zip(*pair, strict=True)]
+
+
+def exp_errors(places: list[float], function: Any = exp_neg) -> float:
+    r"""The largest relative error of e^(-x) over its stated bound."""
+    found = function(np.array(places)).tolist()
+    with mp.workdps(40):
+        errors = [abs(v / mp.exp(-mpf(x)) - 1) for x, v in zip(places, found, strict=True)]
+        return float(max(errors)) / EXP_NEG_ERROR
+
+
+def grid() -> list[float]:
+    # The borders of the table's cells, where the argument left over is largest or 0.
+    found = [0.0, 5e-324, 1e-300, 1e-17, 1e-8, 699.999, 700.0]
+    for cell in (*range(1, 200), *range(200, 700 * 64, 997)):
+        edge = cell / 64
+        found += [math.nextafter(edge, 0), edge, math.nextafter(edge, 1e9), edge + 1 / 128]
+    return [x for x in found if x <= 700]
+
+
+def test_exp_neg_keeps_its_bound_at_every_border() -> None:
+    assert exp_errors(grid()) <= 1
+
+
+@given(st.floats(0, 700))
+def test_exp_neg_keeps_its_bound_anywhere(x: float) -> None:
+    assert exp_errors([x]) <= 1
+
+
+def test_exp_neg_never_leaves_its_range() -> None:
+    far = exp_neg(floats(700, 720, 745, 745.0000001, 746, 1e4, 1e300, math.inf))
+    assert np.all(far >= 0)
+    assert np.all(far <= math.exp(-699))
+    assert far[3:].tolist() == [0] * 5
+    near = exp_neg(floats(0, 5e-324))
+    assert near.tolist() == [1, 1]
+
+
+def test_a_shorter_series_is_seen() -> None:
+    short = mutated(exp_neg, "series = rest * (-1 / 5040) + 1 / 720", "series = rest * 0.0")
+    assert exp_errors(grid(), short) > 1
+
+
+def test_a_table_of_rounded_arguments_is_seen() -> None:
+    wrong = mutated(exp_neg, "rest = clipped - cell / _STEPS", "rest = (x - cell / 63.9999999)")
+    assert exp_errors(grid(), wrong) > 1
+
+
+@given(MODERATE, MODERATE)
+def test_two_sum_loses_nothing(a: float, b: float) -> None:
+    assert exact(two_sum(floats(a), floats(b))) == [Fraction(a) + Fraction(b)]
+
+
+@given(MODERATE, MODERATE)
+def test_two_product_loses_nothing(a: float, b: float) -> None:
+    assert exact(floating._two_product(floats(a), floats(b))) == [Fraction(a) * Fraction(b)]
+
+
+def test_a_product_without_its_last_term_is_seen() -> None:
+    wrong = mutated(floating._two_product, " + low_a * low_b", "")
+    a = b = 1 + 2.0**-52 + 2.0**-30
+    assert exact(wrong(floats(a), floats(b))) != [Fraction(a) * Fraction(b)]
+
+
+@given(WHOLE)
+def test_an_integer_is_a_pair_exactly(n: int) -> None:
+    assert exact(pair_of(np.array([n], dtype=np.int64))) == [n]
+
+
+@given(st.fractions(min_value=Fraction(1, 10**30), max_value=10**30))
+def test_a_rational_is_a_pair_to_a_hundred_bits(x: Fraction) -> None:
+    (near,) = exact(pair_of(x))
+    assert abs(near - x) <= x / 2**105
+
+
+@given(WHOLE, st.fractions(min_value=Fraction(1, 10**13), max_value=10**13))
+def test_products_keep_a_hundred_bits(n: int, x: Fraction) -> None:
+    pair = pair_of(np.array([n], dtype=np.int64))
+    (near,) = exact(product(pair, pair_of(x)))
+    assert abs(near - n * x) <= abs(n * x) / 2**100
+    (near,) = exact(square(pair))
+    assert abs(near - n * n) <= Fraction(n * n) / 2**100
+
+
+def test_a_product_of_plain_floats_is_seen() -> None:
+    n, x = 2**62 + 1, Fraction(1, 3)
+    near = Fraction(float(n) * float(x))
+    assert abs(near - n * x) > n * x / 2**100

@@ -1,0 +1,329 @@
+r"""Parameters: what is read exactly, what is refused by name, and what an error says of it."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accounting.ledger.names import name, sorted_names
+from dpcore import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    DpcoreError,
+    InvalidParameter,
+    Mechanism,
+    Noise,
+    PrecisionExhausted,
+    Release,
+    SeededRng,
+    Sensitivity,
+    Unrepresentable,
+)
+from dpcore.errors import _SHOWN
+from dpcore.numbers.parameter import integer, positive_rational, rational
+from dpcore.sampling.coins import bernoulli, bernoulli_exp, geometric_exp
+from dpcore.spelling import noise_from_json, read_noise
+from tests.support.dpcore.refusals import Unprintable, ident, names, refusal
+from tests.support.dpcore.scripted import NeverAsked
+
+LAWS: list[tuple[type[Noise], str]] = [
+    (DiscreteLaplace, "scale"),
+    (DiscreteGaussian, "sigma_squared"),
+]
+NEVER = NeverAsked()
+
+NOT_NUMBERS: list[Any] = [
+    *(
+        None,
+        True,
+        False,
+        np.True_,
+        object(),
+        [1],
+        (1,),
+        {1},
+        b"1",
+        1j,
+        np.array([1, 2]),
+        np.array(1),
+    ),
+    *("", " ", "ten", "1/0", "0x10", "1,5", "1e", "--1", "1 2", "\n"),
+    *(math.nan, math.inf, -math.inf, np.float32("nan"), np.float64("inf"), np.longdouble("inf")),
+    *("nan", "inf", "-inf", "Infinity", Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity")),
+    Unprintable(),
+    *("1" + "0" * 10_000, "1e999999999", "1e-999999999", Decimal("1e999999"), "1e" + "9" * 5000),
+    *("9" * 5000, "1/" + "9" * 5000, "0." + "9" * 20_000),
+]
+NOT_POSITIVE: list[Any] = [0, -1, 0.0, -0.0, "0", "-1e-9", Fraction(-1, 3), Decimal(0), np.int8(-5)]
+
+
+@pytest.mark.parametrize("value", NOT_NUMBERS + NOT_POSITIVE, ids=ident)
+@pytest.mark.parametrize(("law", "argument"), LAWS)
+def test_a_parameter_that_is_no_positive_number(
+    law: type[Noise], argument: str, value: object
+) -> None:
+    build: Any = law
+    line = refusal(lambda: build(**{argument: value}))
+    assert names(line, argument)
+    assert len(line) < _SHOWN + 120, "a value of any length must leave a line that can be read"
+
+
+def test_a_refusal_names_argument_value_and_reason() -> None:
+    line = refusal(lambda: DiscreteLaplace(scale=0))
+    assert line == "scale = 0: must be > 0: scale 0 adds no noise"
+    assert names(refusal(lambda: DiscreteGaussian(sigma_squared="-1/3")), "sigma_squared", "-1/3")
+
+
+@pytest.mark.parametrize("law", [law for law, _ in LAWS])
+def test_parameters_are_given_by_name(law: Any) -> None:
+    with pytest.raises(TypeError):
+        law(10)
+    with pytest.raises(TypeError):
+        law()
+
+
+# -- parameters as numbers -----------------------------------------------------------------------
+
+READ: list[tuple[Any, str]] = [
+    (0.1, "1/10"),
+    (np.float64(0.1), "1/10"),
+    (np.float32(0.1), "1/10"),
+    (np.float16(0.1), "1/10"),
+    (np.float32(1e10), "10000000000"),
+    (np.float32(3), "3"),
+    (5e-324, "5e-324"),
+    (1.7976931348623157e308, "17976931348623157e292"),
+    (-0.0, "0"),
+    (np.int8(-5), "-5"),
+    (np.uint64(2**64 - 1), str(2**64 - 1)),
+    (10**30, str(10**30)),
+    (Decimal("0.10"), "1/10"),
+    (Decimal("1E+3"), "1000"),
+    (" 1/3 ", "1/3"),
+    ("1e-6", "1/1000000"),
+    ("+2.5E1", "25"),
+    (Fraction(7, 3), "7/3"),
+]
+
+
+@pytest.mark.parametrize(("value", "exact"), READ, ids=ident)
+def test_a_number_is_read_exactly(value: object, exact: str) -> None:
+    assert rational("x", value) == Fraction(exact)
+
+
+@pytest.mark.parametrize(
+    "value", [1.0, 1.5, "1", None, True, np.False_, Fraction(2), Decimal(2), 1j]
+)
+def test_an_integer_is_not_something_that_looks_like_one(value: object) -> None:
+    assert names(refusal(lambda: integer("n", value)), "n")
+
+
+def test_an_integer_keeps_its_range() -> None:
+    assert integer("n", 0, at_least=0) == 0
+    assert integer("n", np.uint64(2**64 - 1)) == 2**64 - 1
+    assert "n = -1: must be >= 0" in refusal(lambda: integer("n", -1, at_least=0))
+    assert "x = 0" in refusal(lambda: positive_rational("x", 0, "because"))
+
+
+def test_every_number_that_is_accepted_can_be_written() -> None:
+    # Python writes at most 4300 digits: a law that could not print itself could not be recorded.
+    for text in ("1e300", "1e-300", "1e3999", "9" * 3999, "1e4299", "1e-4301", "1e9999"):
+        try:
+            noise = DiscreteLaplace(scale=text)
+        except InvalidParameter:
+            continue
+        assert eval(repr(noise)) == noise  # noqa: S307 - what a repr is for
+        assert noise_from_json(noise.to_json()) == noise
+
+
+def test_numbers_of_three_hundred_digits_are_accepted() -> None:
+    assert rational("x", "1e300") == 10**300
+    assert rational("x", "1/" + "9" * 300) == Fraction(1, 10**300 - 1)
+
+
+def test_a_huge_integer_is_refused_or_can_be_written() -> None:
+    for value in (10**5000, Fraction(1, 10**5000), Fraction(10**5000 + 1, 10**5000)):
+        try:
+            noise = DiscreteLaplace(scale=value)
+        except InvalidParameter:
+            continue
+        assert noise_from_json(noise.to_json()) == noise
+
+
+# -- coins, sources, errors ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [Fraction(-1, 2), Fraction(3, 2)])
+def test_a_coin_is_no_more_than_certain(p: Fraction) -> None:
+    assert names(refusal(lambda: bernoulli(NEVER, p)), "probability")
+
+
+def test_exponents_keep_their_range() -> None:
+    assert names(refusal(lambda: bernoulli_exp(NEVER, Fraction(-1, 2))), "exponent")
+    assert names(refusal(lambda: geometric_exp(NEVER, Fraction(0))), "exponent")
+    assert names(refusal(lambda: geometric_exp(NEVER, Fraction(-1))), "exponent")
+
+
+@pytest.mark.parametrize("bound", [0, -1, -(2**70)])
+def test_below_nothing(bound: int) -> None:
+    assert names(refusal(lambda: NEVER.below(bound)), "bound")
+
+
+@pytest.mark.parametrize("seed", [-1, 1.0, "7", None, True], ids=ident)
+def test_a_seed_is_a_count(seed: Any) -> None:
+    assert names(refusal(lambda: SeededRng(seed)), "seed")
+
+
+def test_every_refusal_is_caught_as_one_kind_and_as_pythons_own() -> None:
+    assert issubclass(InvalidParameter, (DpcoreError, ValueError))
+    assert issubclass(InvalidParameter, ValueError)
+    assert issubclass(Unrepresentable, OverflowError)
+    assert issubclass(PrecisionExhausted, ArithmeticError)
+    for kind in (InvalidParameter, Unrepresentable, PrecisionExhausted):
+        assert issubclass(kind, DpcoreError)
+
+
+def test_an_error_survives_being_sent_to_another_process() -> None:
+    error = InvalidParameter("scale", Fraction(0), "must be > 0")
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert str(copy) == str(error)
+    assert (copy.argument, copy.value, copy.reason) == ("scale", Fraction(0), "must be > 0")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [10**5000, "two\nlines", "a" * 1000, Unprintable(), np.arange(3000), [[0] * 99] * 99],
+    ids=ident,
+)
+def test_an_error_is_one_short_line_whatever_the_value(value: object) -> None:
+    line = str(InvalidParameter("x", value, "no"))
+    assert "\n" not in line
+    assert len(line) <= _SHOWN + 20
+    assert line.startswith("x = ")
+    assert line.endswith(": no")
+
+
+# -- values that lie -------------------------------------------------------------------------------
+
+
+class LyingText(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "9"
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __len__(self) -> int:
+        return 1
+
+    def partition(self, sep: str, /) -> tuple[str, str, str]:
+        return ("discrete-laplace", ":", "scale=9")
+
+    __repr__ = __str__
+    __hash__ = str.__hash__
+    strip = isprintable = __str__  # type: ignore[assignment]  # the lies that are told here
+
+
+class LyingInt(int):
+    def __int__(self) -> int:
+        return 9
+
+    __index__ = __trunc__ = __abs__ = __int__
+
+    def __ge__(self, other: int) -> bool:
+        return True
+
+
+class LyingFraction(Fraction):
+    numerator = denominator = property(lambda self: 9)
+
+    def __lt__(self, other: Any) -> bool:
+        return False
+
+    __le__ = __lt__
+
+
+class LyingFloat(float):
+    def __repr__(self) -> str:
+        return "9"
+
+    __float__ = lambda self: 9.0  # noqa: E731  # a lie
+
+
+class LyingDecimal(Decimal):
+    def __str__(self) -> str:
+        return "9"
+
+    def is_finite(self) -> bool:
+        return True
+
+
+class Claims:
+    __class__ = property(lambda self: Fraction)
+
+
+LIES: list[Any] = [LyingText("3"), LyingInt(3), LyingFraction(3), LyingFloat(3), LyingDecimal(3)]
+
+
+@pytest.mark.parametrize("lie", LIES, ids=lambda lie: type(lie).__name__)
+def test_a_value_of_a_subclass_is_the_plain_one_that_it_holds(lie: Any) -> None:
+    read = rational("x", lie)
+    assert type(read) is Fraction
+    assert (type(read.numerator), read.numerator, read.denominator) == (int, 3, 1)
+    law = DiscreteLaplace(scale=lie)
+    assert repr(law) == "DiscreteLaplace(scale=3)"
+    assert type(law.scale) is Fraction
+
+
+def test_lies_are_told_by_their_methods() -> None:
+    assert (str(LyingText("3")), int(LyingInt(3)), LyingFraction(3).numerator) == ("9", 9, 9)
+    assert (repr(LyingFloat(3)), str(LyingDecimal(3))) == ("9", "9")
+    assert isinstance(Claims(), Fraction)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [LyingInt(-3), LyingFraction(-3), LyingFloat(-3), LyingDecimal(-3), LyingText("-3")],
+    ids=lambda lie: type(lie).__name__,
+)
+def test_what_a_subclass_says_of_itself_gets_nothing_past_a_check(lie: Any) -> None:
+    with pytest.raises(InvalidParameter):
+        DiscreteLaplace(scale=lie)
+    with pytest.raises(InvalidParameter):
+        integer("x", lie, at_least=0)
+
+
+def test_what_only_claims_to_be_a_number_is_refused() -> None:
+    hollow = object.__new__(LyingFraction)
+    for value in (Claims(), hollow, LyingDecimal("NaN"), LyingFloat("nan")):
+        with pytest.raises(InvalidParameter, match=r"^x = "):
+            rational("x", value)
+
+
+def test_an_integer_of_a_subclass_is_plain() -> None:
+    assert type(integer("x", LyingInt(3))) is int
+    assert integer("x", LyingInt(3)) == 3
+    assert Sensitivity(LyingInt(3)).amount == 3
+
+
+def test_names_and_spellings_of_a_subclass_are_plain() -> None:
+    mechanism = Mechanism(noise=DiscreteLaplace(scale=3), sensitivity=1)
+    record = Release(mechanism=mechanism, batch=LyingText("a"), participants=(LyingText("b"),))
+    kept = (record.batch, *record.participants)
+    assert kept == ("a", "b")
+    assert {type(name) for name in kept} == {str}
+    assert read_noise(LyingText("discrete-laplace:scale=3")).parameters == {"scale": 3}
+    assert type(name("user", LyingText("ada"))) is str
+    with pytest.raises(InvalidParameter, match="printable"):
+        name("user", LyingText("ada\n"))
+    with pytest.raises(InvalidParameter, match="twice"):
+        sorted_names([LyingText("ada"), LyingText("ada")])
+    assert str(InvalidParameter("x", LyingText("what it is"), "is shown")).startswith("x = what")

@@ -1,0 +1,40 @@
+r"""Bounds as they are printed: never on the wrong side, never more than a digit away."""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.rounding import down, up
+
+ENDS = st.one_of(
+    st.fractions(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.builds(lambda n, k: Fraction(n, 7**k), st.integers(-(10**9), 10**9), st.integers(0, 3000)),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(ENDS, st.integers(1, 12))
+def test_what_is_printed_holds_the_bound_and_is_near(value: Fraction | float, digits: int) -> None:
+    low, high = Fraction(down(value, digits)), Fraction(up(value, digits))
+    assert low <= Fraction(value) <= high
+    assert high - low <= abs(Fraction(value)) * Fraction(10) ** (1 - digits)
+
+
+def test_the_nearest_decimal_is_on_the_wrong_side() -> None:
+    assert Fraction(f"{1.23456:.4g}") > Fraction(1.23456) >= Fraction(down(1.23456))
+    assert Fraction(f"{0.0012344:.3g}") < Fraction(0.0012344) <= Fraction(up(0.0012344, 3))
+
+
+@pytest.mark.parametrize("write", [down, up])
+def test_an_infinite_end_says_its_sign_and_no_number_is_no_bound(
+    write: Callable[[float], str],
+) -> None:
+    assert [write(math.inf), write(-math.inf)] == ["infinity", "-infinity"]
+    with pytest.raises(InvalidParameter, match="must be a number"):
+        write(math.nan)

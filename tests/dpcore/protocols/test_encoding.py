@@ -1,0 +1,244 @@
+r"""Encoding: the expectation is exact, and arrays decide every coin as exact rationals do.
+
+The oracle is floor(x g + U) in rational arithmetic, for real numbers U written digit by digit.
+Mutants: the exact settlement left out, a carry off by one, the integer part rounded down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dpcore.protocols.encoding import MOST_STEPS, FixedPoint, _encode_block, _encode_one, _settle
+from dpcore.sampling.rng import SYSTEM, SeededRng
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import names, refusal
+from tests.support.dpcore.scripted import Digits, NeverAsked, leading
+from tests.support.exact_law import unroll
+
+FLOATS = st.floats(0, 1, allow_subnormal=True)
+STEPS = st.integers(1, MOST_STEPS) | st.sampled_from([1, 2, 3, 10, 1000, 1 << 20, MOST_STEPS])
+
+
+@given(st.one_of(FLOATS, st.fractions(0, 1), st.decimals(0, 1, places=6)), STEPS)
+@example(1.0, MOST_STEPS)
+@example(5e-324, 1)
+@example(0.1, 10)
+def test_the_expectation_is_exact(x: Any, steps: int) -> None:
+    encoding = FixedPoint(precision=steps)
+    law = unroll(lambda rng: encoding.encode(x, rng=rng), open_mass=Fraction(0))
+    assert law.leftover == 0
+    mean = sum((value * mass for value, mass in law.lower.items()), Fraction(0))  # type: ignore[operator]  # values are integers
+    assert mean == Fraction(x) * steps
+    assert set(law.lower) <= {math.floor(Fraction(x) * steps), math.ceil(Fraction(x) * steps)}
+
+
+def test_the_expectation_sees_a_coin_that_is_off() -> None:
+    biased = mutated(_encode_one, "steps - whole", "(steps - whole) / 2")
+    law = unroll(lambda rng: biased(Fraction(5, 2), rng))
+    assert law.lower[3] == Fraction(1, 4)
+
+
+def test_a_float_is_its_binary_value_and_text_its_decimal_one() -> None:
+    # 0.1 lies above one tenth: ten steps of it may round to 2, one tenth may not.
+    assert unroll(lambda rng: FixedPoint(precision=10).encode(0.1, rng=rng)).lower[2] > 0
+    for tenth in ("0.1", Decimal("0.1"), Fraction(1, 10)):
+        assert FixedPoint(precision=10).encode(tenth, rng=NeverAskedTwice()) == 1
+
+
+class NeverAskedTwice(NeverAsked):
+    r"""A coin without a choice may ask for no bits at all."""
+
+    __slots__ = ()
+
+    def bits(self, count: int) -> int:
+        assert count == 0
+        return 0
+
+
+# -- arrays --------------------------------------------------------------------------------------
+
+Block = Callable[..., Any]
+
+
+def uniforms(x: float, steps: int) -> list[Fraction]:
+    r"""Numbers U next to where x g + U crosses a whole number, by words and by hairs."""
+    border = math.floor(Fraction(x) * steps) + 1 - Fraction(x) * steps
+    found = [Fraction(0), Fraction(1, 3), Fraction((1 << 200) - 1, 1 << 200), border]
+    for bits in (20, 40, 60, 62, 63, 64, 65, 100, 128, 129, 300, 1100):
+        found += [border + Fraction(sign, 1 << bits) for sign in (-1, 1)]
+    word = Fraction(math.floor(border * (1 << 64)), 1 << 64)
+    found += [word + Fraction(off, 1 << 64) for off in range(-4, 5)]
+    found += [word + Fraction(off * 4 * steps, 1 << 64) for off in (-2, -1, 1, 2)]
+    return [u for u in dict.fromkeys(found) if 0 <= u < 1]
+
+
+def contradictions(x: float, steps: int, block: Block = _encode_block) -> list[Fraction]:
+    wrong = []
+    for u in uniforms(x, steps):
+        rng = Digits([])
+        rng.start(u)
+        words = np.array([leading(u)], dtype=np.uint64)
+        decided = block(np.array([x]), steps, words, rng)[0]
+        if int(decided) != math.floor(Fraction(x) * steps + u):
+            wrong.append(u)
+    return wrong
+
+
+@given(FLOATS, STEPS)
+@example(1.0, MOST_STEPS)
+@example(0.1, 10)
+@example(math.nextafter(1, 0), MOST_STEPS)
+@example(5e-324, MOST_STEPS)
+@example(2.0**-62, MOST_STEPS)
+@example(2.0**-11 + 2.0**-63, 3)
+def test_an_array_decides_as_exact_rationals_do(x: float, steps: int) -> None:
+    assert contradictions(x, steps) == []
+
+
+HARD = [
+    (x, steps)
+    for steps in (1, 3, 10, 1000, MOST_STEPS - 1, MOST_STEPS)
+    for x in (
+        0.0,
+        5e-324,
+        math.nextafter(2.0**-61, 0),
+        1e-9,
+        0.1,
+        0.3,
+        0.5,
+        0.7,
+        math.nextafter(1, 0),
+        1.0,
+    )
+]
+
+MUTANTS = {
+    "ties forgotten": ("fraction >= np.uint64((1 << 64) - 4 * steps)", "fraction < 0"),
+    "half of the doubt": ("(1 << 64) - 4 * steps)", "(1 << 64) - 2 * steps)"),
+    "a carry too many": ("fraction < words", "fraction <= words"),
+    "no carry": ("encoded += fraction < words", "pass"),
+    "rounded down": ("np.rint(near)", "np.floor(near)"),
+    "a bit too few": ("np.uint64(4 * steps)  # mod", "np.uint64(2 * steps)  # mod"),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_oracle_rejects(mutant: str) -> None:
+    old, new = MUTANTS[mutant]
+    broken = mutated(_encode_block, old, new)
+    assert any(contradictions(x, steps, broken) for x, steps in HARD)
+
+
+def test_the_oracle_accepts_the_hard_cases() -> None:
+    assert [case for case in HARD if contradictions(*case)] == []
+
+
+def test_the_settlement_looks_at_every_bit() -> None:
+    # x g + U with 64 ones after the word: decided by the 129th bit only.
+    u = Fraction((1 << 128) - 1, 1 << 128)
+    for last, expected in ((0, 0), (1, 1)):
+        rng = Digits([])
+        rng.start(u + Fraction(last, 1 << 129))
+        assert _settle(Fraction(1, 1 << 129), leading(u), rng.bits) == expected
+    hasty = mutated(_settle, "drawn + 1, 1 << bits", "drawn, 1 << bits")
+    rng = Digits([])
+    rng.start(u + Fraction(1, 1 << 129))
+    assert hasty(Fraction(1, 1 << 129), leading(u), rng.bits) == 0
+
+
+def test_shapes_and_kinds_of_arrays() -> None:
+    encoding = FixedPoint(precision=4)
+    for shape in ((0,), (3,), (2, 3), (1, 1, 2), (0, 4)):
+        encoded = encoding.encode(np.full(shape, 0.5), rng=SYSTEM)
+        assert encoded.shape == shape
+        assert encoded.dtype == np.int64
+        assert (encoded == 2).all()
+    many = np.full(100_001, 0.25)
+    assert (encoding.encode(many) == 1).all()
+    assert encoding.encode(np.array([0, 1], dtype=np.uint8)).tolist() == [0, 4]
+    assert encoding.encode(np.array([0.25, 1], dtype=np.float16)).tolist() == [1, 4]
+    exact = np.array([Fraction(1, 4), "0.75", 1, 0.5], dtype=object)
+    assert encoding.encode(exact).tolist() == [1, 3, 4, 2]
+    scalar: Any = np.array(0.5)
+    assert encoding.encode(scalar) == 2
+
+
+def test_float32_stands_for_its_own_value() -> None:
+    x = np.array([0.1], dtype=np.float32)
+    u = 1 - (Fraction(float(x[0])) * 10 - 1) - Fraction(1, 1 << 40)
+    assert FixedPoint(precision=10).encode(x, rng=Digits([u])).tolist() == [1]
+    u += Fraction(1, 1 << 39)
+    assert FixedPoint(precision=10).encode(x, rng=Digits([u])).tolist() == [2]
+
+
+def test_clamping_moves_values_to_the_nearer_end() -> None:
+    encoding = FixedPoint(precision=8, clamp=True)
+    assert encoding.encode([-3.0, 0.5, 1.5]).tolist() == [0, 4, 8]
+    assert (encoding.encode(-1), encoding.encode("7/2"), encoding.encode(1e300)) == (0, 8, 8)
+
+
+def test_decoding_is_exact() -> None:
+    encoding = FixedPoint(precision=3)
+    assert encoding.decode(-7) == Fraction(-7, 3)
+    assert encoding.decode(np.array([3, -1])).tolist() == [1.0, -1 / 3]
+
+
+def test_seeded_arrays_reproduce() -> None:
+    x = np.linspace(0, 1, 1000)
+    first = FixedPoint(precision=7).encode(x, rng=SeededRng(5))
+    assert (first == FixedPoint(precision=7).encode(x, rng=SeededRng(5))).all()
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("precision", [0, -1, 1.0, True, "3", None, MOST_STEPS + 1])
+def test_a_precision_that_is_none(precision: Any) -> None:
+    assert names(refusal(lambda: FixedPoint(precision=precision)), "precision", precision)
+
+
+NUMBERS = [-0.1, 1.5, -1, 2, "1.5", "-1e-9", Fraction(-1, 3), math.nextafter(1, 2), -5e-324]
+NEVER = [math.nan, math.inf, -math.inf, "nan", "inf", Decimal("Infinity"), None, 1j, True, "x", {}]
+
+
+@pytest.mark.parametrize("x", NUMBERS + NEVER, ids=repr)
+def test_a_value_outside_draws_nothing(x: Any) -> None:
+    assert names(refusal(lambda: FixedPoint(precision=3).encode(x, rng=NeverAsked())), "x")
+    if isinstance(x, (int, float)) and not isinstance(x, bool):
+        array = np.array([0.5, x])
+        assert names(refusal(lambda: FixedPoint(precision=3).encode(array, rng=NeverAsked())), "x")
+
+
+@pytest.mark.parametrize("x", NEVER, ids=repr)
+def test_clamping_moves_no_value_that_is_none(x: Any) -> None:
+    clamped = FixedPoint(precision=3, clamp=True)
+    assert names(refusal(lambda: clamped.encode(x, rng=NeverAsked())), "x")
+    with_x = np.array([0.5, x], dtype=object)
+    assert names(refusal(lambda: clamped.encode(with_x, rng=NeverAsked())), "x")
+    if isinstance(x, float):
+        assert names(refusal(lambda: clamped.encode([0.5, x], rng=NeverAsked())), "x")
+
+
+@pytest.mark.parametrize(
+    "x", [["a"], [True], [1j], [None], [[1], [1, 2]], np.zeros(2, dtype=np.longdouble)], ids=repr
+)
+def test_an_array_of_other_things(x: Any) -> None:
+    assert names(refusal(lambda: FixedPoint(precision=3).encode(x, rng=NeverAsked())), "x")
+
+
+def test_other_arguments() -> None:
+    wrong: Any = 1
+    assert names(refusal(lambda: FixedPoint(precision=1, clamp=wrong)), "clamp")
+    assert names(refusal(lambda: FixedPoint(precision=1).encode(0.5, rng=wrong)), "rng")
+    assert names(refusal(lambda: FixedPoint(precision=1).decode(np.array([0.5]))), "total")
+    total: Any = 0.5
+    assert names(refusal(lambda: FixedPoint(precision=1).decode(total)), "total")

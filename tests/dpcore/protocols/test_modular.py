@@ -1,0 +1,301 @@
+r"""Protocols over a sum mod m: reading back on every residue, and the laws of what is summed."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    InvalidParameter,
+    Mechanism,
+    SeededRng,
+    Sensitivity,
+    Unrepresentable,
+)
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.poisson import Poisson
+from dpcore.laws.polya import Polya
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.skellam import Skellam
+from dpcore.laws.sums import summed
+from dpcore.noise import Noise
+from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
+from tests.support.dpcore.crowds import contradicted
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import names, refusal
+from tests.support.dpcore.scripted import NeverAsked
+
+LAPLACE = DiscreteLaplace(scale=2)
+
+
+def aggregated(users: int, precision: int, threshold: int, **more: Any) -> AggregatedSum:
+    share = DiscreteLaplace(scale=2).share(max(users, 1) if type(users) is int else 1)
+    return AggregatedSum(users=users, precision=precision, threshold=threshold, share=share, **more)
+
+
+# -- reading back --------------------------------------------------------------------------------
+
+SMALL = [
+    aggregated(users, precision, threshold, modulus=modulus)
+    for users in (1, 2, 3)
+    for precision in (1, 2, 4)
+    for threshold in (0, 1, 5)
+    for modulus in (None, users * precision + 2 * threshold + 1 + 7, 64)
+]
+
+
+def misread(protocol: ModularSum, unwrap: Any = ModularSum.unwrap) -> list[int]:
+    r"""The sums within the threshold of some data that are not read back from their residue."""
+    most = protocol.users * protocol.precision
+    sums = range(-protocol.threshold, most + protocol.threshold + 1)
+    assert len({total % protocol.modulus for total in sums}) == len(sums)
+    return [total for total in sums if unwrap(protocol, total % protocol.modulus) != total]
+
+
+@pytest.mark.parametrize("protocol", SMALL, ids=repr)
+def test_every_sum_within_the_threshold_is_read_back(protocol: AggregatedSum) -> None:
+    assert misread(protocol) == []
+    every = np.arange(protocol.modulus)
+    assert protocol.unwrap(every).tolist() == [protocol.unwrap(y) for y in range(protocol.modulus)]
+    exact = [protocol.analyze(y) for y in range(protocol.modulus)]
+    assert exact == [Fraction(protocol.unwrap(int(y)), protocol.precision) for y in every]
+    assert protocol.analyze(every).tolist() == [float(z) for z in exact]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("whole > edge", "whole >= edge"),
+        ("whole - self.modulus if", "whole - self.modulus + 1 if"),
+        ("self.users * self.precision + self.threshold", "self.users * self.precision"),
+        ("self.users * self.precision + self.threshold", "self.modulus // 2"),
+    ],
+)
+def test_a_wrong_reader_is_seen(old: str, new: str) -> None:
+    broken = mutated(ModularSum.unwrap, old, new)
+    assert any(misread(protocol, broken) for protocol in SMALL)
+
+
+def test_one_residue_less_cannot_be_read_back() -> None:
+    for protocol in SMALL:
+        need = protocol.users * protocol.precision + 2 * protocol.threshold + 1
+        sums = {k % (need - 1) for k in range(need)}
+        assert len(sums) < need  # two sums share a residue
+        line = refusal(lambda p=protocol, n=need: dataclasses.replace(p, modulus=n - 1))  # type: ignore[misc]  # a default binds the loop variable
+        assert names(line, "modulus", need - 1)
+
+
+def test_bits_per_user() -> None:
+    for protocol in SMALL:
+        assert 2 ** (protocol.bits_per_user - 1) < protocol.modulus <= 2**protocol.bits_per_user
+    assert aggregated(1, 1, 0).bits_per_user == 1
+
+
+# -- laws of sums --------------------------------------------------------------------------------
+
+SUMS: list[tuple[Noise, int, Noise, int]] = [
+    (DiscreteLaplace(scale=1), 3, PolyaDifference(shape=3, scale=1), 45),
+    (PolyaDifference(shape="1/4", scale=1), 4, DiscreteLaplace(scale=1), 45),
+    (PolyaDifference(shape="1/4", scale=1), 3, PolyaDifference(shape="3/4", scale=1), 45),
+    (Skellam(variance="3/2"), 4, Skellam(variance=6), 40),
+    (DiscreteGaussian(sigma_squared=2), 3, DiscreteGaussianSum(count=3, sigma_squared=2), 40),
+    (
+        DiscreteGaussianSum(count=2, sigma_squared=2),
+        2,
+        DiscreteGaussianSum(count=4, sigma_squared=2),
+        40,
+    ),
+    (Binomial(trials=3, probability="1/3"), 4, Binomial(trials=12, probability="1/3"), 4),
+    (Poisson(mean="1/2"), 3, Poisson(mean="3/2"), 40),
+    (Polya(shape="1/3", scale=1), 2, Polya(shape="2/3", scale=1), 45),
+]
+
+
+@pytest.mark.parametrize(("share", "count", "whole", "reach"), SUMS, ids=repr)
+def test_a_sum_of_shares_has_the_law_of_the_whole(
+    share: Noise, count: int, whole: Noise, reach: int
+) -> None:
+    assert summed(share, count) == whole
+    assert summed(share, 1) == share
+    places = range(-12, 13)
+    assert not contradicted(share, count, whole.enclose_pmf, places, reach)
+    # The twin: the law of one share more is not that of the convolution.
+    assert contradicted(share, count, summed(share, count + 1).enclose_pmf, places, reach)
+
+
+def test_shares_of_a_whole_sum_to_it() -> None:
+    for whole in (DiscreteLaplace(scale=3), Skellam(variance=5), PolyaDifference(shape=2, scale=3)):
+        assert summed(whole.share(7), 7) == whole
+
+
+def test_a_sum_that_has_no_law() -> None:
+    wrong: Any = "laplace"
+    assert names(refusal(lambda: summed(wrong, 2)), "noise")
+    assert names(refusal(lambda: summed(LAPLACE, 0)), "count", 0)
+
+
+def test_observed_noise_counts_the_honest_only() -> None:
+    n = 10
+    pure = AggregatedSum(
+        users=n, precision=4, threshold=99, share=DiscreteLaplace(scale=5).share(n)
+    )
+    assert pure.planned_noise == DiscreteLaplace(scale=5) == pure.observed_noise(n)
+    assert pure.observed_noise(9) == PolyaDifference(shape="0.9", scale=5)
+    renyi = AggregatedSum(users=n, precision=4, threshold=99, share=Skellam(variance="8/10"))
+    assert (renyi.planned_noise, renyi.observed_noise(5)) == (
+        Skellam(variance=8),
+        Skellam(variance=4),
+    )
+    gauss = DiscreteGaussian(sigma_squared="8/10")
+    concentrated = AggregatedSum(users=n, precision=4, threshold=99, share=gauss)
+    assert concentrated.observed_noise(3) == DiscreteGaussianSum(count=3, sigma_squared="8/10")
+    assert concentrated.observed_noise(1) == gauss
+    local = LocalSum(users=n, precision=4, threshold=99, noise=DiscreteLaplace(scale=5))
+    assert local.planned_noise == PolyaDifference(shape=10, scale=5)
+    assert local.observed_noise(1) == local.observed_noise(n) == DiscreteLaplace(scale=5)
+    central = CentralSum(users=n, precision=4, threshold=99, noise=DiscreteLaplace(scale=5))
+    assert central.planned_noise == central.observed_noise(2) == DiscreteLaplace(scale=5)
+    shuffled = ShuffledPure(users=n, precision=4, threshold=99, share=LAPLACE.share(n))
+    assert shuffled.sum_mechanism(5).noise == PolyaDifference(shape="1/2", scale=2)
+    for protocol in (pure, renyi, concentrated, local, central):
+        assert protocol.mechanism(4) == Mechanism(
+            noise=protocol.observed_noise(4), sensitivity=Sensitivity(4)
+        )
+
+
+def test_a_relaxed_protocol_promises_no_mechanism() -> None:
+    assert not hasattr(ShuffledPure, "mechanism")
+    assert not issubclass(ShuffledPure, AggregatedSum)
+
+
+# -- randomizing ---------------------------------------------------------------------------------
+
+
+def test_a_message_is_the_encoding_plus_noise_mod_m() -> None:
+    protocol = aggregated(50, 3, 2)
+    x = np.linspace(0, 1, 50)
+    messages = protocol.randomize(x, rng=SeededRng(3))
+    rng = SeededRng(3)
+    encoded = protocol.encoding.encode(x, rng=rng)
+    noise = protocol.share.sample(50, rng=rng)
+    assert messages.tolist() == [
+        (int(a) + int(b)) % protocol.modulus for a, b in zip(encoded, noise, strict=True)
+    ]
+    rng, again = SeededRng(4), SeededRng(4)
+    one = protocol.randomize("1/3", rng=rng)
+    assert (
+        one
+        == (protocol.encoding.encode("1/3", rng=again) + protocol.share.sample(rng=again))
+        % protocol.modulus
+    )
+
+
+def test_a_central_message_carries_no_noise_and_each_analysis_draws() -> None:
+    protocol = CentralSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
+    assert protocol.randomize([0.0, 0.5, 1.0, 1.0]).tolist() == [0, 1, 2, 2]
+    rng, again = SeededRng(3), SeededRng(3)
+    assert protocol.analyze(5, rng=rng) == Fraction(5 + protocol.noise.sample(rng=again), 2)
+    sums = protocol.analyze(np.full(1000, 5), rng=rng)
+    assert len(set(sums.tolist())) > 5
+    assert names(refusal(lambda: protocol.analyze(-1, rng=NeverAsked())), "y", -1)
+
+
+def test_central_noise_of_any_size_is_added_exactly() -> None:
+    # A numpy integer in, and noise beyond int64: a failure after the draw would change the law.
+    wide = CentralSum(users=4, precision=2, threshold=9, noise=DiscreteLaplace(scale=10**30))
+    rng, again = SeededRng(3), SeededRng(3)
+    y: Any = np.int64(5)
+    for _ in range(20):
+        total = (5 + wide.noise.sample(rng=again)) % wide.modulus
+        assert wide.analyze(y, rng=rng) == Fraction(wide.unwrap(total), 2)
+    numpy_adds = mutated(
+        ModularSum.analyze, "read + noise.sample(rng=rng)", "y + noise.sample(rng=rng)"
+    )
+    with pytest.raises(OverflowError):
+        numpy_adds(wide, y, rng=rng)
+
+
+def test_a_modulus_at_the_border_of_int64() -> None:
+    protocol = aggregated(2, 1, (1 << 61) - 2)
+    assert protocol.modulus == (1 << 62) - 1
+    assert ((messages := protocol.randomize([1.0, 0.0])) >= 0).all()
+    assert (messages < protocol.modulus).all()
+    assert protocol.unwrap(np.array([protocol.modulus - 1])).tolist() == [-1]
+    assert names(refusal(lambda: aggregated(2, 1, 1 << 61)), "modulus")
+
+
+def test_protocols_are_values() -> None:
+    protocol = aggregated(3, 2, 1)
+    assert pickle.loads(pickle.dumps(protocol)) == protocol  # noqa: S301 - our own bytes
+    assert eval(repr(protocol)) == protocol  # noqa: S307 - what a repr is for
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        protocol.users = 9  # type: ignore[misc]  # what is refused
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.0, True, "2", None])
+def test_counts_that_are_none(value: Any) -> None:
+    assert names(refusal(lambda: aggregated(value, 1, 1)), "users", value)
+    assert names(refusal(lambda: aggregated(1, value, 1)), "precision", value)
+    if value != 0:
+        assert names(refusal(lambda: aggregated(1, 1, value)), "threshold", value)
+    if value is not None:
+        assert names(refusal(lambda: aggregated(1, 1, 1, modulus=value)), "modulus", value)
+
+
+@pytest.mark.parametrize("honest", [0, -1, 4, 1.0, True, None])
+def test_honest_users_are_among_the_users(honest: Any) -> None:
+    for protocol in (
+        aggregated(3, 1, 1),
+        LocalSum(users=3, precision=1, threshold=1, noise=LAPLACE),
+        CentralSum(users=3, precision=1, threshold=1, noise=LAPLACE),
+    ):
+        assert names(refusal(lambda p=protocol: p.observed_noise(honest)), "honest", honest)  # type: ignore[misc]  # a default binds the loop variable
+        assert names(refusal(lambda p=protocol: p.mechanism(honest)), "honest", honest)  # type: ignore[misc]  # as above
+
+
+@pytest.mark.parametrize(
+    "y", [-1, 4, 1.0, True, None, "1", np.array([-1]), np.array([4]), np.array([0.5])]
+)
+def test_a_sum_outside_the_residues(y: Any) -> None:
+    assert aggregated(1, 1, 1).modulus == 4
+    assert names(refusal(lambda: aggregated(1, 1, 1).unwrap(y)), "y")
+    assert names(refusal(lambda: aggregated(1, 1, 1).analyze(y)), "y")
+
+
+def test_noise_that_would_bias_or_has_no_sum() -> None:
+    biased = Poisson(mean=3)
+    wrong: Any = 3
+    for noise in (biased, wrong):
+        line = refusal(lambda n=noise: AggregatedSum(users=2, precision=1, threshold=1, share=n))  # type: ignore[misc]  # a default binds the loop variable
+        assert names(line, "share")
+        line = refusal(lambda n=noise: LocalSum(users=2, precision=1, threshold=1, noise=n))  # type: ignore[misc]  # as above
+        assert names(line, "noise")
+        line = refusal(lambda n=noise: CentralSum(users=2, precision=1, threshold=1, noise=n))  # type: ignore[misc]  # as above
+        assert names(line, "noise")
+    skellam = Skellam(variance=4)
+    line = refusal(lambda: ShuffledPure(users=2, precision=1, threshold=1, share=skellam))
+    assert names(line, "share")
+
+
+def test_values_that_draw_nothing() -> None:
+    protocol = aggregated(2, 1, 1)
+    for x in ([0.5, 2.0], [0.1, 0.2, 0.3], [[1], [1, 0]], 1.5):
+        value: Any = x
+        assert names(refusal(lambda v=value: protocol.randomize(v, rng=NeverAsked())), "x")  # type: ignore[misc]  # a default binds the loop variable
+        assert names(refusal(lambda v=[x, x, x]: protocol.sum_at_once(v, rng=NeverAsked())), "x")  # type: ignore[misc]  # as above
+    wide = LocalSum(users=2, precision=1, threshold=1, noise=DiscreteLaplace(scale=10**30))
+    with pytest.raises(Unrepresentable):
+        wide.randomize([0.5, 0.5], rng=NeverAsked())
+    with pytest.raises(InvalidParameter):
+        protocol.sum_at_once([], rng=NeverAsked())

@@ -1,0 +1,310 @@
+r"""Bits and their shuffler: a uniform order by unrolling, unbiased estimates, nothing but bits."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcore import DiscreteLaplace, SeededRng, Sensitivity
+from dpcore.laws.binomial import Binomial
+from dpcore.protocols.aggregation import IdealAggregation, Shuffler
+from dpcore.protocols.run import run
+from dpcore.protocols.shuffled_bits import (
+    BinaryShuffle,
+    BitMessages,
+    BitSum,
+    VectorShuffle,
+    split_noise,
+)
+from dpcore.protocols.sums import AggregatedSum
+from dpcore.sampling.permutation import permutation, permutation_reference
+from dpcore.sampling.rng import Rng, Words
+from tests.purse import purse
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import names, refusal
+from tests.support.dpcore.scripted import NeverAsked
+from tests.support.exact_law import unroll
+
+BINARY = BinaryShuffle(users=6, noise_bits=2, probability="1/2")
+VECTOR = VectorShuffle(users=5, precision=4, coordinates=2, noise_bits=3, probability="1/3")
+
+
+# -- the order -----------------------------------------------------------------------------------
+
+
+def uniform(order: Any, count: int) -> bool:
+    law = unroll(lambda rng: tuple(order(count, rng)), open_mass=Fraction(0))
+    every = set(itertools.permutations(range(count)))
+    return law.lower == dict.fromkeys(every, Fraction(1, math.factorial(count)))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_the_reference_order_is_exactly_uniform(count: int) -> None:
+    assert uniform(permutation_reference, count)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("rng.below(last + 1)", "rng.below(count)"),  # the classic: swap with anyone
+        ("rng.below(last + 1)", "rng.below(last)"),  # Sattolo: cycles only
+        ("range(count - 1, 0, -1)", "range(count - 1, 1, -1)"),
+    ],
+)
+def test_a_biased_swap_is_seen(old: str, new: str) -> None:
+    assert not uniform(mutated(permutation_reference, old, new), 3)
+
+
+class Keys(Rng):
+    r"""Deals the keys written, then says that more were asked for."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, keys: Iterable[int]) -> None:
+        self._left: list[int] | None = list(keys)
+
+    def bits(self, count: int) -> int:
+        raise AssertionError(count)
+
+    def words(self, count: int) -> Words:
+        if self._left is None:
+            raise EOFError
+        keys, self._left = self._left, None
+        assert len(keys) == count
+        return np.array(keys, dtype=np.uint64)
+
+
+def orders(order: Any, count: int, values: int) -> Counter[tuple[int, ...] | None]:
+    r"""How often each order comes out over all keys of few values; None where they are redrawn."""
+    found: Counter[tuple[int, ...] | None] = Counter()
+    for keys in itertools.product(range(values), repeat=count):
+        try:
+            found[tuple(order(count, Keys(keys)).tolist())] += 1
+        except EOFError:
+            found[None] += 1
+    return found
+
+
+def test_the_batch_order_is_uniform_over_keys_and_redraws_ties() -> None:
+    for count, values in ((2, 3), (3, 4), (4, 5)):
+        found = orders(permutation, count, values)
+        redrawn = found.pop(None)
+        assert redrawn == values**count - math.perm(values, count)
+        assert set(found.values()) == {math.comb(values, count)}
+        assert len(found) == math.factorial(count)
+
+
+def test_an_order_that_keeps_ties_is_biased() -> None:
+    tied = mutated(permutation, "ranked[1:] == ranked[:-1]", "ranked[1:] < ranked[:-1]")
+    assert len(set(orders(tied, 3, 4).values())) > 1
+
+
+def test_a_seeded_order_reaches_everywhere() -> None:
+    alpha = purse.buy("shuffler: place of the first of five", "1e-9")
+    rng = SeededRng(11)
+    runs = 5000
+    places = Counter(int(permutation(5, rng)[0]) for _ in range(runs))
+    from scipy.stats import binomtest  # here, not above: only this test looks
+
+    assert min(binomtest(places[k], runs, 0.2).pvalue for k in range(5)) * 5 > alpha
+
+
+# -- only bits -----------------------------------------------------------------------------------
+
+
+def test_the_shuffler_keeps_each_coordinates_bits() -> None:
+    messages = VECTOR.randomize(np.linspace(0, 1, 10).reshape(5, 2), rng=SeededRng(1))
+    assert messages.bits.shape == (5, 2, 7)
+    shuffled = Shuffler().shuffle(messages, rng=SeededRng(2))
+    assert shuffled.shape == (2, 35)
+    assert (shuffled.sum(axis=1) == messages.bits.sum(axis=(0, 2))).all()
+    assert (shuffled != messages.bits.transpose(1, 0, 2).reshape(2, 35)).any()
+
+
+def test_one_integer_a_user_is_refused_by_type_and_by_mypy() -> None:
+    # An ignore that mypy does not need is an error of its own: it refuses these lines too.
+    share = DiscreteLaplace(scale=8).share(4)
+    protocol = AggregatedSum(users=4, precision=2, threshold=60, share=share)
+    noisy = protocol.randomize([0.0, 0.0, 1.0, 1.0])
+    line = refusal(lambda: Shuffler().shuffle(noisy, rng=NeverAsked()))  # type: ignore[arg-type]  # what is refused
+    assert names(line, "messages")
+    line = refusal(lambda: run(protocol, [0.5] * 4, Shuffler(), batch="b", rng=NeverAsked()))  # type: ignore[call-overload]  # what is refused
+    assert names(line, "functionality")
+    ideal = IdealAggregation(modulus=protocol.modulus)
+    line = refusal(lambda: run(BINARY, [1] * 6, ideal, batch="b", rng=NeverAsked()))  # type: ignore[call-overload]  # what is refused
+    assert names(line, "functionality")
+
+
+@pytest.mark.parametrize(
+    "bits",
+    [
+        np.zeros((2, 1, 3), dtype=np.int64),
+        np.zeros((2, 3), dtype=np.uint8),
+        np.zeros((0, 1, 3), dtype=np.uint8),
+        np.full((2, 1, 3), 2, dtype=np.uint8),
+        [[[0, 1]]],
+        None,
+    ],
+    ids=repr,
+)
+def test_messages_that_are_no_bits(bits: Any) -> None:
+    assert names(refusal(lambda: BitMessages(bits)), "bits")
+
+
+def test_messages_do_not_change() -> None:
+    given_bits = np.zeros((1, 1, 2), dtype=np.uint8)
+    messages = BitMessages(given_bits)
+    given_bits[0, 0, 0] = 7
+    assert messages.bits.max() == 0
+    with pytest.raises(ValueError, match="read-only"):
+        messages.bits[0, 0, 0] = 1
+
+
+# -- estimates -----------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 300), st.fractions("1/100", 1000))
+def test_the_split_is_as_strong_as_asked(users: int, tau: Fraction) -> None:
+    bits, probability = split_noise(users, tau)
+    mean = users * bits * probability
+    variance = mean * (1 - probability)
+    assert mean >= tau / 2
+    assert variance >= tau / 4
+    assert 0 < probability <= Fraction(1, 2)
+    if users <= tau:
+        assert (bits, probability) == (math.ceil(tau / users), Fraction(1, 2))
+        assert mean < tau / 2 + Fraction(users, 2)
+    else:
+        assert (bits, mean) == (1, tau / 2)
+
+
+def test_both_branches_agree_at_the_border() -> None:
+    # m = tau: one fair bit by either branch, whichever comparison the paper means.
+    assert split_noise(268, 268) == (1, Fraction(268, 2 * 268))
+
+
+def test_observed_noise_is_that_of_the_honest() -> None:
+    assert BINARY.planned_noise == Binomial(trials=12, probability="1/2")
+    assert BINARY.observed_noise(5) == Binomial(trials=10, probability="1/2")
+    assert BINARY.mechanism(5).sensitivity == Sensitivity(1)
+    assert VECTOR.observed_noise(2) == Binomial(trials=6, probability="1/3")
+    assert VECTOR.mechanism(2).sensitivity == Sensitivity.box((4, 4))
+    assert (BINARY.bits_per_user, VECTOR.bits_per_user) == (3, 14)
+
+
+def bias(protocol: BitSum, truth: Fraction, present: int, estimates: Any = BitSum.estimates) -> Any:
+    r"""E[estimate] - truth, for the mean number of ones: estimates are affine in the ones."""
+    mean = present * protocol.noise_bits * Fraction(protocol.probability) + truth * 1
+    low, high = math.floor(mean), math.floor(mean) + 1
+    at = [estimates(protocol, np.array([k]), present)[0] for k in (low, high)]
+    return at[0] + (at[1] - at[0]) * (mean - low) - truth / protocol._steps
+
+
+def test_estimates_are_unbiased_with_dropouts_too() -> None:
+    wide = VectorShuffle(users=7, precision=4, noise_bits=3, probability="1/3")
+    for present in range(1, 7):
+        assert bias(BINARY, Fraction(present), present) == 0
+        assert bias(wide, Fraction(2 * present), present) == 0
+    planned = mutated(BitSum.estimates, "present * self", "self.users * self")
+    assert bias(wide, Fraction(4), 2, planned) != 0
+
+
+def test_all_ones_at_once_have_the_law_of_the_bits() -> None:
+    alpha = purse.buy("binary shuffle: per user and at once, ones", "1e-9")
+    from scipy.stats import binom, binomtest  # here, not above: only this test looks
+
+    rng, runs, x = SeededRng(21), 4000, [1, 0, 1]
+    bits = Counter(int(BINARY.randomize(x, rng=rng).bits.sum()) for _ in range(runs))
+    once = Counter(int(BINARY.ones_at_once(x, rng=rng)[0]) for _ in range(runs))
+    for found in (bits, once):
+        assert sum(found[k] for k in range(2, 9)) == runs
+        cells = [binomtest(found[k + 2], runs, binom.pmf(k, 6, 0.5)).pvalue for k in range(7)]
+        assert min(cells) * 14 > alpha
+    # The twin: noise of everyone planned instead of everyone present.
+    broken = mutated(BitSum.ones_at_once, "len(steps) * self", "self.users * self")
+    wrong = Counter(int(broken(BINARY, x, rng=rng)[0]) for _ in range(runs))
+    cells = [binomtest(wrong[k + 2], runs, binom.pmf(k, 6, 0.5)).pvalue for k in range(7)]
+    assert min(cells) * 14 < alpha
+
+
+def test_an_analysis_reads_the_bits() -> None:
+    x = np.array([[0.25, 1.0], [0.5, 0.0], [1.0, 0.75]])
+    messages = VECTOR.randomize(x, rng=SeededRng(3))
+    ones = messages.bits.sum(axis=(0, 2))
+    estimate = VECTOR.analyze(Shuffler().shuffle(messages, rng=SeededRng(4)))
+    assert estimate == tuple(Fraction(int(k) - 3, 4) for k in ones)  # 3 users, 3 bits of 1/3
+    assert (messages.bits.sum(axis=2) >= x * 4).all()
+    assert (messages.bits.sum(axis=2) <= x * 4 + 3).all()
+    single = BINARY.analyze(np.array([[1, 0, 1, 1, 1, 0]], dtype=np.uint8))
+    assert single == 4 - 2
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.0, True, None])
+def test_counts_that_are_none(value: Any) -> None:
+    good: dict[str, Any] = {"users": 2, "precision": 2, "coordinates": 2, "noise_bits": 2}
+    for argument in good:
+        more = {**good, argument: value}
+        assert names(refusal(lambda m=more: VectorShuffle(probability="1/2", **m)), argument, value)  # type: ignore[misc]  # a default binds the loop variable
+    assert names(refusal(lambda: split_noise(value, 3)), "users", value)
+    assert names(refusal(lambda: BINARY.observed_noise(value)), "honest", value)
+
+
+def test_more_honest_users_than_users() -> None:
+    assert names(refusal(lambda: BINARY.observed_noise(7)), "honest", 7)
+    assert names(refusal(lambda: BINARY.mechanism(7)), "honest", 7)
+
+
+@pytest.mark.parametrize("probability", [0, 1, "1.5", -1, "x", None])
+def test_a_probability_that_hides_nothing(probability: Any) -> None:
+    line = refusal(lambda: BinaryShuffle(users=1, noise_bits=1, probability=probability))
+    assert names(line, "probability")
+    assert names(refusal(lambda: split_noise(3, 0)), "fair_bits", 0)
+
+
+@pytest.mark.parametrize("x", [[], [2], [0.5], [-1], [[1]], 1, ["1"], [0] * 7, None, [[0], [0, 1]]])
+def test_bits_that_are_none(x: Any) -> None:
+    assert names(refusal(lambda: BINARY.randomize(x, rng=NeverAsked())), "x")
+    assert names(refusal(lambda: BINARY.ones_at_once(x, rng=NeverAsked())), "x")
+
+
+@pytest.mark.parametrize("odd", [np.array([0, 1]), [0, 1], 1j, 1 + 0j, None, "1"], ids=repr)
+def test_one_user_with_something_that_is_no_bit(odd: Any) -> None:
+    x = np.empty(2, dtype=object)
+    x[0], x[1] = odd, 1
+    assert names(refusal(lambda: BINARY.randomize(x, rng=NeverAsked())), "x")
+
+
+@pytest.mark.parametrize(
+    "x", [[[0.5]], [[0.5, 2.0]], [0.5, 0.5], [[0.5, 0.5]] * 6, [], 0.5, [[1], [1, 2]]]
+)
+def test_rows_that_are_none(x: Any) -> None:
+    assert names(refusal(lambda: VECTOR.randomize(x, rng=NeverAsked())), "x")
+
+
+@pytest.mark.parametrize(
+    "shuffled",
+    [
+        np.zeros((1, 0), dtype=np.uint8),
+        np.zeros((1, 4), dtype=np.uint8),
+        np.zeros((1, 21), dtype=np.uint8),
+        np.zeros((2, 3), dtype=np.uint8),
+        np.zeros((1, 3), dtype=np.int64),
+        np.full((1, 3), 2, dtype=np.uint8),
+        [[0, 0, 0]],
+    ],
+    ids=repr,
+)
+def test_bits_that_no_crowd_sent(shuffled: Any) -> None:
+    assert names(refusal(lambda: BINARY.analyze(shuffled)), "shuffled")

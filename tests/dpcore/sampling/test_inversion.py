@@ -1,0 +1,189 @@
+r"""The batch samplers decide every word as an exact rational comparison would.
+
+Words at, next to and beyond thresholds are forced with continuations a hair on either side, and
+what comes out is the k with F(k-1) <= V < F(k). Mutants: a tie decided without looking, a
+refinement that forgets, repeats or starts from another word.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcore import PrecisionExhausted
+from dpcore.numbers.enclosure import ball
+from dpcore.sampling.inversion import BLOCK, InversionTable, Uniform, _least_above, in_blocks
+from dpcore.sampling.rng import Rng
+from tests.support.dpcore import second_path
+from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.dpcore.scripted import Digits, leading
+from tests.support.dpcore.tables import (
+    TIES,
+    WORDS,
+    case,
+    laplace_digits,
+    next_to_thresholds,
+    wrong_draws,
+)
+
+# -- one uniform real against one value ----------------------------------------------------------
+
+
+@given(
+    st.fractions(min_value=0, max_value=1, max_denominator=10**12),
+    st.integers(-3, 3),
+    st.sampled_from([64, 65, 127, 128, 129, 200, 256, 700]),
+)
+def test_uniform_decides_as_rationals_do(x: Fraction, off: int, depth: int) -> None:
+    v = Fraction(int(x * 2**depth) + off, 2**depth)
+    if not 0 <= v < 1 or v == x:
+        return
+    rng = Digits([])
+    rng.start(v)
+    assert Uniform(rng, leading(v)).below(lambda: ball(x)) == (v < x)
+
+
+def test_uniform_draws_no_bit_it_does_not_need() -> None:
+    rng = Digits([])
+    assert Uniform(rng, 5).below(lambda: ball(Fraction(7, WORDS)))
+    assert not Uniform(rng, 5).below(lambda: ball(Fraction(5, WORDS)))
+    assert Uniform(rng, 5).below(lambda: ball(Fraction(6, WORDS)))
+    assert rng.asked == 0
+
+
+def test_uniform_remembers_the_bits_it_has_drawn() -> None:
+    v = Fraction(1, 3)
+    rng = Digits([])
+    rng.start(v)
+    uniform = Uniform(rng, leading(v))
+    for depth in (70, 100, 150, 300, 100, 70):
+        near = Fraction(int(v * 2**depth), 2**depth)
+        assert not uniform.below(partial(ball, near))
+        assert uniform.below(partial(ball, near + Fraction(1, 2**depth)))
+
+
+def test_uniform_refuses_rather_than_guess() -> None:
+    class Zeros(Digits):
+        __slots__ = ()
+
+        def bits(self, count: int) -> int:
+            return 0
+
+    with pytest.raises(PrecisionExhausted):
+        Uniform(Zeros([]), 0).below(lambda: arb(0, 1))
+
+
+# -- draws at, next to and beyond the thresholds -------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TIES)
+def test_a_tie_is_decided_exactly(name: str) -> None:
+    table, cdf, ks = case(name)
+    with second_path.digits(110):
+        assert wrong_draws(table, cdf, next_to_thresholds(cdf, ks)) == []
+
+
+@pytest.mark.parametrize("name", TIES)
+@pytest.mark.parametrize("depth", [64, 70, 130, 260])
+def test_the_first_and_the_last_cell_have_no_end(name: str, depth: int) -> None:
+    # Words 0 and 2^64 - 1 are where the tails begin that a table cannot hold.
+    table, cdf, _ = case(name)
+    with second_path.digits(110):
+        tiny = Fraction(1, 1 << depth)
+        numbers = [tiny, 1 - tiny, tiny * Fraction(2, 3), 1 - tiny * Fraction(2, 3)]
+        assert wrong_draws(table, cdf, numbers) == []
+
+
+def test_a_tail_that_starts_at_two_to_the_minus_thirty_thousand_is_drawn() -> None:
+    # P(X <= -1) = e^(-20000)/(1 + e^(-20000)) = 2^-28853.9: F(-2) = 2^-57707.8.
+    table = laplace_digits(Fraction(1, 20_000))._top
+    target = np.empty(1, dtype=np.int64)
+    for zeros, drawn in ((28_853, 0), (28_854, -1), (57_707, -1), (57_708, -2)):
+        table.fill(Digits([Fraction(1, 1 << zeros)]), target)
+        assert target.tolist() == [drawn]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("a tie decided without looking", "self._thresholds[index] == searched", "index < 0"),
+        (
+            "ties only where the word is larger",
+            "index = np.searchsorted(self._thresholds, searched, side=\"left\")",
+            "index = np.searchsorted(self._thresholds[:-1], searched, side=\"right\")",
+        ),
+        ("refined with another word", "int(searched[tie])", "int(searched[tie]) ^ 1"),
+    ],
+)  # fmt: skip
+def test_a_mutant_of_fill_is_caught(name: str, old: str, new: str) -> None:
+    table, cdf, ks = case("gaussian 400")
+    mutant = mutated(InversionTable.fill, old, new)
+    with second_path.digits(110):
+        assert wrong_draws(table, cdf, next_to_thresholds(cdf, ks), mutant)
+
+
+class Forgetful:
+    r"""A uniform real that draws its further bits anew for every comparison."""
+
+    def __init__(self, rng: Rng, word: int) -> None:
+        self._rng, self._word = rng, word
+
+    def below(self, value: Any) -> bool:
+        return Uniform(self._rng, self._word).below(value)
+
+
+REFINE_MUTANTS: dict[str, dict[str, Any]] = {
+    "off by one": {"_least_above": mutated(_least_above, "return high", "return high - 1")},
+    "new bits every time": {"Uniform": Forgetful},
+    "the table's own cell": {
+        "_least_above": mutated(_least_above, "while not reached(high)", "while False")
+    },
+}
+
+
+@pytest.mark.parametrize("name", REFINE_MUTANTS)
+def test_a_mutant_of_refine_is_caught(name: str) -> None:
+    table, cdf, ks = case("laplace 10")
+
+    class Mutant(InversionTable):
+        __slots__ = ()
+
+    Mutant.refine = rewired(InversionTable.refine, **REFINE_MUTANTS[name])  # type: ignore[method-assign]  # a mutant
+    broken = Mutant(table.first, table.thresholds.tolist(), table._cdf)
+    with second_path.digits(110):
+        assert wrong_draws(broken, cdf, next_to_thresholds(cdf, ks))
+
+
+# -- guides and blocks ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TIES)
+def test_a_guide_changes_nothing(name: str) -> None:
+    # Every cell border of the guide, and random words: the same as a search in the table.
+    table, _, _ = case(name)
+    shift = int(table._shift)
+    borders = [(cell << shift) + off for cell in range(0, 1 << (64 - shift), 7) for off in (0, 1)]
+    words = [word for word in borders if word not in set(table.thresholds.tolist())]
+    target = np.empty(len(words), dtype=np.int64)
+    table.fill(Digits([Fraction(word, WORDS) for word in words]), target)
+    plain = np.searchsorted(table.thresholds, np.array(words, dtype=np.uint64)) + table.first
+    assert target.tolist() == plain.tolist()
+
+
+def test_blocks_cover_every_count() -> None:
+    for count in (0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7):
+        seen: list[int] = []
+
+        def fill(piece: Any, seen: list[int] = seen) -> None:
+            piece[:] = np.arange(len(piece)) + sum(seen)
+            seen.append(len(piece))
+
+        assert in_blocks(count, fill).tolist() == list(range(count))
+        assert all(size <= BLOCK for size in seen)

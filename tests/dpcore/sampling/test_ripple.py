@@ -1,0 +1,134 @@
+r"""Large sums of discrete Gaussians: the ripple, and each decision of the rejection, by mpmath.
+
+The second path convolves; it knows nothing of periods or lattices.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from mpmath import mp
+
+from dpcore import DiscreteGaussian, DiscreteGaussianSum, SeededRng
+from dpcore.analysis.theta import ThetaSum
+from dpcore.noise import batch_of
+from dpcore.numbers.enclosure import Enclosure, precision
+from dpcore.sampling.ripple import Rippled, ripple
+from tests.support.dpcore import second_path
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.scripted import Digits
+
+# Small sigma_squared: the ripple is large enough to be seen.
+WIDE_RIPPLES = [(3, Fraction(1, 4)), (2, Fraction(1, 3)), (5, Fraction(2, 5)), (4, Fraction(1))]
+FAR = 24
+
+
+@cache
+def masses(count: int, variance: Fraction) -> dict[int, Any]:
+    with second_path.digits(60):
+        v = second_path.real(variance)
+        one = {k: mp.exp(-k * k / (2 * v)) for k in range(-FAR, FAR + 1)}
+        total = sum(one.values())
+        law = {0: mp.mpf(1)}
+        for _ in range(count):
+            grown: dict[int, Any] = {}
+            for a, p in law.items():
+                for b, q in one.items():
+                    grown[a + b] = grown.get(a + b, 0) + p * q / total
+            law = grown
+        return law
+
+
+def chance(count: int, variance: Fraction, k: int) -> Any:
+    r"""P(X = k) e^(k^2/2V) / P(X = 0)."""
+    law = masses(count, variance)
+    return law[k] / law[0] * mp.exp(second_path.real(Fraction(k * k, 2 * count) / variance))
+
+
+@pytest.mark.parametrize(("count", "variance"), WIDE_RIPPLES)
+def test_the_ripple_bounds_every_chance(count: int, variance: Fraction) -> None:
+    most = Enclosure.of(ripple(ThetaSum(variance=variance, count=count)))
+    upper, lower = Fraction(most.upper), Fraction(most.lower)
+    with second_path.digits(50):
+        found = [chance(count, variance, k) for k in range(-2 * count, 2 * count + 1)]
+        low = (1 - second_path.real(upper)) / (1 + second_path.real(upper))
+        assert all(low <= value + mp.mpf(10) ** -25 for value in found)
+        assert all(value <= 1 + mp.mpf(10) ** -25 for value in found)
+        # Tight enough to mean something: half a ripple would be refuted.
+        half = second_path.real(lower) / 2
+        assert min(found) < (1 - half) / (1 + half)
+
+
+@pytest.mark.parametrize(("count", "variance"), WIDE_RIPPLES)
+def test_each_decision_is_that_of_mpmath(count: int, variance: Fraction) -> None:
+    assert wrong_decisions(count, variance, Rippled.keeps) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("the period is one off", "% self._law.count", "% (self._law.count + 1)"),
+        ("V for 2V", "2 * self._law.count", "self._law.count"),
+        ("no lift", "* ball(lift).exp()", ""),
+    ],
+)
+def test_a_mutant_of_the_chance_is_caught(
+    name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Rippled, "_chance", mutated(Rippled._chance, old, new))
+    assert wrong_decisions(3, Fraction(1, 4), Rippled.keeps), name
+
+
+def wrong_decisions(count: int, variance: Fraction, keeps: Any) -> list[tuple[int, int]]:
+    law = ThetaSum(variance=variance, count=count)
+    batch = Rippled(law, batch_of(DiscreteGaussian(sigma_squared=count * variance)), Fraction(2, 5))
+    wrong = []
+    with second_path.digits(50):
+        for k in range(-2 * count, 2 * count + 1):
+            border = chance(count, variance, k)
+            for word in words_near(border):
+                rng = Digits([])
+                rng.start(Fraction(word, 1 << 64))
+                expected = mp.mpf(word) / 2**64 < border
+                if keeps(batch, rng, word, k) != expected:
+                    wrong.append((k, word))
+    return wrong
+
+
+def words_near(border: Any) -> list[int]:
+    place = int(mp.floor(border * 2**64))
+    near = [place + off for off in (-(1 << 40), -1, 1, 1 << 40)]
+    return [word for word in [*near, 1 << 62] if 0 <= word < 1 << 64]
+
+
+def test_words_are_kept_at_once_only_below_every_chance() -> None:
+    law = ThetaSum(variance=Fraction(1, 4), count=3)
+    most = Fraction(Enclosure.of(ripple(law)).upper)
+    batch = Rippled(law, batch_of(DiscreteGaussian(sigma_squared=Fraction(3, 4))), most)
+    with second_path.digits(50):
+        least = min(chance(3, Fraction(1, 4), k) for k in range(3))
+        assert int(batch._sure) < least * 2**64
+        bold = Rippled(law, batch._proposal, most / 4)
+        assert int(bold._sure) > least * 2**64, "a smaller ripple would be seen"
+
+
+def test_one_draw_has_no_ripple() -> None:
+    with precision(200):
+        assert Enclosure.of(ripple(ThetaSum(variance=Fraction(9), count=1))).upper < Fraction(
+            1, 1 << 70
+        )
+
+
+@pytest.mark.parametrize(
+    ("count", "variance"),
+    [(2**28, Fraction(1, 64)), (2**40, Fraction(1, 10**6)), (2**20, Fraction(2**40))],
+)
+def test_many_draws_are_one_draw(count: int, variance: Fraction) -> None:
+    # Each ended nowhere when a sum was drawn part by part, or a table built from far masses.
+    drawn = DiscreteGaussianSum(count=count, sigma_squared=variance).sample(64, rng=SeededRng(1))
+    spread = float(count * variance) ** 0.5 if variance > 1 else 1.0
+    assert float(np.abs(drawn).max()) < 6 * spread

@@ -1,0 +1,294 @@
+r"""The only door for randomness: what it deals is uniform, is dealt once, and is erased.
+
+The seeded stream is computed a second time from the AES block function and SHA-256 as documented.
+Forks are real forks. Each check has a twin: a source without the property, which it must reject.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from dpcore import SeededRng, SystemRng
+from dpcore.sampling import rng
+from dpcore.sampling.rng import Rng, Words, _Keystream
+from tests.purse import purse
+from tests.support.dpcore.mutants import mutated
+
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "seeded.json").read_text())
+BLOCK_WORDS = rng._BLOCK_WORDS
+
+
+# -- the seeded stream, a second time --------------------------------------------------------------
+
+
+def key_of(seed: int, index: int) -> bytes:
+    r"""SHA-256 of a label, the key's number in 8 bytes, and the seed with one byte to spare."""
+    spelled = bytearray()
+    rest = seed
+    while rest:
+        spelled.append(rest & 255)
+        rest >>= 8
+    numbered = b"".join(bytes([(index >> shift) & 255]) for shift in range(0, 64, 8))
+    return hashlib.sha256(b"dpcore SeededRng 1" + numbered + bytes(spelled) + b"\0").digest()
+
+
+def counter_words(key: bytes) -> Iterator[int]:
+    r"""AES-CTR written out: block i of the stream is AES of the 128-bit counter i, big-endian."""
+    block = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 - CTR by hand
+    for index in count():
+        stream = block.update(index.to_bytes(16, "big"))
+        yield sum(stream[i] << (8 * i) for i in range(8))
+        yield sum(stream[8 + i] << (8 * i) for i in range(8))
+
+
+def seeded_words(seed: int) -> Iterator[int]:
+    return counter_words(key_of(seed, 0))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 255, 256, 2**64, 2**200 + 7])
+def test_a_seeded_stream_is_the_documented_one(seed: int) -> None:
+    wanted = list(islice(seeded_words(seed), BLOCK_WORDS + 10))
+    assert SeededRng(seed).words(BLOCK_WORDS + 10).tolist() == wanted
+
+
+@pytest.mark.parametrize("seed", list(VECTORS["words"]))
+def test_a_seeded_stream_is_the_same_on_every_platform(seed: str) -> None:
+    wanted = [int(word, 16) for word in VECTORS["words"][seed]]
+    assert SeededRng(int(seed)).words(len(wanted)).tolist() == wanted
+    assert [SeededRng(int(seed)).bits(64)] == wanted[:1]
+
+
+def test_a_big_endian_machine_reads_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    # There, the block's native words are byte-swapped before they are dealt.
+    class Numpy:
+        little_endian = False
+
+    monkeypatch.setattr(rng, "np", Numpy)
+    native = np.arange(5, dtype=np.uint64)
+    assert rng._little_endian(native.copy()).tolist() == native.byteswap().tolist()
+
+
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("bits"), st.sampled_from([0, 1, 7, 63, 64, 65, 128, 1000])),
+        st.tuples(st.just("words"), st.sampled_from([0, 1, 3, 8191, 8192, 8193, 20_000])),
+        st.tuples(st.just("flip"), st.just(0)),
+    ),
+    max_size=8,
+)
+
+
+@given(st.integers(0, 2**70), OPERATIONS)
+def test_no_word_is_dealt_twice_or_skipped(seed: int, operations: list[tuple[str, int]]) -> None:
+    # Bits and words, interleaved: each draw takes the next whole words of the documented stream.
+    source, stream = SeededRng(seed), seeded_words(seed)
+    for kind, size in operations:
+        if kind == "words":
+            assert source.words(size).tolist() == list(islice(stream, size))
+            continue
+        width = 1 if kind == "flip" else size
+        joined = 0
+        for word in islice(stream, -(-width // 64)):
+            joined = joined << 64 | word
+        assert (source.flip() if kind == "flip" else source.bits(size)) == joined >> (-width % 64)
+
+
+def test_seeds_give_different_streams() -> None:
+    seeds = [*range(300), *(256**n for n in range(2, 40)), *(2**n - 1 for n in range(9, 200))]
+    assert len({SeededRng(seed).bits(128) for seed in seeds}) == len(set(seeds))
+
+
+def test_a_repr_says_the_seed() -> None:
+    assert eval(repr(SeededRng(7))).bits(64) == SeededRng(7).bits(64)  # noqa: S307 - what a repr is for
+    assert isinstance(eval(repr(SystemRng())), SystemRng)  # noqa: S307 - as above
+
+
+# -- keys --------------------------------------------------------------------------------------
+
+
+def numbered_keys() -> tuple[Callable[[], bytes], list[bytes]]:
+    given_out: list[bytes] = []
+
+    def next_key() -> bytes:
+        given_out.append(hashlib.sha256(bytes([len(given_out)])).digest())
+        return given_out[-1]
+
+    return next_key, given_out
+
+
+def test_a_key_is_changed_after_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rng, "_BYTES_PER_KEY", 3 * rng._BLOCK_BYTES)
+    next_key, given_out = numbered_keys()
+    stream = _Keystream(next_key)
+    drawn = stream.take(10 * BLOCK_WORDS).tolist()
+    assert len(given_out) == 4
+    for index, key in enumerate(given_out):
+        mine = drawn[3 * BLOCK_WORDS * index : 3 * BLOCK_WORDS * (index + 1)]
+        assert mine == list(islice(counter_words(key), len(mine)))
+    assert len(set(drawn)) == len(drawn)
+
+
+def test_a_seeded_key_is_changed_as_documented(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rng, "_BYTES_PER_KEY", rng._BLOCK_BYTES)
+    drawn = SeededRng(5).words(2 * BLOCK_WORDS + 3).tolist()
+    wanted = [*islice(counter_words(key_of(5, 0)), BLOCK_WORDS)]
+    wanted += [*islice(counter_words(key_of(5, 1)), BLOCK_WORDS)]
+    wanted += [*islice(counter_words(key_of(5, 2)), 3)]
+    assert drawn == wanted
+
+
+def test_a_stream_that_keeps_its_key_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rng, "_BYTES_PER_KEY", rng._BLOCK_BYTES)
+    mutant = mutated(_Keystream._fill, "self._left < len(piece)", "self._encryptor is None")
+    next_key, given_out = numbered_keys()
+    stream = _Keystream(next_key)
+    target = memoryview(bytearray(3 * rng._BLOCK_BYTES))
+    mutant(stream, target)
+    assert len(given_out) == 1, "the check of the number of keys would see it"
+
+
+# -- erasure -----------------------------------------------------------------------------------
+
+
+def state(stream: _Keystream) -> tuple[list[int], list[int]]:
+    block = stream._block.tolist()
+    return block[: stream._position], block[stream._position :]
+
+
+TAKES: dict[str, Callable[[_Keystream], Any]] = {
+    "a word": lambda stream: stream.word(),
+    "bits": lambda stream: stream.bits(200),
+    "words": lambda stream: stream.take(5),
+    "a block": lambda stream: stream.take(BLOCK_WORDS),
+    "blocks": lambda stream: stream.take(2 * BLOCK_WORDS + 1),
+    "nothing": lambda stream: stream.take(0),
+}
+
+
+def left_behind(stream: _Keystream, take: Callable[[_Keystream], Any]) -> bool:
+    take(stream)
+    dealt, _ = state(stream)
+    return any(dealt)
+
+
+@pytest.mark.parametrize("name", TAKES)
+def test_what_is_dealt_is_erased_and_what_is_not_stays(name: str) -> None:
+    stream = _Keystream(lambda: b"k" * 32)
+    stream.word()
+    for _ in range(3):
+        assert not left_behind(stream, TAKES[name])
+        _, unseen = state(stream)
+        assert all(unseen), "a zero word has chance 2^-64: an unseen word was erased"
+
+
+def test_a_stream_that_erases_nothing_is_seen() -> None:
+    class Keeps(_Keystream):
+        __slots__ = ()
+
+    Keeps.word = mutated(_Keystream.word, "self._block[position] = 0", "pass")  # type: ignore[method-assign]  # a mutant
+    assert left_behind(Keeps(lambda: b"k" * 32), TAKES["a word"])
+
+
+def test_words_are_the_callers_own() -> None:
+    source = SeededRng(1)
+    first = source.words(4)
+    kept = first.copy()
+    source.words(BLOCK_WORDS)
+    assert first.tolist() == kept.tolist()
+    first[:] = 0
+    assert any(source.words(4))
+
+
+def test_a_forgetful_stream_has_no_key_and_no_words() -> None:
+    stream = _Keystream(lambda: b"k" * 32)
+    stream.take(3)
+    stream.forget()
+    assert state(stream) == ([0] * BLOCK_WORDS, [])
+    assert stream._encryptor is None
+
+
+# -- uniform -----------------------------------------------------------------------------------
+
+
+def chi_square(counts: Any, cells: int) -> float:
+    total = sum(counts)
+    expected = total / cells
+    statistic = sum((seen - expected) ** 2 / expected for seen in counts)
+    return float(stats.chi2.sf(statistic, cells - 1))
+
+
+def test_bytes_of_words_are_uniform() -> None:
+    alpha = purse.buy("rng: bytes of words", "1e-9")
+    words = SeededRng(101).words(1 << 17)
+    for byte in range(8):
+        counts = np.bincount((words >> np.uint64(8 * byte) & np.uint64(255)).astype(int))
+        assert chi_square(counts, 256) > alpha / 8
+
+
+def test_bits_are_uniform_and_follow_nothing() -> None:
+    alpha = purse.buy("rng: bits and neighbours", "1e-9")
+    words = SeededRng(102).words(1 << 16)
+    bits = np.unpackbits(words.view(np.uint8))
+    for lag in (1, 2, 8, 63, 64, 65):
+        repeats = int(np.count_nonzero(bits[:-lag] == bits[lag:]))
+        assert stats.binomtest(repeats, len(bits) - lag).pvalue > alpha / 7
+    assert stats.binomtest(int(bits.sum()), len(bits)).pvalue > alpha / 7
+
+
+BOUNDS = (2, 3, 5, 6, 7, 10, 48)
+
+
+def below_p_values(source: Rng, draw: Callable[[Rng, int], int]) -> list[float]:
+    found = []
+    for bound in BOUNDS:
+        counts = np.bincount([draw(source, bound) for _ in range(4000)], minlength=bound)
+        found.append(chi_square(counts, bound))
+    return found
+
+
+def test_below_is_uniform() -> None:
+    alpha = purse.buy("rng: below", "1e-9")
+    assert min(below_p_values(SeededRng(103), Rng.below)) > alpha / len(BOUNDS)
+
+
+def test_a_biased_below_is_seen() -> None:
+    # Five values of three bits, folded: cells of 1/4 and 1/8 where 1/5 is due.
+    biased = mutated(
+        Rng.below,
+        "if candidate < bound:\n            return candidate",
+        "return candidate % bound",
+    )
+    assert min(below_p_values(SeededRng(103), biased)) < 1e-9 / len(BOUNDS)
+
+
+def test_a_source_implements_two_methods_and_has_the_rest() -> None:
+    class Counter(Rng):
+        __slots__ = ("dealt",)
+
+        def __init__(self) -> None:
+            self.dealt = -1
+
+        def bits(self, count: int) -> int:
+            self.dealt += 1
+            return self.dealt % (1 << count)
+
+        def words(self, count: int) -> Words:
+            return np.zeros(count, dtype=np.uint64)
+
+    source = Counter()
+    assert [source.flip() for _ in range(4)] == [0, 1, 0, 1]
+    assert [source.below(3) for _ in range(4)] == [0, 1, 2, 0]
+    with pytest.raises(TypeError):
+        Rng()  # type: ignore[abstract]  # what is refused

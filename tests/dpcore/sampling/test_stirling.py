@@ -1,0 +1,340 @@
+r"""The staircase under large Poisson and binomial batches: heights, squeezes and every decision.
+
+Masses come from mpmath's log gamma. Uniform numbers are written next to the border, where the
+float's rounding, its margin and the cell of a word meet. Mutants: a step too low, a squeeze too
+bold, no margin, Stirling's 1/(12 y) forgotten, u with the wrong sign, a tail lost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from mpmath import mp
+
+from dpcore import Noise, SeededRng, Unrepresentable
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson import Poisson
+from dpcore.sampling.rng import Rng, Words
+from dpcore.sampling.stirling import Centred
+from tests.support.dpcore import second_path
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.scripted import Digits, leading
+from tests.support.laws import binomial, poisson
+
+Law = Poisson | Binomial
+LAWS: list[Law] = [
+    Poisson(mean="4194305.3"),
+    Poisson(mean=2**21 + 1),
+    Poisson(mean=2**40),
+    Poisson(mean=2**80 + Fraction(1, 3)),
+    Binomial(trials=3 * 2**23, probability="1/4"),
+    Binomial(trials=2**42, probability="1/2"),
+    Binomial(trials=2**60, probability=Fraction(2**26 - 1, 2**60)),
+    Binomial(trials=2**90, probability="2/3"),
+]
+SMALL = LAWS[0]
+WORDS = 1 << 64
+BITS = 128
+
+
+@cache
+def staircase(noise: Law) -> Centred:
+    return noise.centred()
+
+
+def mass(noise: Noise, k: int) -> Any:
+    return (poisson if isinstance(noise, Poisson) else binomial).pmf(noise, k)
+
+
+def tails(noise: Noise, batch: Centred) -> tuple[Any, Any]:
+    law = poisson if isinstance(noise, Poisson) else binomial
+    return law.cdf(noise, batch._below), law.sf(noise, batch._above - 1)
+
+
+def edges(batch: Centred) -> list[int]:
+    r"""The first integer of every step, and the first beyond the last."""
+    return [batch.centre + i * batch.unit for i in range(-batch._reach, batch._reach + 1)]
+
+
+def chance(noise: Law, batch: Centred, cell: int, k: int) -> Any:
+    r"""Mass over height, for a height in units of 2^-(b + 128)."""
+    return mass(noise, k) * mp.mpf(2) ** BITS * batch.unit / batch._heights[cell]
+
+
+# -- heights, squeezes, proposals ------------------------------------------------------------------
+
+
+def wrong_steps(noise: Law, batch: Centred) -> list[str]:
+    r"""What the staircase and its squeezes say that mpmath does not."""
+    found = []
+    every = edges(batch)
+    picked = range(1, len(every)) if noise is SMALL else range(1, len(every), 23)
+    middle = batch._reach + 1
+    with second_path.digits(50):
+        for cell in sorted({*picked, 1, 2, middle - 1, middle, middle + 1, len(every) - 1}):
+            first, after = every[cell - 1], every[cell]
+            inside = {first, after - 1, (first + after) // 2}
+            inside |= {k for k in (batch.centre, batch.centre + 1) if first <= k < after}
+            ratios = [chance(noise, batch, cell, k) for k in inside]
+            if not max(ratios) <= 1:
+                found.append(f"height of {cell}")
+            if not max(ratios) > 0.99:
+                found.append(f"waste at {cell}")
+            if not int(batch._sure[cell]) <= min(ratios) * WORDS:
+                found.append(f"squeeze of {cell}")
+            if not min(ratios) > 0.7:
+                found.append(f"step of {cell}")
+        for cell, tail in zip((0, -1), tails(noise, batch), strict=True):
+            if not tail * mp.mpf(2) ** BITS <= batch._heights[cell] <= tail * 2**BITS * 1.01 + 1:
+                found.append(f"tail {cell}")
+            if batch._sure[cell]:
+                found.append(f"squeeze of tail {cell}")
+    return found
+
+
+@pytest.mark.parametrize("noise", LAWS, ids=repr)
+def test_the_staircase_stands_over_the_law(noise: Law) -> None:
+    batch = staircase(noise)
+    assert wrong_steps(noise, batch) == []
+    assert 32 * batch.unit <= math.isqrt(math.ceil(noise.variance)) + 1 < 65 * batch.unit
+
+
+@pytest.mark.parametrize("noise", LAWS, ids=repr)
+def test_steps_are_drawn_by_their_areas(noise: Law) -> None:
+    batch, total = staircase(noise), Fraction(0)
+    whole = sum(batch._heights)
+    thresholds = batch._cells.thresholds.tolist()
+    assert len(thresholds) == len(batch._heights) == len(edges(batch)) + 1
+    for height, c in zip(batch._heights, thresholds, strict=True):
+        total += Fraction(height, whole)
+        assert c <= total * WORDS <= c + 1
+    # About one in a hundred proposals is rejected.
+    assert 0.98 < Fraction(1 << BITS, whole) < 1
+
+
+BUILD_MUTANTS = {
+    "left steps one too low": ("*highest[1 : reach + 1]", "*highest[:reach]"),
+    "right steps one too low": ("*highest[reach + 1 : -1]", "*highest[reach + 2 :]"),
+    "the squeeze of the higher end": ("min(low, after)", "max(low, after)"),
+    "a squeeze without its floor": ("for s in sure)", "for s in [x + (x >> 7) for x in sure])"),
+    "tails exchanged": ("for tail in (left, right)", "for tail in (right, left / 2)"),
+}
+
+
+@pytest.mark.parametrize("name", BUILD_MUTANTS)
+def test_a_mutant_of_the_staircase_is_caught(name: str) -> None:
+    broken = type(
+        "Broken",
+        (Centred,),
+        {"_build": mutated(Centred._build, *BUILD_MUTANTS[name]), "__slots__": ()},
+    )
+    assert wrong_steps(SMALL, broken(SMALL, staircase(SMALL)._parts))
+
+
+def middle_of(batch: Centred, cell: int) -> Fraction:
+    r"""A number that draws a step: the middle of its part of [0, 1)."""
+    below = sum(batch._heights[:cell])
+    return Fraction(2 * below + batch._heights[cell], 2 * sum(batch._heights))
+
+
+def places(batch: Centred) -> list[tuple[int, int]]:
+    r"""Steps from end to end with integers on them: (cell, k - centre)."""
+    found = []
+    reach, unit = batch._reach, batch.unit
+    for cell in sorted({1, 2, reach // 2, reach - 3, reach, reach + 1, reach + 7, 2 * reach}):
+        first = (cell - 1 - reach) * unit
+        found += [(cell, first + off) for off in sorted({0, 1, unit // 3, unit - 1})]
+    return found
+
+
+@pytest.mark.parametrize("noise", LAWS, ids=repr)
+def test_a_step_and_a_word_give_their_integer(noise: Law) -> None:
+    batch = staircase(noise)
+    for cell, drawn in places(batch):
+        place = drawn - (cell - 1 - batch._reach) * batch.unit
+        words = [middle_of(batch, cell), Fraction(place, WORDS)]
+        assert batch._propose(Digits(words), 1).tolist() == [drawn]
+
+
+# -- decisions -------------------------------------------------------------------------------------
+
+
+class Continued(Rng):
+    r"""Goes on with V after the first 64 - b bits, which the word has: b bits, then the rest."""
+
+    __slots__ = ("_rest", "_width")
+
+    def __init__(self, v: Fraction, width: int) -> None:
+        self._width = width
+        self._rest = Digits([])
+        self._rest.start(v)
+
+    def words(self, count: int) -> Words:
+        assert count == 1
+        v = self._rest.looked_at
+        return np.array([leading(v * (WORDS >> self._width) % 1)], dtype=np.uint64)
+
+    def bits(self, count: int) -> int:
+        return self._rest.bits(count)
+
+
+def next_to(border: Any) -> Iterator[Fraction]:
+    r"""Numbers next to a chance: by hairs, by words, and by the float's own margin."""
+    exact = second_path.floor_to(border, 700)
+    steps = [Fraction(1, 1 << depth) for depth in (64, 65, 66, 100, 128, 190)]
+    steps += [exact / (1 << depth) for depth in (38, 40, 41, 44, 48, 52, 53, 60)]
+    word = Fraction(math.floor(exact * WORDS), WORDS)
+    near = [exact + sign * step for step in steps for sign in (1, -1)]
+    cells = [word + Fraction(off, WORDS) + rest for off in (-1, 0, 1) for rest in (0, exact - word)]
+    yield from (v for v in dict.fromkeys([*near, *cells]) if 0 < v < 1)
+
+
+def contradictions(noise: Law, batch: Centred) -> list[Any]:
+    r"""(k, V) where the filtered decision is not V < mass/height."""
+    found = []
+    width = batch.unit.bit_length() - 1
+    with second_path.digits(230):
+        for cell, drawn in places(batch):
+            border = chance(noise, batch, cell, batch.centre + drawn)
+            for v in next_to(border):
+                word = leading(v) >> width << width | (drawn & (batch.unit - 1))
+                value = np.array([drawn], dtype=np.int64)
+                kept = batch._accept(
+                    Continued(v, width),
+                    np.array([cell], dtype=np.int64),
+                    value,
+                    np.array([word], dtype=np.uint64),
+                )
+                right = second_path.real(v) < border
+                if bool(kept[0]) != right or (right and value[0] != drawn):
+                    found.append((drawn, v))
+    return found
+
+
+@pytest.mark.parametrize("noise", LAWS, ids=repr)
+def test_floats_never_contradict_the_exact_decision(noise: Law) -> None:
+    assert contradictions(noise, staircase(noise)) == []
+
+
+ACCEPT_MUTANTS = {
+    "no margin": ("_MARGIN * chance", "0.0 * chance"),
+    "never looks closer": ("np.flatnonzero(unsure)", "()"),
+    "bits of the place used twice": ("(words >> width << width) | fresh", "words"),
+    "sign of the comparison": (
+        "accepted: Flags = uniform < chance",
+        "accepted = uniform >= chance",
+    ),
+    "height forgotten": (" - self._offsets[cells]", " - self._offsets[0]"),
+}
+EXPONENT_MUTANTS = {
+    "1/(12 y) forgotten": (" + float(1 / (12 * part)) / (1 + u)", ""),
+    "1/(12 y) constant": ("/ (1 + u)", ""),
+    "sign of u": ("float(sign / part)", "float(-sign / part)"),
+    "mean rounded to an integer": (" - self._fraction", ""),
+    "log1p forgotten": ("u * _polynomial(u, _LOGARITHM)", "0.0"),
+    "a short series": ("_polynomial(u, _DEVIANCE)", "_polynomial(u, _DEVIANCE[:4])"),
+}
+ROUGH: dict[str, Law] = {
+    "mean rounded to an integer": Poisson(mean="4194305.3"),
+    "sign of u": Binomial(trials=3 * 2**23, probability="1/4"),
+}
+
+
+@pytest.mark.parametrize("name", [*ACCEPT_MUTANTS, *EXPONENT_MUTANTS])
+def test_a_mutant_of_the_decision_is_caught(name: str) -> None:
+    if name in ACCEPT_MUTANTS:
+        methods = {"_accept": mutated(Centred._accept, *ACCEPT_MUTANTS[name])}
+    else:
+        methods = {"_exponent": mutated(Centred._exponent, *EXPONENT_MUTANTS[name])}
+    noise = ROUGH.get(name, SMALL)
+    broken = type("Broken", (Centred,), {**methods, "__slots__": ()})
+    assert contradictions(noise, broken(noise, staircase(noise)._parts))
+
+
+SETTLE_MUTANTS = {
+    "the integer beside": ("place = self.centre + drawn", "place = self.centre + drawn + 1"),
+    "no unit": ("(place) * self.unit", "(place)"),
+}
+
+
+@pytest.mark.parametrize("name", SETTLE_MUTANTS)
+def test_a_mutant_of_the_exact_decision_is_caught(name: str) -> None:
+    methods = {"settle": mutated(Centred.settle, *SETTLE_MUTANTS[name])}
+    broken = type("Broken", (Centred,), {**methods, "__slots__": ()})
+    assert contradictions(SMALL, broken(SMALL, staircase(SMALL)._parts))
+
+
+# -- beyond the steps ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", LAWS[:1] + LAWS[4:5], ids=repr)
+def test_tails_are_drawn_by_inversion(noise: Law) -> None:
+    batch = staircase(noise)
+    law = poisson if isinstance(noise, Poisson) else binomial
+    with second_path.digits(60):
+        left, right = tails(noise, batch)
+        for numerator in (1, 2**63, 2**64 - 2**50):
+            u = Fraction(numerator, WORDS)
+            rng = Digits([])
+            rng.start(u)
+            rng._place = 0
+            x = batch._far_left(rng)
+            share = second_path.real(u)
+            assert law.cdf(noise, x - 1) / left <= share < law.cdf(noise, x) / left or x == 0
+            rng.start(u)
+            rng._place = 0
+            x = batch._far_right(rng)
+            assert law.sf(noise, x) / right <= share < law.sf(noise, x - 1) / right
+
+
+@pytest.mark.parametrize("cell", [0, -1])
+def test_a_tail_is_kept_with_its_chance(cell: int) -> None:
+    # The height of a tail is its mass rounded up to 64 bits and to a unit of 2^-128.
+    noise, batch = SMALL, staircase(SMALL)
+    height, last = batch._heights[cell], len(batch._heights) - 1
+    with second_path.digits(60):
+        border = tails(noise, batch)[cell] * mp.mpf(2) ** BITS / height
+        exact = second_path.floor_to(border, 300)
+    # Bits without end: a kept V is followed by those of a second number, which draws the place.
+    further = Fraction(2**5000 // 3, 2**5300)
+    for v, kept in ((exact - Fraction(1, 2**190), True), (exact + Fraction(1, 2**190), False)):
+        rng = Digits([])
+        rng.start(v + further)
+        found = batch.settle(rng, leading(v), last if cell else 0, 12345)
+        assert (found is not None) == kept
+        if found is not None:
+            assert found + batch.centre >= batch._above if cell else found < -batch._reach
+
+
+@pytest.mark.parametrize("cell", [0, -1])
+def test_a_word_beyond_the_steps_reaches_the_tail(cell: int) -> None:
+    batch = staircase(SMALL)
+    first, u = Fraction(1, 2**100), Fraction(1, 3)
+    first = first if cell == 0 else 1 - first
+    rng = Digits([first, u, u, u])
+    drawn = batch._propose(rng, 1)
+    assert len(drawn) == 1
+    assert (drawn[0] >= batch._reach * batch.unit) if cell else (drawn[0] < -batch._reach)
+
+
+def test_small_and_huge_variances_are_refused() -> None:
+    for noise in (Poisson(mean=2**21), Binomial(trials=2**23, probability="1/2")):
+        with pytest.raises(Unrepresentable, match="variance"):
+            noise.centred()
+    with pytest.raises(Unrepresentable, match="variance"):
+        Poisson(mean=2**117).centred()
+
+
+@pytest.mark.parametrize("noise", LAWS, ids=repr)
+def test_draws_fill_every_count(noise: Law) -> None:
+    batch = staircase(noise)
+    for count in (0, 1, 2, 17, 1000, 40_000):
+        drawn = batch.draw(SeededRng(count), count)
+        assert drawn.shape == (count,)
+        assert np.abs(drawn).max(initial=0) < 12 * 64 * batch.unit

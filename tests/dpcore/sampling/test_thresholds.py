@@ -1,0 +1,177 @@
+r"""Every threshold of every table, derived a second time by mpmath, and the digits put together.
+
+Mutants: a threshold moved by two, thresholds from float64, digits that overlap or keep their sign.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import arb
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mp
+
+from dpcore import DiscreteLaplace, PrecisionExhausted
+from dpcore.noise import batch_of
+from dpcore.numbers.enclosure import ball
+from dpcore.sampling.inversion import InversionTable, certified_threshold
+from dpcore.sampling.laplace_digits import LaplaceDigits
+from dpcore.sampling.rng import SeededRng
+from tests.support.dpcore import second_path
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.scripted import Digits
+from tests.support.dpcore.tables import (
+    LAPLACE_SCALES,
+    LARGE_SCALES,
+    LAST,
+    VARIANCES,
+    WORDS,
+    check_table,
+    digit_cdf,
+    gaussian_cdf_table,
+    laplace_digits,
+    misplaced,
+    table_of,
+    top_cdf,
+)
+from tests.support.laws import discrete_laplace
+
+
+@pytest.mark.parametrize("scale", LAPLACE_SCALES, ids=str)
+def test_every_laplace_threshold(scale: Fraction) -> None:
+    sampler = laplace_digits(scale)
+    unit = 1 << sampler._low_bits
+    check_table(sampler._top, top_cdf(scale, unit))
+    assert sampler._top.thresholds[0] == 0 or scale > 64
+
+
+@pytest.mark.parametrize("scale", LARGE_SCALES, ids=str)
+def test_every_threshold_of_every_digit(scale: Fraction) -> None:
+    sampler = laplace_digits(scale)
+    check_table(sampler._top, top_cdf(scale, 1 << sampler._low_bits))
+    covered = 0
+    for start, table in sampler._low:
+        assert start == covered
+        assert table.first == 0
+        check_table(table, digit_cdf(scale, start, len(table)))
+        covered += len(table).bit_length() - 1
+    assert covered == sampler._low_bits > 0
+
+
+@pytest.mark.parametrize("variance", VARIANCES, ids=str)
+def test_every_gaussian_threshold(variance: Fraction) -> None:
+    table = table_of(variance)
+    check_table(table, gaussian_cdf_table(variance, len(table)))
+    assert table.thresholds[0] == 0
+
+
+@pytest.mark.parametrize("moved", [-2, 2])
+@pytest.mark.parametrize("place", [1, 40, -2])
+def test_a_moved_threshold_is_caught(place: int, moved: int) -> None:
+    table = table_of(Fraction(400))
+    thresholds = table.thresholds.tolist()
+    thresholds[place] += moved
+    wrong = misplaced(thresholds, table.first, gaussian_cdf_table(Fraction(400), len(table)))
+    assert wrong == [table.first + place % len(table)]
+
+
+def test_thresholds_from_float64_are_caught() -> None:
+    noise = DiscreteLaplace(scale=10)
+    first = -200
+    thresholds = [min(int(noise.cdf(k) * 2.0**64), LAST) for k in range(first, 201)]
+    assert len(misplaced(thresholds, first, top_cdf(Fraction(10), 1))) > 100
+
+
+@given(
+    st.integers(0, 2**130).map(lambda n: Fraction(n, 2**130)),
+    st.integers(0, 2**100),
+    st.integers(0, 2**100),
+)
+def test_a_certified_threshold_separates(f: Fraction, below: int, above: int) -> None:
+    # A wide interval is narrowed, a tight one is taken; at integers either neighbour is right.
+    scaled = int(f * 2**192)
+    low, high = max(scaled - below, 0), min(scaled + above, 1 << 192)
+    c = certified_threshold(low, high, 192, lambda: ball(f))
+    assert 0 <= c <= LAST
+    assert c <= f * WORDS <= c + 1
+
+
+def test_a_threshold_nobody_can_place_is_refused() -> None:
+    blind = arb(0.5, 0.5)
+    with pytest.raises(PrecisionExhausted):
+        certified_threshold(0, 1 << 192, 192, lambda: blind)
+
+
+# -- digits ------------------------------------------------------------------------------------
+
+
+def digits_of(x: int, sampler: LaplaceDigits) -> tuple[int, list[int]]:
+    r"""The top and the low digits that must be drawn for x: those of x, or of ~x below 0."""
+    magnitude = x if x >= 0 else ~x
+    low = [(magnitude >> start) & (len(table) - 1) for start, table in sampler._low]
+    high = magnitude >> sampler._low_bits
+    return (high if x >= 0 else ~high), low
+
+
+def inside(table: InversionTable, k: int) -> Fraction:
+    r"""A number in the middle of the cell of k."""
+    above = int(table.thresholds[k - table.first])
+    below = int(table.thresholds[k - table.first - 1]) if k > table.first else 0
+    return Fraction(above + below, 2 * WORDS)
+
+
+INTEGERS = [0, 1, -1, 2, -2, 1023, 1024, -1024, -1025, 123_456_789, -987_654_321, 5 * 10**9]
+
+
+@pytest.mark.parametrize("scale", LARGE_SCALES, ids=str)
+def test_digits_put_together_are_the_law(scale: Fraction) -> None:
+    # P(X = x) must be the product of the masses of the digits that give x, and they must give x.
+    sampler = laplace_digits(scale)
+    unit = 1 << sampler._low_bits
+    for x in (*INTEGERS, int(3 * scale), -int(5 * scale) - 1):
+        if abs(x) > 40 * scale:
+            continue
+        top, low = digits_of(x, sampler)
+        numbers = [inside(sampler._top, top)]
+        with second_path.digits(60):
+            head = top_cdf(scale, unit)
+            mass = head(top) - head(top - 1)
+            for (start, table), digit in zip(sampler._low, low, strict=True):
+                numbers.append(inside(table, digit))
+                part = digit_cdf(scale, start, len(table))
+                mass *= part(digit) - part(digit - 1)
+            assert (
+                abs(mass / discrete_laplace.pmf(DiscreteLaplace(scale=scale), x) - 1)
+                < mp.mpf(10) ** -40
+            )
+        assert sampler.draw(Digits(numbers), 1).tolist() == [x]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("low digits not complemented below 0", "(target >> 63)", "(target & 0)"),
+        ("digits overlap", "digit <<= start", "digit <<= start // 2"),
+    ],
+)
+def test_a_mutant_of_the_digits_is_caught(name: str, old: str, new: str) -> None:
+    sampler = laplace_digits(Fraction(2**40))
+    fill = mutated(LaplaceDigits._fill, old, new)
+    target = np.empty(1, dtype=np.int64)
+    missed = 0
+    for x in (-1025, -(10**9) - 7, 10**9 + 7):
+        top, low = digits_of(x, sampler)
+        tables = [table for _, table in sampler._low]
+        numbers = [inside(sampler._top, top), *map(inside, tables, low)]
+        fill(sampler, Digits(numbers), target)
+        missed += target.tolist() != [x]
+    assert missed
+
+
+def test_two_draws_share_no_digit() -> None:
+    # Draws of one block are independent: no digit of one repeats where the next one has it.
+    drawn = batch_of(DiscreteLaplace(scale=2**40)).draw(SeededRng(3), 4096)
+    assert len(np.unique(drawn)) > 4090

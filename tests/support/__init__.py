@@ -1,0 +1,1 @@
+"""What tests share: worlds, second paths, commands run for real."""

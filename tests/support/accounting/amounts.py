@@ -1,0 +1,31 @@
+"""The numbers inside a claim, as exact rationals: what tests compare."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from accounting import Approx, Assumed, Claim, Pure, Rdp, ZCdp
+from accounting.theorems.convert import points_of
+from dpcore.numbers.parameter import rational
+
+
+def amounts(claim: Claim) -> tuple[Fraction, ...]:
+    match claim:
+        case Pure():
+            return (rational("epsilon", claim.epsilon),)
+        case ZCdp():
+            return (rational("rho", claim.rho),)
+        case Approx():
+            return (rational("epsilon", claim.epsilon), rational("delta", claim.delta))
+        case Rdp():
+            return tuple(e for _, e in points_of(claim))
+        case Assumed():
+            return amounts(claim.guarantee)
+
+
+def epsilon(claim: Claim) -> Fraction:
+    return amounts(claim)[0]
+
+
+def delta(claim: Claim) -> Fraction:
+    return amounts(claim)[1]

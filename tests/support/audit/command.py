@@ -1,0 +1,91 @@
+"""The ``dpcore`` command as a user starts it, the audit group registered as when installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+import dpcore.command.app
+from tests.purse import purse
+from tests.support.typed import Answer
+
+ROOT = Path(__file__).parents[3]
+
+# The tree under test, whether or not (and from wherever) a dpcore is installed.
+START = (
+    "import sys\n"
+    f"sys.path.insert(0, {str(ROOT)!r})\n"
+    "from importlib.metadata import EntryPoint\n"
+    "import dpcore.command.app\n"
+    "point = EntryPoint('audit', 'audit.cli:commands', 'dpcore.commands')\n"
+    "dpcore.command.app._registered = lambda: {'audit': point}\n"
+    "dpcore.command.app.main()\n"
+)
+
+# Shared by the audits that must not refute: fewer than a hundred.
+ALPHA = purse.buy("the audit command keeps true claims", "1e-8") / 100
+
+
+KEYS = {
+    "schema", "target", "claim", "pair", "pairs", "verdict", "epsilon_lower", "at_delta", "alpha",
+    "p_value", "e_value", "runs", "runs_by_world", "stopped", "interrupted", "witness",
+    "resolution", "coverage", "outcomes", "row", "curve", "exact", "fit", "findings", "baselines",
+    "search", "histogram", "trace", "layers", "seed", "repeatable", "error", "warnings", "versions",
+}  # fmt: skip
+
+
+def arguments(*words: object) -> list[str]:
+    return ["audit", *map(str, words)]
+
+
+# A test run started in the background ignores SIGINT, and its children would; a shell's do not.
+HEARS_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+IGNORES_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+
+
+def process(*words: object, cwd: Path, ctrl_c: str = HEARS_CTRL_C) -> subprocess.Popen[str]:
+    """A real process, its streams piped."""
+    return subprocess.Popen(
+        [sys.executable, "-c", ctrl_c + START, *arguments(*words)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def started(*words: object, cwd: Path, ctrl_c: str = HEARS_CTRL_C) -> Answer:
+    """A real process from beginning to end."""
+    running = process(*words, cwd=cwd, ctrl_c=ctrl_c)
+    out, err = running.communicate(timeout=60)
+    return Answer(code=running.returncode, out=out, err=err)
+
+
+class Shell:
+    """The command in this process: faster, and the same code from ``dpcore.command.app.run`` on."""
+
+    def __init__(
+        self, patch: pytest.MonkeyPatch, streams: pytest.CaptureFixture[str], *command: str
+    ) -> None:
+        self.patch = patch
+        self.streams = streams
+        self.command = command
+        point = EntryPoint("audit", "audit.cli:commands", "dpcore.commands")
+        patch.setattr(dpcore.command.app, "_registered", lambda: {"audit": point})
+
+    def __call__(self, *words: object) -> Answer:
+        self.streams.readouterr()
+        code = dpcore.command.app.run(arguments(*self.command, *words))
+        out, err = self.streams.readouterr()
+        return Answer(code=code, out=out, err=err)
+
+
+def at(name: str, epsilon: object = 1, n: object = 2000, seed: int = 7) -> list[object]:
+    return [
+        f"targets.py:{name}", "--claim", f"epsilon={epsilon}", "--pair", 0, 1, "-n", n,
+        "--seed", seed, "--alpha", ALPHA,
+    ]  # fmt: skip

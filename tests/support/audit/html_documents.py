@@ -1,0 +1,176 @@
+"""Reports as the JSON that pages are made of: one of each kind, from audits of the catalogue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from audit.catalogue import find
+from audit.catalogue.entry import Subject
+from audit.claims.claim import Claim
+from audit.evidence.outcome import Outcome
+from audit.evidence.trace import trace_anytime, trace_fixed
+from audit.exact.proof import prove
+from audit.report.html import page
+from audit.runs.plan import Plan
+from audit.sample import sample
+from audit.targets.spelling import read_target
+from audit.targets.target import Vectorised
+from tests.support.audit.words import worded
+
+RUNS = 4000
+COMMAND = "dpcore audit half-scale --claim epsilon=1 --pair 0 1 -n 4000 --seed 7"
+NASTY = "<script>alert('x')</script>&\"quoted\".py:f"
+
+
+def subject(name: str, *, twin: bool = False) -> Subject:
+    entry = find(name)
+    assert entry is not None
+    return entry.twin if twin else entry
+
+
+@cache
+def sampled(name: str, *, twin: bool = False, sequential: bool = False) -> str:
+    """The JSON of an audit, its figures drawn from the very runs that were tested."""
+    tested = subject(name, twin=twin)
+    kept: list[tuple[bool, Any]] = []
+
+    def run(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+        kept.append((dataset == tested.pair[1], tested.run(dataset, n, rng)))
+        return kept[-1][1]
+
+    target = Vectorised(spelling=name, function=run)
+    claim = Claim(epsilon=tested.epsilon, delta=tested.delta, relation=tested.relation)
+    plan = Plan(claim=claim, pair=tested.pair, runs=RUNS, seed=7, sequential=sequential)
+    document = json.loads(sample(target, plan).to_text())
+    # The last ones: what came before them were the probe's, which are never tested.
+    tested_runs: list[tuple[bool, Any]] = []
+    while sum(len(outputs) for _, outputs in tested_runs) < document["runs"]:
+        tested_runs.append(kept.pop())
+    outputs = np.concatenate([outputs for _, outputs in tested_runs])
+    worlds = np.concatenate([np.full(len(outputs), in_b) for in_b, outputs in tested_runs])
+    assert len(outputs) == document["runs"]
+    order = np.random.default_rng(7).permutation(len(outputs))
+    outputs, worlds = outputs[order], worlds[order]
+    event = document["witness"] and document["witness"]["event"]
+    document["histogram"] = worded(outputs, worlds, event).to_json()
+    traced = (
+        trace_anytime(outputs, worlds, claim)
+        if sequential
+        else trace_fixed(outputs, worlds, claim, seed=7)
+    )
+    return json.dumps({**document, "trace": traced.to_json()})
+
+
+def refuted() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(sampled("half-scale"))
+    return {
+        **document,
+        "command": COMMAND,
+        "baselines": [
+            {"name": "clopper-pearson", "epsilon_lower": 1.8, "says": "a split", "valid": True},
+            {"name": "bayes", "epsilon_lower": 2.1, "says": "a posterior", "valid": False},
+        ],
+    }
+
+
+def kept() -> dict[str, Any]:
+    return {**json.loads(sampled("half-scale", twin=True)), "warnings": ["12 outputs are nan"]}
+
+
+def sequential() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(sampled("half-scale", sequential=True))
+    return found
+
+
+def labels() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(sampled("order-kept"))
+    return found
+
+
+POINTS = (("0", "0.2", 0.0), ("0.9", "0.01", 1.1), ("1.7", "0.0001", 1.9), ("2.3", "0", 1.8))
+
+
+def curve() -> dict[str, Any]:
+    outcomes = [
+        Outcome(
+            claim=Claim(epsilon=epsilon, delta=delta),
+            epsilon_lower=bound,
+            refuted=bound > float(epsilon),
+            p_value=0.001,
+            feature="sign" if delta == "0" else None,
+        ).to_json()
+        for epsilon, delta, bound in POINTS
+    ]
+    return {
+        **refuted(),
+        "claim": {
+            "epsilon": None,
+            "delta": None,
+            "claim": "discrete-gaussian:sigma_squared=4@1",
+            "relation": "replace",
+            "points": [[epsilon, delta] for epsilon, delta, _ in POINTS],
+        },
+        "pairs": [[0, 1], [[1, 2], [1, 3]]],
+        "at_delta": "1/100",
+        "curve": [[e / 10, 0.2 * 10 ** (-e / 6)] for e in range(24)],
+        "outcomes": outcomes,
+        "search": {"space": "integers 0..9", "runs": 2000, "tried": 45},
+        "fit": {"law": "discrete-laplace:scale=1", "verdict": "refuted", "p_value": 1e-9},
+        "findings": [
+            {
+                "kind": "no-noise",
+                "severity": "error",
+                "refutes": True,
+                "statement": "On tape 12 both outputs are <the dataset> itself.",
+                "witness": {"output_a": 0, "output_b": 1},
+            },
+            {"kind": "weak-generator", "severity": "warning", "statement": "It is numpy's."},
+        ],
+    }
+
+
+def exact(epsilon: str) -> dict[str, Any]:
+    target: Any = read_target("discrete-laplace:scale=1")
+    found: dict[str, Any] = json.loads(
+        prove(target, Plan(claim=Claim(epsilon=epsilon), pair=(0, 1))).to_text()
+    )
+    return found
+
+
+def failed() -> dict[str, Any]:
+    error = {"reason": "raised ValueError: <b>no</b>", "dataset": "B", "run": 97}
+    return {**refuted(), "target": NASTY, "verdict": None, "error": error}
+
+
+DOCUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "refuted": refuted,
+    "not-refuted": kept,
+    "sequential": sequential,
+    "labels": labels,
+    "curve": curve,
+    "proven": lambda: exact("1"),
+    "exact-refuted": lambda: exact("0.9"),
+    "failed": failed,
+}
+
+
+@cache
+def shown_of(name: str) -> str:
+    return page(DOCUMENTS[name]())
+
+
+VERDICTS = {
+    "refuted": "REFUTED",
+    "not-refuted": "NOT REFUTED AT THIS RESOLUTION",
+    "sequential": "REFUTED",
+    "labels": "REFUTED",
+    "curve": "REFUTED",
+    "proven": "PROVEN",
+    "exact-refuted": "REFUTED",
+    "failed": "THE TARGET FAILED",
+}

@@ -1,0 +1,110 @@
+"""What the tests of the audit target share: an audit of a spelling, and privatizers that err."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from audit.claims.claim import Claim
+from audit.outputs.features.feature import read_feature
+from audit.report.report import AuditReport
+from audit.runs.plan import Plan
+from audit.sample import sample
+from audit.targets.target import Vectorised
+from bandits.audited.target import Viewed, target
+from bandits.batch import ReleasedSum
+from bandits.privatizers.bits import BitPrivatizer
+from bandits.privatizers.privatizer import Privatizer
+from bandits.privatizers.sums import SumPrivatizer
+from dpcore.laws.binomial import Binomial
+from dpcore.noise import Noise
+from dpcore.protocols.shuffled_bits import BinaryShuffle
+from dpcore.protocols.sums import ModularSum
+from dpcore.sampling.rng import SYSTEM, Rng
+
+SUMS = ("cdp-se", "ldp-se", "dist-dp-se", "dist-rdp-se", "dist-cdp-se", "shuffled-se", "dp-se")
+BITS = ("sdp-ae", "vb-sdp-ae", "bit-se")
+EVERY = (*SUMS, *BITS)
+"""All that can be audited."""
+
+Release = Callable[[Privatizer, int, int, Rng], ReleasedSum]
+
+
+def viewed(rest: str) -> Viewed:
+    """``bandit:`` and ``rest``, with noise from seeds."""
+    return target(f"bandit:{rest}", rest, True)
+
+
+def audited(rest: str, *, runs: int, alpha: float) -> AuditReport:
+    """The audit of ``dpcore audit bandit:rest``, at the claim that was derived."""
+    found = viewed(rest)
+    plan = Plan(
+        claim=Claim(epsilon=found.epsilon, delta=found.delta),
+        pair=found.pair,
+        features=tuple(read_feature(spelling) for spelling in found.features),
+        runs=runs,
+        alpha=alpha,
+        seed=6,
+    )
+    return sample(Vectorised(spelling="bandit", function=found.run), plan)
+
+
+@contextmanager
+def releasing(release: Release) -> Iterator[None]:
+    """Every privatizer releases by ``release``, and still says what its protocol says."""
+
+    def instead(
+        privatizer: Privatizer, encoded_sum: int, pulls: int, rng: Rng = SYSTEM
+    ) -> ReleasedSum:
+        return release(privatizer, encoded_sum, pulls, rng)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SumPrivatizer, "release", instead)
+        patch.setattr(BitPrivatizer, "release", instead)
+        yield
+
+
+def with_noise(privatizer: Privatizer, encoded_sum: int, pulls: int, noise: int) -> ReleasedSum:
+    """What the analyzer of a sum with this noise publishes."""
+    protocol = privatizer.protocol(pulls)
+    if isinstance(protocol, BinaryShuffle):
+        return ReleasedSum(protocol.estimates(np.array([encoded_sum + noise]), pulls)[0])
+    assert isinstance(protocol, ModularSum)
+    read = protocol.unwrap((encoded_sum + noise) % protocol.modulus)
+    return ReleasedSum(protocol.encoding.decode(read))
+
+
+def law_of(privatizer: Privatizer, pulls: int) -> Noise:
+    """The noise that a release should have."""
+    noise = privatizer.noise(pulls)
+    assert noise is not None
+    return noise
+
+
+def bare(privatizer: Privatizer, encoded_sum: int, pulls: int, _: Rng) -> ReleasedSum:
+    """No noise at all."""
+    return with_noise(privatizer, encoded_sum, pulls, 0)
+
+
+def halved(privatizer: Privatizer, encoded_sum: int, pulls: int, rng: Rng) -> ReleasedSum:
+    """Half of the noise."""
+    law = law_of(privatizer, pulls)
+    centre = int(law.mean) if isinstance(law, Binomial) else 0
+    noise = centre + (law.sample(rng=rng) - centre) // 2
+    return with_noise(privatizer, encoded_sum, pulls, noise)
+
+
+def shared() -> Release:
+    """One draw for the two arms of a batch."""
+    drawn: list[int] = []
+
+    def release(privatizer: Privatizer, encoded_sum: int, pulls: int, rng: Rng) -> ReleasedSum:
+        if drawn:
+            return with_noise(privatizer, encoded_sum, pulls, drawn.pop())
+        drawn.append(law_of(privatizer, pulls).sample(rng=rng))
+        return with_noise(privatizer, encoded_sum, pulls, drawn[0])
+
+    return release

@@ -1,0 +1,73 @@
+"""What the tests of policies share: widths that are given, and a world that counts its draws."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+from scipy import stats
+
+from bandits.privatizers.privatizer import Privatizer
+from bandits.radius.radius import Radius
+from bandits.worlds.environment import Bernoulli, Environment
+from dpcore.numbers.parameter import RationalLike
+
+Pulled: TypeAlias = tuple[int, ...]
+"""The pulls of every arm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given(Radius):
+    """The same width for every batch."""
+
+    name: ClassVar[str] = "given"
+
+    beta: float
+
+    def width(
+        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
+    ) -> float:
+        return self.beta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told(Radius):
+    """A width of 1/10, and what every batch was asked with: (pulls, batch, active, failure)."""
+
+    name: ClassVar[str] = "told"
+
+    asked: list[tuple[int, int, int, RationalLike]] = field(default_factory=list)
+
+    def width(
+        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
+    ) -> float:
+        self.asked.append((pulls, batch, active, failure))
+        return 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted(Environment):
+    """Bernoulli arms that write down every draw: (arm, pulls, precision)."""
+
+    of: Bernoulli
+    drawn: list[tuple[int, int, int]] = field(default_factory=list)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        return self.of.means
+
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        self.drawn.append((arm, pulls, precision))
+        return self.of.encoded_sum(arm, pulls, precision, world)
+
+
+def same_law(one: Counter[Pulled], other: Counter[Pulled]) -> float:
+    """The p-value of the chi-squared test that two counts come from one law."""
+    keys = sorted({*one, *other}, key=repr)
+    table = np.array([[count[key] for key in keys] for count in (one, other)])
+    table = table[:, table.sum(axis=0) >= 20]
+    if table.shape[1] < 2:
+        return 1.0
+    return float(stats.chi2_contingency(table).pvalue)

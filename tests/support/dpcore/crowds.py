@@ -1,0 +1,66 @@
+r"""Exact laws of small protocols, by convolution: nothing here asks the protocol."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure
+
+UNIT = 1 << 96
+
+Masses = dict[int, int]
+"""Lower masses in units of 2^-96."""
+
+
+def masses(noise: Noise, reach: int) -> Masses:
+    r"""Masses of -reach .. reach, rounded down."""
+    found = {}
+    for k in range(-reach, reach + 1):
+        low = noise.enclose_pmf(k, 110).lower
+        found[k] = math.floor(low * UNIT)
+    return {k: mass for k, mass in found.items() if mass}
+
+
+def convolved(a: Masses, b: Masses) -> Masses:
+    total: Masses = {}
+    for i, p in a.items():
+        for j, q in b.items():
+            total[i + j] = total.get(i + j, 0) + p * q
+    return {k: mass // UNIT for k, mass in total.items() if mass >= UNIT}
+
+
+def power(a: Masses, count: int) -> Masses:
+    total = a
+    for _ in range(count - 1):
+        total = convolved(total, a)
+    return total
+
+
+def contradicted(
+    share: Noise, count: int, claimed: Callable[[int], Enclosure], places: Iterable[int], reach: int
+) -> list[int]:
+    r"""Places where the law claimed for a sum of shares misses their convolution.
+
+    The convolution of lower masses is a lower mass; what is missing from 1 is the most that any
+    place can have beside it.
+    """
+    lower = power(masses(share, reach), count)
+    missing = Fraction(UNIT - sum(lower.values()), UNIT)
+    assert missing < Fraction(1, 1 << 50), "reach is too short to tell anything"
+    wrong = []
+    for k in places:
+        least = Fraction(lower.get(k, 0), UNIT)
+        if not claimed(k).overlaps(Enclosure(least, least + missing)):
+            wrong.append(k)
+    return wrong
+
+
+def rounding(x: Fraction, steps: int) -> Masses:
+    r"""The law of E(x), in units of 2^-96; the fraction must be a small dyadic."""
+    whole = math.floor(x * steps)
+    up = (x * steps - whole) * UNIT
+    assert up.denominator == 1
+    return {whole: UNIT - int(up), whole + 1: int(up)} if up else {whole: UNIT}

@@ -1,0 +1,60 @@
+r"""Sources that deal what a test wrote, and count what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+import numpy as np
+
+from dpcore.sampling.rng import Rng, Words
+
+
+class NeverAsked(Rng):
+    r"""Fails the test as soon as anything is drawn: a refusal must come before."""
+
+    __slots__ = ()
+
+    def bits(self, count: int) -> int:
+        raise AssertionError(f"{count} bits were drawn")
+
+    def words(self, count: int) -> Words:
+        raise AssertionError(f"{count} words were drawn")
+
+
+class Digits(Rng):
+    r"""The binary digits of real numbers in [0, 1): first words, then bits of the one looked at.
+
+    ``words`` deals the leading 64 bits of each number in order; ``bits`` goes on with those that
+    follow in the number ``looked_at`` (the last one dealt). ``asked`` counts the further bits.
+    """
+
+    __slots__ = ("_left", "_place", "asked", "looked_at")
+
+    def __init__(self, numbers: Iterable[Fraction]) -> None:
+        self._left = list(numbers)
+        self.looked_at = Fraction(0)
+        self._place = 0
+        self.asked = 0
+
+    def words(self, count: int) -> Words:
+        dealt, self._left = self._left[:count], self._left[count:]
+        assert len(dealt) == count, "more words were drawn than written"
+        if dealt:
+            self.start(dealt[-1])
+        return np.array([leading(number) for number in dealt], dtype=np.uint64)
+
+    def start(self, number: Fraction) -> None:
+        r"""Go on with this number after its first 64 bits."""
+        self.looked_at, self._place = number, 64
+
+    def bits(self, count: int) -> int:
+        self.asked += count
+        self._place += count
+        return int(self.looked_at * (1 << self._place)) & ((1 << count) - 1)
+
+
+def leading(number: Fraction) -> int:
+    r"""The first 64 bits of a number in [0, 1)."""
+    assert 0 <= number < 1
+    return int(number * (1 << 64))

@@ -1,0 +1,128 @@
+r"""The tables of the batch samplers, what they tabulate by mpmath, and what they draw for V."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from mpmath import mp
+
+from dpcore import DiscreteGaussian, DiscreteLaplace
+from dpcore.noise import batch_of
+from dpcore.sampling.inversion import InversionTable
+from dpcore.sampling.laplace_digits import LaplaceDigits
+from tests.support.dpcore import second_path
+from tests.support.dpcore.scripted import Digits
+from tests.support.laws import discrete_gaussian, discrete_laplace
+
+WORDS = 1 << 64
+LAST = WORDS - 1
+Cdf = Callable[[int], Any]
+real = second_path.real
+
+
+def laplace_digits(scale: Fraction) -> LaplaceDigits:
+    sampler = batch_of(DiscreteLaplace(scale=scale))
+    assert isinstance(sampler, LaplaceDigits)
+    return sampler
+
+
+def top_cdf(scale: Fraction, unit: int) -> Cdf:
+    r"""P(H <= k) for X = unit H + L, X discrete Laplace: P(X < unit (k + 1))."""
+    noise = DiscreteLaplace(scale=scale)
+    return lambda k: 1 - discrete_laplace.sf(noise, unit * (k + 1) - 1)
+
+
+def digit_cdf(scale: Fraction, start: int, size: int) -> Cdf:
+    r"""P(D <= k) for the digit of weight 2^start: a plain sum of e^(-d 2^start/s)."""
+    with second_path.digits(80):
+        ratio = mp.exp(-real(Fraction(2**start) / scale))
+        sums = [ratio * 0]
+        for d in range(size):
+            sums.append(sums[-1] + ratio**d)
+    return lambda k: sums[min(max(k + 1, 0), size)] / sums[size]
+
+
+def gaussian_cdf_table(variance: Fraction, reach: int) -> Cdf:
+    r"""F(k) for |k| <= reach, by one running sum from far outside."""
+    with second_path.digits(80):
+        far = reach + 10 + int(mp.sqrt(400 * real(variance)))
+        total, sums, step = mp.mpf(0), {}, -1 / (2 * real(variance))
+        for k in range(-far, reach + 1):
+            total += mp.exp(step * (k * k))
+            sums[k] = total
+        whole = discrete_gaussian.total(variance)
+    return lambda k: sums[k] / whole
+
+
+LAPLACE_SCALES = [Fraction(s) for s in ("1/1000000", "1/3", "1", "10", "64", "129/2")]
+LARGE_SCALES = [Fraction(s) for s in ("1000000", "3000000.7", "1099511627776", "36028797018963967")]
+VARIANCES = [Fraction(v) for v in ("1/1000000", "1/4", "1", "31/2", "16", "400", "1000000")]
+
+
+def table_of(variance: Fraction) -> InversionTable:
+    table = batch_of(DiscreteGaussian(sigma_squared=variance))
+    assert isinstance(table, InversionTable)
+    return table
+
+
+def misplaced(thresholds: list[int], first: int, cdf: Cdf) -> list[int]:
+    r"""The k whose threshold c does not separate at F(k), that is c <= 2^64 F(k) <= c + 1."""
+    with second_path.digits(70):
+        slack = mp.mpf(10) ** -40
+        wrong = []
+        for k, c in enumerate(thresholds, first):
+            scaled = cdf(k) * WORDS
+            if not c - slack <= scaled <= c + 1 + slack:
+                wrong.append(k)
+    return wrong
+
+
+def check_table(table: InversionTable, cdf: Cdf) -> None:
+    r"""Every threshold separates; a word above all of them is refined, or there is none."""
+    thresholds = table.thresholds.tolist()
+    assert thresholds == sorted(thresholds)
+    assert len(table) == len(thresholds) == table._certain
+    above = int(table._thresholds[-1])
+    assert above == LAST, "a word above every threshold would be decided by nobody"
+    assert misplaced(thresholds, table.first, cdf) == []
+
+
+def hair(value: Any, depth: int) -> list[Fraction]:
+    r"""Three numbers of 2^-depth below, at, and above a real number in (0, 1)."""
+    cell = int(mp.floor(mp.ldexp(value, depth)))
+    return [Fraction(n, 1 << depth) for n in (cell - 1, cell, cell + 1) if 0 < n < 1 << depth]
+
+
+def wrong_draws(table: Any, cdf: Cdf, numbers: list[Fraction], draw: Any = None) -> list[Fraction]:
+    r"""The V for which the table's draw is not the k with F(k-1) <= V < F(k)."""
+    wrong = []
+    for v in numbers:
+        rng = Digits([v])
+        target = np.empty(1, dtype=np.int64)
+        (draw or InversionTable.fill)(table, rng, target)
+        k, exact = int(target[0]), real(v)
+        if not cdf(k - 1) <= exact < cdf(k):
+            wrong.append(v)
+    return wrong
+
+
+def next_to_thresholds(cdf: Cdf, ks: list[int]) -> list[Fraction]:
+    return [v for k in ks for depth in (64, 66, 128, 192, 250) for v in hair(cdf(k), depth)]
+
+
+def case(name: str) -> tuple[InversionTable, Cdf, list[int]]:
+    law, _, text = name.partition(" ")
+    value = Fraction(text)
+    if law == "laplace":
+        ks = [0] if value < Fraction(1, 100) else [-30, -7, -1, 0, 1, 2, 9, 40]
+        return laplace_digits(value)._top, top_cdf(value, 1), ks
+    table = table_of(value)
+    ks = [-1, 0, 1] if value <= 1 else [-50, -3, -1, 0, 1, 2, 60]
+    noise = DiscreteGaussian(sigma_squared=value)
+    return table, lambda k: discrete_gaussian.cdf(noise, k), ks
+
+
+TIES = ["laplace 1/3", "laplace 10", "gaussian 1/4", "gaussian 400"]

@@ -1,0 +1,151 @@
+r"""Every law as the contract suite sees it: a law joins by one module here and one line below.
+
+A module tells a law a second time, by mpmath and plain sums, and imports no formula of dpcore:
+
+    NAME     how the law is spelled
+    ROWS     parameters as they are spelled: tiny, fractional, everyday, large (beyond one table)
+    BEYOND   parameters whose batches could leave int64
+    GRID     the noises at which floats and enclosures meet the second path, extremes included
+    pmf, log_pmf, sf, cdf (noise, k)    at the ambient ``mp.dps``, to a few units of it
+    reach(noise)                        about one standard deviation, at least 1
+    decay(noise, k)                     about -log P(|X| > |k|)
+
+What a module may add, where what is said of every law does not fit:
+
+    smallest(noise, k)    about -log of the smallest of P(X = k), P(X <= k) and P(X > k)
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cache
+from typing import Any, Protocol
+
+import pytest
+from mpmath import mp
+
+from dpcore import Enclosure, InvalidParameter, Noise, read_noise
+from tests.support.laws import (
+    binomial,
+    discrete_gaussian,
+    discrete_gaussian_sum,
+    discrete_laplace,
+    poisson,
+    polya,
+    polya_difference,
+    skellam,
+)
+
+
+class LawModule(Protocol):
+    r"""What a module of this package states."""
+
+    @property
+    def NAME(self) -> str: ...
+    @property
+    def ROWS(self) -> tuple[str, ...]: ...
+    @property
+    def BEYOND(self) -> str: ...
+    @property
+    def GRID(self) -> list[Noise]: ...
+    def pmf(self, noise: Any, k: int) -> Any: ...
+    def log_pmf(self, noise: Any, k: int) -> Any: ...
+    def sf(self, noise: Any, k: int) -> Any: ...
+    def cdf(self, noise: Any, k: int) -> Any: ...
+    def reach(self, noise: Any) -> int: ...
+    def decay(self, noise: Any, k: int) -> float: ...
+
+
+def _everyday(module: LawModule) -> str:
+    # The row whose reach is next to 10: quick for every function.
+    rows = [f"{module.NAME}:{row}" for row in module.ROWS]
+    return min(rows, key=lambda text: abs(math.log(module.reach(read_noise(text)) / 10)))
+
+
+_MODULES: tuple[LawModule, ...] = (
+    *(discrete_laplace, discrete_gaussian, discrete_gaussian_sum, skellam),
+    *(polya, polya_difference, poisson, binomial),
+)
+LAWS: dict[str, LawModule] = {module.NAME: module for module in _MODULES}
+EXAMPLES = {name: module.ROWS for name, module in LAWS.items()}
+SPELLED = [f"{name}:{row}" for name, rows in EXAMPLES.items() for row in rows]
+EVERYDAY = {name: _everyday(module) for name, module in LAWS.items()}
+BEYOND_INT64 = [f"{name}:{module.BEYOND}" for name, module in LAWS.items()]
+NOISES: list[Noise] = [noise for module in LAWS.values() for noise in module.GRID]
+
+
+def second(noise: Noise, function: str, k: int) -> Any:
+    r"""``pmf``, ``log_pmf``, ``cdf`` or ``sf`` at k by the second path, at the ambient digits."""
+    return _second(noise, function, k, mp.dps)
+
+
+@cache
+def _second(noise: Noise, function: str, k: int, _dps: int) -> Any:
+    return getattr(LAWS[noise.name], function)(noise, k)
+
+
+def reach(noise: Noise) -> int:
+    r"""About one standard deviation, at least 1."""
+    return LAWS[noise.name].reach(noise)
+
+
+def centre(noise: Noise) -> int:
+    r"""An integer next to the mean: 0 for a symmetric law."""
+    mean = noise.mean
+    return round(Fraction(mean.lower) if isinstance(mean, Enclosure) else mean)
+
+
+def spelled(noise: Noise, k: int) -> bool:
+    r"""Whether no value at k is smaller than about 2^-100000: a rational of some pages."""
+    module = LAWS[noise.name]
+    smallest = getattr(module, "smallest", None)
+    if smallest is not None:
+        return bool(smallest(noise, k) < 60_000)
+    return module.decay(noise, abs(k) + 1) < 60_000
+
+
+def places(noise: Noise) -> list[int]:
+    r"""Values next to 0 and to the mean, and to both sides as far as thirty reaches."""
+    middle, steps = centre(noise), ((1, 3), (1, 1), (5, 2), (7, 1), (12, 1), (30, 1))
+    near, far = [0, 1, 2, 3, 17], [reach(noise) * n // d for n, d in steps]
+    if reach(noise) >= WIDE:
+        return sorted({0, middle, middle - far[3], middle + far[1], middle + far[5]})
+    found = {middle + sign * k for k in near + far for sign in (1, -1)}
+    return sorted({*found, -1, 0, 1})
+
+
+WIDE = 100
+r"""Laws of as many values cost a ball or a quadrature for each: they are looked at less often."""
+
+
+def offers_floats(noise: Noise) -> bool:
+    r"""Whether the float functions are offered at these parameters."""
+    try:
+        noise.check_float_range()
+    except InvalidParameter:
+        return False
+    return True
+
+
+def _between(noises: list[Noise]) -> list[Noise]:
+    wide = sorted((noise for noise in noises if reach(noise) >= WIDE), key=reach)
+    return wide[1:-1]
+
+
+def cases(noises: list[Noise], *, every: int = 1) -> list[Any]:
+    r"""Noises as parameters of a test: for wide laws the first and the last stand for all.
+
+    The others, and all but each ``every``-th of a law, wait for the night.
+    """
+    found = []
+    for name in LAWS:
+        mine = [noise for noise in noises if noise.name == name]
+        late = _between(mine)
+        for place, noise in enumerate(mine):
+            waits = noise in late or place % every
+            found.append(pytest.param(noise, marks=pytest.mark.nightly) if waits else noise)
+    return found
+
+
+FLOAT_NOISES = [noise for noise in NOISES if offers_floats(noise)]

@@ -1,0 +1,95 @@
+r"""The binomial law: n!/(k! (n-k)!) p^k (1-p)^(n-k) by log gamma, its tails by sums of masses."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cache
+
+from mpmath import mp
+
+from dpcore import Noise
+from dpcore.laws.binomial import Binomial
+from tests.support.dpcore.second_path import Real, real
+from tests.support.laws import counted
+from tests.support.laws.counted import Counted
+
+NAME = "binomial"
+ROWS = (
+    *("trials=1,probability=1/50", "trials=12,probability=1/3", "trials=268,probability=1/2"),
+    *("trials=5000003,probability=3/10", "trials=1e8,probability=1/3"),
+)
+BEYOND = "trials=1e60,probability=1/2"
+GRID: list[Noise] = [
+    Binomial(trials=n, probability=p)
+    for n, p in (
+        *((1, "1/2"), (1, "1/3"), (1, "1e-9"), (2, "999999/1000000"), (12, "1/3"), (64, "1/2")),
+        *((268, "1/2"), (2049, "1/2"), (5000, "1/1000"), (10**6, "1/3"), (10**8, "1/3")),
+        *((2**62, Fraction(1, 2**60)), (2**62, 1 - Fraction(3, 2**60)), (2**62, "1/2")),
+        *((2**80, "1/3"), (2**80 + 1, "1/2"), (2**80, Fraction(5, 2**80))),
+    )
+]
+
+
+def _parameters(noise: Noise) -> tuple[int, Fraction]:
+    return int(noise.parameters["trials"]), Fraction(noise.parameters["probability"])
+
+
+@cache
+def _law(n: int, p: Fraction) -> Counted:
+    def log_mass(x: Real) -> Real:
+        ways = mp.loggamma(n + 1) - mp.loggamma(x + 1) - mp.loggamma(n - x + 1)
+        return ways + x * mp.log(real(p)) + (n - x) * mp.log(real(1 - p))
+
+    def slope(t: int, order: int) -> Real:
+        first = mp.log(real(p / (1 - p))) if order == 1 else 0
+        heads = -mp.psi(order - 1, t + 1)
+        tails = -((-1) ** order) * mp.psi(order - 1, n - t + 1)
+        return first + (heads + tails) / mp.factorial(order)
+
+    return Counted(
+        mean=n * p,
+        variance=n * p * (1 - p),
+        last=n,
+        ratio=lambda k: (n - k) * p / ((k + 1) * (1 - p)),
+        log_mass=log_mass,
+        slope=slope,
+    )
+
+
+def pmf(noise: Noise, k: int) -> Real:
+    return counted.pmf(_law(*_parameters(noise)), k)
+
+
+def log_pmf(noise: Noise, k: int) -> Real:
+    return counted.log_pmf(_law(*_parameters(noise)), k)
+
+
+def sf(noise: Noise, k: int) -> Real:
+    return counted.tail(_law(*_parameters(noise)), k + 1, 1)
+
+
+def cdf(noise: Noise, k: int) -> Real:
+    return counted.tail(_law(*_parameters(noise)), k, -1)
+
+
+def reach(noise: Noise) -> int:
+    n, p = _parameters(noise)
+    return max(1, math.isqrt(math.ceil(n * p * (1 - p))))
+
+
+def decay(noise: Noise, k: int) -> float:
+    n, p = _parameters(noise)
+    if abs(k) <= n * p:
+        return 0.0
+    return _deviance(n, p, abs(k)) if abs(k) < n else math.inf
+
+
+def smallest(noise: Noise, k: int) -> float:
+    n, p = _parameters(noise)
+    return _deviance(n, p, k) if 0 <= k <= n else 0.0
+
+
+def _deviance(n: int, p: Fraction, k: int) -> float:
+    heads = counted.deviance(n * p, Fraction(k))
+    return heads + counted.deviance(n * (1 - p), Fraction(n - k))

@@ -1,0 +1,129 @@
+r"""Tails of laws of counts by mpmath: plain sums, or Euler and Maclaurin where they are long.
+
+The law is given by log f(x) for real x and by its Taylor coefficients; f(k) is the mass at k.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+from mpmath import mp, mpf
+
+from tests.support.dpcore.second_path import Real, real
+
+PLAIN_VARIANCE = 1 << 16
+STEEP = Fraction(9, 10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    r"""A law on 0, ..., last (None: without end), known by log f and its Taylor coefficients."""
+
+    mean: Fraction
+    variance: Fraction
+    last: int | None
+    ratio: Callable[[int], Fraction]
+    log_mass: Callable[[Real], Real]
+    slope: Callable[[int, int], Real]
+
+    def inside(self, k: int) -> bool:
+        return k >= 0 and (self.last is None or k <= self.last)
+
+
+# The logarithms of masses at 2^80 lose as many digits as the numbers have, twice over.
+_LOST = 60
+
+
+def log_pmf(law: Counted, k: int) -> Real:
+    if not law.inside(k):
+        return -mp.inf
+    with mp.workdps(mp.dps + _LOST):
+        found = law.log_mass(mpf(k))
+    return +found
+
+
+def pmf(law: Counted, k: int) -> Real:
+    with mp.workdps(mp.dps + _LOST):
+        found = mp.exp(log_pmf(law, k))
+    return +found
+
+
+def tail(law: Counted, first: int, direction: int) -> Real:
+    r"""P(X >= first) for direction 1, P(X <= first) for -1, each as the smaller side asks."""
+    beyond = first - 1 if direction > 0 else first + 1
+    if not law.inside(first):
+        inner = (first < 0) == (direction > 0)
+        return mpf(1 if inner else 0)
+    if (first - law.mean) * direction < 0:
+        return 1 - tail(law, beyond, -direction)
+    return +_far(law, first, direction, mp.dps)
+
+
+@cache
+def _far(law: Counted, first: int, direction: int, dps: int) -> Real:
+    with mp.workdps(dps + 15):
+        if law.variance <= PLAIN_VARIANCE or _step(law, first, direction) < STEEP:
+            return _plain(law, first, direction)
+        return _euler_maclaurin(law, first, direction)
+
+
+def _plain(law: Counted, k: int, direction: int) -> Real:
+    term = pmf(law, k)
+    total = mpf(0)
+    while term > mp.eps * total / 10**8:
+        total += term
+        term *= real(_step(law, k, direction))
+        k += direction
+    return total
+
+
+def _step(law: Counted, k: int, direction: int) -> Fraction:
+    r"""The ratio of the next mass outwards to the mass at k."""
+    if direction > 0:
+        return law.ratio(k)
+    return 1 / law.ratio(k - 1) if k > 0 else Fraction(0)
+
+
+def _euler_maclaurin(law: Counted, t: int, direction: int) -> Real:
+    # sum_{j >= 0} g(j) for g(x) = f(t +- x): the integral, g(0)/2, - B_2m/(2m)! g^(2m-1)(0).
+    order = 60
+    lost = mp.dps + 2 * len(str(math.ceil(law.mean + law.variance)))
+    with mp.workdps(lost):
+        sigma = mp.sqrt(real(law.variance))
+        here = law.log_mass(mpf(t))
+        width, height = 4 * sigma, mpf(0)
+        for panel in range(60):
+            piece = mp.quad(
+                lambda x: mp.exp(law.log_mass(t + direction * x) - here),
+                [panel * width, (panel + 1) * width],
+                method="gauss-legendre",
+                maxdegree=6,
+            )
+            height += piece
+            if piece < mp.eps * height:
+                break
+        logs = [mpf(0)] + [law.slope(t, n) * direction**n for n in range(1, order)]
+        series = [mpf(1)]
+        for n in range(1, order):
+            series.append(sum(j * logs[j] * series[n - j] for j in range(1, n + 1)) / n)
+        total = height + mpf(1) / 2
+        for m in range(1, order // 2):
+            term = mp.bernoulli(2 * m) / (2 * m) * series[2 * m - 1]
+            total -= term
+            if abs(term) < mpf(10) ** -mp.dps * total:
+                break
+        return total * mp.exp(here)
+
+
+def deviance(part: Fraction, k: Fraction) -> float:
+    r"""About r ((1 + u) log(1 + u) - u), u = (k - r)/r, for k >= 0."""
+    if k == 0:
+        return float(part)
+    u = float((k - part) / part)
+    if abs(u) < 1e-4:
+        return float(part) * u * u * (0.5 - u / 6)
+    return float(part) * ((1 + u) * (math.log(k) - math.log(part)) - u)

@@ -1,0 +1,124 @@
+r"""The discrete Gaussian law: e^(-k^2/2v) and its sums, plain or by Euler and Maclaurin."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cache
+
+from mpmath import mp, mpf
+
+from dpcore import DiscreteGaussian, Noise
+from tests.support.dpcore.second_path import Real, digits, real
+
+NAME = "discrete-gaussian"
+ROWS = (
+    *("sigma_squared=1/50", "sigma_squared=1/4", "sigma_squared=400"),
+    *("sigma_squared=1000003", "sigma_squared=16777216.5", "sigma_squared=1e24"),
+)
+BEYOND = "sigma_squared=1e60"
+GRID: list[Noise] = [
+    DiscreteGaussian(sigma_squared=v)
+    for v in (
+        *("1e-12", "1/100", "1/4", "0.9999", 1, 2, "15.99", 16, "16.01", 401, "4095.99", 4096),
+        *("4096.01", 10**6, 12582913, "4194304.3", 2**80, 2**92, 2**160),
+    )
+]
+
+
+def _sigma_squared(noise: Noise) -> Fraction:
+    return Fraction(noise.parameters["sigma_squared"])
+
+
+def total(sigma_squared: Fraction) -> Real:
+    r"""Z = sum over all integers of e^(-k^2/2v), by the shorter of the two theta series.
+
+    Poisson summation: Z = sqrt(2 pi v) sum_j e^(-2 pi^2 v j^2).
+    """
+    v = real(sigma_squared)
+    if sigma_squared < 1:
+        return 2 * _plain_sum(sigma_squared, 1) + 1
+    found, j = mpf(1), 1
+    while True:
+        term = 2 * mp.exp(-2 * mp.pi**2 * v * j * j)
+        found += term
+        if term < mp.eps:
+            return mp.sqrt(2 * mp.pi * v) * found
+        j += 1
+
+
+def pmf(noise: Noise, k: int) -> Real:
+    r"""e^(-k^2/2v)/Z."""
+    v = _sigma_squared(noise)
+    return mp.exp(-real(Fraction(k * k) / (2 * v))) / total(v)
+
+
+def log_pmf(noise: Noise, k: int) -> Real:
+    r"""-k^2/2v - log Z, with log1p where Z is next to 1."""
+    v = _sigma_squared(noise)
+    log_total = mp.log1p(2 * _plain_sum(v, 1)) if v < 1 else mp.log(total(v))
+    return -real(Fraction(k * k) / (2 * v)) - log_total
+
+
+def sf(noise: Noise, k: int) -> Real:
+    r"""P(X > k) by a plain sum, or by Euler and Maclaurin for large v."""
+    if k < 0:
+        return 1 - sf(noise, -k - 1)
+    v = _sigma_squared(noise)
+    return +(_weight_sum(v, k + 1, mp.dps) / total(v))
+
+
+def cdf(noise: Noise, k: int) -> Real:
+    return sf(noise, -k - 1)
+
+
+def variance(noise: Noise) -> Real:
+    r"""E[X^2] by a plain sum; for large v, where it lies less than 10^-1000 below v, v."""
+    v = _sigma_squared(noise)
+    if v > 4000:
+        return real(v)
+    rate = -1 / (2 * real(v))
+    weights = (2 * k * k * mp.exp(rate * k * k) for k in range(1, 60 + 20 * reach(noise)))
+    return sum(weights) / total(v)
+
+
+def reach(noise: Noise) -> int:
+    return max(1, math.isqrt(math.ceil(_sigma_squared(noise))))
+
+
+def decay(noise: Noise, k: int) -> float:
+    return float(min(k * k / (2 * _sigma_squared(noise)), Fraction(10**9)))
+
+
+@cache
+def _weight_sum(v: Fraction, first: int, dps: int) -> Real:
+    # sum_{k >= first} e^(-k^2/2v), first >= 0, by whichever of two ways is short.
+    with digits(dps + 15):
+        if v <= 4000 or first > v:
+            return _plain_sum(v, first)
+        # Euler and Maclaurin at the midpoint a = first - 1/2: the integral less the corrections
+        # B_2m(1/2)/(2m)! f^(2m-1)(a), with f^(n)(a) = (-1)^n He_n(a/sigma) sigma^-n f(a).
+        sigma = mp.sqrt(real(v))
+        a = mpf(first) - mpf(1) / 2
+        x = a / sigma
+        found = sigma * mp.sqrt(mp.pi / 2) * mp.erfc(x / mp.sqrt(2))
+        height = mp.exp(-x * x / 2)
+        for m in range(1, 80):
+            n = 2 * m - 1
+            hermite = mp.hermite(n, x / mp.sqrt(2)) * mpf(2) ** (-mpf(n) / 2)
+            term = mp.bernpoly(2 * m, mpf(1) / 2) / mp.factorial(2 * m) * hermite / sigma**n
+            found += term * height
+            if abs(term * height) < mp.eps * abs(found) and m > 3:
+                return found
+        raise AssertionError("the second path did not converge")
+
+
+def _plain_sum(v: Fraction, first: int) -> Real:
+    # Terms fall faster than geometrically: w(k + j) <= w(k) e^(-j k/v) e^(-j^2/2v).
+    found, k = mpf(0), first
+    while True:
+        term = mp.exp(-mpf(k * k) / (2 * real(v)))
+        found += term
+        if term < mp.eps * found * mpf(10) ** -10:
+            return found
+        k += 1

@@ -1,0 +1,52 @@
+r"""Masses and tails of wide laws by quadrature of the inversion integral.
+
+With M(z) = E[e^(zX)], for any real c, and c > 0 for the tail,
+
+    P(X = k)  = (1/pi) Re int_0^pi M(c + i t) e^(-(c + i t)k) dt,
+    P(X >= k) = (1/pi) Re int_0^pi M(c + i t) e^(-(c + i t)k)/(1 - e^(-(c + i t))) dt.
+
+No bound is proven here: the trapezoidal rule and the midpoint rule, which err to opposite sides,
+must agree to more than half the digits asked for; their mean then has all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from mpmath import mp, mpf
+
+from tests.support.dpcore.second_path import Real
+
+_LOST = 60  # digits that v and k themselves take, up to 2^80 each
+
+
+def integral(
+    log_moment: Callable[[Real], Real], k: int, line: Real, spread: Real, *, tail: bool
+) -> Real:
+    r"""The integral over ``line`` + i t, for a law of about deviation ``spread`` on that line."""
+    digits = mp.dps
+    with mp.workdps(digits + _LOST):
+        need = (digits + 16) * math.log(10)
+        across = math.sqrt(need / 2) / min(float(spread), 1e300)
+        last = mp.pi if across >= 0.7 else 2 * mp.asin(mpf(1.02 * across))
+        level = mp.re(log_moment(mp.mpc(line)) - line * k)
+
+        def height(t: Real) -> Real:
+            z = mp.mpc(line, t)
+            value = mp.exp(log_moment(z) - z * k - level)
+            return mp.re(value / -mp.expm1(-z) if tail else value)
+
+        steps = 32
+        corners = (height(mpf(0)) + height(last)) / 2
+        corners += sum(height(last * j / steps) for j in range(1, steps))
+        while True:
+            middles = sum(height(last * (2 * j + 1) / (2 * steps)) for j in range(steps))
+            apart = abs(corners / middles - 1)
+            corners, steps = corners + middles, 2 * steps
+            # Each doubling squares the error: what it is now is below what was last seen, squared.
+            if apart < mpf(10) ** -(digits / 2 + 6):
+                break
+            assert steps < 1 << 14, "the two rules do not agree"
+        found = corners * last / steps * mp.exp(level) / mp.pi
+    return +found

@@ -1,0 +1,76 @@
+r"""The Poisson law: e^(-l) l^k/k! by log gamma, its tails by sums of masses."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cache
+
+from mpmath import mp
+
+from dpcore import Noise
+from dpcore.laws.poisson import Poisson
+from tests.support.dpcore.second_path import Real, real
+from tests.support.laws import counted
+from tests.support.laws.counted import Counted
+
+NAME = "poisson"
+ROWS = ("mean=1/50", "mean=10/3", "mean=50", "mean=1000003", "mean=16777216.5", "mean=1e12")
+BEYOND = "mean=1e60"
+GRID: list[Noise] = [
+    Poisson(mean=m)
+    for m in ("1e-9", "1/50", "1/2", 1, "10/3", 50, 401, "4096.5", 10**6, "4194304.3", 2**60, 2**80)
+]
+
+
+def _mean(noise: Noise) -> Fraction:
+    return Fraction(noise.parameters["mean"])
+
+
+@cache
+def _law(mean: Fraction) -> Counted:
+    def log_mass(x: Real) -> Real:
+        rate = real(mean)
+        return x * mp.log(rate) - rate - mp.loggamma(x + 1)
+
+    def slope(t: int, n: int) -> Real:
+        higher = -mp.psi(n - 1, t + 1) / mp.factorial(n)
+        return higher + mp.log(real(mean)) if n == 1 else higher
+
+    return Counted(
+        mean=mean,
+        variance=mean,
+        last=None,
+        ratio=lambda k: mean / (k + 1),
+        log_mass=log_mass,
+        slope=slope,
+    )
+
+
+def pmf(noise: Noise, k: int) -> Real:
+    return counted.pmf(_law(_mean(noise)), k)
+
+
+def log_pmf(noise: Noise, k: int) -> Real:
+    return counted.log_pmf(_law(_mean(noise)), k)
+
+
+def sf(noise: Noise, k: int) -> Real:
+    return counted.tail(_law(_mean(noise)), k + 1, 1)
+
+
+def cdf(noise: Noise, k: int) -> Real:
+    return counted.tail(_law(_mean(noise)), k, -1)
+
+
+def reach(noise: Noise) -> int:
+    return max(1, math.isqrt(math.ceil(_mean(noise))))
+
+
+def decay(noise: Noise, k: int) -> float:
+    mean = _mean(noise)
+    return counted.deviance(mean, Fraction(abs(k))) if abs(k) > mean else 0.0
+
+
+def smallest(noise: Noise, k: int) -> float:
+    return counted.deviance(_mean(noise), Fraction(k)) if k >= 0 else 0.0

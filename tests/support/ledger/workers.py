@@ -1,0 +1,111 @@
+"""Processes that use one ledger at the same time, and are killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import time
+from contextlib import suppress
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+from accounting.claims.claim import ZCdp
+from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, Receipt
+from tests.support.ledger.budget import BUDGET
+
+PRICE = ZCdp("1/50")
+"""Fifty of them are the budget."""
+
+
+def processes() -> ForkServerContext:
+    """New processes that have the imports behind them and share nothing with this one."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["accounting.ledger", "tests.support.ledger.workers"])
+    return context
+
+
+def write(path: str, line: str) -> None:
+    """A line that is in the file when this returns, whatever becomes of the process."""
+    target = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(target, f"{line}\n".encode())
+    os.close(target)
+
+
+def hammer(url: str, barrier: Barrier, path: str, me: int, rounds: int) -> None:
+    """Charge everybody's user and one's own, again and again; say what was acknowledged."""
+    barrier.wait(60)
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        for number in range(rounds):
+            try:
+                receipt = ledger.charge(["shared", f"own {me}"], PRICE, batch=f"{me}:{number}")
+            except BudgetExhausted:
+                write(path, f"refused {me}")
+            else:
+                write(path, f"paid {me} {receipt.number} {receipt.digest}")
+        for number in range(3):
+            receipt = ledger.charge(["common"], PRICE, batch=f"common:{number}", repeat_ok=True)
+            write(path, f"common {number} {receipt.number} {receipt.digest}")
+
+
+def together(url: str, folder: Path, *, workers: int, rounds: int) -> list[list[str]]:
+    """What ``workers`` processes wrote, each line in words."""
+    context = processes()
+    barrier, path = context.Barrier(workers), str(folder / "written")
+    started = [
+        context.Process(target=hammer, args=(url, barrier, path, me, rounds), daemon=True)
+        for me in range(workers)
+    ]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(120)
+    assert [process.exitcode for process in started] == [0] * workers
+    return [line.split() for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def claim(url: str, barrier: Barrier, path: str, rounds: int) -> None:
+    """Charge what everybody charges at the same time; say what was new."""
+    with Ledger.open(url) as ledger:
+        for number in range(rounds):
+            barrier.wait(60)
+            with suppress(AlreadyCharged):
+                ledger.charge(["shared"], PRICE, batch=f"{number}")
+                write(path, f"{number}")
+
+
+def charge_on(url: str, path: str, name: str) -> None:
+    """Charge until the end, which comes from outside; each step is written down."""
+    users = [f"user {n}" for n in range(400)]
+    write(path, "begun 0")
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        number = 0
+        while True:
+            write(path, f"begun {name}:{number}")
+            receipt = ledger.charge(users, ZCdp("1/100000"), batch=f"{name}:{number}")
+            write(path, f"paid {receipt.batch} {receipt.number} {receipt.digest}")
+            number += 1
+
+
+def killed(
+    process: ForkServerProcess, path: Path, generator: random.Random
+) -> tuple[str, list[Receipt]]:
+    """Start it, wait for some words and a little more, kill -9: what was begun last, and paid."""
+    process.start()
+    # One in five is killed while it makes or opens the ledger.
+    enough = generator.choice([0, 10, 10, 10, 10])
+    while not path.exists() or path.stat().st_size <= enough:
+        time.sleep(0.0005)
+    time.sleep(generator.expovariate(1 / 0.01))
+    process.kill()
+    process.join(30)
+    words = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
+    paid = [
+        Receipt(batch=word[1], number=int(word[2]), digest=word[3], paid=400)
+        for word in words
+        if word[0] == "paid"
+    ]
+    begun = [word[1] for word in words if word[0] == "begun"]
+    path.unlink()
+    return begun[-1], paid
