@@ -29,7 +29,7 @@ r"""What stands before a frame: how many bytes it has."""
 
 _TRACED: Final = 1 << 14
 _PIECE: Final = 1 << 20
-_CALL: Final = struct.Struct("<Qd")
+_CALL: Final = struct.Struct("@Qd")  # native: each number is written whole, never byte by byte
 _STOP: Final = _CALL.size
 _leave: Final = os._exit  # whatever a target makes of the module
 

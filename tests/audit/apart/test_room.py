@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
+import math
 import os
 import signal
 import subprocess
@@ -14,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.apart.line import Line
+from audit.apart.line import Board, Line
 from audit.apart.process import Apart, Ended
 from audit.apart.room import Remote, Room, done_apart
 from audit.claims.claim import Claim
@@ -130,6 +132,59 @@ def test_handlers_of_the_auditor_s_are_not_run_and_its_own_are(tmp_path: Path) -
         atexit.unregister(mine.touch)
     assert theirs.exists()
     assert not mine.exists()
+
+
+@pytest.mark.parametrize("frozen", [True, False], ids=["kept out", "the twin"])
+def test_what_the_auditor_left_behind_is_not_finalized_there(
+    frozen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finalizer may wait for a lock that a thread of the auditor holds: here it would hang."""
+    if not frozen:
+        monkeypatch.setattr(gc, "freeze", lambda: None)
+
+    class Left:
+        def __del__(self) -> None:
+            (tmp_path / str(os.getpid())).touch()
+
+    gc.disable()
+    try:
+        left = Left()
+        left.itself = left  # type: ignore[attr-defined]  # only the collector of cycles finds it
+        del left
+        child = done_apart("collects", lambda: (gc.collect(), os.getpid())[1], timeout=None)
+    finally:
+        gc.enable()
+    assert (tmp_path / str(child)).exists() is not frozen
+
+
+class Glimpsed(Board):
+    """A board that is seen half written, once or always."""
+
+    times = 1
+
+    def read(self) -> tuple[int, float]:
+        calls, due = super().read()
+        if calls and self.times:
+            self.times -= 1
+            return calls, due - 1000
+        return calls, due
+
+
+@pytest.mark.parametrize("times", [1, math.inf], ids=["once", "always"])
+def test_a_glimpse_of_a_board_half_written_ends_no_process(times: float) -> None:
+    def works(line: Line) -> None:
+        for _ in line.requests():
+            line.board.begin(time.monotonic() + 60)
+            line.answer(lambda: time.sleep(0.6))
+
+    board = Glimpsed()
+    board.times = times  # type: ignore[assignment]
+    with Apart(name="works", work=works, seconds=60, board=board) as apart:
+        if times == 1:
+            assert last(apart.ask(None)) is None
+        else:
+            with pytest.raises(Ended, match="had to be ended"):
+                last(apart.ask(None))
 
 
 def test_an_answer_that_is_not_wanted_does_not_cost_the_process() -> None:
