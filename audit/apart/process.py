@@ -148,7 +148,7 @@ class Apart:
     def _look_after(self, *, gone: bool, until: float) -> None:
         status = self._status(_PATIENCE if gone else 0.0)
         now, running = time.monotonic(), self.board.read()
-        # A process may be held up while it writes on the board: the same call is seen late twice.
+        # The two numbers are not read at one instant: the same call has to be late twice.
         late, self._late = self._late, running if now > running[1] + _GRACE else None
         if status is not None and os.WIFSTOPPED(status):
             self.end(f"stopped itself by {signal.Signals(os.WSTOPSIG(status)).name}")

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import signal
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -157,8 +158,31 @@ def test_what_the_auditor_left_behind_is_not_finalized_there(
     assert (tmp_path / str(child)).exists() is not frozen
 
 
+def glances(board: Board, packs: bool) -> set[float]:
+    """What another process sees while one writes as fast as it can."""
+    packed = struct.Struct("<Qd")
+    if not (writer := os.fork()):
+        for _ in range(60_000):
+            for due in (1e4, math.inf):
+                if packs:
+                    packed.pack_into(board.held, 0, 1, due)
+                else:
+                    board.begin(due)
+        os._exit(0)
+    seen: set[float] = set()
+    while os.waitpid(writer, os.WNOHANG) == (0, 0):
+        seen |= {board.read()[1] for _ in range(1000)}
+    return seen
+
+
+def test_a_board_is_never_seen_half_written() -> None:
+    assert glances(Board(), packs=False) <= {1e4, math.inf}
+    # The twin, which once ended processes that were in time.
+    assert any(0.0 in glances(Board(), packs=True) for _ in range(100))
+
+
 class Glimpsed(Board):
-    """A board that is seen half written, once or always."""
+    """A board of which one glance is wrong, or every one."""
 
     times = 1
 
@@ -171,7 +195,7 @@ class Glimpsed(Board):
 
 
 @pytest.mark.parametrize("times", [1, math.inf], ids=["once", "always"])
-def test_a_glimpse_of_a_board_half_written_ends_no_process(times: float) -> None:
+def test_one_wrong_glance_at_a_board_ends_no_process(times: float) -> None:
     def works(line: Line) -> None:
         for _ in line.requests():
             line.board.begin(time.monotonic() + 60)
