@@ -184,7 +184,7 @@ def test_a_board_is_never_seen_half_written() -> None:
 class Glimpsed(Board):
     """A board of which one glance is wrong, or every one."""
 
-    times = 1
+    times: float = 1
 
     def read(self) -> tuple[int, float]:
         calls, due = super().read()
@@ -202,7 +202,7 @@ def test_one_wrong_glance_at_a_board_ends_no_process(times: float) -> None:
             line.answer(lambda: time.sleep(0.6))
 
     board = Glimpsed()
-    board.times = times  # type: ignore[assignment]
+    board.times = times
     with Apart(name="works", work=works, seconds=60, board=board) as apart:
         if times == 1:
             assert last(apart.ask(None)) is None
