@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from audit.shortened import shortened
+from audit.wording.shorten import shortened
 from dpcore.command.terminal import printable
 from dpcore.errors import DpcoreError
 

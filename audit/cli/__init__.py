@@ -46,7 +46,7 @@ class _Nameless(TyperCommand):
 commands = typer.Typer(
     cls=_TargetOrCommand,
     name="audit",
-    help="Doubt: what the code that runs really does.",
+    help="Test a mechanism: does the code keep its epsilon?",
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

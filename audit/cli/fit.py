@@ -104,10 +104,8 @@ def _sampler(spelling: str) -> Any:
 
 
 def _written(report: FitReport, *, as_json: bool) -> str:
-    from audit.fit.report import fit_lines
-
     if as_json:
         return report.to_text()
     if report.error is None or report.runs:
-        return page(fit_lines(report))
+        return page(report.told().lines())
     return ""

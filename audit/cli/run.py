@@ -251,14 +251,13 @@ def _examined(subject: Target, plan: Plan, wanted: Wanted, scheduler: str | None
 def _exit_code(report: AuditReport, asked: Asked) -> int:
     # Raises what the target failed with, after its report is out.
     from audit.cli.options import read_resolution
-    from audit.report.render import resolution_reached
 
     if report.error is not None:
         raise report.error
     wanted = read_resolution(asked.resolution)
     coarse = wanted is not None and not report.resolution <= wanted
     if coarse and report.runs and report.verdict == "not_refuted" and report.exit_code == 0:
-        reached = resolution_reached(report)
-        say([f"error: --resolution = {asked.resolution}: not reached: {reached}"], sys.stderr)
+        missed = f"not reached: {report.blind_spot}"
+        say([f"error: --resolution = {asked.resolution}: {missed}"], sys.stderr)
         return _NOT_REACHED
     return report.exit_code

@@ -57,13 +57,13 @@ class Written:
 
         table = io.StringIO()
         if report.error is None or report.runs:
-            show(report, table)
+            show(report.told(), table)
         page: str | InvalidParameter = ""
         if html is not None:
             from audit.report import html as pages
 
             try:
-                page = pages.page(report.to_json(), command=shlex.join(["dpcore", *sys.argv[1:]]))
+                page = pages.page(report, command=shlex.join(["dpcore", *sys.argv[1:]]))
             except InvalidParameter as error:
                 page = error
         return cls(
@@ -95,7 +95,7 @@ class Written:
         elif sys.stdout.isatty() and self.table:
             from audit.report.render import show
 
-            show(self.report, sys.stdout)
+            show(self.report.told(), sys.stdout)
         else:
             sys.stdout.write(self.table)
         sys.stdout.flush()

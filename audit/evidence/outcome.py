@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from audit.claims.claim import Claim
+from audit.wording.as_json import json_number
 
 __all__ = ["Outcome"]
 
@@ -46,6 +47,6 @@ class Outcome:
             "delta": stated["delta"],
             "p_value": self.p_value,
             "e_value": self.e_value,
-            "epsilon_lower": self.epsilon_lower,
+            "epsilon_lower": json_number(self.epsilon_lower),
             "refuted": self.refuted,
         }

@@ -5,7 +5,6 @@ Data only, computed after the audit; it decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -47,16 +46,6 @@ class Trace:
             "holds": self.holds,
             "points": [{"runs": runs, "epsilon_lower": bound} for runs, bound in self.points],
         }
-
-    @classmethod
-    def of_json(cls, document: Mapping[str, Any]) -> Trace:
-        r"""Back from :meth:`to_json`."""
-        return cls(
-            claim=Claim(**document["claim"]),
-            alpha=document["alpha"],
-            holds=document["holds"],
-            points=tuple((point["runs"], point["epsilon_lower"]) for point in document["points"]),
-        )
 
 
 def trace_fixed(

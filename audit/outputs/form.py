@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from audit.errors import Unreadable
 from audit.outputs.identity import identity, shown, written
 from audit.outputs.worlds import interleave
-from audit.shortened import shortened
+from audit.wording.shorten import shortened
 
 __all__ = [
     "Form",

@@ -35,6 +35,7 @@ from audit.runs.block import Task
 from audit.runs.jobs import Drawer, drawer
 from audit.search.space import Pair, Space, key
 from audit.targets.target import Target
+from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 
@@ -345,8 +346,7 @@ def _beyond(in_b: Integers, runs: Integers, q: float) -> float:
 
 def _named(failed: TargetFailed, pair: Pair) -> TargetFailed:
     # The dataset is one of many: it is shown.
-    shown = [json.dumps(dataset) for dataset in pair]
-    shown = [text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..." for text in shown]
+    shown = [cut(json.dumps(dataset), _SHOWN) for dataset in pair]
     place = " or ".join(shown) if failed.dataset is None else shown["AB".index(failed.dataset)]
     reason = f"in the search, on the dataset {place}: {failed.reason}"
     return TargetFailed(failed.target, reason, dataset=failed.dataset, run=failed.run)

@@ -62,7 +62,8 @@ class Bought:
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    # A run of tests. On a worker of pytest-xdist: the part that it runs.
+    r"""A run of tests; on a worker of pytest-xdist, the part that it runs."""
+
     alpha: Fraction
     effort: str
     seed: int
