@@ -1,4 +1,4 @@
-r"""How an audited target can fail: always by name, with what was drawn before."""
+r"""Errors of an audited target: what it did instead of returning outputs."""
 
 from __future__ import annotations
 

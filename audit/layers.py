@@ -1,4 +1,4 @@
-r"""The layers of an audit, one after the other, and the one report they make.
+r"""Run the layers of an audit one after the other, and join their results in one report.
 
     exact     both laws are known: a proof or a refutation            audit.exact.proof
     fit       does what is drawn have the law that was proven about?  audit.fit.fit
@@ -45,7 +45,7 @@ r"""The layers by name, strongest first."""
 _REPLAY: Final = Layer(
     layer="replay",
     method="one random tape for both datasets, and tapes with draws at extremes",
-    proves="a fault is an error, or contradicts what is declared; it leaves the claim open",
+    proves="a fault is an error in the code or breaks what was declared; it refutes no claim",
 )
 
 

@@ -47,7 +47,7 @@ __all__ = ["Drawn", "Progress", "beside", "coins_of", "draw", "report_of", "samp
 Progress = Callable[[int], None]
 r"""Called with the number of runs drawn so far."""
 
-_EQUAL: Final = "both datasets are the same: nothing tells the worlds apart"
+_EQUAL: Final = "both datasets are the same: no test can tell them apart"
 _IGNORES: Final = (
     "the target ignores the randomness it is given: --seed does not repeat its outputs"
 )
@@ -56,7 +56,7 @@ _PLANNED: Final = "as many as planned"
 _FAILED: Final = "the target failed"
 _DEADLINE: Final = "the deadline was reached"
 _CUT_SHORT: Final = (
-    "ended before its planned runs: alpha stands if the outputs had no part in when that was"
+    "ended before its planned runs: the confidence holds if the outputs did not decide when"
 )
 _NO_LIMIT: Final = "drawn in threads: no time limit held for calls of the target"
 _MANY: Final = (

@@ -1,4 +1,4 @@
-r"""The line between the auditor and a process that runs the code of others: its far end.
+r"""The far end of the pipe between the auditor and the process that runs audited code.
 
 Requests and answers are frames of ``audit.outputs.wire`` on a socket. A board in shared memory
 shows the auditor which call is running and when that should end, and the process whether it should

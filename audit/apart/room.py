@@ -1,4 +1,4 @@
-r"""Where the command runs the code it is pointed at: targets and maps, in a process of their own.
+r"""Run the targets and feature maps of a command in a process of their own.
 
 The auditor never imports them. A room is asked to find a target, to draw a block of its runs and to
 apply a map to outputs; what it answers is data (``audit.outputs.wire``), and however its process

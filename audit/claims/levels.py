@@ -1,4 +1,4 @@
-r"""Levels and p-values as they are reported: never smaller than they are."""
+r"""Round significance levels and p-values for reports: always upwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""The ``dpcore audit`` commands; ``commands`` is what the entry point names.
+r"""The ``dpcore audit`` commands, which the entry point ``commands`` registers.
 
 ``dpcore audit TARGET`` is the command itself: a first word that is no sub-command is a target (one
 that has a sub-command's name is written with its path, ``./fit.py:fit``).

@@ -25,7 +25,7 @@ __all__ = ["run"]
 _NOT_REACHED: Final = 4
 _INTERRUPTED: Final = 128 + signal.SIGINT
 
-_WHAT: Final = "What is doubted"
+_WHAT: Final = "What is tested"
 _HOW: Final = "How it is tested"
 _WHERE: Final = "Where, and for how long"
 _RESULT: Final = "The report"
@@ -77,8 +77,8 @@ def run(
     relation: Annotated[
         str | None,
         typer.Option(
-            help="Neighbours differ in one person: other data (replace), or there and not there "
-            "(add-remove). (replace)",
+            help="How neighbours differ in one person: another record (replace) or one record "
+            "more (add-remove). (replace)",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -86,21 +86,24 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Read outputs through a feature: lowest-bit, sign, length, file.py:callable, ...; "
-            "identity is the output itself. Several share the level.",
+            help="Test a feature of the output: lowest-bit, sign, length, file.py:callable, ...; "
+            "identity is the output itself. May be repeated.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
     runs: Annotated[
         str | None,
         typer.Option(
-            "-n", "--runs", help="Runs over both worlds together. (1e5)", rich_help_panel=_HOW
+            "-n",
+            "--runs",
+            help="Number of runs, both datasets together. (1e5)",
+            rich_help_panel=_HOW,
         ),
     ] = None,
     sequential: Annotated[
         bool,
         typer.Option(
-            "--sequential", help="Stop as soon as the evidence is in.", rich_help_panel=_HOW
+            "--sequential", help="Stop as soon as the evidence suffices.", rich_help_panel=_HOW
         ),
     ] = False,
     max_runs: Annotated[
@@ -108,13 +111,16 @@ def run(
         typer.Option("--max-n", help="The most runs of --sequential. (1e6)", rich_help_panel=_HOW),
     ] = None,
     alpha: Annotated[
-        str, typer.Option(help="The chance of a false alarm.", rich_help_panel=_HOW)
+        str,
+        typer.Option(
+            help="How often an audit of a true claim may say REFUTED.", rich_help_panel=_HOW
+        ),
     ] = "0.05",
     layers: Annotated[
         str | None,
         typer.Option(
-            help="Of exact, fit, replay and sample, with commas between. (exact where the law is "
-            "known, else sample)",
+            help="Which tests run, of exact, fit, replay and sample, with commas between. (exact "
+            "where the law is known, else sample)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -122,25 +128,31 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Show another method's bound beside, for comparison only: "
+            help="Also show another method's bound, for comparison only: "
             "clopper-pearson-split, ..., or all.",
             rich_help_panel=_HOW,
         ),
     ] = None,
-    seed: Annotated[str | None, typer.Option(help="Repeat an audit.", rich_help_panel=_HOW)] = None,
+    seed: Annotated[
+        str | None,
+        typer.Option(help="Repeat an audit with the same random numbers.", rich_help_panel=_HOW),
+    ] = None,
     timeout: Annotated[
-        str, typer.Option(help="The most seconds one call may take.", rich_help_panel=_WHERE)
+        str,
+        typer.Option(
+            help="The most seconds one call of the target may take.", rich_help_panel=_WHERE
+        ),
     ] = "60",
     deadline: Annotated[
         str | None,
-        typer.Option(help="Draw no more runs after so many seconds.", rich_help_panel=_WHERE),
+        typer.Option(help="Stop drawing runs after this many seconds.", rich_help_panel=_WHERE),
     ] = None,
     jobs: Annotated[
         str | None,
         typer.Option(
             "-j",
             "--jobs",
-            help="Processes that draw, -1: one a core. The report is the same. (1)",
+            help="Processes that draw runs, -1: one a core. The report does not change. (1)",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -156,14 +168,14 @@ def run(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Keep what is drawn in this file, and go on from what it holds.",
+            help="Store the runs in this file; an interrupted audit goes on from it.",
             rich_help_panel=_WHERE,
         ),
     ] = None,
     resolution: Annotated[
         str | None,
         typer.Option(
-            help="Exit with 4 unless an always-revealing output this rare would be seen.",
+            help="Exit with 4 if the blind spot is larger than this probability, such as 1e-3.",
             rich_help_panel=_RESULT,
         ),
     ] = None,
@@ -186,7 +198,7 @@ def run(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", help="Write the JSON report to a file, too.", rich_help_panel=_RESULT
+            "-o", "--output", help="Also write the JSON report to a file.", rich_help_panel=_RESULT
         ),
     ] = None,
     as_json: Annotated[

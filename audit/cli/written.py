@@ -1,4 +1,4 @@
-r"""How an audit's report leaves the command: its files, its JSON and its lines."""
+r"""Write an audit's report: to files, as JSON and on the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""How much of what came back an audit looked at: where that is nothing, nothing was measured.
+r"""Coverage: how many of the outputs a test could learn from, and whether it measured anything.
 
 An event can be learned of numbers, which have an order, and of outputs that come again. Where every
 output is the same, or is new each time and has no order, no rule tells one run from another: the

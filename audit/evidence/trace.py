@@ -1,4 +1,4 @@
-r"""The bound as the runs came in: epsilon_lower from the first so many of them, for a picture.
+r"""Trace the bound: epsilon_lower as a function of the number of runs, for a picture.
 
 Data only, computed after the audit; it decides nothing.
 """

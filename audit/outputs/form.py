@@ -1,4 +1,4 @@
-r"""What came back: joined in run order, told apart by kind, and looked over for what is odd.
+r"""Join outputs in run order, distinguish their kinds, and warn about odd ones.
 
 A :class:`Form` says how outputs are read: lines of a program as JSON or as text, values or only
 their kind. It is learned from the first :data:`TRAINING` runs, on which nothing is ever tested, so

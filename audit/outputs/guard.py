@@ -1,4 +1,4 @@
-r"""Between an audit and the code it runs: a time limit, and a standard output kept clean."""
+r"""Guard a call of audited code: limit its time, and keep its prints off standard output."""
 
 from __future__ import annotations
 

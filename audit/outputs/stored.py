@@ -1,4 +1,4 @@
-r"""Outputs as bytes and back, without loss and without running anything: never a pickle.
+r"""Store outputs as bytes and read them back, without loss and without pickle.
 
 Arrays of plain numbers or text are npy. Anything else is JSON in which a value that JSON would
 change is an object with one key, its kind: ``{"tuple": [1, 2]}``, ``{"float": "nan's bytes"}``.

@@ -1,4 +1,4 @@
-r"""What a replay can find, and the report of one.
+r"""The findings of a replay, and its report.
 
 Severities: an ``error`` is a fault, or something that only a reader of the code can excuse; a
 ``warning`` is worth a look; a ``note`` is no fault. A finding that ``refutes`` holds a

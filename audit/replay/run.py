@@ -1,4 +1,4 @@
-r"""One run of a target on a tape, and what is kept of it."""
+r"""Run a target once on a random tape, and record what it did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""How the outputs fell in both worlds: integer counts by cell, for a picture.
+r"""Histogram of the outputs of both worlds: integer counts by cell, for a picture.
 
 Data only, read off the runs after they were tested; it decides nothing.
 """

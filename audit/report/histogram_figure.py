@@ -1,4 +1,4 @@
-r"""The outputs of both worlds as bars: numbers upright along an axis, names one below the other."""
+r"""Draw the outputs of both worlds as bars: numbers along an axis, names below each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""What an HTML report is made of: its elements, and its look in light, dark and print.
+r"""The elements of the HTML report, and its style in light, dark and print.
 
 Nothing is fetched. The colours of the worlds are told apart by every kind of colour vision (after
 Okabe and Ito's palette).

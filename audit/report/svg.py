@@ -1,4 +1,4 @@
-r"""A drawing of matplotlib as inline SVG: text stays text, colours follow the page.
+r"""Draw with matplotlib as inline SVG: text stays text, colours follow the page.
 
 Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``. The same data give the same
 bytes. Ink and fills are CSS variables of the page (``--ink``, ``--a``, ``--b``, ...), so that one

@@ -1,4 +1,4 @@
-r"""One block of runs: where its randomness comes from, and how it is drawn.
+r"""Draw a block of runs, with randomness that depends on the seed and its number alone.
 
 Every coin is a function of the audit's seed, the number j of the block and what the coin is for, so
 a block can be drawn anywhere and in any order, or be read back, and is the same

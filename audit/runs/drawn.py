@@ -1,4 +1,4 @@
-r"""What was drawn in an audit: outputs as they came, and views of them as they are tested."""
+r"""The runs of an audit: outputs as they came, and as each feature shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""What an audit sets out to do, fixed before anything is drawn."""
+r"""The plan of an audit, fixed before anything is drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""The search for a pair that tells most: trained on some runs, tested on others.
+r"""Search for the pair of datasets that shows most: trained on some runs, tested on others.
 
 Candidates of a space are compared by successive halving: all get a few runs, the better third gets
 as many again together, and so on. Small changes of the best are then compared with them in the same

@@ -1,4 +1,4 @@
-r"""Pairs of datasets as a caller gives them."""
+r"""Read pairs of datasets from an argument."""
 
 from __future__ import annotations
 

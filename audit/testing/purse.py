@@ -1,4 +1,4 @@
-r"""One purse of false-alarm probability (alpha) for a whole run of tests.
+r"""Share one false-alarm probability (alpha) among all tests of a run.
 
 A statistical test rejects a correct mechanism with probability at most its alpha. Each test buys
 its alpha here, by name, and uses what :meth:`Purse.buy` returns. By the union bound some test of

@@ -1,4 +1,4 @@
-r"""What ``@pytest.mark.dp`` states of a test: the claim, the pairs, how many runs and audits."""
+r"""Read ``@pytest.mark.dp``: the claim, the pairs, and how many runs and audits."""
 
 from __future__ import annotations
 

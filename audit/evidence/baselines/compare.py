@@ -1,4 +1,4 @@
-r"""What others do, by name and for comparison only.
+r"""Compute other methods' bounds on the same runs, for comparison only.
 
 A baseline never decides anything: the verdict and its bound come from :mod:`audit.evidence.fixed`
 and :mod:`audit.evidence.anytime`. Some baselines are valid and wider, some are not valid at all and

@@ -1,4 +1,4 @@
-r"""What all baselines start from: numbers of two worlds, and how often they pass a threshold."""
+r"""Outputs as scores for the baselines: how often those of each world pass a threshold."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def test_equal_datasets_are_noted(audit: Shell) -> None:
     answer = audit(
         "targets.py:laplace", "--claim", "epsilon=1", "--pair", 1, 1, "-n", 100, "--json"
     )
-    assert answer.json["warnings"] == ["both datasets are the same: nothing tells the worlds apart"]
+    assert answer.json["warnings"] == ["both datasets are the same: no test can tell them apart"]
 
 
 def test_a_target_that_ignores_the_given_rng_is_noted(audit: Shell) -> None:
