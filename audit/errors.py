@@ -12,7 +12,7 @@ __all__ = ["TargetFailed", "Unreadable"]
 
 
 class Unreadable(Exception):
-    r"""What a call returned is nothing that outputs could be told apart by."""
+    r"""A call returned something that outputs cannot be compared by."""
 
 
 class TargetFailed(DpcoreError):

@@ -51,7 +51,7 @@ _REPLAY: Final = Layer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    r"""Which layers run, and what the report shows beside their verdict.
+    r"""Which layers to run, and what else to put in the report.
 
     ``space`` is searched for the pair first, and ``found`` is what came of it; ``state`` is the
     file of a resumable audit.

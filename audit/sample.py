@@ -198,7 +198,7 @@ def coins_of(plan: Plan) -> int:
 
 
 def report_of(drawn: Drawn) -> AuditReport:
-    r"""What the runs say about the claim.
+    r"""Test the claim on the drawn runs, and report.
 
     >>> from audit.claims.claim import Claim
     >>> from audit.targets.spelling import read_target
@@ -266,7 +266,7 @@ def _weighed(drawn: Drawn, alpha: Fraction) -> Weighed:
 def beside(
     report: AuditReport, drawn: Drawn, baselines: tuple[str, ...], *, figures: bool
 ) -> AuditReport:
-    r"""Add what other methods say and what is drawn, of the view and point that the bound is of.
+    r"""Add the bounds of other methods and the figures, for the view and point of the bound.
 
     >>> from audit.claims.claim import Claim
     >>> from audit.targets.spelling import read_target

@@ -36,7 +36,7 @@ _leave: Final = os._exit  # whatever a target makes of the module
 
 @dataclass(slots=True, kw_only=True)
 class Board:
-    r"""What both processes see: calls begun, when the last one should end, and whether to stop."""
+    r"""Memory that both processes share: calls begun, when the last must end, whether to stop."""
 
     held: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, _STOP + 1))
     calls: int = 0
@@ -82,7 +82,7 @@ class Line:
     objects: Objects = field(default_factory=Objects)
 
     def requests(self) -> Iterator[Any]:
-        r"""What is asked, until nothing more is."""
+        r"""Yield the requests until the auditor closes the pipe."""
         while (head := self._read(LENGTH.size)) is not None:
             request = self._read(*LENGTH.unpack(head))
             if request is None:

@@ -66,7 +66,7 @@ r"""Called with the number of audits that are done."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    r"""What became of one mechanism: of its last try, where it had several.
+    r"""The result of one mechanism: of its last try, if it had several.
 
     ``refuted`` is None where it failed, for the reason of ``error``. ``finding`` is the error that
     a replay found. ``resolution``: a sample of so many runs would catch an output that only one

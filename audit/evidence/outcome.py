@@ -17,7 +17,7 @@ __all__ = ["Outcome"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    r"""What became of one claimed point (``claim``) on one pair, through one feature.
+    r"""The test of one claimed point (``claim``) on one pair, through one feature.
 
     ``pair`` is the place of the pair in the audit's list, ``feature`` the name of the feature that
     outputs were read through, None for the outputs themselves. ``p_value`` or ``e_value`` is that

@@ -26,11 +26,11 @@ _BERGER_BOOS_SHARE: Final = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    r"""Lower bounds on epsilon, at the claim's delta, from the first so many runs.
+    r"""Lower bounds on epsilon, at the claim's delta, from growing numbers of the first runs.
 
     ``points`` are (runs, epsilon_lower). With ``holds`` "each", every point is by itself a bound
-    with confidence 1 - alpha, and nothing is said of all of them together; with "together" all hold
-    at once with that confidence.
+    with confidence 1 - alpha, not all of them together; with "together" all hold together with
+    that confidence.
     """
 
     claim: Claim

@@ -255,7 +255,7 @@ def same(one: Outputs, other: Outputs) -> bool:
 
 
 def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: Form) -> list[str]:
-    r"""What a reader should know about outputs as they came: nan, kinds of one world, constants.
+    r"""Warnings about outputs: nan, a type that only one dataset gives, constants.
 
     >>> plain = Form(lines=False, as_json=False, by_kind=False)
     >>> oddities([1.0, math.nan], np.array([False, True]), plain)

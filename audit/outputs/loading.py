@@ -24,7 +24,7 @@ __all__ = ["load"]
 
 
 def load(spelling: str) -> Any:
-    r"""What ``module:name`` or ``file.py:name`` names, whatever it is.
+    r"""Import the object that ``module:name`` or ``file.py:name`` names.
 
     >>> load("math:pi")
     3.14159...

@@ -61,7 +61,7 @@ def pack(outputs: Outputs) -> bytes:
 
 
 def unpack(data: bytes) -> Outputs:
-    r"""What :func:`pack` made bytes of. Raises ValueError for bytes that it did not make.
+    r"""Read the bytes that :func:`pack` made. Raises ValueError for any others.
 
     >>> unpack(b'{"array": ["<i8", [1000000000000], ""]}')
     Traceback (most recent call last):
@@ -108,7 +108,7 @@ def encode(value: object, depth: int = 0) -> Any:
 
 
 def decode(value: Any, depth: int = 0) -> Any:
-    r"""What :func:`encode` made JSON of. Raises ValueError for what it did not make."""
+    r"""Read the JSON that :func:`encode` made. Raises ValueError for any other."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number that is none of JSON")
     if not isinstance(value, list | dict):

@@ -185,7 +185,7 @@ class ReplayReport:
 
 
 def plain(value: Any) -> Any:
-    r"""A value as JSON holds it: arrays as lists, what JSON lacks as text.
+    r"""Convert a value for JSON: arrays to lists, what JSON lacks to text.
 
     >>> plain({"x": float("nan"), "y": (1, 2)})
     {'x': 'nan', 'y': [1, 2]}

@@ -108,7 +108,7 @@ def code(value: object) -> str:
 
 
 def printable(value: str) -> str:
-    r"""With a replacement sign for what HTML and fonts have no place for, and what is not seen.
+    r"""Replace characters that HTML cannot hold or that a reader cannot see.
 
     Signs that reorder or hide others are such: what is read is what is there.
 
@@ -132,7 +132,7 @@ def as_json(value: object, *, indent: int | None = None) -> str:
 
 
 def p_value(value: float | None) -> str:
-    r"""Rounded up; None of a test that has none."""
+    r"""A p-value, rounded up; "none" of a test without one."""
     return "none" if value is None else shown_p_value(value)
 
 

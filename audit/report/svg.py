@@ -177,7 +177,7 @@ def say(axes: Axes, at: tuple[float, float], text: str, side: Side, *, above: bo
 
 
 def svg(figure: Figure, name: str, title: str, words: str) -> str:
-    r"""The figure as an element of the page; ``words`` say what it shows to who does not see it."""
+    r"""The figure as an element of the page; ``words`` describe it for those who cannot see it."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=_METADATA)
     text = buffer.getvalue()

@@ -40,7 +40,7 @@ _PROBES: Final = 8
 
 
 class Stream(IntEnum):
-    r"""What randomness of an audit is for. The numbers are part of what a seed means."""
+    r"""The purposes of an audit's randomness. The numbers fix what a seed draws."""
 
     WORLDS = 0
     MIXING = 1

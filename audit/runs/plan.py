@@ -44,7 +44,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    r"""What to test, and how far to go.
+    r"""What an audit tests, and how many runs it draws.
 
     ``runs`` over both worlds and all pairs together: all of them, or with ``sequential`` at most so
     many. ``others`` are further pairs, ``features`` what outputs are read through (the outputs

@@ -88,7 +88,7 @@ class Tried:
 
     @classmethod
     def of_json(cls, held: Any) -> Tried:
-        r"""What :meth:`to_json` made JSON of. Raises ValueError for what it did not make."""
+        r"""Read the JSON that :meth:`to_json` made. Raises ValueError for any other."""
         match held:
             case {"pair": [a, b], "runs": int(runs), "score": float(score)} if math.isfinite(score):
                 return cls(pair=(a, b), runs=runs, score=score)
@@ -97,7 +97,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    r"""What a search found: the pair to test, the training runs spent, and what was tried.
+    r"""The result of a search: the pair to test, the training runs spent, and what was tried.
 
     ``tried`` has each candidate once, the one that was chosen first, then those that came far
     before those that did not.
@@ -124,7 +124,7 @@ class Found:
 
     @classmethod
     def of_json(cls, held: Any) -> Found:
-        r"""What :meth:`to_json` made JSON of. Raises ValueError for what it did not make.
+        r"""Read the JSON that :meth:`to_json` made. Raises ValueError for any other.
 
         >>> found = Found(space="integer:low=0,high=1", pair=(0, 1), runs=512, tried=())
         >>> Found.of_json(json.loads(json.dumps(found.to_json()))) == found

@@ -56,7 +56,7 @@ _SHOWN: Final = 200
 
 
 class Refuted(AssertionError):
-    r"""What was asserted does not hold; ``report`` is the evidence, where there is a report."""
+    r"""The assertion is refuted; ``report`` is the evidence, if there is a report."""
 
     def __init__(self, sentence: str, report: AuditReport | FitReport | None = None) -> None:
         super().__init__(sentence)

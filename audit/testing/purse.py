@@ -69,7 +69,7 @@ class Purse:
 
     @property
     def bought(self) -> Mapping[str, Fraction]:
-        r"""What each name paid."""
+        r"""The alpha that each name bought."""
         return MappingProxyType(self._bought)
 
     @property
@@ -79,11 +79,11 @@ class Purse:
 
     @property
     def left(self) -> Fraction:
-        r"""What can still be bought."""
+        r"""The alpha that can still be bought."""
         return self.total - self.spent
 
     def statement(self) -> str:
-        r"""What the run may say about itself, in one line; rounded up.
+        r"""Summarise the purchases in one line, rounded up.
 
         >>> Purse("1e-3").statement()
         'no statistical test ran'

@@ -21,7 +21,7 @@ _WORDS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    r"""What the marks of a test state; of several, the nearest to the test decides each word."""
+    r"""The terms that the marks of a test state; the nearest mark decides each word."""
 
     claim: Claim | CurveClaim | None
     pairs: tuple[tuple[Any, Any], ...]

@@ -123,7 +123,7 @@ r"""By name.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineFinding:
-    r"""What a baseline makes of the runs; ``epsilon_lower`` is None where it cannot read them.
+    r"""The bound of a baseline on the runs; ``epsilon_lower`` is None if it cannot read them.
 
     >>> BaselineFinding(name="dkw", epsilon_lower=9e999, says="bands", valid=True).to_json()
     {'name': 'dkw', 'epsilon_lower': 'inf', 'says': 'bands', 'valid': True}
@@ -135,7 +135,7 @@ class BaselineFinding:
     valid: bool
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields by name; infinity as text, for JSON has none."""
+        r"""The fields by name; infinity as text."""
         bound = self.epsilon_lower
         return {
             "name": self.name,

@@ -216,7 +216,7 @@ class _OwnMap:
 
 
 def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
-    r"""A map of one's own: ``module:callable`` or ``file.py:callable``, of each output by itself.
+    r"""Load a user's map, ``module:callable`` or ``file.py:callable``, and apply it to each output.
 
     >>> own_map("builtins:abs")([-3, 3])
     [3, 3]

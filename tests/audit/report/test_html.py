@@ -78,7 +78,7 @@ def test_the_embedded_report_is_the_document() -> None:
     assert json.loads("".join(Visible.of(found[1]).pieces)) == json.loads(report.to_text())
 
 
-OPTIONAL = {
+OPTIONAL: dict[str, Any] = {
     "pairs": (), "outcomes": (), "fit": None, "findings": (), "baselines": (), "search": None,
     "histogram": None, "trace": None, "witness": None, "layers": (), "warnings": (),
 }  # fmt: skip

@@ -100,7 +100,8 @@ def in_page(document: dict[str, Any], text: str) -> Iterator[Printed]:
 
 def cases(text: str, pattern: str, value: float) -> Iterator[Printed]:
     """So many of so many runs: a probability, rounded up."""
-    for some, of in found(pattern, text):
+    for cells in found(pattern, text):
+        some, of = cells[0], cells[1]
         yield str(Fraction(some) / int(of.replace(",", ""))), value, "up"
 
 

@@ -70,7 +70,7 @@ def sampled(name: str, *, twin: bool = False, sequential: bool = False) -> Audit
         if sequential
         else trace_fixed(outputs, worlds, claim, seed=7)
     )
-    event = report.witness and report.witness.event
+    event = None if report.witness is None else report.witness.event
     return replace(report, histogram=worded(outputs, worlds, event), trace=traced)
 
 
