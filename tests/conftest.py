@@ -7,6 +7,7 @@ import os
 import hypothesis
 import pytest
 
+from tests.effort import run_everything
 from tests.purse import purse
 
 # No deadline: the machine is shared. No database: a run depends on the tree alone.
@@ -21,6 +22,7 @@ hypothesis.settings.register_profile(
 def pytest_configure(config: pytest.Config) -> None:
     nightly = not config.getoption("markexpr")
     hypothesis.settings.load_profile("nightly" if nightly else "repeatable")
+    run_everything(nightly)
     # Pages and commands are compared with what a terminal of one width, without colour, shows.
     os.environ.update(COLUMNS="100", NO_COLOR="1", TERM="dumb")
 

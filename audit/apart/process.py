@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import gc
 import math
 import os
 import select
@@ -67,6 +68,7 @@ class Apart:
     _known: dict[int, Any] = field(default_factory=dict)
     _heard: bytearray = field(default_factory=bytearray)
     _how: str = ""
+    _late: tuple[int, float] | None = None
     _reaper: int = 0
 
     def __enter__(self) -> Self:
@@ -145,14 +147,16 @@ class Apart:
 
     def _look_after(self, *, gone: bool, until: float) -> None:
         status = self._status(_PATIENCE if gone else 0.0)
-        now, (_, due) = time.monotonic(), self.board.read()
+        now, running = time.monotonic(), self.board.read()
+        # The two numbers are not read at one instant: the same call has to be late twice.
+        late, self._late = self._late, running if now > running[1] + _GRACE else None
         if status is not None and os.WIFSTOPPED(status):
             self.end(f"stopped itself by {signal.Signals(os.WSTOPSIG(status)).name}")
         elif status is not None:
             self.end(_said(os.waitstatus_to_exitcode(status)), reaped=True)
         elif gone:
             self.end(_GAVE_UP)
-        elif now > due + _GRACE:
+        elif late is not None and late == self._late:
             how = f"no answer within {self.seconds:g} s, and its process had to be ended: nothing "
             self.end(how + "else interrupts it; a longer limit is set with --timeout")
         elif now > until:
@@ -234,8 +238,10 @@ class Apart:
         _prctl(_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != parent:
             return
-        # Handlers of the auditor's are the auditor's to run.
+        # Handlers of the auditor's are the auditor's to run, and so are the finalizers of what it
+        # left behind: one may wait for a thread that is not in this process.
         atexit._clear()
+        gc.freeze()
         with Path(os.devnull).open("rb") as nothing:
             os.dup2(nothing.fileno(), 0)
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:

@@ -18,7 +18,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(ROOT / "tests" / "support" / "audit" / "misbehaving.py", tmp_path / "targets.py")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
-    monkeypatch.delitem(sys.modules, "targets", raising=False)
+    for name in [name for name in sys.modules if name.partition(".")[0].endswith("targets")]:
+        monkeypatch.delitem(sys.modules, name)
     return tmp_path
 
 

@@ -158,7 +158,8 @@ def strike(*given): raise Storm
 signal.signal(signal.SIGALRM, strike)
 os.register_at_fork(
     after_in_child=lambda: signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 3e-4)))
-from dpcore import DiscreteLaplace, forks, noise, reservoir, rng
+from dpcore import DiscreteLaplace, forks, noise
+from dpcore.sampling import reservoir, rng
 noises = [DiscreteLaplace(scale=2**50 + 2**20 * i) for i in range(50)]
 draw = lambda: {law.sample() for law in noises}
 draw()

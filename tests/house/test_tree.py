@@ -7,7 +7,7 @@ import io
 import re
 import tokenize
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -113,6 +113,47 @@ def test_no_file_outgrows_its_idea() -> None:
     assert [p.name for p in files if outgrown(p.read_text(encoding="utf-8"))] == []
     assert outgrown("x\n" * (MOST_LINES + 1))
     assert not outgrown("x\n" * MOST_LINES)
+
+
+MOST_FILES = 12
+
+
+def crowded(folders: Iterable[Path]) -> list[str]:
+    """Folders with more modules than a visitor holds in mind."""
+    return [
+        str(folder)
+        for folder in folders
+        if sum(path.stem != "__init__" for path in folder.glob("*.py")) > MOST_FILES
+    ]
+
+
+def test_no_folder_outgrows_its_question(tmp_path: Path) -> None:
+    """The catalogue is a list, and stays flat."""
+    folders = {path.parent for path in python_files(*PACKAGES)} - {ROOT / "audit" / "catalogue"}
+    assert crowded(sorted(folders)) == []
+    for number in range(MOST_FILES + 1):
+        (tmp_path / f"part_{number}.py").touch()
+    assert crowded([tmp_path]) == [str(tmp_path)]
+
+
+def untested(root: Path) -> list[str]:
+    """Folders of the packages without a folder of tests."""
+    return [
+        f"{package}/{folder.name}"
+        for package in PACKAGES
+        for folder in sorted((root / package).iterdir())
+        if (folder / "__init__.py").is_file()
+        and not any((root / "tests" / package / folder.name).rglob("test_*.py"))
+    ]
+
+
+def test_tests_mirror_the_folders(tmp_path: Path) -> None:
+    assert untested(ROOT) == []
+    for package in PACKAGES:
+        (tmp_path / package).mkdir()
+    (tmp_path / "audit" / "attic").mkdir()
+    (tmp_path / "audit" / "attic" / "__init__.py").touch()
+    assert untested(tmp_path) == ["audit/attic"]
 
 
 def test_every_file_is_named_after_its_idea() -> None:

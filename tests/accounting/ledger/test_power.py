@@ -34,7 +34,8 @@ CHARGES = 40
 WRITER = """
 import os, sys
 from accounting.claims.claim import ZCdp
-from accounting.ledger import Ledger, Request, store
+from accounting.ledger import Ledger, Request
+from accounting.ledger.database import store
 from tests.support.ledger.budget import BUDGET
 folder, careless = sys.argv[1], sys.argv[2] == "careless"
 store._LOG = 1 << 16  # the log is moved into the file several times

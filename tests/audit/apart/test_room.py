@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
+import math
 import os
 import signal
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -14,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.apart.line import Line
+from audit.apart.line import Board, Line
 from audit.apart.process import Apart, Ended
 from audit.apart.room import Remote, Room, done_apart
 from audit.claims.claim import Claim
@@ -130,6 +133,82 @@ def test_handlers_of_the_auditor_s_are_not_run_and_its_own_are(tmp_path: Path) -
         atexit.unregister(mine.touch)
     assert theirs.exists()
     assert not mine.exists()
+
+
+@pytest.mark.parametrize("frozen", [True, False], ids=["kept out", "the twin"])
+def test_what_the_auditor_left_behind_is_not_finalized_there(
+    frozen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finalizer may wait for a lock that a thread of the auditor holds: here it would hang."""
+    if not frozen:
+        monkeypatch.setattr(gc, "freeze", lambda: None)
+
+    class Left:
+        def __del__(self) -> None:
+            (tmp_path / str(os.getpid())).touch()
+
+    gc.disable()
+    try:
+        left = Left()
+        left.itself = left  # type: ignore[attr-defined]  # only the collector of cycles finds it
+        del left
+        child = done_apart("collects", lambda: (gc.collect(), os.getpid())[1], timeout=None)
+    finally:
+        gc.enable()
+    assert (tmp_path / str(child)).exists() is not frozen
+
+
+def glances(board: Board, packs: bool) -> set[float]:
+    """What another process sees while one writes as fast as it can."""
+    packed = struct.Struct("<Qd")
+    if not (writer := os.fork()):
+        for _ in range(60_000):
+            for due in (1e4, math.inf):
+                if packs:
+                    packed.pack_into(board.held, 0, 1, due)
+                else:
+                    board.begin(due)
+        os._exit(0)
+    seen: set[float] = set()
+    while os.waitpid(writer, os.WNOHANG) == (0, 0):
+        seen |= {board.read()[1] for _ in range(1000)}
+    return seen
+
+
+def test_a_board_is_never_seen_half_written() -> None:
+    assert glances(Board(), packs=False) <= {1e4, math.inf}
+    # The twin, which once ended processes that were in time.
+    assert any(0.0 in glances(Board(), packs=True) for _ in range(100))
+
+
+class Glimpsed(Board):
+    """A board of which one glance is wrong, or every one."""
+
+    times: float = 1
+
+    def read(self) -> tuple[int, float]:
+        calls, due = super().read()
+        if calls and self.times:
+            self.times -= 1
+            return calls, due - 1000
+        return calls, due
+
+
+@pytest.mark.parametrize("times", [1, math.inf], ids=["once", "always"])
+def test_one_wrong_glance_at_a_board_ends_no_process(times: float) -> None:
+    def works(line: Line) -> None:
+        for _ in line.requests():
+            line.board.begin(time.monotonic() + 60)
+            line.answer(lambda: time.sleep(0.6))
+
+    board = Glimpsed()
+    board.times = times
+    with Apart(name="works", work=works, seconds=60, board=board) as apart:
+        if times == 1:
+            assert last(apart.ask(None)) is None
+        else:
+            with pytest.raises(Ended, match="had to be ended"):
+                last(apart.ask(None))
 
 
 def test_an_answer_that_is_not_wanted_does_not_cost_the_process() -> None:

@@ -23,8 +23,8 @@ from audit.replay.tape import EXTREMES, Tape
 from audit.targets.spelling import read_target
 from audit.targets.target import Vectorised
 from dpcore.errors import InvalidParameter
-from tests.audit.replay_targets import correct, faulty
 from tests.support.dpcore.mutants import mutated
+from tests.support.replay_targets import correct, faulty
 
 AMOUNTS = (0.25, 0.75)
 

@@ -286,7 +286,7 @@ def test_one_job_needs_no_joblib() -> None:
     code = (
         f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
         "from audit.claims.claim import Claim\nfrom audit.runs.plan import Plan\n"
-        "from audit.sample import sample\nfrom audit.targets.target import read_target\n"
+        "from audit.sample import sample\nfrom audit.targets.spelling import read_target\n"
         "sample(read_target('count'), Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100))\n"
         "assert 'joblib' not in sys.modules and 'cloudpickle' not in sys.modules\n"
     )

@@ -164,11 +164,7 @@ def prints(source: str) -> list[int]:
 
 
 def test_commands_write_lines_through_the_door_only() -> None:
-    commands = [
-        path
-        for package in ("accounting", "audit", "bandits")
-        for path in (ROOT / package / "cli").glob("*.py")
-    ]
+    commands = [path for path in ROOT.glob("*/cli/*.py") if path.parent.name == "cli"]
     assert len(commands) > 15
     for path in commands:
         # A line of the ledger's export is a JSON document.

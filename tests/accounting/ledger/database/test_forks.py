@@ -16,7 +16,8 @@ from tests.support.ledger.budget import BUDGET
 CLOSED = """
 import os, sys
 from accounting.claims.claim import ZCdp
-from accounting.ledger import Ledger, forks
+from accounting.ledger import Ledger
+from accounting.ledger.database import forks
 ledger, price = Ledger.open(sys.argv[1]), ZCdp("1/50")
 ledger.charge(["ada"], price, batch="parent")
 if sys.argv[2] == "kept open":
@@ -84,7 +85,8 @@ assert ledger.charges() == 2 and ledger.check() == ()
 NATIVE = """
 import ctypes, os, sys
 from accounting.claims.claim import ZCdp
-from accounting.ledger import Ledger, LedgerUnavailable, forks
+from accounting.ledger import Ledger, LedgerUnavailable
+from accounting.ledger.database import forks
 ledger, price = Ledger.open(sys.argv[1]), ZCdp("1/50")
 ledger.charge(["ada"], price, batch=f"parent, {sys.argv[2]}")
 if sys.argv[2] == "hooks alone":

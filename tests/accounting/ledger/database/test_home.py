@@ -38,7 +38,8 @@ def opened(file: Path) -> Ledger:
 TWO_PATHS = """
 import subprocess, sys
 from accounting.claims.claim import ZCdp
-from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable, place
+from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable
+from accounting.ledger.database import place
 from accounting.ledger.book import Book
 script, path, *rest = sys.argv[1:]
 if "no mounts told" in rest:
