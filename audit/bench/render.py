@@ -30,6 +30,7 @@ from typing import Any, Final
 
 from audit.bench.bench import LEAST_CHANCE, Bench, Result, Row
 from audit.catalogue import Entry, Layer
+from audit.claims.claim import Claim, shown
 from audit.claims.levels import level_upper
 from audit.wording.as_json import json_ends, json_number, json_text
 from audit.wording.lines import out_of
@@ -136,11 +137,12 @@ def _cells(row: Row) -> tuple[str, ...]:
     # A bound from a curve is at the delta of one of its points, and says nothing beside "true".
     curve = row.entry.curve is not None
     lower = None if curve else broken.epsilon_lower
-    claim = broken.claim.removeprefix("epsilon=").replace(",delta=", ", ")
+    claim = Claim(epsilon=row.entry.epsilon, delta=row.entry.delta)
+    epsilon, delta = map(shown, claim.exact)
     return (
         str(row.entry.number),
         row.entry.name,
-        "its curve" if curve else claim,
+        "its curve" if curve else epsilon if delta == "0" else f"{epsilon}, {delta}",
         _down(row.entry.true_epsilon),
         runs,
         "failed" if broken.refuted is None else "caught" if broken.refuted else "MISSED",

@@ -12,6 +12,7 @@ from audit.claims.claim import Claim
 from audit.claims.looks import LOOKS
 from audit.evidence.anytime import watch
 from audit.evidence.fixed import gather
+from audit.evidence.verdict import BERGER_BOOS_SHARE, capped
 from audit.outputs.form import Outputs
 from audit.outputs.reading import read_worlds
 from dpcore.numbers.enclosure import round_down
@@ -21,7 +22,6 @@ __all__ = ["Trace", "trace_anytime", "trace_fixed"]
 
 _POINTS: Final = 16
 _FIRST_POINT: Final = 64
-_BERGER_BOOS_SHARE: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +70,8 @@ def trace_fixed(
     for runs in _prefixes(len(truth)):
         evidence = gather(outputs[:runs], truth[:runs], seed=seed)
         bound = evidence.epsilon_lower(level, delta)
-        p_value = evidence.p_value(epsilon, delta, spend=level / _BERGER_BOOS_SHARE)
-        points.append((runs, _capped(bound, claim, refuted=p_value <= round_down(level))))
+        p_value = evidence.p_value(epsilon, delta, spend=level / BERGER_BOOS_SHARE)
+        points.append((runs, capped(bound, claim, refuted=p_value <= round_down(level))))
     return Trace(claim=claim, alpha=level, holds="each", points=tuple(points))
 
 
@@ -93,13 +93,8 @@ def trace_anytime(
         part = slice(process.runs, runs)
         process = process.update(outputs[part], truth[part])
         refuted = process.rejected_at(alpha) is not None
-        points.append((runs, _capped(process.epsilon_lower(alpha, delta), claim, refuted=refuted)))
+        points.append((runs, capped(process.epsilon_lower(alpha, delta), claim, refuted=refuted)))
     return Trace(claim=claim, alpha=alpha, holds="together", points=tuple(points))
-
-
-def _capped(bound: float, claim: Claim, *, refuted: bool) -> float:
-    # As the verdict does: no bound contradicts it, and the smaller one holds as well.
-    return bound if refuted else min(bound, round_down(claim.exact[0]))
 
 
 def _prefixes(runs: int) -> list[int]:

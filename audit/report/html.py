@@ -30,7 +30,7 @@ from audit.report.markup import (
 )
 from audit.report.pictures import claimed_section, histogram_section, trace_section
 from audit.report.report import SCHEMA, AuditReport, ExactWitness
-from audit.report.sentences import VERDICTS, confidence, false_alarms
+from audit.report.sentences import VERDICTS, confidence, refutals
 from audit.wording.lines import between
 from audit.wording.shorten import shortened
 from dpcore.numbers.rounding import down
@@ -117,8 +117,7 @@ def _sentence(report: AuditReport) -> str:
     claim = code(report.claim)
     match report.verdict:
         case "refuted" if report.runs:
-            rest = false_alarms(report.alpha).removeprefix("if the claim were true, ")
-            return f"The claim {claim} does not hold. If it did, {rest}."
+            return f"The claim {claim} does not hold. If it did, {refutals(report.alpha)}."
         case "refuted":
             return f"The claim {claim} does not hold: a proof, from the exact laws of the outputs."
         case "proven":

@@ -32,6 +32,7 @@ __all__ = [
     "evidence",
     "false_alarms",
     "fitted",
+    "refutals",
     "repeated",
     "tested",
 ]
@@ -66,10 +67,13 @@ def false_alarms(alpha: RationalLike) -> str:
     >>> false_alarms("0.05")
     'if the claim were true, at most 5 of 100 such audits would say REFUTED (independent runs)'
     """
+    return f"if the claim were true, {refutals(alpha)}"
+
+
+def refutals(alpha: RationalLike) -> str:
+    r"""How many audits of a true claim refute it, at most."""
     cases = out_of(rational("alpha", alpha), 6)
-    return (
-        f"if the claim were true, at most {cases} such audits would say REFUTED (independent runs)"
-    )
+    return f"at most {cases} such audits would say REFUTED (independent runs)"
 
 
 def evidence(alpha: RationalLike, *, p_value: float | None, e_value: float | None) -> str:
