@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -103,16 +104,10 @@ def test_what_is_printed_is_what_the_command_prints(shell: Shell) -> None:
     answer = shell("discrete-laplace:scale=1", "--claim", "epsilon=1", "--pair", 0, 1,
                    "-n", 500, "--seed", 7, "--alpha", ALPHA)  # fmt: skip
     noise = DiscreteLaplace(scale=1)
-    asked: dict[str, Any] = {"runs": 500, "seed": 7, "confidence": 1 - audit_level()}
+    asked: dict[str, Any] = {"runs": 500, "seed": 7, "confidence": 1 - Fraction(str(ALPHA))}
     report = audit.audit(noise, Claim(epsilon=1), pair=(0, 1), **asked)
     assert [layer.layer for layer in report.layers] == ["exact", "sample"]
     assert f"{report}\n" == answer.out
-
-
-def audit_level() -> Any:
-    from fractions import Fraction
-
-    return Fraction(str(ALPHA))
 
 
 def test_a_callable_in_each_form_and_several_pairs() -> None:
@@ -189,6 +184,8 @@ def test_a_target_that_fails_and_ctrl_c_come_through() -> None:
     with pytest.raises(audit.TargetFailed, match="KeyError"):
         audit.audit(raises, "epsilon=1", pair=(0, 1), runs=100)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    with pytest.raises(KeyboardInterrupt):
-        audit.audit(stopped, "epsilon=9", pair=(0, 1), runs=1000)
-    signal.signal(signal.SIGINT, before)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            audit.audit(stopped, "epsilon=9", pair=(0, 1), runs=1000)
+    finally:
+        signal.signal(signal.SIGINT, before)
