@@ -1,1 +1,85 @@
-r"""Doubt: what the code that runs really does."""
+r"""Test mechanisms: does the code that runs keep its epsilon? And the tools to ask that anywhere.
+
+    import audit
+
+    report = audit.audit(noisy_count, "epsilon=1", pair=([], ["ada"]))
+    print(report)
+
+The public names are loaded when they are first asked for, so that ``import audit`` costs nothing;
+each is documented where it is defined.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from audit.api import audit
+    from audit.claims.claim import Claim
+    from audit.claims.curve_claim import CurveClaim, read_claim
+    from audit.errors import TargetFailed
+    from audit.evidence.event import Witness
+    from audit.evidence.outcome import Outcome
+    from audit.fit.report import FitReport
+    from audit.replay.findings import Finding
+    from audit.report.report import AuditReport, ExactWitness
+    from audit.targets.spelling import read_target
+    from audit.testing.assertions import (
+        NothingMeasured,
+        Refuted,
+        assert_fits,
+        assert_private,
+        assert_sensitivity,
+    )
+
+__all__ = [
+    "AuditReport",
+    "Claim",
+    "CurveClaim",
+    "ExactWitness",
+    "Finding",
+    "FitReport",
+    "NothingMeasured",
+    "Outcome",
+    "Refuted",
+    "TargetFailed",
+    "Witness",
+    "assert_fits",
+    "assert_private",
+    "assert_sensitivity",
+    "audit",
+    "read_claim",
+    "read_target",
+]
+
+_PLACES = {
+    "AuditReport": "report.report",
+    "Claim": "claims.claim",
+    "CurveClaim": "claims.curve_claim",
+    "ExactWitness": "report.report",
+    "Finding": "replay.findings",
+    "FitReport": "fit.report",
+    "NothingMeasured": "testing.assertions",
+    "Outcome": "evidence.outcome",
+    "Refuted": "testing.assertions",
+    "TargetFailed": "errors",
+    "Witness": "evidence.event",
+    "assert_fits": "testing.assertions",
+    "assert_private": "testing.assertions",
+    "assert_sensitivity": "testing.assertions",
+    "audit": "api",
+    "read_claim": "claims.curve_claim",
+    "read_target": "targets.spelling",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'audit' has no attribute {name!r}")
+    found = getattr(import_module(f"audit.{_PLACES[name]}"), name)
+    # Bound here, so that the next look finds it at once.
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,10 +1,10 @@
-r"""How an audited target can fail: always by name, with what was drawn before."""
+r"""Errors of an audited target: what it did instead of returning outputs."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from audit.shortened import shortened
+from audit.wording.shorten import shortened
 from dpcore.command.terminal import printable
 from dpcore.errors import DpcoreError
 
@@ -12,7 +12,7 @@ __all__ = ["TargetFailed", "Unreadable"]
 
 
 class Unreadable(Exception):
-    r"""What a call returned is nothing that outputs could be told apart by."""
+    r"""A call returned something that outputs cannot be compared by."""
 
 
 class TargetFailed(DpcoreError):

@@ -1,4 +1,4 @@
-r"""The layers of an audit, one after the other, and the one report they make.
+r"""Run the layers of an audit one after the other, and join their results in one report.
 
     exact     both laws are known: a proof or a refutation            audit.exact.proof
     fit       does what is drawn have the law that was proven about?  audit.fit.fit
@@ -22,7 +22,6 @@ from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.verdicts import INTERRUPTED, Layer
 from audit.errors import TargetFailed
-from audit.evidence.event import Witness
 from audit.evidence.verdict import versions
 from audit.replay.findings import Finding
 from audit.report.report import AuditReport
@@ -35,7 +34,6 @@ from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
     from audit.fit.report import FitReport
-    from audit.sample import Drawn
     from audit.search.search import Found
     from audit.search.space import Space
 
@@ -44,18 +42,16 @@ __all__ = ["LAYERS", "Wanted", "examine"]
 LAYERS: Final = ("exact", "fit", "replay", "sample")
 r"""The layers by name, strongest first."""
 
-_CURVE_STEPS: Final = 60
-
 _REPLAY: Final = Layer(
     layer="replay",
     method="one random tape for both datasets, and tapes with draws at extremes",
-    proves="a fault is an error, or contradicts what is declared; it leaves the claim open",
+    proves="a fault is an error in the code or breaks what was declared; it refutes no claim",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    r"""Which layers run, and what the report shows beside their verdict.
+    r"""Which layers to run, and what else to put in the report.
 
     ``space`` is searched for the pair first, and ``found`` is what came of it; ``state`` is the
     file of a resumable audit.
@@ -135,18 +131,23 @@ def _kept_search(target: Target, plan: Plan, wanted: Wanted, space: Space) -> Fo
 def _of_layers(
     target: Target, plan: Plan, wanted: Wanted, progress: Callable[[int], None] | None
 ) -> AuditReport:
-    from audit.exact.proof import both, prove
-
     drawing = [layer for layer in ("fit", "sample") if layer in wanted.layers]
     shared = replace(plan, alpha=rational("alpha", plan.alpha) / max(len(drawing), 1))
     report: AuditReport | None = None
     if "exact" in wanted.layers:
+        from audit.exact.proof import prove  # with accounting, which runs alone do not need
+
         report = prove(_known(target, "exact"), plan)
     fitted = _fitted(_known(target, "fit"), shared) if "fit" in wanted.layers else None
     ended = fitted is not None and (fitted.error is not None or fitted.stopped == INTERRUPTED)
     if "sample" in wanted.layers and not ended:
         sampled = _adjusted(_sampled(target, shared, wanted, progress), len(drawing))
-        report = sampled if report is None else both(report, sampled)
+        if report is None:
+            report = sampled
+        else:
+            from audit.exact.proof import both
+
+            report = both(report, sampled)
     report = report or _nothing_drawn(target, plan)
     if fitted is not None:
         report = _with_fit(report, fitted)
@@ -194,7 +195,7 @@ def _nothing_drawn(target: Target, plan: Plan) -> AuditReport:
 def _sampled(
     target: Target, plan: Plan, wanted: Wanted, progress: Callable[[int], None] | None
 ) -> AuditReport:
-    from audit.sample import draw, report_of
+    from audit.sample import beside, draw, report_of
 
     if wanted.state is None:
         drawn = draw(target, plan, progress=progress)
@@ -208,74 +209,10 @@ def _sampled(
     if drawn.runs and report.error is None and (wanted.baselines or wanted.figures):
         try:
             with drawn.reading():
-                report = _beside(report, drawn, wanted)
+                report = beside(report, drawn, wanted.baselines, figures=wanted.figures)
         except TargetFailed as failed:
             report = replace(report, verdict=None, error=failed)
     return report
-
-
-def _beside(report: AuditReport, drawn: Drawn, wanted: Wanted) -> AuditReport:
-    # Of the view and point that the report's bound is of.
-    from audit.evidence.baselines.compare import compare
-    from audit.evidence.family import view_seeds
-    from audit.evidence.trace import trace_anytime, trace_fixed
-    from audit.outputs.reading import read
-    from audit.report.histogram import histogram
-    from audit.sample import coins_of
-
-    plan = drawn.plan
-    shown = report.outcomes[report.row] if report.outcomes else None
-    place, feature = (0, drawn.views[0].feature) if shown is None else (shown.pair, shown.feature)
-    named = [(each.pair, each.feature) for each in drawn.views]
-    which = named.index((place, feature))
-    view, views = drawn.views[which], len(named)
-    point = plan.claim.points[0] if shown is None else shown.claim
-    baselines = compare(
-        wanted.baselines,
-        view.outputs,
-        view.worlds,
-        delta=report.at_delta,
-        alpha=rational("alpha", report.alpha) / views,
-        seed=plan.seed,
-    )
-    if plan.sequential:
-        # A number of runs that depends on the runs is not what they are for.
-        baselines = tuple(
-            replace(b, valid=False, says=f"{b.says}; for a number of runs fixed beforehand")
-            for b in baselines
-        )
-    report = replace(report, baselines=baselines)
-    if not wanted.figures:
-        return report
-    coins = view_seeds(coins_of(plan), views)
-    deltas = len({each.exact[1] for each in plan.claim.points})
-    level = rational("alpha", report.alpha) / (views * (1 if plan.sequential else deltas))
-    witness = report.witness
-    event = witness.where if isinstance(witness, Witness) else None
-    return replace(
-        report,
-        histogram=histogram(
-            view.outputs,
-            view.worlds,
-            None if witness is None else witness.event,
-            None if event is None else event.holds(read(view.outputs)),
-            () if event is None else event.spans(),
-            pair=place,
-            feature=feature,
-        ),
-        trace=trace_anytime(view.outputs, view.worlds, point, level)
-        if plan.sequential
-        else trace_fixed(view.outputs, view.worlds, point, level, seed=coins[which]),
-        curve=_curve(plan.claim),
-    )
-
-
-def _curve(claim: Claim | CurveClaim) -> tuple[tuple[float, float], ...]:
-    if isinstance(claim, Claim):
-        return ()
-    last = max(point.exact[0] for point in claim.points)
-    epsilons = [last * i / _CURVE_STEPS for i in range(_CURVE_STEPS + 1)]
-    return tuple((float(epsilon), claim.delta_upper(epsilon)) for epsilon in epsilons)
 
 
 # -- fit ------------------------------------------------------------------------------------------

@@ -15,14 +15,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from audit.claims.claim import Claim
 from audit.claims.verdicts import INTERRUPTED
 from audit.errors import TargetFailed
 from audit.evidence.coverage import unmeasured
+from audit.evidence.event import Witness
 from audit.evidence.family import weigh_family, weigh_views
 from audit.evidence.verdict import Weighed, versions
 from audit.outputs.form import oddities
@@ -36,22 +39,24 @@ from audit.targets.target import Target
 from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:
+    from audit.claims.curve_claim import CurveClaim
     from audit.resume.checkpoint import State
 
-__all__ = ["Drawn", "Progress", "coins_of", "draw", "report_of", "sample"]
+__all__ = ["Drawn", "Progress", "beside", "coins_of", "draw", "report_of", "sample"]
 
 Progress = Callable[[int], None]
 r"""Called with the number of runs drawn so far."""
 
-_EQUAL: Final = "both datasets are the same: nothing tells the worlds apart"
+_EQUAL: Final = "both datasets are the same: no test can tell them apart"
 _IGNORES: Final = (
     "the target ignores the randomness it is given: --seed does not repeat its outputs"
 )
+_CURVE_STEPS: Final = 60
 _PLANNED: Final = "as many as planned"
 _FAILED: Final = "the target failed"
 _DEADLINE: Final = "the deadline was reached"
 _CUT_SHORT: Final = (
-    "ended before its planned runs: alpha stands if the outputs had no part in when that was"
+    "ended before its planned runs: the confidence holds if the outputs did not decide when"
 )
 _NO_LIMIT: Final = "drawn in threads: no time limit held for calls of the target"
 _MANY: Final = (
@@ -193,7 +198,7 @@ def coins_of(plan: Plan) -> int:
 
 
 def report_of(drawn: Drawn) -> AuditReport:
-    r"""What the runs say about the claim.
+    r"""Test the claim on the drawn runs, and report.
 
     >>> from audit.claims.claim import Claim
     >>> from audit.targets.spelling import read_target
@@ -256,3 +261,76 @@ def _weighed(drawn: Drawn, alpha: Fraction) -> Weighed:
             drawn.views, plan.claim, alpha, seed=coins_of(plan), allow_constant=accept
         )
     return weigh_family(drawn.process, alpha, allow_constant=accept)
+
+
+def beside(
+    report: AuditReport, drawn: Drawn, baselines: tuple[str, ...], *, figures: bool
+) -> AuditReport:
+    r"""Add the bounds of other methods and the figures, for the view and point of the bound.
+
+    >>> from audit.claims.claim import Claim
+    >>> from audit.targets.spelling import read_target
+    >>> plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=2000, seed=7)
+    >>> drawn = draw(read_target("half-scale"), plan)
+    >>> beside(report_of(drawn), drawn, ("dkw",), figures=False).baselines[0].name
+    'dkw'
+    """
+    from audit.evidence.baselines.compare import compare
+    from audit.evidence.family import view_seeds
+    from audit.evidence.trace import trace_anytime, trace_fixed
+    from audit.outputs.reading import read
+    from audit.report.histogram import histogram
+
+    plan = drawn.plan
+    shown = report.outcomes[report.row] if report.outcomes else None
+    place, feature = (0, drawn.views[0].feature) if shown is None else (shown.pair, shown.feature)
+    named = [(each.pair, each.feature) for each in drawn.views]
+    which = named.index((place, feature))
+    view, views = drawn.views[which], len(named)
+    point = plan.claim.points[0] if shown is None else shown.claim
+    found = compare(
+        baselines,
+        view.outputs,
+        view.worlds,
+        delta=report.at_delta,
+        alpha=rational("alpha", report.alpha) / views,
+        seed=plan.seed,
+    )
+    if plan.sequential:
+        # A number of runs that depends on the runs is not what they are for.
+        found = tuple(
+            replace(b, valid=False, says=f"{b.says}; for a number of runs fixed beforehand")
+            for b in found
+        )
+    report = replace(report, baselines=found)
+    if not figures:
+        return report
+    coins = view_seeds(coins_of(plan), views)
+    deltas = len({each.exact[1] for each in plan.claim.points})
+    level = rational("alpha", report.alpha) / (views * (1 if plan.sequential else deltas))
+    witness = report.witness
+    event = witness.where if isinstance(witness, Witness) else None
+    return replace(
+        report,
+        histogram=histogram(
+            view.outputs,
+            view.worlds,
+            None if witness is None else witness.event,
+            None if event is None else event.holds(read(view.outputs)),
+            () if event is None else event.spans(),
+            pair=place,
+            feature=feature,
+        ),
+        trace=trace_anytime(view.outputs, view.worlds, point, level)
+        if plan.sequential
+        else trace_fixed(view.outputs, view.worlds, point, level, seed=coins[which]),
+        curve=_curve(plan.claim),
+    )
+
+
+def _curve(claim: Claim | CurveClaim) -> tuple[tuple[float, float], ...]:
+    if isinstance(claim, Claim):
+        return ()
+    last = max(point.exact[0] for point in claim.points)
+    epsilons = [last * i / _CURVE_STEPS for i in range(_CURVE_STEPS + 1)]
+    return tuple((float(epsilon), claim.delta_upper(epsilon)) for epsilon in epsilons)

@@ -1,1 +1,1 @@
-r"""Apart: code of others runs in a process of its own, and only data comes back."""
+r"""Isolate the audited code: run it in a process of its own, from which only data comes back."""

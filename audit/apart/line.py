@@ -1,4 +1,4 @@
-r"""The line between the auditor and a process that runs the code of others: its far end.
+r"""The far end of the pipe between the auditor and the process that runs audited code.
 
 Requests and answers are frames of ``audit.outputs.wire`` on a socket. A board in shared memory
 shows the auditor which call is running and when that should end, and the process whether it should
@@ -35,7 +35,7 @@ _leave: Final = os._exit  # whatever a target makes of the module
 
 @dataclass(slots=True, kw_only=True)
 class Board:
-    r"""What both processes see: calls begun, when the last one should end, and whether to stop."""
+    r"""Memory that both processes share: calls begun, when the last must end, whether to stop."""
 
     held: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, _STOP + 1))
     calls: int = 0
@@ -89,7 +89,7 @@ class Line:
     objects: Objects = field(default_factory=Objects)
 
     def requests(self) -> Iterator[Any]:
-        r"""What is asked, until nothing more is."""
+        r"""Yield the requests until the auditor closes the pipe."""
         while (head := self._read(LENGTH.size)) is not None:
             request = self._read(*LENGTH.unpack(head))
             if request is None:

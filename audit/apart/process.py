@@ -1,4 +1,4 @@
-r"""A process of its own for the code of others: whatever ends that process, the auditor goes on.
+r"""Run audited code in a process of its own: if that process dies, the auditor goes on.
 
 It is forked, leads a session of its own and talks to the auditor over a line
 (``audit.apart.line``). The auditor ends it with all that it started when a call is long over its

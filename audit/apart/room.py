@@ -1,4 +1,4 @@
-r"""Where the command runs the code it is pointed at: targets and maps, in a process of their own.
+r"""Run the targets and feature maps of a command in a process of their own.
 
 The auditor never imports them. A room is asked to find a target, to draw a block of its runs and to
 apply a map to outputs; what it answers is data (``audit.outputs.wire``), and however its process
@@ -202,7 +202,7 @@ def _drawn(target: Target, line: Line, block: Block) -> None:
 
 @contextmanager
 def importing(timeout: float | None) -> Iterator[None]:
-    r"""What is imported inside has a minute for it, or ``timeout`` seconds where that is longer.
+    r"""Limit the time of imports made inside: a minute, or ``timeout`` seconds if that is longer.
 
     >>> with importing(0.3):
     ...     import json
@@ -222,7 +222,7 @@ def _last(answer: Generator[Any, None, Any]) -> Any:
 
 
 def done_apart(name: str, work: Callable[[], T], *, timeout: float | None) -> T:
-    r"""What ``work()`` returns in a process of its own, as plain data.
+    r"""Run ``work()`` in a process of its own and return its result, which must be plain data.
 
     It is forked from this one, and what it imports is not here afterwards. Ctrl-C reaches it.
 

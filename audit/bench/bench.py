@@ -1,4 +1,4 @@
-r"""The catalogue, audited: every slip is caught by the layer that must, and no twin is refuted.
+r"""Audit the catalogue: every broken mechanism must be caught, and no correct twin refuted.
 
 Sample layer: an entry has up to three tries, of N, 2N and 4N runs with fresh seeds, each at level
 alpha/3, where N refutes it at alpha in 95 cases of 100 (``Entry.runs``; of an entry with a claimed
@@ -66,7 +66,7 @@ r"""Called with the number of audits that are done."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    r"""What became of one mechanism: of its last try, where it had several.
+    r"""The result of one mechanism: of its last try, if it had several.
 
     ``refuted`` is None where it failed, for the reason of ``error``. ``finding`` is the error that
     a replay found. ``resolution``: a sample of so many runs would catch an output that only one

@@ -1,4 +1,4 @@
-r"""What leaves the building after a bench: its JSON and its table.
+r"""The report of a bench: its JSON and its table.
 
 JSON, schema ``dpcore-bench/1``. Every key is always there; null where it does not apply.
 
@@ -22,7 +22,6 @@ JSON, schema ``dpcore-bench/1``. Every key is always there; null where it does n
 
 from __future__ import annotations
 
-import json
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -31,7 +30,10 @@ from typing import Any, Final
 
 from audit.bench.bench import LEAST_CHANCE, Bench, Result, Row
 from audit.catalogue import Entry, Layer
+from audit.claims.claim import Claim, shown
 from audit.claims.levels import level_upper
+from audit.wording.as_json import json_ends, json_number, json_text
+from audit.wording.lines import out_of
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.rounding import down, up
 
@@ -54,6 +56,7 @@ _BELOW: Final = "below the resolution of a sample"
 def bench_text(bench: Bench, versions: dict[str, str], left_out: Sequence[Entry] = ()) -> str:
     r"""The JSON document, with a newline at its end.
 
+    >>> import json
     >>> json.loads(bench_text(Bench(rows=(), alpha=Fraction(1, 20), seed=1), {}))["passed"]
     True
     """
@@ -74,7 +77,7 @@ def bench_text(bench: Bench, versions: dict[str, str], left_out: Sequence[Entry]
         "left_out": [entry.name for entry in left_out],
         "versions": versions,
     }
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+    return json_text(document)
 
 
 def _row(row: Row) -> dict[str, Any]:
@@ -84,7 +87,7 @@ def _row(row: Row) -> dict[str, Any]:
         "name": row.entry.name,
         "claim": row.broken.claim,
         "layer": row.entry.layer.value,
-        "true_epsilon": [_number(true.lower_float), _number(true.upper_float)],
+        "true_epsilon": json_ends(true),
         "caught": row.caught,
         "broken": _result(row.broken),
         "twin": _result(row.twin),
@@ -99,17 +102,13 @@ def _result(result: Result) -> dict[str, Any]:
         "runs": result.runs,
         "refuted": result.refuted,
         "tries": result.tries,
-        "epsilon_lower": None if lower is None else _number(lower),
+        "epsilon_lower": None if lower is None else json_number(lower),
         "p_value": result.p_value,
         "resolution": result.resolution if math.isfinite(result.resolution) else None,
         "finding": result.finding,
         "error": result.error,
         "seconds": round(result.seconds, 3),
     }
-
-
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else "inf"
 
 
 def bench_lines(bench: Bench, left_out: Sequence[Entry] = ()) -> list[str]:
@@ -138,11 +137,12 @@ def _cells(row: Row) -> tuple[str, ...]:
     # A bound from a curve is at the delta of one of its points, and says nothing beside "true".
     curve = row.entry.curve is not None
     lower = None if curve else broken.epsilon_lower
-    claim = broken.claim.removeprefix("epsilon=").replace(",delta=", ", ")
+    claim = Claim(epsilon=row.entry.epsilon, delta=row.entry.delta)
+    epsilon, delta = map(shown, claim.exact)
     return (
         str(row.entry.number),
         row.entry.name,
-        "its curve" if curve else claim,
+        "its curve" if curve else epsilon if delta == "0" else f"{epsilon}, {delta}",
         _down(row.entry.true_epsilon),
         runs,
         "failed" if broken.refuted is None else "caught" if broken.refuted else "MISSED",
@@ -161,16 +161,16 @@ def _down(value: Enclosure) -> str:
 
 
 def _sentences(bench: Bench, left_out: Sequence[Entry]) -> Iterator[str]:
-    alpha = up(bench.alpha, 6)
+    alpha, cases = up(bench.alpha, 6), out_of(bench.alpha, 6)
     yield (
-        f"caught: {bench.caught} of {len(bench.rows)}; a true claim would be with probability "
-        f"<= {alpha}"
+        f"caught: {bench.caught} of {len(bench.rows)}; a true claim would be refuted in at most "
+        f"{cases} such audits"
     )
     other = [row for row in bench.rows if row.entry.layer is Layer.REPLAY]
     if other:
         names = ", ".join(row.entry.name for row in other)
         seen = min(row.broken.resolution for row in other)
-        shown = f"; {up(seen, 2)} and more would be seen" if math.isfinite(seen) else ""
+        shown = f"; in {out_of(seen)} runs or more it would be seen" if math.isfinite(seen) else ""
         yield f"{_BELOW}, and looked for by replay: {names}{shown}"
     yield (
         f"twins: {bench.twins_refuted} of {len(bench.twins)} samples refuted, at level {alpha} "

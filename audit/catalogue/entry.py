@@ -1,4 +1,4 @@
-r"""What an entry of the catalogue is: a slip, its correct twin, and how to tell them apart."""
+r"""An entry of the catalogue: a broken mechanism, its correct twin, and how to tell them apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""What is claimed of a mechanism: (epsilon, delta), exact, under a neighbouring relation."""
+r"""A claim to test: exact (epsilon, delta) under a neighbouring relation."""
 
 from __future__ import annotations
 

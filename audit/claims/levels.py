@@ -1,4 +1,4 @@
-r"""Levels and p-values as they are reported: never smaller than they are."""
+r"""Round significance levels and p-values for reports: always upwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def level_upper(alpha: RationalLike) -> float:
 
 
 def shown_p_value(value: float) -> str:
-    r"""Three digits, rounded up; what is below all floats by a bound.
+    r"""A p-value in three digits, rounded up; a bound where it is too small for a float.
 
     >>> shown_p_value(0.0012345), shown_p_value(0.0)
     ('0.00124', 'below 1e-300')

@@ -1,4 +1,4 @@
-r"""The sizes at which a sequential audit looks at its runs."""
+r"""The run counts at which a sequential audit tests its claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""The words of a verdict: layers, verdicts, and the mark of an interrupted run."""
+r"""The possible verdicts of an audit, and the layers that reach them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""The ``dpcore audit`` commands; ``commands`` is what the entry point names.
+r"""The ``dpcore audit`` commands, which the entry point ``commands`` registers.
 
 ``dpcore audit TARGET`` is the command itself: a first word that is no sub-command is a target (one
 that has a sub-command's name is written with its path, ``./fit.py:fit``).
@@ -46,7 +46,7 @@ class _Nameless(TyperCommand):
 commands = typer.Typer(
     cls=_TargetOrCommand,
     name="audit",
-    help="Doubt: what the code that runs really does.",
+    help="Test a mechanism: does the code keep its epsilon?",
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

@@ -37,11 +37,13 @@ def bench_command(
     ] = False,
     jobs: Annotated[int, typer.Option(help="Processes; -1 is one for each core.")] = 2,
     alpha: Annotated[
-        str, typer.Option(help="The level of the tries of an entry together, and of each twin.")
+        str, typer.Option(help="How often a correct twin may be refuted by chance.")
     ] = "0.05",
-    seed: Annotated[str, typer.Option(help="Other runs, of the same entries.")] = "1",
+    seed: Annotated[
+        str, typer.Option(help="The seed of the runs; another one draws other runs.")
+    ] = "1",
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the JSON to a file, too.")
+        Path | None, typer.Option("-o", "--output", help="Also write the JSON to a file.")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document on standard output.")

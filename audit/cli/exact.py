@@ -84,7 +84,7 @@ def exact(
     from audit.claims.curve_claim import read_claim
     from audit.evidence.verdict import versions
     from audit.exact.points import decide
-    from audit.exact.report import ExactReport, exact_lines
+    from audit.exact.report import ExactReport
 
     if plot is not None:
         from accounting.cli.plot import check_plot
@@ -112,7 +112,7 @@ def exact(
     if as_json:
         sys.stdout.write(report.to_text())
     else:
-        say(exact_lines(report))
+        say(report.told().lines())
     sys.stdout.flush()
     raise typer.Exit(report.exit_code)
 

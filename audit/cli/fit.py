@@ -1,4 +1,4 @@
-r"""``dpcore audit fit``: does a sampler have the law that is claimed of it?"""
+r"""``dpcore audit fit``: test whether a sampler draws from the law it claims."""
 
 from __future__ import annotations
 
@@ -33,14 +33,20 @@ def fit(
         str | None, typer.Option("-n", "--runs", help="Draws; of --sequential the most. (1e5)")
     ] = None,
     sequential: Annotated[
-        bool, typer.Option("--sequential", help="Stop as soon as the evidence is in.")
+        bool, typer.Option("--sequential", help="Stop as soon as the evidence suffices.")
     ] = False,
     max_runs: Annotated[
         str | None, typer.Option("--max-n", help="The most draws of --sequential. (1e6)")
     ] = None,
-    alpha: Annotated[str, typer.Option(help="The chance of a false alarm.")] = "0.05",
-    seed: Annotated[str | None, typer.Option(help="Repeat a fit.")] = None,
-    timeout: Annotated[str, typer.Option(help="The most seconds one call may take.")] = "60",
+    alpha: Annotated[
+        str, typer.Option(help="How often a fit of a true law may say REFUTED.")
+    ] = "0.05",
+    seed: Annotated[
+        str | None, typer.Option(help="Repeat a fit with the same random numbers.")
+    ] = None,
+    timeout: Annotated[
+        str, typer.Option(help="The most seconds one call of the target may take.")
+    ] = "60",
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document on standard output.")
     ] = False,
@@ -104,10 +110,8 @@ def _sampler(spelling: str) -> Any:
 
 
 def _written(report: FitReport, *, as_json: bool) -> str:
-    from audit.fit.report import fit_lines
-
     if as_json:
         return report.to_text()
     if report.error is None or report.runs:
-        return page(fit_lines(report))
+        return page(report.told().lines())
     return ""

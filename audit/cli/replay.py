@@ -32,19 +32,28 @@ def replay_command(
     ] = None,
     sensitivity: Annotated[
         str | None,
-        typer.Option(help="Declare: output = query + noise, and the query moves by at most this."),
+        typer.Option(
+            help="Declare: the output is a query plus noise, and one person can change the query "
+            "by at most this (1 for a count)."
+        ),
     ] = None,
     norm: Annotated[str, typer.Option(help="The norm of --sensitivity: l1, l2 or linf.")] = "l1",
     strict: Annotated[
         bool,
         typer.Option("--strict", help="Declare: draws and output shape do not depend on data."),
     ] = False,
-    tapes: Annotated[str, typer.Option(help="Ordinary tapes, each for both datasets.")] = "32",
-    changes: Annotated[str, typer.Option(help="The most tapes with a draw at an extreme.")] = "500",
-    seed: Annotated[str | None, typer.Option(help="Repeat a replay.")] = None,
-    timeout: Annotated[str, typer.Option(help="The most seconds one call may take.")] = "60",
+    tapes: Annotated[str, typer.Option(help="Random tapes to play, each on both datasets.")] = "32",
+    changes: Annotated[
+        str, typer.Option(help="The most tapes on which one draw is set to an extreme.")
+    ] = "500",
+    seed: Annotated[
+        str | None, typer.Option(help="Repeat a replay with the same random numbers.")
+    ] = None,
+    timeout: Annotated[
+        str, typer.Option(help="The most seconds one call of the target may take.")
+    ] = "60",
     deadline: Annotated[
-        str | None, typer.Option(help="Begin no changed tape after so many seconds.")
+        str | None, typer.Option(help="Start no changed tape after this many seconds.")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document on standard output.")

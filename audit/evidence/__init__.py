@@ -1,1 +1,1 @@
-r"""Evidence: events, rules learned from outputs, and bounds that hold with a stated confidence."""
+r"""Evidence: test a claim on outputs, and bound epsilon with a stated confidence."""

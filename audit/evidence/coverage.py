@@ -1,4 +1,4 @@
-r"""How much of what came back an audit looked at: where that is nothing, nothing was measured.
+r"""Coverage: how many of the outputs a test could learn from, and whether it measured anything.
 
 An event can be learned of numbers, which have an order, and of outputs that come again. Where every
 output is the same, or is new each time and has no order, no rule tells one run from another: the
@@ -8,7 +8,7 @@ test is silent, and its silence says nothing about the target.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
@@ -17,7 +17,7 @@ from audit.claims.looks import TRAINING
 from audit.evidence.event import Tally
 from audit.evidence.fixed import WEIGHTS
 
-__all__ = ["Coverage", "cover", "said", "unmeasured"]
+__all__ = ["Coverage", "cover", "unmeasured", "unseen"]
 
 _RARE: Final = 100
 
@@ -77,16 +77,20 @@ class Coverage:
     def reason(self) -> str:
         r"""Why nothing was measured, and what to do."""
         if self.constant:
-            return "every output was the same; --allow-constant accepts that where it is meant"
+            return (
+                "every output was the same; --allow-constant (allow_constant=True in Python) "
+                "accepts that where it is meant"
+            )
         if not self.runs:
             return "no run was drawn"
         if self.once * 2 > self.runs:
             return (
                 f"{self.once:,} of {self.runs:,} outputs came only once and have no order, so no "
-                "event of them could be learned; look at something of them with --feature, such as "
-                "coordinate:0, sum or round:1"
+                "event of them could be learned; look at something of them with --feature "
+                "(features in Python), such as coordinate:0, sum or round:1"
             )
-        return f"{self.runs:,} runs are too few to measure anything; draw more with -n"
+        few = f"{self.runs:,} runs are too few to measure anything"
+        return f"{few}; draw more with -n (runs in Python)"
 
     def to_json(self) -> dict[str, Any]:
         r"""The fields by name."""
@@ -134,16 +138,16 @@ def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
     return found
 
 
-def said(coverage: Sequence[Mapping[str, Any]]) -> str:
-    r"""What a resolution does not speak of, to stand behind it; nothing where it speaks of all.
+def unseen(coverage: Sequence[Coverage]) -> str:
+    r"""Name what a resolution does not speak of, in brackets; nothing where it speaks of all.
 
     >>> none = Coverage(runs=9, looked_at=0, once=9, constant=False, measured=False)
-    >>> said([none.to_json()])
+    >>> unseen([none])
     ' (nothing was measured in 1 of 1 views)'
     """
-    kept = [each for each in coverage if each["measured"]]
+    kept = [each for each in coverage if each.measured]
     missing = len(coverage) - len(kept)
-    once = sum(each["once"] for each in kept if each["once"] * _RARE > each["runs"])
+    once = sum(each.once for each in kept if each.in_part)
     parts = []
     if missing:
         parts.append(f"in {missing:,} of {len(coverage):,} views")

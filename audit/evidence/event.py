@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from audit.outputs.identity import Name, shown
 from audit.outputs.number_line import Integers, NumberLine, Place
 from audit.outputs.reading import Reading
-from audit.shortened import shortened
+from audit.wording.shorten import shortened
 
 __all__ = ["Cells", "Event", "Floats", "Integers", "Tally", "Witness", "wording"]
 

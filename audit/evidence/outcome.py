@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from audit.claims.claim import Claim
+from audit.wording.as_json import json_number
 
 __all__ = ["Outcome"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    r"""What became of one claimed point (``claim``) on one pair, through one feature.
+    r"""The test of one claimed point (``claim``) on one pair, through one feature.
 
     ``pair`` is the place of the pair in the audit's list, ``feature`` the name of the feature that
     outputs were read through, None for the outputs themselves. ``p_value`` or ``e_value`` is that
@@ -46,6 +47,6 @@ class Outcome:
             "delta": stated["delta"],
             "p_value": self.p_value,
             "e_value": self.e_value,
-            "epsilon_lower": self.epsilon_lower,
+            "epsilon_lower": json_number(self.epsilon_lower),
             "refuted": self.refuted,
         }

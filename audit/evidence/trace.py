@@ -1,11 +1,10 @@
-r"""The bound as the runs came in: epsilon_lower from the first so many of them, for a picture.
+r"""Trace the bound: epsilon_lower as a function of the number of runs, for a picture.
 
 Data only, computed after the audit; it decides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -13,6 +12,7 @@ from audit.claims.claim import Claim
 from audit.claims.looks import LOOKS
 from audit.evidence.anytime import watch
 from audit.evidence.fixed import gather
+from audit.evidence.verdict import BERGER_BOOS_SHARE, capped
 from audit.outputs.form import Outputs
 from audit.outputs.reading import read_worlds
 from dpcore.numbers.enclosure import round_down
@@ -22,16 +22,15 @@ __all__ = ["Trace", "trace_anytime", "trace_fixed"]
 
 _POINTS: Final = 16
 _FIRST_POINT: Final = 64
-_BERGER_BOOS_SHARE: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    r"""Lower bounds on epsilon, at the claim's delta, from the first so many runs.
+    r"""Lower bounds on epsilon, at the claim's delta, from growing numbers of the first runs.
 
     ``points`` are (runs, epsilon_lower). With ``holds`` "each", every point is by itself a bound
-    with confidence 1 - alpha, and nothing is said of all of them together; with "together" all hold
-    at once with that confidence.
+    with confidence 1 - alpha, not all of them together; with "together" all hold together with
+    that confidence.
     """
 
     claim: Claim
@@ -47,16 +46,6 @@ class Trace:
             "holds": self.holds,
             "points": [{"runs": runs, "epsilon_lower": bound} for runs, bound in self.points],
         }
-
-    @classmethod
-    def of_json(cls, document: Mapping[str, Any]) -> Trace:
-        r"""Back from :meth:`to_json`."""
-        return cls(
-            claim=Claim(**document["claim"]),
-            alpha=document["alpha"],
-            holds=document["holds"],
-            points=tuple((point["runs"], point["epsilon_lower"]) for point in document["points"]),
-        )
 
 
 def trace_fixed(
@@ -81,8 +70,8 @@ def trace_fixed(
     for runs in _prefixes(len(truth)):
         evidence = gather(outputs[:runs], truth[:runs], seed=seed)
         bound = evidence.epsilon_lower(level, delta)
-        p_value = evidence.p_value(epsilon, delta, spend=level / _BERGER_BOOS_SHARE)
-        points.append((runs, _capped(bound, claim, refuted=p_value <= round_down(level))))
+        p_value = evidence.p_value(epsilon, delta, spend=level / BERGER_BOOS_SHARE)
+        points.append((runs, capped(bound, claim, refuted=p_value <= round_down(level))))
     return Trace(claim=claim, alpha=level, holds="each", points=tuple(points))
 
 
@@ -104,13 +93,8 @@ def trace_anytime(
         part = slice(process.runs, runs)
         process = process.update(outputs[part], truth[part])
         refuted = process.rejected_at(alpha) is not None
-        points.append((runs, _capped(process.epsilon_lower(alpha, delta), claim, refuted=refuted)))
+        points.append((runs, capped(process.epsilon_lower(alpha, delta), claim, refuted=refuted)))
     return Trace(claim=claim, alpha=alpha, holds="together", points=tuple(points))
-
-
-def _capped(bound: float, claim: Claim, *, refuted: bool) -> float:
-    # As the verdict does: no bound contradicts it, and the smaller one holds as well.
-    return bound if refuted else min(bound, round_down(claim.exact[0]))
 
 
 def _prefixes(runs: int) -> list[int]:

@@ -1,4 +1,4 @@
-r"""A law as a command line writes it: a noise moved by integers, or a file with masses.
+r"""Read a law from the command line: a noise moved by integers, or a file with probabilities.
 
     discrete-laplace:scale=1@3     3 + noise; without @, at 0
     skellam:variance=100@0,1,0     a draw for each coordinate, moved to (0, 1, 0)

@@ -1,4 +1,4 @@
-r"""What leaves the building after two known laws were compared: a report, its JSON and its lines.
+r"""The report on two known laws: a frozen record, its sentences and its JSON.
 
 JSON, schema ``dpcore-exact/1``. Every key is always there; null where it does not apply. [lower,
 upper] are floats rounded outwards, "inf" for infinity: proven bounds of one real number.
@@ -26,21 +26,20 @@ upper] are floats rounded outwards, "inf" for infinity: proven bounds of one rea
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from audit.exact.law_file import WrittenLaw
 from audit.exact.points import Decision, Order, Point
+from audit.wording.as_json import json_ends, json_text
+from audit.wording.lines import Told, between
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import down, up
 
-__all__ = ["SCHEMA", "ExactReport", "ExactVerdict", "exact_lines"]
+__all__ = ["SCHEMA", "ExactReport", "ExactVerdict"]
 
 SCHEMA: Final = "dpcore-exact/1"
 
@@ -67,8 +66,6 @@ _TOLD: Final[dict[ExactVerdict, str]] = {
     "not_refuted": "{}: the claimed points are proven, the curve between them is not",
 }
 _DIGITS: Final = 13
-_MARGIN: Final = 12
-_NARROWEST, _WIDEST = 40, 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +130,19 @@ class ExactReport:
 
     def to_text(self) -> str:
         r"""The JSON document, with a newline at its end."""
-        return json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n"
+        return json_text(self.to_json())
+
+    def told(self) -> Told:
+        r"""The report as sentences; with a claim it begins with the verdict."""
+        verdict = self.verdict
+        return Told(
+            verdict="" if verdict is None else _WORDS[verdict],
+            about="" if verdict is None else _TOLD[verdict].format(self.claim),
+            rows=tuple(_rows(self)),
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(self.told().lines())
 
     def _of(self, quantity: str) -> list[Point]:
         return [point for point in self.points if point.quantity == quantity]
@@ -153,11 +162,7 @@ def _at(at: Order) -> str:
 
 
 def _ends(value: Enclosure | None) -> list[float | str] | None:
-    if value is None:
-        return None
-    # JSON has no infinity; a string says it. Adding 0 turns -0.0 into 0.0.
-    ends = (value.lower_float, value.upper_float)
-    return [end + 0.0 if math.isfinite(end) else "inf" for end in ends]
+    return None if value is None else json_ends(value)
 
 
 def _ways(point: Point) -> dict[str, Any]:
@@ -190,25 +195,6 @@ def _witness(decision: Decision) -> dict[str, Any] | None:
         "probability_p": _ends(in_p),
         "probability_q": _ends(in_q),
     }
-
-
-def exact_lines(report: ExactReport, width: int | None = None) -> list[str]:
-    r"""The report as a person reads it; with a claim the first line begins with the verdict."""
-    if width is None:
-        width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
-    lines: list[str] = []
-    if report.verdict is not None:
-        told = _TOLD[report.verdict].format(report.claim)
-        lines += textwrap.wrap(f"{_WORDS[report.verdict]}  {told}", width, break_on_hyphens=False)
-    for name, value in _rows(report):
-        lines += textwrap.wrap(
-            value,
-            width,
-            initial_indent=f"  {name}".ljust(_MARGIN),
-            subsequent_indent=" " * _MARGIN,
-            break_on_hyphens=False,
-        )
-    return lines
 
 
 def _rows(report: ExactReport) -> Iterator[tuple[str, str]]:
@@ -258,10 +244,7 @@ def _short(at: Order) -> str:
 
 
 def _between(value: Enclosure) -> str:
-    low, high = down(value.lower, _DIGITS), up(value.upper, _DIGITS)
-    if value.lower == math.inf:
-        return "infinite"
-    return f"exactly {low}" if low == high else f"between {low} and {high}"
+    return "infinite" if value.lower == math.inf else between(value, _DIGITS)
 
 
 def _shown_witness(decision: Decision) -> str:

@@ -222,7 +222,7 @@ def _report(
 
 _CUT: Final = ("the target failed", "interrupted", "the deadline was reached")
 _CUT_SHORT: Final = (
-    "ended before its planned draws: alpha stands if the draws had no part in when that was"
+    "ended before its planned draws: the confidence holds if the draws did not decide when"
 )
 
 

@@ -1,4 +1,4 @@
-r"""What leaves the building after a fit: a frozen report, its JSON and its lines.
+r"""The report of a fit: a frozen record, its sentences and its JSON.
 
 JSON, schema ``dpcore-fit/1``. Every key is always there; null where it does not apply.
 
@@ -25,22 +25,21 @@ JSON, schema ``dpcore-fit/1``. Every key is always there; null where it does not
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from audit.claims.levels import level_upper, shown_p_value
 from audit.errors import TargetFailed
+from audit.wording.as_json import json_number, json_text
+from audit.wording.lines import Told, out_of
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down, up
 from dpcore.spelling import write_noise
 
-__all__ = ["FIXED", "SCHEMA", "SEQUENTIAL", "FitReport", "FitVerdict", "FitWitness", "fit_lines"]
+__all__ = ["FIXED", "SCHEMA", "SEQUENTIAL", "FitReport", "FitVerdict", "FitWitness"]
 
 SCHEMA: Final = "dpcore-fit/1"
 
@@ -64,7 +63,6 @@ _EXIT_CODES: Final[dict[FitVerdict | None, int]] = {
     "refuted": 1,
     None: TargetFailed.exit_code,
 }
-_NARROWEST, _WIDEST = 40, 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,12 +139,12 @@ class FitReport:
             "verdict": self.verdict,
             "alpha": level_upper(self.alpha),
             "p_value": self.p_value,
-            "e_value": None if self.e_value is None else _number(self.e_value),
+            "e_value": None if self.e_value is None else json_number(self.e_value),
             "runs": self.runs,
             "stopped": self.stopped,
             "witness": None if self.witness is None else self.witness.to_json(),
             "resolution": self.resolution if math.isfinite(self.resolution) else None,
-            "evidence": {name: _number(value) for name, value in self.evidence.items()},
+            "evidence": {name: json_number(value) for name, value in self.evidence.items()},
             "method": self.method[0],
             "proves": self.method[1],
             "seed": self.seed,
@@ -157,29 +155,26 @@ class FitReport:
 
     def to_text(self) -> str:
         r"""The JSON document, with a newline at its end."""
-        return json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n"
+        return json_text(self.to_json())
 
+    def told(self) -> Told:
+        r"""The report as sentences.
 
-def fit_lines(report: FitReport, width: int | None = None) -> list[str]:
-    r"""The report as a person reads it; the first line begins with the verdict.
-
-    >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
-    >>> law = DiscreteLaplace(scale=1)
-    >>> fit_lines(FitReport(target="f", law=law, verdict=None, alpha="0.05", runs=0))
-    ['THE TARGET FAILED  f as discrete-laplace:scale=1']
-    """
-    if width is None:
-        width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
-    law = write_noise(report.law)
-    told = f"does not have the law {law}" if report.verdict == "refuted" else f"as {law}"
-    head = f"{_WORDS[report.verdict]}  {report.target} {told}"
-    lines = textwrap.wrap(head, width, break_on_hyphens=False)
-    for name, value in _rows(report) if report.runs else ():
-        first = f"  {name}".ljust(14)
-        lines += textwrap.wrap(
-            value, width, initial_indent=first, subsequent_indent=" " * 14, break_on_hyphens=False
+        >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
+        >>> law = DiscreteLaplace(scale=1)
+        >>> report = FitReport(target="f", law=law, verdict=None, alpha="0.05", runs=0)
+        >>> report.told().lines()
+        ['THE TARGET FAILED  f as discrete-laplace:scale=1']
+        """
+        has = "does not have the law" if self.verdict == "refuted" else "as"
+        return Told(
+            verdict=_WORDS[self.verdict],
+            about=f"{self.target} {has} {write_noise(self.law)}",
+            rows=tuple(_rows(self)) if self.runs else (),
         )
-    return lines
+
+    def __str__(self) -> str:
+        return "\n".join(self.told().lines())
 
 
 def _rows(report: FitReport) -> Iterator[tuple[str, str]]:
@@ -195,14 +190,16 @@ def _rows(report: FitReport) -> Iterator[tuple[str, str]]:
     yield "draws", f"{report.runs:,}: {report.stopped}"
     if report.resolution < 1:
         percent = up(100 * report.resolution, 2)
-        yield "resolution", f"would catch a mean distance from the mean that is {percent}% off"
+        yield (
+            "blind spot",
+            f"a mean distance from the mean less than {percent}% off could be missed",
+        )
     else:
-        yield "resolution", "too few draws to count on seeing a wrong spread"
-    yield "assumes", f"independent draws; a false alarm has probability <= {up(alpha, 6)}"
+        yield "blind spot", "a wrong spread of any size: these are too few draws to count on it"
+    cases = out_of(alpha, 6)
+    yield (
+        "trust",
+        f"if it had the law, at most {cases} such fits would say REFUTED (independent draws)",
+    )
     if report.seed is not None:
         yield "repeat", f"--seed {report.seed}"
-
-
-def _number(value: float) -> float | str:
-    # JSON has no infinity; a string says it.
-    return value if math.isfinite(value) else "inf"

@@ -1,4 +1,4 @@
-r"""What can be fitted: anything that draws integers, behind one call.
+r"""Samplers to fit: anything that draws integers, behind one call.
 
 f(n, rng)      n integers in one call, rng a numpy Generator (fastest)
 f(rng), f()    one integer a call

@@ -1,1 +1,1 @@
-r"""Outputs: what a target returned, kept exactly, and the features that are looked at."""
+r"""Outputs: what a target returned, compared exactly, and the features that are tested."""

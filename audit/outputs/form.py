@@ -1,4 +1,4 @@
-r"""What came back: joined in run order, told apart by kind, and looked over for what is odd.
+r"""Join outputs in run order, distinguish their kinds, and warn about odd ones.
 
 A :class:`Form` says how outputs are read: lines of a program as JSON or as text, values or only
 their kind. It is learned from the first :data:`TRAINING` runs, on which nothing is ever tested, so
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from audit.errors import Unreadable
 from audit.outputs.identity import identity, shown, written
 from audit.outputs.worlds import interleave
-from audit.shortened import shortened
+from audit.wording.shorten import shortened
 
 __all__ = [
     "Form",
@@ -255,7 +255,7 @@ def same(one: Outputs, other: Outputs) -> bool:
 
 
 def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: Form) -> list[str]:
-    r"""What a reader should know about outputs as they came: nan, kinds of one world, constants.
+    r"""Warnings about outputs: nan, a type that only one dataset gives, constants.
 
     >>> plain = Form(lines=False, as_json=False, by_kind=False)
     >>> oddities([1.0, math.nan], np.array([False, True]), plain)

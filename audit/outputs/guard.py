@@ -1,4 +1,4 @@
-r"""Between an audit and the code it runs: a time limit, and a standard output kept clean."""
+r"""Guard a call of audited code: limit its time, and keep its prints off standard output."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ _NOBODY: Final = Watchdog(None)
 
 
 def current() -> Watchdog:
-    r"""The watchdog that is on duty in this thread; where there is none, one that limits nothing.
+    r"""The active watchdog of this thread, or one without a limit.
 
     >>> with Watchdog(1.0) as watchdog:
     ...     current() is watchdog
@@ -236,7 +236,7 @@ def _call_outside(frame: FrameType | None) -> FrameType | None:
 def failure(
     target: str, error: BaseException, *, dataset: str | None = None, run: int | None = None
 ) -> TargetFailed:
-    r"""What a call raised, as one line that says what and where.
+    r"""Describe an exception of a call in one line: what was raised and where.
 
     >>> print(failure("f.py:f", SystemExit(1), dataset="A"))
     f.py:f: called sys.exit(1) (dataset A)

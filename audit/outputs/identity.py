@@ -1,4 +1,4 @@
-r"""What a recipient can tell apart in an output: its type and its exact value, written as text.
+r"""Identify an output: its type and exact value as text, so that different outputs differ.
 
 Two outputs are one and the same where their texts are: ``1``, ``1.0``, ``True`` and ``np.int64(1)``
 are four outputs, and so are ``0.0`` and ``-0.0``. nan is nan, whatever its payload. The items of a

@@ -1,4 +1,4 @@
-r"""Finding what a target's spelling names: a file or a module, imported, and an attribute of it.
+r"""Import the file or module that a target's spelling names, and find its attribute.
 
 Importing runs the user's code: whatever it raises is the target's failure, not a defect here.
 """
@@ -24,7 +24,7 @@ __all__ = ["load"]
 
 
 def load(spelling: str) -> Any:
-    r"""What ``module:name`` or ``file.py:name`` names, whatever it is.
+    r"""Import the object that ``module:name`` or ``file.py:name`` names.
 
     >>> load("math:pi")
     3.14159...

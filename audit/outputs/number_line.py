@@ -1,4 +1,4 @@
-r"""Numbers in one exact order: by value, and numbers of equal value by how they are written.
+r"""Order numbers exactly: by value, and equal values by how they are written.
 
 No number is rounded on the way. Where all are of one form, integers of 64 bits are themselves and
 floats are the integers that IEEE 754 orders alike (-0.0 just before 0.0), so that both are compared

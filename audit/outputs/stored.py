@@ -1,4 +1,4 @@
-r"""Outputs as bytes and back, without loss and without running anything: never a pickle.
+r"""Store outputs as bytes and read them back, without loss and without pickle.
 
 Arrays of plain numbers or text are npy. Anything else is JSON in which a value that JSON would
 change is an object with one key, its kind: ``{"tuple": [1, 2]}``, ``{"float": "nan's bytes"}``.
@@ -61,7 +61,7 @@ def pack(outputs: Outputs) -> bytes:
 
 
 def unpack(data: bytes) -> Outputs:
-    r"""What :func:`pack` made bytes of. Raises ValueError for bytes that it did not make.
+    r"""Read the bytes that :func:`pack` made. Raises ValueError for any others.
 
     >>> unpack(b'{"array": ["<i8", [1000000000000], ""]}')
     Traceback (most recent call last):
@@ -108,7 +108,7 @@ def encode(value: object, depth: int = 0) -> Any:
 
 
 def decode(value: Any, depth: int = 0) -> Any:
-    r"""What :func:`encode` made JSON of. Raises ValueError for what it did not make."""
+    r"""Read the JSON that :func:`encode` made. Raises ValueError for any other."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number that is none of JSON")
     if not isinstance(value, list | dict):

@@ -1,4 +1,4 @@
-r"""Values on their way between the auditor and a process that runs the code of others.
+r"""Encode values for the pipe between the auditor and the process that runs audited code.
 
 What comes back is data. Numbers, text, arrays and containers of them arrive as they are. An object
 of any other class stays where it is: a stand-in arrives, with the name of its class, its repr and a

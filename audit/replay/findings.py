@@ -1,4 +1,4 @@
-r"""What a replay can find, and the report of one.
+r"""The findings of a replay, and its report.
 
 Severities: an ``error`` is a fault, or something that only a reader of the code can excuse; a
 ``warning`` is worth a look; a ``note`` is no fault. A finding that ``refutes`` holds a
@@ -27,7 +27,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from audit.shortened import shortened
+from audit.wording.as_json import json_text
+from audit.wording.shorten import cut, shortened
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
 
 __all__ = ["ASSUMES", "Finding", "Norm", "ReplayReport", "Severity", "Verdict", "plain"]
@@ -38,6 +39,7 @@ Verdict: TypeAlias = Literal["refuted", "found", "nothing_found", "not_replayabl
 
 SCHEMA: Final = "dpcore-replay/1"
 _MOST_ITEMS: Final = 1000
+_SHOWN: Final = 200
 
 ASSUMES: Final = (
     "the target is a function of its dataset and of the draws that were replayed (a repeated tape "
@@ -159,7 +161,7 @@ class ReplayReport:
 
     def to_text(self) -> str:
         r"""The JSON document, with a newline at its end."""
-        return json.dumps(self.to_json(), indent=2, default=str, allow_nan=False) + "\n"
+        return json_text(self.to_json())
 
     def lines(self) -> list[str]:
         r"""The report as a person reads it, the verdict first.
@@ -183,7 +185,7 @@ class ReplayReport:
 
 
 def plain(value: Any) -> Any:
-    r"""A value as JSON holds it: arrays as lists, what JSON lacks as text.
+    r"""Convert a value for JSON: arrays to lists, what JSON lacks to text.
 
     >>> plain({"x": float("nan"), "y": (1, 2)})
     {'x': 'nan', 'y': [1, 2]}
@@ -206,5 +208,4 @@ def plain(value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(plain(value))
-    return text if len(text) <= 200 else text[:197] + "..."
+    return cut(json.dumps(plain(value)), _SHOWN)

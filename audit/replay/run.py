@@ -1,4 +1,4 @@
-r"""One run of a target on a tape, and what is kept of it."""
+r"""Run a target once on a random tape, and record what it did."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DEEPEST: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    r"""What a dataset gave on a tape: an output, or the error that came instead.
+    r"""The result of one dataset on one tape: an output, or an error.
 
     ``key`` is equal for outputs that nobody can tell apart, ``kind`` is their type and shape.
     """

@@ -1,4 +1,4 @@
-r"""What was claimed and what was measured, as pictures: over the runs, on a line, on a curve."""
+r"""Draw what was claimed and what was measured: over the runs, on a line, on a curve."""
 
 from __future__ import annotations
 

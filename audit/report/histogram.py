@@ -1,4 +1,4 @@
-r"""How the outputs fell in both worlds: integer counts by cell, for a picture.
+r"""Histogram of the outputs of both worlds: integer counts by cell, for a picture.
 
 Data only, read off the runs after they were tested; it decides nothing.
 """
@@ -6,7 +6,7 @@ Data only, read off the runs after they were tested; it decides nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise, product
 from typing import Any, Final, Literal, TypeAlias
@@ -19,7 +19,7 @@ from audit.outputs.form import Outputs
 from audit.outputs.identity import Name, shown
 from audit.outputs.number_line import NumberLine, as_float
 from audit.outputs.reading import read, read_worlds
-from audit.report.labels import distinct
+from audit.wording.shorten import distinct
 
 __all__ = ["Bin", "Histogram", "histogram"]
 
@@ -88,15 +88,6 @@ class Histogram:
         r"""The fields by name, each bin with ``in_witness``: "all", "part" or "none"."""
         bins = [{**asdict(cell), "in_witness": cell.in_witness} for cell in self.bins]
         return {**asdict(self), "bins": bins}
-
-    @classmethod
-    def of_json(cls, document: Mapping[str, Any]) -> Histogram:
-        r"""Back from :meth:`to_json`."""
-        bins = [dict(cell) for cell in document["bins"]]
-        for cell in bins:
-            cell.pop("in_witness", None)
-            cell["covered"] = tuple((low, high) for low, high in cell.get("covered", ()))
-        return cls(**{**document, "bins": tuple(Bin(**cell) for cell in bins)})
 
 
 def histogram(

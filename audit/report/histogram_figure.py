@@ -1,4 +1,4 @@
-r"""The outputs of both worlds as bars: numbers upright along an axis, names one below the other."""
+r"""Draw the outputs of both worlds as bars: numbers along an axis, names below each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from itertools import chain, pairwise, product
 from typing import TYPE_CHECKING, Any, Final
 
 from audit.report.histogram import Bin, Histogram
-from audit.report.labels import distinct
 from audit.report.markup import printable
 from audit.report.svg import (
     INK,
@@ -25,6 +24,7 @@ from audit.report.svg import (
     tick_text,
     width_of,
 )  # fmt: skip
+from audit.wording.shorten import distinct
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

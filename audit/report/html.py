@@ -1,29 +1,25 @@
 r"""An audit report as one self-contained HTML page: no network, no script, the verdict first.
 
-Made from the JSON document of a report (:meth:`audit.report.report.AuditReport.to_json`). What the
-document lacks is left out of the page. Every text of a target is shown as text, and the page's own
-policy forbids it to load anything.
+A view of :class:`audit.report.report.AuditReport`: what the report lacks is left out of the page.
+Every text of a target is shown as text, and the page's own policy forbids it to load anything.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from html import escape
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-from audit.claims.claim import Claim
-from audit.evidence.coverage import said
-from audit.report.labels import short
+from audit.claims.claim import shown
+from audit.claims.verdicts import Verdict
+from audit.evidence.event import Witness
 from audit.report.markup import (
     STYLE,
     as_json,
-    between,
     code,
-    confidence,
     copied,
-    decimal,
     definitions,
     folded,
     p_value,
@@ -33,12 +29,13 @@ from audit.report.markup import (
     text,
 )
 from audit.report.pictures import claimed_section, histogram_section, trace_section
-from dpcore.numbers.parameter import rational
-from dpcore.numbers.rounding import down, up
+from audit.report.report import SCHEMA, AuditReport, ExactWitness
+from audit.report.sentences import VERDICTS, confidence, refutals
+from audit.wording.lines import between
+from audit.wording.shorten import shortened
+from dpcore.numbers.rounding import down
 
 __all__ = ["page"]
-
-Document: TypeAlias = Mapping[str, Any]
 
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
@@ -48,24 +45,19 @@ _EVENT: Final = 1_500
 _EMBEDDED: Final = 300_000
 r"""The most signs that the report as JSON may add to its page."""
 
-_VERDICTS: Final[dict[str | None, tuple[str, str, str]]] = {
-    "refuted": ("REFUTED", "refuted", "✗"),
-    "not_refuted": ("NOT REFUTED AT THIS RESOLUTION", "open", "○"),
-    "proven": ("PROVEN", "proven", "✓"),
-    "nothing_measured": ("NOTHING MEASURED", "failed", "!"),
-    None: ("THE TARGET FAILED", "failed", "!"),
+_LOOKS: Final[dict[Verdict | None, tuple[str, str]]] = {
+    "refuted": ("refuted", "✗"),
+    "not_refuted": ("open", "○"),
+    "proven": ("proven", "✓"),
+    "nothing_measured": ("failed", "!"),
+    None: ("failed", "!"),
 }
 
 
-def page(document: Document, *, command: str | None = None) -> str:
+def page(report: AuditReport, *, command: str | None = None) -> str:
     r"""The whole page; ``command`` is the command line that repeats the audit.
 
-    Beside the keys of the report's schema it shows, where they are there: ``pairs``, ``outcomes``
-    (:meth:`audit.evidence.outcome.Outcome.to_json`), ``findings`` (of a replay), ``baselines``
-    (name, epsilon_lower, says, valid), ``histogram`` and ``trace`` (their ``to_json``), ``curve``
-    ([epsilon, delta] of the claimed curve), ``search`` and ``command``.
-
-    >>> from audit.report.report import AuditReport
+    >>> from audit.claims.claim import Claim
     >>> report = AuditReport(
     ...     target="<script>",
     ...     claim=Claim(epsilon=1),
@@ -76,30 +68,30 @@ def page(document: Document, *, command: str | None = None) -> str:
     ...     runs_by_world=(0, 0),
     ...     stopped="interrupted",
     ... )
-    >>> shown = page(report.to_json())
+    >>> shown = page(report)
     >>> "<h1><code>&lt;script&gt;</code></h1>" in shown, "<script" in shown
     (True, False)
 
     Needs matplotlib; :func:`audit.report.figures.check_figures` says so before an audit starts.
     """
     sections = (
-        _head(document),
-        _summary(document),
-        _warnings(document),
-        _witness(document),
-        histogram_section(document),
-        claimed_section(document),
-        trace_section(document),
-        _outcomes(document),
-        _fit(document),
-        _findings(document),
-        _baselines(document),
-        _search(document),
-        _layers(document),
-        _repeat(document, command or document.get("command")),
-        _embedded(document),
+        _head(report),
+        _summary(report),
+        _warnings(report),
+        _witness(report),
+        histogram_section(report),
+        claimed_section(report),
+        trace_section(report),
+        _outcomes(report),
+        _fit(report),
+        _findings(report),
+        _baselines(report),
+        _search(report),
+        _method(report),
+        _repeat(report, command),
+        _embedded(report),
     )
-    title = f"{_VERDICTS[document['verdict']][0]}: {text(document['target'])}"
+    title = f"{VERDICTS[report.verdict]}: {text(report.target)}"
     body = "\n".join(part for part in sections if part)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -112,24 +104,20 @@ def page(document: Document, *, command: str | None = None) -> str:
     )
 
 
-def _head(document: Document) -> str:
-    words, style, sign = _VERDICTS[document["verdict"]]
+def _head(report: AuditReport) -> str:
+    style, sign = _LOOKS[report.verdict]
     return (
-        f'<header><p class="kind">Audit of</p><h1>{code(document["target"])}</h1>'
+        f'<header><p class="kind">Audit of</p><h1>{code(report.target)}</h1>'
         f'<div class="verdict {style}"><p class="word"><span aria-hidden="true">{sign}</span> '
-        f"<strong>{words}</strong></p><p>{_sentence(document)}</p></div></header>"
+        f"<strong>{VERDICTS[report.verdict]}</strong></p><p>{_sentence(report)}</p></div></header>"
     )
 
 
-def _sentence(document: Document) -> str:
-    claim = code(_claim(document))
-    alpha = rational("alpha", document["alpha"])
-    match document["verdict"]:
-        case "refuted" if document["runs"]:
-            return (
-                f"The claim {claim} does not hold. If it did, and the runs are independent, an "
-                f"audit would refute it with probability at most {up(alpha, 6)}."
-            )
+def _sentence(report: AuditReport) -> str:
+    claim = code(report.claim)
+    match report.verdict:
+        case "refuted" if report.runs:
+            return f"The claim {claim} does not hold. If it did, {refutals(report.alpha)}."
         case "refuted":
             return f"The claim {claim} does not hold: a proof, from the exact laws of the outputs."
         case "proven":
@@ -139,91 +127,52 @@ def _sentence(document: Document) -> str:
             )
         case "not_refuted":
             return (
-                f"The evidence does not contradict {claim}. That is no proof: what lies "
-                "below the resolution may pass unseen."
+                f"The evidence does not contradict {claim}. That is no proof: what lies in the "
+                "blind spot below may pass unseen."
             )
         case "nothing_measured":
             return (
                 f"The runs say nothing about {claim}: there was nothing in the outputs that the "
                 "test could look at. The warnings below say why, and what to do."
             )
-    error = document.get("error") or {}
-    where = [f"dataset {error['dataset']}"] if error.get("dataset") else []
-    where += [f"run {error['run']:,}"] if error.get("run") else []
-    shown = f" ({', '.join(where)})" if where else ""
-    return f"It {text(error.get('reason', 'failed'))}{shown}. There is no verdict on {claim}."
+    error = report.error
+    if error is None:
+        return f"There is no verdict on {claim}."
+    where = [f"dataset {error.dataset}"] if error.dataset else []
+    where += [f"run {error.run:,}"] if error.run else []
+    place = f" ({', '.join(where)})" if where else ""
+    return f"It {text(error.reason)}{place}. There is no verdict on {claim}."
 
 
-def _summary(document: Document) -> str:
-    rows = [("Claim", f"{text(_claim(document))} ({text(document['claim']['relation'])})")]
-    pairs = document.get("pairs") or [document["pair"]]
+def _summary(report: AuditReport) -> str:
+    relation = report.claim.to_json()["relation"]
+    rows = [("claim", f"{text(report.claim)} ({text(relation)})")]
+    pairs = report.pairs or (report.pair,)
     for i, pair in enumerate(pairs):
-        name = "Pair" if len(pairs) == 1 else f"Pair {i + 1}"
-        shown = ", ".join(
+        datasets = (
             f"{world} = {code(as_json(data))}" for world, data in zip("AB", pair, strict=True)
         )
-        rows.append((name, shown))
-    exact = document.get("exact")
-    if exact is not None:
-        rows.append(("Exact epsilon", f"{between(exact['epsilon'])} on this pair (proven)"))
-        rows.append(("Exact delta", f"{between(exact['delta'])} at the claimed epsilon (proven)"))
-    if document["runs"]:
-        bound = float(document["epsilon_lower"])
-        sure = confidence(document)
-        at_delta = rational("at_delta", document.get("at_delta") or 0)
-        at = f" at delta = {decimal(str(at_delta))}" if at_delta else ""
-        rows.append(
-            ("Epsilon", f"<strong>at least {down(bound)}</strong>{at}, with {sure} confidence")
-        )
-        rows.append(("Evidence", _evidence(document)))
-        by_world = document["runs_by_world"]
-        counts = f"{document['runs']:,} ({by_world['a']:,} in world A, {by_world['b']:,} in B)"
-        rows.append(("Runs", f"{counts}: {text(document['stopped'])}"))
-        rows.append(("Resolution", _seen(document)))
-    return f'<section aria-label="Summary">{definitions(rows)}</section>'
+        rows.append(("pair" if len(pairs) == 1 else f"pair {i + 1}", ", ".join(datasets)))
+    rows += [
+        (name, text(value))
+        for name, value in (*report.datasets(), *report.how())
+        if name not in {"pair", "search", "repeat"}
+    ]
+    shown = definitions((text(name.capitalize()), value) for name, value in rows)
+    return f'<section aria-label="Summary">{shown}</section>'
 
 
-def _evidence(document: Document) -> str:
-    alpha = rational("alpha", document["alpha"])
-    if document["e_value"] is not None:
-        return f"e-value {down(document['e_value'], 3)}; {up(1 / alpha, 6)} or more refutes"
-    return f"p-value {p_value(document['p_value'])}; {down(alpha, 6)} or less refutes"
-
-
-def _seen(document: Document) -> str:
-    if not document["runs"]:
-        return "no run was drawn"
-    if document["verdict"] == "nothing_measured":
-        return "none: nothing was measured"
-    if document["resolution"] is None:
-        return "these are too few runs to count on refuting anything"
-    return (
-        "these runs would catch an output that only one dataset gives, from probability "
-        f"{up(document['resolution'], 2)} on{said(document.get('coverage') or ())}; "
-        "rarer ones and smaller leaks can pass unseen"
-    )
-
-
-def _warnings(document: Document) -> str:
-    found = [f"<li>{text(warning)}</li>" for warning in document.get("warnings") or ()]
-    items = several(found, "<li>{}</li>")
+def _warnings(report: AuditReport) -> str:
+    items = several([f"<li>{text(warning)}</li>" for warning in report.warnings], "<li>{}</li>")
     return section("Warnings", f'<ul class="warnings">{items}</ul>' if items else "")
 
 
-def _witness(document: Document) -> str:
-    witness = document.get("witness")
+def _witness(report: AuditReport) -> str:
+    witness = report.witness
     if witness is None:
         return ""
-    if "probability_a" in witness:
+    if isinstance(witness, ExactWitness):
         return section("Witness", _exact_witness(witness))
-    counts = [
-        (world, witness[f"inside_{world.lower()}"], witness[f"runs_{world.lower()}"])
-        for world in "AB"
-    ]
-    shown = (
-        f"{short(witness['event'], _EVENT)}: {counts[0][1]} of {counts[0][2]} runs in world A, "
-        f"{counts[1][1]} of {counts[1][2]} in world B (points to {witness['world']})"
-    )
     rows = [
         [
             world,
@@ -231,90 +180,94 @@ def _witness(document: Document) -> str:
             f"{runs:,}",
             f"{down(Fraction(100 * inside, runs), 3)}%" if runs else "",
         ]
-        for world, inside, runs in counts
+        for world, inside, runs in (
+            ("A", witness.inside_a, witness.runs_a),
+            ("B", witness.inside_b, witness.runs_b),
+        )
     ]
-    weak = document["verdict"] in {"not_refuted", "nothing_measured"}
+    weak = report.verdict in {"not_refuted", "nothing_measured"}
     note = (
         "The event was fixed by earlier runs, and counted on the runs after them. "
         + ("It does not refute the claim; it points" if weak else "It points")
-        + f" to world {text(witness['world'])}. "
+        + f" to world {witness.world}. "
         "The ratio of the shares is no bound: the bound is the epsilon above."
     )
     return section(
         "Witness",
-        copied(shown, "witness")
+        copied(_cut(witness), "witness")
         + table(["world", "runs in the event", "runs", "share"], rows, "The witness by world")
         + f'<p class="note">{note}</p>',
     )
 
 
-def _exact_witness(witness: Document) -> str:
-    rows = [[world, between(witness[f"probability_{world.lower()}"])] for world in "AB"]
+def _cut(witness: Witness) -> Witness:
+    return replace(witness, event=shortened(witness.event, _EVENT))
+
+
+def _exact_witness(witness: ExactWitness) -> str:
+    rows = [["A", between(witness.probability_a)], ["B", between(witness.probability_b)]]
     return (
-        copied(witness["event"], "witness")
+        copied(witness.event, "witness")
         + table(["world", "probability (proven)"], rows, "The witness by world")
         + f'<p class="note">The event that is hardest on the claim; it points to world '
-        f"{text(witness['world'])}.</p>"
+        f"{witness.world}.</p>"
     )
 
 
-def _outcomes(document: Document) -> str:
-    outcomes = document.get("outcomes") or []
-    if len(outcomes) < 2:
+def _outcomes(report: AuditReport) -> str:
+    if len(report.outcomes) < 2:
         return ""
-    evidence = "e-value" if outcomes[0].get("e_value") is not None else "p-value"
     rows = [
         [
-            str(row["pair"] + 1),
-            "outputs themselves" if row["feature"] is None else code(row["feature"]),
-            decimal(row["epsilon"]),
-            decimal(row["delta"]),
-            p_value(row["p_value"]) if row["e_value"] is None else down(row["e_value"], 3),
-            down(float(row["epsilon_lower"])),
-            "<strong>refuted</strong>" if row["refuted"] else "no",
+            str(row.pair + 1),
+            "outputs themselves" if row.feature is None else code(row.feature),
+            *map(shown, row.claim.exact),
+            p_value(row.p_value) if row.e_value is None else down(row.e_value, 3),
+            down(row.epsilon_lower),
+            "<strong>refuted</strong>" if row.refuted else "no",
         ]
-        for row in outcomes
+        for row in report.outcomes
     ]
-    columns = ["pair", "feature", "epsilon", "delta", evidence, "epsilon at least", "refuted"]
+    weight = "p-value" if report.outcomes[0].e_value is None else "e-value"
+    columns = ["pair", "feature", "epsilon", "delta", weight, "epsilon at least", "refuted"]
     note = "The tests share the false-alarm level of the audit; each value is of its test alone."
     listed = table(columns, rows, "Every test of the audit")
     return section("All tests", f'{listed}<p class="note">{note}</p>')
 
 
-def _fit(document: Document) -> str:
-    found = document.get("fit")
-    if not found:
+def _fit(report: AuditReport) -> str:
+    if report.fit is None:
         return ""
     rows = [
         (text(name.replace("_", " ")), text(value if isinstance(value, str) else as_json(value)))
-        for name, value in found.items()
+        for name, value in report.to_json()["fit"].items()
         if value is not None
     ]
     return section("Does the sampler have its law?", definitions(rows))
 
 
-def _findings(document: Document) -> str:
+def _findings(report: AuditReport) -> str:
     items = []
-    for finding in document.get("findings") or ():
-        word = text(finding["severity"]) + (", refutes" if finding.get("refutes") else "")
-        shown = f"<strong>{word}</strong>: {text(finding['statement'])} "
-        shown += f'<span class="kind">[{text(finding["kind"])}]</span>'
-        if finding.get("witness"):
-            shown += copied(as_json(finding["witness"], indent=2))
-        items.append(f"<li>{shown}</li>")
+    for finding in report.findings:
+        word = text(finding.severity) + (", refutes" if finding.refutes else "")
+        told = f"<strong>{word}</strong>: {text(finding.statement)} "
+        told += f'<span class="kind">[{text(finding.kind)}]</span>'
+        if finding.witness:
+            told += copied(as_json(finding.to_json()["witness"], indent=2))
+        items.append(f"<li>{told}</li>")
     listed = several(items, "<li>{}</li>")
     return section("Replay findings", f'<ul class="findings">{listed}</ul>' if items else "")
 
 
-def _baselines(document: Document) -> str:
+def _baselines(report: AuditReport) -> str:
     rows = [
         [
-            text(row["name"]),
-            "none" if row["epsilon_lower"] is None else down(float(row["epsilon_lower"])),
-            text(row.get("says", "")),
-            "yes" if row.get("valid") else "<strong>no</strong>",
+            text(row.name),
+            "none" if row.epsilon_lower is None else down(row.epsilon_lower),
+            text(row.says),
+            "yes" if row.valid else "<strong>no</strong>",
         ]
-        for row in document.get("baselines") or ()
+        for row in report.baselines
     ]
     if not rows:
         return ""
@@ -324,39 +277,40 @@ def _baselines(document: Document) -> str:
     return section("Other methods", f'<p class="note">{note}</p>{listed}')
 
 
-def _search(document: Document) -> str:
-    found = document.get("search")
-    if not found:
+def _search(report: AuditReport) -> str:
+    if report.search is None:
         return ""
-    shown = found if isinstance(found, str) else as_json(found, indent=2)
-    return section("Search for a pair", f"<pre>{text(shown)}</pre>")
+    found = as_json(report.search.to_json(), indent=2)
+    return section("Search for a pair", f"<pre>{text(found)}</pre>")
 
 
-def _layers(document: Document) -> str:
-    rows = [
-        [text(layer["layer"]), text(layer["method"]), text(layer["proves"])]
-        for layer in document.get("layers") or ()
-    ]
+def _method(report: AuditReport) -> str:
+    rows = [[text(each.layer), text(each.method), text(each.proves)] for each in report.layers]
     columns = ["layer", "method", "what its result proves"]
-    return section("What ran, and what it proves", table(columns, rows, "The layers that ran"))
+    listed = table(columns, rows, "The layers that ran")
+    note = "" if not report.runs else f"All bounds hold with {confidence(report.alpha)} confidence."
+    shown = f'<p class="note">{note}</p>{listed}' if note else listed
+    return (
+        f"<section>{folded('Method: what ran, and what it proves', shown)}</section>"
+        if rows
+        else ""
+    )
 
 
-def _repeat(document: Document, command: str | None) -> str:
+def _repeat(report: AuditReport, command: str | None) -> str:
+    how = dict(report.how())
+    rows = [("Seed", text(how["repeat"]))] if "repeat" in how else []
+    versions = sorted(report.versions.items())
+    rows += [(text(name), text(version)) for name, version in versions]
+    rows.append(("Schema", SCHEMA))
     shown = "" if command is None else copied(command, "command")
-    rows = []
-    if document["seed"] is not None:
-        only = "" if document["repeatable"] else " (the coins of the audit; the target has its own)"
-        rows.append(("Seed", f"{document['seed']}{only}"))
-    for name, version in (document.get("versions") or {}).items():
-        rows.append((text(name), text(version)))
-    rows.append(("Schema", text(document["schema"])))
     return section("To repeat", shown + definitions(rows))
 
 
-def _embedded(document: Document) -> str:
+def _embedded(report: AuditReport) -> str:
     # In ASCII: what no page can hold is escaped, and reads back as it was.
     whole, room = [], _EMBEDDED
-    for piece in json.JSONEncoder(indent=2, default=str).iterencode(document):
+    for piece in json.JSONEncoder(indent=2, default=str).iterencode(report.to_json()):
         whole.append(escape(piece))
         room -= len(whole[-1])
         if room < 0:
@@ -365,10 +319,3 @@ def _embedded(document: Document) -> str:
     else:
         shown = f'<pre id="report-json">{"".join(whole)}</pre>'
     return f"<section>{folded('This report as JSON', shown)}</section>"
-
-
-def _claim(document: Document) -> str:
-    claim = document["claim"]
-    if claim.get("epsilon") is None:
-        return str(claim["claim"])
-    return str(Claim(epsilon=claim["epsilon"], delta=claim["delta"]))

@@ -1,4 +1,4 @@
-r"""What an HTML report is made of: its elements, and its look in light, dark and print.
+r"""The elements of the HTML report, and its style in light, dark and print.
 
 Nothing is fetched. The colours of the worlds are told apart by every kind of colour vision (after
 Okabe and Ito's palette).
@@ -8,24 +8,18 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any, Final
+from typing import Final
 
-from audit.claims.claim import Claim
 from audit.claims.levels import shown_p_value
-from audit.report.labels import short
-from dpcore.numbers.parameter import rational
-from dpcore.numbers.rounding import down, up
+from audit.wording.shorten import shortened
 
 __all__ = [
     "STYLE",
     "as_json",
-    "between",
     "code",
-    "confidence",
     "copied",
-    "decimal",
     "definitions",
     "figure",
     "folded",
@@ -103,9 +97,9 @@ def text(value: object, most: int = _MOST_SIGNS) -> str:
     r"""Shown as it is, whatever it holds; of a long one the start, its length and a digest.
 
     >>> text("<script>"), code("a" * 300)[200:]
-    ('&lt;script&gt;', 'aaaaaa… (300 characters, sha256 9835fa6bf4e2)</code>')
+    ('&lt;script&gt;', 'aaaaaa... (300 characters, SHA-256 9835fa6bf4e2)</code>')
     """
-    return escape(printable(short(str(value), most)))
+    return escape(printable(shortened(str(value), most)))
 
 
 def code(value: object) -> str:
@@ -114,7 +108,7 @@ def code(value: object) -> str:
 
 
 def printable(value: str) -> str:
-    r"""With a replacement sign for what HTML and fonts have no place for, and what is not seen.
+    r"""Replace characters that HTML cannot hold or that a reader cannot see.
 
     Signs that reorder or hide others are such: what is read is what is there.
 
@@ -137,33 +131,9 @@ def as_json(value: object, *, indent: int | None = None) -> str:
     return json.dumps(value, indent=indent, default=str, ensure_ascii=False)
 
 
-def decimal(exact: str) -> str:
-    r"""An exact value as the decimal a person would write, where there is a short one.
-
-    >>> decimal("1/2"), decimal("1/3"), decimal("1/1000000")
-    ('0.5', '1/3', '1e-6')
-    """
-    return str(Claim(epsilon=exact)).removeprefix("epsilon=")
-
-
 def p_value(value: float | None) -> str:
-    r"""Rounded up; None of a test that has none."""
+    r"""A p-value, rounded up; "none" of a test without one."""
     return "none" if value is None else shown_p_value(value)
-
-
-def confidence(document: Mapping[str, Any]) -> str:
-    r"""Of the bounds of a sampled audit, as a percentage rounded down."""
-    return f"{down(100 * (1 - rational('alpha', document['alpha'])), 6)}%"
-
-
-def between(ends: Sequence[float | str]) -> str:
-    r"""Two proven bounds, each rounded outwards.
-
-    >>> between([0.5, 0.5]), between([2.0, "inf"])
-    ('exactly 0.5', 'between 2 and infinity')
-    """
-    low, high = down(float(ends[0]), 9), up(float(ends[1]), 9)
-    return f"exactly {low}" if low == high else f"between {low} and {high}"
 
 
 STYLE: Final = """

@@ -3,26 +3,27 @@ r"""The parts of an HTML report that show a picture, each with the numbers it wa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from audit.evidence.trace import Trace
+from audit.claims.claim import Claim, shown
+from audit.evidence.outcome import Outcome
 from audit.report.figures import Point, curve_figure, line_figure, trace_figure
-from audit.report.histogram import Bin, Histogram
 from audit.report.histogram_figure import cell_name, histogram_figure
-from audit.report.markup import between, confidence, decimal, figure, folded, section, table, text
-from dpcore.numbers.parameter import rational
+from audit.report.markup import figure, folded, section, table, text
+from audit.report.report import AuditReport
+from audit.report.sentences import confidence
+from audit.wording.lines import between
 from dpcore.numbers.rounding import down
 
 __all__ = ["claimed_section", "histogram_section", "trace_section"]
 
 
-def histogram_section(document: Mapping[str, Any]) -> str:
+def histogram_section(report: AuditReport) -> str:
     r"""How the outputs fell, as bars and as counts; nothing without ``histogram``."""
-    if not document.get("histogram"):
+    found = report.histogram
+    if found is None:
         return ""
-    found = Histogram.of_json(document["histogram"])
-    several = len(document.get("pairs") or ()) > 1
+    several = len(report.pairs) > 1
     whole = f"All runs on pair {found.pair + 1}." if several else "All runs."
     note = (
         f"{whole} Filled bars: runs that lie in the event of the witness; open bars: the others. "
@@ -48,32 +49,27 @@ def histogram_section(document: Mapping[str, Any]) -> str:
     )
 
 
-def _counts(cell: Bin) -> tuple[int, ...]:
-    return cell.count_a, cell.count_b, cell.inside_a, cell.inside_b
-
-
-def claimed_section(document: Mapping[str, Any]) -> str:
+def claimed_section(report: AuditReport) -> str:
     r"""The claim beside what was measured: a curve with its tested points, or one axis."""
-    points = [_point(row) for row in document.get("outcomes") or ()]
-    curve = [(float(e), float(d)) for e, d in document.get("curve") or ()]
+    points = [_point(row) for row in report.outcomes]
+    curve = list(report.curve)
     if curve or len({(point.epsilon, point.delta) for point in points}) > 1:
         note = (
             "A point is refuted where the measured epsilon at its delta is beyond it. "
-            f"All bounds hold together with {confidence(document)} confidence."
+            f"All bounds hold together with {confidence(report.alpha)} confidence."
         )
         return section("The claimed curve", figure(curve_figure(curve, _hardest(points)), note))
-    claimed = document["claim"]["epsilon"]
-    exact = document.get("exact")
-    bound = float(document["epsilon_lower"] if exact is None else exact["epsilon"][0])
-    if claimed is None or not (document["runs"] or exact):
+    claim, exact = report.claim, report.exact
+    if not isinstance(claim, Claim) or not (report.runs or exact):
         return ""
-    sure = f"{confidence(document)} confidence" if exact is None else "proven"
-    words = f"at least {down(bound)}" if exact is None else between(exact["epsilon"])
+    bound = report.epsilon_lower if exact is None else exact.epsilon.lower_float
+    claimed, delta = claim.exact
+    sure = f"{confidence(report.alpha)} confidence" if exact is None else "proven"
+    words = f"at least {down(bound)}" if exact is None else between(exact.epsilon)
     if bound == math.inf:
         words = "infinite: no epsilon holds"
-    picture = line_figure(rational("epsilon", claimed), bound, words)
-    delta = document["claim"]["delta"]
-    at = f" at delta = {decimal(delta)}" if rational("delta", delta) else ""
+    picture = line_figure(claimed, bound, words)
+    at = f" at delta = {shown(delta)}" if delta else ""
     out = "every epsilon" if bound == math.inf else "every smaller epsilon"
     note = f"Striped: {out} is ruled out{at} ({sure})."
     return section(
@@ -81,12 +77,12 @@ def claimed_section(document: Mapping[str, Any]) -> str:
     )
 
 
-def trace_section(document: Mapping[str, Any]) -> str:
+def trace_section(report: AuditReport) -> str:
     r"""The bound against the runs; nothing without ``trace``."""
-    if not document.get("trace") or not document["trace"]["points"]:
+    found = report.trace
+    if found is None or not found.points:
         return ""
-    found = Trace.of_json(document["trace"])
-    sure = f"{down(100 * (1 - rational('alpha', found.alpha)), 6)}%"
+    sure = confidence(found.alpha)
     note = (
         f"Each point is by itself a lower bound with {sure} confidence, from that many runs."
         if found.holds == "each"
@@ -100,13 +96,9 @@ def trace_section(document: Mapping[str, Any]) -> str:
     )
 
 
-def _point(row: Mapping[str, Any]) -> Point:
-    return Point(
-        epsilon=float(rational("epsilon", row["epsilon"])),
-        delta=float(rational("delta", row["delta"])),
-        epsilon_lower=float(row["epsilon_lower"]),
-        refuted=row["refuted"],
-    )
+def _point(row: Outcome) -> Point:
+    epsilon, delta = map(float, row.claim.exact)
+    return Point(epsilon=epsilon, delta=delta, epsilon_lower=row.epsilon_lower, refuted=row.refuted)
 
 
 def _hardest(points: Iterable[Point]) -> list[Point]:

@@ -1,4 +1,4 @@
-r"""What leaves the building after an audit: a frozen report, and its JSON.
+r"""The report of an audit: a frozen record, its sentences and its JSON.
 
 JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it does not apply.
 
@@ -53,18 +53,35 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from audit.claims.claim import Claim
+from audit.claims.claim import Claim, shown
 from audit.claims.levels import level_upper
 from audit.claims.verdicts import Layer, Verdict
 from audit.errors import TargetFailed
 from audit.evidence.event import Witness
 from audit.evidence.outcome import Outcome
+from audit.report.sentences import (
+    FAULTS,
+    VERDICTS,
+    blind_spot,
+    compared,
+    confidence,
+    evidence,
+    false_alarms,
+    fitted,
+    repeated,
+    tested,
+)
+from audit.wording.as_json import json_ends, json_number, json_text
+from audit.wording.lines import Told, between
+from audit.wording.shorten import cut
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike, write_rational
+from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
@@ -97,6 +114,18 @@ _EXIT_CODES: Final[dict[Verdict | None, int]] = {
 }
 
 
+_KEEPS: Final[dict[Verdict | None, str]] = {"refuted": "does not keep", "proven": "keeps"}
+_STYLES: Final[dict[Verdict | None, str]] = {
+    "refuted": "bold red",
+    "not_refuted": "bold yellow",
+    "proven": "bold green",
+    "nothing_measured": "bold magenta",
+    None: "bold magenta",
+}
+_SEVERITIES: Final = {"error": "fault", "warning": "warning", "note": "note"}
+_SHOWN: Final = 60
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactWitness:
     r"""The event that is hardest on the claim, with its proven probability in each world."""
@@ -106,13 +135,17 @@ class ExactWitness:
     probability_a: Enclosure
     probability_b: Enclosure
 
+    def __str__(self) -> str:
+        a, b = (between(p, 6) for p in (self.probability_a, self.probability_b))
+        return f"{self.event}: probability {a} in world A, {b} in B (points to {self.world})"
+
     def to_json(self) -> dict[str, Any]:
         r"""The fields by name, probabilities as [lower, upper]."""
         return {
             "event": self.event,
             "world": self.world,
-            "probability_a": _ends(self.probability_a),
-            "probability_b": _ends(self.probability_b),
+            "probability_a": json_ends(self.probability_a),
+            "probability_b": json_ends(self.probability_b),
         }
 
 
@@ -125,7 +158,7 @@ class ExactFinding:
 
     def to_json(self) -> dict[str, Any]:
         r"""Both as [lower, upper]."""
-        return {"delta": _ends(self.delta), "epsilon": _ends(self.epsilon)}
+        return {"delta": json_ends(self.delta), "epsilon": json_ends(self.epsilon)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +221,11 @@ class AuditReport:
         return sum(self.runs_by_world)
 
     @property
+    def refuted(self) -> bool:
+        r"""Whether the claim is refuted."""
+        return self.verdict == "refuted"
+
+    @property
     def exit_code(self) -> int:
         r"""0 not refuted or proven, 1 refuted or a fault found, 3 the target failed, 4 nothing was
         measured, 130 Ctrl-C.
@@ -214,7 +252,7 @@ class AuditReport:
             "pair": list(self.pair),
             "pairs": [list(pair) for pair in self.pairs or (self.pair,)],
             "verdict": self.verdict,
-            "epsilon_lower": _number(self.epsilon_lower),
+            "epsilon_lower": json_number(self.epsilon_lower),
             "at_delta": write_rational(self.at_delta),
             "alpha": level_upper(self.alpha),
             "p_value": self.p_value,
@@ -248,19 +286,72 @@ class AuditReport:
 
     def to_text(self) -> str:
         r"""The JSON document, with a newline at its end."""
-        return json.dumps(self.to_json(), indent=2, default=str, allow_nan=False) + "\n"
+        return json_text(self.to_json())
+
+    def told(self) -> Told:
+        r"""The report as sentences, which its lines and its HTML page both show."""
+        open_ended = self.verdict in {"not_refuted", "nothing_measured"}
+        faults = self.faults and open_ended
+        return Told(
+            verdict=FAULTS if faults else VERDICTS[self.verdict],
+            about=f"{self.target} {_KEEPS.get(self.verdict, 'on')} {self.claim}",
+            rows=(*self.datasets(), *self.findings_told(), *self.how()),
+            style="bold red" if faults else _STYLES[self.verdict],
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(self.told().lines())
+
+    def datasets(self) -> Iterator[tuple[str, str]]:
+        r"""What was tested, and the bound that was found: rows of :meth:`told`."""
+        a, b = (cut(json.dumps(dataset, default=str), _SHOWN) for dataset in self.pair)
+        which = f"{self.pairs.index(self.pair) + 1} of {len(self.pairs)}: " if self.pairs else ""
+        yield "pair", f"{which}A = {a}, B = {b} ({self.claim.to_json()['relation']})"
+        if self.search is not None:
+            yield "search", f"found by {self.search.runs:,} further runs in {self.search.space}"
+        at = f" at delta = {shown(self.at_delta)}" if self.outcomes or self.at_delta else ""
+        if self.exact is not None:
+            yield "epsilon", f"{between(self.exact.epsilon)} on this pair{at} (proven)"
+            yield "delta", f"{between(self.exact.delta)} at the claimed epsilon (proven)"
+        # Of two layers the bound is the proven one, unless only the runs refute.
+        if self.runs and (self.exact is None or isinstance(self.witness, Witness)):
+            name = "epsilon" if self.exact is None else "sampled"
+            sure = confidence(self.alpha)
+            yield name, f"at least {down(self.epsilon_lower)}{at}, with {sure} confidence"
+        if self.runs:
+            weight = evidence(self.alpha, p_value=self.p_value, e_value=self.e_value)
+            yield "evidence", f"{weight}. I{false_alarms(self.alpha)[1:]}"
+
+    def findings_told(self) -> Iterator[tuple[str, str]]:
+        r"""What was found beside the bound, which the HTML page shows in sections of its own."""
+        if self.witness is not None and self.verdict == "refuted":
+            yield "witness", str(self.witness)
+        if self.outcomes:
+            yield "tests", tested(self.outcomes, pairs=bool(self.pairs))
+        if self.fit is not None:
+            yield "fit", fitted(self.fit)
+        for finding in self.findings:
+            yield _SEVERITIES[finding.severity], f"{finding.statement} [{finding.kind}]"
+        for baseline in self.baselines:
+            yield "compare", f"{baseline.name}: {compared(baseline)}"
+
+    def how(self) -> Iterator[tuple[str, str]]:
+        r"""The runs, what they could have missed, and what the verdict rests on."""
+        if self.runs:
+            yield "runs", f"{self.runs:,}: {self.stopped}"
+            yield "blind spot", self.blind_spot
+        for layer in self.layers:
+            if layer.layer in {"exact", "replay"}:
+                yield layer.layer, layer.proves
+        if self.seed is not None and self.runs:
+            yield "repeat", repeated(self.seed, repeatable=self.repeatable)
+
+    @property
+    def blind_spot(self) -> str:
+        r"""What these runs could have missed, as a sentence."""
+        return blind_spot(self.resolution, self.coverage, verdict=self.verdict)
 
 
 def _fit(report: FitReport) -> dict[str, Any]:
     found = report.to_json()
     return {name: found[name] for name in ("law", "verdict", "p_value", "runs", "witness")}
-
-
-def _number(value: float) -> float | str:
-    # JSON has no infinity; a string says it and no reader mistakes it for a large number.
-    # Adding 0 turns -0.0 into 0.0.
-    return value + 0.0 if math.isfinite(value) else "inf"
-
-
-def _ends(value: Enclosure) -> list[float | str]:
-    return [_number(value.lower_float), _number(value.upper_float)]

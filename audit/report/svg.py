@@ -1,4 +1,4 @@
-r"""A drawing of matplotlib as inline SVG: text stays text, colours follow the page.
+r"""Draw with matplotlib as inline SVG: text stays text, colours follow the page.
 
 Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``. The same data give the same
 bytes. Ink and fills are CSS variables of the page (``--ink``, ``--a``, ``--b``, ...), so that one
@@ -177,7 +177,7 @@ def say(axes: Axes, at: tuple[float, float], text: str, side: Side, *, above: bo
 
 
 def svg(figure: Figure, name: str, title: str, words: str) -> str:
-    r"""The figure as an element of the page; ``words`` say what it shows to who does not see it."""
+    r"""The figure as an element of the page; ``words`` describe it for those who cannot see it."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=_METADATA)
     text = buffer.getvalue()

@@ -1,4 +1,4 @@
-r"""One block of runs: where its randomness comes from, and how it is drawn.
+r"""Draw a block of runs, with randomness that depends on the seed and its number alone.
 
 Every coin is a function of the audit's seed, the number j of the block and what the coin is for, so
 a block can be drawn anywhere and in any order, or be read back, and is the same
@@ -40,7 +40,7 @@ _PROBES: Final = 8
 
 
 class Stream(IntEnum):
-    r"""What randomness of an audit is for. The numbers are part of what a seed means."""
+    r"""The purposes of an audit's randomness. The numbers fix what a seed draws."""
 
     WORLDS = 0
     MIXING = 1

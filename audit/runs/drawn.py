@@ -1,4 +1,4 @@
-r"""What was drawn in an audit: outputs as they came, and views of them as they are tested."""
+r"""The runs of an audit: outputs as they came, and as each feature shows them."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _names(plan: Plan) -> tuple[str | None, ...]:
 
 @dataclass(slots=True, kw_only=True)
 class Collected:
-    r"""What has been drawn so far; the only thing in an audit that changes.
+    r"""Collect the runs of an audit as they are drawn; the only object of an audit that changes.
 
     A block is kept by one append, so that Ctrl-C finds it whole or not at all.
     """
@@ -213,7 +213,7 @@ class Collected:
         return None if process is None else process.rejected_at(self.plan.alpha)
 
     def drawn(self, stopped: str) -> Drawn:
-        r"""What was drawn, now that nothing more is."""
+        r"""The collected runs, once drawing has stopped."""
         raw = [self.forms.get((pair, None), _PLAIN) for pair in range(len(self.plan.pairs))]
         return Drawn(
             target=self.target,

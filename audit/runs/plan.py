@@ -1,4 +1,4 @@
-r"""What an audit sets out to do, fixed before anything is drawn."""
+r"""The plan of an audit, fixed before anything is drawn."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    r"""What to test, and how far to go.
+    r"""What an audit tests, and how many runs it draws.
 
     ``runs`` over both worlds and all pairs together: all of them, or with ``sequential`` at most so
     many. ``others`` are further pairs, ``features`` what outputs are read through (the outputs

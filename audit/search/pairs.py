@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from audit.wording.shorten import cut
 from dpcore.command.input_file import read_text
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
@@ -90,7 +91,7 @@ def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation 
     if Relation(relation) is Relation.REPLACE:
         reason = (
             f"must be neighbours under replace: lists of {len(a)} and {len(b)} items are not, "
-            "as a record that is replaced leaves their number; say --relation add-remove"
+            "as a record that is replaced leaves their number; state the relation add-remove"
         )
         raise InvalidParameter(argument, shown, reason)
     short, long = sorted((a, b), key=len)
@@ -103,8 +104,7 @@ def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation 
 
 
 def _short(dataset: Any) -> str:
-    text = json.dumps(dataset)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return cut(json.dumps(dataset, default=str), _SHOWN)
 
 
 def _from_toml(found: dict[str, Any], path: Path | str) -> Iterator[tuple[Any, Any]]:

@@ -1,4 +1,4 @@
-r"""The search for a pair that tells most: trained on some runs, tested on others.
+r"""Search for the pair of datasets that shows most: trained on some runs, tested on others.
 
 Candidates of a space are compared by successive halving: all get a few runs, the better third gets
 as many again together, and so on. Small changes of the best are then compared with them in the same
@@ -35,6 +35,7 @@ from audit.runs.block import Task
 from audit.runs.jobs import Drawer, drawer
 from audit.search.space import Pair, Space, key
 from audit.targets.target import Target
+from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 
@@ -87,7 +88,7 @@ class Tried:
 
     @classmethod
     def of_json(cls, held: Any) -> Tried:
-        r"""What :meth:`to_json` made JSON of. Raises ValueError for what it did not make."""
+        r"""Read the JSON that :meth:`to_json` made. Raises ValueError for any other."""
         match held:
             case {"pair": [a, b], "runs": int(runs), "score": float(score)} if math.isfinite(score):
                 return cls(pair=(a, b), runs=runs, score=score)
@@ -96,7 +97,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    r"""What a search found: the pair to test, the training runs spent, and what was tried.
+    r"""The result of a search: the pair to test, the training runs spent, and what was tried.
 
     ``tried`` has each candidate once, the one that was chosen first, then those that came far
     before those that did not.
@@ -123,7 +124,7 @@ class Found:
 
     @classmethod
     def of_json(cls, held: Any) -> Found:
-        r"""What :meth:`to_json` made JSON of. Raises ValueError for what it did not make.
+        r"""Read the JSON that :meth:`to_json` made. Raises ValueError for any other.
 
         >>> found = Found(space="integer:low=0,high=1", pair=(0, 1), runs=512, tried=())
         >>> Found.of_json(json.loads(json.dumps(found.to_json()))) == found
@@ -345,8 +346,7 @@ def _beyond(in_b: Integers, runs: Integers, q: float) -> float:
 
 def _named(failed: TargetFailed, pair: Pair) -> TargetFailed:
     # The dataset is one of many: it is shown.
-    shown = [json.dumps(dataset) for dataset in pair]
-    shown = [text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..." for text in shown]
+    shown = [cut(json.dumps(dataset), _SHOWN) for dataset in pair]
     place = " or ".join(shown) if failed.dataset is None else shown["AB".index(failed.dataset)]
     reason = f"in the search, on the dataset {place}: {failed.reason}"
     return TargetFailed(failed.target, reason, dataset=failed.dataset, run=failed.run)

@@ -1,4 +1,4 @@
-r"""Where ``--search`` looks for the pair of neighbouring datasets that tells most.
+r"""Spaces of neighbouring datasets in which ``--search`` looks for a pair.
 
     integer:low=0,high=10[,apart=1]
                             two integers at most ``apart`` apart

@@ -70,7 +70,7 @@ class ProtocolRuns(Catalogued):
 
     @property
     def mechanism(self) -> Mechanism:
-        r"""What hides one user from who sees the outputs."""
+        r"""The mechanism that protects one user from whoever sees the outputs."""
         protocol, honest = self.plan.protocol, self.plan.honest
         if isinstance(protocol, ShuffledPure):
             return protocol.sum_mechanism(honest)

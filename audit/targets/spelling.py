@@ -19,7 +19,7 @@ import difflib
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from audit.outputs.loading import load
 from audit.targets.target import (
@@ -32,9 +32,13 @@ from audit.targets.target import (
     working_folder,
 )
 from dpcore.errors import InvalidParameter
-from dpcore.spelling import LAWS, read_noise
+from dpcore.noise import Noise
+from dpcore.spelling import LAWS, read_noise, write_noise
 
-__all__ = ["as_target", "read_target"]
+__all__ = ["Auditable", "as_target", "read_target", "target_of"]
+
+Auditable: TypeAlias = Target | Noise | Callable[..., Any] | str
+r"""A callable in a form of ``audit.targets.target``, a noise, or a target as spelled."""
 
 
 def read_target(
@@ -99,6 +103,25 @@ def _catalogued(spelling: str) -> Target:
 
 def _loaded(spelling: str) -> Target:
     return as_target(spelling, load(spelling))
+
+
+def target_of(given: Auditable, *, seeded: bool = True) -> Target:
+    r"""The target that a caller in Python gives: itself, a noise, a callable or a spelling.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> target_of(DiscreteLaplace(scale=1)).spelling, target_of(len).spelling
+    ('discrete-laplace:scale=1', 'len')
+
+    Raises :class:`InvalidParameter` for anything else.
+    """
+    match given:
+        case Target():
+            return given
+        case str():
+            return read_target(given, seeded=seeded)
+        case Noise():
+            return NoiseAdded(spelling=write_noise(given), noise=given, seeded=seeded)
+    return as_target(getattr(given, "__qualname__", None) or repr(given), given)
 
 
 def as_target(spelling: str, found: Any) -> Target:

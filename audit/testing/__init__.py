@@ -15,8 +15,8 @@ if TYPE_CHECKING:
         assert_fits,
         assert_private,
         assert_sensitivity,
-        read_pairs,
     )
+    from audit.testing.pairs import read_pairs
 
 __all__ = [
     "Auditable",
@@ -32,4 +32,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'audit.testing' has no attribute {name!r}")
-    return getattr(import_module("audit.testing.assertions"), name)
+    place = "pairs" if name == "read_pairs" else "assertions"
+    return getattr(import_module(f"audit.testing.{place}"), name)

@@ -15,26 +15,26 @@ import copy
 import math
 import secrets
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim, read_claim
 from audit.claims.levels import shown_p_value
-from audit.evidence.event import Witness
-from audit.exact.proof import prove
 from audit.outputs.features.feature import read_feature
-from audit.report.report import AuditReport, ExactWitness
+from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.sample import sample
-from audit.targets.spelling import as_target, read_target
-from audit.targets.target import KnownLaw, NoiseAdded, Target
+from audit.targets.spelling import Auditable, target_of
+from audit.targets.target import KnownLaw, Target
+from audit.testing.pairs import read_pairs
+from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
-from dpcore.numbers.rounding import down, up
+from dpcore.numbers.rounding import down
 from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
@@ -47,11 +47,7 @@ __all__ = [
     "assert_fits",
     "assert_private",
     "assert_sensitivity",
-    "read_pairs",
 ]
-
-Auditable: TypeAlias = Target | Noise | Callable[..., Any] | str
-r"""A callable in a form of ``audit.targets.target``, a noise, or a target as spelled."""
 
 _RUNS: Final = 20_000
 _ALPHA: Final = "1e-6"
@@ -60,7 +56,7 @@ _SHOWN: Final = 200
 
 
 class Refuted(AssertionError):
-    r"""What was asserted does not hold; ``report`` is the evidence, where there is a report."""
+    r"""The assertion is refuted; ``report`` is the evidence, if there is a report."""
 
     def __init__(self, sentence: str, report: AuditReport | FitReport | None = None) -> None:
         super().__init__(sentence)
@@ -114,7 +110,7 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     outputs.
     """
     __tracebackhide__ = True
-    subject, read = _subject(target), tuple(map(read_feature, features))
+    subject, read = target_of(target), tuple(map(read_feature, features))
     stated = read_claim(claim) if isinstance(claim, str) else claim
     if not isinstance(stated, Claim | CurveClaim):
         reason = "must be a Claim, a CurveClaim or text such as epsilon=1 or rho=0.1"
@@ -147,20 +143,10 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     return tuple(reports)
 
 
-def _subject(target: Auditable) -> Target:
-    match target:
-        case Target():
-            return target
-        case str():
-            return read_target(target)
-        case Noise():
-            return NoiseAdded(spelling=write_noise(target), noise=target)
-    name = getattr(target, "__qualname__", None) or repr(target)
-    return as_target(name, target)
-
-
 def _examined(subject: Target, plan: Plan) -> AuditReport:
     if isinstance(subject, KnownLaw):
+        from audit.exact.proof import prove  # with accounting, which runs alone do not need
+
         return prove(subject, plan)
     report = sample(subject, plan)
     if report.error is not None:
@@ -177,20 +163,15 @@ def _examined(subject: Target, plan: Plan) -> AuditReport:
 
 
 def _nothing(report: AuditReport) -> str:
-    reason = report.coverage[0].reason
-    for option, argument in (
-        ("--allow-constant", "allow_constant=True"),
-        ("with --feature, such as coordinate:0", 'with features, such as ["coordinate:0"]'),
-    ):
-        reason = reason.replace(option, argument)
-    return f"{report.target}: nothing was measured on the pair {_short(report.pair)}: {reason}"
+    pair, reason = _short(report.pair), report.coverage[0].reason
+    return f"{report.target}: nothing was measured on the pair {pair}: {reason}"
 
 
 def _refutation(report: AuditReport, repeat: str) -> str:
     pair = _short(report.pair)
     least = f"epsilon is at least {down(report.epsilon_lower)}"
     lines = [f"{report.target} does not keep {report.claim} on the pair {pair}: {least}"]
-    lines.append(f"  witness: {_witness(report.witness)}")
+    lines.append(f"  witness: {report.witness}")
     if report.runs:
         a, b = report.runs_by_world
         alpha = write_rational(rational("alpha", report.alpha))
@@ -201,16 +182,6 @@ def _refutation(report: AuditReport, repeat: str) -> str:
             lines.append("  (the target draws randomness of its own: other outputs will come)")
     lines += [f"  note: {warning}" for warning in report.warnings]
     return "\n".join(lines)
-
-
-def _witness(witness: Witness | ExactWitness | None) -> str:
-    if not isinstance(witness, ExactWitness):
-        return str(witness)
-    a, b = (
-        f"[{down(p.lower, 6)}, {up(p.upper, 6)}]"
-        for p in (witness.probability_a, witness.probability_b)
-    )
-    return f"{witness.event}: probability in {a} in world A, in {b} in world B"
 
 
 def assert_fits(
@@ -328,28 +299,9 @@ def _distance(moves: list[int], declared: Sensitivity) -> tuple[str, bool]:
     return str(size), size <= amount
 
 
-def read_pairs(argument: str, pairs: Iterable[Any]) -> tuple[tuple[Any, Any], ...]:
-    r"""Pairs of datasets, one at least.
-
-    >>> read_pairs("pairs", [[0, 1]])
-    ((0, 1),)
-    """
-    if not isinstance(pairs, Iterable) or isinstance(pairs, str | bytes):
-        raise InvalidParameter(argument, pairs, "must be pairs of datasets, e.g. [(0, 1)]")
-    found = []
-    for pair in pairs:
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise InvalidParameter(argument, pair, "must be pairs of datasets, e.g. [(0, 1)]")
-        found.append((pair[0], pair[1]))
-    if not found:
-        raise InvalidParameter(argument, "[]", "needs one pair of datasets at least")
-    return tuple(found)
-
-
 def _one(answer: tuple[int, ...]) -> str:
     return str(answer[0]) if len(answer) == 1 else _short(answer)
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+    return cut(repr(value), _SHOWN)

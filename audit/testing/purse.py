@@ -1,4 +1,4 @@
-r"""One purse of false-alarm probability (alpha) for a whole run of tests.
+r"""Share one false-alarm probability (alpha) among all tests of a run.
 
 A statistical test rejects a correct mechanism with probability at most its alpha. Each test buys
 its alpha here, by name, and uses what :meth:`Purse.buy` returns. By the union bound some test of
@@ -69,7 +69,7 @@ class Purse:
 
     @property
     def bought(self) -> Mapping[str, Fraction]:
-        r"""What each name paid."""
+        r"""The alpha that each name bought."""
         return MappingProxyType(self._bought)
 
     @property
@@ -79,11 +79,11 @@ class Purse:
 
     @property
     def left(self) -> Fraction:
-        r"""What can still be bought."""
+        r"""The alpha that can still be bought."""
         return self.total - self.spent
 
     def statement(self) -> str:
-        r"""What the run may say about itself, in one line; rounded up.
+        r"""Summarise the purchases in one line, rounded up.
 
         >>> Purse("1e-3").statement()
         'no statistical test ran'

@@ -53,7 +53,7 @@ _MARK: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bought:
-    r"""What one statistical assertion may use: its level, a seed of its own, and how many runs."""
+    r"""The level, seed and number of runs that one statistical assertion may use."""
 
     alpha: Fraction
     seed: int
@@ -62,7 +62,8 @@ class Bought:
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    # A run of tests. On a worker of pytest-xdist: the part that it runs.
+    r"""A run of tests; on a worker of pytest-xdist, the part that it runs."""
+
     alpha: Fraction
     effort: str
     seed: int
@@ -93,7 +94,7 @@ _SHARE: Final = pytest.StashKey[tuple[str, Terms, Fraction]]()
 
 @dataclass(slots=True, kw_only=True)
 class Auditor:
-    r"""What the fixture ``dp`` gives: audits under the terms of the test's mark.
+    r"""The fixture ``dp``: audits under the terms of the test's mark.
 
     Every call of :meth:`audit`, :meth:`fits` or :meth:`buy` spends one of the ``audits`` of the
     mark, each an equal part of the test's share. ``name`` tells tests of one ``nodeid`` apart.

@@ -1,4 +1,4 @@
-r"""What ``@pytest.mark.dp`` states of a test: the claim, the pairs, how many runs and audits."""
+r"""Read ``@pytest.mark.dp``: the claim, the pairs, and how many runs and audits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORDS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    r"""What the marks of a test state; of several, the nearest to the test decides each word."""
+    r"""The terms that the marks of a test state; the nearest mark decides each word."""
 
     claim: Claim | CurveClaim | None
     pairs: tuple[tuple[Any, Any], ...]
@@ -39,7 +39,7 @@ class Terms:
         """
         from audit.claims.claim import Claim
         from audit.claims.curve_claim import CurveClaim, read_claim
-        from audit.testing.assertions import read_pairs
+        from audit.testing.pairs import read_pairs
         from dpcore.errors import InvalidParameter
         from dpcore.numbers.parameter import integer
 

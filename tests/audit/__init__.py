@@ -1,1 +1,1 @@
-"""Doubt: the auditor, its catalogue, and the tests that audit the auditor."""
+"""Test: the auditor, its catalogue, and the tests that audit the auditor."""

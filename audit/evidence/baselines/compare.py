@@ -1,4 +1,4 @@
-r"""What others do, by name and for comparison only.
+r"""Compute other methods' bounds on the same runs, for comparison only.
 
 A baseline never decides anything: the verdict and its bound come from :mod:`audit.evidence.fixed`
 and :mod:`audit.evidence.anytime`. Some baselines are valid and wider, some are not valid at all and
@@ -8,7 +8,6 @@ say so; ``docs/baselines.md`` tells which, with their sources and what they are 
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -20,6 +19,7 @@ from audit.evidence.baselines.scores import Asked, Scores
 from audit.evidence.baselines.thresholds import bonferroni_thresholds, dkw, plug_in
 from audit.evidence.baselines.thresholds import clopper_pearson_split as _clopper_pearson_split
 from audit.outputs.reading import read
+from audit.wording.as_json import json_number
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike
 
@@ -123,9 +123,9 @@ r"""By name.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineFinding:
-    r"""What a baseline makes of the runs; ``epsilon_lower`` is None where it cannot read them.
+    r"""The bound of a baseline on the runs; ``epsilon_lower`` is None if it cannot read them.
 
-    >>> BaselineFinding(name="dkw", epsilon_lower=math.inf, says="bands", valid=True).to_json()
+    >>> BaselineFinding(name="dkw", epsilon_lower=9e999, says="bands", valid=True).to_json()
     {'name': 'dkw', 'epsilon_lower': 'inf', 'says': 'bands', 'valid': True}
     """
 
@@ -135,11 +135,11 @@ class BaselineFinding:
     valid: bool
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields by name; infinity as text, for JSON has none."""
-        infinite = self.epsilon_lower is not None and math.isinf(self.epsilon_lower)
+        r"""The fields by name; infinity as text."""
+        bound = self.epsilon_lower
         return {
             "name": self.name,
-            "epsilon_lower": "inf" if infinite else self.epsilon_lower,
+            "epsilon_lower": None if bound is None else json_number(bound),
             "says": self.says,
             "valid": self.valid,
         }

@@ -1,4 +1,4 @@
-r"""What all baselines start from: numbers of two worlds, and how often they pass a threshold."""
+r"""Outputs as scores for the baselines: how often those of each world pass a threshold."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Scores:
         return Scores(numbers=self.numbers[chosen], worlds=self.worlds[chosen])
 
     def thresholds(self, most: int = _MOST_THRESHOLDS) -> Floats:
-        r"""The distinct numbers; where they are more than ``most``, so many of their quantiles.
+        r"""The distinct numbers, or ``most`` of their quantiles if there are more.
 
         >>> Scores(numbers=np.arange(9.0), worlds=np.zeros(9, bool)).thresholds(3).tolist()
         [0.0, 4.0, 8.0]

@@ -1,1 +1,1 @@
-r"""Features: what is looked at in an output: a digit, a length, a map of the user's own."""
+r"""Features: properties of an output to test, such as a digit, a length or a map of one's own."""

@@ -1,4 +1,4 @@
-r"""Features: what is looked at in an output when the output itself is too rich, or says too little.
+r"""Read a feature of outputs to test, where the output itself is too rich or tells too little.
 
 Post-processing: if M is (epsilon, delta)-DP, so is f(M) for every map f that is fixed before the
 runs and reads one output at a time, because {f(X) in S} = {X in f^-1(S)} is one of the events that
@@ -216,7 +216,7 @@ class _OwnMap:
 
 
 def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
-    r"""A map of one's own: ``module:callable`` or ``file.py:callable``, of each output by itself.
+    r"""Load a user's map, ``module:callable`` or ``file.py:callable``, and apply it to each output.
 
     >>> own_map("builtins:abs")([-3, 3])
     [3, 3]

@@ -1,4 +1,4 @@
-r"""A map of outputs, one by one: plainly, and for arrays at once."""
+r"""Apply a map to each output: one by one, or to a whole array."""
 
 from __future__ import annotations
 

@@ -247,7 +247,9 @@ def test_the_command_prints_a_table(shell: Shell, tmp_path: Path) -> None:
     assert words[:6] == ["1", "half-scale", "1", "2", "300", "caught"]
     assert words[7:] == ["sample", "not", "refuted"]
     assert lines[2].split()[3] == "infinite"
-    assert lines[3] == "caught: 2 of 2; a true claim would be with probability <= 0.05"
+    assert (
+        lines[3] == "caught: 2 of 2; a true claim would be refuted in at most 5 of 100 such audits"
+    )
     assert lines[-1] == "PASSED; repeat with --seed 1"
     found = json.loads((tmp_path / "bench.json").read_text())
     assert list(found) == [
@@ -312,7 +314,7 @@ def test_the_table_names_what_only_another_layer_finds() -> None:
     found = Bench(rows=(row,), alpha=LEVEL, seed=1)
     text = "\n".join(bench_lines(found, [HALF]))
     assert "below the resolution of a sample, and looked for by replay: raw-in-a-hund" in text
-    assert "0.0007 and more would be seen" in text.replace("\n", " ")
+    assert "in 7 of 10,000 runs or more it would be seen" in text.replace("\n", " ")
     assert "found in m: Another." in text
     assert "left out, as they need more runs: half-scale" in text
     assert json.loads(bench_text(found, {}, [HALF]))["left_out"] == ["half-scale"]

@@ -47,13 +47,13 @@ def test_without_anything_asked_it_prints_a_table(shell: Shell) -> None:
     assert (answer.code, answer.err) == (0, "")
     lines = answer.out.splitlines()
     assert lines[0].split() == ["P", ONE]
-    assert "  delta     exactly 0 at epsilon = 1" in lines
-    assert "  epsilon   exactly 1 at delta = 0" in lines
-    assert "  Renyi     exactly 1 of order infinity" in lines
+    assert "  delta    exactly 0 at epsilon = 1" in lines
+    assert "  epsilon  exactly 1 at delta = 0" in lines
+    assert "  Renyi    exactly 1 of order infinity" in lines
     assert [line.split()[0] for line in lines[2:]] == [
         *["delta"] * 4, *["epsilon"] * 2, *["Renyi"] * 2,
     ]  # fmt: skip
-    assert lines[2] == "  delta     between 0.46211715726 and 0.4621171572601 at epsilon = 0"
+    assert lines[2] == "  delta    between 0.46211715726 and 0.4621171572601 at epsilon = 0"
     assert 0.46211715726 < math.tanh(0.5) < 0.4621171572601  # (1 - 1/e)/(1 + 1/e)
 
 
@@ -61,7 +61,7 @@ def test_what_is_not_derived_is_left_out_of_the_table_and_refused_where_asked(sh
     words = ("poisson:mean=4@0", "poisson:mean=4@1")
     answer = shell(*words)
     assert answer.code == 0
-    assert "note      the Renyi divergence of order 2 of this noise is not derived" in answer.out
+    assert "note     the Renyi divergence of order 2 of this noise is not derived" in answer.out
     assert "infinite at delta = 0" in answer.out
     refused = shell(*words, "--order", 2)
     assert (refused.code, refused.out) == (2, "")
@@ -76,7 +76,7 @@ def test_a_claim_is_proven_or_refuted_with_its_event(shell: Shell) -> None:
     refuted = shell("p.json", "q.csv", "--claim", "epsilon=1")
     assert refuted.code == 1
     assert refuted.out.startswith("REFUTED  P and Q do not keep epsilon=1\n")
-    words = "witness   output in {'yes'}: P gives it a probability exactly 0.75, Q exactly 0.25"
+    words = "witness  output in {'yes'}: P gives it a probability exactly 0.75, Q exactly 0.25"
     assert words in refuted.out
     back = shell("q.csv", "p.json", "--claim", "epsilon=1")
     assert "output in {'no'}: P gives it a probability exactly 0.75" in back.out
@@ -137,7 +137,7 @@ def test_floats_are_refused_or_divided_and_that_is_said(shell: Shell) -> None:
     assert "--normalise" in refused.err
     answer = shell("off.csv", "p.json", "--normalise", "--epsilon", 0)
     assert answer.code == 0
-    assert "note      the masses of P are divided by their sum, which is about 1 + 1e-16" in (
+    assert "note   the masses of P are divided by their sum, which is about 1 + 1e-16" in (
         answer.out
     )
     found = shell("off.csv", "p.json", "--normalise", "--json").json

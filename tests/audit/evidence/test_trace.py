@@ -19,11 +19,11 @@ from audit.claims.claim import Claim
 from audit.evidence.anytime import watch
 from audit.evidence.event import Witness
 from audit.evidence.fixed import _block_ends, gather
-from audit.evidence.trace import Trace, trace_anytime, trace_fixed
+from audit.evidence.trace import trace_anytime, trace_fixed
 from audit.outputs.form import Outputs, join
 from audit.outputs.reading import read
 from audit.outputs.worlds import draw_worlds
-from audit.report.histogram import Histogram, histogram
+from audit.report.histogram import Bin, histogram
 from audit.runs.plan import Plan
 from audit.sample import sample
 from audit.targets.target import Vectorised
@@ -152,8 +152,14 @@ def test_every_run_is_in_one_bin(outputs: list[Any], random: Any) -> None:
     for cell in found.bins:
         assert 0 <= cell.inside_a <= cell.count_a
         assert 0 <= cell.inside_b <= cell.count_b
-    text = json.dumps(found.to_json(), allow_nan=False)
-    assert Histogram.of_json(json.loads(text)) == found
+    told = json.loads(json.dumps(found.to_json(), allow_nan=False))["bins"]
+    for cell in told:
+        cell["covered"] = tuple(map(tuple, cell["covered"]))
+    kinds = [cell.pop("in_witness") for cell in told]
+    assert (tuple(Bin(**cell) for cell in told), kinds) == (
+        found.bins,
+        [cell.in_witness for cell in found.bins],
+    )
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=50, max_size=300), st.integers(0, 2**32))
@@ -239,8 +245,8 @@ def test_short_audits_have_short_traces(runs: int) -> None:
         trace_anytime(worlds.astype(int), worlds, CLAIM),
     ):
         assert [count for count, _ in found.points][-1:] == [runs][: runs and 1]
-        text = json.dumps(found.to_json(), allow_nan=False)
-        assert Trace.of_json(json.loads(text)).points == found.points
+        told = json.loads(json.dumps(found.to_json(), allow_nan=False))["points"]
+        assert [(each["runs"], each["epsilon_lower"]) for each in told] == list(found.points)
 
 
 def test_a_bound_does_not_contradict_its_verdict() -> None:

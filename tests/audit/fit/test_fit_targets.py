@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 
 from audit.fit.fit import fit
-from audit.fit.report import fit_lines
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -121,12 +120,12 @@ def test_wrong_arguments_are_refused_by_name(name: str, given: dict[str, Any]) -
 def test_the_lines_say_what_was_found() -> None:
     claimed = TEN
     sampler = {0: "1/2", 3: "1/2"}
-    lines = fit_lines(fit(sampler, claimed, runs=10**4, seed=1), 90)
+    lines = fit(sampler, claimed, runs=10**4, seed=1).told().lines(90)
     assert lines[0].startswith("REFUTED")
     text = "\n".join(lines)
     assert " of 10,000 draws" in text
     assert "--seed 1" in text
-    kept = fit_lines(fit(claimed, claimed, runs=10**4, seed=1, alpha=ALPHA), 90)
+    kept = fit(claimed, claimed, runs=10**4, seed=1, alpha=ALPHA).told().lines(90)
     assert kept[0].startswith("NOT REFUTED AT THIS RESOLUTION")
     assert "witness" not in "\n".join(kept)
-    assert any("mean distance from the mean that is" in line for line in kept)
+    assert any("a mean distance from the mean less than" in line for line in kept)

@@ -80,7 +80,7 @@ def browsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Shown]:
 def test_a_browser_shows_it_and_asks_the_network_for_nothing(
     name: str, browsed: dict[str, Shown]
 ) -> None:
-    document, seen = DOCUMENTS[name](), browsed[name]
+    document, seen = DOCUMENTS[name]().to_json(), browsed[name]
     assert seen.requests == ()
     assert seen.complaints == ()
     for words in (VERDICTS[name], *SEEN[name]):

@@ -6,23 +6,30 @@ import hashlib
 import json
 import re
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from audit.evidence.trace import Trace
+from audit.claims.verdicts import Verdict
+from audit.errors import TargetFailed
+from audit.evidence.baselines.compare import BaselineFinding
+from audit.evidence.event import Witness
 from audit.report import histogram_figure as bars
 from audit.report import html, markup, pictures
 from audit.report.figures import Point, check_figures, curve_figure, trace_figure
 from audit.report.histogram import Bin, Histogram, histogram
 from audit.report.histogram_figure import histogram_figure
 from audit.report.html import page
-from audit.report.labels import distinct
 from audit.report.markup import printable
+from audit.report.report import AuditReport
+from audit.search.search import Found
+from audit.wording.shorten import distinct
 from dpcore.errors import InvalidParameter
 from tests.support.audit.browser import Visible
 from tests.support.audit.html_documents import (
+    COMMAND,
     DOCUMENTS,
     NASTY,
     VERDICTS,
@@ -61,99 +68,99 @@ def test_a_page_is_whole_and_asks_for_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["labels", "curve"])
 def test_the_same_report_gives_the_same_bytes(name: str) -> None:
-    assert page(DOCUMENTS[name]()) == shown_of(name)
+    assert page(DOCUMENTS[name](), command=COMMAND) == shown_of(name)
 
 
 def test_the_embedded_report_is_the_document() -> None:
-    document = {**exact("1"), "target": f"\ud800\x00é{NASTY}"}
-    found = re.search(r'<pre id="report-json">(.*?)</pre>', page(document), re.DOTALL)
+    report = replace(exact("1"), target=f"\ud800\x00é{NASTY}")
+    found = re.search(r'<pre id="report-json">(.*?)</pre>', page(report), re.DOTALL)
     assert found is not None
-    assert json.loads("".join(Visible.of(found[1]).pieces)) == document
+    assert json.loads("".join(Visible.of(found[1]).pieces)) == json.loads(report.to_text())
 
 
-OPTIONAL = (
-    "pairs", "at_delta", "outcomes", "fit", "findings", "baselines", "search", "histogram",
-    "trace", "curve", "command",
-)  # fmt: skip
+OPTIONAL: dict[str, Any] = {
+    "pairs": (), "outcomes": (), "fit": None, "findings": (), "baselines": (), "search": None,
+    "histogram": None, "trace": None, "witness": None, "layers": (), "warnings": (),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("key", OPTIONAL)
 def test_what_is_not_there_is_left_out(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("histogram", "trace", "line", "curve"):
         monkeypatch.setattr(pictures, f"{name}_figure", lambda *_: "<svg/>")
-    document = curve()
-    without = page({name: value for name, value in document.items() if name != key})
-    assert len(without) < len(page({**document, key: None})) < len(page(document))
+    report = replace(curve(), warnings=("something to know",))
+    without = page(replace(report, **{key: OPTIONAL[key]}))
+    shown = page(report)
+    assert len(without) < len(shown) < len(page(report, command=COMMAND))
+    assert without.count("<h2>") <= shown.count("<h2>")
 
 
-def test_a_document_of_the_first_schema_has_a_page() -> None:
-    document = {name: value for name, value in refuted().items() if name not in OPTIONAL}
-    assert "REFUTED" in page(document)
+def told_by(report: AuditReport, text: str) -> AuditReport:
+    """The report with ``text`` wherever a target or a command can put a text."""
+    assert report.histogram is not None
+    assert isinstance(report.witness, Witness)
+    first, *rest = report.histogram.bins
+    odd = replace(first, label=text, low=None, high=None)
+    error = TargetFailed(text, "", dataset="A", run=1)
+    error.reason = text
+    return replace(
+        report,
+        target=text, pair=(text, text), pairs=((text, text),), warnings=(text,), stopped=text,
+        search=Found(space=text, pair=(text, text), runs=5, tried=()), versions={text: text},
+        baselines=(BaselineFinding(name=text, epsilon_lower=1, says=text, valid=False),),
+        layers=tuple(replace(layer, method=text, proves=text) for layer in report.layers),
+        witness=replace(report.witness, event=text),
+        outcomes=tuple(replace(row, feature=text) for row in report.outcomes),
+        findings=tuple(
+            replace(found, statement=text, kind=text, witness={text: text})
+            for found in report.findings
+        ),
+        histogram=replace(report.histogram, bins=(odd, *rest)), error=error,
+    )  # fmt: skip
 
 
 def test_everything_of_a_target_is_shown_as_text() -> None:
     nasty = f"\x00\ud800{NASTY}"
-    document = curve()
-    for finding in document["findings"]:
-        finding.update(statement=nasty, kind=nasty, witness={nasty: nasty})
-    bins = document["histogram"]["bins"]
-    bins[0] = {**bins[0], "label": nasty, "low": None, "high": None}
-    document |= {
-        "target": nasty, "pair": [nasty, nasty], "pairs": [[nasty, nasty]], "warnings": [nasty],
-        "stopped": nasty, "search": nasty, "command": nasty, "versions": {nasty: nasty},
-        "baselines": [{"name": nasty, "epsilon_lower": 1, "says": nasty, "valid": False}],
-        "layers": [{"layer": nasty, "method": nasty, "proves": nasty}],
-        "witness": {**document["witness"], "event": nasty},
-        "outcomes": [{**row, "feature": nasty} for row in document["outcomes"]],
-        "error": {"reason": nasty, "dataset": "A", "run": 1},
-    }  # fmt: skip
-    for verdict in ("refuted", None):
-        shown = page({**document, "verdict": verdict})
+    report = told_by(curve(), nasty)
+    verdicts: tuple[Verdict | None, ...] = ("refuted", None)
+    for verdict in verdicts:
+        shown = page(replace(report, verdict=verdict), command=nasty)
         shown.encode("utf-8")
         assert "\x00" not in shown
         assert "<script" not in shown
         assert "script" not in Visible.of(shown).tags
 
 
-def bulky(sign: str) -> dict[str, Any]:
+def bulky(sign: str) -> AuditReport:
     """Everything that a target or a command can make long, long; and many of it."""
     long, many = sign * 10**4, 300
-    document = curve()
-    row, finding = document["outcomes"][-1], document["findings"][0]
-    cells = document["histogram"]["bins"]
-    names = [
-        {**cells[0], "label": sign * 40 + str(i), "low": None, "high": None} for i in range(27)
-    ]
-    return {
-        **document,
-        "target": long, "pair": [long, [long] * 3], "pairs": [[long, {long: long}]] * many,
-        "warnings": [long] * many, "stopped": long, "search": {long: long}, "command": long,
-        "versions": {f"{i}{long[:9999]}": long[:9999] for i in range(many)},
-        "claim": {**document["claim"], "claim": long},
-        "witness": {**document["witness"], "event": long},
-        "outcomes": [{**row, "feature": long}] * many,
-        "findings": [
-            {**finding, "kind": long, "statement": long, "witness": {"output_a": [long] * 3}}
-        ] * many,
-        "layers": [{"layer": long, "method": long, "proves": long}] * 4,
-        "fit": {"law": long, "witness": {long: long}},
-        "baselines": [{"name": long, "epsilon_lower": 1, "says": long, "valid": False}] * 7,
-        "histogram": {**document["histogram"], "bins": names, "feature": long},
-    }  # fmt: skip
+    report = told_by(curve(), long)
+    assert report.histogram is not None
+    cell = report.histogram.bins[0]
+    names = tuple(replace(cell, label=sign * 40 + str(i)) for i in range(27))
+    finding = replace(report.findings[0], witness={"output_a": [long] * 3})
+    return replace(
+        report,
+        pair=([long], {long: long}), pairs=(([long], {long: long}),) * many,
+        warnings=(long,) * many, outcomes=(report.outcomes[-1],) * many,
+        versions={f"{i}{long[:9999]}": long[:9999] for i in range(many)},
+        findings=(finding,) * many, layers=report.layers * 4, baselines=report.baselines * 7,
+        histogram=replace(report.histogram, bins=names, feature=long),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("sign", ["x", "'", "\ud800", "漢"])
 def test_a_page_stays_small_and_says_what_it_cuts(sign: str) -> None:
-    shown = page(bulky(sign))
+    shown = page(bulky(sign), command=sign * 10**4)
     assert len(shown.encode()) < 2_000_000
     digest = hashlib.sha256((sign * 10**4).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    assert shown.count(f"… (10,000 characters, sha256 {digest})") > 100
+    assert shown.count(f"... (10,000 characters, SHA-256 {digest})") > 100
     assert "and 260 more" in shown
     assert "Too long for a page" in shown
 
 
 def test_a_page_that_cuts_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markup, "short", lambda text, _: text)
+    monkeypatch.setattr(markup, "shortened", lambda text, _: text)
     assert len(page(bulky("x")).encode()) > 2_000_000
 
 
@@ -165,8 +172,8 @@ def test_signs_that_hide_or_reorder_are_replaced() -> None:
         assert printable(f"a{sign}b") == "a\ufffdb", hex(ord(sign))
     kept = "naïve 漢字 שלום 👩\u200d🔬 e\u0301 \u200c\n\t"
     assert printable(kept) == kept
-    document = {**refuted(), "target": f"user{HIDDEN}.py", "pair": [HIDDEN, f"{HIDDEN}x"]}
-    assert not set(HIDDEN) & set(page(document))
+    report = replace(refuted(), target=f"user{HIDDEN}.py", pair=(HIDDEN, f"{HIDDEN}x"))
+    assert not set(HIDDEN) & set(page(report))
 
 
 def test_what_a_label_spells_is_not_taken_for_the_drawing() -> None:
@@ -178,7 +185,12 @@ def test_what_a_label_spells_is_not_taken_for_the_drawing() -> None:
 
 def test_a_text_that_is_not_escaped_is_caught() -> None:
     bare = rewired(page, _head=rewired(html._head, code=lambda value: f"<code>{value}</code>"))
-    assert "script" in Visible.of(bare({**refuted(), "target": NASTY}, command=None)).tags
+    assert "script" in Visible.of(bare(replace(refuted(), target=NASTY), command=None)).tags
+
+
+def histogram_of(report: AuditReport) -> Histogram:
+    assert report.histogram is not None
+    return report.histogram
 
 
 def heights(picture: str, world: str, part: str = "bar") -> dict[int, float]:
@@ -209,14 +221,14 @@ def agree(picture: str, found: Histogram) -> bool:
 
 
 def test_bars_are_as_high_as_the_counts() -> None:
-    found = Histogram.of_json(refuted()["histogram"])
+    found = histogram_of(refuted())
     assert agree(histogram_figure(found), found)
     inside = heights(histogram_figure(found), "a", "inside")
     assert inside.keys() == {i for i, cell in enumerate(found.bins) if cell.inside_a}
 
 
 def test_bars_of_the_wrong_world_are_caught() -> None:
-    found = Histogram.of_json(refuted()["histogram"])
+    found = histogram_of(refuted())
     swapped = mutated(bars._bars, "-0.2, cell.count_a", "-0.2, cell.count_b")
     assert not agree(rewired(histogram_figure, _bars=swapped)(found), found)
 
@@ -253,14 +265,16 @@ def test_a_rare_witness_is_drawn_on_a_logarithmic_axis_which_says_so() -> None:
     picture = histogram_figure(found)
     assert "runs (logarithmic axis)" in picture
     assert heights(picture, "b", "inside")[1] > heights(picture, "b")[0] / 10
-    assert "logarithmic" not in histogram_figure(Histogram.of_json(refuted()["histogram"]))
+    assert "logarithmic" not in histogram_figure(histogram_of(refuted()))
 
 
 def test_figures_name_their_axes_and_their_signs() -> None:
-    found = Histogram.of_json(refuted()["histogram"])
+    found = histogram_of(refuted())
     for words in (">output<", ">runs<", ">witness<", f">A: {found.runs_a:,} runs<"):
         assert words in histogram_figure(found)
-    traced = trace_figure(Trace.of_json(refuted()["trace"]))
+    trace = refuted().trace
+    assert trace is not None
+    traced = trace_figure(trace)
     for words in (">epsilon<", "runs, both worlds together (logarithmic axis)", ">claimed: 1<"):
         assert words in traced
     points = [Point(epsilon=1, delta=0.01, epsilon_lower=1.5, refuted=True)]

@@ -13,13 +13,15 @@ import pytest
 
 from audit.claims.claim import Claim
 from audit.evidence.baselines.compare import BaselineFinding
+from audit.evidence.event import Witness
 from audit.evidence.outcome import Outcome
 from audit.evidence.trace import Trace
 from audit.fit import report as fit_report
-from audit.fit.report import FitReport, fit_lines
+from audit.fit.report import FitReport
 from audit.replay import evidence as replay_evidence
 from audit.replay.evidence import moves
-from audit.report import html, pictures, render
+from audit.report import html, pictures, sentences
+from audit.report import report as model
 from audit.report.html import page
 from audit.report.report import AuditReport, ExactFinding
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -52,6 +54,9 @@ def report_of(seed: int) -> AuditReport:
             BaselineFinding(name=name, epsilon_lower=bound, says="", valid=True)
             for name, bound in (("dkw", 1.23456), ("bayes", rng.uniform(0, 9)), ("other", math.inf))
         ),
+        witness=Witness(
+            event="output >= 1", world="B", inside_a=1, runs_a=9, inside_b=8, runs_b=9
+        ),
         exact=ExactFinding(
             delta=Enclosure(Fraction(delta), Fraction(delta + 1e-12)),
             epsilon=Enclosure(Fraction(low), Fraction(low + 1e-11)),
@@ -71,10 +76,8 @@ def in_page(document: dict[str, Any], text: str) -> Iterator[Printed]:
     """What the page prints, beside what the document says."""
     alpha = document["alpha"]
     places: list[tuple[str, float, Side]] = [
-        (r"<strong>at least NUMBER</strong>", document["epsilon_lower"], "down"),
+        (r"Sampled</dt><dd>at least NUMBER at", document["epsilon_lower"], "down"),
         (r"p-value NUMBER;", document["p_value"], "up"),
-        (r"from probability NUMBER on;", document["resolution"], "up"),
-        (r"refute it with probability at most NUMBER\.\s*</p>", alpha, "up"),
         (r"NUMBER% confidence", 100 * (1 - alpha), "down"),
     ]
     for row in document["baselines"]:
@@ -86,11 +89,20 @@ def in_page(document: dict[str, Any], text: str) -> Iterator[Printed]:
     for pattern, value, side in places:
         for shown in found(pattern, text):
             yield shown, value, side
+    yield from cases(text, r"fewer than NUMBER of NUMBER runs", document["resolution"])
+    yield from cases(text, r"If it did, at most NUMBER of NUMBER such audits", alpha)
     tests = found(r"<td>0</td><td>NUMBER</td><td>NUMBER</td>", text)
     for row, cells in zip(document["outcomes"], tests, strict=True):
         yield cells[0], row["p_value"], "up"
         yield cells[1], row["epsilon_lower"], "down"
-    yield from between(document, text, r"Exact NAME</dt><dd>between NUMBER and NUMBER")
+    yield from between(document, text, r"(?i:NAME)</dt><dd>between NUMBER and NUMBER")
+
+
+def cases(text: str, pattern: str, value: float) -> Iterator[Printed]:
+    """So many of so many runs: a probability, rounded up."""
+    for cells in found(pattern, text):
+        some, of = cells[0], cells[1]
+        yield str(Fraction(some) / int(of.replace(",", ""))), value, "up"
 
 
 def between(document: dict[str, Any], text: str, pattern: str) -> Iterator[Printed]:
@@ -104,8 +116,7 @@ def in_table(document: dict[str, Any], text: str) -> Iterator[Printed]:
     """What the lines of text print."""
     for shown in found(r"p-value NUMBER;", text):
         yield shown, document["p_value"], "up"
-    for shown in found(r"from probability NUMBER on", text):
-        yield shown, document["resolution"], "up"
+    yield from cases(text, r"fewer than NUMBER of NUMBER runs", document["resolution"])
     for row in document["baselines"]:
         for shown in found(rf"{row['name']}: NUMBER \(", text):
             yield shown, float(row["epsilon_lower"]), "down"
@@ -144,8 +155,8 @@ SEEDS = range(20)
 def test_a_bound_is_printed_on_its_safe_side(seed: int) -> None:
     report = report_of(seed)
     document = report.to_json()
-    assert wrong(in_page(document, page(document)), 17) == []
-    assert wrong(in_table(document, "\n".join(render.table(report, 1000))), 9) == []
+    assert wrong(in_page(document, page(report)), 18) == []
+    assert wrong(in_table(document, "\n".join(report.told().lines(1000))), 9) == []
 
 
 def nearest(value: Any, digits: int = 4) -> str:
@@ -158,7 +169,7 @@ NEAREST = {"down": nearest, "up": nearest}
 @pytest.mark.parametrize(
     ("place", "name"),
     [
-        (html, "_baselines"), (html, "_summary"), (html, "_outcomes"),
+        (html, "_baselines"), (html, "_outcomes"),
         (pictures, "trace_section"),
     ],
 )  # fmt: skip
@@ -169,16 +180,17 @@ def test_a_page_that_rounds_to_nearest_is_caught(
     mutant = rewired(getattr(place, name), **own)
     owner = html if hasattr(html, name) else place
     monkeypatch.setattr(owner, name, mutant)
-    documents = [report_of(seed).to_json() for seed in SEEDS]
-    assert any(wrong(in_page(document, page(document))) for document in documents)
+    reports = [report_of(seed) for seed in SEEDS]
+    assert any(wrong(in_page(report.to_json(), page(report))) for report in reports)
 
 
 def test_a_table_that_rounds_to_nearest_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NEAREST:
-        monkeypatch.setattr(render, name, nearest)
+        monkeypatch.setattr(sentences, name, nearest)
+    monkeypatch.setattr(model, "down", nearest)
     reports = [report_of(seed) for seed in SEEDS]
     assert any(
-        wrong(in_table(report.to_json(), "\n".join(render.table(report, 1000))))
+        wrong(in_table(report.to_json(), "\n".join(report.told().lines(1000))))
         for report in reports
     )
 
@@ -193,19 +205,18 @@ def fit_of(p_value: float, resolution: float) -> FitReport:
 def fit_printed(report: FitReport, text: str) -> Iterator[Printed]:
     for shown in found(r"p-value NUMBER;", text):
         yield shown, report.p_value or 0.0, "up"
-    for shown in found(r"that is NUMBER% off", text):
+    for shown in found(r"less than NUMBER% off", text):
         yield shown, 100 * report.resolution, "up"
-    for shown in found(r"probability <= NUMBER", text):
-        yield shown, report.to_json()["alpha"], "up"
+    yield from cases(text, r"at most NUMBER of NUMBER such fits", report.to_json()["alpha"])
 
 
 def test_a_fit_prints_its_p_value_upwards_and_one_to_nearest_is_caught() -> None:
     reports = [fit_of(p / 9973, p / 19973) for p in range(1, 40)]
     for report in reports:
-        assert wrong(fit_printed(report, "\n".join(fit_lines(report, 1000))), 3) == []
+        assert wrong(fit_printed(report, "\n".join(report.told().lines(1000))), 3) == []
     rows = rewired(fit_report._rows, shown_p_value=lambda value: f"{value:.3g}")
-    lines = rewired(fit_lines, _rows=rows)
-    assert any(wrong(fit_printed(r, "\n".join(lines(r, 1000)))) for r in reports)
+    told = rewired(FitReport.told, _rows=rows)
+    assert any(wrong(fit_printed(r, "\n".join(told(r).lines(1000)))) for r in reports)
 
 
 def test_a_level_that_no_float_is_leaves_rounded_up() -> None:

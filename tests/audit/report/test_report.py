@@ -16,7 +16,7 @@ from audit.claims.claim import Claim
 from audit.claims.verdicts import Layer
 from audit.errors import TargetFailed
 from audit.evidence.event import Witness
-from audit.report.render import show, table
+from audit.report.render import show
 from audit.report.report import AuditReport, ExactFinding, ExactWitness
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.rounding import down, up
@@ -58,7 +58,7 @@ EXACT_WITNESS = ExactWitness(
 
 
 def lines(report: AuditReport, width: int = 80) -> list[str]:
-    return table(report, width)
+    return report.told().lines(width)
 
 
 def variants() -> list[AuditReport]:
@@ -84,7 +84,7 @@ def test_a_report_is_half_a_screen_of_plain_text(report: AuditReport) -> None:
     words = ("REFUTED", "NOT REFUTED AT THIS RESOLUTION", "PROVEN", "THE TARGET FAILED")
     assert shown[0].startswith(words)
     stream = io.StringIO()
-    show(report, stream)
+    show(report.told(), stream)
     assert "\x1b" not in stream.getvalue()
 
 
@@ -103,7 +103,7 @@ def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    show(SAMPLED, stream)
+    show(SAMPLED.told(), stream)
     assert "\x1b[1;31mREFUTED\x1b[0m" in stream.getvalue()
     assert re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue()).splitlines() == lines(SAMPLED, 100)
 
@@ -112,11 +112,11 @@ def test_every_number_shown_keeps_its_side() -> None:
     shown = "\n".join(lines(SAMPLED, 100))
     assert "at least 1.919, with 95% confidence" in shown  # 1.9199, down
     assert "p-value 1.24e-7; 0.05 or less refutes" in shown  # 1.2345e-7, up
-    assert "from probability 0.00053 on" in shown  # 0.00052604, up
+    assert "in fewer than 5.3 of 10,000 runs could be missed" in shown  # 0.00052604, up
     assert "41 of 100 runs in world A, 3 of 97 in world B" in shown
     assert "between 0.333 and 0.334" in "\n".join(lines(PROVEN))
     proven = dataclasses.replace(PROVEN, verdict="refuted", witness=EXACT_WITNESS)
-    assert "P in [0.333, 0.334] in world A" in "\n".join(lines(proven))
+    assert "probability between 0.333 and 0.334 in world A" in "\n".join(lines(proven))
 
 
 @pytest.mark.parametrize("value", [0.1, 1.99999, 123456.789, 5e-324, 1e300, 2 / 3])

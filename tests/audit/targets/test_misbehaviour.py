@@ -211,7 +211,7 @@ def test_equal_datasets_are_noted(audit: Shell) -> None:
     answer = audit(
         "targets.py:laplace", "--claim", "epsilon=1", "--pair", 1, 1, "-n", 100, "--json"
     )
-    assert answer.json["warnings"] == ["both datasets are the same: nothing tells the worlds apart"]
+    assert answer.json["warnings"] == ["both datasets are the same: no test can tell them apart"]
 
 
 def test_a_target_that_ignores_the_given_rng_is_noted(audit: Shell) -> None:
@@ -220,7 +220,7 @@ def test_a_target_that_ignores_the_given_rng_is_noted(audit: Shell) -> None:
     assert not answer.json["repeatable"]
     assert audit(*at("laplace"), "--json").json["repeatable"]
     unseeded = audit(*at("no_rng"))
-    assert "(the coins of the audit; the target has its own)" in unseeded.out
+    assert "(repeats the coins of the audit; the target has its own)" in unseeded.out
 
 
 def test_a_target_may_spoil_its_dataset(audit: Shell) -> None:
@@ -283,6 +283,8 @@ def test_ctrl_c_before_the_first_run_is_130(here: Path) -> None:
 def test_a_deadline_ends_the_drawing(audit: Shell) -> None:
     answer = audit(*at("tired", n=100_000), "--deadline", 0.5, "--json")
     assert answer.code == 4
-    assert answer.json["warnings"][-1].endswith("too few to measure anything; draw more with -n")
+    assert answer.json["warnings"][-1].endswith(
+        "too few to measure anything; draw more with -n (runs in Python)"
+    )
     assert answer.json["stopped"] == "the deadline was reached"
     assert 0 < answer.json["runs"] < 60

@@ -17,6 +17,7 @@ from audit.claims.claim import Claim
 from audit.errors import TargetFailed
 from audit.report.report import AuditReport, ExactWitness
 from audit.runs.plan import Plan
+from audit.targets.spelling import target_of
 from audit.testing import Refuted, assert_fits, assert_private, assert_sensitivity
 from audit.testing.purse import Overspent, Purse, equal_share, shown_up
 from dpcore import DiscreteLaplace, Sensitivity
@@ -106,7 +107,7 @@ def test_runs_that_can_refute_nothing_are_refused() -> None:
         "report.runs == 0",
     )
     plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=40, alpha="1e-6", seed=1)
-    assert blind(audit.testing.assertions._subject(broken), plan).verdict == "nothing_measured"
+    assert blind(target_of(broken), plan).verdict == "nothing_measured"
 
 
 def test_a_target_that_fails_is_no_refutation() -> None:

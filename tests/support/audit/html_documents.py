@@ -1,9 +1,10 @@
-"""Reports as the JSON that pages are made of: one of each kind, from audits of the catalogue."""
+"""Reports that pages are made of: one of each kind, from audits of the catalogue."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -12,14 +13,22 @@ import numpy as np
 from audit.catalogue import find
 from audit.catalogue.entry import Subject
 from audit.claims.claim import Claim
+from audit.claims.curve_claim import CurveClaim
+from audit.errors import TargetFailed
+from audit.evidence.baselines.compare import BaselineFinding
 from audit.evidence.outcome import Outcome
 from audit.evidence.trace import trace_anytime, trace_fixed
 from audit.exact.proof import prove
+from audit.fit.report import FitReport
+from audit.replay.findings import Finding
 from audit.report.html import page
+from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.sample import sample
+from audit.search.search import Found
 from audit.targets.spelling import read_target
 from audit.targets.target import Vectorised
+from dpcore import DiscreteLaplace
 from tests.support.audit.words import worded
 
 RUNS = 4000
@@ -34,8 +43,8 @@ def subject(name: str, *, twin: bool = False) -> Subject:
 
 
 @cache
-def sampled(name: str, *, twin: bool = False, sequential: bool = False) -> str:
-    """The JSON of an audit, its figures drawn from the very runs that were tested."""
+def sampled(name: str, *, twin: bool = False, sequential: bool = False) -> AuditReport:
+    """An audit, its figures drawn from the very runs that were tested."""
     tested = subject(name, twin=twin)
     kept: list[tuple[bool, Any]] = []
 
@@ -46,108 +55,94 @@ def sampled(name: str, *, twin: bool = False, sequential: bool = False) -> str:
     target = Vectorised(spelling=name, function=run)
     claim = Claim(epsilon=tested.epsilon, delta=tested.delta, relation=tested.relation)
     plan = Plan(claim=claim, pair=tested.pair, runs=RUNS, seed=7, sequential=sequential)
-    document = json.loads(sample(target, plan).to_text())
+    report = sample(target, plan)
     # The last ones: what came before them were the probe's, which are never tested.
     tested_runs: list[tuple[bool, Any]] = []
-    while sum(len(outputs) for _, outputs in tested_runs) < document["runs"]:
+    while sum(len(outputs) for _, outputs in tested_runs) < report.runs:
         tested_runs.append(kept.pop())
     outputs = np.concatenate([outputs for _, outputs in tested_runs])
     worlds = np.concatenate([np.full(len(outputs), in_b) for in_b, outputs in tested_runs])
-    assert len(outputs) == document["runs"]
+    assert len(outputs) == report.runs
     order = np.random.default_rng(7).permutation(len(outputs))
     outputs, worlds = outputs[order], worlds[order]
-    event = document["witness"] and document["witness"]["event"]
-    document["histogram"] = worded(outputs, worlds, event).to_json()
     traced = (
         trace_anytime(outputs, worlds, claim)
         if sequential
         else trace_fixed(outputs, worlds, claim, seed=7)
     )
-    return json.dumps({**document, "trace": traced.to_json()})
+    event = None if report.witness is None else report.witness.event
+    return replace(report, histogram=worded(outputs, worlds, event), trace=traced)
 
 
-def refuted() -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(sampled("half-scale"))
-    return {
-        **document,
-        "command": COMMAND,
-        "baselines": [
-            {"name": "clopper-pearson", "epsilon_lower": 1.8, "says": "a split", "valid": True},
-            {"name": "bayes", "epsilon_lower": 2.1, "says": "a posterior", "valid": False},
-        ],
-    }
+def refuted() -> AuditReport:
+    return replace(
+        sampled("half-scale"),
+        baselines=(
+            BaselineFinding(name="clopper-pearson", epsilon_lower=1.8, says="a split", valid=True),
+            BaselineFinding(name="bayes", epsilon_lower=2.1, says="a posterior", valid=False),
+        ),
+    )
 
 
-def kept() -> dict[str, Any]:
-    return {**json.loads(sampled("half-scale", twin=True)), "warnings": ["12 outputs are nan"]}
+def kept() -> AuditReport:
+    return replace(sampled("half-scale", twin=True), warnings=("12 outputs are nan",))
 
 
-def sequential() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(sampled("half-scale", sequential=True))
-    return found
+def sequential() -> AuditReport:
+    return sampled("half-scale", sequential=True)
 
 
-def labels() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(sampled("order-kept"))
-    return found
+def labels() -> AuditReport:
+    return sampled("order-kept")
 
 
 POINTS = (("0", "0.2", 0.0), ("0.9", "0.01", 1.1), ("1.7", "0.0001", 1.9), ("2.3", "0", 1.8))
 
 
-def curve() -> dict[str, Any]:
-    outcomes = [
+def curve() -> AuditReport:
+    outcomes = tuple(
         Outcome(
             claim=Claim(epsilon=epsilon, delta=delta),
             epsilon_lower=bound,
             refuted=bound > float(epsilon),
             p_value=0.001,
             feature="sign" if delta == "0" else None,
-        ).to_json()
+        )
         for epsilon, delta, bound in POINTS
-    ]
-    return {
-        **refuted(),
-        "claim": {
-            "epsilon": None,
-            "delta": None,
-            "claim": "discrete-gaussian:sigma_squared=4@1",
-            "relation": "replace",
-            "points": [[epsilon, delta] for epsilon, delta, _ in POINTS],
-        },
-        "pairs": [[0, 1], [[1, 2], [1, 3]]],
-        "at_delta": "1/100",
-        "curve": [[e / 10, 0.2 * 10 ** (-e / 6)] for e in range(24)],
-        "outcomes": outcomes,
-        "search": {"space": "integers 0..9", "runs": 2000, "tried": 45},
-        "fit": {"law": "discrete-laplace:scale=1", "verdict": "refuted", "p_value": 1e-9},
-        "findings": [
-            {
-                "kind": "no-noise",
-                "severity": "error",
-                "refutes": True,
-                "statement": "On tape 12 both outputs are <the dataset> itself.",
-                "witness": {"output_a": 0, "output_b": 1},
-            },
-            {"kind": "weak-generator", "severity": "warning", "statement": "It is numpy's."},
-        ],
-    }
-
-
-def exact(epsilon: str) -> dict[str, Any]:
-    target: Any = read_target("discrete-laplace:scale=1")
-    found: dict[str, Any] = json.loads(
-        prove(target, Plan(claim=Claim(epsilon=epsilon), pair=(0, 1))).to_text()
     )
-    return found
+    law = DiscreteLaplace(scale=1)
+    no_noise = Finding(
+        kind="no-noise",
+        severity="error",
+        statement="On tape 12 both outputs are <the dataset> itself.",
+        witness={"output_a": 0, "output_b": 1},
+        refutes=True,
+    )
+    weak = Finding(kind="weak-generator", severity="warning", statement="It is numpy's.")
+    return replace(
+        refuted(),
+        claim=CurveClaim(spelling="discrete-gaussian:sigma_squared=4@1"),
+        pairs=((0, 1), ([1, 2], [1, 3])),
+        at_delta=Fraction(1, 100),
+        curve=tuple((e / 10, 0.2 * 10 ** (-e / 6)) for e in range(24)),
+        outcomes=outcomes,
+        search=Found(space="integers 0..9", pair=(0, 1), runs=2000, tried=()),
+        fit=FitReport(target="f", law=law, verdict="refuted", alpha="0.05", runs=5, p_value=1e-9),
+        findings=(no_noise, weak),
+    )
 
 
-def failed() -> dict[str, Any]:
-    error = {"reason": "raised ValueError: <b>no</b>", "dataset": "B", "run": 97}
-    return {**refuted(), "target": NASTY, "verdict": None, "error": error}
+def exact(epsilon: str) -> AuditReport:
+    target: Any = read_target("discrete-laplace:scale=1")
+    return prove(target, Plan(claim=Claim(epsilon=epsilon), pair=(0, 1)))
 
 
-DOCUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
+def failed() -> AuditReport:
+    error = TargetFailed(NASTY, "raised ValueError: <b>no</b>", dataset="B", run=97)
+    return replace(refuted(), target=NASTY, verdict=None, error=error)
+
+
+DOCUMENTS: dict[str, Callable[[], AuditReport]] = {
     "refuted": refuted,
     "not-refuted": kept,
     "sequential": sequential,
@@ -161,7 +156,7 @@ DOCUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
 
 @cache
 def shown_of(name: str) -> str:
-    return page(DOCUMENTS[name]())
+    return page(DOCUMENTS[name](), command=COMMAND)
 
 
 VERDICTS = {

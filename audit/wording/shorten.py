@@ -1,6 +1,6 @@
 r"""Long texts made short enough to show: the part that tells them apart stays, and the length.
 
-What is cut is marked by "…". Nothing here decides anything: the whole text is in the data.
+Nothing here decides anything: outputs are compared whole, and the whole text is in the data.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Final
 
-__all__ = ["distinct", "short"]
+__all__ = ["cut", "distinct", "shortened"]
 
+_MOST: Final = 200
 _DIGEST: Final = 12
 _HEAD: Final = 8
 _FEWEST: Final = 6
@@ -19,15 +20,24 @@ _MEASURED: Final = 400
 r"""No longer text fits anywhere: its width is not worth computing."""
 
 
-def short(text: str, most: int) -> str:
-    r"""``text``, or its first ``most`` signs with its length and a digest of all of it.
+def shortened(text: str, most: int = _MOST) -> str:
+    r"""Shorten a text to its first ``most`` signs, with its length and the start of its SHA-256.
 
-    >>> short("abc", 3), short("a" * 5_000_000, 4)
-    ('abc', 'aaaa… (5,000,000 characters, sha256 7f4a28519357)')
+    >>> shortened("abc", 3), shortened("a" * 5_000_000, 4)
+    ('abc', 'aaaa... (5,000,000 characters, SHA-256 7f4a28519357)')
     """
     if len(text) <= most:
         return text
-    return f"{text[:most]}… ({len(text):,} characters, sha256 {_digest(text)[:_DIGEST]})"
+    return f"{text[:most]}... ({len(text):,} characters, SHA-256 {_digest(text)[:_DIGEST]})"
+
+
+def cut(text: str, most: int) -> str:
+    r"""The beginning of a text that is longer than ``most`` signs, with three dots at its end.
+
+    >>> cut("[1, 2, 3, 4]", 8), cut("[1, 2]", 8)
+    ('[1, 2...', '[1, 2]')
+    """
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def distinct(texts: Sequence[str], fits: Callable[[str], bool]) -> list[str]:

@@ -1,0 +1,103 @@
+r"""Write an audit's report: to files, as JSON and on the terminal."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpcore.command.output_file import check_writable, write_whole
+from dpcore.command.terminal import say
+from dpcore.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from audit.report.report import AuditReport
+
+__all__ = ["Written", "check_files"]
+
+
+def check_files(**files: Path | None) -> None:
+    r"""Refuse output paths that cannot be written, before a run is drawn."""
+    places: dict[Path, str] = {}
+    for name, path in files.items():
+        option = f"--{name}"
+        if path is None:
+            continue
+        if name != "pairs":
+            check_writable(option, path)
+        if path.exists() and not path.is_file():
+            if name == "resume":
+                raise InvalidParameter(option, str(path), "is not a plain file")
+            continue
+        other = places.setdefault(path.resolve(), option)
+        if other != option:
+            raise InvalidParameter(option, str(path), f"is the file of {other}, too")
+    if files["html"] is not None:
+        from audit.report.figures import check_figures
+
+        check_figures(str(files["html"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    r"""The report as JSON, as lines and as a page, made before anything is printed."""
+
+    report: AuditReport
+    text: str
+    table: str
+    page: str | InvalidParameter
+
+    @classmethod
+    def of(cls, report: AuditReport, *, html: Path | None) -> Written:
+        r"""All that will leave: an output's own code may print while its report is written."""
+        from audit.report.render import show
+
+        table = io.StringIO()
+        if report.error is None or report.runs:
+            show(report.told(), table)
+        page: str | InvalidParameter = ""
+        if html is not None:
+            from audit.report import html as pages
+
+            try:
+                page = pages.page(report, command=shlex.join(["dpcore", *sys.argv[1:]]))
+            except InvalidParameter as error:
+                page = error
+        return cls(
+            report=report,
+            text=report.to_text(),
+            table=table.getvalue(),
+            page=page,
+        )
+
+    def publish(self, *, as_json: bool, output: Path | None, html: Path | None) -> None:
+        r"""Write the files, then standard output, and raise last: one failure stops no other."""
+        unwritten: InvalidParameter | None = None
+        for option, path, text in (
+            ("--output", output, self.text),
+            ("--html", html, self.page),
+        ):
+            try:
+                if isinstance(text, InvalidParameter):
+                    raise text
+                if path is not None:
+                    write_whole(option, path, text)
+            except InvalidParameter as error:
+                unwritten = error
+        for warning in self.report.warnings:
+            say([f"warning: {warning}"], sys.stderr)
+        sys.stderr.flush()
+        if as_json:
+            sys.stdout.write(self.text)
+        elif sys.stdout.isatty() and self.table:
+            from audit.report.render import show
+
+            show(self.report.told(), sys.stdout)
+        else:
+            sys.stdout.write(self.table)
+        sys.stdout.flush()
+        if unwritten is not None:
+            raise unwritten

@@ -1,0 +1,154 @@
+r"""The parts of an audit as sentences, which the lines of a terminal and the HTML page both show.
+
+What is printed as a bound is rounded in the direction that keeps it one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from audit.claims.levels import shown_p_value
+from audit.claims.verdicts import Verdict
+from audit.evidence.coverage import unseen
+from audit.wording.lines import out_of
+from dpcore.numbers.parameter import RationalLike, rational
+from dpcore.numbers.rounding import down, up
+from dpcore.spelling import write_noise
+
+if TYPE_CHECKING:
+    from audit.evidence.baselines.compare import BaselineFinding
+    from audit.evidence.coverage import Coverage
+    from audit.evidence.outcome import Outcome
+    from audit.fit.report import FitReport
+
+__all__ = [
+    "FAULTS",
+    "VERDICTS",
+    "blind_spot",
+    "compared",
+    "confidence",
+    "evidence",
+    "false_alarms",
+    "fitted",
+    "refutals",
+    "repeated",
+    "tested",
+]
+
+VERDICTS: Final[dict[Verdict | None, str]] = {
+    "refuted": "REFUTED",
+    "not_refuted": "NOT REFUTED AT THIS RESOLUTION",
+    "proven": "PROVEN",
+    "nothing_measured": "NOTHING MEASURED",
+    None: "THE TARGET FAILED",
+}
+r"""The word that every report begins with."""
+
+FAULTS: Final = "FAULTS FOUND"
+r"""What it begins with where nothing refutes the claim, and the code has a fault."""
+
+_NAMED: Final = 3
+
+
+def confidence(alpha: RationalLike) -> str:
+    r"""The confidence of all bounds together, rounded down.
+
+    >>> confidence("0.05")
+    '95%'
+    """
+    return f"{down(100 * (1 - rational('alpha', alpha)), 6)}%"
+
+
+def false_alarms(alpha: RationalLike) -> str:
+    r"""How often an audit refutes a true claim.
+
+    >>> false_alarms("0.05")
+    'if the claim were true, at most 5 of 100 such audits would say REFUTED (independent runs)'
+    """
+    return f"if the claim were true, {refutals(alpha)}"
+
+
+def refutals(alpha: RationalLike) -> str:
+    r"""How many audits of a true claim refute it, at most."""
+    cases = out_of(rational("alpha", alpha), 6)
+    return f"at most {cases} such audits would say REFUTED (independent runs)"
+
+
+def evidence(alpha: RationalLike, *, p_value: float | None, e_value: float | None) -> str:
+    r"""The p-value or e-value, and what would refute.
+
+    >>> evidence("0.05", p_value=0.3, e_value=None)
+    'p-value 0.3; 0.05 or less refutes'
+    """
+    level = rational("alpha", alpha)
+    if e_value is None:
+        return f"p-value {shown_p_value(p_value or 0.0)}; {down(level, 6)} or less refutes"
+    shown = down(e_value, 3) if math.isfinite(e_value) else "infinite"
+    return f"e-value {shown}; {up(1 / level, 6)} or more refutes"
+
+
+def blind_spot(
+    resolution: float, coverage: Sequence[Coverage], *, verdict: Verdict | None = None
+) -> str:
+    r"""What these runs could have missed; its probability rounded up.
+
+    >>> blind_spot(0.0015, ())
+    'an output that gives the data away in fewer than 1.6 of 1,000 runs could be missed'
+    """
+    if verdict == "nothing_measured":
+        return f"everything: {coverage[0].reason if coverage else 'no run was drawn'}"
+    if not math.isfinite(resolution):
+        return "everything: these are too few runs to count on refuting anything"
+    cases = out_of(resolution)
+    return (
+        f"an output that gives the data away in fewer than {cases} runs could be missed"
+        f"{unseen(coverage)}"
+    )
+
+
+def tested(outcomes: Sequence[Outcome], *, pairs: bool) -> str:
+    r"""How many of the tests refute, and the first of them; ``pairs``: whether to name the pair.
+
+    >>> from audit.claims.claim import Claim
+    >>> from audit.evidence.outcome import Outcome
+    >>> tested([Outcome(claim=Claim(epsilon=1), epsilon_lower=2, refuted=True)], pairs=True)
+    '1 of 1 refuted: epsilon=1 on pair 1'
+    """
+    refuted = [outcome for outcome in outcomes if outcome.refuted]
+    found = f"{len(refuted)} of {len(outcomes)} refuted"
+    named = [
+        str(outcome.claim)
+        + (f" on pair {outcome.pair + 1}" if pairs else "")
+        + (f" by {outcome.feature}" if outcome.feature is not None else "")
+        for outcome in refuted[:_NAMED]
+    ]
+    more = ", ..." if len(refuted) > _NAMED else ""
+    return found + (f": {'; '.join(named)}{more}" if named else "")
+
+
+def fitted(report: FitReport) -> str:
+    r"""Whether what was drawn has the law."""
+    law, runs = write_noise(report.law), f"{report.runs:,} draws"
+    if report.verdict == "refuted":
+        return f"{runs} do not have the law {law}: {report.witness}"
+    if report.e_value is not None:
+        return f"{runs}, e-value {down(report.e_value, 3)} against the law {law}"
+    return f"{runs}, p-value {shown_p_value(report.p_value or 0.0)} of the law {law}"
+
+
+def compared(baseline: BaselineFinding) -> str:
+    r"""The bound of another method, rounded down, and what a reader has to know about it."""
+    bound = baseline.epsilon_lower
+    return baseline.says if bound is None else f"{down(bound)} ({baseline.says})"
+
+
+def repeated(seed: int, *, repeatable: bool) -> str:
+    r"""How to repeat the audit.
+
+    >>> repeated(7, repeatable=False)
+    '--seed 7 (repeats the coins of the audit; the target has its own)'
+    """
+    only = "" if repeatable else " (repeats the coins of the audit; the target has its own)"
+    return f"--seed {seed}{only}"

@@ -1,0 +1,191 @@
+"""``import audit`` gives the names a user needs, and ``audit.audit`` is the command in Python."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import audit
+from audit.claims.claim import Claim
+from dpcore import DiscreteLaplace
+from dpcore.errors import InvalidParameter
+from tests.purse import purse
+from tests.support.audit.command import ROOT, Shell
+
+ALPHA = purse.buy("audit.audit: audits of true claims", "1e-9")
+
+LIGHT = "import sys\nimport audit\nprint(*sorted(name.split('.')[0] for name in sys.modules))\n"
+
+
+def loaded(code: str) -> set[str]:
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(run.stdout.split())
+
+
+def test_importing_audit_loads_nothing_heavy() -> None:
+    heavy = {"numpy", "scipy", "dpcore", "accounting", "flint", "typer", "pytest"}
+    assert loaded(LIGHT) & heavy == set()
+    assert loaded(LIGHT.replace("import audit", "import audit; audit.Claim")) & heavy >= {"dpcore"}
+
+
+def test_every_public_name_is_there_and_no_other() -> None:
+    assert {name for name in audit.__all__ if not hasattr(audit, name)} == set()
+    assert set(audit.__all__) <= set(dir(audit))
+    assert set(audit.__all__) == audit._PLACES.keys()
+    with pytest.raises(AttributeError, match="'audit' has no attribute 'nothing'"):
+        _ = audit.nothing
+
+
+def count(dataset: int, n: int, rng: np.random.Generator) -> Any:
+    return dataset + rng.geometric(0.5, n) - rng.geometric(0.5, n)
+
+
+SOURCE = """
+def count(dataset, n, rng):
+    return dataset + rng.geometric(0.5, n) - rng.geometric(0.5, n)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        (("-n", 3000), {"runs": 3000}),
+        (
+            ("--sequential", "--max-n", 3000, "--feature", "sign", "--baseline", "dkw"),
+            {"sequential": True, "runs": 3000, "features": ["sign"], "baselines": ["dkw"]},
+        ),
+        (
+            ("-n", 3000, "--layers", "replay,sample", "--alpha", "1/3"),
+            {"runs": 3000, "layers": ["sample", "replay"], "confidence": "2/3"},
+        ),
+    ],
+    ids=["plain", "sequential", "layers"],
+)
+def test_its_json_is_that_of_the_command(
+    shell: Shell, here: Path, words: tuple[object, ...], asked: dict[str, Any]
+) -> None:
+    (here / "t.py").write_text(SOURCE)
+    answer = shell("t.py:count", "--claim", "epsilon=1/2", "--pair", 0, 1, "--seed", 7, *words,
+                   "--json")  # fmt: skip
+    report = audit.audit("t.py:count", "epsilon=1/2", pair=(0, 1), seed=7, **asked)
+    assert json.loads(report.to_text()) == answer.json
+    assert report.refuted is (answer.code == 1)
+    own = json.loads(audit.audit(count, "epsilon=1/2", pair=(0, 1), seed=7, **asked).to_text())
+    assert own == {**answer.json, "target": "count"}
+    other = audit.audit("t.py:count", "epsilon=1/2", pair=(0, 1), seed=8, **asked)
+    assert json.loads(other.to_text()) != answer.json
+
+
+@pytest.fixture
+def shell(audit: Shell) -> Shell:
+    return audit
+
+
+def test_what_is_printed_is_what_the_command_prints(shell: Shell) -> None:
+    answer = shell("half-scale", "-n", 2000, "--seed", 7)
+    assert f"{audit.audit('half-scale', runs=2000, seed=7)}\n" == answer.out
+    # A known law that is drawn from, too.
+    answer = shell("discrete-laplace:scale=1", "--claim", "epsilon=1", "--pair", 0, 1,
+                   "-n", 500, "--seed", 7, "--alpha", ALPHA)  # fmt: skip
+    noise = DiscreteLaplace(scale=1)
+    asked: dict[str, Any] = {"runs": 500, "seed": 7, "confidence": 1 - Fraction(str(ALPHA))}
+    report = audit.audit(noise, Claim(epsilon=1), pair=(0, 1), **asked)
+    assert [layer.layer for layer in report.layers] == ["exact", "sample"]
+    assert f"{report}\n" == answer.out
+
+
+def test_a_callable_in_each_form_and_several_pairs() -> None:
+    def plain(dataset: int) -> int:
+        return dataset
+
+    def seeded(dataset: int, rng: np.random.Generator) -> int:
+        return dataset + int(rng.integers(2))
+
+    for target in (plain, seeded, count):
+        report = audit.audit(target, "epsilon=0.2", pairs=[(0, 0), (0, 3)], runs=4000, seed=1)
+        assert (report.refuted, report.pair) == (True, (0, 3))
+
+
+def test_a_search_finds_the_pair() -> None:
+    space = "integer:low=0,high=3"
+    report = audit.audit(count, "epsilon=1/10", search=space, runs=4000, seed=1)
+    assert report.search is not None
+    assert report.runs + report.search.runs == 4000
+
+
+BAD: list[tuple[str, dict[str, Any]]] = [
+    ("target", {"target": 5}),
+    ("target", {"target": "nowhere"}),
+    ("claim", {"claim": None}),
+    ("claim", {"claim": 5}),
+    ("claim", {"claim": "five"}),
+    ("relation", {"claim": Claim(epsilon=1), "relation": "add-remove"}),
+    ("relation", {"relation": "friends"}),
+    ("pair", {"pair": None}),
+    ("pair", {"pair": 5}),
+    ("pair", {"pair": ([1], [1, 2])}),
+    ("pairs", {"pairs": [(0, 1)]}),
+    ("pairs", {"pair": None, "pairs": []}),
+    ("search", {"search": "integer:low=0,high=3"}),
+    ("feature", {"features": ["nothing"]}),
+    ("runs", {"runs": 0}),
+    ("runs", {"runs": "many"}),
+    ("confidence", {"confidence": 1}),
+    ("confidence", {"confidence": math.nan}),
+    ("layers", {"layers": "exact"}),
+    ("layers", {"layers": ["sample", "sample"]}),
+    ("layers", {"layers": []}),
+    ("baseline", {"baselines": ["nothing"]}),
+    ("seed", {"seed": -1}),
+    ("jobs", {"jobs": 0}),
+    ("timeout", {"timeout": 0}),
+    ("deadline", {"deadline": -1}),
+]
+
+
+@pytest.mark.parametrize(("argument", "change"), BAD, ids=lambda value: str(value)[:40])
+def test_bad_input_is_refused_by_the_name_of_the_argument(
+    argument: str, change: dict[str, Any]
+) -> None:
+    given: dict[str, Any] = {"target": count, "claim": "epsilon=1", "pair": (0, 1), **change}
+    with pytest.raises(InvalidParameter) as refused:
+        audit.audit(**given)
+    assert refused.value.argument == argument
+
+
+def test_a_target_that_fails_and_ctrl_c_come_through() -> None:
+    def raises(dataset: int) -> int:
+        raise KeyError("age")
+
+    # A run of tests in the background may ignore it.
+    calls = iter(range(10**6))
+
+    def stopped(dataset: int) -> int:
+        if next(calls) == 500:
+            os.kill(os.getpid(), signal.SIGINT)
+        return dataset
+
+    with pytest.raises(audit.TargetFailed, match="KeyError"):
+        audit.audit(raises, "epsilon=1", pair=(0, 1), runs=100)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            audit.audit(stopped, "epsilon=9", pair=(0, 1), runs=1000)
+    finally:
+        signal.signal(signal.SIGINT, before)
