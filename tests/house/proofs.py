@@ -77,8 +77,6 @@ NEED_A_PROOF = (
     "accounting.laws.one_sided",
     "accounting.laws.polya",
     "accounting.pairs.log_convex",
-    "accounting.protocols.product",
-    "accounting.protocols.binomial_outcomes",
     "accounting.protocols.box",
     "accounting.protocols.shuffled_bits",
     "accounting.papers.real_gaussian",
