@@ -26,7 +26,7 @@ from accounting.totals.total import Total
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.numbers.enclosure import Enclosure
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.numbers.parameter import Exact, RationalLike, integer, positive_rational, rational
 
 __all__ = ["BinomialBox"]
 
@@ -55,7 +55,7 @@ class BinomialBox:
 
     trials: int
     bounds: tuple[int, ...]
-    probability: RationalLike = Fraction(1, 2)
+    probability: Exact = Exact("1/2")
 
     def __post_init__(self) -> None:
         noise = Binomial(trials=self.trials, probability=self.probability)
