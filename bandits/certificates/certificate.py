@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 from accounting.certificates.certificate import certify
 from accounting.checker import Malformed
-from accounting.checker.text.form import digest_of
+from accounting.checker.text.form import ascii_text, digest_of
 from accounting.claims.claim import Assumed
 from accounting.errors import NotDerived
 from accounting.protocols.box import BinomialBox
@@ -29,7 +29,6 @@ from bandits.certificates.form import (
     SCHEMA,
     SEEDED,
     SYSTEM,
-    ascii_text,
     read,
     required_assumptions,
 )

@@ -163,6 +163,7 @@ NEED_A_PROOF = (
     "bandits.certificates.certificate",
     "bandits.certificates.form",
     "bandits.certificates.recheck",
+    "accounting.checker.worst",
     "bandits.audited.target",
     "bandits.audited.server_view",
     "bandits.audited.devices",
