@@ -1,4 +1,4 @@
-r"""The form of a run's certificate: what its text must hold, read field by field, none guessed.
+r"""Read the certificate of a run: every field is checked, and none is guessed.
 
 ``certificate_of`` writes it and ``recheck`` reads it; both go through :func:`read`. Values have one
 spelling each, as in ``accounting.checker.text.fields``. Proofs: docs/proofs/bandits.md.
@@ -85,7 +85,7 @@ def document_of(text: str | bytes) -> Any:
 
 
 def read(document: object) -> Form:
-    r"""Every field of a certificate but its digest.
+    r"""Read and check every field of a certificate but its digest.
 
     Raises :class:`Malformed`, naming the first field that is not as the schema says.
     """

@@ -23,7 +23,7 @@ _MOST_VALUES: Final = 1 << 22
 
 
 def recheck(text: str | bytes) -> Verdict:
-    r"""What holds of a certificate that anybody may have written; it needs nothing but the text.
+    r"""Verify the certificate of a run from its text alone, whoever wrote it.
 
     Computed again: the digest; that epsilon is no less than that of any part; that the part's is no
     less than its own certificate proves, which is of this very noise, sensitivity, scope and

@@ -1,4 +1,4 @@
-r"""Elimination among people who come back: a batch longer than the people are is released in parts.
+r"""Elimination among returning users: a batch that needs too many of them is released in parts.
 
 A release needs as many different people as it has rewards. A batch that pulls every active arm l
 times is split into m releases of an arm, none above ``most`` people, and the policy adds up what

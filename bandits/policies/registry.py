@@ -46,7 +46,7 @@ _OF_A_SHARE: Final = Fraction(1, 100)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    r"""What a policy is made for; ``delta`` is for shuffled bits, which promise no pure epsilon.
+    r"""What a named policy is built for; ``delta`` is for shuffled bits: they have no pure epsilon.
 
     >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
     Fraction(1, 2)

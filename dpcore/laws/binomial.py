@@ -37,7 +37,9 @@ _EXACT_BITS: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Binomial(CountNoise):
-    r"""P(X = k) = n!/(k! (n-k)!) p^k (1-p)^(n-k), n = ``trials`` >= 1, p = ``probability``.
+    r"""Binomial noise: the heads of n = ``trials`` coins that show them with p = ``probability``.
+
+    P(X = k) = n!/(k! (n-k)!) p^k (1-p)^(n-k).
 
     p is a rational strictly between 0 and 1. Mean np, variance np(1-p). The values lie in
     0 ... n: a release is (epsilon, delta) private and never Pure.

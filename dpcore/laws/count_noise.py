@@ -1,4 +1,4 @@
-r"""What the laws of counts share: rational ratios of successive masses, which fall.
+r"""What noise on 0, 1, 2, ... shares: rational ratios of successive masses, which fall.
 
 Poisson and binomial laws live on 0, 1, 2, ... (up to the number of trials), and the ratio
 P(X = k+1)/P(X = k) is a rational number that falls in k. So the law is log-concave, masses grow

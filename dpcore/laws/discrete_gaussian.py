@@ -47,7 +47,7 @@ _MIDPOINT: Final = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DiscreteGaussian(SymmetricNoise):
-    r"""P(X = k) = e^(-k^2/2v)/Z on the integers, v = ``sigma_squared`` > 0.
+    r"""Discrete Gaussian noise: P(X = k) = e^(-k^2/2v)/Z, v = ``sigma_squared`` > 0.
 
     Z = sum_j e^(-j^2/2v). ``sigma_squared`` is the parameter of the law; the variance lies
     slightly below it (Canonne, Kamath and Steinke, Corollary 9). A release under sensitivity

@@ -55,7 +55,7 @@ _MOST_DRAWS: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DiscreteGaussianSum(SymmetricNoise):
-    r"""X_1 + ... + X_n, n = ``count`` independent discrete Gaussians of ``sigma_squared`` = v.
+    r"""The sum of n = ``count`` independent discrete Gaussians of ``sigma_squared`` = v.
 
     Log-concave, of variance n times that of one draw. Under a sensitivity its curve is derived in
     accounting; it is no zCDP-exact law as a single discrete Gaussian is.

@@ -36,7 +36,7 @@ _FLOAT_SCALES: Final = (Fraction(1, 10**6), Fraction(2**46))
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DiscreteLaplace(SymmetricNoise):
-    r"""P(X = k) = tanh(1/(2s)) e^(-|k|/s) on the integers, s = ``scale`` > 0.
+    r"""Discrete Laplace noise: P(X = k) = tanh(1/(2s)) e^(-|k|/s), s = ``scale`` > 0.
 
     With beta = e^(-1/s): P(X = k) = (1 - beta)/(1 + beta) beta^|k|, P(X > m) = beta^(m+1)/(1+beta)
     for m >= 0, variance 2 beta/(1 - beta)^2. Private only through the ratio of neighbouring

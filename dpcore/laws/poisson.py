@@ -31,7 +31,7 @@ _MOST_UNITS: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Poisson(CountNoise):
-    r"""P(X = k) = e^(-l) l^k/k! for k = 0, 1, 2, ..., l = ``mean`` > 0.
+    r"""Poisson noise: P(X = k) = e^(-l) l^k/k! for k = 0, 1, 2, ..., l = ``mean`` > 0.
 
     Mean and variance are l. Its values are never negative: the analyzer subtracts the mean. One
     side of the support ends at 0, so a release is (epsilon, delta) private and never Pure.

@@ -63,7 +63,9 @@ NO_NOISE: Final = {"shape": "shape 0 adds no noise", "scale": "scale 0 adds no n
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Polya(Noise):
-    r"""Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r on k >= 0, r = ``shape`` > 0, s = ``scale`` > 0.
+    r"""Polya noise, a share of discrete Laplace noise: r = ``shape`` > 0, s = ``scale`` > 0.
+
+    P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r on k >= 0, beta = e^(-1/s).
 
     Mean r beta/(1-beta), variance r beta/(1-beta)^2. Its values are never negative, so a release
     of it alone is never Pure: it is a share.

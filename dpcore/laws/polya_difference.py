@@ -33,7 +33,7 @@ __all__ = ["PolyaDifference"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PolyaDifference(SymmetricNoise):
-    r"""The law of X - Y for independent X, Y of law Polya(r, s), r = ``shape``, s = ``scale``.
+    r"""Noise X - Y for independent Polya(r, s) draws X and Y, r = ``shape``, s = ``scale``.
 
     Variance 2 r beta/(1-beta)^2. Shapes add. Log-concave exactly for r >= 1, so below that the
     worst loss of a release need not lie at the ends.
@@ -45,7 +45,7 @@ class PolyaDifference(SymmetricNoise):
     >>> noise = PolyaDifference(shape="0.9", scale=10)
     >>> noise.pmf(0), noise.quantile(0.975)
     (0.05751383973322589, 29)
-    >>> noise.enclose_pmf(0).width < Fraction(1, 2**130)
+    >>> noise.enclose_pmf(0).width < 2**-130
     True
     """
 

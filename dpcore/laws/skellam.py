@@ -40,7 +40,7 @@ _SERIES_VARIANCE: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Skellam(SymmetricNoise):
-    r"""P(X = k) = e^(-v) I_|k|(v) on the integers, v = ``variance`` > 0.
+    r"""Skellam noise: P(X = k) = e^(-v) I_|k|(v) on the integers, v = ``variance`` > 0.
 
     I_k is the modified Bessel function of the first kind. X = A - B for independent A, B of law
     Poisson(v/2); Skellam(v) plus an independent Skellam(w) is Skellam(v + w). Log-concave. Under

@@ -1,4 +1,4 @@
-r"""Privacy parameters as exact rationals: one reader for everything a user may write.
+r"""Read privacy parameters as exact rationals, whatever a user may write.
 
 Accepted are ``int``, ``Fraction``, ``Decimal``, numpy integers, and strings such as ``"1/3"``,
 ``"0.1"``, ``"1e-6"``. A ``float`` is read by its shortest decimal form, so ``0.1`` means one
@@ -71,7 +71,7 @@ def rational(argument: str, value: object) -> Fraction:
 def _exact(argument: str, value: object) -> Fraction:
     # The methods of a subclass may say anything: only those of the types themselves are asked.
     if value.__class__ is not type(value):
-        raise InvalidParameter(argument, value, "must be a number, not what only says so")
+        raise InvalidParameter(argument, value, "must be a number, not an object that imitates one")
     match value:
         case bool() | np.bool_():
             raise InvalidParameter(argument, value, "must be a number, not a truth value")

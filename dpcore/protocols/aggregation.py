@@ -1,4 +1,4 @@
-r"""S, the part between users and server: secure aggregation and shuffling.
+r"""Secure aggregation and shuffling: S, the part of a protocol between users and server.
 
 :class:`IdealAggregation` and :class:`Shuffler` are functionalities: what a trusted third party
 would do, for simulation and accounting. ``masked.aggregation.MaskedAggregation`` is a real
