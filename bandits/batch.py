@@ -52,7 +52,7 @@ class Pulls:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    r"""Nothing is left to learn: ``arm`` is pulled to the horizon, and nothing is released."""
+    r"""Stop learning: pull ``arm`` up to the horizon, and release nothing more."""
 
     arm: int
 
@@ -78,7 +78,7 @@ class Released:
             total is None or isinstance(total, Fraction) for total in self.sums
         )
         if not exact:
-            reason = "must be a tuple of released sums: exact, each from a privatizer, or None"
+            reason = "must be a tuple of exact released sums, each from a privatizer, or None"
             raise InvalidParameter("sums", self.sums, reason)
 
 

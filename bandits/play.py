@@ -29,7 +29,7 @@ __all__ = ["Run", "play", "run_guarantee"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    r"""What a run gave, at what cost.
+    r"""The result of a run: its regret, its releases, and the guarantee of each user.
 
     ``regret`` is the pseudo-regret sum_a gap_a N_a(t) at each t of ``checkpoints``, ``pulls`` the
     N_a(T), ``active`` the arms that the last batch asked for, or the arm committed to. Regret is of
@@ -70,7 +70,7 @@ def play(
     checkpoints: Sequence[int] = (),
     users: Users = NEW_USERS,
 ) -> Run:
-    r"""T = ``horizon`` rounds of ``policy`` in ``environment``.
+    r"""Run ``policy`` in ``environment`` for T = ``horizon`` rounds.
 
     ``world`` draws the rewards, ``rng`` the noise. A batch pulls arm after arm in rising order; one
     that the horizon cuts releases nothing and charges nobody, and its rewards are not drawn.
@@ -255,7 +255,7 @@ def _checked(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
 
 
 def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
-    r"""What ``policy`` promises each new user before a run: None where nothing is protected.
+    r"""The guarantee that ``policy`` gives each new user, before a run; None without privacy.
 
     >>> from bandits.policies.dp_se import DpSe
     >>> run_guarantee(DpSe(epsilon="1/2", failure="1e-5"), 10, 10**5).pure()

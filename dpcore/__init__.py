@@ -1,8 +1,11 @@
 r"""One release: exact noise and its law, alone or added by many users.
 
-The public names of dpcore; each is documented where it is defined. Protocols are run over the
-functionalities of ``dpcore.protocols.aggregation`` by ``dpcore.protocols.run``.
+The public names of dpcore; each is documented where it is defined. ``run`` and the aggregations
+that it runs protocols over are loaded when they are first asked for.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from dpcore.errors import DpcoreError, InvalidParameter, PrecisionExhausted, Unrepresentable
 from dpcore.laws.binomial import Binomial
@@ -24,6 +27,11 @@ from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledP
 from dpcore.sampling.rng import Rng, SeededRng, SystemRng
 from dpcore.spelling import read_noise, write_noise
 
+if TYPE_CHECKING:
+    from dpcore.masked.aggregation import MaskedAggregation
+    from dpcore.protocols.aggregation import IdealAggregation, Shuffler
+    from dpcore.protocols.run import run
+
 __all__ = [
     "AggregatedSum",
     "BinaryShuffle",
@@ -36,8 +44,10 @@ __all__ = [
     "DpcoreError",
     "Enclosure",
     "FixedPoint",
+    "IdealAggregation",
     "InvalidParameter",
     "LocalSum",
+    "MaskedAggregation",
     "Mechanism",
     "Noise",
     "Norm",
@@ -52,13 +62,31 @@ __all__ = [
     "SeededRng",
     "Sensitivity",
     "ShuffledPure",
+    "Shuffler",
     "Skellam",
     "SystemRng",
     "Unit",
     "Unrepresentable",
     "VectorShuffle",
     "read_noise",
+    "run",
     "size_protocol",
     "summed",
     "write_noise",
 ]
+
+_LATER = {
+    "IdealAggregation": "protocols.aggregation",
+    "MaskedAggregation": "masked.aggregation",
+    "Shuffler": "protocols.aggregation",
+    "run": "protocols.run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'dpcore' has no attribute {name!r}")
+    found = getattr(import_module(f"dpcore.{_LATER[name]}"), name)
+    # Bound here, so that the next look finds it.
+    globals()[name] = found
+    return found

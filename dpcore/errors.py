@@ -1,4 +1,4 @@
-r"""The ways in which dpcore refuses.
+r"""The errors of dpcore: what is refused, and why.
 
 Every refusal is a :class:`DpcoreError`, so one ``except`` at a boundary catches them all, and each
 also inherits the built-in exception a Python reader expects (``ValueError``, ``OverflowError``,

@@ -190,5 +190,5 @@ def _parameter_meant(key: str, wanted: tuple[str, ...]) -> tuple[str, int]:
             return own, power
     near = get_close_matches(key, wanted, n=1)
     if not near:
-        raise InvalidParameter(key, wanted, "is none of these")
+        raise InvalidParameter(key, wanted, "has no such parameter")
     return near[0], 1

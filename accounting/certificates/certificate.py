@@ -21,7 +21,7 @@ from accounting.checker import Status, Verdict, verify
 from accounting.checker.clock import bounded
 from accounting.checker.laws.masses import Unchecked
 from accounting.checker.rounds import alternatives
-from accounting.checker.text.form import SCHEMA, digest_of, required_assumptions
+from accounting.checker.text.form import SCHEMA, ascii_text, digest_of, required_assumptions
 from accounting.checker.text.reading import Malformed, parsed, part_of, read
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Pure, ZCdp
@@ -302,14 +302,10 @@ def _draft(total: Certifiable, kinds: Counter[tuple[Any, Fraction]]) -> Certific
     return Certificate(
         scope=scope,
         parts=parts,
-        assumptions=tuple(dict.fromkeys((*required, *map(_ascii, total.assumptions)))),
+        assumptions=tuple(dict.fromkeys((*required, *map(ascii_text, total.assumptions)))),
         claims=(),
         software={"name": "dpcore", "version": version("dpcore")},
     )
-
-
-def _ascii(text: str) -> str:
-    return text.encode("ascii", "backslashreplace").decode()
 
 
 def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:

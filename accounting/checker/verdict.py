@@ -32,7 +32,7 @@ from accounting.checker.rounds import Rounds, alternatives
 from accounting.checker.sums.totals import deltas
 from accounting.checker.text.reading import Claim, Malformed, Part, Read, parsed, read
 
-__all__ = ["Allowance", "Finding", "Status", "Verdict", "verify"]
+__all__ = ["Allowance", "Finding", "Status", "Verdict", "judged", "verify"]
 
 _INSIDE: Final = Fraction(1, 32)
 _ERROR: Final = Fraction(1, 64)
@@ -143,33 +143,35 @@ def verify(
     values of listings if none is given, are unchecked. All claims together have the time of the
     :func:`deadline` around, 60 seconds if there is none: what is beyond is not decided in time.
     """
+    return judged(_findings(certificate, Allowance() if allowance is None else allowance))
+
+
+def judged(findings: Iterator[Finding]) -> Verdict:
+    r"""All that is found, in the time that is allowed; or the one place that cannot be read."""
     with bounded():
-        return _verdict(certificate, Allowance() if allowance is None else allowance)
+        try:
+            return Verdict(findings=tuple(findings))
+        except Malformed as error:
+            found = Finding(where=error.where, status=Status.FAILS, reason=error.reason)
+            return Verdict(findings=(found,))
 
 
-def _verdict(
+def _findings(
     certificate: str | bytes | Mapping[str, Any] | Document, allowance: Allowance
-) -> Verdict:
-    try:
-        if isinstance(certificate, (str, bytes)):
-            document = parsed(certificate)
-        elif isinstance(certificate, Mapping):
-            document = certificate
-        elif hasattr(certificate, "to_json"):
-            document = certificate.to_json()
-        else:
-            raise Malformed("certificate", "must be text, an object, or a Certificate")
-        found = read(document)
-    except Malformed as error:
-        return Verdict(
-            findings=(Finding(where=error.where, status=Status.FAILS, reason=error.reason),)
-        )
-    findings = [
-        Finding(where=where, status=Status.FAILS, reason=reason)
-        for where, reason in found.complaints
-    ]
-    findings += [_finding(found, i, allowance) for i in range(len(found.claims))]
-    return Verdict(findings=tuple(findings))
+) -> Iterator[Finding]:
+    if isinstance(certificate, (str, bytes)):
+        document = parsed(certificate)
+    elif isinstance(certificate, Mapping):
+        document = certificate
+    elif hasattr(certificate, "to_json"):
+        document = certificate.to_json()
+    else:
+        raise Malformed("certificate", "must be text, an object, or a Certificate")
+    found = read(document)
+    for where, reason in found.complaints:
+        yield Finding(where=where, status=Status.FAILS, reason=reason)
+    for i in range(len(found.claims)):
+        yield _finding(found, i, allowance)
 
 
 def _finding(found: Read, index: int, allowance: Allowance) -> Finding:

@@ -69,7 +69,7 @@ class Line:
 
     >>> from accounting.laws.skellam import SkellamPair
     >>> from dpcore.laws.skellam import Skellam
-    >>> pair = SkellamPair(noise=Skellam(variance=400), shift=1, variance=Fraction(400))
+    >>> pair = SkellamPair(noise=Skellam(variance=400), shift=1)
     >>> found = Line(parts=((pair, 1000),)).epsilon("1e-6", "1e-8")
     >>> round(found.upper_float, 6), found.width < Fraction(1, 10**7)
     (8.306148, True)

@@ -47,10 +47,6 @@ class _Gaussian(RayPair):
     shift: Shift
 
     @property
-    def _v(self) -> Fraction:
-        return Fraction(self.noise.sigma_squared)
-
-    @property
     def _distance(self) -> int:
         # D = sum of squares.
         return sum(count * step * step for step, count in self.shift)
@@ -62,11 +58,12 @@ class _Gaussian(RayPair):
 
     def loss(self, m: int) -> Fraction:
         r"""(2gm + D)/2v."""
-        return (2 * self._unit * m + self._distance) / (2 * self._v)
+        return (2 * self._unit * m + self._distance) / (2 * self.noise.sigma_squared)
 
     def ray(self, epsilon: Fraction) -> Cell:
         r"""(2gm + D)/2v > epsilon, in exact arithmetic."""
-        first = math.floor((epsilon * self._v - Fraction(self._distance, 2)) / self._unit) + 1
+        beyond = epsilon * self.noise.sigma_squared - Fraction(self._distance, 2)
+        first = math.floor(beyond / self._unit) + 1
         return first, first
 
     def start(self, delta: Fraction) -> Fraction:
@@ -76,8 +73,8 @@ class _Gaussian(RayPair):
 
     def guess(self, delta: Fraction) -> int | None:
         r"""From the curve of a real Gaussian, in floats; the general search where it strays."""
-        near = real_gaussian_epsilon(self._distance / self._v, delta)
-        if self._v < _NEARLY_REAL or not near > 0:
+        near = real_gaussian_epsilon(self._distance / self.noise.sigma_squared, delta)
+        if self.noise.sigma_squared < _NEARLY_REAL or not near > 0:
             return RayPair.guess(self, delta)
         return self.ray(Fraction(near))[0]
 
@@ -91,17 +88,14 @@ class _Gaussian(RayPair):
 
     def zcdp(self) -> Fraction:
         r"""D/2v, attained at order 2."""
-        return self._distance / (2 * self._v)
+        return self._distance / (2 * self.noise.sigma_squared)
 
     def renyi(self, order: Fraction) -> Fraction | arb:
         r"""alpha D/2v when every (alpha-1) d_i is an integer, else the ball below it."""
         if all(((order - 1) * step).denominator == 1 for step, _ in self.shift):
             return order * self.zcdp()
-        excess = ball(order - 1)
-        logs = (
-            count * theta.log_moment(self._v, excess * step / ball(self._v))
-            for step, count in self.shift
-        )
+        excess, v = ball(order - 1), self.noise.sigma_squared
+        logs = (count * theta.log_moment(v, excess * step / ball(v)) for step, count in self.shift)
         return ball(self.zcdp()) + sum(logs, arb(0)) / excess
 
 
@@ -119,9 +113,9 @@ class GaussianPair(_Gaussian):
         rest = self.noise.sf_ball(m + step - 1)
         if step > _SUMMED:
             return self.noise.sf_ball(m - 1) - rest, rest
-        rate = 1 / (2 * ball(self._v))
+        rate = 1 / (2 * ball(self.noise.sigma_squared))
         masses = ((-rate * (m + j) ** 2).exp() for j in range(step))
-        return sum(masses, arb(0)) / theta.partition(self._v), rest
+        return sum(masses, arb(0)) / theta.partition(self.noise.sigma_squared), rest
 
     def below(self, m: int) -> arb:
         r"""P(X < m)."""
@@ -129,11 +123,11 @@ class GaussianPair(_Gaussian):
 
     def losses(self, tilt: Fraction, bits: int) -> Losses:
         r"""d(2m + d)/2v of mass p(m)."""
-        return gaussian_losses(self._v, self.shift[0][0], tilt, bits)
+        return gaussian_losses(self.noise.sigma_squared, self.shift[0][0], tilt, bits)
 
     def part(self) -> Part:
         r"""In closed form, for the line."""
-        return gaussian_part(self._v, self.shift[0][0])
+        return gaussian_part(self.noise.sigma_squared, self.shift[0][0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +142,7 @@ class GaussianProduct(_Gaussian, LatticePair):
     @property
     def rise(self) -> Fraction:
         r"""g/v."""
-        return self._unit / self._v
+        return self._unit / self.noise.sigma_squared
 
     @property
     def twice_centre(self) -> int:
@@ -161,8 +155,9 @@ class GaussianProduct(_Gaussian, LatticePair):
 
     def parts(self) -> tuple[_Draws, ...]:
         r"""The coordinates of each step."""
+        v = self.noise.sigma_squared
         return tuple(
-            _Draws(law=ThetaSum(variance=self._v, count=count), step=step // self._unit)
+            _Draws(law=ThetaSum(variance=v, count=count), step=step // self._unit)
             for step, count in self.shift
         )
 

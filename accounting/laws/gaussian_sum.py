@@ -30,7 +30,7 @@ from accounting.pairs.losses import Losses
 from accounting.pairs.monotone import Cell, RayPair
 from accounting.pairs.renyi import supremum_over_orders
 from dpcore.analysis import theta
-from dpcore.noise import Noise
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 
 __all__ = ["GaussianSumPair"]
@@ -47,20 +47,18 @@ _GUARD: Final = 32
 class GaussianSumPair(ShiftedPair):
     r"""X against X - d for the sum X of ``count`` discrete Gaussians.
 
-    >>> from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
     >>> noise = DiscreteGaussianSum(count=16, sigma_squared=4)
-    >>> pair = GaussianSumPair(noise=noise, shift=16, count=16, sigma_squared=Fraction(4))
+    >>> pair = GaussianSumPair(noise=noise, shift=16)
     >>> pair.zcdp(), pair.loss(0)
     (Fraction(2, 1), Fraction(2, 1))
     """
 
-    count: int
-    sigma_squared: Fraction
+    noise: DiscreteGaussianSum
 
     @property
     def _whole(self) -> Fraction:
         # V, about the variance.
-        return self.count * self.sigma_squared
+        return self.noise.count * self.noise.sigma_squared
 
     @property
     def _limit(self) -> Fraction:
@@ -69,7 +67,7 @@ class GaussianSumPair(ShiftedPair):
 
     @property
     def _on_lattice(self) -> bool:
-        return self.shift % self.count == 0
+        return self.shift % self.noise.count == 0
 
     def loss(self, m: int) -> Fraction | arb:  # type: ignore[override]  # exact where n divides d
         r"""d(2m + d)/2V + log phi(m)/phi(m+d)."""
@@ -89,7 +87,7 @@ class GaussianSumPair(ShiftedPair):
     def guess(self, delta: Fraction) -> int | None:
         r"""From the curve of a real Gaussian, in floats; the general search where it strays."""
         near = real_gaussian_epsilon(2 * self._limit, delta)
-        if self.sigma_squared < 1 or not near > 0:
+        if self.noise.sigma_squared < 1 or not near > 0:
             return RayPair.guess(self, delta)
         return self.near(Fraction(near))
 
@@ -146,7 +144,7 @@ class GaussianSumPair(ShiftedPair):
     def _mass(self, m: int) -> arb:
         # e^(-m^2/2V) phi(m).
         line = -ball(Fraction(m * m) / (2 * self._whole))
-        flat = _flat(self.count, self.sigma_squared, self.noise, ctx.prec)
+        flat = _flat(self.noise, ctx.prec)
         return (line + self._log_phi(m)).exp() if flat is None else line.exp() * flat[0]
 
     # -- orders -------------------------------------------------------------------------------
@@ -155,10 +153,10 @@ class GaussianSumPair(ShiftedPair):
         r"""The formula at the head of this file; exact when n divides d and (alpha-1)d."""
         excess = order - 1
         if self._on_lattice:
-            if (excess * self.shift / self.count).denominator == 1:
+            if (excess * self.shift / self.noise.count).denominator == 1:
                 return order * self._limit
             tilt = ball(excess * self.shift / self._whole)
-            moment = self.count * theta.log_moment(self.sigma_squared, tilt)
+            moment = self.noise.count * theta.log_moment(self.noise.sigma_squared, tilt)
             return ball(self._limit) + moment / ball(excess)
         line = ball(order * self._limit)
         # Many draws lose digits in S(0)^n: so twice as many. What is missing then is the ripple
@@ -191,14 +189,14 @@ class GaussianSumPair(ShiftedPair):
     def _by_the_mean(self, order: Fraction) -> arb:
         # log sum_m phi(m)^alpha phi(m+d)^-k e^(-(m-kd)^2/2V), every phi replaced by its mean: the
         # Gaussian sum of total sqrt(2 pi V) S, |S - 1| <= sum_j 2 e^(-2 pi^2 V j^2).
-        ripple = _ripple(self.count, self.sigma_squared, self.noise, ctx.prec)
+        ripple = _ripple(self.noise, ctx.prec)
         if not ripple < 1:
             return arb(0, arb("inf"))
         nome = (-2 * arb.pi() ** 2 * ball(self._whole)).exp()
         whole = 2 * nome / (1 - nome)
         high, low = ripple.log1p().upper(), (-ripple).log1p().lower()
         # mean * sqrt(2 pi V) = S(0)^-n, S(0) = Z/sqrt(2 pi sigma^2).
-        base = -self.count * _dual(self.sigma_squared).log()
+        base = -self.noise.count * _dual(self.noise.sigma_squared).log()
         spread = hull([low, high]) * ball(order) - hull([low, high]) * ball(order - 1)
         return base + spread + (1 + hull([-whole, whole])).log()
 
@@ -209,10 +207,10 @@ class GaussianSumPair(ShiftedPair):
         most = self._largest_excess()
         need = 7 * ctx.prec // 10 + math.ceil(abs(middle(most) * excess)) + 4
         width = math.isqrt(math.ceil(2 * self._whole * need)) + 2
-        if 2 * width > _MOST_TERMS or min(2 * width, self.count) > _MOST_RESIDUES:
+        if 2 * width > _MOST_TERMS or min(2 * width, self.noise.count) > _MOST_RESIDUES:
             raise NotDerived(
                 f"the Renyi divergence of order {order} of {self.noise!r}",
-                f"it takes {2 * width} terms over {self.count} residues; use epsilon(delta)",
+                f"it takes {2 * width} terms over {self.noise.count} residues; use epsilon(delta)",
             )
         center = excess * self.shift
         floor = math.floor(center)
@@ -228,23 +226,24 @@ class GaussianSumPair(ShiftedPair):
 
     def _excess(self, m: int) -> arb:
         # log phi(m)/phi(m+d), from the ripple alone where that says enough.
-        flat = _flat(self.count, self.sigma_squared, self.noise, ctx.prec)
+        flat = _flat(self.noise, ctx.prec)
         if flat is not None:
             return flat[1]
         return self._log_phi(m) - self._log_phi(m + self.shift)
 
     def _log_phi(self, m: int) -> arb:
-        n = self.count
+        n = self.noise.count
         rest = (m + n // 2) % n - n // 2
         return _log_phi(self.noise, self._whole, abs(rest), ctx.prec)
 
     def _largest_excess(self) -> arb:
         # E >= log phi(m)/phi(m+d) for all m: by the ripple, or by Jensen's inequality for a shift
         # of the n coordinates by steps that differ by at most 1.
-        many, rest = divmod(self.shift, self.count)
-        squares = rest * (many + 1) ** 2 + (self.count - rest) * many**2
-        jensen = (squares - Fraction(self.shift**2, self.count)) / (2 * self.sigma_squared)
-        ripple = _ripple(self.count, self.sigma_squared, self.noise, ctx.prec)
+        many, rest = divmod(self.shift, self.noise.count)
+        squares = rest * (many + 1) ** 2 + (self.noise.count - rest) * many**2
+        least = Fraction(self.shift**2, self.noise.count)
+        jensen = (squares - least) / (2 * self.noise.sigma_squared)
+        ripple = _ripple(self.noise, ctx.prec)
         if not ripple < 1:
             return ball(jensen)
         return ball(jensen).min(((1 + ripple) / (1 - ripple)).log().upper())
@@ -255,30 +254,31 @@ def _dual(sigma_squared: Fraction) -> arb:
     return theta.partition(sigma_squared) / (2 * arb.pi() * ball(sigma_squared)).sqrt()
 
 
-def _mean(count: int, sigma_squared: Fraction) -> arb:
+def _mean(noise: DiscreteGaussianSum) -> arb:
     # Of phi: S(0)^-n/sqrt(2 pi V).
-    return _dual(sigma_squared) ** (-count) / (2 * arb.pi() * ball(count * sigma_squared)).sqrt()
+    whole = noise.count * noise.sigma_squared
+    return _dual(noise.sigma_squared) ** (-noise.count) / (2 * arb.pi() * ball(whole)).sqrt()
 
 
 @lru_cache(maxsize=64)
-def _flat(count: int, sigma_squared: Fraction, noise: Noise, bits: int) -> tuple[arb, arb] | None:
+def _flat(noise: DiscreteGaussianSum, bits: int) -> tuple[arb, arb] | None:
     # Every phi, and every log phi/phi, if the ripple alone says enough; `bits` is the precision.
-    ripple = _ripple(count, sigma_squared, noise, bits)
+    ripple = _ripple(noise, bits)
     if not ripple < arb(2) ** (-bits // 2 - _GUARD):
         return None
     wide = ((1 + ripple) / (1 - ripple)).log().upper()
-    return _mean(count, sigma_squared) * (1 + arb(0, ripple)), arb(0, wide)
+    return _mean(noise) * (1 + arb(0, ripple)), arb(0, wide)
 
 
 @lru_cache(maxsize=64)
-def _ripple(count: int, sigma_squared: Fraction, noise: Noise, bits: int) -> arb:
+def _ripple(noise: DiscreteGaussianSum, bits: int) -> arb:
     # An upper bound of e = phi(0)/mean - 1, mean = S(0)^-n/sqrt(2 pi V); `bits` is the precision.
     del bits
-    mean = _mean(count, sigma_squared)
+    mean = _mean(noise)
     return (noise.pmf_ball(0) / mean - 1).max(arb(0)).upper()
 
 
 @lru_cache(maxsize=1 << 13)
-def _log_phi(noise: Noise, whole: Fraction, rest: int, bits: int) -> arb:
+def _log_phi(noise: DiscreteGaussianSum, whole: Fraction, rest: int, bits: int) -> arb:
     del bits
     return noise.pmf_ball(rest).log() + ball(Fraction(rest * rest) / (2 * whole))

@@ -30,6 +30,9 @@ from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.losses import Losses
 from accounting.pairs.monotone import Cell
 from accounting.pairs.pair import Loss, Pair
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson import Poisson
+from dpcore.laws.polya import Polya
 from dpcore.numbers.enclosure import Enclosure, ball
 from dpcore.numbers.integer_search import least
 
@@ -190,29 +193,28 @@ class OneSidedPair(ShiftedPair):
 class PoissonPair(OneSidedPair):
     r"""p(k)/p(k+d) = (k+1)...(k+d)/lambda^d.
 
-    >>> from dpcore.laws.poisson import Poisson
-    >>> pair = PoissonPair(noise=Poisson(mean=50), shift=1, intensity=Fraction(50))
+    >>> pair = PoissonPair(noise=Poisson(mean=50), shift=1)
     >>> pair.loss(-50).contains(0), pair.mirror().loss(49).contains(0)
     (True, True)
     """
 
-    intensity: Fraction
+    noise: Poisson
 
     def log_odds(self, k: int) -> arb:
         r"""log (k+1)...(k+d) - d log lambda."""
-        return _rising(ball(k + 1), self.shift) - self.shift * ball(self.intensity).log()
+        return _rising(ball(k + 1), self.shift) - self.shift * ball(self.noise.mean).log()
 
     def odds(self, k: int) -> Fraction:
         r"""The same, exactly."""
-        return Fraction(math.prod(range(k + 1, k + self.shift + 1))) / self.intensity**self.shift
+        return Fraction(math.prod(range(k + 1, k + self.shift + 1))) / self.noise.mean**self.shift
 
     def step(self, k: int) -> arb:
         r"""lambda/(k+1)."""
-        return ball(self.intensity) / (k + 1)
+        return ball(self.noise.mean) / (k + 1)
 
     def log_step(self, k: float) -> float:
         r"""log lambda/(k + 1), in the middle of the step."""
-        return math.log(max(float(self.intensity), _LEAST) / (k + 0.5))
+        return math.log(max(float(self.noise.mean), _LEAST) / (k + 0.5))
 
     def rest(self, last: int, mass: arb, loss: arb) -> tuple[Callable[[arb], arb], arb]:
         r"""t(k+1)/t(k) = lambda/(k+1) ((k+1+d)/(k+1))^c falls: geometric. No largest loss."""
@@ -227,59 +229,55 @@ class PoissonPair(OneSidedPair):
 
     def crossing(self, level: float) -> float:
         r"""lambda e^(level/d), in the middle of the shift."""
-        return float(self.intensity) * math.exp(level / self.shift) - (self.shift + 1) / 2
+        return float(self.noise.mean) * math.exp(level / self.shift) - (self.shift + 1) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinomialPair(OneSidedPair):
     r"""p(k)/p(k+d) = prod_{j=1..d} (k+j)/(n-k-d+j) ((1-p)/p)^d.
 
-    >>> from dpcore.laws.binomial import Binomial
     >>> noise = Binomial(trials=100, probability="1/2")
-    >>> pair = BinomialPair(noise=noise, shift=1, trials=100, probability=Fraction(1, 2))
+    >>> pair = BinomialPair(noise=noise, shift=1)
     >>> pair.mirror() is pair
     True
     """
 
-    trials: int
-    probability: Fraction
+    noise: Binomial
 
     @property
     def most(self) -> int:
         r"""n."""
-        return self.trials
+        return self.noise.trials
 
     def mirror(self) -> Pair:
         r"""n - X has the law of X when p = 1/2: one direction stands for both."""
-        return self if self.probability == Fraction(1, 2) else OneSidedPair.mirror(self)
+        return self if self.noise.probability == Fraction(1, 2) else OneSidedPair.mirror(self)
 
     def log_odds(self, k: int) -> arb:
         r"""The logarithm of the product."""
-        against = ((1 - ball(self.probability)) / ball(self.probability)).log()
-        up = _rising(ball(k + 1), self.shift)
-        return (
-            up - _rising(ball(self.trials - k - self.shift + 1), self.shift) + self.shift * against
-        )
+        p, left = ball(self.noise.probability), self.noise.trials - k - self.shift
+        up, down = (_rising(ball(first), self.shift) for first in (k + 1, left + 1))
+        return up - down + self.shift * ((1 - p) / p).log()
 
     def odds(self, k: int) -> Fraction:
         r"""The same, exactly."""
-        up = math.prod(range(k + 1, k + self.shift + 1))
-        down = math.prod(range(self.trials - k - self.shift + 1, self.trials - k + 1))
-        return Fraction(up, down) * ((1 - self.probability) / self.probability) ** self.shift
+        p, left = self.noise.probability, self.noise.trials - k - self.shift
+        up, down = (math.prod(range(n + 1, n + self.shift + 1)) for n in (k, left))
+        return Fraction(up, down) * ((1 - p) / p) ** self.shift
 
     def step(self, k: int) -> arb:
         r"""(n-k)/(k+1) p/(1-p)."""
-        odds = ball(self.probability) / (1 - ball(self.probability))
-        return odds * (self.trials - k) / (k + 1)
+        odds = ball(self.noise.probability) / (1 - ball(self.noise.probability))
+        return odds * (self.noise.trials - k) / (k + 1)
 
     def log_step(self, k: float) -> float:
         r"""The same, in the middle of the step."""
-        odds = float(self.probability / (1 - self.probability))
-        return math.log(max(odds * (self.trials - k), _LEAST) / (k + 0.5))
+        odds = float(self.noise.probability / (1 - self.noise.probability))
+        return math.log(max(odds * (self.noise.trials - k), _LEAST) / (k + 0.5))
 
     def rest(self, last: int, mass: arb, loss: arb) -> tuple[Callable[[arb], arb], arb]:
         r"""As near 0 in the mirrored direction, which swaps p and 1-p."""
-        end = self.trials - self.shift
+        end = self.noise.trials - self.shift
         top, final = self.log_odds(end), self.noise.pmf_ball(end)
         if last == end:
             return nothing, top
@@ -289,8 +287,9 @@ class BinomialPair(OneSidedPair):
 
     def crossing(self, level: float) -> float:
         r"""n x/(1 + x), x = p/(1-p) e^(level/d), in the middle of the shift."""
-        x = float(self.probability / (1 - self.probability)) * math.exp(level / self.shift)
-        return self.trials * x / (1 + x) - self.shift / 2
+        p = self.noise.probability
+        x = float(p / (1 - p)) * math.exp(level / self.shift)
+        return self.noise.trials * x / (1 + x) - self.shift / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,13 +299,12 @@ class PolyaPair(OneSidedPair):
     It rises to e^(d/s), so X against X - d never loses d/s or more.
     """
 
-    shape: Fraction
-    scale: Fraction
+    noise: Polya
 
     def log_odds(self, k: int) -> arb:
         r"""The logarithm of the product."""
-        up = _rising(ball(k + 1), self.shift)
-        return up - _rising(ball(k + self.shape), self.shift) + ball(self.shift / self.scale)
+        up, down = (_rising(ball(first), self.shift) for first in (k + 1, k + self.noise.shape))
+        return up - down + ball(self.shift / self.noise.scale)
 
     def odds(self, k: int) -> None:
         r"""Never rational."""
@@ -314,26 +312,27 @@ class PolyaPair(OneSidedPair):
 
     def step(self, k: int) -> arb:
         r"""beta (k+r)/(k+1)."""
-        return _beta(self.scale, ctx.prec) * ball(k + self.shape) / (k + 1)
+        return _beta(self.noise.scale, ctx.prec) * ball(k + self.noise.shape) / (k + 1)
 
     def log_step(self, k: float) -> float:
         r"""The same, in the middle of the step."""
-        return math.log((k + float(self.shape) - 0.5) / (k + 0.5)) - float(1 / self.scale)
+        r = float(self.noise.shape)
+        return math.log((k + r - 0.5) / (k + 0.5)) - float(1 / self.noise.scale)
 
     def rest(self, last: int, mass: arb, loss: arb) -> tuple[Callable[[arb], arb], arb]:
         r"""No loss reaches d/s, and p(k+1)/p(k) falls."""
         del loss
-        top, step = ball(self.shift / self.scale), self.step(last)
+        top, step = ball(self.shift / self.noise.scale), self.step(last)
         return partial(flat_rest, geometric(mass * step, step), top), top
 
     def crossing(self, level: float) -> float:
         r"""Where (k + r)/(k + 1) = e^(1/s - level/d), in the middle of the shift."""
-        step = math.expm1(float(1 / self.scale) - level / self.shift)
-        return (float(self.shape) - 1 - step) / step - (self.shift - 1) / 2
+        step = math.expm1(float(1 / self.noise.scale) - level / self.shift)
+        return (float(self.noise.shape) - 1 - step) / step - (self.shift - 1) / 2
 
     def ray(self, epsilon: Fraction) -> Cell | None:
         r"""None from d/s on, in the direction that hides nothing."""
-        if not self.mirrored and epsilon * self.scale >= self.shift:
+        if not self.mirrored and epsilon * self.noise.scale >= self.shift:
             return None
         return OneSidedPair.ray(self, epsilon)
 
@@ -341,7 +340,7 @@ class PolyaPair(OneSidedPair):
         r"""d/s, approached for large k and not attained; infinite in the mirrored direction."""
         if self.mirrored:
             return Enclosure.infinite()
-        return Enclosure.exactly(self.shift / self.scale)
+        return Enclosure.exactly(self.shift / self.noise.scale)
 
 
 def _rising(start: arb, count: int) -> arb:

@@ -33,6 +33,7 @@ from accounting.pairs.losses import Losses
 from accounting.pairs.monotone import Cell, unknown_probability
 from accounting.pairs.pair import Pair
 from accounting.pairs.symmetric_sum import renyi_by_sum, zcdp_by_search
+from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball
 from dpcore.numbers.integer_search import least
@@ -48,16 +49,12 @@ _LEAST: Final = 1e-300
 class RichDifferencePair(ShiftedPair):
     r"""X against X - d for a difference of Polya laws of shape r >= 1: log-concave.
 
-    >>> from dpcore.laws.polya_difference import PolyaDifference
     >>> noise = PolyaDifference(shape=2, scale=10)
-    >>> RichDifferencePair(
-    ...     noise=noise, shift=1, shape=Fraction(2), scale=Fraction(10)
-    ... ).largest_loss()
+    >>> RichDifferencePair(noise=noise, shift=1).largest_loss()
     Enclosure([0.1, 0.1])
     """
 
-    shape: Fraction
-    scale: Fraction
+    noise: PolyaDifference
 
     def loss(self, m: int) -> arb:
         r"""log p(m)/p(m+d)."""
@@ -66,7 +63,7 @@ class RichDifferencePair(ShiftedPair):
 
     def ray(self, epsilon: Fraction) -> Cell | None:
         r"""None from d/s on; at epsilon = 0 the first m > -d/2, for p falls strictly from 0."""
-        if epsilon * self.scale >= self.shift:
+        if epsilon * self.noise.scale >= self.shift:
             return None
         if epsilon == 0:
             first = -self.shift // 2 + 1
@@ -75,7 +72,7 @@ class RichDifferencePair(ShiftedPair):
 
     def largest_loss(self) -> Enclosure:
         r"""d/s, exactly: approached, and for r > 1 not attained."""
-        return Enclosure.exactly(self.shift / self.scale)
+        return Enclosure.exactly(self.shift / self.noise.scale)
 
     def hidden(self) -> Fraction:
         r"""0: every integer has mass."""
@@ -91,11 +88,11 @@ class RichDifferencePair(ShiftedPair):
 
     def logarithms(self, reach: int) -> Sequence[arb]:
         r"""From the ratios of neighbouring masses."""
-        return _table(self.noise, self.shape, self.scale, reach, ctx.prec)[2]
+        return _table(self.noise, reach, ctx.prec)[2]
 
     def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
         r"""The loss lies between L(first) and d/s: the tail times e^(kL) at either."""
-        return _beyond(self, self.scale, first, order, logarithms)
+        return _beyond(self, self.noise.scale, first, order, logarithms)
 
     def losses(self, tilt: Fraction, bits: int) -> Losses:
         r"""From the ratios of neighbouring masses, with geometric rests."""
@@ -103,40 +100,38 @@ class RichDifferencePair(ShiftedPair):
 
     def ends(self, tilt: float, need: float) -> tuple[int, int]:
         r"""From ratios of about the root of their recurrence."""
-        return _ends(float(self.shape), float(self.scale), self.shift, tilt, need)
+        return _ends(float(self.noise.shape), float(self.noise.scale), self.shift, tilt, need)
 
     def cut(self, low: int, high: int) -> Cut:
         r"""Beyond ``high`` the loss is below d/s, and p(n+1)/p(n) falls."""
-        return _cut(self, low, high, most=ball(self.shift / self.scale))
+        return _cut(self, low, high, most=ball(self.shift / self.noise.scale))
 
     def reach(self, order: Fraction, bits: int) -> int:
         r"""The tails fall like beta^n, under a power n^(r-1)."""
         del order
-        return _far(self.scale, bits) + math.ceil(self.shape)
+        return _far(self.noise.scale, bits) + math.ceil(self.noise.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeanDifferencePair(LogConvexPair):
     r"""X against X - d for a difference of Polya laws of shape r < 1: log-convex away from 0.
 
-    >>> from dpcore.laws.polya_difference import PolyaDifference
     >>> noise = PolyaDifference(shape="1/2", scale=1)
-    >>> pair = LeanDifferencePair(noise=noise, shift=1, shape=Fraction(1, 2), scale=Fraction(1))
+    >>> pair = LeanDifferencePair(noise=noise, shift=1)
     >>> pair.largest_loss().upper_float
     1.6751386322897275
     """
 
-    shape: Fraction
-    scale: Fraction
+    noise: PolyaDifference
 
     @property
     def tail_loss(self) -> Fraction:
         r"""d/s."""
-        return self.shift / self.scale
+        return self.shift / self.noise.scale
 
     def far(self, bits: int) -> int:
         r"""The tails fall like beta^n."""
-        return _far(self.scale, bits)
+        return _far(self.noise.scale, bits)
 
     def loss(self, m: int) -> arb:
         r"""log p(m)/p(m+d)."""
@@ -153,11 +148,11 @@ class LeanDifferencePair(LogConvexPair):
 
     def logarithms(self, reach: int) -> Sequence[arb]:
         r"""From the ratios of neighbouring masses."""
-        return _table(self.noise, self.shape, self.scale, reach, ctx.prec)[2]
+        return _table(self.noise, reach, ctx.prec)[2]
 
     def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
         r"""The loss lies between d/s and L(first): the tail times e^(kL) at either."""
-        return _beyond(self, self.scale, first, order, logarithms)
+        return _beyond(self, self.noise.scale, first, order, logarithms)
 
     def losses(self, tilt: Fraction, bits: int) -> Losses:
         r"""From the ratios of neighbouring masses, with geometric rests."""
@@ -165,11 +160,11 @@ class LeanDifferencePair(LogConvexPair):
 
     def ends(self, tilt: float, need: float) -> tuple[int, int]:
         r"""From ratios of about the root of their recurrence."""
-        return _ends(float(self.shape), float(self.scale), self.shift, tilt, need)
+        return _ends(float(self.noise.shape), float(self.noise.scale), self.shift, tilt, need)
 
     def cut(self, low: int, high: int) -> Cut:
         r"""Below -d the loss is below -d/s, and p(n+1)/p(n) <= beta."""
-        return _cut(self, low, high, least=-ball(self.shift / self.scale))
+        return _cut(self, low, high, least=-ball(self.shift / self.noise.scale))
 
     def reach(self, order: Fraction, bits: int) -> int:
         r"""As ``far``."""
@@ -341,11 +336,11 @@ def _cut(
     # does not.
     low, high = min(low, -pair.shift), max(high, 0)
     reach = max(-low, high + pair.shift)
-    ratios, masses, logs = _table(pair.noise, pair.shape, pair.scale, reach, ctx.prec)
+    ratios, masses, logs = _table(pair.noise, reach, ctx.prec)
 
     def beyond(n: int) -> arb:
         # P(X > n): the ratios fall for r >= 1, and stay below beta for r < 1.
-        ratio = ratios[n] if pair.shape >= 1 else (-1 / ball(pair.scale)).exp()
+        ratio = ratios[n] if pair.noise.shape >= 1 else (-1 / ball(pair.noise.scale)).exp()
         return geometric(masses[n] * ratio, ratio)
 
     below, above = beyond(-low), beyond(high)
@@ -357,16 +352,14 @@ def _cut(
 
 
 @lru_cache(maxsize=8)
-def _table(
-    noise: Noise, shape: Fraction, scale: Fraction, reach: int, bits: int
-) -> tuple[list[arb], list[arb], list[arb]]:
+def _table(noise: PolyaDifference, reach: int, bits: int) -> tuple[list[arb], list[arb], list[arb]]:
     # p(n+1)/p(n), p(n) and log p(n) for n = 0..reach, from
     # rho_n = p(n)/p(n-1) = beta (n-1+r)/((1 + beta^2) n - beta (n+1-r) rho_(n+1)), downwards. The
     # first one lies between beta and beta (n-1+r)/n, so far out that the recurrence, which
     # multiplies a relative error by about beta^2, has shrunk it below 2^-bits; how far decides on
     # width only.
-    beta, r = (-1 / ball(scale)).exp(), ball(shape)
-    start = reach + math.ceil(scale * bits * _BITS_PER_SCALE / 2) + 3
+    beta, r = (-1 / ball(noise.scale)).exp(), ball(noise.shape)
+    start = reach + math.ceil(noise.scale * bits * _BITS_PER_SCALE / 2) + 3
     both = 1 + beta * beta
 
     def before(n: int, ratio: arb) -> arb:

@@ -7,7 +7,6 @@ Proofs: docs/proofs/curve.md and docs/proofs/curve_of_laws.md.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import lru_cache
 
 from accounting.errors import NotDerived
@@ -43,7 +42,7 @@ def pair_of(noise: Noise, shift: Shift) -> Pair:
     single = len(shift) == 1 and shift[0][1] == 1
     match noise:
         case DiscreteLaplace() if not single:
-            return LaplaceProduct(scale=Fraction(noise.scale), shift=shift)
+            return LaplaceProduct(scale=noise.scale, shift=shift)
         case DiscreteGaussian():
             return (GaussianPair if single else GaussianProduct)(noise=noise, shift=shift)
         case _ if single:
@@ -56,21 +55,17 @@ def pair_of(noise: Noise, shift: Shift) -> Pair:
 def _of_one(noise: Noise, step: int) -> Pair:
     match noise:
         case DiscreteLaplace():
-            return LaplacePair(scale=Fraction(noise.scale), shift=step)
+            return LaplacePair(scale=noise.scale, shift=step)
         case Skellam():
-            return SkellamPair(noise=noise, shift=step, variance=Fraction(noise.variance))
+            return SkellamPair(noise=noise, shift=step)
         case DiscreteGaussianSum():
-            variance = Fraction(noise.sigma_squared)
-            return GaussianSumPair(
-                noise=noise, shift=step, count=noise.count, sigma_squared=variance
-            )
+            return GaussianSumPair(noise=noise, shift=step)
         case PolyaDifference() | Polya():
             return _of_polya(noise, step)
         case Poisson():
-            return PoissonPair(noise=noise, shift=step, intensity=Fraction(noise.mean))
+            return PoissonPair(noise=noise, shift=step)
         case Binomial():
-            chance = Fraction(noise.probability)
-            return BinomialPair(noise=noise, shift=step, trials=noise.trials, probability=chance)
+            return BinomialPair(noise=noise, shift=step)
         case _ if noise.symmetric and noise.log_concave:
             return ShiftedPair(noise=noise, shift=step)
     raise NotDerived(
@@ -80,16 +75,12 @@ def _of_one(noise: Noise, step: int) -> Pair:
 
 
 def _of_polya(noise: Polya | PolyaDifference, step: int) -> Pair:
-    shape, scale = Fraction(noise.shape), Fraction(noise.scale)
     if isinstance(noise, Polya):
-        if shape <= 1:
-            return DisclosingPair(noise=noise, shift=step)
-        return PolyaPair(noise=noise, shift=step, shape=shape, scale=scale)
-    if shape == 1:
+        return (DisclosingPair if noise.shape <= 1 else PolyaPair)(noise=noise, shift=step)
+    if noise.shape == 1:
         # The discrete Laplace law itself.
-        return LaplacePair(scale=scale, shift=step)
-    kind = RichDifferencePair if shape > 1 else LeanDifferencePair
-    return kind(noise=noise, shift=step, shape=shape, scale=scale)
+        return LaplacePair(scale=noise.scale, shift=step)
+    return (RichDifferencePair if noise.shape > 1 else LeanDifferencePair)(noise=noise, shift=step)
 
 
 @lru_cache(maxsize=256)

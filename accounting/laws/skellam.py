@@ -32,7 +32,7 @@ from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.losses import Losses
 from accounting.pairs.monotone import Cell, RayPair
 from accounting.pairs.symmetric_sum import gaussian_reach, renyi_by_sum, zcdp_by_search
-from dpcore.noise import Noise
+from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, ball
 
 __all__ = ["SkellamPair"]
@@ -47,13 +47,12 @@ _THINNEST: Final = 1e-290
 class SkellamPair(ShiftedPair):
     r"""X against X - d for a Skellam noise.
 
-    >>> from dpcore.laws.skellam import Skellam
-    >>> pair = SkellamPair(noise=Skellam(variance=16), shift=4, variance=Fraction(16))
+    >>> pair = SkellamPair(noise=Skellam(variance=16), shift=4)
     >>> pair.renyi(Fraction(32)).str(6, radius=False)
     '5.82614'
     """
 
-    variance: Fraction
+    noise: Skellam
 
     def loss(self, m: int) -> arb:
         r"""log I_|m|(v)/I_|m+d|(v)."""
@@ -66,7 +65,7 @@ class SkellamPair(ShiftedPair):
         r"""v sinh(epsilon/d) - d/2, for L(m) is about d asinh((m + d/2)/v)."""
         try:
             slope = math.sinh(epsilon / self.shift)
-            return math.floor(self.variance * Fraction(slope) - Fraction(self.shift, 2)) + 1
+            return math.floor(self.noise.variance * Fraction(slope) - Fraction(self.shift, 2)) + 1
         except OverflowError:
             return self.lowest()
 
@@ -79,9 +78,9 @@ class SkellamPair(ShiftedPair):
 
     def guess(self, delta: Fraction) -> int | None:
         r"""From the curve of a real Gaussian, in floats; the general search where it strays."""
-        near = real_gaussian_epsilon(self.shift**2 / self.variance, delta)
+        near = real_gaussian_epsilon(self.shift**2 / self.noise.variance, delta)
         # Where epsilon/d is no longer small, L bends and the Gaussian's ray is far out in the tail.
-        if self.variance < self.shift**2 or not 0 < near <= self.shift * _BENT:
+        if self.noise.variance < self.shift**2 or not 0 < near <= self.shift * _BENT:
             return RayPair.guess(self, delta)
         return self.near(Fraction(near))
 
@@ -90,7 +89,7 @@ class SkellamPair(ShiftedPair):
 
         X
         """
-        v, goal = float(self.variance), _log(delta)
+        v, goal = float(self.noise.variance), _log(delta)
         low, high = 0.0, 2.0
         while _chernoff(high, v) > goal:
             low, high = high, 2 * high
@@ -117,7 +116,7 @@ class SkellamPair(ShiftedPair):
         With k = alpha - 1 = (v/d) theta cosh theta, (alpha - 1) D_alpha <= X + e^-X, where
         X = v (cosh theta - 1 + theta^2 cosh theta - theta sinh theta) + theta (d/2 + 1).
         """
-        v, target = self.variance, (order - 1) * self.shift / self.variance
+        v, target = self.noise.variance, (order - 1) * self.shift / self.noise.variance
         theta = ball(_root_below(target))
         if not (theta > 0 and theta * theta.cosh() <= ball(target)):
             return arb("inf")
@@ -135,7 +134,7 @@ class SkellamPair(ShiftedPair):
 
     def ends(self, tilt: float, need: float) -> tuple[int, int]:
         r"""From r_m of about e^(-asinh((m + 1/2)/v))."""
-        v, d = max(float(self.variance), _THINNEST), self.shift
+        v, d = max(float(self.noise.variance), _THINNEST), self.shift
 
         def falling(c: float, m: float) -> float:
             here = math.asinh((m + 0.5) / v)
@@ -150,11 +149,11 @@ class SkellamPair(ShiftedPair):
         r"""P(X < low) <= p(n) r_n/(1 - r_n), n = -low, and t(m+1)/t(m) below its Amos bound."""
         low, high = min(low, -self.shift), max(high, 1)
         ratios, masses, logs = _table(
-            self.noise, self.variance, _rounded(max(1 - low, high + self.shift)), ctx.prec
+            self.noise, _rounded(max(1 - low, high + self.shift)), ctx.prec
         )
         least, most = (logs[abs(m)] - logs[abs(m + self.shift)] for m in (low, high))
         outside = geometric(masses[-low] * ratios[-low], ratios[-low])
-        first = ball(self.variance) / self._amos(high, 1)
+        first = ball(self.noise.variance) / self._amos(high, 1)
         rise = (self._amos(high + self.shift, 3) / self._amos(high, 1)).log()
 
         def right(c: arb) -> arb:
@@ -173,12 +172,12 @@ class SkellamPair(ShiftedPair):
 
     def logarithms(self, reach: int) -> Sequence[arb]:
         r"""From the ratios r_(n-1) = 1/(2n/v + r_n), which lose no accuracy going down."""
-        return _table(self.noise, self.variance, _rounded(reach), ctx.prec)[2]
+        return _table(self.noise, _rounded(reach), ctx.prec)[2]
 
     def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
         r"""t(m+1)/t(m) = r_m (r_m/r_(m+d))^k is at most its Amos bound at ``first``: geometric."""
         excess = ball(order - 1)
-        ratio = ball(self.variance) / self._amos(first, 1)
+        ratio = ball(self.noise.variance) / self._amos(first, 1)
         ratio *= (self._amos(first + self.shift, 3) / self._amos(first, 1)) ** excess
         if not ratio < 1:
             return arb("inf")
@@ -188,12 +187,12 @@ class SkellamPair(ShiftedPair):
 
     def reach(self, order: Fraction, bits: int) -> int:
         r"""As far as a Gaussian of the same variance."""
-        return gaussian_reach(self.variance, self.shift, order, bits)
+        return gaussian_reach(self.noise.variance, self.shift, order, bits)
 
     def _amos(self, n: int, halves: int) -> arb:
         # x + sqrt(x^2 + v^2) at x = n + halves/2.
         x = ball(Fraction(2 * n + halves, 2))
-        return x + (x * x + ball(self.variance) ** 2).sqrt()
+        return x + (x * x + ball(self.noise.variance) ** 2).sqrt()
 
 
 def _log(delta: Fraction) -> float:
@@ -227,21 +226,19 @@ def _rounded(reach: int) -> int:
 
 
 @lru_cache(maxsize=1 << 12)
-def _log_mass(noise: Noise, n: int, bits: int) -> arb:
+def _log_mass(noise: Skellam, n: int, bits: int) -> arb:
     # `bits` is the ambient precision, part of the key.
     del bits
     return noise.pmf_ball(n).log()
 
 
 @lru_cache(maxsize=8)
-def _table(
-    noise: Noise, variance: Fraction, reach: int, bits: int
-) -> tuple[list[arb], list[arb], list[arb]]:
+def _table(noise: Skellam, reach: int, bits: int) -> tuple[list[arb], list[arb], list[arb]]:
     # r_n, p(n) and log p(n) for n = 0..reach, from r_(n-1) = 1/(2n/v + r_n). Amos' bounds are taken
     # so far out that the recurrence, which multiplies a relative error by about -r_n^2 at most, has
     # shrunk what they leave open below 2^-bits; how far decides on width only.
-    v = ball(variance)
-    fall = math.asinh(reach / max(variance, Fraction(_THINNEST)))
+    v = ball(noise.variance)
+    fall = math.asinh(reach / max(noise.variance, Fraction(_THINNEST)))
     start = reach + math.ceil(min(bits / (2 * fall), _MOST_EXTRA)) + 2
     x = ball(Fraction(2 * start + 1, 2))
     low, high = (v / (x + (y * y + v * v).sqrt()) for y in (x + 1, x))

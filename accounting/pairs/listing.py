@@ -97,7 +97,7 @@ def list_losses(pair: Listed, tilt: Fraction, bits: int) -> Losses:
     >>> from accounting.laws.skellam import SkellamPair
     >>> from dpcore.laws.skellam import Skellam
     >>> noise = Skellam(variance=16)
-    >>> pair = SkellamPair(noise=noise, shift=1, variance=Fraction(16))
+    >>> pair = SkellamPair(noise=noise, shift=1)
     >>> from dpcore.numbers.enclosure import precision
     >>> with precision(64):
     ...     found = list_losses(pair, Fraction(10), 40)

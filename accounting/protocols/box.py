@@ -1,11 +1,10 @@
-r"""The curve of several coordinates that may all move at once: a box sensitivity.
+r"""The privacy of shuffled bits: binomial noise on coordinates that may all move at once.
 
-X is a log-concave noise, the same for every coordinate and independent; neighbouring data move
-coordinate i by at most d_i, either way. P is the law of X and Q that of X + d: as p(x)/p(x-d) falls
-in x, every test is a ray, and its payoff rises with d, so full shift dominates every smaller one of
-the same sign. What is left is the sign of each coordinate: a maximum over the signs, of which a
-symmetric law needs one. The total over coordinates is held between two lattice laws (``product``).
-Proofs: docs/proofs/shuffle.md.
+X is a binomial noise, the same for every coordinate and independent; neighbouring data move
+coordinate i by at most d_i, either way. As p(x)/p(x-d) falls in x, every test is a ray, and its
+payoff rises with d, so the full shift dominates every smaller one of the same sign. What is left is
+the sign of each coordinate: a maximum over the signs, of which p = 1/2 needs one. The losses of
+the coordinates add, as those of rounds do (``accounting.totals``). Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations
@@ -13,31 +12,29 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final
 
 from accounting.errors import NotDerived
-from accounting.protocols.binomial_outcomes import binomial_outcomes
-from accounting.protocols.product import Lattice, Outcomes, delta_of_one, merged, product, split
+from accounting.laws.registry import pair_of
+from accounting.release.curve import PrivacyCurve
+from accounting.totals.compose import over_totals
+from accounting.totals.rounds import Laws, Ways
+from accounting.totals.total import Total
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.numbers.enclosure import Enclosure, precision
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.laws.binomial import Binomial
+from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.parameter import Exact, RationalLike, integer, positive_rational, rational
 
 __all__ = ["BinomialBox"]
 
-Signs: TypeAlias = tuple[tuple[int, Fraction, int], ...]
-"""(shift, probability, count): moving down is moving up with 1 - p in the place of p."""
-
-_GUARD: Final = 64
-_FIRST_BITS: Final = 160
-_MOST_BITS: Final = 4096
-_FINEST: Final = 18
+# Measured: a total costs about the same at every width down to 1e-4, and neighbours in a search
+# for the fewest bits differ by about that much. Any widths give the same answers, some later.
+_WIDTHS: Final = tuple(Fraction(1, 10**digits) for digits in (4, 5, 6, 8))
+_FINER: Final = (1, 16, 256)
 _MOST_SIGNS: Final = 64
-_MANY: Final = 1 << 18
-_SMALLEST: Final = Fraction(1, 10**6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +55,12 @@ class BinomialBox:
 
     trials: int
     bounds: tuple[int, ...]
-    probability: RationalLike = Fraction(1, 2)
+    probability: Exact = Exact("1/2")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "trials", integer("trials", self.trials, at_least=1))
-        p = rational("probability", self.probability)
-        if not 0 < p < 1:
-            raise InvalidParameter("probability", self.probability, "must lie in (0, 1)")
-        object.__setattr__(self, "probability", p)
+        noise = Binomial(trials=self.trials, probability=self.probability)
+        object.__setattr__(self, "trials", noise.trials)
+        object.__setattr__(self, "probability", noise.probability)
         if not isinstance(self.bounds, tuple) or not self.bounds:
             raise InvalidParameter("bounds", self.bounds, "must be a tuple of one bound or more")
         for bound in self.bounds:
@@ -74,134 +69,85 @@ class BinomialBox:
     def delta(self, epsilon: RationalLike, relative: RationalLike = "1e-3") -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0, to that relative width or tighter.
 
-        Raises :class:`PrecisionExhausted` when the finest lattice leaves it wider.
+        Raises :class:`PrecisionExhausted` when the enclosure stays wider.
         """
-        at, goal = _positive("epsilon", epsilon), _positive("relative", relative)
-        for found in self._narrowing(at):
+        at, goal = _at_least_zero("epsilon", epsilon), _width(relative)
+        for finer in _FINER:
+            found = self._delta(at, goal / finer)
             if found.upper - found.lower <= goal * found.lower:
                 return found
-        raise PrecisionExhausted(f"no enclosure of relative width {goal} on the finest lattice")
+        raise PrecisionExhausted(f"no enclosure of delta({at}) of relative width {goal}")
 
     def meets(self, epsilon: RationalLike, delta: RationalLike) -> bool:
         r"""Whether the release is (epsilon, delta)-DP, decided by certified bounds, both ways."""
-        at, most = _positive("epsilon", epsilon), _positive("delta", delta)
-        # More bits are post-processing of fewer: a quick yes where there are far more than enough.
-        if self.trials > _MANY and replace(self, trials=_MANY).meets(at, most):
+        at, most = _at_least_zero("epsilon", epsilon), _at_least_zero("delta", delta)
+        if self._surely(at, most):
             return True
-        for found in self._narrowing(at):
+        for width in _WIDTHS:
+            found = self._delta(at, width)
             if found.upper <= most:
                 return True
             if found.lower > most:
                 return False
-        raise PrecisionExhausted(f"delta({at}) cannot be told from {most} on the finest lattice")
+        raise PrecisionExhausted(f"delta({at}) cannot be told from {most}")
 
-    def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Enclosure:
-        r"""The least epsilon at ``delta`` > 0, to that relative width (below 1e-6, of 1e-6).
+    def epsilon(self, delta: RationalLike, relative: RationalLike = "1e-3") -> Enclosure:
+        r"""The least epsilon at ``delta`` >= 0, to about that relative width or tighter."""
+        most, width = _at_least_zero("delta", delta), _width(relative)
+        return self._worst(lambda total: total.epsilon(most, width))
 
-        By default 1e-6 for one coordinate and 1e-3 for several, where each step costs a product.
-        """
-        if relative is None:
-            relative = "1e-6" if len(self.bounds) == 1 else "1e-3"
-        most, goal = _positive("delta", delta), _positive("relative", relative)
-        if self._hidden() > most:
-            return Enclosure.infinite()
-        if self.meets(0, most):
-            return Enclosure.exactly(0)
-        low, high = Fraction(0), Fraction(1)
-        while not self.meets(high, most):
-            low, high = high, 2 * high
-            if high > _MOST_BITS:
-                return Enclosure(low, math.inf)
-        while high - low > goal * max(low, _SMALLEST):
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.meets(middle, most) else (middle, high)
-        return Enclosure(low, high)
+    # -- the losses of all coordinates ------------------------------------------------------------
 
-    # -- the bounds, ever tighter -------------------------------------------------------------
+    def _delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure:
+        return self._worst(lambda total: total.delta(epsilon, relative))
 
-    def _narrowing(self, epsilon: Fraction) -> Iterator[Enclosure]:
-        bits, grain = _FIRST_BITS, self._coarsest()
-        while bits <= _MOST_BITS:
-            found = self._within(epsilon, bits, grain)
-            yield found
-            if len(self.bounds) == 1 or found.upper < Fraction(1, 1 << (bits - 2 * _GUARD)):
-                # One coordinate has no lattice; or this is too small for these units to resolve.
-                bits *= 2
-            elif grain == Fraction(1, 1 << _FINEST):
-                return
-            else:
-                grain = max(grain / 4, Fraction(1, 1 << _FINEST))
+    def _worst(self, ask: Callable[[Total], Enclosure]) -> Enclosure:
+        signs = self._signs()
+        found = over_totals([(Ways(above=signs, attained=signs), 1)], ask)
+        return Enclosure(Fraction(0) if found.lower is None else found.lower, found.upper)
 
-    def _within(self, epsilon: Fraction, bits: int, grain: Fraction) -> Enclosure:
-        found = [self._one(signs, epsilon, bits, grain) for signs in self._signs()]
-        lower, upper = max(e.lower for e in found), max(e.upper for e in found)
-        return Enclosure(max(lower, Fraction(0)), min(upper, Fraction(1)))
+    def _surely(self, epsilon: Fraction, delta: Fraction) -> bool:
+        # Basic composition of equal shares of epsilon: a quick yes where there is far more noise
+        # than enough, and a total would have to resolve a tiny delta.
+        share, noise = epsilon / len(self.bounds), self._noise
+        lost = [
+            count * PrivacyCurve(noise=noise, sensitivity=step).delta(share).upper
+            for step, count in Counter(self.bounds).items()
+        ]
+        return len(self.bounds) > 1 and sum(lost) <= delta
 
-    def _one(self, signs: Signs, epsilon: Fraction, bits: int, grain: Fraction) -> Enclosure:
-        with precision(bits + _GUARD):
-            if len(self.bounds) == 1:
-                ((shift, p, _),) = signs
-                return Enclosure.of(delta_of_one(_outcomes(self.trials, p, shift, bits), epsilon))
-            low, high = (
-                _total(self.trials, signs, bits, grain, upward=up).delta(epsilon)
-                for up in (False, True)
-            )
-            return Enclosure(low.lower, high.upper)
-
-    def _signs(self) -> Iterator[Signs]:
+    def _signs(self) -> tuple[Laws, ...]:
         # Coordinates of one bound are exchangeable: only how many of them move down matters.
-        p, groups = Fraction(self.probability), sorted(Counter(self.bounds).items())
-        if p == Fraction(1, 2):
-            yield tuple((shift, p, count) for shift, count in groups)
-            return
+        noise, groups = self._noise, sorted(Counter(self.bounds).items())
+        pairs = [(pair_of(noise, ((step, 1),)), count) for step, count in groups]
+        if all(pair.mirror() is pair for pair, _ in pairs):
+            return (tuple(pairs),)
         if math.prod(count + 1 for _, count in groups) > _MOST_SIGNS:
             raise NotDerived(
                 f"the worst signs of {len(self.bounds)} coordinates of an asymmetric noise",
                 "use probability 1/2, which needs one sign",
             )
+        found = []
         for downs in itertools.product(*(range(count + 1) for _, count in groups)):
             both = (
-                part
-                for (shift, count), down in zip(groups, downs, strict=True)
-                for part in ((shift, p, count - down), (shift, 1 - p, down))
+                law
+                for (pair, count), down in zip(pairs, downs, strict=True)
+                for law in ((pair, count - down), (pair.mirror(), down))
             )
-            yield tuple(part for part in both if part[2])
+            found.append(tuple(law for law in both if law[1]))
+        return tuple(found)
 
-    def _coarsest(self) -> Fraction:
-        # About a 64th of the deviation of the total loss.
-        p = Fraction(self.probability)
-        squared = sum(bound * bound for bound in self.bounds) / (self.trials * p * (1 - p))
-        steps = max(math.ceil(6 - math.log2(min(math.sqrt(squared), 1.0))), 0)
-        return Fraction(1, 1 << min(steps, _FINEST))
-
-    def _hidden(self) -> Fraction:
-        # At most P(L = oo), which delta never falls below.
-        worst = Fraction(0)
-        for signs in self._signs():
-            shown = Fraction(1)
-            with precision(_FIRST_BITS + _GUARD):
-                for shift, p, count in signs:
-                    seen = 1 - _outcomes(self.trials, p, shift, _FIRST_BITS).hidden
-                    shown *= Fraction(Enclosure.of(seen).upper) ** count
-            worst = max(worst, 1 - shown)
-        return worst
+    @property
+    def _noise(self) -> Binomial:
+        return Binomial(trials=self.trials, probability=self.probability)
 
 
-def _positive(argument: str, value: RationalLike) -> Fraction:
+def _at_least_zero(argument: str, value: RationalLike) -> Fraction:
     exact = rational(argument, value)
     if exact < 0:
         raise InvalidParameter(argument, value, "must be >= 0")
     return exact
 
 
-@lru_cache(maxsize=16)
-def _outcomes(trials: int, p: Fraction, shift: int, bits: int) -> Outcomes:
-    return binomial_outcomes(trials, p, shift, bits)
-
-
-@lru_cache(maxsize=16)
-def _total(trials: int, signs: Signs, bits: int, grain: Fraction, *, upward: bool) -> Lattice:
-    make = split if upward else merged
-    return product(
-        (make(_outcomes(trials, p, shift, bits), grain, bits), count) for shift, p, count in signs
-    )
+def _width(relative: RationalLike) -> Fraction:
+    return positive_rational("relative", relative, "no enclosure has width 0")

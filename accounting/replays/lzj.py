@@ -179,7 +179,7 @@ def _exact_vector(coordinates: int, e: Fraction, d: Fraction) -> Verdict:
         f"{least.bits} bits in all",
         quantity="delta",
         claimed=Enclosure.exactly(d),
-        exact=least.enough.delta(e, "1/2"),
+        exact=least.enough.delta(e, "1e-4"),
         note="calibrated exactly",
     )
 

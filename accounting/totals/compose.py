@@ -31,7 +31,7 @@ from dpcore.mechanism import Scope
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
 
-__all__ = ["Composition", "Part", "compose"]
+__all__ = ["Composition", "Part", "compose", "over_totals"]
 
 Part: TypeAlias = Source | Assumed
 """One guarantee in a list."""
@@ -121,15 +121,7 @@ class Composition:
         return not any(isinstance(source, (ZCdp, Rdp)) for source, _ in self.parts)
 
     def _over_totals(self, ask: Callable[[Total], Enclosure]) -> Bound:
-        found = [(ways(source), rounds) for source, rounds in self.parts]
-        try:
-            return _between(found, ask)
-        except NotDerived:
-            # Some law has too many outcomes to be listed: bounds of either side stand for it.
-            in_bins = [(each.in_bins(), rounds) for each, rounds in found]
-            if in_bins == found:
-                raise
-            return _between(in_bins, ask)
+        return over_totals([(ways(source), rounds) for source, rounds in self.parts], ask)
 
     # -- orders -------------------------------------------------------------------------------
 
@@ -139,6 +131,18 @@ class Composition:
             return self.renyi(order).upper
         except NotDerived:
             return math.inf
+
+
+def over_totals(found: list[tuple[Ways, int]], ask: Callable[[Total], Enclosure]) -> Bound:
+    r"""What ``ask`` finds of the worst total of so many rounds of each of these ways."""
+    try:
+        return _between(found, ask)
+    except NotDerived:
+        # Some law has too many outcomes to be listed: bounds of either side stand for it.
+        in_bins = [(each.in_bins(), rounds) for each, rounds in found]
+        if in_bins == found:
+            raise
+        return _between(in_bins, ask)
 
 
 def _between(found: list[tuple[Ways, int]], ask: Callable[[Total], Enclosure]) -> Bound:

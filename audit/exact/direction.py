@@ -72,11 +72,11 @@ class Box:
     law: BinomialBox
 
     def delta(self, epsilon: Fraction, bits: int = 64) -> Enclosure:
-        r"""Between two lattices, of a relative width that is 2^-12 at best."""
+        r"""The total of its coordinates, of a relative width that is 2^-12 at best."""
         return self.law.delta(epsilon, Fraction(1, 1 << min(bits // 20, _FINEST)))
 
     def epsilon(self, delta: Fraction, bits: int = 64) -> Enclosure:
-        r"""By bisection, to a relative width that is 2^-12 at best."""
+        r"""As delta, to about a relative width that is 2^-12 at best."""
         return self.law.epsilon(delta, Fraction(1, 1 << min(bits // 6, _FINEST)))
 
     def renyi(self, order: Fraction, bits: int = 64) -> Enclosure:

@@ -231,7 +231,7 @@ def _tabulated(law: Law) -> Law | None:
     # Binomial noise in one coordinate, by its rational masses.
     match law:
         case Shifted(noise=Binomial() as noise, shift=int(shift)) if noise.trials <= _MOST_TRIALS:
-            chance, trials = Fraction(noise.probability), noise.trials
+            chance, trials = noise.probability, noise.trials
             return {
                 shift + k: math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k)
                 for k in range(trials + 1)

@@ -1,4 +1,4 @@
-r"""Releases user by user, as deployed: every device draws its own noise, and a message is shown.
+r"""Audit a deployed protocol: every device draws its own noise, and one message is shown.
 
 ``Privatizer.release`` draws the noise of distributed users in one draw, which has the same law only
 if the share of a device has the law that it should. Here the protocol itself is run

@@ -190,7 +190,7 @@ def _most_dropped(policy: Policy[Any], state: Any, size: int) -> int:
 def _scale(privatizer: Privatizer, pulls: int) -> tuple[int, Fraction]:
     # The steps of a unit, and what the analyzer subtracted.
     noise = privatizer.noise(pulls)
-    centre = Fraction(noise.mean) if isinstance(noise, Binomial) else Fraction(0)
+    centre = noise.mean if isinstance(noise, Binomial) else Fraction(0)
     return privatizer.precision(pulls), centre
 
 

@@ -111,7 +111,7 @@ def _first(view: Any) -> int:
 
 
 def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  # an entry point's
-    r"""What ``bandit:`` and ``rest`` name, for an audit.
+    r"""The audit target that ``bandit:`` and ``rest`` name.
 
     ``rest`` is an algorithm as ``dpcore bandit run`` reads it (or bit-se, batched elimination over
     shuffled bits), and what it is made for:

@@ -1,4 +1,4 @@
-r"""The certificate of a run: what was played, with which exact parameters, and what it cost anyone.
+r"""Certify a run: what was played, with which exact parameters, and the epsilon of each user.
 
 A user may be in one of several releases that differ in the number of users, and so in noise; the
 certificate lists them all and claims the worst. Each carries a certificate of its own
@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 from accounting.certificates.certificate import certify
 from accounting.checker import Malformed
-from accounting.checker.text.form import digest_of
+from accounting.checker.text.form import ascii_text, digest_of
 from accounting.claims.claim import Assumed
 from accounting.errors import NotDerived
 from accounting.protocols.box import BinomialBox
@@ -29,7 +29,6 @@ from bandits.certificates.form import (
     SCHEMA,
     SEEDED,
     SYSTEM,
-    ascii_text,
     read,
     required_assumptions,
 )
@@ -94,7 +93,7 @@ def certificate_of(
     deltas: Iterable[RationalLike] | RationalLike = ("1e-6",),
     most_steps: int = _STEPS,
 ) -> RunCertificate:
-    r"""The certificate of ``run``: epsilon at each of ``deltas`` in (0, 1), from its guarantee.
+    r"""Certify ``run``: its epsilon at each of ``deltas`` in (0, 1), from its guarantee.
 
     Parts whose noise hides at most ``most_steps`` steps get a certificate of their own; so do
     rounds of other than discrete Laplace noise of at most 100 steps. For larger ones the second
@@ -277,7 +276,9 @@ def _released(run: Run, promised: RunGuarantee) -> tuple[dict[str, Any], ...]:
         curve = PrivacyCurve(noise=mechanism.noise, sensitivity=mechanism.sensitivity)
         (law,) = _laws(curve)
         if law not in known:
-            raise InvalidParameter("releases", repr(mechanism), "is none that the run promised")
+            raise InvalidParameter(
+                "releases", repr(mechanism), "is a release that the run did not promise"
+            )
         found.append({**law, "times": times})
     return tuple(found)
 

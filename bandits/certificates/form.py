@@ -1,4 +1,4 @@
-r"""The form of a run's certificate: what its text must hold, read field by field, none guessed.
+r"""Read the certificate of a run: every field is checked, and none is guessed.
 
 ``certificate_of`` writes it and ``recheck`` reads it; both go through :func:`read`. Values have one
 spelling each, as in ``accounting.checker.text.fields``. Proofs: docs/proofs/bandits.md.
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, cast
 
 from accounting.checker.text.fields import (
     Malformed,
@@ -23,7 +23,9 @@ from accounting.checker.text.fields import (
     text_of,
     whole,
 )
+from accounting.checker.text.form import ascii_text
 from accounting.checker.text.reading import part_of, scope_of
+from accounting.checker.worst import WorstPart
 from accounting.claims.claim import Assumed, Pure
 from accounting.totals.compose import compose
 from bandits.policies.elimination import NAMES
@@ -31,8 +33,8 @@ from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from dpcore.mechanism import Scope
 
-__all__ = ["SCHEMA", "SEEDED", "SYSTEM", "UNKNOWN", "Form", "Part", "Subject", "ascii_text"]
-__all__ += ["document_of", "knows", "read", "required_assumptions"]
+__all__ = ["SCHEMA", "SEEDED", "SYSTEM", "UNKNOWN", "Form", "document_of", "knows", "read"]
+__all__ += ["required_assumptions"]
 
 SCHEMA: Final = "dpcore-bandit-certificate/1"
 SYSTEM: Final = "the run drew its noise from the operating system"
@@ -65,52 +67,13 @@ _TRUST: Final[Mapping[str, str]] = {
     "vb-sdp-ae": "binary-shuffle",
 }
 
-Kind: TypeAlias = Literal["release", "rounds", "assumed"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    r"""What a part is of: one release, rounds of releases, or a claim that is assumed.
-
-    ``scope`` and ``inner`` are those of the ordinary certificate of it; ``reason`` is why an
-    assumed claim is believed.
-    """
-
-    kind: Kind
-    scope: Mapping[str, str]
-    inner: tuple[Mapping[str, Any], ...]
-    reason: str = ""
-
-    @property
-    def laws(self) -> tuple[str, ...]:
-        r"""The noise and sensitivity of every release that it is of."""
-        return tuple(_law(part) for part in self.inner if "noise" in part)
-
-    @property
-    def stated(self) -> str:
-        r"""The assumption that an ordinary certificate of an assumed claim must list."""
-        ((claim,), unit, relation) = self.inner, self.scope["unit"], self.scope["relation"]
-        scope = Scope(unit=cast(Any, unit), relation=cast(Any, relation))
-        assumed = Assumed(Pure(claim["epsilon"], scope=scope), reason=self.reason)
-        return ascii_text(compose(assumed).assumptions[0])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    r"""A part: its subject, epsilon at each delta, and its certificate or why it has none."""
-
-    subject: Subject
-    claims: Mapping[str, Fraction]
-    certificate: Mapping[str, Any] | None
-    unchecked: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
     r"""A certificate whose form is right; ``complaints`` are what its form alone refutes."""
 
     claims: Mapping[str, Fraction]
-    parts: tuple[Part, ...]
+    parts: tuple[WorstPart, ...]
     algorithm: str
     simulated: bool
     complaints: tuple[tuple[str, str], ...]
@@ -121,23 +84,8 @@ def document_of(text: str | bytes) -> Any:
     return parsed(text, _MOST_TEXT)
 
 
-def ascii_text(text: str) -> str:
-    r"""Text as a certificate may hold it: what is not plain ASCII is escaped.
-
-    >>> ascii_text("g\u2009=\n1")
-    'g\\u2009=\\n1'
-    """
-    return (
-        "".join(
-            each if each.isascii() and each.isprintable() else repr(each)[1:-1] for each in text
-        )
-        .encode("ascii", "backslashreplace")
-        .decode()
-    )
-
-
 def read(document: object) -> Form:
-    r"""Every field of a certificate but its digest.
+    r"""Read and check every field of a certificate but its digest.
 
     Raises :class:`Malformed`, naming the first field that is not as the schema says.
     """
@@ -151,12 +99,11 @@ def read(document: object) -> Form:
     claims = _claims("claims", top["claims"])
     listed = items("parts", top["parts"], most=_MOST_PARTS)
     parts = tuple(_part(f"parts[{i}]", part, claims) for i, part in enumerate(listed))
-    kinds = {part.subject.kind == "rounds" for part in parts}
-    if len(kinds) > 1:
+    if len({"rounds_of" in part["is"] for part in listed}) > 1:
         raise Malformed("parts", "must all be releases, or all be rounds of releases")
-    if len({(part.subject.scope["unit"], part.subject.scope["relation"]) for part in parts}) > 1:
+    if len({(part.scope["unit"], part.scope["relation"]) for part in parts}) > 1:
         raise Malformed("parts", "must have one scope: scopes never compose")
-    if len({_text_of_subject(part.subject) for part in parts}) < len(parts):
+    if len({_text_of_subject(part) for part in parts}) < len(parts):
         raise Malformed("parts", "must not repeat a part")
     _check_released(top["released"], parts, horizon)
     assumptions = [_line("assumptions", each) for each in items("assumptions", top["assumptions"])]
@@ -233,7 +180,7 @@ def _complaints(stated: list[str], required: tuple[str, ...]) -> list[tuple[str,
 # -- parts ------------------------------------------------------------------------------------
 
 
-def _part(where: str, value: object, claims: Mapping[str, Fraction]) -> Part:
+def _part(where: str, value: object, claims: Mapping[str, Fraction]) -> WorstPart:
     item = mapping(where, value)
     exactly(where, item, {"is", "claims", "certificate", "unchecked"})
     own, unchecked = item["certificate"], item["unchecked"]
@@ -242,22 +189,23 @@ def _part(where: str, value: object, claims: Mapping[str, Fraction]) -> Part:
     stated = _claims(f"{where}.claims", item["claims"])
     if [*stated] != [*claims]:
         raise Malformed(f"{where}.claims", "must be at the deltas of the claims, in their order")
-    return Part(
-        subject=_subject(f"{where}.is", item["is"]),
+    return WorstPart(
+        **_subject(f"{where}.is", item["is"]),
         claims=stated,
         certificate=None if own is None else mapping(f"{where}.certificate", own),
         unchecked="" if unchecked is None else _line(f"{where}.unchecked", unchecked),
     )
 
 
-def _subject(where: str, value: object) -> Subject:
+def _subject(where: str, value: object) -> dict[str, Any]:
+    # What a part is of: one release, rounds of releases, or a claim that is assumed.
     item = mapping(where, value)
     if "rounds_of" in item:
         return _rounds(where, item)
     if item.get("claim") == "assumed":
         return _assumed(where, item)
     scope, inner = _curve(where, item, 1)
-    return Subject(kind="release", scope=scope, inner=(inner,))
+    return {"scope": scope, "inner": (inner,)}
 
 
 def _curve(where: str, item: Mapping[str, Any], rounds: object) -> tuple[Mapping[str, str], Any]:
@@ -270,7 +218,7 @@ def _curve(where: str, item: Mapping[str, Any], rounds: object) -> tuple[Mapping
     return scope_of(f"{where}.scope", item["scope"]), inner
 
 
-def _rounds(where: str, item: Mapping[str, Any]) -> Subject:
+def _rounds(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
     exactly(where, item, {"rounds_of", "unit"})
     found, relations = [], []
     for i, each in enumerate(items(f"{where}.rounds_of", item["rounds_of"])):
@@ -290,10 +238,10 @@ def _rounds(where: str, item: Mapping[str, Any]) -> Subject:
         raise Malformed(f"{where}.rounds_of", "must have one relation: scopes never compose")
     if len({_law(each) for each in found}) < len(found):
         raise Malformed(f"{where}.rounds_of", "must not repeat a law: add up its rounds")
-    return Subject(kind="rounds", scope=whole_scope, inner=tuple(found))
+    return {"scope": whole_scope, "inner": tuple(found)}
 
 
-def _assumed(where: str, item: Mapping[str, Any]) -> Subject:
+def _assumed(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
     exactly(where, item, {"claim", "guarantee", "reason"})
     claim = mapping(f"{where}.guarantee", item["guarantee"])
     exactly(f"{where}.guarantee", claim, {"claim", "epsilon", "scope"})
@@ -305,7 +253,10 @@ def _assumed(where: str, item: Mapping[str, Any]) -> Subject:
     reason = _line(f"{where}.reason", item["reason"])
     if not reason.strip():
         raise Malformed(f"{where}.reason", "must say why the claim is believed")
-    return Subject(kind="assumed", scope=scope, inner=(inner,), reason=reason)
+    believed = Scope(unit=scope["unit"], relation=scope["relation"])
+    total = compose(Assumed(Pure(claim["epsilon"], scope=believed), reason=reason))
+    sentence = ascii_text(total.assumptions[0])
+    return {"scope": scope, "inner": (inner,), "reason": reason, "assumption": sentence}
 
 
 def _check_law(where: str, inner: Mapping[str, Any]) -> None:
@@ -314,8 +265,8 @@ def _check_law(where: str, inner: Mapping[str, Any]) -> None:
         raise Malformed(f"{where}.sensitivity.norm", "must be absolute: a release is one number")
 
 
-def _check_released(value: object, parts: tuple[Part, ...], horizon: int) -> None:
-    known = {law for part in parts for law in part.subject.laws}
+def _check_released(value: object, parts: tuple[WorstPart, ...], horizon: int) -> None:
+    known = {_law(each) for part in parts for each in part.inner if "noise" in each}
     seen: set[str] = set()
     times = 0
     for i, each in enumerate(items("released", value, least=0, most=_MOST_PARTS)):
@@ -374,6 +325,6 @@ def _law(part: Mapping[str, Any]) -> str:
     return json.dumps([part["noise"], part["sensitivity"]], sort_keys=True)
 
 
-def _text_of_subject(subject: Subject) -> str:
-    inner = sorted(json.dumps(each, sort_keys=True) for each in subject.inner)
-    return json.dumps([subject.scope, inner], sort_keys=True)
+def _text_of_subject(part: WorstPart) -> str:
+    inner = sorted(json.dumps(each, sort_keys=True) for each in part.inner)
+    return json.dumps([part.scope, inner], sort_keys=True)

@@ -22,7 +22,7 @@ from bandits.batch import confidence_of
 from bandits.policies.elimination import SuccessiveElimination
 from bandits.privatizers.sums import SumPrivatizer
 from dpcore.numbers.enclosure import ball
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational
+from dpcore.numbers.parameter import Exact, RationalLike, integer, make_positive, positive_rational
 
 __all__ = ["DpSe", "epoch_pulls"]
 
@@ -44,13 +44,12 @@ class DpSe(SuccessiveElimination):
     outside of (0, 1/2) and another kind of radius.
     """
 
-    epsilon: RationalLike
-    failure: RationalLike
+    epsilon: Exact = Exact()
+    failure: Exact = Exact()
 
     def __post_init__(self) -> None:
         SuccessiveElimination.__post_init__(self)
-        epsilon = positive_rational("epsilon", self.epsilon, "no noise gives epsilon 0")
-        object.__setattr__(self, "epsilon", epsilon)
+        make_positive(self, epsilon="no noise gives epsilon 0")
         object.__setattr__(self, "failure", self.privatizer.failure)
 
     @property
@@ -60,7 +59,7 @@ class DpSe(SuccessiveElimination):
     @property
     def privatizer(self) -> SumPrivatizer:
         r"""Central noise on g = ceil(sqrt n) steps."""
-        e = Fraction(self.epsilon)
+        e = self.epsilon
         return SumPrivatizer(trust="central", epsilon=e, failure=self.failure, scaling=1 / e)
 
     def length(self, batch: int, active: int) -> int:

@@ -22,7 +22,7 @@ from bandits.policies.schedule import PAPER, Schedule
 from bandits.privatizers.privatizer import Privatizer
 from bandits.radius.radius import ExactRadius, Radius
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.parameter import Exact, integer
 
 __all__ = [
     "NAMES",
@@ -68,7 +68,7 @@ class SuccessiveElimination(Policy[EliminationState]):
     """
 
     radius: Radius = field(default=ExactRadius())
-    confidence: RationalLike = "1/10"
+    confidence: Exact = Exact("1/10")
 
     def __post_init__(self) -> None:
         if not isinstance(self.radius, Radius):

@@ -1,4 +1,4 @@
-r"""Elimination among people who come back: a batch longer than the people are is released in parts.
+r"""Elimination among returning users: a batch that needs too many of them is released in parts.
 
 A release needs as many different people as it has rewards. A batch that pulls every active arm l
 times is split into m releases of an arm, none above ``most`` people, and the policy adds up what
@@ -20,7 +20,7 @@ from bandits.privatizers.returning import SteadyPrivatizer
 from bandits.radius.certified import LEAST_FAILURE, certified_gap
 from dpcore.errors import InvalidParameter
 from dpcore.laws.sums import summed
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import Exact, integer, rational
 
 __all__ = ["PartedElimination", "PartedState"]
 
@@ -62,7 +62,7 @@ class PartedElimination(Policy[PartedState]):
     privatizer: SteadyPrivatizer = field()
     schedule: Schedule
     most: int
-    confidence: RationalLike = "1/10"
+    confidence: Exact = Exact("1/10")
 
     def __post_init__(self) -> None:
         if not isinstance(self.privatizer, SteadyPrivatizer):

@@ -1,4 +1,4 @@
-r"""What a bandit algorithm is: pure functions on a frozen state that see released sums only.
+r"""The interface of a bandit algorithm: pure functions on a frozen state and released sums.
 
 A policy says how often it wants every arm pulled, and is told one released sum for each arm. A
 :class:`ReleasedSum` comes out of ``Privatizer.release`` and from nowhere else, and rewards never

@@ -24,7 +24,7 @@ from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, RadiusName
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, positive_rational, rational, write_rational
+from dpcore.numbers.parameter import Exact, make_positive, rational, write_rational
 
 __all__ = [
     "ALGORITHMS",
@@ -46,7 +46,7 @@ _OF_A_SHARE: Final = Fraction(1, 100)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    r"""What a policy is made for; ``delta`` is for shuffled bits, which promise no pure epsilon.
+    r"""What a named policy is built for; ``delta`` is for shuffled bits: they have no pure epsilon.
 
     >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
     Fraction(1, 2)
@@ -58,23 +58,22 @@ class Setting:
     schedule.
     """
 
-    epsilon: RationalLike
-    delta: RationalLike
+    epsilon: Exact = Exact()
+    delta: Exact = Exact()
     horizon: int
     arms: int
     radius: RadiusName = "exact"
     schedule: ScheduleName = "exact"
-    confidence: RationalLike = "1/10"
+    confidence: Exact = Exact("1/10")
 
     def __post_init__(self) -> None:
-        epsilon = positive_rational("epsilon", self.epsilon, "no noise gives epsilon 0")
+        make_positive(self, epsilon="no noise gives epsilon 0")
         delta = chance_of("delta", self.delta)
         arms, horizon = arms_and_horizon(self.arms, self.horizon)
         for argument, names in (("radius", RadiusName), ("schedule", ScheduleName)):
             if getattr(self, argument) not in get_args(names):
                 reason = f"must be one of {', '.join(get_args(names))}"
                 raise InvalidParameter(argument, getattr(self, argument), reason)
-        object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
         object.__setattr__(self, "arms", arms)
         object.__setattr__(self, "horizon", horizon)
@@ -97,7 +96,7 @@ class Setting:
         if self.radius == "paper":
             return paper
         batches = _SHORTEST.batches(self.horizon)
-        share = Fraction(self.confidence) / (batches * (batches + 1) * self.arms)
+        share = self.confidence / (batches * (batches + 1) * self.arms)
         return min(paper, share * _OF_A_SHARE)
 
 

@@ -1,4 +1,4 @@
-r"""How long batches are: what elimination costs beyond the pulls that tell arms apart.
+r"""Choose how long batches are: too long costs regret, too short costs releases.
 
 An elimination that keeps nothing of earlier batches pulls an arm l(1) + ... + l(b) times, where
 l(b) is the first length that tells it apart. With l(b) = l(1) eta^(b-1), and the length that would

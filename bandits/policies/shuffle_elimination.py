@@ -210,8 +210,8 @@ def joint_width(laws: tuple[Binomial, ...], pulls: int, failure: Fraction) -> fl
     0.077...
     """
     sides = (
-        tuple((int(law.trials), Fraction(law.probability)) for law in laws),
-        tuple((int(law.trials), 1 - Fraction(law.probability)) for law in laws),
+        tuple((int(law.trials), law.probability) for law in laws),
+        tuple((int(law.trials), 1 - law.probability) for law in laws),
     )
     return round_up(max(_deviation(side, pulls, failure / 2) for side in sides) / pulls)
 

@@ -2,7 +2,7 @@ r"""Sums of bits by shuffling: Algorithm 3 of Tenenbaum, Kaplan, Mansour and Ste
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias, cast, get_args
 
@@ -10,7 +10,7 @@ from accounting.protocols.choose import choose
 from bandits.batch import chance_of
 from bandits.privatizers.privatizer import Privatizer
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational
+from dpcore.numbers.parameter import Exact, integer, make_positive
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 
 __all__ = ["BitPrivatizer"]
@@ -35,16 +35,15 @@ class BitPrivatizer(Privatizer):
     Raises :class:`InvalidParameter` for epsilon not > 0 and a delta outside of (0, 1).
     """
 
-    epsilon: RationalLike = field()
-    delta: RationalLike
+    epsilon: Exact = Exact()
+    delta: Exact = Exact()
     parameters: Parameters = "exact"
 
     def __post_init__(self) -> None:
-        epsilon = positive_rational("epsilon", self.epsilon, "no noise gives epsilon 0")
+        make_positive(self, epsilon="no noise gives epsilon 0")
         delta = chance_of("delta", self.delta)  # the loss of bits is unbounded
         if self.parameters not in get_args(Parameters):
             raise InvalidParameter("parameters", self.parameters, "must be 'exact' or 'paper'")
-        object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
 
     @property

@@ -1,4 +1,4 @@
-r"""The door between rewards and a policy: one batch of one arm becomes one released sum.
+r"""Privatize rewards: one batch of one arm becomes one released sum, all that a policy sees.
 
 A privatizer says for every number of users which protocol they run. Its noise, its bits, its
 guarantee and what it releases are those of that protocol, derived here and never stated beside it.
@@ -72,7 +72,7 @@ class Relaxed:
 
 
 class Privatizer(ABC):
-    r"""What a batch of ``pulls`` users runs, and what comes out. Frozen: equal ones are the same.
+    r"""Releases the sum of ``pulls`` rewards privately. Frozen: equal ones are the same.
 
     All methods take the number of users n = ``pulls`` >= 1, since g, m and noise depend on it. One
     of your own says its name, the epsilon of the formulas and the protocol; everything else follows

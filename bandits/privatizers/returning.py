@@ -32,7 +32,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
-from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.parameter import Exact, integer
 from dpcore.protocols.sizing import size_protocol
 from dpcore.protocols.sums import AggregatedSum
 
@@ -60,7 +60,7 @@ class SteadyPrivatizer(Privatizer):
 
     law: DiscreteLaplace | Skellam
     steps: int
-    failure: RationalLike
+    failure: Exact = Exact()
 
     def __post_init__(self) -> None:
         if not isinstance(self.law, (DiscreteLaplace, Skellam)):
@@ -77,7 +77,7 @@ class SteadyPrivatizer(Privatizer):
     def epsilon(self) -> Fraction:
         r"""g/s for discrete Laplace noise, exact; g/sigma for Skellam, rounded up."""
         if isinstance(self.law, DiscreteLaplace):
-            return self.steps / Fraction(self.law.scale)
+            return self.steps / self.law.scale
         square = Fraction(self.steps * _ROUNDED) ** 2 / Fraction(self.law.variance)
         return Fraction(ceil_sqrt(square), _ROUNDED)
 

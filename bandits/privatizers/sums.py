@@ -6,7 +6,7 @@ which the tests hold against this.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias, cast, get_args
@@ -24,7 +24,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.numbers.parameter import Exact, integer, positive_rational, rational
 from dpcore.protocols.sizing import size_protocol
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 
@@ -64,10 +64,10 @@ class SumPrivatizer(Privatizer):
     """
 
     trust: Trust
-    epsilon: RationalLike = field()
-    failure: RationalLike
-    scaling: RationalLike = 1
-    delta: RationalLike = 0
+    epsilon: Exact = Exact()
+    failure: Exact = Exact()
+    scaling: Exact = Exact(1)
+    delta: Exact = Exact(0)
     parameters: Parameters = "exact"
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class SumPrivatizer(Privatizer):
     def relaxed(self) -> Relaxed | None:
         if self.trust != "shuffled-pure":
             return None
-        return Relaxed(epsilon_hat=Fraction(self.epsilon) / 4, q_hat=Fraction(self.failure))
+        return Relaxed(epsilon_hat=self.epsilon / 4, q_hat=self.failure)
 
 
 @lru_cache(maxsize=1 << 10)

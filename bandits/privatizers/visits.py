@@ -1,4 +1,4 @@
-r"""Who has visits left: a ledger, or its arithmetic in memory for simulated worlds.
+r"""Count the visits that each user has left: in a ledger, or in memory for simulated worlds.
 
 A book keeps what every user has spent, and is asked before each release. What one release costs is
 a curve, the same in every release (``bandits.privatizers.returning``). Proofs:
@@ -249,5 +249,5 @@ def _numbers(users: Names, count: int) -> Names:
     if len(users) and not 0 <= users.min() <= users.max() < count:
         raise InvalidParameter("users", users, f"must be numbers in [0, {count})")
     if len(np.unique(users)) < len(users):
-        raise InvalidParameter("users", users, "must name nobody twice: once in a release is all")
+        raise InvalidParameter("users", users, "must not repeat a user: once in a release is all")
     return users

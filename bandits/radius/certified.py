@@ -170,7 +170,7 @@ def has_gap(noise: Noise | None) -> bool:
     >>> [has_gap(Binomial(trials=9, probability=p)) for p in ("1/2", "1/3")]
     [True, False]
     """
-    fair = isinstance(noise, Binomial) and 2 * Fraction(noise.probability) == 1
+    fair = isinstance(noise, Binomial) and 2 * noise.probability == 1
     return noise is None or noise.symmetric or fair
 
 
@@ -207,7 +207,7 @@ def _tail(noise: Noise, sign: int, knot: int) -> Enclosure:
     if isinstance(noise, PolyaDifference):
         if noise.shape == 2:
             return pair_tail(scale=noise.scale, least=knot + 1, bits=_TAIL_BITS)
-        if Fraction(noise.shape) >= FEWEST_DRAWS:
+        if noise.shape >= FEWEST_DRAWS:
             return sum_tail(draws=noise.shape, scale=noise.scale, least=knot + 1, bits=_TAIL_BITS)
     with precision(_BITS):
         value = noise.sf_ball(knot) if sign > 0 else noise.cdf_ball(-knot - 1)

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+from joblib import effective_n_jobs
 
 from bandits.experiments.averages import mean_and_error, paired_ratio
-from bandits.experiments.experiment import Experiment, run_cells, spaced_checkpoints
-from bandits.play import play, run_guarantee
+from bandits.experiments.experiment import Cell, Experiment, run_cells, spaced_checkpoints
+from bandits.experiments.processes import in_processes
+from bandits.play import Run, play, run_guarantee
 from bandits.policies.policy import Policy
 from bandits.privatizers.promise import RunGuarantee
 from bandits.worlds.environment import Environment
@@ -97,16 +99,6 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
     return Ratio(value=value, error=error or 0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Played:
-    # One run: Reg(t) and what else an outcome is made of; ``best`` are the arms of largest mean.
-    regret: tuple[float, ...]
-    active: tuple[int, ...]
-    best: frozenset[int]
-    bits: int
-    mean_bits: float
-
-
 def best_of(world: Environment) -> frozenset[int]:
     r"""The arms of the largest mean.
 
@@ -119,18 +111,23 @@ def best_of(world: Environment) -> frozenset[int]:
 
 
 def _outcome(
-    label: str, rounds: tuple[int, ...], runs: Sequence[_Played], promised: RunGuarantee | None
+    label: str,
+    rounds: tuple[int, ...],
+    runs: Sequence[tuple[Environment, Run | Cell]],
+    promised: RunGuarantee | None,
 ) -> Outcome:
+    # Each world with its run.
     pure = promised.pure() if promised else None
     return Outcome(
         label=label,
         rounds=rounds,
         regret=tuple(
-            tuple(regret / t for regret, t in zip(run.regret, rounds, strict=True)) for run in runs
+            tuple(regret / t for regret, t in zip(run.regret, rounds, strict=True))
+            for _, run in runs
         ),
-        wrong=sum(run.best.isdisjoint(run.active) for run in runs),
-        bits=max(run.bits for run in runs),
-        mean_bits=sum(run.mean_bits for run in runs) / len(runs),
+        wrong=sum(best_of(world).isdisjoint(run.active) for world, run in runs),
+        bits=max(run.bits_per_user for _, run in runs),
+        mean_bits=sum(run.mean_bits_per_user for _, run in runs) / len(runs),
         pure=None if pure is None else write_rational(Fraction(pure.epsilon)),
         epsilon=promised.epsilon(DELTA).upper_float if promised else None,
     )
@@ -148,18 +145,10 @@ def of_experiment(experiment: Experiment, *, jobs: int, data: Path | None = None
     worlds = experiment.worlds(data)
     told = _Told(f"{experiment.preset} by the {experiment.radius} radius", experiment.size)
     cells = run_cells(experiment, worlds, jobs=jobs, progress=told)
-    best = [best_of(world) for world in worlds.environments]
-    groups: dict[tuple[str, str], list[_Played]] = {}
+    groups: dict[tuple[str, str], list[tuple[Environment, Run | Cell]]] = {}
     for cell in cells:
-        groups.setdefault((cell.algorithm, cell.epsilon), []).append(
-            _Played(
-                regret=cell.regret,
-                active=cell.active,
-                best=best[cell.instance],
-                bits=cell.bits_per_user,
-                mean_bits=cell.mean_bits_per_user,
-            )
-        )
+        run = worlds.environments[cell.instance], cell
+        groups.setdefault((cell.algorithm, cell.epsilon), []).append(run)
     return {
         (name, epsilon): _outcome(
             name, experiment.checkpoints, runs, experiment.guarantee(name, epsilon, worlds.arms)
@@ -204,13 +193,8 @@ def of_contenders(contenders: Sequence[Contender], *, seed: int, jobs: int) -> O
     """
     told = _Told("policies at hand", len(contenders))
     found: Outcomes = {}
-    if jobs == 1:
-        outcomes = (_contended(contender, seed) for contender in contenders)
-    else:
-        from joblib import Parallel, delayed
-
-        work = Parallel(n_jobs=jobs, return_as="generator", batch_size=1)
-        outcomes = work(delayed(_contended)(contender, seed) for contender in contenders)
+    calls = [(contender, seed) for contender in contenders]
+    outcomes = in_processes(_contended, calls, min(effective_n_jobs(jobs), len(calls)))
     for done, (contender, outcome) in enumerate(zip(contenders, outcomes, strict=True), 1):
         found[contender.label, str(contender.epsilon)] = outcome
         told(done)
@@ -219,9 +203,8 @@ def of_contenders(contenders: Sequence[Contender], *, seed: int, jobs: int) -> O
 
 def _contended(contender: Contender, seed: int) -> Outcome:
     rounds = spaced_checkpoints(contender.horizon)
-    runs = []
-    for i, world in enumerate(contender.worlds):
-        run = play(
+    runs = [
+        play(
             contender.policy,
             world,
             horizon=contender.horizon,
@@ -229,17 +212,10 @@ def _contended(contender: Contender, seed: int) -> Outcome:
             rng=SeededRng(_coins(seed, contender, i)),
             checkpoints=rounds,
         )
-        runs.append(
-            _Played(
-                regret=run.regret,
-                active=run.active,
-                best=best_of(world),
-                bits=run.bits_per_user,
-                mean_bits=run.mean_bits_per_user,
-            )
-        )
+        for i, world in enumerate(contender.worlds)
+    ]
     promised = run_guarantee(contender.policy, contender.worlds[0].arms, contender.horizon)
-    return _outcome(contender.label, rounds, runs, promised)
+    return _outcome(contender.label, rounds, [*zip(contender.worlds, runs, strict=True)], promised)
 
 
 def _coins(seed: int, contender: Contender, instance: int) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 
 from flint import acb, arb
 
@@ -20,7 +20,7 @@ from dpcore.laws.count_noise import CountNoise, table_of_counts
 from dpcore.laws.poisson import log_ratio
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import ball
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import Exact, integer, rational
 from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
@@ -37,7 +37,9 @@ _EXACT_BITS: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Binomial(CountNoise):
-    r"""P(X = k) = n!/(k! (n-k)!) p^k (1-p)^(n-k), n = ``trials`` >= 1, p = ``probability``.
+    r"""Binomial noise: the heads of n = ``trials`` coins that show them with p = ``probability``.
+
+    P(X = k) = n!/(k! (n-k)!) p^k (1-p)^(n-k).
 
     p is a rational strictly between 0 and 1. Mean np, variance np(1-p). The values lie in
     0 ... n: a release is (epsilon, delta) private and never Pure.
@@ -56,7 +58,7 @@ class Binomial(CountNoise):
     name: ClassVar[str] = "binomial"
 
     trials: int
-    probability: RationalLike
+    probability: Exact = Exact()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "trials", integer("trials", self.trials, at_least=1))
@@ -68,30 +70,18 @@ class Binomial(CountNoise):
         object.__setattr__(self, "probability", exact)
 
     @property
-    def _p(self) -> Fraction:
-        return cast(Fraction, self.probability)  # __post_init__ made it one
-
-    @property
     def mean(self) -> Fraction:
         r"""np, exact."""
-        return self.trials * self._p
+        return self.trials * self.probability
 
     @property
     def variance(self) -> Fraction:
         r"""np(1-p), exact."""
-        return self.mean * (1 - self._p)
-
-    @property
-    def _mu(self) -> Fraction:
-        return self.mean
-
-    @property
-    def _spread(self) -> Fraction:
-        return self.variance
+        return self.mean * (1 - self.probability)
 
     @property
     def _skew(self) -> Fraction:
-        return 1 - 2 * self._p
+        return 1 - 2 * self.probability
 
     @property
     def _last(self) -> int:
@@ -99,15 +89,15 @@ class Binomial(CountNoise):
 
     @property
     def _mode(self) -> int:
-        return math.floor((self.trials + 1) * self._p)
+        return math.floor((self.trials + 1) * self.probability)
 
     @property
     def _steps(self) -> tuple[int, int, int]:
-        heads = self._p.numerator
-        return self.trials * heads, heads, self._p.denominator - heads
+        heads = self.probability.numerator
+        return self.trials * heads, heads, self.probability.denominator - heads
 
     def _log_mass(self, k: int) -> arb:
-        n, p = self.trials, self._p
+        n, p = self.trials, self.probability
         ways = ball(n + 1).lgamma() - ball(k + 1).lgamma() - ball(n - k + 1).lgamma()
         return ways + k * ball(p).log() + (n - k) * ball(1 - p).log()
 
@@ -121,7 +111,7 @@ class Binomial(CountNoise):
         r"""P(X <= k): an exact rational for few coins and at the middle of fair ones."""
         if self._few:
             return ball(self._exactly(k))
-        if 2 * self._p == 1 and 2 * k + 1 == self.trials:
+        if 2 * self.probability == 1 and 2 * k + 1 == self.trials:
             return arb(1) / 2
         return CountNoise.cdf_ball(self, k)
 
@@ -129,14 +119,14 @@ class Binomial(CountNoise):
         r"""P(X > k): an exact rational for few coins and at the middle of fair ones."""
         if self._few:
             return ball(1 - self._exactly(k))
-        if 2 * self._p == 1 and 2 * k + 1 == self.trials:
+        if 2 * self.probability == 1 and 2 * k + 1 == self.trials:
             return arb(1) / 2
         return CountNoise.sf_ball(self, k)
 
     @property
     def _few(self) -> bool:
         # So few coins that F(k) may be a multiple of 2^-64, which no inexact ball could settle.
-        return self.trials * self._p.denominator.bit_length() <= _EXACT_BITS
+        return self.trials * self.probability.denominator.bit_length() <= _EXACT_BITS
 
     def _exactly(self, k: int) -> Fraction:
         if k < 0:
@@ -150,7 +140,7 @@ class Binomial(CountNoise):
 
     def log_moment(self, c: arb) -> arb:
         r"""K(c) = n log(1 + p (e^c - 1)), as the contour sum asks for it."""
-        return self.trials * (ball(self._p) * c.expm1()).log1p()
+        return self.trials * (ball(self.probability) * c.expm1()).log1p()
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
         r"""(1 + p' (e^(i theta) - 1))^n: n coins of the tilted probability p'."""
@@ -168,7 +158,7 @@ class Binomial(CountNoise):
 
     def _tilted(self, c: arb) -> arb:
         # p' = p e^c/(1 - p + p e^c).
-        return 1 / (1 + ball((1 - self._p) / self._p) * (-c).exp())
+        return 1 / (1 + ball((1 - self.probability) / self.probability) * (-c).exp())
 
     def tilt(self, t: int) -> Fraction:
         r"""log(t (1-p)/((n-t) p)) as a float, where K'(c) = n p' = t."""
@@ -181,7 +171,7 @@ class Binomial(CountNoise):
         r"""The heads of n coins; beyond 4096 of them, inversion of the distribution function."""
         if self.trials > _MOST_COINS:
             return invert(rng, self.cdf_ball, math.floor(self.mean))
-        return sum(bernoulli(rng, self._p) for _ in range(self.trials))
+        return sum(bernoulli(rng, self.probability) for _ in range(self.trials))
 
     def share(self, parties: int) -> Noise:
         r"""One of ``parties`` shares: Binomial(n/parties, p), refused unless that is whole.
@@ -193,7 +183,7 @@ class Binomial(CountNoise):
         each, left = divmod(self.trials, parties)
         if left:
             raise InvalidParameter("parties", parties, f"must divide trials = {self.trials}")
-        return Binomial(trials=each, probability=self._p)
+        return Binomial(trials=each, probability=self.probability)
 
     def centred(self) -> Centred:
         r"""The batch sampler of X - floor(np), for np(1-p) > 2^21: np itself need not fit int64.
@@ -221,7 +211,7 @@ class Binomial(CountNoise):
         if not _FLOAT_VARIANCES[0] <= self.variance <= _FLOAT_VARIANCES[1]:
             raise InvalidParameter(
                 "probability",
-                self._p,
+                self.probability,
                 f"the float functions cover 1e-9 <= trials p (1-p) <= 2^60; {_ELSE}",
             )
 
@@ -232,7 +222,7 @@ _ELSE: Final = "use enclose_pmf, enclose_cdf and enclose_sf"
 @lru_cache(maxsize=16)
 def _sums(noise: Binomial) -> list[int]:
     # b^n F(k) for k = 0, ..., n, p = a/b: exact integers, the last one b^n.
-    n, heads, ways = noise.trials, noise._p.numerator, noise._p.denominator
+    n, heads, ways = noise.trials, noise.probability.numerator, noise.probability.denominator
     tails = ways - heads
     mass, masses = tails**n, []
     for k in range(n + 1):

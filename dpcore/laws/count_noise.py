@@ -1,4 +1,4 @@
-r"""What the laws of counts share: rational ratios of successive masses, which fall.
+r"""What noise on 0, 1, 2, ... shares: rational ratios of successive masses, which fall.
 
 Poisson and binomial laws live on 0, 1, 2, ... (up to the number of trials), and the ratio
 P(X = k+1)/P(X = k) is a rational number that falls in k. So the law is log-concave, masses grow
@@ -47,12 +47,12 @@ class CountNoise(Noise):
 
     @property
     @abstractmethod
-    def _mu(self) -> Fraction:
+    def mean(self) -> Fraction:
         r"""E[X], exact."""
 
     @property
     @abstractmethod
-    def _spread(self) -> Fraction:
+    def variance(self) -> Fraction:
         r"""Var[X], exact."""
 
     @property
@@ -96,7 +96,7 @@ class CountNoise(Noise):
             return arb(1)
         if not self._inside(k + 1):
             return arb(0)
-        if k + 1 <= self._mu:
+        if k + 1 <= self.mean:
             return 1 - self.cdf_ball(k)
         if self._ratio(k + 1) <= _STEEP:
             return falling_sum(self.pmf_ball(k + 1), self._upwards(k + 1))
@@ -108,7 +108,7 @@ class CountNoise(Noise):
             return arb(0)
         if not self._inside(k + 1):
             return arb(1)
-        if k >= self._mu:
+        if k >= self.mean:
             return 1 - self.sf_ball(k)
         if k == 0 or 1 / self._ratio(k - 1) <= _STEEP:
             return falling_sum(self.pmf_ball(k), self._downwards(k))
@@ -131,17 +131,17 @@ class CountNoise(Noise):
     # -- float64 ------------------------------------------------------------------------------
 
     def _pmf(self, k: Integers) -> Floats:
-        if self._spread > _ROUNDED_VARIANCE:
+        if self.variance > _ROUNDED_VARIANCE:
             return pointwise(k, self.pmf_ball)
         return _rounded(self).read(k, "masses")
 
     def _cdf(self, k: Integers) -> Floats:
-        if self._spread > _ROUNDED_VARIANCE:
+        if self.variance > _ROUNDED_VARIANCE:
             return pointwise(k, self.cdf_ball)
         return _rounded(self).read(k, "below")
 
     def _sf(self, k: Integers) -> Floats:
-        if self._spread > _ROUNDED_VARIANCE:
+        if self.variance > _ROUNDED_VARIANCE:
             return pointwise(k, self.sf_ball)
         return _rounded(self).read(k, "above")
 
@@ -153,14 +153,14 @@ class CountNoise(Noise):
         return np.where(inside, logs, -np.inf)
 
     def _quantile_guess(self, p: Floats) -> Integers:
-        if self._spread <= _ROUNDED_VARIANCE:
+        if self.variance <= _ROUNDED_VARIANCE:
             table = _rounded(self)
             low = np.searchsorted(table.below, p)
             high = np.searchsorted(-table.above, p - 1)
             found: Integers = np.where(p < 0.5, low, high) + (table.first - 1)
             return found
-        away = normal_guess(p, self._spread, self._skew)
-        guess: Integers = np.maximum(away + math.floor(self._mu), 0)
+        away = normal_guess(p, self.variance, self._skew)
+        guess: Integers = np.maximum(away + math.floor(self.mean), 0)
         return guess
 
     @property

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 
 import numpy as np
 from flint import arb
@@ -25,7 +25,7 @@ from dpcore.noise import batch_of
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.numbers.floating import Floats, Pair, exp_neg, pair_of, product, square
-from dpcore.numbers.parameter import RationalLike, positive_rational
+from dpcore.numbers.parameter import Exact, make_positive
 from dpcore.sampling.coins import bernoulli_exp
 from dpcore.sampling.inversion import FIXED_BITS, Batch, InversionTable, fixed_point, place
 from dpcore.sampling.rejection import GaussianByRejection
@@ -47,7 +47,7 @@ _MIDPOINT: Final = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DiscreteGaussian(SymmetricNoise):
-    r"""P(X = k) = e^(-k^2/2v)/Z on the integers, v = ``sigma_squared`` > 0.
+    r"""Discrete Gaussian noise: P(X = k) = e^(-k^2/2v)/Z, v = ``sigma_squared`` > 0.
 
     Z = sum_j e^(-j^2/2v). ``sigma_squared`` is the parameter of the law; the variance lies
     slightly below it (Canonne, Kamath and Steinke, Corollary 9). A release under sensitivity
@@ -65,15 +65,10 @@ class DiscreteGaussian(SymmetricNoise):
 
     name: ClassVar[str] = "discrete-gaussian"
 
-    sigma_squared: RationalLike
+    sigma_squared: Exact = Exact()
 
     def __post_init__(self) -> None:
-        exact = positive_rational("sigma_squared", self.sigma_squared, "variance 0 adds no noise")
-        object.__setattr__(self, "sigma_squared", exact)
-
-    @property
-    def _v(self) -> Fraction:
-        return cast(Fraction, self.sigma_squared)  # __post_init__ made it one
+        make_positive(self, sigma_squared="variance 0 adds no noise")
 
     @property
     def log_concave(self) -> bool:
@@ -87,48 +82,50 @@ class DiscreteGaussian(SymmetricNoise):
         >>> DiscreteGaussian(sigma_squared=1).variance.lower_float
         0.999999788767728
         """
-        return narrow(lambda: theta.second_moment(self._v), 128)
+        return narrow(lambda: theta.second_moment(self.sigma_squared), 128)
 
     def pmf_ball(self, k: int) -> arb:
         r"""e^(-k^2/2v)/Z."""
-        return (-ball(Fraction(k * k) / (2 * self._v))).exp() / theta.partition(self._v)
+        v = self.sigma_squared
+        return (-ball(Fraction(k * k) / (2 * v))).exp() / theta.partition(v)
 
     def sf_ball(self, k: int) -> arb:
         r"""P(X >= k+1) for k >= 0, and 1 - P(X > -k-1) below."""
         if k < 0:
             return 1 - self.sf_ball(-k - 1)
-        return theta.upper_tail(self._v, k + 1)
+        return theta.upper_tail(self.sigma_squared, k + 1)
 
     def sample_reference(self, rng: Rng) -> int:
         r"""One draw as in Canonne, Kamath and Steinke (arXiv 2004.00010v5), Algorithm 3."""
-        scale = math.isqrt(math.floor(self._v)) + 1
+        scale = math.isqrt(math.floor(self.sigma_squared)) + 1
         proposal = DiscreteLaplace(scale=scale)
         while True:
             candidate = proposal.sample_reference(rng)
-            gap = abs(candidate) - self._v / scale
-            if bernoulli_exp(rng, gap * gap / (2 * self._v)):
+            gap = abs(candidate) - self.sigma_squared / scale
+            if bernoulli_exp(rng, gap * gap / (2 * self.sigma_squared)):
                 return candidate
 
     def build_batch(self) -> Batch:
         r"""One table up to sigma = 2^11; beyond, rejection from the discrete Laplace."""
-        if self._v <= _TABLE_VARIANCE:
+        if self.sigma_squared <= _TABLE_VARIANCE:
             return _table(self)
-        scale = math.isqrt(math.floor(self._v)) + 1
+        scale = math.isqrt(math.floor(self.sigma_squared)) + 1
         # Its tail is the heavier one: batch_of refuses when a proposal could leave int64.
-        return GaussianByRejection(self._v, scale, batch_of(DiscreteLaplace(scale=scale)))
+        proposals = batch_of(DiscreteLaplace(scale=scale))
+        return GaussianByRejection(self.sigma_squared, scale, proposals)
 
     def check_float_range(self) -> None:
         r"""The float64 functions cover 1e-12 <= sigma_squared <= 2^92."""
-        if not _FLOAT_VARIANCES[0] <= self._v <= _FLOAT_VARIANCES[1]:
+        if not _FLOAT_VARIANCES[0] <= self.sigma_squared <= _FLOAT_VARIANCES[1]:
             raise InvalidParameter(
                 "sigma_squared",
-                self._v,
+                self.sigma_squared,
                 "the float functions cover 1e-12 <= sigma_squared <= 2^92; "
                 "use enclose_pmf, enclose_cdf and enclose_sf",
             )
 
     def _exponent(self, k: Integers) -> Pair:
-        return product(square(pair_of(k)), pair_of(1 / (2 * self._v)))
+        return product(square(pair_of(k)), pair_of(1 / (2 * self.sigma_squared)))
 
     def _pmf(self, k: Integers) -> Floats:
         with precision(96):
@@ -137,14 +134,14 @@ class DiscreteGaussian(SymmetricNoise):
 
     def _log_pmf(self, k: Integers) -> Floats:
         with precision(128):
-            if self._v < 1:  # P(X = 0) is near 1: its logarithm from the rest of the mass
-                peak = nearest((-2 * theta.upper_tail(self._v, 1)).log1p())
+            if self.sigma_squared < 1:  # P(X = 0) is near 1: its logarithm from the other masses
+                peak = nearest((-2 * theta.upper_tail(self.sigma_squared, 1)).log1p())
             else:
-                peak = nearest(-theta.partition(self._v).log())
+                peak = nearest(-theta.partition(self.sigma_squared).log())
         return peak - self._exponent(k).high
 
     def _upper(self, k: Integers) -> Floats:
-        if self._v < _SERIES_VARIANCE:
+        if self.sigma_squared < _SERIES_VARIANCE:
             table = _tail_table(self)
             return table[np.minimum(k, len(table) - 1)]
         return self._upper_by_series(np.minimum(k, 1 << 60))
@@ -156,9 +153,9 @@ class DiscreteGaussian(SymmetricNoise):
         # eight terms leave less than 1e-15.
         from scipy.special import erfcx  # here, not above: importing dpcore stays fast
 
-        sigma = math.sqrt(self._v)
+        sigma = math.sqrt(self.sigma_squared)
         middle = pair_of(2 * k + 1)
-        height = _decay(product(square(middle), pair_of(1 / (8 * self._v))))
+        height = _decay(product(square(middle), pair_of(1 / (8 * self.sigma_squared))))
         x = np.minimum(middle.high / (2 * sigma), 40.0)
         total = sigma * math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
         before, hermite = np.ones_like(x), x / sigma  # He_n(x)/sigma^n for n = 0, 1
@@ -170,7 +167,7 @@ class DiscreteGaussian(SymmetricNoise):
         return result
 
     def _quantile_guess(self, p: Floats) -> Integers:
-        return normal_guess(p, self._v)
+        return normal_guess(p, self.sigma_squared)
 
 
 def _decay(exponent: Pair) -> Floats:
@@ -181,20 +178,20 @@ def _decay(exponent: Pair) -> Floats:
 @lru_cache(maxsize=64)
 def _tail_table(noise: DiscreteGaussian) -> Floats:
     # P(X > k) for k = 0, 1, ... until it underflows, each rounded once from a ball.
-    size = math.ceil(39 * math.sqrt(noise._v)) + 2
+    size = math.ceil(39 * math.sqrt(noise.sigma_squared)) + 2
     with precision(128):
-        total = theta.partition(noise._v)
-        rest = theta.upper_tail(noise._v, size + 1)
+        total = theta.partition(noise.sigma_squared)
+        rest = theta.upper_tail(noise.sigma_squared, size + 1)
         tails = [nearest(rest)]
         for k in range(size, 0, -1):
-            rest += (-ball(Fraction(k * k) / (2 * noise._v))).exp() / total
+            rest += (-ball(Fraction(k * k) / (2 * noise.sigma_squared))).exp() / total
             tails.append(nearest(rest))
     return np.array([*reversed(tails), 0.0])
 
 
 def _table(noise: DiscreteGaussian) -> InversionTable:
     # Tails P(X > m) = sum_{k > m} w(k)/Z as integer intervals, summed from far out inwards.
-    variance = noise._v
+    variance = noise.sigma_squared
     with precision(FIXED_BITS + 32):
         total = theta.partition(variance)
         weights = [*_weights(variance, total)]

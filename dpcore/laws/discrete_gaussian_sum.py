@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 
 from flint import arb
 
@@ -30,7 +30,7 @@ from dpcore.noise import batch_of
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational
+from dpcore.numbers.parameter import Exact, integer, positive_rational
 from dpcore.sampling.inversion import (
     FIXED_BITS,
     Batch,
@@ -55,7 +55,7 @@ _MOST_DRAWS: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DiscreteGaussianSum(SymmetricNoise):
-    r"""X_1 + ... + X_n, n = ``count`` independent discrete Gaussians of ``sigma_squared`` = v.
+    r"""The sum of n = ``count`` independent discrete Gaussians of ``sigma_squared`` = v.
 
     Log-concave, of variance n times that of one draw. Under a sensitivity its curve is derived in
     accounting; it is no zCDP-exact law as a single discrete Gaussian is.
@@ -75,7 +75,7 @@ class DiscreteGaussianSum(SymmetricNoise):
     name: ClassVar[str] = "discrete-gaussian-sum"
 
     count: int
-    sigma_squared: RationalLike
+    sigma_squared: Exact = Exact()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "count", integer("count", self.count, at_least=1))
@@ -86,12 +86,8 @@ class DiscreteGaussianSum(SymmetricNoise):
         object.__setattr__(self, "sigma_squared", exact)
 
     @property
-    def _v(self) -> Fraction:
-        return cast(Fraction, self.sigma_squared)  # __post_init__ made it one
-
-    @property
     def _whole(self) -> Fraction:
-        return self.count * self._v
+        return self.count * self.sigma_squared
 
     @property
     def log_concave(self) -> bool:
@@ -105,7 +101,7 @@ class DiscreteGaussianSum(SymmetricNoise):
         >>> DiscreteGaussianSum(count=16, sigma_squared=4).variance.upper_float
         64.0
         """
-        return narrow(lambda: self.count * theta.second_moment(self._v), 128)
+        return narrow(lambda: self.count * theta.second_moment(self.sigma_squared), 128)
 
     def pmf_ball(self, k: int) -> arb:
         r"""The mass at the nearest of |k| - count Z to 0, by a contour sum, moved out exactly."""
@@ -113,7 +109,7 @@ class DiscreteGaussianSum(SymmetricNoise):
         moves, rest = divmod(abs(k) + n // 2, n)
         rest -= n // 2
         # P(X = r + jn) = P(X = r) e^(-(jr + n j^2/2)/v).
-        exponent = (moves * rest + Fraction(n * moves * moves, 2)) / self._v
+        exponent = (moves * rest + Fraction(n * moves * moves, 2)) / self.sigma_squared
         return contour.mass(self._law, abs(rest)) * (-ball(exponent)).exp()
 
     def sf_ball(self, k: int) -> arb:
@@ -124,13 +120,13 @@ class DiscreteGaussianSum(SymmetricNoise):
 
     @property
     def _law(self) -> theta.ThetaSum:
-        return theta.ThetaSum(variance=self._v, count=self.count)
+        return theta.ThetaSum(variance=self.sigma_squared, count=self.count)
 
     def sample_reference(self, rng: Rng) -> int:
         r"""The sum of ``count`` reference draws; beyond 4096 of them, lazy inversion."""
         if self.count > _MOST_DRAWS:
             return invert(rng, self.cdf_ball, 0)
-        one = DiscreteGaussian(sigma_squared=self._v)
+        one = DiscreteGaussian(sigma_squared=self.sigma_squared)
         return sum(one.sample_reference(rng) for _ in range(self.count))
 
     def share(self, parties: int) -> DiscreteGaussianSum:
@@ -144,7 +140,7 @@ class DiscreteGaussianSum(SymmetricNoise):
         parties = integer("parties", parties, at_least=1)
         if self.count % parties:
             raise InvalidParameter("parties", parties, f"must divide count = {self.count}")
-        return DiscreteGaussianSum(count=self.count // parties, sigma_squared=self._v)
+        return DiscreteGaussianSum(count=self.count // parties, sigma_squared=self.sigma_squared)
 
     def build_batch(self) -> Batch:
         r"""One table where few masses give it; else a discrete Gaussian with a ripple.
@@ -166,7 +162,7 @@ class DiscreteGaussianSum(SymmetricNoise):
         if self._whole > _MOST_FLOAT_VARIANCE:
             raise InvalidParameter(
                 "sigma_squared",
-                self._v,
+                self.sigma_squared,
                 "the float functions cover count sigma_squared <= 2^60; "
                 "use enclose_pmf, enclose_cdf and enclose_sf",
             )
@@ -180,7 +176,7 @@ class DiscreteGaussianSum(SymmetricNoise):
         return pointwise(k, self._log_mass)
 
     def _log_mass(self, k: int) -> arb:
-        if k == 0 and self._v < 1:  # next to mass 1 the logarithm comes from the rest of it
+        if k == 0 and self.sigma_squared < 1:  # P(X = 0) is near 1: from the other masses
             return (-2 * self.sf_ball(0)).log1p()
         return self.pmf_ball(k).log()
 
@@ -205,10 +201,11 @@ def _table(noise: DiscreteGaussianSum) -> InversionTable:
         bases = contour.central_masses(noise._law, half)
         masses = [fixed_point(mass) for mass in bases]
         below = fixed_point(noise.sf_ball(reach))
-        step = (-1 / ball(noise._v)).exp()
+        step = (-1 / ball(noise.sigma_squared)).exp()
         # P(X = k) = P(X = |k - n|) e^(-(k - n/2)/v) for k > n/2, where |k - n| < k.
         # (Where `half` is `reach` there is no such k, and the factor is not used.)
-        start = (-ball(max(half + 1 - Fraction(noise.count, 2), Fraction(0)) / noise._v)).exp()
+        past = max(half + 1 - Fraction(noise.count, 2), Fraction(0))
+        start = (-ball(past / noise.sigma_squared)).exp()
         shrink_low, shrink_high = fixed_point(step)
         low, high = fixed_point(start)
     for k in range(half + 1, reach + 1):
@@ -226,8 +223,8 @@ def _rounded(noise: DiscreteGaussianSum) -> FloatTable:
     half = min(noise.count // 2, reach)
     with precision(160):
         balls = [contour.mass(noise._law, k) for k in range(half + 1)]
-        step = (-1 / ball(noise._v)).exp()
-        factor = (-ball((half + 1 - Fraction(noise.count, 2)) / noise._v)).exp()
+        step = (-1 / ball(noise.sigma_squared)).exp()
+        factor = (-ball((half + 1 - Fraction(noise.count, 2)) / noise.sigma_squared)).exp()
         for k in range(half + 1, reach + 1):
             balls.append(balls[abs(k - noise.count)] * factor)
             factor *= step

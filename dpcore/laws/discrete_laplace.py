@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 
 import numpy as np
 from flint import arb
@@ -21,7 +21,7 @@ from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.numbers.floating import Floats, Pair, exp_neg, pair_of, product
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational
+from dpcore.numbers.parameter import Exact, integer, make_positive
 from dpcore.sampling.coins import geometric_exp
 from dpcore.sampling.inversion import (
     Batch,
@@ -36,7 +36,7 @@ _FLOAT_SCALES: Final = (Fraction(1, 10**6), Fraction(2**46))
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DiscreteLaplace(SymmetricNoise):
-    r"""P(X = k) = tanh(1/(2s)) e^(-|k|/s) on the integers, s = ``scale`` > 0.
+    r"""Discrete Laplace noise: P(X = k) = tanh(1/(2s)) e^(-|k|/s), s = ``scale`` > 0.
 
     With beta = e^(-1/s): P(X = k) = (1 - beta)/(1 + beta) beta^|k|, P(X > m) = beta^(m+1)/(1+beta)
     for m >= 0, variance 2 beta/(1 - beta)^2. Private only through the ratio of neighbouring
@@ -54,15 +54,10 @@ class DiscreteLaplace(SymmetricNoise):
 
     name: ClassVar[str] = "discrete-laplace"
 
-    scale: RationalLike
+    scale: Exact = Exact()
 
     def __post_init__(self) -> None:
-        exact = positive_rational("scale", self.scale, "scale 0 adds no noise")
-        object.__setattr__(self, "scale", exact)
-
-    @property
-    def _s(self) -> Fraction:
-        return cast(Fraction, self.scale)  # __post_init__ made it one
+        make_positive(self, scale="scale 0 adds no noise")
 
     @property
     def log_concave(self) -> bool:
@@ -76,18 +71,18 @@ class DiscreteLaplace(SymmetricNoise):
         >>> DiscreteLaplace(scale=10).variance.lower_float
         199.83341663360943
         """
-        return narrow(lambda: 1 / (2 * (1 / (2 * ball(self._s))).sinh() ** 2), 128)
+        return narrow(lambda: 1 / (2 * (1 / (2 * ball(self.scale))).sinh() ** 2), 128)
 
     def pmf_ball(self, k: int) -> arb:
         r"""tanh(1/(2s)) e^(-|k|/s)."""
-        rate = 1 / ball(self._s)
+        rate = 1 / ball(self.scale)
         return (rate / 2).tanh() * (-rate * abs(k)).exp()
 
     def sf_ball(self, k: int) -> arb:
         r"""beta^(k+1)/(1 + beta) for k >= 0, and 1 - P(X > -k-1) below."""
         if k < 0:
             return 1 - self.sf_ball(-k - 1)
-        rate = 1 / ball(self._s)
+        rate = 1 / ball(self.scale)
         return (-rate * (k + 1)).exp() / (1 + (-rate).exp())
 
     def sample_reference(self, rng: Rng) -> int:
@@ -97,14 +92,14 @@ class DiscreteLaplace(SymmetricNoise):
         give zero twice its mass.
         """
         while True:
-            magnitude = geometric_exp(rng, 1 / self._s)
+            magnitude = geometric_exp(rng, 1 / self.scale)
             negative = rng.flip()
             if not (negative and magnitude == 0):
                 return -magnitude if negative else magnitude
 
     def build_batch(self) -> Batch:
         r"""Independent digits, each by certified inversion (docs/proofs/discrete_laplace.md)."""
-        return LaplaceDigits(self._s)
+        return LaplaceDigits(self.scale)
 
     def share(self, parties: int) -> Noise:
         r"""One of ``parties`` shares: PolyaDifference(1/parties, scale), a difference of urns.
@@ -113,20 +108,20 @@ class DiscreteLaplace(SymmetricNoise):
         PolyaDifference(shape='1/4', scale=10)
         """
         parties = integer("parties", parties, at_least=1)
-        return PolyaDifference(shape=Fraction(1, parties), scale=self._s)
+        return PolyaDifference(shape=Fraction(1, parties), scale=self.scale)
 
     def check_float_range(self) -> None:
         r"""The float64 functions cover 1e-6 <= scale <= 2^46."""
-        if not _FLOAT_SCALES[0] <= self._s <= _FLOAT_SCALES[1]:
+        if not _FLOAT_SCALES[0] <= self.scale <= _FLOAT_SCALES[1]:
             raise InvalidParameter(
                 "scale",
-                self._s,
+                self.scale,
                 "the float functions cover 1e-6 <= scale <= 2^46; "
                 "use enclose_pmf, enclose_cdf and enclose_sf",
             )
 
     def _exponent(self, k: Integers) -> Pair:
-        return product(pair_of(k), pair_of(1 / self._s))
+        return product(pair_of(k), pair_of(1 / self.scale))
 
     def _decay(self, k: Integers) -> Floats:
         # k >= 0 or the absolute value as floats: |int64 min| has no int64.
@@ -137,16 +132,16 @@ class DiscreteLaplace(SymmetricNoise):
 
     def _pmf(self, k: Integers) -> Floats:
         with precision(96):
-            peak = nearest((1 / (2 * ball(self._s))).tanh())
+            peak = nearest((1 / (2 * ball(self.scale))).tanh())
         return peak * self._decay(k)
 
     def _log_pmf(self, k: Integers) -> Floats:
         with precision(96):
-            if self._s < 1:  # the mass at 0 is near 1: its logarithm from the rest of the mass
-                beta = (-1 / ball(self._s)).exp()
+            if self.scale < 1:  # the mass at 0 is near 1: its logarithm from the rest of the mass
+                beta = (-1 / ball(self.scale)).exp()
                 peak = nearest((-2 * beta / (1 + beta)).log1p())
             else:
-                peak = nearest((1 / (2 * ball(self._s))).tanh().log())
+                peak = nearest((1 / (2 * ball(self.scale))).tanh().log())
         return peak - np.abs(self._exponent(k).high)
 
     def _upper(self, k: Integers) -> Floats:
@@ -157,8 +152,8 @@ class DiscreteLaplace(SymmetricNoise):
     def _quantile_guess(self, p: Floats) -> Integers:
         small = np.minimum(p, 1 - p)
         with precision(96):
-            offset = float((1 + (-1 / ball(self._s)).exp()).log().mid())
+            offset = float((1 + (-1 / ball(self.scale)).exp()).log().mid())
         # P(X > k) = beta^(k+1)/(1+beta) <= q  iff  k + 1 >= s (-log q - log(1+beta)).
-        steps = np.maximum(np.ceil(float(self._s) * (-np.log(small) - offset)), 0.0)
+        steps = np.maximum(np.ceil(float(self.scale) * (-np.log(small) - offset)), 0.0)
         k = steps.astype(np.int64)
         return np.where(p > 0.5, k - 1 + (k == 0), -k)

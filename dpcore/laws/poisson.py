@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 
 from flint import acb, arb
 
 from dpcore.errors import InvalidParameter
 from dpcore.laws.count_noise import CountNoise, table_of_counts
 from dpcore.numbers.enclosure import ball
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational
+from dpcore.numbers.parameter import Exact, integer, make_positive
 from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
@@ -31,7 +31,7 @@ _MOST_UNITS: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Poisson(CountNoise):
-    r"""P(X = k) = e^(-l) l^k/k! for k = 0, 1, 2, ..., l = ``mean`` > 0.
+    r"""Poisson noise: P(X = k) = e^(-l) l^k/k! for k = 0, 1, 2, ..., l = ``mean`` > 0.
 
     Mean and variance are l. Its values are never negative: the analyzer subtracts the mean. One
     side of the support ends at 0, so a release is (epsilon, delta) private and never Pure.
@@ -49,24 +49,15 @@ class Poisson(CountNoise):
 
     name: ClassVar[str] = "poisson"
 
-    mean: RationalLike  # type: ignore[assignment]  # the parameter is the mean itself
+    mean: Exact = Exact()
 
     def __post_init__(self) -> None:
-        exact = positive_rational("mean", self.mean, "mean 0 adds no noise")
-        object.__setattr__(self, "mean", exact)
-
-    @property
-    def _mu(self) -> Fraction:
-        return cast(Fraction, self.mean)  # __post_init__ made it one
+        make_positive(self, mean="mean 0 adds no noise")
 
     @property
     def variance(self) -> Fraction:
         r"""l, as the mean."""
-        return self._mu
-
-    @property
-    def _spread(self) -> Fraction:
-        return self._mu
+        return self.mean
 
     @property
     def _skew(self) -> Fraction:
@@ -78,41 +69,41 @@ class Poisson(CountNoise):
 
     @property
     def _mode(self) -> int:
-        return math.floor(self._mu)
+        return math.floor(self.mean)
 
     @property
     def _steps(self) -> tuple[int, int, int]:
-        return self._mu.numerator, 0, self._mu.denominator
+        return self.mean.numerator, 0, self.mean.denominator
 
     def _log_mass(self, k: int) -> arb:
-        rate = ball(self._mu)
+        rate = ball(self.mean)
         return k * rate.log() - rate - ball(k + 1).lgamma()
 
     def log_moment(self, c: arb) -> arb:
         r"""K(c) = l (e^c - 1), as the contour sum asks for it."""
-        return ball(self._mu) * c.expm1()
+        return ball(self.mean) * c.expm1()
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
         r"""e^(l e^c (e^(i theta) - 1)): Poisson of mean l e^c."""
-        return (ball(self._mu) * c.exp() * acb(0, theta).expm1()).exp()
+        return (ball(self.mean) * c.exp() * acb(0, theta).expm1()).exp()
 
     def tilted_variance(self, c: arb) -> arb:
         r"""K''(c) = l e^c."""
-        return ball(self._mu) * c.exp()
+        return ball(self.mean) * c.exp()
 
     def tilt(self, t: int) -> Fraction:
         r"""log(t/l) as a float, where K'(c) = l e^c = t."""
-        return log_ratio(max(Fraction(t), Fraction(1, 2)), self._mu)
+        return log_ratio(max(Fraction(t), Fraction(1, 2)), self.mean)
 
     def sample_reference(self, rng: Rng) -> int:
         r"""floor(l) unit Poissons, and one more of which each unit stays with chance l - floor(l).
 
         Beyond l = 4096, where that would take too long, inversion of the distribution function.
         """
-        whole = math.floor(self._mu)
+        whole = math.floor(self.mean)
         if whole > _MOST_UNITS:
             return invert(rng, self.cdf_ball, whole)
-        kept = self._mu - whole
+        kept = self.mean - whole
         total = sum(_unit_poisson(rng) for _ in range(whole))
         if kept:
             total += sum(bernoulli(rng, kept) for _ in range(_unit_poisson(rng)))
@@ -124,7 +115,7 @@ class Poisson(CountNoise):
         >>> Poisson(mean=50).share(16)
         Poisson(mean='25/8')
         """
-        return Poisson(mean=self._mu / integer("parties", parties, at_least=1))
+        return Poisson(mean=self.mean / integer("parties", parties, at_least=1))
 
     def centred(self) -> Centred:
         r"""The batch sampler of X - floor(l), for l > 2^21: l itself need not fit int64.
@@ -134,20 +125,20 @@ class Poisson(CountNoise):
         >>> bool(0.9 * 2**40 < drawn.std() < 1.1 * 2**40)
         True
         """
-        return Centred(self, (self._mu,))
+        return Centred(self, (self.mean,))
 
     def build_batch(self) -> Batch:
         r"""One table up to mean 2^22; beyond, rejection from a staircase."""
-        if self._mu <= _TABLE_MEAN:
+        if self.mean <= _TABLE_MEAN:
             return table_of_counts(self)
         return Shifted(self.centred())
 
     def check_float_range(self) -> None:
         r"""The float64 functions cover 1e-9 <= mean <= 2^60."""
-        if not _FLOAT_MEANS[0] <= self._mu <= _FLOAT_MEANS[1]:
+        if not _FLOAT_MEANS[0] <= self.mean <= _FLOAT_MEANS[1]:
             raise InvalidParameter(
                 "mean",
-                self._mu,
+                self.mean,
                 "the float functions cover 1e-9 <= mean <= 2^60; "
                 "use enclose_pmf, enclose_cdf and enclose_sf",
             )

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 
 import numpy as np
 from flint import arb
@@ -28,7 +28,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.integer_search import least
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational
+from dpcore.numbers.parameter import Exact, integer, make_positive
 from dpcore.sampling.coins import bernoulli, geometric_exp
 from dpcore.sampling.inversion import (
     FIXED_BITS,
@@ -43,7 +43,7 @@ from dpcore.sampling.inversion import (
 from dpcore.sampling.laplace_digits import LaplaceDigits
 from dpcore.sampling.rng import Rng
 
-__all__ = ["Polya", "check_floats", "is_near", "one_minus_beta", "polya_parameters"]
+__all__ = ["NO_NOISE", "Polya", "check_floats", "is_near", "one_minus_beta"]
 
 _FLOAT_SCALES: Final = (Fraction(1, 10**6), Fraction(2**46))
 _FLOAT_SHAPES: Final = (Fraction(1, 2**30), Fraction(2**10))
@@ -57,10 +57,15 @@ _NEAR_SCALES: Final = 16
 _LEFT_BITS: Final = 72
 _RIGHT_BITS: Final = 40
 
+NO_NOISE: Final = {"shape": "shape 0 adds no noise", "scale": "scale 0 adds no noise"}
+"""Why the parameters of Polya laws are > 0."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Polya(Noise):
-    r"""Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r on k >= 0, r = ``shape`` > 0, s = ``scale`` > 0.
+    r"""Polya noise, a share of discrete Laplace noise: r = ``shape`` > 0, s = ``scale`` > 0.
+
+    P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r on k >= 0, beta = e^(-1/s).
 
     Mean r beta/(1-beta), variance r beta/(1-beta)^2. Its values are never negative, so a release
     of it alone is never Pure: it is a share.
@@ -78,47 +83,40 @@ class Polya(Noise):
 
     name: ClassVar[str] = "polya"
 
-    shape: RationalLike
-    scale: RationalLike
+    shape: Exact = Exact()
+    scale: Exact = Exact()
 
     def __post_init__(self) -> None:
-        polya_parameters(self)
-
-    @property
-    def _r(self) -> Fraction:
-        return cast(Fraction, self.shape)  # __post_init__ made it one
-
-    @property
-    def _s(self) -> Fraction:
-        return cast(Fraction, self.scale)  # __post_init__ made it one
+        make_positive(self, **NO_NOISE)
 
     @property
     def _branch(self) -> Branch:
-        return Branch(right=self._r, left=Fraction(0), scale=self._s)
+        return Branch(right=self.shape, left=Fraction(0), scale=self.scale)
 
     @property
     def log_concave(self) -> bool:
         r"""Exactly for shape >= 1: the ratio beta (k+r)/(k+1) rises in k below."""
-        return self._r >= 1
+        return self.shape >= 1
 
     @property
     def mean(self) -> Enclosure:
         r"""r beta/(1 - beta) = r/(e^(1/s) - 1), enclosed to 128 bits."""
-        return narrow(lambda: ball(self._r) / (1 / ball(self._s)).expm1(), 128)
+        return narrow(lambda: ball(self.shape) / (1 / ball(self.scale)).expm1(), 128)
 
     @property
     def variance(self) -> Enclosure:
         r"""r beta/(1 - beta)^2 = r/(4 sinh^2(1/(2s))), enclosed to 128 bits."""
-        return narrow(lambda: ball(self._r) / (2 * (1 / (2 * ball(self._s))).sinh()) ** 2, 128)
+        r, s = self.shape, self.scale
+        return narrow(lambda: ball(r) / (2 * (1 / (2 * ball(s))).sinh()) ** 2, 128)
 
     def log_mass(self, k: int) -> arb:
         r"""log P(X = k) for k >= 0, as a ball."""
-        peak = ball(self._r) * one_minus_beta(self._s)
+        peak = ball(self.shape) * one_minus_beta(self.scale)
         if k == 0:
             return peak
-        shape = ball(self._r)
+        shape = ball(self.shape)
         choices = (shape + k).lgamma() - shape.lgamma() - arb(k + 1).lgamma()
-        return choices - k / ball(self._s) + peak
+        return choices - k / ball(self.scale) + peak
 
     def pmf_ball(self, k: int) -> arb:
         r"""The closed form for k >= 0, and 0 below."""
@@ -128,9 +126,9 @@ class Polya(Noise):
         r"""I_(1-beta)(r, k+1), a regularised incomplete beta function, or a contour integral."""
         if k < 0:
             return arb(0)
-        if is_near(self._r, self._s, k):
-            rest = -(-1 / ball(self._s)).expm1()
-            return rest.beta_lower(ball(self._r), arb(k + 1), regularized=True)
+        if is_near(self.shape, self.scale, k):
+            rest = -(-1 / ball(self.scale)).expm1()
+            return rest.beta_lower(ball(self.shape), arb(k + 1), regularized=True)
         if k >= self._middle:
             return 1 - branch_contour.upper_tail(self._branch, k + 1)
         return branch_contour.lower_tail(self._branch, k)
@@ -139,9 +137,9 @@ class Polya(Noise):
         r"""I_beta(k+1, r), or a contour integral."""
         if k < 0:
             return arb(1)
-        if is_near(self._r, self._s, k):
-            beta = (-1 / ball(self._s)).exp()
-            return beta.beta_lower(arb(k + 1), ball(self._r), regularized=True)
+        if is_near(self.shape, self.scale, k):
+            beta = (-1 / ball(self.scale)).exp()
+            return beta.beta_lower(arb(k + 1), ball(self.shape), regularized=True)
         if k >= self._middle:
             return branch_contour.upper_tail(self._branch, k + 1)
         return 1 - branch_contour.lower_tail(self._branch, k)
@@ -154,7 +152,7 @@ class Polya(Noise):
 
     def ratios(self, first: int, last: int) -> list[arb]:
         r"""P(X = k)/P(X = k-1) = beta (k-1+r)/k for k = last, ..., first+1."""
-        beta, shape = (-1 / ball(self._s)).exp(), ball(self._r)
+        beta, shape = (-1 / ball(self.scale)).exp(), ball(self.shape)
         return [beta * (shape + (k - 1)) / k for k in range(last, first, -1)]
 
     def sample_reference(self, rng: Rng) -> int:
@@ -163,14 +161,14 @@ class Polya(Noise):
         Beyond scale 2^12 exact logarithmic jumps stand for the urn; beyond shape 2^12 inversion of
         the distribution function for everything.
         """
-        whole = math.floor(self._r)
+        whole = math.floor(self.shape)
         if whole > _MOST_WHOLE:
             return invert(rng, self.cdf_ball, self._middle)
-        total = sum(geometric_exp(rng, 1 / self._s) for _ in range(whole))
-        if whole == self._r:
+        total = sum(geometric_exp(rng, 1 / self.scale) for _ in range(whole))
+        if whole == self.shape:
             return total
-        part = sum_of_jumps if self._s > _LONGEST_URN else urn
-        return total + part(rng, self._r - whole, self._s)
+        part = sum_of_jumps if self.scale > _LONGEST_URN else urn
+        return total + part(rng, self.shape - whole, self.scale)
 
     def share(self, parties: int) -> Polya:
         r"""One of ``parties`` shares: Polya(r/parties, s).
@@ -178,26 +176,26 @@ class Polya(Noise):
         >>> Polya(shape=1, scale=10).share(4)
         Polya(shape='1/4', scale=10)
         """
-        return Polya(shape=self._r / integer("parties", parties, at_least=1), scale=self._s)
+        return Polya(shape=self.shape / integer("parties", parties, at_least=1), scale=self.scale)
 
     def build_batch(self) -> Batch:
         r"""One table of at most 2^17 values; beyond, geometrics and logarithmic jumps."""
-        first, last = _support(self._r, self._s)
+        first, last = _support(self.shape, self.scale)
         if last - first < _LONGEST_TABLE:
             return _table(self, first, last)
-        whole = math.floor(self._r)
+        whole = math.floor(self.shape)
         if whole > _MOST_GEOMETRICS:
             return Inverted(self.cdf_ball, self._middle)
         parts: list[Batch] = []
         if whole:
-            parts.append(_Geometrics(whole, self._s))
-        if whole < self._r:
-            parts.append(LogJumps(self._r - whole, self._s))
+            parts.append(_Geometrics(whole, self.scale))
+        if whole < self.shape:
+            parts.append(LogJumps(self.shape - whole, self.scale))
         return parts[0] if len(parts) == 1 else _Sum(parts)
 
     def check_float_range(self) -> None:
         r"""The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10."""
-        check_floats(self._r, self._s)
+        check_floats(self.shape, self.scale)
 
     def _log_pmf(self, k: Integers) -> Floats:
         found = pointwise(np.maximum(k, 0), self.log_mass)
@@ -216,20 +214,13 @@ class Polya(Noise):
         from scipy.special import gammainccinv, gammaincinv  # here: importing dpcore stays fast
 
         # X/s is nearly a gamma variable.
-        r = float(self._r)
+        r = float(self.shape)
         x = np.where(p < 0.5, gammaincinv(r, p), gammainccinv(r, 1 - p))
-        rounded = np.clip(np.ceil(float(self._s) * x) - 1, 0, 2.0**61)
+        rounded = np.clip(np.ceil(float(self.scale) * x) - 1, 0, 2.0**61)
         guess: Integers = rounded.astype(np.int64)
         upper = p >= 0.5  # below, gammaincinv is as near as Newton's steps would bring it
         guess[upper] = closer(guess[upper], 1 - p[upper], self._sf, self._pmf)
         return guess
-
-
-def polya_parameters(noise: Noise) -> None:
-    r"""Make ``shape`` and ``scale`` of a law exact, refusing what is not > 0 by name."""
-    for name, reason in (("shape", "shape 0 adds no noise"), ("scale", "scale 0 adds no noise")):
-        exact = positive_rational(name, getattr(noise, name), reason)
-        object.__setattr__(noise, name, exact)
 
 
 def check_floats(shape: Fraction, scale: Fraction) -> None:
@@ -337,9 +328,9 @@ def _masses(
     # multiplies that by beta x, x = (k+r)/(k+1), and adds x for beta, x for the first rounding and
     # 1 for the second. `decay` >= 2^64 beta keeps it small where x > 1.
     with precision(FIXED_BITS + 32):
-        beta, _ = fixed_point((-1 / ball(noise._s)).exp())
+        beta, _ = fixed_point((-1 / ball(noise.scale)).exp())
     decay = (beta >> (FIXED_BITS - 64)) + 1
-    above, below = noise._r.numerator, noise._r.denominator
+    above, below = noise.shape.numerator, noise.shape.denominator
     low, high = start
     short = high - low
     for k in range(first, last + 1):

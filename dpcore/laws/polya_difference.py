@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 from flint import arb
@@ -19,13 +18,13 @@ from dpcore.analysis import polya_integral as branch_contour
 from dpcore.analysis.pointwise import pointwise
 from dpcore.analysis.polya_integral import Branch
 from dpcore.analysis.runs import by_runs, closer
-from dpcore.laws.polya import Polya, check_floats, is_near, one_minus_beta, polya_parameters
+from dpcore.laws.polya import NO_NOISE, Polya, check_floats, is_near, one_minus_beta
 from dpcore.laws.symmetric import SymmetricNoise
 from dpcore.noise import batch_of
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.parameter import Exact, integer, make_positive
 from dpcore.sampling.inversion import Batch
 from dpcore.sampling.rng import Rng
 
@@ -34,7 +33,7 @@ __all__ = ["PolyaDifference"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PolyaDifference(SymmetricNoise):
-    r"""The law of X - Y for independent X, Y of law Polya(r, s), r = ``shape``, s = ``scale``.
+    r"""Noise X - Y for independent Polya(r, s) draws X and Y, r = ``shape``, s = ``scale``.
 
     Variance 2 r beta/(1-beta)^2. Shapes add. Log-concave exactly for r >= 1, so below that the
     worst loss of a release need not lie at the ends.
@@ -46,52 +45,45 @@ class PolyaDifference(SymmetricNoise):
     >>> noise = PolyaDifference(shape="0.9", scale=10)
     >>> noise.pmf(0), noise.quantile(0.975)
     (0.05751383973322589, 29)
-    >>> noise.enclose_pmf(0).width < Fraction(1, 2**130)
+    >>> noise.enclose_pmf(0).width < 2**-130
     True
     """
 
     name: ClassVar[str] = "polya-difference"
 
-    shape: RationalLike
-    scale: RationalLike
+    shape: Exact = Exact()
+    scale: Exact = Exact()
 
     def __post_init__(self) -> None:
-        polya_parameters(self)
-
-    @property
-    def _r(self) -> Fraction:
-        return cast(Fraction, self.shape)  # __post_init__ made it one
-
-    @property
-    def _s(self) -> Fraction:
-        return cast(Fraction, self.scale)  # __post_init__ made it one
+        make_positive(self, **NO_NOISE)
 
     @property
     def _one(self) -> Polya:
-        return Polya(shape=self._r, scale=self._s)
+        return Polya(shape=self.shape, scale=self.scale)
 
     @property
     def _branch(self) -> Branch:
-        return Branch(right=self._r, left=self._r, scale=self._s)
+        return Branch(right=self.shape, left=self.shape, scale=self.scale)
 
     @property
     def log_concave(self) -> bool:
         r"""For shape >= 1, where both parts are, and so is their convolution."""
-        return self._r >= 1
+        return self.shape >= 1
 
     @property
     def variance(self) -> Enclosure:
         r"""2 r beta/(1 - beta)^2, enclosed to 128 bits."""
-        return narrow(lambda: ball(self._r) / (2 * (1 / (2 * ball(self._s))).sinh() ** 2), 128)
+        r, s = self.shape, self.scale
+        return narrow(lambda: ball(r) / (2 * (1 / (2 * ball(s))).sinh() ** 2), 128)
 
     def pmf_ball(self, k: int) -> arb:
         r"""The closed form next to 0, and a contour integral far out."""
         k = abs(k)
-        if not is_near(self._r, self._s, k):
+        if not is_near(self.shape, self.scale, k):
             return branch_contour.mass(self._branch, k)
-        shape = ball(self._r)
-        peak = (shape * one_minus_beta(self._s)).exp()
-        series = (-2 / ball(self._s)).exp().hypgeom_2f1(shape, shape + k, arb(k + 1))
+        shape = ball(self.shape)
+        peak = (shape * one_minus_beta(self.scale)).exp()
+        series = (-2 / ball(self.scale)).exp().hypgeom_2f1(shape, shape + k, arb(k + 1))
         return self._one.pmf_ball(k) * peak * series
 
     def sf_ball(self, k: int) -> arb:
@@ -106,7 +98,7 @@ class PolyaDifference(SymmetricNoise):
         (1 + beta^2) k p_k = beta (k-1+r) p_(k-1) + beta (k+1-r) p_(k+1), from the derivative of
         the generating function. p is the solution that decays, so backwards is stable.
         """
-        beta, shape = (-1 / ball(self._s)).exp(), ball(self._r)
+        beta, shape = (-1 / ball(self.scale)).exp(), ball(self.shape)
         square = 1 + beta * beta
         ratio, found = self.pmf_ball(last + 1) / self.pmf_ball(last), []
         for k in range(last, first, -1):
@@ -126,7 +118,7 @@ class PolyaDifference(SymmetricNoise):
         PolyaDifference(shape='1/4', scale=10)
         """
         parties = integer("parties", parties, at_least=1)
-        return PolyaDifference(shape=self._r / parties, scale=self._s)
+        return PolyaDifference(shape=self.shape / parties, scale=self.scale)
 
     def build_batch(self) -> Batch:
         r"""The difference of two draws of Polya(r, s), whose own batch must fit int64 too."""
@@ -134,22 +126,22 @@ class PolyaDifference(SymmetricNoise):
 
     def check_float_range(self) -> None:
         r"""The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10."""
-        check_floats(self._r, self._s)
+        check_floats(self.shape, self.scale)
 
     def log_mass(self, k: int) -> arb:
         r"""log P(X = k), as a ball that is tight also where the mass is next to 1."""
-        if k or self._s >= 1:
+        if k or self.scale >= 1:
             return self.pmf_ball(k).log()
         # P(X = 0) = (1-beta)^(2r) (1 + rest), rest = sum_{j>0} (Gamma(j+r)/(Gamma(r) j!))^2 beta^2j
         # = r^2 beta^2 3F2: its first term and what FLINT makes of the others.
-        shape, square = ball(self._r), (-2 / ball(self._s)).exp()
+        shape, square = ball(self.shape), (-2 / ball(self.scale)).exp()
         rest = (
             square
             * shape
             * shape
             * square.hypgeom([shape + 1, shape + 1, arb(1)], [arb(2), arb(2)])
         )
-        return 2 * shape * one_minus_beta(self._s) + rest.log1p()
+        return 2 * shape * one_minus_beta(self.scale) + rest.log1p()
 
     def _log_pmf(self, k: Integers) -> Floats:
         return pointwise(_sizes(k), self.log_mass)
@@ -166,8 +158,8 @@ class PolyaDifference(SymmetricNoise):
         # Far out P(X > k) is about (1+beta)^(-r) P(Polya > k); near the middle of a large shape
         # the law is about normal.
         small = np.minimum(p, 1 - p)
-        r, s = float(self._r), float(self._s)
-        if self._r > 2:
+        r, s = float(self.shape), float(self.scale)
+        if self.shape > 2:
             steps = -ndtri(small) * math.sqrt(2 * r) * s
         else:
             beta = math.exp(-1 / s)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 
 import numpy as np
 from flint import acb, arb
@@ -26,7 +26,7 @@ from dpcore.laws.symmetric import SymmetricNoise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, precision
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational
+from dpcore.numbers.parameter import Exact, integer, make_positive
 from dpcore.sampling.inversion import FIXED_BITS, Batch, InversionTable, fixed_point, in_blocks
 from dpcore.sampling.rng import Rng
 from dpcore.sampling.tables import EXTRA, FloatTable, float_table, symmetric_table, table_reach
@@ -40,7 +40,7 @@ _SERIES_VARIANCE: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Skellam(SymmetricNoise):
-    r"""P(X = k) = e^(-v) I_|k|(v) on the integers, v = ``variance`` > 0.
+    r"""Skellam noise: P(X = k) = e^(-v) I_|k|(v) on the integers, v = ``variance`` > 0.
 
     I_k is the modified Bessel function of the first kind. X = A - B for independent A, B of law
     Poisson(v/2); Skellam(v) plus an independent Skellam(w) is Skellam(v + w). Log-concave. Under
@@ -59,15 +59,10 @@ class Skellam(SymmetricNoise):
 
     name: ClassVar[str] = "skellam"
 
-    variance: RationalLike  # type: ignore[assignment]  # the parameter is the variance itself
+    variance: Exact = Exact()
 
     def __post_init__(self) -> None:
-        exact = positive_rational("variance", self.variance, "variance 0 adds no noise")
-        object.__setattr__(self, "variance", exact)
-
-    @property
-    def _v(self) -> Fraction:
-        return cast(Fraction, self.variance)  # __post_init__ made it one
+        make_positive(self, variance="variance 0 adds no noise")
 
     @property
     def log_concave(self) -> bool:
@@ -76,9 +71,9 @@ class Skellam(SymmetricNoise):
 
     def pmf_ball(self, k: int) -> arb:
         r"""e^(-v) I_|k|(v); by a contour sum where the Bessel series grow long."""
-        if self._v > _SERIES_VARIANCE and k * k > 16 * self._v:
+        if self.variance > _SERIES_VARIANCE and k * k > 16 * self.variance:
             return contour.mass(self, abs(k))
-        return ball(self._v).bessel_i(arb(abs(k)), scaled=True)
+        return ball(self.variance).bessel_i(arb(abs(k)), scaled=True)
 
     def sf_ball(self, k: int) -> arb:
         r"""P(X >= k+1) by a contour sum for k >= 0, and 1 - P(X > -k-1) below."""
@@ -88,24 +83,24 @@ class Skellam(SymmetricNoise):
 
     def log_moment(self, c: arb) -> arb:
         r"""log E[e^(cX)] = v (cosh c - 1)."""
-        return 2 * ball(self._v) * (c / 2).sinh() ** 2
+        return 2 * ball(self.variance) * (c / 2).sinh() ** 2
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
         r"""E[e^((c + i theta)X)]/E[e^(cX)], the exponent v (cosh(c + i theta) - cosh c)."""
         across = -2 * c.cosh() * (theta / 2).sin() ** 2
-        return (ball(self._v) * acb(across, c.sinh() * theta.sin())).exp()
+        return (ball(self.variance) * acb(across, c.sinh() * theta.sin())).exp()
 
     def tilted_variance(self, c: arb) -> arb:
         r"""K''(c) = v cosh c."""
-        return ball(self._v) * c.cosh()
+        return ball(self.variance) * c.cosh()
 
     def tilt(self, t: int) -> Fraction:
         r"""asinh(t/v) as a float, where K'(c) = v sinh c = t."""
-        return _asinh(Fraction(t) / self._v)
+        return _asinh(Fraction(t) / self.variance)
 
     def sample_reference(self, rng: Rng) -> int:
         r"""One draw of Poisson(v/2) less another."""
-        half = Poisson(mean=self._v / 2)
+        half = Poisson(mean=self.variance / 2)
         return half.sample_reference(rng) - half.sample_reference(rng)
 
     def share(self, parties: int) -> Skellam:
@@ -114,20 +109,20 @@ class Skellam(SymmetricNoise):
         >>> Skellam(variance=400).share(16)
         Skellam(variance=25)
         """
-        return Skellam(variance=self._v / integer("parties", parties, at_least=1))
+        return Skellam(variance=self.variance / integer("parties", parties, at_least=1))
 
     def build_batch(self) -> Batch:
         r"""One table up to variance 2^22; beyond, the difference of two centred Poissons."""
-        if self._v <= _TABLE_VARIANCE:
+        if self.variance <= _TABLE_VARIANCE:
             return _table(self)
-        return _Difference(Poisson(mean=self._v / 2).centred())
+        return _Difference(Poisson(mean=self.variance / 2).centred())
 
     def check_float_range(self) -> None:
         r"""The float64 functions cover 1e-9 <= variance <= 2^60."""
-        if not _FLOAT_VARIANCES[0] <= self._v <= _FLOAT_VARIANCES[1]:
+        if not _FLOAT_VARIANCES[0] <= self.variance <= _FLOAT_VARIANCES[1]:
             raise InvalidParameter(
                 "variance",
-                self._v,
+                self.variance,
                 "the float functions cover 1e-9 <= variance <= 2^60; "
                 "use enclose_pmf, enclose_cdf and enclose_sf",
             )
@@ -136,17 +131,17 @@ class Skellam(SymmetricNoise):
         return pointwise(k, lambda n: self.pmf_ball(n).log())
 
     def _pmf(self, k: Integers) -> Floats:
-        if self._v > _TABLE_VARIANCE:
+        if self.variance > _TABLE_VARIANCE:
             return pointwise(k, self.pmf_ball)
         return _rounded(self).mass(k)
 
     def _upper(self, k: Integers) -> Floats:
-        if self._v > _TABLE_VARIANCE:
+        if self.variance > _TABLE_VARIANCE:
             return pointwise(k, self.sf_ball)
         return _rounded(self).upper(k)
 
     def _quantile_guess(self, p: Floats) -> Integers:
-        return normal_guess(p, self._v)
+        return normal_guess(p, self.variance)
 
 
 class _Difference:
@@ -178,7 +173,7 @@ def _ratios(noise: Skellam, reach: int) -> Iterator[tuple[int, int]]:
     with precision(FIXED_BITS + 32):
         low, high = fixed_point(noise.pmf_ball(reach) / noise.pmf_ball(reach - 1))
     square = 1 << (2 * FIXED_BITS)
-    top, bottom = (2 << FIXED_BITS) * noise._v.denominator, noise._v.numerator
+    top, bottom = (2 << FIXED_BITS) * noise.variance.denominator, noise.variance.numerator
     yield low, high
     for n in range(reach - 1, 0, -1):
         slope = n * top // bottom
@@ -187,7 +182,7 @@ def _ratios(noise: Skellam, reach: int) -> Iterator[tuple[int, int]]:
 
 
 def _table(noise: Skellam) -> InversionTable:
-    reach = table_reach(noise._v)
+    reach = table_reach(noise.variance)
     with precision(FIXED_BITS + 32):
         low, high = fixed_point(noise.pmf_ball(0))
         below = fixed_point(noise.sf_ball(reach))
@@ -209,9 +204,9 @@ def _vanishing(v: float) -> int:
 @lru_cache(maxsize=16)
 def _rounded(noise: Skellam) -> FloatTable:
     # Until masses and tails underflow.
-    reach = _vanishing(float(noise._v))
+    reach = _vanishing(float(noise.variance))
     with precision(160):
-        v = ball(noise._v)
+        v = ball(noise.variance)
         ratio, ratios = noise.pmf_ball(reach) / noise.pmf_ball(reach - 1), []
         for n in range(reach - 1, -1, -1):
             ratios.append(ratio)

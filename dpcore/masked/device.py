@@ -1,4 +1,4 @@
-r"""The two ends of a round as objects that use each state once: a device of a user, a desk.
+r"""Run a round over a network: a device for each user, a desk for the server.
 
 The steps of :mod:`dpcore.masked.user` and :mod:`dpcore.masked.server` are functions of a state. A
 state that is kept may answer twice, which uncovers an input, or give users two stories. Here the

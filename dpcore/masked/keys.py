@@ -110,12 +110,12 @@ def agreements(private: bytes, public: Mapping[str, bytes]) -> dict[str, bytes]:
     secrets = {}
     for name, key in public.items():
         if not is_canonical(key):
-            reason = f"must hold canonical X25519 keys of 32 bytes: that of {name!r} is none"
+            reason = f"must hold canonical X25519 keys of 32 bytes: that of {name!r} is not one"
             raise InvalidParameter("public", key, reason)
         try:
             secrets[name] = own.exchange(X25519PublicKey.from_public_bytes(key))
         except ValueError:
-            reason = f"must hold X25519 keys of large order: that of {name!r} is none"
+            reason = f"must hold X25519 keys of large order: that of {name!r} is not one"
             raise InvalidParameter("public", key.hex(), reason) from None
     return secrets
 

@@ -1,4 +1,4 @@
-r"""Who shares keys and masks with whom: everyone, or the nearest k on a circle drawn at random.
+r"""Choose who shares keys and masks: everyone, or the nearest k on a random circle.
 
 With everyone a user's work grows with n. With k = O(log n) neighbours it does not (Bell, Bonawitz,
 Gascon, Lepoint and Raykova, "Secure Single-Server Aggregation with (Poly)Logarithmic Overhead",
@@ -46,7 +46,7 @@ class Neighbourhood:
             reason = f"must be even and <= {MOST_NEIGHBOURS}: half of them on either side"
             raise InvalidParameter("neighbours", self.neighbours, reason)
         if 2 * threshold <= count + 1:
-            reason = "must be > (neighbours + 1) / 2: two groups could answer else"
+            reason = "must be > (neighbours + 1) / 2: otherwise two groups could answer"
             raise InvalidParameter("threshold", self.threshold, reason)
         if threshold > count + 1:
             reason = f"must be <= {count + 1}: so many hold shares of a user"

@@ -1,4 +1,4 @@
-r"""Secret sharing over a prime field: any ``threshold`` shares give the secret, fewer say nothing.
+r"""Secret sharing over a prime field: ``threshold`` shares give the secret, fewer reveal nothing.
 
 The secret is the value at 0 of a uniformly random polynomial of degree below ``threshold``; the
 share of point x is its value at x (A. Shamir, "How to share a secret", CACM 22(11), 1979). The

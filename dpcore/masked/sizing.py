@@ -1,4 +1,4 @@
-r"""How often a random neighbourhood fails, and the smallest that fails rarely enough.
+r"""Size a random neighbourhood: bound how often it fails, and find the smallest that suffices.
 
 Every number is an exact rational and an upper bound, proven on docs/proofs/masked_aggregation.md:
 sums of hypergeometric masses in integers, joined by the union bound. They hold for any users that

@@ -100,7 +100,7 @@ class Masked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    r"""After step 4: nothing is left to say."""
+    r"""After step 4: the user has answered, and sends nothing more."""
 
     channel: Channel
 

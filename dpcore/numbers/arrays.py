@@ -1,4 +1,4 @@
-r"""Integer arrays at the door: what callers may pass, and in which shape they get it back."""
+r"""Read arrays of integers from callers, and answer in the same shape."""
 
 from __future__ import annotations
 

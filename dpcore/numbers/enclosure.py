@@ -84,7 +84,7 @@ def nearest(value: arb) -> float:
     True
     """
     if not (value.is_exact() or value.rel_accuracy_bits() >= 60):
-        raise PrecisionExhausted("a float was asked of a ball that is too wide for one")
+        raise PrecisionExhausted("the ball is too wide to be rounded to one float")
     return float(value.mid())
 
 
@@ -117,7 +117,7 @@ class Enclosure:
         Enclosure([2, 2])
         """
         if value.is_nan():
-            raise PrecisionExhausted("an enclosure was asked of a ball that holds no number")
+            raise PrecisionExhausted("the ball holds no number: it has no enclosure")
         return cls(_floor(value.lower()), -_floor(-value.upper()))
 
     @classmethod

@@ -1,4 +1,4 @@
-r"""Finding places on the integers with predicates that balls can certify."""
+r"""Search the integers for the first one that a certified predicate accepts."""
 
 from __future__ import annotations
 

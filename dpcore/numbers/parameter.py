@@ -1,4 +1,4 @@
-r"""Privacy parameters as exact rationals: one reader for everything a user may write.
+r"""Read privacy parameters as exact rationals, whatever a user may write.
 
 Accepted are ``int``, ``Fraction``, ``Decimal``, numpy integers, and strings such as ``"1/3"``,
 ``"0.1"``, ``"1e-6"``. A ``float`` is read by its shortest decimal form, so ``0.1`` means one
@@ -19,9 +19,31 @@ import numpy as np
 
 from dpcore.errors import InvalidParameter
 
-__all__ = ["RationalLike", "integer", "positive_rational", "rational", "text", "write_rational"]
+__all__ = ["Exact", "RationalLike", "integer", "make_positive", "positive_rational", "rational"]
+__all__ += ["text", "write_rational"]
 
 RationalLike: TypeAlias = int | str | float | Fraction | Decimal
+
+
+class Exact:
+    r"""A field of a frozen dataclass that is given as any rational and is a :class:`Fraction`.
+
+    ``scale: Exact = Exact()`` has no default, ``Exact("1/2")`` has one. Type checkers read the two
+    signatures below; the slot takes the place of this object, so that reading a field costs
+    nothing. ``__post_init__`` makes the value exact, e.g. by :func:`make_positive`.
+    """
+
+    def __init__(self, default: RationalLike | None = None) -> None:
+        self._default = default
+
+    def __get__(self, instance: object, owner: type | None = None) -> Fraction:
+        if self._default is None:
+            raise AttributeError("no default: the caller must say")  # dataclass() reads it so
+        return rational("default", self._default)
+
+    def __set__(self, instance: object, value: RationalLike) -> None:
+        raise AttributeError("an Exact field needs a dataclass with slots")
+
 
 # A decimal exponent or digit string beyond this is a typing slip or an attack on memory:
 # Fraction("1e999999999") would allocate gigabytes before anyone could refuse it. Python itself
@@ -49,7 +71,7 @@ def rational(argument: str, value: object) -> Fraction:
 def _exact(argument: str, value: object) -> Fraction:
     # The methods of a subclass may say anything: only those of the types themselves are asked.
     if value.__class__ is not type(value):
-        raise InvalidParameter(argument, value, "must be a number, not what only says so")
+        raise InvalidParameter(argument, value, "must be a number, not an object that imitates one")
     match value:
         case bool() | np.bool_():
             raise InvalidParameter(argument, value, "must be a number, not a truth value")
@@ -118,6 +140,16 @@ def positive_rational(argument: str, value: object, reason: str) -> Fraction:
     if exact <= 0:
         raise InvalidParameter(argument, value, f"must be > 0: {reason}")
     return exact
+
+
+def make_positive(instance: object, **reasons: str) -> None:
+    r"""Make the named fields of a frozen dataclass Fractions > 0, in ``__post_init__``.
+
+    ``reasons`` say, field by field, why 0 is refused: see :func:`positive_rational`.
+    """
+    for name, reason in reasons.items():
+        exact = positive_rational(name, getattr(instance, name), reason)
+        object.__setattr__(instance, name, exact)
 
 
 def integer(argument: str, value: object, *, at_least: int | None = None) -> int:

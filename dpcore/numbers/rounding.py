@@ -1,4 +1,4 @@
-r"""Bounds as a person reads them: a few decimals, rounded in the direction that keeps the bound."""
+r"""Round a bound for a reader: a few decimals, in the direction that keeps it a bound."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def exactly(value: Fraction) -> str:
 def _rounded(value: End, digits: int, rounding: str) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         if math.isnan(value):
-            raise InvalidParameter("value", value, "must be a number: no bound is unknown")
+            raise InvalidParameter("value", value, "must be a number: nan bounds nothing")
         return "infinity" if value > 0 else "-infinity"
     with localcontext(prec=digits, rounding=rounding, Emin=MIN_EMIN, Emax=MAX_EMAX):
         exact = _quotient(*value.as_integer_ratio(), digits, rounding).normalize()

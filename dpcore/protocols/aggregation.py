@@ -1,4 +1,4 @@
-r"""S, the part between users and server: secure aggregation and shuffling.
+r"""Secure aggregation and shuffling: S, the part of a protocol between users and server.
 
 :class:`IdealAggregation` and :class:`Shuffler` are functionalities: what a trusted third party
 would do, for simulation and accounting. ``masked.aggregation.MaskedAggregation`` is a real
@@ -17,7 +17,7 @@ import numpy as np
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import Step, Total
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import Exact, integer, rational
 from dpcore.protocols.shuffled_bits import BitMessages, Bits
 from dpcore.sampling.permutation import permutation
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -105,8 +105,8 @@ class RelaxedAggregation:
     """
 
     modulus: int
-    epsilon_hat: RationalLike
-    q_hat: RationalLike
+    epsilon_hat: Exact = Exact()
+    q_hat: Exact = Exact()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "modulus", _modulus(self.modulus))

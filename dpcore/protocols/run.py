@@ -1,4 +1,4 @@
-r"""One run of a protocol: users, functionality and analyzer in one process.
+r"""Run a protocol once: users, functionality and analyzer in one process.
 
 Dropouts and collusion are part of a run: the noise of who vanishes is not there, the noise of who
 colludes hides nobody, and the record that a run returns holds the rest only. Proofs:
@@ -120,7 +120,7 @@ def run(
     colluding: Collection[str] = (),
     rng: Rng = SYSTEM,
 ) -> Outcome:
-    r"""Play all n users, the functionality and the analyzer once.
+    r"""Run a protocol once: all n users, the functionality and the analyzer.
 
     ``vanish`` names the users who drop out, each with the step from which they are silent, and
     ``colluding`` those who tell the server their noise. Neither hides anyone: ``honest`` counts

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, TypeAlias, cast
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.numbers.parameter import Exact, RationalLike, integer, positive_rational, rational
 from dpcore.protocols.encoding import FixedPoint, RealsLike, as_array
 from dpcore.sampling.rng import SYSTEM, Rng
 
@@ -77,7 +77,7 @@ class BitSum(ABC):
 
     users: int
     noise_bits: int
-    probability: RationalLike
+    probability: Exact = Exact()
 
     def __post_init__(self) -> None:
         for argument in ("users", "noise_bits"):
@@ -99,10 +99,6 @@ class BitSum(ABC):
         return 1
 
     @property
-    def _p(self) -> Fraction:
-        return cast(Fraction, self.probability)  # __post_init__ made it one
-
-    @property
     def width(self) -> int:
         r"""g + b: the bits of one user and coordinate."""
         return self._steps + self.noise_bits
@@ -115,7 +111,7 @@ class BitSum(ABC):
     @property
     def planned_noise(self) -> Binomial:
         r"""The law of all the noise in one coordinate's sum when everyone takes part."""
-        return Binomial(trials=self.users * self.noise_bits, probability=self._p)
+        return Binomial(trials=self.users * self.noise_bits, probability=self.probability)
 
     def observed_noise(self, honest: int) -> Binomial:
         r"""The law of the noise that ``honest`` users really added to a coordinate's sum.
@@ -125,7 +121,7 @@ class BitSum(ABC):
         honest = integer("honest", honest, at_least=1)
         if honest > self.users:
             raise InvalidParameter("honest", honest, f"must be <= users = {self.users}")
-        return Binomial(trials=honest * self.noise_bits, probability=self._p)
+        return Binomial(trials=honest * self.noise_bits, probability=self.probability)
 
     def mechanism(self, honest: int) -> Mechanism:
         r"""What hides one user from the server: g steps at most in every coordinate's sum."""
@@ -144,7 +140,7 @@ class BitSum(ABC):
         shape, and more users than n.
         """
         steps = self._encoded(x, rng)
-        noise = Binomial(trials=self.noise_bits, probability=self._p)
+        noise = Binomial(trials=self.noise_bits, probability=self.probability)
         ones = steps + noise.sample(steps.shape, rng=rng)
         # The order within a message tells nothing new: the shuffler chooses another.
         return BitMessages((np.arange(self.width) < ones[..., None]).astype(np.uint8))
@@ -155,7 +151,7 @@ class BitSum(ABC):
         For simulation: the law is that of the bits of :meth:`randomize`, counted. Errors as there.
         """
         steps = self._encoded(x, rng)
-        noise = Binomial(trials=len(steps) * self.noise_bits, probability=self._p)
+        noise = Binomial(trials=len(steps) * self.noise_bits, probability=self.probability)
         ones: Integers = steps.sum(axis=0) + noise.sample(steps.shape[1], rng=rng)
         return ones
 
@@ -174,7 +170,7 @@ class BitSum(ABC):
 
     def estimates(self, ones: Integers, present: int) -> tuple[Fraction, ...]:
         r"""The unbiased estimate of each coordinate's sum over ``present`` users, from its ones."""
-        bias = present * self.noise_bits * self._p
+        bias = present * self.noise_bits * self.probability
         return tuple((int(count) - bias) / self._steps for count in ones)
 
     def _read(self, shuffled: Bits) -> tuple[Fraction, ...]:

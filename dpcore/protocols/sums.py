@@ -65,7 +65,7 @@ class ModularSum(ABC):
         need = self.users * self.precision + 2 * self.threshold + 1
         modulus = need if self.modulus is None else integer("modulus", self.modulus)
         if modulus < need:
-            reason = f"must be >= n g + 2 tau + 1 = {need}: less mixes up sums"
+            reason = f"must be >= n g + 2 tau + 1 = {need}: a smaller modulus confuses sums"
             raise InvalidParameter("modulus", modulus, reason)
         if modulus > _MOST:
             raise InvalidParameter("modulus", modulus, "must be <= 2^62: messages are int64")

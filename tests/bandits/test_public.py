@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import MISSING, dataclass, field, fields, replace
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from fractions import Fraction
+from importlib import import_module
+from pkgutil import walk_packages
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import bandits
+import dpcore
 from accounting.claims.claim import Pure
 from accounting.errors import NotDerived
 from bandits import (
     BatchedElimination,
     BitPrivatizer,
-    Choice,
-    Commit,
     Environment,
     Policy,
     Privatizer,
-    Pulls,
-    Released,
     ShuffleElimination,
     SumPrivatizer,
     cz_instance,
     play,
 )
+from bandits.batch import Commit, Pulls, Released
+from bandits.policies.policy import Choice
 from bandits.privatizers.privatizer import ALL_HONEST, SUM_ONLY, Relaxed
-from dpcore import DiscreteLaplace
+from dpcore import DiscreteLaplace, Poisson
 from dpcore.errors import InvalidParameter
 from dpcore.protocols.sums import AggregatedSum, ShuffledPure
 from dpcore.sampling.rng import SeededRng
@@ -38,8 +41,9 @@ from dpcore.sampling.rng import SeededRng
 
 def test_every_public_name_is_there_and_documented() -> None:
     for name in bandits.__all__:
-        found = getattr(bandits, name)
-        assert found.__doc__ or name == "Choice"
+        assert getattr(bandits, name).__doc__
+    assert sorted(bandits.__all__) == bandits.__all__
+    assert len(bandits.__all__) < 20
     with pytest.raises(AttributeError, match="no attribute 'Bandit'"):
         _ = bandits.Bandit
 
@@ -71,11 +75,19 @@ def test_what_has_no_default_is_demanded(
         kind(**given)
 
 
+def dataclasses_of(*packages: ModuleType) -> Iterator[type]:
+    for package in packages:
+        for found in walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.endswith("__main__"):
+                yield from filter(is_dataclass, vars(import_module(found.name)).values())
+
+
 def test_no_field_has_a_property_for_a_default() -> None:
-    for name in bandits.__all__:
-        kind = getattr(bandits, name)
-        for each in fields(kind) if hasattr(kind, "__dataclass_fields__") else ():
-            assert not isinstance(each.default, property), (name, each.name)
+    found = {*dataclasses_of(bandits, dpcore)}
+    assert {BatchedElimination, Poisson} < found
+    for kind in found:
+        for each in fields(kind):
+            assert not isinstance(each.default, property), (kind, each.name)
     # The twin: what a bare annotation does.
     made = type("Bare", (Policy,), {"__annotations__": {"privatizer": "Privatizer"}})
     bare: Any = dataclass(made)

@@ -60,6 +60,13 @@ def test_importing_dpcore_is_silent_and_light() -> None:
     assert noise_of_import("dpcore", HEAVY) == ""
 
 
+@pytest.mark.parametrize("name", ["run", "IdealAggregation", "MaskedAggregation", "Shuffler"])
+def test_dpcore_loads_what_runs_protocols_when_it_is_asked_for(name: str) -> None:
+    late = ("dpcore.protocols.run", "dpcore.masked.aggregation")
+    assert noise_of_import("dpcore", late) == ""
+    assert "loaded: " in noise_of_import(f"dpcore; dpcore.{name}", late)
+
+
 @pytest.mark.parametrize("package", ["accounting", "audit", "bandits"])
 def test_importing_a_sibling_is_silent(package: str) -> None:
     assert (

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["SCHEMA", "THEOREMS", "canonical", "digest_of", "required_assumptions"]
+__all__ = ["SCHEMA", "THEOREMS", "ascii_text", "canonical", "digest_of", "required_assumptions"]
 
 SCHEMA: Final = "dpcore-certificate/1"
 
@@ -48,6 +48,21 @@ def digest_of(document: Mapping[str, Any]) -> str:
     'sha256:44136fa3'
     """
     return f"sha256:{hashlib.sha256(canonical(document)).hexdigest()}"
+
+
+def ascii_text(text: str) -> str:
+    r"""Text as a certificate may hold it: what is not plain ASCII is escaped.
+
+    >>> ascii_text("g\u2009=\n1")
+    'g\\u2009=\\n1'
+    """
+    return (
+        "".join(
+            each if each.isascii() and each.isprintable() else repr(each)[1:-1] for each in text
+        )
+        .encode("ascii", "backslashreplace")
+        .decode()
+    )
 
 
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:

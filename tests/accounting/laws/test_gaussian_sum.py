@@ -35,7 +35,7 @@ def pair(
     count: int, sigma_squared: str, shift: int, kind: type[GaussianSumPair] = GaussianSumPair
 ) -> GaussianSumPair:
     noise = DiscreteGaussianSum(count=count, sigma_squared=sigma_squared)
-    return kind(noise=noise, shift=shift, count=count, sigma_squared=Fraction(sigma_squared))
+    return kind(noise=noise, shift=shift)
 
 
 def worlds(count: int, sigma_squared: str, shift: int, reach: int) -> Worlds:

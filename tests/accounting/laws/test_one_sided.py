@@ -96,7 +96,7 @@ def test_a_fair_coin_has_one_direction() -> None:
     one, other = (
         BinomialPair(
             noise=Binomial(trials=20, probability="1/2"),
-            shift=2, trials=20, probability=Fraction(1, 2), mirrored=mirrored,
+            shift=2, mirrored=mirrored,
         )
         for mirrored in (True, False)
     )  # fmt: skip
@@ -189,7 +189,7 @@ def holds(pair: OneSidedPair, brute: Worlds, *, both: bool = True) -> bool:
 
 
 def poisson_pair(kind: type[PoissonPair], mean: str = "7/2", shift: int = 3) -> PoissonPair:
-    return kind(noise=Poisson(mean=mean), shift=shift, intensity=Fraction(mean))
+    return kind(noise=Poisson(mean=mean), shift=shift)
 
 
 class NothingHidden(PoissonPair):

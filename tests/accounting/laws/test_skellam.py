@@ -33,8 +33,7 @@ def curve(variance: RationalLike, shift: int) -> PrivacyCurve:
 
 
 def pair(variance: RationalLike, shift: int, kind: type[SkellamPair] = SkellamPair) -> SkellamPair:
-    exact = Fraction(variance)
-    return kind(noise=Skellam(variance=exact), shift=shift, variance=exact)
+    return kind(noise=Skellam(variance=variance), shift=shift)
 
 
 def worlds(variance: str, shift: int, reach: int) -> Worlds:

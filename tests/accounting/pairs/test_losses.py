@@ -184,7 +184,7 @@ def test_a_listing_too_long_is_refused() -> None:
     st.fractions(min_value=Fraction(1, 50), max_value=400, max_denominator=50),
 )
 def test_skellam_at_any_tilt(variance: Fraction, shift: int, tilt: Fraction) -> None:
-    one = SkellamPair(noise=Skellam(variance=variance), shift=shift, variance=variance)
+    one = SkellamPair(noise=Skellam(variance=variance), shift=shift)
     nests(one, tilt)
 
 
@@ -347,7 +347,7 @@ def test_a_listing_too_short_is_caught() -> None:
             del tilt, need
             return -8, 8
 
-    near = Near(noise=Skellam(variance=4), shift=3, variance=Fraction(4))
+    near = Near(noise=Skellam(variance=4), shift=3)
     with precision(WORKING):
         assert small_enough(near.losses(Fraction(12), 40), Fraction(12), 40)
         assert not small_enough(hasty(near, Fraction(12), 40, WORKING), Fraction(12), 40)

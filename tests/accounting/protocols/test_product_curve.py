@@ -1,7 +1,7 @@
 r"""Several binomial coordinates: bounds against enumeration, of every shift in the box, both ways.
 
 The second path multiplies out all outcomes in mpmath and takes the largest delta over every shift
-vector, the small ones and the mixed signs included; nothing of lattices, rays or corners is in it.
+vector, the small ones and the mixed signs included; no rays, corners or sums of losses are in it.
 """
 
 from __future__ import annotations
@@ -13,28 +13,19 @@ from typing import Any
 
 import mpmath
 import pytest
-from flint import arb
 
 from accounting import PrivacyCurve
 from accounting.errors import NotDerived
-from accounting.protocols import box
-from accounting.protocols.binomial_outcomes import binomial_outcomes
 from accounting.protocols.box import BinomialBox
-from accounting.protocols.product import (
-    Outcomes,
-    delta_of_one,
-    merged,
-    product,
-    split,
-)
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
-from dpcore.numbers.enclosure import Enclosure, precision
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.mechanism import Sensitivity
+from dpcore.numbers.enclosure import Enclosure
 from tests.support.accounting.brute import real
 from tests.support.dpcore.mutants import mutated
 
 DIGITS = 50
-BITS = 160
 Coordinate = list[tuple[Fraction, Fraction]]
 
 
@@ -100,25 +91,20 @@ def test_every_shift_of_a_small_box(trials: int, p: str, bounds: tuple[int, ...]
 def test_one_coordinate_is_exact(trials: int, p: str, bound: int) -> None:
     law = BinomialBox(trials=trials, probability=p, bounds=(bound,))
     for epsilon in ("0", "1/10", "1", "5/2", "7"):
-        found = law.delta(epsilon)
+        found = law.delta(epsilon, "1e-30")
         truth = worst(trials, Fraction(p), (bound,), Fraction(epsilon))
         assert holds(found, truth)
         assert found.width <= Fraction(1, 10**30)
 
 
 @pytest.mark.parametrize(("count", "trials"), [(2, 60), (3, 25)])
-def test_lattices_close_in_on_the_truth(count: int, trials: int) -> None:
-    atoms = coordinate(trials, Fraction(1, 2), 2)
-    widths = []
-    outcomes = binomial_outcomes(trials, Fraction(1, 2), 2, BITS)
-    truth = hockey_stick([atoms] * count, Fraction(1))
-    for grain in (Fraction(1, 16), Fraction(1, 128), Fraction(1, 1024)):
-        with precision(BITS + 64):
-            lower = product([(merged(outcomes, grain, BITS), count)]).delta(Fraction(1)).lower
-            upper = product([(split(outcomes, grain, BITS), count)]).delta(Fraction(1)).upper
-        assert holds(Enclosure(lower, upper), truth)
-        widths.append(upper - lower)
-    assert widths[0] > 4 * widths[1] > 16 * widths[2]
+def test_several_coordinates_are_as_narrow_as_is_asked(count: int, trials: int) -> None:
+    law = BinomialBox(trials=trials, bounds=(2,) * count)
+    truth = hockey_stick([coordinate(trials, Fraction(1, 2), 2)] * count, Fraction(1))
+    for relative in (Fraction(1, 100), Fraction(1, 10**6)):
+        found = law.delta(1, relative)
+        assert holds(found, truth)
+        assert found.upper - found.lower <= relative * found.lower
 
 
 def test_mixed_signs_can_be_worst() -> None:
@@ -142,7 +128,8 @@ def test_mixed_signs_can_be_worst() -> None:
 def test_epsilon_inverts_delta() -> None:
     law = BinomialBox(trials=268, bounds=(1,))
     found = law.epsilon("1e-6")
-    assert law.delta(found.upper).upper <= Fraction(1, 10**6) < law.delta(found.lower).lower
+    above, below = (law.delta(end, "1e-30") for end in (found.upper, found.lower))
+    assert above.upper <= Fraction(1, 10**6) < below.lower
     assert BinomialBox(trials=4, bounds=(1,)).epsilon("1/16").upper < 10
     # P(X = 0) = 1/16 is never seen in the other world.
     assert BinomialBox(trials=4, bounds=(1,)).epsilon("1/17") == Enclosure.infinite()
@@ -162,29 +149,6 @@ def test_ties_are_decided() -> None:
     law = BinomialBox(trials=1, bounds=(1,))
     assert law.meets(0, "1/2")
     assert not law.meets(0, "0.4999999999999999999999999999999999999999999")
-
-
-def test_outcomes_outside_of_the_window_are_not_lost() -> None:
-    # A narrow window leaves much out; the bounds widen and stay true.
-    for trials, p, shift in (
-        (40, Fraction(1, 2), 1),
-        (40, Fraction(1, 5), 3),
-        (30, Fraction(4, 5), 2),
-    ):
-        with precision(128):
-            narrow = binomial_outcomes(trials, p, shift, 8)
-            total = sum(narrow.here, arb(0)) + narrow.hidden
-            found = Enclosure.of(delta_of_one(narrow, Fraction(1, 2)))
-            assert Enclosure.of(total).upper < 1
-        assert holds(found, hockey_stick([coordinate(trials, p, shift)], Fraction(1, 2)))
-        if not narrow.above.upper() > 0:
-            continue  # the window reached 0: only the far end was cut
-        forgetful = Outcomes(
-            here=narrow.here, there=narrow.there, hidden=narrow.hidden, above=arb(0), below=arb(0)
-        )
-        with precision(128):
-            shown = Enclosure.of(delta_of_one(forgetful, Fraction(1, 2)))
-        assert not holds(shown, hockey_stick([coordinate(trials, p, shift)], Fraction(1, 2)))
 
 
 def test_bad_arguments_are_refused() -> None:
@@ -210,14 +174,44 @@ def test_what_cannot_be_told_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     many = BinomialBox(trials=9, probability="1/3", bounds=tuple(range(1, 8)))
     with pytest.raises(NotDerived):
         many.delta(1)
-    monkeypatch.setattr(box, "_FINEST", 10)
-    with pytest.raises(PrecisionExhausted):
-        BinomialBox(trials=12, bounds=(1, 1)).delta(1, relative=0)
+    law = BinomialBox(trials=5000, bounds=(1, 1))
+    wide = law.delta("1/5", "1/100")
+    with pytest.raises(InvalidParameter, match="relative"):
+        law.delta(1, relative=0)
+    found = Enclosure(wide.lower / 2, wide.upper)  # as if no total came any closer
+    monkeypatch.setattr(BinomialBox, "_delta", lambda *_: found)
+    with pytest.raises(PrecisionExhausted, match="relative width"):
+        law.delta("1/5", "1/100")
+    with pytest.raises(PrecisionExhausted, match="cannot be told"):
+        law.meets("1/5", wide.lower)
 
 
 def test_far_more_bits_than_needed_is_a_quick_yes() -> None:
-    # A thousand million bits have too many outcomes to list; a part of them is enough for a yes.
-    assert BinomialBox(trials=10**9, probability="499/1000", bounds=(1, 1)).meets(1, "1e-6")
+    # A thousand million bits have too many outcomes to list; each coordinate alone says yes.
+    many = BinomialBox(trials=10**9, probability="499/1000", bounds=(1, 1))
+    assert many.meets(1, "1e-6")
+    assert many._surely(Fraction(1), Fraction(1, 10**6))
+
+
+def test_each_coordinate_alone_says_yes_only_where_the_total_is_met() -> None:
+    law = BinomialBox(trials=40, bounds=(1, 1, 1))
+    for epsilon in (Fraction(1, 2), Fraction(1), Fraction(2)):
+        truth = law.delta(epsilon)
+        assert not law._surely(epsilon, Fraction(truth.lower))
+        assert law._surely(epsilon, Fraction(1))
+    # The twin: every coordinate with all of epsilon.
+    whole = mutated(BinomialBox._surely, "epsilon / len(self.bounds)", "epsilon")
+    assert whole(law, Fraction(1), Fraction(law.delta(1).lower) / 2)
+
+
+def test_more_outcomes_than_a_list_holds_are_bounded_in_bins() -> None:
+    law = BinomialBox(trials=10**9, bounds=(1, 1))
+    found = law.epsilon("1e-6", "1/10")
+    assert found.lower > 0
+    gaussian = PrivacyCurve(
+        noise=DiscreteGaussian(sigma_squared=10**9 // 4), sensitivity=Sensitivity.box((1, 1))
+    ).epsilon("1e-6")
+    assert abs(found.upper_float / gaussian.upper_float - 1) < 0.1
 
 
 @pytest.mark.parametrize(

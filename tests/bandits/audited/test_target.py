@@ -108,7 +108,7 @@ def test_skellam_noise_at_seven_tenths_is_refuted() -> None:
     def narrow(privatizer: Privatizer, encoded_sum: int, pulls: int, rng: Rng) -> ReleasedSum:
         law = law_of(privatizer, pulls)
         assert isinstance(law, Skellam)
-        less = Skellam(variance=law.variance * 49 / 100)  # type: ignore[operator]  # a Skellam variance is exact
+        less = Skellam(variance=law.variance * 49 / 100)
         return with_noise(privatizer, encoded_sum, pulls, less.sample(rng=rng))
 
     with releasing(narrow):

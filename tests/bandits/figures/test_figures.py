@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from bandits.batch import Commit, Pulls, Released
+from bandits.experiments.experiment import Cell
 from bandits.play import play
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.privatizer import Unprotected
-from bandits.worlds.environment import Bernoulli
+from bandits.worlds.environment import Bernoulli, Environment
 from benchmarks.figures import section
 from benchmarks.figures.__main__ import QUICK, STUDIES, main, regenerate
 from benchmarks.figures.page import table
@@ -23,7 +24,6 @@ from benchmarks.figures.sweep import (
     Outcome,
     Ratio,
     _outcome,
-    _Played,
     best_of,
     of_contenders,
     ratio,
@@ -114,9 +114,11 @@ def test_the_error_of_a_ratio_is_that_of_pairs() -> None:
 
 
 def test_a_run_without_its_best_arm_is_counted_and_no_other() -> None:
-    def played(*active: int, best: tuple[int, ...] = (0,)) -> _Played:
-        return _Played(
-            regret=(1.0,), active=active, best=frozenset(best), bits=1, mean_bits=1.0
+    def played(*active: int, best: tuple[int, ...] = (0,)) -> tuple[Environment, Cell]:
+        means = tuple(0.5 if arm in best else 0.25 for arm in range(3))
+        return Bernoulli(means=means), Cell(
+            algorithm="se", epsilon="1", instance=0, regret=(1.0,), pulls=(100, 0, 0),
+            active=active, batches=1, bits_per_user=1, mean_bits_per_user=1.0,
         )  # fmt: skip
 
     lost = [played(1), played(1, 2)]

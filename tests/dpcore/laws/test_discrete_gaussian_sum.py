@@ -72,7 +72,7 @@ REFERENCE_MUTANTS = {
         "DiscreteGaussian(sigma_squared=self._whole).sample_reference(rng)",
     ),
     "sigma for sigma squared": (
-        "DiscreteGaussian(sigma_squared=self._v)",
+        "DiscreteGaussian(sigma_squared=self.sigma_squared)",
         "DiscreteGaussian(sigma_squared=Fraction(1, 2))",
     ),
 }

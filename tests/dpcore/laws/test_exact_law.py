@@ -296,12 +296,15 @@ def test_discrete_laplace_reference_is_exact_with_no_layer_stubbed(scale: Fracti
 LAPLACE_MUTANTS = {
     "negative zero not rejected": ("not (negative and magnitude == 0)", "True"),
     "zero rejected under both signs": ("negative and magnitude == 0", "magnitude == 0"),
-    "scale for 1/scale": ("1 / self._s", "self._s"),
-    "scale a thousandth of a millionth off": ("1 / self._s", "1 / (self._s + Fraction(1, 10**9))"),
+    "scale for 1/scale": ("1 / self.scale", "self.scale"),
+    "scale a thousandth of a millionth off": (
+        "1 / self.scale",
+        "1 / (self.scale + Fraction(1, 10**9))",
+    ),
     "no sign": ("-magnitude if negative else magnitude", "magnitude"),
     "truncated tail": (
-        "magnitude = geometric_exp(rng, 1 / self._s)",
-        "magnitude = min(geometric_exp(rng, 1 / self._s), 100)",
+        "magnitude = geometric_exp(rng, 1 / self.scale)",
+        "magnitude = min(geometric_exp(rng, 1 / self.scale), 100)",
     ),
 }
 
@@ -362,14 +365,20 @@ def test_a_sampler_that_remembers_a_rejection_is_not_alike() -> None:
 
 
 GAUSSIAN_MUTANTS = {
-    "sigma for sigma squared": ("(2 * self._v)", "(2 * math.isqrt(math.floor(self._v)))"),
-    "factor two lost": ("(2 * self._v)", "self._v"),
-    "centre forgotten": ("abs(candidate) - self._v / scale", "Fraction(abs(candidate))"),
-    "sign of the gap": ("abs(candidate) - self._v", "abs(candidate) + self._v"),
-    "abs forgotten": ("abs(candidate) - self._v", "candidate - self._v"),
+    "sigma for sigma squared": (
+        "(2 * self.sigma_squared)",
+        "(2 * math.isqrt(math.floor(self.sigma_squared)))",
+    ),
+    "factor two lost": ("(2 * self.sigma_squared)", "self.sigma_squared"),
+    "centre forgotten": ("abs(candidate) - self.sigma_squared / scale", "Fraction(abs(candidate))"),
+    "sign of the gap": (
+        "abs(candidate) - self.sigma_squared",
+        "abs(candidate) + self.sigma_squared",
+    ),
+    "abs forgotten": ("abs(candidate) - self.sigma_squared", "candidate - self.sigma_squared"),
     "gap not squared": ("gap * gap", "abs(gap)"),
-    "never rejected": ("if bernoulli_exp(rng, gap * gap / (2 * self._v)):", "if True:"),
-    "proposal too narrow": ("math.isqrt(math.floor(self._v)) + 1", "1"),
+    "never rejected": ("if bernoulli_exp(rng, gap * gap / (2 * self.sigma_squared)):", "if True:"),
+    "proposal too narrow": ("math.isqrt(math.floor(self.sigma_squared)) + 1", "1"),
     "float exponent": ("gap * gap /", "Fraction(float(gap) ** 2) /"),
 }
 

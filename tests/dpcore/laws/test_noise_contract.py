@@ -292,3 +292,6 @@ def test_the_public_list_is_what_the_package_offers() -> None:
     assert all(hasattr(dpcore, name) for name in dpcore.__all__)
     assert {law.__name__ for law in LAWS.values()} <= set(dpcore.__all__)
     assert all(inspect.getdoc(getattr(dpcore, name)) for name in dpcore.__all__)
+    assert {"run", "IdealAggregation", "MaskedAggregation", "Shuffler"} <= set(dpcore.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Aggregator'"):
+        _ = dpcore.Aggregator

@@ -94,7 +94,7 @@ POISSON_MUTANTS = {
     "one unit too many": ("range(whole))\n", "range(whole + 1))\n"),
     "thinned once": ("sum(bernoulli(rng, kept) for _ in range(_unit_poisson(rng)))",
                      "bernoulli(rng, kept) * _unit_poisson(rng)"),
-    "rounds the mean": ("math.floor(self._mu)", "round(self._mu + Fraction(1, 10))"),
+    "rounds the mean": ("math.floor(self.mean)", "round(self.mean + Fraction(1, 10))"),
 }  # fmt: skip
 
 
@@ -138,7 +138,11 @@ def test_the_binomial_reference_is_exact(trials: int, p: str) -> None:
     [
         ("one coin more", "range(self.trials)", "range(self.trials + 1)"),
         ("one coin fewer", "range(self.trials)", "range(self.trials - 1)"),
-        ("tails for heads", "bernoulli(rng, self._p)", "bernoulli(rng, 1 - self._p)"),
+        (
+            "tails for heads",
+            "bernoulli(rng, self.probability)",
+            "bernoulli(rng, 1 - self.probability)",
+        ),
     ],
 )
 def test_a_mutant_of_the_binomial_reference_is_caught(name: str, old: str, new: str) -> None:

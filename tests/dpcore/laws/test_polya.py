@@ -227,8 +227,8 @@ def test_the_reference_adds_geometrics_for_whole_shapes(shape: str) -> None:
     assert refuted(law, Fraction(shape), Fraction(1, 2)) == []
     mutant = mutated(
         Polya.sample_reference,
-        "math.floor(self._r)",
-        "math.ceil(self._r) - 1",
+        "math.floor(self.shape)",
+        "math.ceil(self.shape) - 1",
         geometric_exp=geometric_exp_proven,
         urn=urn,
     )

@@ -59,13 +59,13 @@ def test_thresholds_are_those_of_mpmath(shape: Any, scale: Any) -> None:
 def test_the_intervals_of_a_table_stay_narrow(shape: Any, scale: Any) -> None:
     # Wide ones would be right, and each threshold they cannot place would cost a ball of F.
     noise = Polya(shape=shape, scale=scale)
-    first, last = polya._support(noise._r, noise._s)
+    first, last = polya._support(noise.shape, noise.scale)
     start = fixed_enclosure(noise.enclose_pmf(first, 192))
     masses = [*polya._masses(noise, start, first, last)]
     assert sum(high - low for low, high in masses) < 1 << (192 - 64 - 10)
     growing = mutated(polya._masses, "(short * decay >> 64)", "short")
     wide = sum(high - low for low, high in growing(noise, start, first, last))
-    assert wide > 1 << 128 or noise._r <= 1
+    assert wide > 1 << 128 or noise.shape <= 1
 
 
 MASS_MUTANTS = {

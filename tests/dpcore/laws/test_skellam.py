@@ -69,7 +69,7 @@ def test_the_reference_is_exact(variance: str) -> None:
 
 REFERENCE_MUTANTS = {
     "a sum for the difference": (") - half", ") + half"),
-    "the whole variance twice": ("self._v / 2", "self._v"),
+    "the whole variance twice": ("self.variance / 2", "self.variance"),
     "one draw less itself": (
         "return half.sample_reference(rng) - half.sample_reference(rng)",
         "drawn = half.sample_reference(rng)\n    return drawn - drawn",
@@ -231,9 +231,9 @@ def test_the_recurrence_of_bessel_functions(variance: str) -> None:
 @pytest.mark.parametrize("variance", ["65", "401", "40000"])
 def test_bessel_series_and_contour_sums_agree(variance: str) -> None:
     noise = Skellam(variance=variance)
-    series = mutated(Skellam.pmf_ball, "self._v > _SERIES_VARIANCE and", "False and")
+    series = mutated(Skellam.pmf_ball, "self.variance > _SERIES_VARIANCE and", "False and")
     contour = mutated(
-        Skellam.pmf_ball, "self._v > _SERIES_VARIANCE and k * k > 16 * self._v", "True"
+        Skellam.pmf_ball, "self.variance > _SERIES_VARIANCE and k * k > 16 * self.variance", "True"
     )
     with precision(200):
         for k in (1, 4 * reach(noise), 5 * reach(noise), 12 * reach(noise)):

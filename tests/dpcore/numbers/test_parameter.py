@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from dataclasses import FrozenInstanceError, dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -26,7 +27,7 @@ from dpcore import (
     Unrepresentable,
 )
 from dpcore.errors import _SHOWN
-from dpcore.numbers.parameter import integer, positive_rational, rational
+from dpcore.numbers.parameter import Exact, integer, make_positive, positive_rational, rational
 from dpcore.sampling.coins import bernoulli, bernoulli_exp, geometric_exp
 from dpcore.spelling import noise_from_json, read_noise
 from tests.support.dpcore.refusals import Unprintable, ident, names, refusal
@@ -327,3 +328,42 @@ def test_names_and_spellings_of_a_subclass_are_plain() -> None:
     with pytest.raises(InvalidParameter, match="twice"):
         sorted_names([LyingText("ada"), LyingText("ada")])
     assert str(InvalidParameter("x", LyingText("what it is"), "is shown")).startswith("x = what")
+
+
+# -- fields that are exact ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priced:
+    price: Exact = Exact()
+    tax: Exact = Exact("1/4")
+
+    def __post_init__(self) -> None:
+        make_positive(self, price="nothing is free", tax="nor untaxed")
+
+
+def test_a_field_is_given_as_any_rational_and_is_a_fraction() -> None:
+    one = Priced(price="0.5")
+    assert (one.price, one.tax) == (Fraction(1, 2), Fraction(1, 4))
+    assert {type(one.price), type(one.tax)} == {Fraction}
+    assert one == Priced(price=0.5, tax=Fraction(1, 4)) == pickle.loads(pickle.dumps(one))  # noqa: S301 - made here
+    assert hash(one) == hash(replace(one, price=Decimal("0.50")))
+    assert replace(one, tax=2).tax == 2
+
+
+def test_a_field_without_a_default_is_demanded_and_none_can_be_set() -> None:
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'price'"):
+        Priced()
+    with pytest.raises(FrozenInstanceError):
+        Priced(price=1).price = 2  # type: ignore[misc]  # what is refused
+    with pytest.raises(InvalidParameter, match=r"price = 0: must be > 0: nothing is free"):
+        Priced(price=0)
+    with pytest.raises(InvalidParameter, match=r"tax = nan"):
+        Priced(price=1, tax=float("nan"))
+
+
+def test_a_class_without_slots_is_refused_when_it_is_used() -> None:
+    bare = type("Loose", (), {"__annotations__": {"price": "Exact"}, "price": Exact()})
+    loose: Any = dataclass(bare)
+    with pytest.raises(AttributeError, match="needs a dataclass with slots"):
+        loose(price=1)

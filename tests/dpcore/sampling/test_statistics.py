@@ -44,7 +44,7 @@ def one_table(text: str) -> bool:
     noise = read_noise(text)
     batch = batch_of(noise)
     return isinstance(batch, InversionTable) or (
-        isinstance(noise, dpcore.DiscreteLaplace) and noise.scale <= 64  # type: ignore[operator]  # a Fraction
+        isinstance(noise, dpcore.DiscreteLaplace) and noise.scale <= 64
     )
 
 

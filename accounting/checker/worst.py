@@ -1,0 +1,108 @@
+r"""Check the worst of several certificates: an upper bound of epsilon that holds for every part.
+
+Whoever may be in any one of several totals is promised the worst of them. A part says what it is
+of, claims epsilon at each delta, and carries an ordinary certificate of just that, which ``verify``
+computes anew, or says why it has none. Whoever writes an envelope around such parts reads it and
+hands them on; what they claim is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from accounting.checker.text.reading import Malformed, read
+from accounting.checker.verdict import Allowance, Finding, Status, verify
+
+__all__ = ["WorstPart", "check_certificates", "stated_parts", "worst_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstPart:
+    r"""One of the parts: what it is of, epsilon by delta, its certificate or why it has none.
+
+    ``scope`` and ``inner`` are the scope and the parts that its certificate must have. ``reason``
+    is why a claim that is stated, and not derived, is believed, empty where it is derived;
+    ``assumption`` is the sentence by which its certificate must say so.
+    """
+
+    scope: Mapping[str, str]
+    inner: tuple[Mapping[str, Any], ...]
+    claims: Mapping[str, Fraction]
+    certificate: Mapping[str, Any] | None
+    unchecked: str
+    reason: str = ""
+    assumption: str = ""
+
+
+def check_certificates(parts: Sequence[WorstPart]) -> None:
+    r"""Read the certificate of every part.
+
+    Raises :class:`Malformed`, naming part and field, for one that is not as its schema says.
+    """
+    for i, part in enumerate(parts):
+        try:
+            if part.certificate is not None:
+                read(part.certificate)
+        except Malformed as error:
+            raise Malformed(f"parts[{i}].certificate.{error.where}", error.reason) from None
+
+
+def stated_parts(parts: Sequence[WorstPart]) -> Iterator[Finding]:
+    r"""The parts whose epsilon is stated and not derived, as assumed."""
+    for i, part in enumerate(parts):
+        if part.reason:
+            stated = f"epsilon {part.inner[0]['epsilon']} is stated, not derived"
+            reason = f"{stated}: {part.reason}"
+            yield Finding(where=f"parts[{i}]", status=Status.ASSUMED, reason=reason)
+
+
+def worst_of(
+    claims: Mapping[str, Fraction], parts: Sequence[WorstPart], allowance: Allowance
+) -> Iterator[Finding]:
+    r"""Whether epsilon, by delta, is no less than that of any part, and what holds of each part."""
+    for i, (delta, epsilon) in enumerate(claims.items()):
+        where = f"claims[{i}] (epsilon)"
+        if epsilon < max(part.claims[delta] for part in parts):
+            yield _fails(where, "is less than that of a part")
+        else:
+            reason = f"no less than any of {len(parts)} parts"
+            yield Finding(where=where, status=Status.HOLDS, reason=reason)
+    for i, part in enumerate(parts):
+        yield from _of_part(f"parts[{i}]", part, allowance)
+
+
+def _of_part(where: str, part: WorstPart, allowance: Allowance) -> Iterator[Finding]:
+    if part.certificate is None:
+        yield Finding(where=where, status=Status.UNCHECKED, reason=part.unchecked)
+        return
+    found = [*_wrong(where, part, part.certificate, allowance)]
+    yield from found
+    if not found:
+        reason = "epsilon computed again, of this very noise and rounds"
+        if part.reason:
+            reason = "epsilon follows from what is stated"
+        yield Finding(where=where, status=Status.HOLDS, reason=reason)
+
+
+def _wrong(
+    where: str, part: WorstPart, own: Mapping[str, Any], allowance: Allowance
+) -> Iterator[Finding]:
+    # What does not hold of a part that has a certificate of its own.
+    if own["scope"] != part.scope or own["parts"] != [*part.inner]:
+        yield _fails(where, "is not what its own certificate is of")
+    if part.assumption and part.assumption not in own["assumptions"]:
+        yield _fails(where, f"its own certificate does not assume: {part.assumption}")
+    proved = {c["delta"]: c["upper"] for c in own["claims"] if c["quantity"] == "epsilon"}
+    for delta, epsilon in part.claims.items():
+        if delta not in proved or epsilon < Fraction(proved[delta]):
+            yield _fails(where, f"claims less at {delta} than its own certificate proves")
+    for finding in verify(own, allowance).failures:
+        place = f"{where}.certificate.{finding.where}"
+        yield Finding(where=place, status=finding.status, reason=finding.reason)
+
+
+def _fails(where: str, reason: str) -> Finding:
+    return Finding(where=where, status=Status.FAILS, reason=reason)

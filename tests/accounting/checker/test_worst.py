@@ -1,0 +1,82 @@
+"""The worst of several certificates: a bound that is too small, or of something else, fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from accounting.certificates.certificate import certify
+from accounting.checker import Allowance, Malformed, Status
+from accounting.checker.worst import WorstPart, check_certificates, stated_parts, worst_of
+from accounting.release.curve import PrivacyCurve
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+
+DELTA = "1/1000"
+
+
+def part(scale: int) -> WorstPart:
+    curve = PrivacyCurve(noise=DiscreteLaplace(scale=scale), sensitivity=1)
+    own = certify(curve, deltas=[DELTA]).to_json()
+    upper = next(each["upper"] for each in own["claims"] if each["quantity"] == "epsilon")
+    return WorstPart(
+        scope=own["scope"],
+        inner=tuple(own["parts"]),
+        claims={DELTA: Fraction(upper)},
+        certificate=own,
+        unchecked="",
+    )
+
+
+PARTS = (part(10), part(20))
+EPSILON = PARTS[0].claims[DELTA]
+
+
+def failures(epsilon: Fraction, *parts: WorstPart) -> list[tuple[str, str]]:
+    found = worst_of({DELTA: epsilon}, parts, Allowance())
+    return [(each.where, each.reason) for each in found if each.status is not Status.HOLDS]
+
+
+def test_the_largest_of_the_parts_holds_and_no_less() -> None:
+    assert PARTS[1].claims[DELTA] < EPSILON
+    for turned in (PARTS, PARTS[::-1]):
+        assert failures(EPSILON, *turned) == []
+        assert failures(EPSILON + 1, *turned) == []
+        less = failures(EPSILON - Fraction(1, 10**9), *turned)
+        assert less == [("claims[0] (epsilon)", "is less than that of a part")]
+
+
+def test_a_part_claims_what_its_certificate_proves_of_the_same() -> None:
+    small = replace(PARTS[0], claims={DELTA: EPSILON / 2})
+    where, reason = failures(EPSILON, small)[0]
+    assert (where, reason) == (
+        "parts[0]",
+        f"claims less at {DELTA} than its own certificate proves",
+    )
+    for other in ({"scope": {"unit": "user", "relation": "replace"}}, {"inner": PARTS[1].inner}):
+        wrong = replace(PARTS[0], **other)
+        assert failures(EPSILON, wrong) == [("parts[0]", "is not what its own certificate is of")]
+    sentence = replace(PARTS[0], assumption="somebody said so")
+    assert failures(EPSILON, sentence) == [
+        ("parts[0]", "its own certificate does not assume: somebody said so")
+    ]
+
+
+def test_a_certificate_that_does_not_hold_is_named_in_its_part() -> None:
+    own: Any = PARTS[1].certificate
+    broken = replace(PARTS[1], certificate={**own, "digest": "sha256:" + "0" * 64})
+    ((where, _),) = failures(EPSILON, PARTS[0], broken)
+    assert where == "parts[1].certificate.digest"
+    with pytest.raises(Malformed, match=r"parts\[1\]\.certificate\.schema"):
+        check_certificates([PARTS[0], replace(PARTS[1], certificate={"schema": "other"})])
+
+
+def test_what_has_no_certificate_is_unchecked_and_what_is_stated_is_assumed() -> None:
+    bare = replace(PARTS[0], certificate=None, unchecked="too large")
+    assert failures(EPSILON, bare) == [("parts[0]", "too large")]
+    stated = replace(PARTS[0], inner=({"epsilon": "1/8"},), reason="a theorem")
+    (found,) = stated_parts([PARTS[1], stated])
+    assert (found.where, found.status) == ("parts[1]", Status.ASSUMED)
+    assert found.reason == "epsilon 1/8 is stated, not derived: a theorem"
