@@ -17,7 +17,6 @@ from accounting.cli.options import (
     exact,
     named,
     progress,
-    read_sensitivity,
     share,
     show,
     whole,
@@ -27,7 +26,7 @@ from dpcore.command.patience import patiently
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly, up
-from dpcore.spelling import write_noise
+from dpcore.spelling import read_sensitivity, write_noise
 
 if TYPE_CHECKING:
     from accounting.budget.returning import Route
@@ -200,7 +199,7 @@ def calibrate_command(
     """
     from accounting.budget.calibrate import calibrate
 
-    moves, count = read_sensitivity(sensitivity), whole("--rounds", rounds, 1)
+    moves, count = read_sensitivity("--sensitivity", sensitivity), whole("--rounds", rounds, 1)
     kept, target = rational("--delta", delta), rational("--epsilon", epsilon)
     laws = dict.fromkeys(("noise", "shape", "probability", "count"), "--noise")
     with named(epsilon="--epsilon", delta="--delta", honest_fraction="--honest", **laws):

@@ -14,11 +14,12 @@ import typer
 
 from dpcore.command.terminal import say
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Scope, Sensitivity
+from dpcore.mechanism import Scope
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import End
-from dpcore.numbers.parameter import rational
+from dpcore.numbers.parameter import rational, whole_number
 from dpcore.numbers.rounding import down, exactly, up
+from dpcore.spec import read_keys
 from dpcore.spelling import read_noise
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ __all__ = [
     "progress",
     "read_claim",
     "read_law",
-    "read_sensitivity",
     "share",
     "show",
     "whole",
@@ -45,7 +45,7 @@ __all__ = [
 _MOST: Final = 1 << 62
 _DIGITS: Final = 9
 _LONGEST: Final = 1 << 16
-_CLAIMS: Final = "must be epsilon=1, epsilon=1,delta=1e-6 or rho=1/2"
+_CLAIMS: Final = "; must be epsilon=1, epsilon=1,delta=1e-6 or rho=1/2"
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
@@ -58,10 +58,7 @@ def whole(argument: str, text: str, at_least: int = 0) -> int:
     >>> whole("--rounds", "1e3")
     1000
     """
-    exact = rational(argument, text)
-    if exact.denominator != 1 or not at_least <= exact <= _MOST:
-        raise InvalidParameter(argument, text, f"must be a whole number from {at_least} to 2^62")
-    return int(exact)
+    return whole_number(argument, text, at_least=at_least, at_most=_MOST)
 
 
 def counts(argument: str, text: str) -> list[int]:
@@ -122,27 +119,6 @@ def share(argument: str, text: str) -> Fraction:
     return exact
 
 
-def read_sensitivity(text: str) -> Sensitivity:
-    r"""``3``, ``l1=3``, ``l2-squared=4`` or ``box=1x2x2``.
-
-    >>> read_sensitivity("box=1x2"), read_sensitivity("3")
-    (Sensitivity.box((1, 2)), Sensitivity(3))
-    """
-    norm, equals, amount = text.partition("=")
-    if not equals:
-        return Sensitivity(whole("--sensitivity", text, 1))
-    match norm.strip():
-        case "l1":
-            return Sensitivity.l1(whole("--sensitivity", amount, 1))
-        case "l2-squared":
-            return Sensitivity.l2_squared(whole("--sensitivity", amount, 1))
-        case "box":
-            return Sensitivity.box(
-                tuple(whole("--sensitivity", bound, 1) for bound in amount.split("x"))
-            )
-    raise InvalidParameter("--sensitivity", text, "must be 3, l1=3, l2-squared=4 or box=1x2x2")
-
-
 def read_law(argument: str, text: str) -> Noise:
     r"""A noise, ``skellam:variance=400``; what is wrong with it is said of the option.
 
@@ -183,12 +159,8 @@ def read_claim(argument: str, text: str, scope: Scope) -> Word:
     >>> read_claim("--budget", "epsilon=1,delta=1e-6", Scope())
     Approx(1, '1/1000000')
     """
-    given: dict[str, str] = {}
-    for part in text.split(","):
-        key, equals, value = (word.strip() for word in part.partition("="))
-        if not equals or key in given:
-            raise InvalidParameter(argument, text, _CLAIMS)
-        given[key] = value
+    known = ("epsilon", "delta", "rho")
+    given = read_keys(argument, text, text, known, owner="a claim", hint=lambda _: _CLAIMS)
     with named(epsilon=argument, delta=argument, rho=argument):
         return _claim(argument, text, given, scope)
 
@@ -203,7 +175,7 @@ def _claim(argument: str, text: str, given: dict[str, str], scope: Scope) -> Wor
             return Pure(epsilon, scope=scope)
         case {"rho": rho, **rest} if not rest:
             return ZCdp(rho, scope=scope)
-    raise InvalidParameter(argument, text, _CLAIMS)
+    raise InvalidParameter(argument, text, _CLAIMS.removeprefix("; "))
 
 
 def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[_T]:

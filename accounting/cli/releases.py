@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accounting.cli.options import each, read_law, read_sensitivity, share, whole
+from accounting.cli.options import each, read_law, share, whole
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Mechanism, Norm, Relation, Scope, Sensitivity
-from dpcore.spelling import write_noise
+from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
+from dpcore.spelling import read_sensitivity, write_noise, write_sensitivity
 
 if TYPE_CHECKING:
     from accounting.totals.compose import Composition
@@ -69,7 +69,8 @@ def composed(
     from accounting.totals.compose import compose
 
     count = len(noises)
-    moves = [read_sensitivity(s) for s in each("--sensitivity", sensitivities or [], count, "1")]
+    moved = each("--sensitivity", sensitivities or [], count, "1")
+    moves = [read_sensitivity("--sensitivity", text) for text in moved]
     times = [whole("--rounds", r, 1) for r in each("--rounds", rounds or [], count, "1")]
     rates = [_rate(p) for p in each("--poisson", poisson or [], count, "100%")]
     relation = Relation.ADD_REMOVE if poisson else relation
@@ -103,11 +104,5 @@ def told(source: Source, rounds: int) -> str:
             curve, rate = source.curve, f" --poisson {source.rate}"
         case _:
             return f"{rounds} x {source!r}"
-    moves = _moves(Sensitivity.of(curve.sensitivity))
+    moves = write_sensitivity(Sensitivity.of(curve.sensitivity))
     return f"{rounds} x {write_noise(curve.noise)} --sensitivity {moves}{rate}"
-
-
-def _moves(sensitivity: Sensitivity) -> str:
-    amount = sensitivity.amount
-    text = "x".join(map(str, amount)) if isinstance(amount, tuple) else str(amount)
-    return text if sensitivity.norm is Norm.ABSOLUTE else f"{sensitivity.norm.value}={text}"

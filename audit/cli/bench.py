@@ -5,7 +5,6 @@ r"""``dpcore audit bench``: the catalogue of broken mechanisms, audited on this 
 
 from __future__ import annotations
 
-import difflib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -14,6 +13,7 @@ import typer
 
 from dpcore.command.terminal import say
 from dpcore.errors import InvalidParameter
+from dpcore.spec import did_you_mean
 
 if TYPE_CHECKING:
     from audit.catalogue import Entry
@@ -90,8 +90,7 @@ def _entries(names: list[str], *, quick: bool) -> tuple[list[Entry], list[Entry]
     for name in names:
         entry = find(name)
         if entry is None:
-            close = difflib.get_close_matches(name, [entry.name for entry in ENTRIES], n=1)
-            hint = f"did you mean {close[0]}? " if close else ""
+            hint = did_you_mean(name, [entry.name for entry in ENTRIES])
             raise InvalidParameter("NAME", name, f"{hint}names: dpcore audit catalogue")
         chosen[name] = entry
     entries = list(chosen.values() if names else ENTRIES)

@@ -15,7 +15,6 @@ exec:./program args        any executable, see ``audit.targets.program``
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,6 +31,7 @@ from audit.targets.target import (
     working_folder,
 )
 from dpcore.errors import InvalidParameter
+from dpcore.spec import did_you_mean
 from dpcore.spelling import LAWS, read_noise
 
 __all__ = ["as_target", "read_target"]
@@ -86,8 +86,7 @@ def _catalogued(spelling: str) -> Target:
     if spelling in known:
         subject = known[spelling]
         return Catalogued(spelling=spelling, function=subject.run, subject=subject)
-    close = difflib.get_close_matches(spelling, [*known, *LAWS], n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
+    hint = did_you_mean(spelling, [*known, *LAWS])
     raise InvalidParameter(
         "target",
         spelling,

@@ -142,7 +142,7 @@ def test_a_defect_is_never_taken_for_a_verdict(
     monkeypatch.setattr(dpcore.command.app, "read_noise", broken)
     assert dpcore.command.app.run(["sample", LAPLACE]) == dpcore.command.app.DEFECT
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"RuntimeError: slip in {LAPLACE} at test_cli.py:" in line
+    assert f"RuntimeError: slip in {LAPLACE} at test_app.py:" in line
 
 
 @pytest.mark.parametrize("words", [["sample", LAPLACE, "-n", "1"], ["--help"], ["--version"]])
