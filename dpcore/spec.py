@@ -33,10 +33,10 @@ def find_name(
 ) -> _T:
     r"""What ``known`` holds under a name: all of what was typed, or the part ``name`` of it.
 
-    >>> find_name("--preset", "cz/esay", {"cz/easy": 1})
+    >>> find_name("preset", "cz/esay", {"cz/easy": 1})
     Traceback (most recent call last):
     ...
-    dpcore.errors.InvalidParameter: --preset = cz/esay: did you mean cz/easy? it must be one of ...
+    dpcore.errors.InvalidParameter: preset = cz/esay: did you mean cz/easy? it must be one of ...
 
     Raises :class:`InvalidParameter` for an unknown name, with the nearest and the list.
     """

@@ -87,9 +87,9 @@ def exact(
     from audit.exact.report import ExactReport, exact_lines
 
     if plot is not None:
-        from accounting.cli.plot import check_plot
+        from dpcore.command.picture import check_picture
 
-        check_plot(plot)
+        check_picture("--plot", plot)
     one, other, notes = _read(p, q, divide=normalise)
     claimed = None if claim is None else read_claim(claim)
     stated = () if claimed is None else claimed.points

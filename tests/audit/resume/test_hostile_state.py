@@ -200,7 +200,7 @@ def test_a_pipe_a_device_or_a_folder_is_refused_at_once(tmp_path: Path) -> None:
         "from audit.resume.checkpoint import resume, stored_search, stored_seed\n"
         "from audit.claims.claim import Claim\n"
         "from audit.runs.plan import Plan\n"
-        "from audit.targets.target import read_target\n"
+        "from audit.targets.spelling import read_target\n"
         "from dpcore.errors import InvalidParameter\n"
         "plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=600)\n"
         "opened = lambda path: resume(path, read_target('count'), plan).__enter__()\n"
