@@ -1,4 +1,4 @@
-r"""``dpcore certify`` and ``dpcore verify``: what leaves the building, and how it is checked."""
+r"""``dpcore certify`` and ``dpcore verify``: write a privacy certificate, and check one."""
 
 from __future__ import annotations
 
@@ -165,4 +165,4 @@ def _read(name: str, most: int) -> bytes:
     except OSError as error:
         raise InvalidParameter("FILE", name, f"cannot be read: {error.strerror}") from None
     except ValueError:
-        raise InvalidParameter("FILE", name, "cannot be read: is no name of a file") from None
+        raise InvalidParameter("FILE", name, "cannot be read: not a valid file name") from None

@@ -277,7 +277,7 @@ def _counted(charges: int) -> str:
 
 @contextmanager
 def _said_of_options(users: str = "--user") -> Iterator[None]:
-    # What a ledger refuses, said of the options that a person typed.
+    # Errors of the ledger name the options that a person typed.
     laws = dict.fromkeys(("relation", "scope"), "--relation")
     with named(url="--db", budget="--budget", batch="--batch", user=users, users=users, **laws):
         yield

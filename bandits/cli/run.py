@@ -189,8 +189,8 @@ def run(
             promises = _promises(experiment, worlds)
             with _folder(experiment, folder):
                 runs: dict[tuple[str, str], Run] = {}
-                kept = None if folder is None else runs
-                cells = _played(experiment, worlds, workers, state, kept)
+                wanted = None if folder is None else runs
+                cells = _played(experiment, worlds, workers, state, wanted)
                 stopped = _HALFWAY
                 found = _Found(experiment=experiment, worlds=worlds, cells=cells, runs=runs)
                 _publish(found, promises, folder, as_json=as_json)

@@ -315,7 +315,7 @@ def run_cells(
     left = [(experiment, worlds.environments[t.instance], t, whole) for t in tasks[len(found) :]]
     if progress is not None:
         progress(len(found))
-    with contextlib.closing(in_processes(_run, left, min(workers, len(left)))) as cells:
+    with contextlib.closing(in_processes(_run, left, max(min(workers, len(left)), 1))) as cells:
         for cell, run in cells:
             if runs is not None and run is not None:
                 runs[cell.algorithm, cell.epsilon] = run

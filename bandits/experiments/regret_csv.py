@@ -41,7 +41,7 @@ r"""``regret`` is Reg(t) of one run; ``epsilon`` and ``delta`` are exact, as the
 class Line:
     r"""Reg(t)/t of one algorithm at one epsilon: means and standard errors over instances.
 
-    The error of one instance is 0: there is none to show.
+    With one instance the error is 0.
     """
 
     preset: str
@@ -93,7 +93,7 @@ def lines_of(experiment: Experiment, cells: Iterable[Cell]) -> tuple[Line, ...]:
 def read_lines(path: Path) -> tuple[Line, ...]:
     r"""The curves of a file that :func:`write_csv` wrote, in its order.
 
-    Raises :class:`InvalidParameter` for a file that is none, with the line that is not understood,
+    Raises :class:`InvalidParameter` for another kind of file, naming the line that cannot be read,
     for one that was cut, and where runs that no mean is over would be one curve: of two settings,
     an instance twice, instances of unequal rounds.
     """

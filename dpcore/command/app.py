@@ -221,8 +221,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _ignore_wrong_variables() -> None:
-    # The sizes of a window that is none, and a request for completions that no shell made (a shell
-    # sets others beside it), are somebody's left-over, and must not stand in for the command.
+    # Impossible sizes of a window, and a request for completions that no shell made (a shell sets
+    # others beside it), are somebody's left-over, and must not stand in for the command.
     for name in _SIZES:
         if not _SIZE.fullmatch(os.environ.get(name, "80")):
             del os.environ[name]

@@ -70,9 +70,10 @@ def width_of(jobs: int) -> int:
 def in_processes(
     function: Callable[..., _Found], calls: Iterable[tuple[Any, ...]], jobs: int
 ) -> Generator[_Found, None, None]:
-    r"""``function(*call)`` for each call, in order, by so many processes (1: by this one).
+    r"""Run ``function(*call)`` for each call in ``jobs`` processes; the results come in order.
 
-    No more than a few calls a process are taken before their results are read.
+    One job runs them in this process, -1 stands for one a core. Only a few calls for each process
+    are taken before their results are read.
 
     >>> [*in_processes(max, [(1, 2), (4, 3)], 1)]
     [2, 4]
@@ -163,7 +164,9 @@ def _orderly() -> Any:
 
     from joblib.parallel import BACKENDS
 
-    class Orderly(BACKENDS["loky"]):  # type: ignore[misc]  # joblib has no types
+    theirs: Any = BACKENDS["loky"]
+
+    class Orderly(theirs):  # type: ignore[misc]  # joblib has no types
         def __init__(self, **more: Any) -> None:
             super().__init__(**more)
             self._lock = threading.RLock()

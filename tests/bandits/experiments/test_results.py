@@ -14,7 +14,7 @@ import pytest
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Pure
 from bandits.experiments import results, summary
-from bandits.experiments.experiment import Experiment, run_cells
+from bandits.experiments.experiment import Experiment, play_task, run_cells
 from bandits.experiments.ownership import certificate_name
 from bandits.experiments.regret_csv import Line
 from bandits.experiments.results import without_regret
@@ -152,8 +152,12 @@ def test_a_run_that_was_kept_is_not_played_again(monkeypatch: pytest.MonkeyPatch
     assert [*runs] == [("cdp-se", "1"), ("cdp-se", "2")]
     again = [*results.certificates(experiment, worlds, {})]
     played: list[Any] = []
-    play = results.play_task
-    monkeypatch.setattr(results, "play_task", lambda *words: played.append(words) or play(*words))
+
+    def noted(*words: Any) -> Run:
+        played.append(words)
+        return play_task(*words)
+
+    monkeypatch.setattr(results, "play_task", noted)
     assert [*results.certificates(experiment, worlds, runs)] == again
     assert played == []
     # Of a state file there is the cell alone: its run is played again, the same.
