@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from dpcore.command.options import AsJson
 from dpcore.command.terminal import say
 from dpcore.errors import InvalidParameter
 from dpcore.spec import did_you_mean
@@ -26,28 +27,32 @@ _QUICK: Final = 5000
 def bench_command(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="NAME", help="Entries that dpcore audit catalogue lists; all by default."
-        ),
+        typer.Argument(metavar="NAME", help="Entries of dpcore audit catalogue. (default: all)"),
     ] = None,
     *,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Only entries that 5,000 runs refute: some seconds."),
+        typer.Option("--quick", help="Only entries that 5,000 runs refute: takes seconds."),
     ] = False,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 is one for each core.")] = 2,
+    jobs: Annotated[
+        int, typer.Option(metavar="N", help="How many processes; -1: one per core.")
+    ] = 2,
     alpha: Annotated[
-        str, typer.Option(help="The level of the tries of an entry together, and of each twin.")
+        str,
+        typer.Option(
+            metavar="P", help="The chance of a false alarm: of an entry, and of each twin."
+        ),
     ] = "0.05",
-    seed: Annotated[str, typer.Option(help="Other runs, of the same entries.")] = "1",
+    seed: Annotated[
+        str, typer.Option(metavar="N", help="Seed: the same seed gives the same runs.")
+    ] = "1",
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the JSON to a file, too.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Also write the JSON to a file."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on standard output.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    r"""Audit the catalogue: every broken mechanism must be caught, and no correct twin refuted.
+    r"""Test the auditor: it must catch every broken mechanism and refute no correct twin.
 
     Example: dpcore audit bench half-scale fixed-seed
 

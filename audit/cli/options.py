@@ -16,6 +16,7 @@ from audit.claims.curve_claim import CurveClaim
 from audit.claims.curve_claim import read_claim as read
 from audit.layers import LAYERS
 from audit.targets.target import Catalogued, KnownLaw, Target
+from dpcore.command.options import read_jobs as processes
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational, whole_number
@@ -271,10 +272,7 @@ def read_jobs(text: str | None, scheduler: str | None = None) -> int:
         return 1 if scheduler is None else -1
     if scheduler is not None:
         raise InvalidParameter("--jobs", text, "is for processes here; a --scheduler has its own")
-    count = whole_number("--jobs", text)
-    if count != -1 and count < 1:
-        raise InvalidParameter("--jobs", text, "must be a whole number >= 1, or -1: one a core")
-    return count
+    return processes(text)
 
 
 def read_baselines(names: list[str] | None) -> tuple[str, ...]:

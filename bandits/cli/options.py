@@ -12,11 +12,10 @@ from bandits.policies.registry import ScheduleName
 from bandits.radius.radius import RadiusName
 from bandits.worlds import preset_of
 from dpcore.command.options import named
-from dpcore.command.workers import checked_jobs
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
 
-__all__ = ["as_options", "read_experiment", "read_jobs", "read_path"]
+__all__ = ["as_options", "read_experiment", "read_path"]
 
 _SAME: Final = "algorithms arms checkpoints data delta epsilon horizon instances jobs radius"
 _OPTIONS: Final = {
@@ -25,19 +24,6 @@ _OPTIONS: Final = {
     "algorithm": "--algorithms",
     "worlds": "--instances",
 }
-
-
-def read_jobs(text: str) -> int:
-    r"""How many processes draw; -1: one for each core.
-
-    >>> read_jobs("2"), read_jobs("-1")
-    (2, -1)
-    """
-    count = whole_number("--jobs", text)
-    try:
-        return checked_jobs(count)
-    except InvalidParameter as error:
-        raise InvalidParameter("--jobs", text, error.reason) from None
 
 
 def read_path(option: str, text: str | None) -> Path | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from dpcore.command.options import read_jobs
 from dpcore.command.terminal import page, say
 from dpcore.errors import InvalidParameter
 
@@ -163,7 +164,7 @@ def run(
     """
     stopped = _NOTHING
     try:
-        from bandits.cli.options import as_options, read_experiment, read_jobs, read_path
+        from bandits.cli.options import as_options, read_experiment, read_path
         from bandits.experiments.ownership import refuse_inputs
 
         workers = read_jobs(jobs)

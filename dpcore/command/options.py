@@ -13,12 +13,13 @@ from typing import Annotated, Any
 
 import typer
 
+from dpcore.command.workers import checked_jobs
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
-from dpcore.numbers.parameter import rational
+from dpcore.numbers.parameter import rational, whole_number
 from dpcore.spelling import read_noise
 
-__all__ = ["AsJson", "command_group", "named", "read_law", "share"]
+__all__ = ["AsJson", "command_group", "named", "read_jobs", "read_law", "share"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
@@ -57,6 +58,18 @@ def named(**options: str) -> Iterator[None]:
         if option is None:
             raise
         raise InvalidParameter(f"{option}{blank}{rest}", error.value, error.reason) from None
+
+
+def read_jobs(text: str) -> int:
+    r"""``--jobs``: how many processes, in [1, 1024]; -1: one for each core.
+
+    >>> read_jobs("2"), read_jobs("-1")
+    (2, -1)
+    """
+    try:
+        return checked_jobs(whole_number("--jobs", text))
+    except InvalidParameter as error:
+        raise InvalidParameter("--jobs", text, error.reason) from None
 
 
 def read_law(argument: str, text: str) -> Noise:
