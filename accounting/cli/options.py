@@ -35,7 +35,7 @@ __all__ = [
 _MOST: Final = 1 << 62
 _DIGITS: Final = 9
 _LONGEST: Final = 1 << 16
-_CLAIMS: Final = "; must be epsilon=1, epsilon=1,delta=1e-6 or rho=1/2"
+_CLAIMS: Final = "must be epsilon=1, epsilon=1,delta=1e-6 or rho=1/2"
 
 _T = TypeVar("_T")
 
@@ -99,7 +99,7 @@ def read_claim(argument: str, text: str, scope: Scope) -> Word:
     Approx(1, '1/1000000')
     """
     known = ("epsilon", "delta", "rho")
-    given = read_keys(argument, text, text, known, owner="a claim", hint=lambda _: _CLAIMS)
+    given = read_keys(argument, text, text, known, owner="a claim")
     with named(epsilon=argument, delta=argument, rho=argument):
         return _claim(argument, text, given, scope)
 
@@ -114,7 +114,7 @@ def _claim(argument: str, text: str, given: dict[str, str], scope: Scope) -> Wor
             return Pure(epsilon, scope=scope)
         case {"rho": rho, **rest} if not rest:
             return ZCdp(rho, scope=scope)
-    raise InvalidParameter(argument, text, _CLAIMS.removeprefix("; "))
+    raise InvalidParameter(argument, text, _CLAIMS)
 
 
 def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[_T]:

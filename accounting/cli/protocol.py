@@ -3,12 +3,12 @@ r"""The ``dpcore protocol`` commands; ``protocol`` is what the entry point names
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from accounting.cli.options import show, whole
-from dpcore.command.options import AsJson, command_group, share
+from dpcore.command.options import AsJson, command_group, named, share
 from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar
 from dpcore.errors import InvalidParameter
@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from accounting.protocols.choose import Plan
 
 __all__ = ["protocol"]
+
+_OPTIONS: Final = {
+    **{
+        name: f"--{name}"
+        for name in (
+            *("instance", "users", "epsilon", "delta", "parameters", "precision", "scaling"),
+            *("coordinates", "failure", "dropouts", "runs", "aggregation"),
+        )
+    },
+    "honest_fraction": "--honest",
+}
 
 protocol = command_group(
     "protocol",
@@ -168,7 +179,7 @@ def simulate(
     )
     count, start = whole("--runs", runs), None if seed is None else whole("--seed", seed)
     world = np.random.default_rng(start)
-    with progress_bar("runs", count) as advance:
+    with progress_bar("runs", count) as advance, named(**_OPTIONS):
         result = played(
             chosen,
             dropouts=_gone(dropouts, chosen.protocol.users),
@@ -191,18 +202,19 @@ def _chosen(**given: Any) -> Plan:
     precision, honest = given["precision"], share("--honest", given["honest"])
     if not honest:
         raise InvalidParameter("--honest", given["honest"], "must be above 0%: nobody is left")
-    return choose(
-        instance=given["instance"],
-        users=whole("--users", given["users"]),
-        epsilon=given["epsilon"],
-        delta=delta,
-        honest_fraction=honest,
-        failure=given["failure"],
-        parameters=given["parameters"],
-        precision=None if precision is None else whole("--precision", precision),
-        scaling=given["scaling"],
-        coordinates=whole("--coordinates", given["coordinates"]),
-    )
+    with named(**_OPTIONS):
+        return choose(
+            instance=given["instance"],
+            users=whole("--users", given["users"]),
+            epsilon=given["epsilon"],
+            delta=delta,
+            honest_fraction=honest,
+            failure=given["failure"],
+            parameters=given["parameters"],
+            precision=None if precision is None else whole("--precision", precision),
+            scaling=given["scaling"],
+            coordinates=whole("--coordinates", given["coordinates"]),
+        )
 
 
 def _gone(text: str, users: int) -> int:

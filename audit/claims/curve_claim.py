@@ -25,6 +25,7 @@ from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_up
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational, write_rational
 from dpcore.numbers.rounding import up
+from dpcore.spec import did_you_mean
 from dpcore.spelling import read_noise, read_sensitivity, write_noise, write_sensitivity
 
 __all__ = ["CurveClaim", "read_claim"]
@@ -126,7 +127,8 @@ def read_claim(text: str, relation: str | Relation = Relation.REPLACE) -> Claim 
         return Claim.read(text, relation)
     except InvalidParameter as error:
         if error.reason == ACCEPTED:
-            raise InvalidParameter("claim", text, _ALL) from None
+            near = did_you_mean(text.partition("=")[0].strip(), ("epsilon", "delta", *_WORDS))
+            raise InvalidParameter("claim", text, near + _ALL) from None
         raise
 
 

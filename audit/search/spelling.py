@@ -29,7 +29,8 @@ def read_space(text: str, relation: Relation | str = Relation.REPLACE) -> Space:
     name, rest = split_name(text)
     if name not in SPACES:
         reason = f"must start with one of {', '.join(SPACES)}, e.g. integer:low=0,high=10"
-        raise InvalidParameter("--search", text, did_you_mean(name, SPACES) + reason)
+        hint = did_you_mean(name, SPACES)
+        raise InvalidParameter("--search", text, f"{hint}{'it ' if hint else ''}{reason}")
     known = SPACES[name]
     usual = {key: value for key, value in known.items() if value is not None}
     needed = [key for key in known if key not in usual]
