@@ -18,7 +18,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(ROOT / "tests" / "support" / "audit" / "misbehaving.py", tmp_path / "targets.py")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
-    for name in [name for name in sys.modules if "targets" in name and "tests" not in name]:
+    own = ("tests", "audit.")
+    for name in [n for n in sys.modules if "targets" in n and not n.startswith(own)]:
         monkeypatch.delitem(sys.modules, name)
     return tmp_path
 
