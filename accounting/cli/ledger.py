@@ -44,7 +44,8 @@ ledger = command_group(
         "charges; show checks all of it. Do not move the file: backup copies it, and adopt takes "
         "a copy into use.\n\n"
         "Exit code: 0 done; 1 a user cannot pay, and nobody was charged; 2 a wrong option or "
-        "database; 3 the ledger is damaged or was edited by hand; 4 the batch was charged before."
+        "database; 3 the ledger is damaged or was edited by hand; 4 the batch was charged before, "
+        "and nothing was paid."
     ),
     no_args_is_help=True,
 )

@@ -289,7 +289,7 @@ def test_rounds_that_are_ignored_are_seen(
 
 
 def test_help_teaches(command: Command) -> None:
-    assert "several --noise" in " ".join(command("--help").out.split())
+    assert "repeat --noise" in " ".join(command("--help").out.split())
     for verb in ("epsilon", "delta", "curve", "calibrate", "returning"):
         answer = command(verb, "--help")
         assert answer.code == 0
