@@ -1,7 +1,8 @@
-r"""How a noise is written: ``name:key=value,key=value``, the same in code, commands and files.
+r"""How noises and sensitivities are written, the same in code, commands and files.
 
-``discrete-laplace:scale=10``, ``discrete-gaussian:sigma_squared=1/4``. Values are exact numbers
-as :func:`dpcore.numbers.parameter.rational` reads them. A new law adds its class to ``LAWS``.
+``discrete-laplace:scale=10``, ``discrete-gaussian:sigma_squared=1/4``; ``3``, ``l1=3``,
+``l2-squared=4``, ``box=1x2``. Values are exact numbers as
+:func:`dpcore.numbers.parameter.rational` reads them. A new law adds its class to ``LAWS``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -21,12 +23,15 @@ from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
+from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise
-from dpcore.numbers.parameter import rational
+from dpcore.numbers.parameter import rational, whole_number
 from dpcore.numbers.parameter import text as plain_text
 from dpcore.numbers.rounding import exactly
+from dpcore.spec import check_keys, did_you_mean, pairs_of, read_keys, split_name
 
-__all__ = ["LAWS", "noise_from_json", "parameter_names", "read_noise", "write_noise"]
+__all__ = ["LAWS", "law_meant", "noise_from_json", "parameter_names", "read_noise"]
+__all__ += ["read_sensitivity", "write_noise", "write_sensitivity"]
 
 LAWS: Final[Mapping[str, type[Noise]]] = MappingProxyType(
     {
@@ -55,6 +60,7 @@ _LAW_NAMES: Final = MappingProxyType(
         "negative-binomial": "polya",
     }
 )
+_FARTHEST: Final = 1 << 62
 _DEVIATION: Final = (("sigma_squared", 2), ("variance", 2))
 _VARIANCE: Final = (("sigma_squared", 1), ("variance", 1))
 _PARAMETER_NAMES: Final[Mapping[str, tuple[tuple[str, int], ...]]] = MappingProxyType(
@@ -85,18 +91,11 @@ def read_noise(text: str) -> Noise:
     dpcore.errors.InvalidParameter: noise = gaussian:sigma=1.1: must start with ...?
     """
     text = plain_text("noise", text, "must be text: discrete-laplace:scale=10")
-    name, _, rest = text.partition(":")
-    given: dict[str, str] = {}
-    for part in filter(None, (piece.strip() for piece in rest.split(","))):
-        key, equals, value = part.partition("=")
-        key = key.strip()
-        if not key or not equals:
-            meant = _did_you_mean(name.strip(), {"": part})
-            raise InvalidParameter("noise", text, f"{part!r} must be written key=value{meant}")
-        if key in given:
-            raise InvalidParameter(key, value, "is given twice")
-        given[key] = value.strip()
-    return _build(name.strip(), given, text)
+    name, rest = split_name(text)
+    law = _law(name, dict(pairs_of(rest)), text)
+    wanted = parameter_names(law)
+    hint = partial(_did_you_mean, name)
+    return _made(law, read_keys("noise", text, rest, wanted, owner=name, needed=wanted, hint=hint))
 
 
 def write_noise(noise: Noise) -> str:
@@ -118,7 +117,48 @@ def noise_from_json(data: Mapping[str, str]) -> Noise:
     given = dict(data)
     if "law" not in given:
         raise InvalidParameter("law", given, "is missing")
-    return _build(given.pop("law"), given, str(dict(data)))
+    name, text = given.pop("law"), str(dict(data))
+    law = _law(name, given, text)
+    wanted = parameter_names(law)
+    hint = partial(_did_you_mean, name)
+    check_keys("noise", text, given, wanted, owner=name, needed=wanted, hint=hint)
+    return _made(law, given)
+
+
+def read_sensitivity(argument: str, text: str) -> Sensitivity:
+    r"""``3``, ``l1=3``, ``l2-squared=4`` or ``box=1x2x2``.
+
+    >>> read_sensitivity("--sensitivity", "box=1x2"), read_sensitivity("--sensitivity", "3")
+    (Sensitivity.box((1, 2)), Sensitivity(3))
+
+    Raises :class:`InvalidParameter`, naming the argument.
+    """
+    (norm, amount), *more = pairs_of(text) or [("", text)]
+    if more or norm not in ("", "l1", "l2-squared", "box"):
+        near = did_you_mean(norm, ("l1", "l2-squared", "box"))
+        reason = f"{near}it must be 3, l1=3, l2-squared=4 or box=1x2x2".removeprefix("it ")
+        raise InvalidParameter(argument, text, reason)
+    bounds = amount.split("x") if norm == "box" else [amount]
+    moves = tuple(whole_number(argument, bound, at_least=1, at_most=_FARTHEST) for bound in bounds)
+    match norm:
+        case "l1":
+            return Sensitivity.l1(moves[0])
+        case "l2-squared":
+            return Sensitivity.l2_squared(moves[0])
+        case "box":
+            return Sensitivity.box(moves)
+    return Sensitivity(moves[0])
+
+
+def write_sensitivity(sensitivity: Sensitivity) -> str:
+    r"""The text that :func:`read_sensitivity` reads back.
+
+    >>> write_sensitivity(Sensitivity.box((1, 2))), write_sensitivity(Sensitivity(3))
+    ('box=1x2', '3')
+    """
+    amount = sensitivity.amount
+    text = "x".join(map(str, amount)) if isinstance(amount, tuple) else str(amount)
+    return text if sensitivity.norm is Norm.ABSOLUTE else f"{sensitivity.norm.value}={text}"
 
 
 def parameter_names(law: type[Noise]) -> tuple[str, ...]:
@@ -130,39 +170,38 @@ def parameter_names(law: type[Noise]) -> tuple[str, ...]:
     return tuple(f.name for f in fields(law) if f.init)
 
 
-def _build(name: str, given: Mapping[str, str], text: str) -> Noise:
+def _law(name: str, given: Mapping[str, str], text: str) -> type[Noise]:
     law = LAWS.get(name) if isinstance(name, str) else None
     if law is None:
         reason = f"must start with one of {', '.join(LAWS)}{_did_you_mean(name, given)}"
         raise InvalidParameter("noise", text, reason)
-    wanted = parameter_names(law)
-    for key, value in given.items():
-        if key not in wanted:
-            reason = f"{name} takes {', '.join(wanted)}{_did_you_mean(name, given)}"
-            raise InvalidParameter(key, value, reason)
-    for key in wanted:
-        if key not in given:
-            raise InvalidParameter("noise", text, f"{key} is missing: write {name}:{key}=...")
+    return law
+
+
+def _made(law: type[Noise], given: Mapping[str, str]) -> Noise:
     whole = {f.name for f in fields(law) if f.type == "int"}
     return law(
-        **{key: _whole(key, value) if key in whole else value for key, value in given.items()}
+        **{key: whole_number(key, each) if key in whole else each for key, each in given.items()}
     )
 
 
-def _whole(key: str, text: str) -> int:
-    value = rational(key, text)
-    if value.denominator != 1:
-        raise InvalidParameter(key, text, "must be an integer")
-    return int(value)
+def law_meant(name: str) -> str | None:
+    r"""The law that a name most likely stands for, None where none is near.
+
+    >>> law_meant("gaussian"), law_meant("skelam"), law_meant("cauchy")
+    ('discrete-gaussian', 'skellam', None)
+    """
+    said = str(name).lower().replace("_", "-")
+    near = get_close_matches(_LAW_NAMES.get(said, said), LAWS, n=1)
+    return near[0] if near else None
 
 
 def _did_you_mean(name: str, given: Mapping[str, str]) -> str:
     # The words for an error: the noise that was meant, in full, where one can be told.
-    said = str(name).lower().replace("_", "-")
-    near = get_close_matches(_LAW_NAMES.get(said, said), LAWS, n=1)
-    if not near:
+    near = law_meant(name)
+    if near is None:
         return ""
-    law, meant = LAWS[near[0]], dict[str, str]()
+    law, meant = LAWS[near], dict[str, str]()
     wanted = parameter_names(law)
     try:
         for key, value in given.items():
@@ -172,7 +211,7 @@ def _did_you_mean(name: str, given: Mapping[str, str]) -> str:
                 return ""
             meant[own] = exactly(rational(key, number**power))
         if len(meant) == len(wanted):
-            _build(law.name, meant, law.name)
+            _made(law, meant)
     except InvalidParameter:
         return ""
     words = ",".join(f"{key}={meant.get(key, '...')}" for key in wanted)

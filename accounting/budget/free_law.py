@@ -8,7 +8,8 @@ from typing import Final
 
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
-from dpcore.spelling import LAWS, noise_from_json, parameter_names
+from dpcore.spec import pairs_of, read_keys, split_name
+from dpcore.spelling import LAWS, law_meant, noise_from_json, parameter_names
 
 __all__ = ["FreeLaw", "read_free_law"]
 
@@ -65,24 +66,14 @@ def read_free_law(text: str) -> FreeLaw:
     """
     if not isinstance(text, str):
         raise InvalidParameter("noise", text, "must be a law's name, e.g. discrete-gaussian")
-    law, _, rest = text.partition(":")
-    law = law.strip()
+    law, rest = split_name(text)
     if law not in _FREE:
-        raise InvalidParameter("noise", text, f"must start with one of {', '.join(_FREE)}")
-    given: dict[str, str] = {}
-    for part in filter(None, (piece.strip() for piece in rest.split(","))):
-        key, equals, value = (word.strip() for word in part.partition("="))
-        if not key or not equals:
-            raise InvalidParameter("noise", text, f"{part!r} must be written key=value")
-        if key in given:
-            raise InvalidParameter("noise", text, f"{key} is given twice")
-        given[key] = value
+        near = law_meant(law)
+        hint = "" if near is None else f"; did you mean {near}?"
+        raise InvalidParameter("noise", text, f"must start with one of {', '.join(_FREE)}{hint}")
     free = _FREE[law]
-    if free in given:
+    if any(key == free for key, _ in pairs_of(rest)):
         raise InvalidParameter("noise", text, f"{free} is what is looked for: leave it out")
     wanted = [name for name in parameter_names(LAWS[law]) if name != free]
-    if missing := [name for name in wanted if name not in given]:
-        raise InvalidParameter("noise", text, f"{missing[0]} is missing: {law}:{missing[0]}=...")
-    if left := [name for name in given if name not in wanted]:
-        raise InvalidParameter("noise", text, f"{law} has no parameter {left[0]}")
+    given = read_keys("noise", text, rest, wanted, owner=law, needed=wanted)
     return FreeLaw(law=law, free=free, fixed=tuple(given.items()))

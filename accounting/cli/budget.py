@@ -10,24 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from accounting.cli.options import (
-    AsJson,
-    between,
-    counts,
-    exact,
-    named,
-    progress,
-    read_sensitivity,
-    share,
-    show,
-    whole,
-)
+from accounting.cli.options import between, counts, exact, show, whole
 from accounting.cli.releases import Noises, Rounds, Sampled, Sensitivities, composed, told
+from dpcore.command.options import AsJson, command_group, named, share
 from dpcore.command.patience import patiently
+from dpcore.command.picture import check_picture
+from dpcore.command.progress import progress_bar
+from dpcore.command.table import aligned, fact
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly, up
-from dpcore.spelling import write_noise
+from dpcore.spelling import read_sensitivity, write_noise
 
 if TYPE_CHECKING:
     from accounting.budget.returning import Route
@@ -42,28 +35,24 @@ _POINTS: Final = 61
 _SHOWN: Final = 6
 _DRAWN: Final = Fraction(1, 10**300)
 
-budget = typer.Typer(
-    name="budget",
+budget = command_group(
+    "budget",
     help=(
-        "What releases cost together: certified epsilon and delta of any list of noises.\n\n"
-        "Every answer is an interval that holds the truth: rely on its upper end. A list of "
-        "different noises is written as several --noise, each with its own --rounds and "
-        "--sensitivity, in the same order.\n\n"
-        "Exit codes: 0 done, 2 a wrong option, or a number that no theorem gives."
+        "Compute the privacy cost of releases: proven epsilon and delta for any list of noises.\n\n"
+        "The true value lies between two proven bounds: rely on the upper one. For different "
+        "noises, repeat --noise, each with its own --rounds and --sensitivity, in the same "
+        "order.\n\n"
+        "Exit code: 0 done; 2 a wrong option, or a number that no theorem gives."
     ),
-    rich_markup_mode="rich",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 Delta = Annotated[
-    str, typer.Option(metavar="DELTA", help="The delta of the promise, e.g. 1e-6; 0 for pure.")
+    str, typer.Option(metavar="DELTA", help="The delta of the guarantee, e.g. 1e-6; 0 for pure DP.")
 ]
 Relative = Annotated[
     str,
-    typer.Option(metavar="WIDTH", help="How narrow the interval shall be, relative to its ends."),
+    typer.Option(metavar="WIDTH", help="How close the two bounds must be, relative to them."),
 ]
 
 
@@ -79,7 +68,7 @@ def epsilon(
     relative: Relative = "1e-8",
     as_json: AsJson = False,
 ) -> None:
-    r"""epsilon at a delta, of all rounds together.
+    r"""Compute epsilon at a delta, for all rounds together.
 
     Example: dpcore budget epsilon --noise skellam:variance=400 --rounds 1000 --delta 1e-6
     """
@@ -98,14 +87,16 @@ def epsilon(
 def delta_command(
     *,
     noise: Noises,
-    epsilon: Annotated[str, typer.Option(help="The epsilon of the promise, e.g. 1 or 1/2.")],
+    epsilon: Annotated[
+        str, typer.Option(metavar="EPSILON", help="The epsilon of the guarantee, e.g. 1 or 1/2.")
+    ],
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
     poisson: Sampled = None,
     relative: Relative = "1e-8",
     as_json: AsJson = False,
 ) -> None:
-    r"""delta at an epsilon, of all rounds together.
+    r"""Compute delta at an epsilon, for all rounds together.
 
     Example: dpcore budget delta --noise discrete-laplace:scale=20 --rounds 100 --epsilon 2
     """
@@ -127,33 +118,37 @@ def curve(
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
     poisson: Sampled = None,
-    least: Annotated[str, typer.Option("--least-delta", help="Where the curve ends.")] = "1e-12",
-    points: Annotated[str, typer.Option(help="How many points.")] = str(_POINTS),
+    least: Annotated[
+        str, typer.Option("--least-delta", metavar="DELTA", help="The smallest delta of the curve.")
+    ] = "1e-12",
+    points: Annotated[
+        str, typer.Option(metavar="N", help="How many points of the curve are computed.")
+    ] = str(_POINTS),
     relative: Relative = "1e-6",
     plot: Annotated[
-        Path | None, typer.Option(help="Draw it: a file ending in .svg, .png or .pdf.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the curve to a file: .svg, .png or .pdf."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""The whole curve: epsilon for deltas from 1/2 downwards, as a table, JSON or a picture.
+    r"""Compute the privacy curve: epsilon for deltas from 1/2 down, as a table, JSON or picture.
 
     Example: dpcore budget curve --noise discrete-gaussian:sigma_squared=400 --rounds 100
     """
-    from accounting.cli.plot import check_plot, draw
+    from accounting.cli.plot import draw
 
     lowest = rational("--least-delta", least)
     if plot is not None:
-        check_plot(plot)
+        check_picture("--plot", plot)
         if lowest < _DRAWN:
             raise InvalidParameter("--least-delta", least, "must be >= 1e-300 for a picture")
     total = composed(noise, sensitivity, rounds, poisson)
     deltas = _deltas(lowest, whole("--points", points, 2))
     found: list[tuple[Fraction, Bound]] = []
-    with progress(len(deltas), "points") as advance, named(relative="--relative"):
+    with progress_bar("points", len(deltas)) as advance, named(relative="--relative"):
         for at in deltas:
             found.append((at, total.epsilon(at, relative)))
-            if advance is not None:
-                advance(len(found))
+            advance(len(found))
     if plot is not None:
         title = " + ".join(told(source, count) for source, count in total.parts)
         draw(plot, [(float(at), bound) for at, bound in found], title=title)
@@ -163,8 +158,7 @@ def curve(
         return
     # The delta is exact: rounded to either side it would make one of the two ends untrue.
     shown = [(exactly(at), between(bound)) for at, bound in found]
-    wide = max(_MARGIN, 1 + max(len(at) for at, _ in shown))
-    lines = [at.ljust(wide) + bound for at, bound in [("delta", "epsilon"), *shown]]
+    lines = aligned([("delta".ljust(_MARGIN - 2), "epsilon"), *shown])
     show([*lines, "", *_lines(total, found[-1][1])])
 
 
@@ -176,31 +170,36 @@ def calibrate_command(
         str,
         typer.Option(
             metavar="LAW",
-            help="A law without its size: discrete-gaussian, polya-difference:shape=0.9",
+            help="The noise without its size: discrete-gaussian or polya-difference:shape=0.9.",
         ),
     ],
-    epsilon: Annotated[str, typer.Option(metavar="EPSILON", help="The epsilon to keep.")],
+    epsilon: Annotated[
+        str, typer.Option(metavar="EPSILON", help="The epsilon that must hold, e.g. 2.")
+    ],
     delta: Delta = "0",
     sensitivity: Annotated[
-        str, typer.Option(metavar="MOVES", help="How far one person moves the query.")
+        str,
+        typer.Option(metavar="D", help="How much one person can change the query (1 for a count)."),
     ] = "1",
-    rounds: Annotated[str, typer.Option(metavar="K", help="How many releases.")] = "1",
+    rounds: Annotated[
+        str, typer.Option(metavar="K", help="How many times the query is released.")
+    ] = "1",
     honest: Annotated[
         str,
         typer.Option(
             metavar="SHARE",
-            help="The share of the users whose noise is counted on, e.g. 90%: noise is enlarged.",
+            help="The share of users who add their noise, e.g. 90%: each then adds more.",
         ),
     ] = "100%",
     as_json: AsJson = False,
 ) -> None:
-    r"""The least noise that keeps a promise over all rounds, and proof that less does not.
+    r"""Find the least noise that keeps a guarantee over all rounds, and show that less does not.
 
     Example: dpcore budget calibrate --noise discrete-gaussian --rounds 50 --epsilon 2 --delta 1e-6
     """
     from accounting.budget.calibrate import calibrate
 
-    moves, count = read_sensitivity(sensitivity), whole("--rounds", rounds, 1)
+    moves, count = read_sensitivity("--sensitivity", sensitivity), whole("--rounds", rounds, 1)
     kept, target = rational("--delta", delta), rational("--epsilon", epsilon)
     laws = dict.fromkeys(("noise", "shape", "probability", "count"), "--noise")
     with named(epsilon="--epsilon", delta="--delta", honest_fraction="--honest", **laws):
@@ -233,23 +232,27 @@ def calibrate_command(
 def returning(
     *,
     noise: Annotated[
-        str, typer.Option(metavar="NOISE", help="The noise of one visit, skellam:variance=400.")
+        str,
+        typer.Option(
+            metavar="NOISE", help="The noise added at each visit, e.g. skellam:variance=400."
+        ),
     ],
     visits: Annotated[
         str,
-        typer.Option(metavar="LIST", help="How often a user may come back: 1,3,9 or 1,2,4,...,64."),
+        typer.Option(metavar="LIST", help="How many visits a user makes: 1,3,9 or 1,2,4,...,64."),
     ] = "1,2,4,...,1024",
     delta: Delta = "1e-6",
     sensitivity: Annotated[
-        str, typer.Option(metavar="MOVES", help="How far one visit moves the query.")
+        str,
+        typer.Option(metavar="D", help="How much one visit can change the query (1 for a count)."),
     ] = "1",
     poisson: Annotated[
         str | None,
-        typer.Option(metavar="RATE", help="A visit is sampled with this chance, e.g. 1%."),
+        typer.Option(metavar="RATE", help="The chance that a visit is sampled, e.g. 1%."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""Users who come back: epsilon of a user by every composition theorem, the tightest marked.
+    r"""Compare composition theorems for users who return: epsilon of a user, the smallest marked.
 
     Example: dpcore budget returning --noise skellam:variance=400 --visits 1,16,1024 --delta 1e-6
     """
@@ -259,11 +262,10 @@ def returning(
     visit = composed([noise], [sensitivity], None, rates).parts[0][0]
     times, at = counts("--visits", visits), rational("--delta", delta)
     table: list[tuple[int, tuple[Route, ...]]] = []
-    with progress(len(times), "visits") as advance, named(delta="--delta"):
+    with progress_bar("visits", len(times)) as advance, named(delta="--delta"):
         for count in times:
             table.append((count, routes(per_user(visit, max_visits=count), at)))
-            if advance is not None:
-                advance(len(table))
+            advance(len(table))
     if as_json:
         rows = [
             {
@@ -294,11 +296,8 @@ def _table(table: Sequence[tuple[int, Sequence[Route]]], title: str) -> list[str
             text = "-" if route.bound is None else up(route.bound.upper, _SHOWN)
             row.append(text + ("*" if route.method == best else " "))
         rows.append(row)
-    widths = [max(len(row[column]) for row in rows) + 2 for column in range(len(rows[0]))]
     lines = [f"{title}, rounded up; * is the least", ""]
-    for row in rows:
-        cells = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
-        lines.append((row[0].ljust(widths[0]) + "".join(cells)).rstrip())
+    lines += aligned(rows, right=range(1, len(rows[0])))
     reasons = {
         f"{route.method}: {route.reason}": None
         for _, found in table
@@ -340,4 +339,4 @@ def _lines(total: Composition, found: Bound) -> list[str]:
 
 
 def _line(name: str, value: str) -> str:
-    return f"{name.ljust(_MARGIN)}{value}"
+    return fact(name, value, margin=_MARGIN)

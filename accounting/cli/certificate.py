@@ -1,4 +1,4 @@
-r"""``dpcore certify`` and ``dpcore verify``: what leaves the building, and how it is checked."""
+r"""``dpcore certify`` and ``dpcore verify``: write a privacy certificate, and check one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from accounting.cli.budget import Noises, Rounds, Sensitivities, composed
-from accounting.cli.options import AsJson, show, whole
+from accounting.cli.options import show, whole
+from dpcore.command.options import AsJson, command_group
 from dpcore.command.progress import progress_bar
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
@@ -25,29 +26,14 @@ __all__ = ["certify", "verify"]
 FAILED: Final = 1
 _LONGEST: Final = 10**6
 _TENTHS: Final = 10
-_CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 
 Deadline = Annotated[
     str,
-    typer.Option(
-        metavar="SECONDS", help="How long computing the claims again may take, all together."
-    ),
+    typer.Option(metavar="SECONDS", help="The most time for checking all claims."),
 ]
 
-certify = typer.Typer(
-    name="certify",
-    context_settings=_CONTEXT,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
-verify = typer.Typer(
-    name="verify",
-    context_settings=_CONTEXT,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
+certify = command_group("certify")
+verify = command_group("verify")
 
 
 @certify.command()
@@ -57,22 +43,31 @@ def certify_command(
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
     delta: Annotated[
-        list[str] | None, typer.Option(help="Claim epsilon at this delta; repeatable. (1e-6)")
+        list[str] | None,
+        typer.Option(
+            metavar="DELTA", help="State epsilon at this delta; repeatable. (default: 1e-6)"
+        ),
     ] = None,
     epsilon: Annotated[
-        list[str] | None, typer.Option(help="Claim delta at this epsilon; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="EPSILON", help="State delta at this epsilon; repeatable."),
     ] = None,
     order: Annotated[
-        list[str] | None, typer.Option(help="Claim the Renyi divergence of this order; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="ORDER", help="State the Renyi divergence of this order; repeatable."),
     ] = None,
     visits: Annotated[
         str | None,
-        typer.Option(help="The rounds are visits of one user, this many at most: certify users."),
+        typer.Option(
+            metavar="K", help="Certify users who return: each takes part in at most K rounds."
+        ),
     ] = None,
-    digits: Annotated[str, typer.Option(help="Significant digits of each claim.")] = "8",
+    digits: Annotated[
+        str, typer.Option(metavar="N", help="Significant digits of each bound.")
+    ] = "8",
     deadline: Deadline = "60",
 ) -> None:
-    r"""Write a certificate: exact parameters, assumptions, proven bounds, a digest.
+    r"""Write a privacy certificate: exact parameters, assumptions and proven bounds, as JSON.
 
     Every claim is computed a second time, independently, before it is written.
 
@@ -103,18 +98,17 @@ def certify_command(
 @verify.command()
 def verify_command(
     certificate: Annotated[
-        str, typer.Argument(metavar="FILE", help="A certificate; - reads standard input.")
+        str, typer.Argument(metavar="FILE", help="The certificate; - reads standard input.")
     ],
     *,
     deadline: Deadline = "60",
     as_json: AsJson = False,
 ) -> None:
-    r"""Compute every claim of a certificate again, by an independent path, and name what fails.
+    r"""Check a certificate: compute every claim again, independently, and print what fails.
 
-    Certificates of bandit runs are checked too, and whatever else an installed package can read.
-    Exit code: 0 all claims hold; 1 one fails, the text was changed, or one was not computed again:
-    too large (its line says unchecked), or beyond the deadline (not decided in time); 2 no such
-    file, or a package that cannot read it.
+    Certificates of bandit runs are checked too. Exit code: 0 all claims hold; 1 a claim fails, the
+    file was changed, or a claim could not be checked (too large, or not within --deadline); 2 no
+    such file, or not one that an installed package can read.
 
     Example: dpcore verify c.json
     """
@@ -141,8 +135,7 @@ def _in_time(seconds: str) -> Iterator[None]:
     with progress_bar(f"at most {seconds} s", math.ceil(limit * _TENTHS)) as advance:
 
         def watch(past: float) -> None:
-            if advance is not None:
-                advance(math.ceil(past * _TENTHS))
+            advance(math.ceil(past * _TENTHS))
 
         with deadline(float(limit), watch):
             yield
@@ -172,4 +165,4 @@ def _read(name: str, most: int) -> bytes:
     except OSError as error:
         raise InvalidParameter("FILE", name, f"cannot be read: {error.strerror}") from None
     except ValueError:
-        raise InvalidParameter("FILE", name, "cannot be read: is no name of a file") from None
+        raise InvalidParameter("FILE", name, "cannot be read: not a valid file name") from None

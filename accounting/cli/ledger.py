@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from accounting.cli.options import AsJson, named, read_claim, show
+from accounting.cli.options import read_claim, show
 from accounting.cli.releases import Rounds, Sensitivities, composed
 from dpcore.command.input_file import read_text
+from dpcore.command.options import AsJson, command_group, named
+from dpcore.command.table import fact
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.numbers.parameter import write_rational
@@ -31,36 +33,38 @@ _SCHEMA: Final = "dpcore-ledger/1"
 _MOST_NAMES: Final = 1 << 28  # bytes of a file of users
 _MARGIN: Final = 11
 
-ledger = typer.Typer(
-    name="ledger",
+ledger = command_group(
+    "ledger",
     help=(
-        "Who has spent what: a privacy budget for each user, charged before each release.\n\n"
-        "Open a ledger with the budget that every user is promised; charge each batch before its "
-        "noise is drawn, and release only after exit code 0. The same batch again is not paid "
-        "again, with an exit code of its own: publish what was released, draw no new noise. What "
-        "was charged is never taken back. charge looks at the ends of the history and at the "
-        "counters of its users; show looks at all of it. A file stays in its folder: backup copies "
-        "it, and adopt takes a copy into use.\n\n"
-        "Exit codes: 0 done, 1 a user cannot pay and nobody was charged, 2 a wrong option or the "
-        "database, 3 the ledger is damaged or was edited by hand, 4 the batch was charged before "
+        "Keep a privacy budget for each user, charged before each release.\n\n"
+        "Open a ledger with the budget of every user. Charge each batch before its noise is "
+        "drawn, and release only after exit code 0. A batch is charged once: charged again, it "
+        "costs nothing and exits with 4; publish what was released, and draw no new noise. A "
+        "charge is never taken back. charge checks the ends of the history and the users it "
+        "charges; show checks all of it. Do not move the file: backup copies it, and adopt takes "
+        "a copy into use.\n\n"
+        "Exit code: 0 done; 1 a user cannot pay, and nobody was charged; 2 a wrong option or "
+        "database; 3 the ledger is damaged or was edited by hand; 4 the batch was charged before, "
         "and nothing was paid."
     ),
-    rich_markup_mode="rich",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 Database = Annotated[
     str,
     typer.Option(
-        "--db", metavar="URL", help="A file, sqlite:///file or postgresql://user@host/database."
+        "--db",
+        metavar="URL",
+        help="The ledger: a file, sqlite:///file or postgresql://user@host/database.",
     ),
 ]
 RelationOption = Annotated[
     str,
-    typer.Option(metavar="WORD", help="Neighbours differ in one person: replace, or add-remove."),
+    typer.Option(
+        metavar="WORD",
+        help="How neighbouring datasets differ: one person replaced (replace), or added or removed "
+        "(add-remove).",
+    ),
 ]
 
 
@@ -72,13 +76,13 @@ def open_command(
         str,
         typer.Option(
             metavar="CLAIM",
-            help="What each user is promised: epsilon=1, epsilon=1,delta=1e-6 or rho=1/2.",
+            help="The budget of each user: epsilon=1, epsilon=1,delta=1e-6 or rho=1/2.",
         ),
     ],
     relation: RelationOption = "replace",
     as_json: AsJson = False,
 ) -> None:
-    r"""Make a ledger, or check that the one there has this budget.
+    r"""Create a ledger, or check that the existing one has this budget.
 
     Example: dpcore ledger open --db ledger.db --budget rho=1/2
     """
@@ -98,20 +102,20 @@ def charge(
         str, typer.Option(metavar="NAME", help="The name of the release; it is charged once.")
     ],
     users: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Who takes part, with commas between.")
+        str | None, typer.Option(metavar="NAMES", help="The users to charge, separated by commas.")
     ] = None,
     users_file: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Who takes part, one name a line; - reads standard input."
+            metavar="FILE", help="The users to charge, one per line; - reads standard input."
         ),
     ] = None,
     noise: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NOISE",
-            help="The noise of the release: skellam:variance=400; again for each further query of "
-            "the batch, which are one charge.",
+            help="The noise of the release, e.g. skellam:variance=400; repeat for further queries "
+            "of the same batch, charged together.",
         ),
     ] = None,
     sensitivity: Sensitivities = None,
@@ -119,29 +123,28 @@ def charge(
     claim: Annotated[
         str | None,
         typer.Option(
-            metavar="CLAIM", help="In place of a noise: epsilon=1 or rho=1/2; needs --reason."
+            metavar="CLAIM", help="Instead of --noise: epsilon=1 or rho=1/2; needs --reason."
         ),
     ] = None,
     reason: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXT", help="Why the claim is believed; kept with the charge for ever."
-        ),
+        typer.Option(metavar="TEXT", help="Why the claim is believed; stored with the charge."),
     ] = None,
     skip_exhausted: Annotated[
-        bool, typer.Option("--skip-exhausted", help="Leave out who cannot pay, and name them.")
+        bool,
+        typer.Option("--skip-exhausted", help="Leave out users who cannot pay, and print them."),
     ] = False,
     repeat_ok: Annotated[
         bool,
         typer.Option(
             "--repeat-ok",
-            help="Exit code 0 also where the batch was charged before, as by a try that broke off "
-            "before anything was released.",
+            help="Exit with 0, not 4, if the batch was charged before: for a retry after a crash, "
+            "when nothing was released yet.",
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    r"""Charge users for a release, all or nobody. Release only after exit code 0; 4: paid before.
+    r"""Charge users for a release: all of them, or nobody. Release only after exit code 0.
 
     Example: dpcore ledger charge --db ledger.db --batch monday --users ada,bob --noise
     discrete-gaussian:sigma_squared=400
@@ -191,11 +194,12 @@ def show_command(
     *,
     db: Database,
     user: Annotated[
-        str | None, typer.Option(metavar="NAME", help="One user: spent, left, history.")
+        str | None,
+        typer.Option(metavar="NAME", help="Show one user: spent, left, and the charges."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""The budget, how many users and charges, and whether anyone edited the history.
+    r"""Show the budget, the numbers of users and charges, and whether the history was edited.
 
     Example: dpcore ledger show --db ledger.db --user ada
     """
@@ -217,7 +221,7 @@ def show_command(
 
 @ledger.command()
 def export(*, db: Database) -> None:
-    r"""Everything: the budget, then every charge with its users, one JSON document a line.
+    r"""Print everything as JSON lines: the budget, then every charge with its users.
 
     Example: dpcore ledger export --db ledger.db
     """
@@ -231,12 +235,12 @@ def export(*, db: Database) -> None:
 @ledger.command()
 def backup(
     *,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The file of the ledger.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The ledger's file.")],
     destination: Annotated[
-        Path, typer.Argument(metavar="DEST", help="The copy; it must not exist yet.")
+        Path, typer.Argument(metavar="DEST", help="The copy to write; it must not exist yet.")
     ],
 ) -> None:
-    r"""Copy a file whole, without its log, while others charge; its history is read and must fit.
+    r"""Copy a ledger's file, even while others charge; the whole history is checked.
 
     Example: dpcore ledger backup ledger.db copy.db
     """
@@ -254,7 +258,7 @@ def backup(
 
 @ledger.command()
 def adopt(*, db: Database) -> None:
-    r"""Take a ledger into use where it lies: a file that was moved, copied or restored.
+    r"""Take a moved, copied or restored ledger into use.
 
     Only where no other copy will be charged any more: two would both spend the whole budget. A
     ledger of an earlier version is brought to the format of this one. The history is read before.
@@ -274,7 +278,7 @@ def _counted(charges: int) -> str:
 
 @contextmanager
 def _said_of_options(users: str = "--user") -> Iterator[None]:
-    # What a ledger refuses, said of the options that a person typed.
+    # Errors of the ledger name the options that a person typed.
     laws = dict.fromkeys(("relation", "scope"), "--relation")
     with named(url="--db", budget="--budget", batch="--batch", user=users, users=users, **laws):
         yield
@@ -388,4 +392,4 @@ def _scope(unit: Unit, relation: str) -> Scope:
 
 
 def _line(name: str, value: str) -> str:
-    return f"{name.ljust(_MARGIN)}{value}"
+    return fact(name, value, margin=_MARGIN)

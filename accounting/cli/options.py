@@ -4,40 +4,30 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import typer
-
+from dpcore.command.options import named
 from dpcore.command.terminal import say
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Scope, Sensitivity
-from dpcore.noise import Noise
+from dpcore.mechanism import Scope
 from dpcore.numbers.enclosure import End
-from dpcore.numbers.parameter import rational
+from dpcore.numbers.parameter import whole_number
 from dpcore.numbers.rounding import down, exactly, up
-from dpcore.spelling import read_noise
+from dpcore.spec import read_keys
 
 if TYPE_CHECKING:
     from accounting.claims.bound import Bound
     from accounting.theorems.convert import Word
 
 __all__ = [
-    "AsJson",
     "between",
     "counts",
     "each",
     "exact",
-    "named",
     "number",
-    "progress",
     "read_claim",
-    "read_law",
-    "read_sensitivity",
-    "share",
     "show",
     "whole",
 ]
@@ -46,8 +36,6 @@ _MOST: Final = 1 << 62
 _DIGITS: Final = 9
 _LONGEST: Final = 1 << 16
 _CLAIMS: Final = "must be epsilon=1, epsilon=1,delta=1e-6 or rho=1/2"
-
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 _T = TypeVar("_T")
 
@@ -58,10 +46,7 @@ def whole(argument: str, text: str, at_least: int = 0) -> int:
     >>> whole("--rounds", "1e3")
     1000
     """
-    exact = rational(argument, text)
-    if exact.denominator != 1 or not at_least <= exact <= _MOST:
-        raise InvalidParameter(argument, text, f"must be a whole number from {at_least} to 2^62")
-    return int(exact)
+    return whole_number(argument, text, at_least=at_least, at_most=_MOST)
 
 
 def counts(argument: str, text: str) -> list[int]:
@@ -107,88 +92,14 @@ def _between(argument: str, text: str, before: list[int], last: int) -> Iterator
         raise InvalidParameter(argument, text, f"the dots do not lead to {last}")
 
 
-def share(argument: str, text: str) -> Fraction:
-    r"""A part of the whole: 90% or 0.9.
-
-    >>> share("--honest", "90%")
-    Fraction(9, 10)
-    """
-    try:
-        exact = rational(argument, text[:-1]) / 100 if text.endswith("%") else rational("", text)
-    except InvalidParameter:
-        raise InvalidParameter(argument, text, "must be a share such as 90% or 0.9") from None
-    if not 0 <= exact <= 1:
-        raise InvalidParameter(argument, text, "must lie between 0% and 100%")
-    return exact
-
-
-def read_sensitivity(text: str) -> Sensitivity:
-    r"""``3``, ``l1=3``, ``l2-squared=4`` or ``box=1x2x2``.
-
-    >>> read_sensitivity("box=1x2"), read_sensitivity("3")
-    (Sensitivity.box((1, 2)), Sensitivity(3))
-    """
-    norm, equals, amount = text.partition("=")
-    if not equals:
-        return Sensitivity(whole("--sensitivity", text, 1))
-    match norm.strip():
-        case "l1":
-            return Sensitivity.l1(whole("--sensitivity", amount, 1))
-        case "l2-squared":
-            return Sensitivity.l2_squared(whole("--sensitivity", amount, 1))
-        case "box":
-            return Sensitivity.box(
-                tuple(whole("--sensitivity", bound, 1) for bound in amount.split("x"))
-            )
-    raise InvalidParameter("--sensitivity", text, "must be 3, l1=3, l2-squared=4 or box=1x2x2")
-
-
-def read_law(argument: str, text: str) -> Noise:
-    r"""A noise, ``skellam:variance=400``; what is wrong with it is said of the option.
-
-    >>> read_law("--noise", "skellam:variance=0")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: --noise = skellam:variance=0: variance must be > 0: ...
-    """
-    try:
-        return read_noise(text)
-    except InvalidParameter as error:
-        what = error.reason if error.argument == "noise" else f"{error.argument} {error.reason}"
-        raise InvalidParameter(argument, text, what) from None
-
-
-@contextmanager
-def named(**options: str) -> Iterator[None]:
-    r"""Errors about the arguments named are said of the options that a person typed.
-
-    >>> with named(delta="--delta"):
-    ...     raise InvalidParameter("delta", 2, "must lie in [0, 1]")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: --delta = 2: must lie in [0, 1]
-    """
-    try:
-        yield
-    except InvalidParameter as error:
-        option = options.get(error.argument)
-        if option is None:
-            raise
-        raise InvalidParameter(option, error.value, error.reason) from None
-
-
 def read_claim(argument: str, text: str, scope: Scope) -> Word:
     r"""``epsilon=1``, ``epsilon=1,delta=1e-6`` or ``rho=1/2``, as a claim under ``scope``.
 
     >>> read_claim("--budget", "epsilon=1,delta=1e-6", Scope())
     Approx(1, '1/1000000')
     """
-    given: dict[str, str] = {}
-    for part in text.split(","):
-        key, equals, value = (word.strip() for word in part.partition("="))
-        if not equals or key in given:
-            raise InvalidParameter(argument, text, _CLAIMS)
-        given[key] = value
+    known = ("epsilon", "delta", "rho")
+    given = read_keys(argument, text, text, known, owner="a claim")
     with named(epsilon=argument, delta=argument, rho=argument):
         return _claim(argument, text, given, scope)
 
@@ -267,17 +178,3 @@ def show(found: dict[str, Any] | list[str]) -> None:
         print(json.dumps(found, indent=2))
     else:
         say(found)
-
-
-@contextmanager
-def progress(total: int, what: str) -> Iterator[Callable[[int], None] | None]:
-    r"""A bar on stderr where a person looks at it; None elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)

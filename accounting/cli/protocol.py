@@ -3,12 +3,14 @@ r"""The ``dpcore protocol`` commands; ``protocol`` is what the entry point names
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from accounting.cli.options import AsJson, progress, share, show, whole
+from accounting.cli.options import show, whole
+from dpcore.command.options import AsJson, command_group, named, share
 from dpcore.command.patience import patiently
+from dpcore.command.progress import progress_bar
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -16,36 +18,69 @@ if TYPE_CHECKING:
 
 __all__ = ["protocol"]
 
-protocol = typer.Typer(
-    name="protocol",
-    help="Many users, one sum: distributed protocols, planned and simulated.",
-    rich_markup_mode="rich",
+_OPTIONS: Final = {
+    **{
+        name: f"--{name}"
+        for name in (
+            *("instance", "users", "epsilon", "delta", "parameters", "precision", "scaling"),
+            *("coordinates", "failure", "dropouts", "runs", "aggregation"),
+        )
+    },
+    "honest_fraction": "--honest",
+}
+
+protocol = command_group(
+    "protocol",
+    help="Plan and simulate protocols in which many users add up a private sum.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 Instance = Annotated[
     str,
     typer.Option(
-        help="pure, renyi, concentrated, central, local, shuffled-pure, binary-shuffle or "
-        "vector-shuffle."
+        metavar="NAME",
+        help="The protocol: pure, renyi, concentrated, central, local, shuffled-pure, "
+        "binary-shuffle or vector-shuffle.",
     ),
 ]
-Users = Annotated[str, typer.Option(help="How many users send a value in [0, 1].")]
-Epsilon = Annotated[str, typer.Option(help="The promise for one contribution, e.g. 1 or 1/2.")]
-Delta = Annotated[str | None, typer.Option(help="The delta of that promise. (0, else 1e-6)")]
+Users = Annotated[
+    str, typer.Option(metavar="N", help="How many users there are; each holds a value in [0, 1].")
+]
+Epsilon = Annotated[
+    str, typer.Option(metavar="EPSILON", help="The epsilon each user is promised, e.g. 1 or 1/2.")
+]
+Delta = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DELTA",
+        help="Its delta. (default: 0 where the protocol gives pure DP, else 1e-6)",
+    ),
+]
 Honest = Annotated[
-    str, typer.Option(help="The share of users whose noise is counted on, e.g. 90%.")
+    str,
+    typer.Option(
+        metavar="SHARE", help="The share of users who follow the protocol and stay, e.g. 90%."
+    ),
 ]
 Parameters = Annotated[
-    str, typer.Option(help="exact: the least noise that is enough; paper: what the paper prints.")
+    str,
+    typer.Option(
+        metavar="WORD", help="exact: the least noise that is enough; paper: the paper's formula."
+    ),
 ]
-Precision = Annotated[str | None, typer.Option(help="Steps a unit. (the paper's)")]
-Scaling = Annotated[str, typer.Option(help="The paper's s: more steps, less error, more bits.")]
-Coordinates = Annotated[str, typer.Option(help="Entries of a user's vector (vector-shuffle).")]
-Failure = Annotated[str, typer.Option(help="The chance that a sum wraps around.")]
+Precision = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="Steps that 1 is divided into. (default: the paper's)"),
+]
+Scaling = Annotated[
+    str, typer.Option(metavar="S", help="The paper's s: larger means less error and more bits.")
+]
+Coordinates = Annotated[
+    str, typer.Option(metavar="N", help="Entries in each user's vector (vector-shuffle).")
+]
+Failure = Annotated[
+    str, typer.Option(metavar="P", help="The chance that a sum overflows its modulus.")
+]
 
 
 @protocol.command()
@@ -64,7 +99,7 @@ def plan(
     failure: Failure = "1e-6",
     as_json: AsJson = False,
 ) -> None:
-    r"""Choose the parameters of a protocol for a target, and print what they guarantee.
+    r"""Choose the parameters of a protocol for an epsilon and delta, and print what they guarantee.
 
     Example: dpcore protocol plan --instance binary-shuffle --users 1000 --epsilon 0.5 --delta 1e-6
     """
@@ -95,14 +130,16 @@ def simulate(
     delta: Delta = None,
     honest: Honest = "100%",
     dropouts: Annotated[
-        str, typer.Option(help="How many users vanish in each run: 10% or a number.")
+        str, typer.Option(metavar="N", help="How many users drop out of each run: 10% or a number.")
     ] = "0",
-    runs: Annotated[str, typer.Option("-n", "--runs", help="How many runs.")] = "100",
+    runs: Annotated[str, typer.Option("-n", "--runs", metavar="N", help="How many runs.")] = "100",
     aggregation: Annotated[
         str,
         typer.Option(
-            help="ideal (the sum's noise in one draw), ideal-per-user, masked: the secure "
-            "aggregation itself, keys and all, or masked-neighbours: each with a few others only."
+            metavar="WORD",
+            help="ideal: the sum's noise is drawn at once; ideal-per-user: each user draws; "
+            "masked: real secure aggregation with keys; masked-neighbours: the same, each user "
+            "with a few others only.",
         ),
     ] = "ideal",
     parameters: Parameters = "exact",
@@ -111,11 +148,14 @@ def simulate(
     coordinates: Coordinates = "1",
     failure: Failure = "1e-6",
     seed: Annotated[
-        str | None, typer.Option(help="Repeat a simulation; its noise is then NOT PRIVATE.")
+        str | None,
+        typer.Option(
+            metavar="N", help="Repeat a simulation exactly; its noise is then NOT PRIVATE."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""Run a protocol on simulated users: its error, its bits, the promise planned and kept.
+    r"""Simulate a protocol: its error, bits sent, and the guarantee planned and kept.
 
     Example: dpcore protocol simulate --instance pure --users 1024 --epsilon 1 --dropouts 10%
     """
@@ -139,7 +179,7 @@ def simulate(
     )
     count, start = whole("--runs", runs), None if seed is None else whole("--seed", seed)
     world = np.random.default_rng(start)
-    with progress(count, "runs") as advance:
+    with progress_bar("runs", count) as advance, named(**_OPTIONS):
         result = played(
             chosen,
             dropouts=_gone(dropouts, chosen.protocol.users),
@@ -162,18 +202,19 @@ def _chosen(**given: Any) -> Plan:
     precision, honest = given["precision"], share("--honest", given["honest"])
     if not honest:
         raise InvalidParameter("--honest", given["honest"], "must be above 0%: nobody is left")
-    return choose(
-        instance=given["instance"],
-        users=whole("--users", given["users"]),
-        epsilon=given["epsilon"],
-        delta=delta,
-        honest_fraction=honest,
-        failure=given["failure"],
-        parameters=given["parameters"],
-        precision=None if precision is None else whole("--precision", precision),
-        scaling=given["scaling"],
-        coordinates=whole("--coordinates", given["coordinates"]),
-    )
+    with named(**_OPTIONS):
+        return choose(
+            instance=given["instance"],
+            users=whole("--users", given["users"]),
+            epsilon=given["epsilon"],
+            delta=delta,
+            honest_fraction=honest,
+            failure=given["failure"],
+            parameters=given["parameters"],
+            precision=None if precision is None else whole("--precision", precision),
+            scaling=given["scaling"],
+            coordinates=whole("--coordinates", given["coordinates"]),
+        )
 
 
 def _gone(text: str, users: int) -> int:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accounting.cli.options import each, read_law, read_sensitivity, share, whole
+from accounting.cli.options import each, whole
+from dpcore.command.options import read_law, share
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Mechanism, Norm, Relation, Scope, Sensitivity
-from dpcore.spelling import write_noise
+from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
+from dpcore.spelling import read_sensitivity, write_noise, write_sensitivity
 
 if TYPE_CHECKING:
     from accounting.totals.compose import Composition
@@ -24,22 +25,24 @@ Noises = Annotated[
     typer.Option(
         "--noise",
         metavar="NOISE",
-        help="The noise of a release, e.g. skellam:variance=400; again for each further one.",
+        help="The noise of a release, e.g. skellam:variance=400; repeat for further releases.",
     ),
 ]
 Sensitivities = Annotated[
     list[str] | None,
     typer.Option(
         "--sensitivity",
-        metavar="MOVES",
-        help="How far one person moves the query: 3; for vectors l1=3, l2-squared=4 or box=1x2. "
-        "Once, or once a noise. (1)",
+        metavar="D",
+        help="How much one person can change the query (1 for a count); for vectors l1=3, "
+        "l2-squared=4 or box=1x2. Once, or once for each --noise. (default: 1)",
     ),
 ]
 Rounds = Annotated[
     list[str] | None,
     typer.Option(
-        "--rounds", metavar="K", help="How many releases: 1000 or 1e3; once, or once a noise. (1)"
+        "--rounds",
+        metavar="K",
+        help="How many releases: 1000 or 1e3. Once, or once for each --noise. (default: 1)",
     ),
 ]
 Sampled = Annotated[
@@ -47,8 +50,9 @@ Sampled = Annotated[
     typer.Option(
         "--poisson",
         metavar="RATE",
-        help="Each person enters a round with this chance, e.g. 1%, anew and in secret; once, or "
-        "once a noise. (100%) Neighbours then differ by one person added or removed.",
+        help="Poisson subsampling: the chance that a person takes part in a round, e.g. 1%, drawn "
+        "anew each round and kept secret. Neighbours then differ by one person added or removed. "
+        "Once, or once for each --noise. (default: 100%)",
     ),
 ]
 
@@ -69,7 +73,8 @@ def composed(
     from accounting.totals.compose import compose
 
     count = len(noises)
-    moves = [read_sensitivity(s) for s in each("--sensitivity", sensitivities or [], count, "1")]
+    moved = each("--sensitivity", sensitivities or [], count, "1")
+    moves = [read_sensitivity("--sensitivity", text) for text in moved]
     times = [whole("--rounds", r, 1) for r in each("--rounds", rounds or [], count, "1")]
     rates = [_rate(p) for p in each("--poisson", poisson or [], count, "100%")]
     relation = Relation.ADD_REMOVE if poisson else relation
@@ -103,11 +108,5 @@ def told(source: Source, rounds: int) -> str:
             curve, rate = source.curve, f" --poisson {source.rate}"
         case _:
             return f"{rounds} x {source!r}"
-    moves = _moves(Sensitivity.of(curve.sensitivity))
+    moves = write_sensitivity(Sensitivity.of(curve.sensitivity))
     return f"{rounds} x {write_noise(curve.noise)} --sensitivity {moves}{rate}"
-
-
-def _moves(sensitivity: Sensitivity) -> str:
-    amount = sensitivity.amount
-    text = "x".join(map(str, amount)) if isinstance(amount, tuple) else str(amount)
-    return text if sensitivity.norm is Norm.ABSOLUTE else f"{sensitivity.norm.value}={text}"

@@ -35,6 +35,7 @@ from dpcore.numbers.parameter import RationalLike, integer, positive_rational, r
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sizing import ProtocolSize, size_protocol
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+from dpcore.spec import find_name
 
 __all__ = ["GRID", "Instance", "Plan", "Protocol", "choose", "protocol_guarantee"]
 
@@ -193,9 +194,7 @@ def _target(
     honest_fraction: RationalLike,
     parameters: Parameters,
 ) -> _Target:
-    if instance not in get_args(Instance):
-        names = ", ".join(get_args(Instance))
-        raise InvalidParameter("instance", instance, f"must be one of {names}")
+    find_name("instance", instance, dict.fromkeys(get_args(Instance)))
     if parameters not in get_args(Parameters):
         raise InvalidParameter("parameters", parameters, "must be 'exact' or 'paper'")
     n = integer("users", users, at_least=1)

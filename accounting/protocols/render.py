@@ -8,6 +8,7 @@ from accounting.protocols.box import BinomialBox
 from accounting.protocols.choose import Plan, Protocol
 from accounting.protocols.simulation import Simulation
 from accounting.release.curve import PrivacyCurve
+from dpcore.command.table import fact
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import write_rational
@@ -109,7 +110,7 @@ def simulation_json(result: Simulation) -> dict[str, Any]:
 
 
 def _line(name: str, value: str) -> str:
-    return f"  {name} ".ljust(_MARGIN) + value
+    return fact(f"  {name}", value, margin=_MARGIN)
 
 
 def _target(plan: Plan) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
+from dpcore.spec import pairs_of, read_keys
 
 __all__ = ["ACCEPTED", "Claim", "shown"]
 
@@ -58,16 +59,10 @@ class Claim:
         ...
         dpcore.errors.InvalidParameter: claim = rho=0.1: accepted are epsilon=E and ...
         """
-        given: dict[str, str] = {}
-        for part in text.split(","):
-            key, equals, value = (piece.strip() for piece in part.partition("="))
-            if not equals or key not in {"epsilon", "delta"}:
-                raise InvalidParameter("claim", text, ACCEPTED)
-            if key in given:
-                raise InvalidParameter("claim", text, f"{key} is given twice")
-            given[key] = value
-        if "epsilon" not in given:
+        keys, typed = ("epsilon", "delta"), {key for key, _ in pairs_of(text)}
+        if not typed <= {*keys} or "epsilon" not in typed:
             raise InvalidParameter("claim", text, ACCEPTED)
+        given = read_keys("claim", text, text, keys, owner="a claim", needed=keys[:1])
         return cls(epsilon=given["epsilon"], delta=given.get("delta", 0), relation=relation)
 
     @property

@@ -20,12 +20,13 @@ from typing import Any, Final, TypeAlias
 
 from audit.claims.claim import ACCEPTED, Claim, shown
 from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.mechanism import Mechanism, Norm, Relation, Sensitivity
+from dpcore.mechanism import Mechanism, Relation, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_up
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational, write_rational
 from dpcore.numbers.rounding import up
-from dpcore.spelling import read_noise, write_noise
+from dpcore.spec import did_you_mean
+from dpcore.spelling import read_noise, read_sensitivity, write_noise, write_sensitivity
 
 __all__ = ["CurveClaim", "read_claim"]
 
@@ -126,7 +127,8 @@ def read_claim(text: str, relation: str | Relation = Relation.REPLACE) -> Claim 
         return Claim.read(text, relation)
     except InvalidParameter as error:
         if error.reason == ACCEPTED:
-            raise InvalidParameter("claim", text, _ALL) from None
+            near = did_you_mean(text.partition("=")[0].strip(), ("epsilon", "delta", *_WORDS))
+            raise InvalidParameter("claim", text, near + _ALL) from None
         raise
 
 
@@ -180,7 +182,7 @@ def _promise(text: str) -> _Promise:
         noise, at, sensitivity = text.rpartition("@")
         if not at:
             raise InvalidParameter("claim", text, _ALL)
-        return _mechanism(read_noise(noise.strip()), _moves(sensitivity.strip()))
+        return _mechanism(read_noise(noise), read_sensitivity("sensitivity", sensitivity))
     except DpcoreError as error:
         if isinstance(error, InvalidParameter) and error.argument == "claim":
             raise
@@ -194,7 +196,7 @@ def _mechanism(noise: Noise, moves: Sensitivity) -> _Promise:
     pure = curve.pure()
     curve.delta(0)  # refuses here what no theorem gives
     return _Promise(
-        spelling=f"{write_noise(noise)}@{_written(moves)}",
+        spelling=f"{write_noise(noise)}@{write_sensitivity(moves)}",
         delta=lambda epsilon: _end(curve.delta(epsilon).upper),
         pure=None if pure is None else rational("epsilon", pure.epsilon),
     )
@@ -225,32 +227,3 @@ _WORDS: Final[dict[str, Callable[[Fraction], _Delta]]] = {"rho": _zcdp, "gdp": _
 
 def _end(end: End) -> Fraction:
     return end if isinstance(end, Fraction) else Fraction(1)
-
-
-def _moves(text: str) -> Sensitivity:
-    norm, equals, amount = (piece.strip() for piece in text.partition("="))
-    match norm if equals else "":
-        case "":
-            return Sensitivity(_whole(text))
-        case "l1":
-            return Sensitivity.l1(_whole(amount))
-        case "l2-squared":
-            return Sensitivity.l2_squared(_whole(amount))
-        case "box":
-            return Sensitivity.box(tuple(_whole(bound) for bound in amount.split("x")))
-    raise InvalidParameter("sensitivity", text, "must be 3, l1=3, l2-squared=4 or box=1x2x2")
-
-
-def _whole(text: str) -> int:
-    exact = rational("sensitivity", text)
-    if exact.denominator != 1:
-        raise InvalidParameter("sensitivity", text, "must be a whole number")
-    return int(exact)
-
-
-def _written(moves: Sensitivity) -> str:
-    match moves.amount:
-        case int() as amount:
-            return str(amount) if moves.norm is Norm.ABSOLUTE else f"{moves.norm.value}={amount}"
-        case bounds:
-            return f"box={'x'.join(map(str, bounds))}"

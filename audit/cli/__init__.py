@@ -7,7 +7,7 @@ that has a sub-command's name is written with its path, ``./fit.py:fit``).
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -17,6 +17,7 @@ from audit.cli.exact import exact
 from audit.cli.fit import fit
 from audit.cli.replay import replay_command
 from audit.cli.run import run
+from dpcore.command.options import AsJson
 from dpcore.command.terminal import say
 
 __all__ = ["commands"]
@@ -67,9 +68,7 @@ commands.command(
 
 @commands.command()
 def catalogue(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on standard output.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     r"""List the broken mechanisms that come with the toolkit, each with its correct twin."""
     from audit.catalogue import ENTRIES

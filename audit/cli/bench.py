@@ -5,15 +5,16 @@ r"""``dpcore audit bench``: the catalogue of broken mechanisms, audited on this 
 
 from __future__ import annotations
 
-import difflib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from dpcore.command.options import AsJson
 from dpcore.command.terminal import say
 from dpcore.errors import InvalidParameter
+from dpcore.spec import did_you_mean
 
 if TYPE_CHECKING:
     from audit.catalogue import Entry
@@ -26,30 +27,32 @@ _QUICK: Final = 5000
 def bench_command(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="NAME", help="Entries that dpcore audit catalogue lists; all by default."
-        ),
+        typer.Argument(metavar="NAME", help="Entries of dpcore audit catalogue. (default: all)"),
     ] = None,
     *,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Only entries that 5,000 runs refute: some seconds."),
+        typer.Option("--quick", help="Only entries that 5,000 runs refute: takes seconds."),
     ] = False,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 is one for each core.")] = 2,
+    jobs: Annotated[
+        int, typer.Option(metavar="N", help="How many processes; -1: one per core.")
+    ] = 2,
     alpha: Annotated[
-        str, typer.Option(help="How often a correct twin may be refuted by chance.")
+        str,
+        typer.Option(
+            metavar="P", help="The chance of a false alarm: of an entry, and of each twin."
+        ),
     ] = "0.05",
     seed: Annotated[
-        str, typer.Option(help="The seed of the runs; another one draws other runs.")
+        str, typer.Option(metavar="N", help="Seed: the same seed gives the same runs.")
     ] = "1",
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Also write the JSON to a file.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Also write the JSON to a file."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on standard output.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    r"""Audit the catalogue: every broken mechanism must be caught, and no correct twin refuted.
+    r"""Test the auditor: it must catch every broken mechanism and refute no correct twin.
 
     Example: dpcore audit bench half-scale fixed-seed
 
@@ -92,8 +95,7 @@ def _entries(names: list[str], *, quick: bool) -> tuple[list[Entry], list[Entry]
     for name in names:
         entry = find(name)
         if entry is None:
-            close = difflib.get_close_matches(name, [entry.name for entry in ENTRIES], n=1)
-            hint = f"did you mean {close[0]}? " if close else ""
+            hint = did_you_mean(name, [entry.name for entry in ENTRIES])
             raise InvalidParameter("NAME", name, f"{hint}names: dpcore audit catalogue")
         chosen[name] = entry
     entries = list(chosen.values() if names else ENTRIES)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from dpcore.command.options import AsJson
 from dpcore.command.terminal import say
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.parameter import rational
@@ -38,11 +39,11 @@ def exact(
         typer.Argument(
             metavar="P",
             help="A noise moved by an integer, such as discrete-laplace:scale=1@0 (several "
-            "coordinates: @0,1,0), or a file with masses: JSON such as "
-            '{"yes": "3/4", "no": "1/4"}, or CSV with output,mass on a line.',
+            "coordinates: @0,1,0), or a file of probabilities: JSON such as "
+            '{"yes": "3/4", "no": "1/4"}, or CSV with lines output,probability.',
         ),
     ],
-    q: Annotated[str, typer.Argument(metavar="Q", help="The other law, written likewise.")],
+    q: Annotated[str, typer.Argument(metavar="Q", help="The other law, in the same form.")],
     *,
     claim: Annotated[
         str | None,
@@ -52,34 +53,34 @@ def exact(
         ),
     ] = None,
     epsilon: Annotated[
-        list[str] | None, typer.Option(metavar="E", help="delta at this epsilon; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="E", help="Compute delta at this epsilon; repeatable."),
     ] = None,
     delta: Annotated[
-        list[str] | None, typer.Option(metavar="D", help="epsilon at this delta; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="D", help="Compute epsilon at this delta; repeatable."),
     ] = None,
     order: Annotated[
         list[str] | None,
-        typer.Option(metavar="A", help="The Renyi divergence of this order > 1, or inf."),
+        typer.Option(metavar="A", help="Compute the Renyi divergence of this order > 1, or inf."),
     ] = None,
     normalise: Annotated[
         bool,
-        typer.Option("--normalise", help="Divide the masses of a file by their exact sum."),
+        typer.Option("--normalise", help="Divide the probabilities of a file by their exact sum."),
     ] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw delta over epsilon: a file ending in .svg, .png or .pdf."),
+        typer.Option(metavar="FILE", help="Draw delta over epsilon to a file: .svg, .png or .pdf."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on standard output.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    r"""Compare two known laws P and Q: no runs, only proofs.
+    r"""Compute the privacy loss between two known output laws P and Q, by proof.
 
     Example: dpcore audit exact with_alice.csv without.csv --claim epsilon=1
 
-    Numbers are of the worse direction, P against Q or Q against P. Exit code: 0 proven, or nothing
-    was claimed; 1 refuted; 2 usage; 4 undecided: the claimed delta is closer to the true one than
-    the highest precision tells, which for two files of masses never happens.
+    Each number is the worse of P against Q and Q against P. Exit code: 0 proven, or nothing was
+    claimed; 1 refuted; 2 usage; 4 undecided: the claimed delta is too close to the true one for the
+    highest precision (never with two files).
     """
     from audit.claims.curve_claim import read_claim
     from audit.evidence.verdict import versions
@@ -87,9 +88,9 @@ def exact(
     from audit.exact.report import ExactReport
 
     if plot is not None:
-        from accounting.cli.plot import check_plot
+        from dpcore.command.picture import check_picture
 
-        check_plot(plot)
+        check_picture("--plot", plot)
     one, other, notes = _read(p, q, divide=normalise)
     claimed = None if claim is None else read_claim(claim)
     stated = () if claimed is None else claimed.points

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpcore.command.options import AsJson
 from dpcore.command.terminal import page, say
 
 if TYPE_CHECKING:
@@ -30,28 +31,27 @@ def fit(
         str, typer.Option(metavar="NOISE", help="The claimed law, e.g. discrete-laplace:scale=1.")
     ],
     runs: Annotated[
-        str | None, typer.Option("-n", "--runs", help="Draws; of --sequential the most. (1e5)")
+        str | None, typer.Option("-n", "--runs", metavar="N", help="How many draws. (default: 1e5)")
     ] = None,
     sequential: Annotated[
-        bool, typer.Option("--sequential", help="Stop as soon as the evidence suffices.")
+        bool, typer.Option("--sequential", help="Stop as soon as there is enough evidence.")
     ] = False,
     max_runs: Annotated[
-        str | None, typer.Option("--max-n", help="The most draws of --sequential. (1e6)")
+        str | None,
+        typer.Option(
+            "--max-n", metavar="N", help="The most draws with --sequential. (default: 1e6)"
+        ),
     ] = None,
-    alpha: Annotated[
-        str, typer.Option(help="How often a fit of a true law may say REFUTED.")
-    ] = "0.05",
+    alpha: Annotated[str, typer.Option(metavar="P", help="The chance of a false alarm.")] = "0.05",
     seed: Annotated[
-        str | None, typer.Option(help="Repeat a fit with the same random numbers.")
+        str | None, typer.Option(metavar="N", help="Seed: repeat a test exactly.")
     ] = None,
     timeout: Annotated[
-        str, typer.Option(help="The most seconds one call of the target may take.")
+        str, typer.Option(metavar="SECONDS", help="The most time one call may take.")
     ] = "60",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on standard output.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    r"""Fit TARGET: does the sampler draw from the law?
+    r"""Test a sampler: does TARGET draw from the law?
 
     Example: dpcore audit fit noise.py:draw --law discrete-gaussian:sigma_squared=4
 
@@ -60,9 +60,9 @@ def fit(
     from audit.apart.room import done_apart, importing
     from audit.cli.options import read_runs, read_seconds, read_seed
     from audit.errors import TargetFailed
-    from dpcore.spelling import read_noise
+    from dpcore.command.options import read_law
 
-    noise = read_noise(law)
+    noise = read_law("--law", law)
     if sequential and max_runs is None:
         runs, max_runs = None, runs
     drawn = read_runs(runs, max_runs, sequential=sequential)

@@ -16,9 +16,10 @@ from audit.claims.curve_claim import CurveClaim
 from audit.claims.curve_claim import read_claim as read
 from audit.layers import LAYERS
 from audit.targets.target import Catalogued, KnownLaw, Target
+from dpcore.command.options import read_jobs as processes
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
-from dpcore.numbers.parameter import rational
+from dpcore.numbers.parameter import rational, whole_number
 
 if TYPE_CHECKING:
     from audit.apart.room import Room
@@ -67,10 +68,7 @@ def read_seed(text: str | None) -> int:
     """
     if text is None:
         return int(np.random.default_rng().integers(_SEEDS))
-    exact = rational("--seed", text)
-    if exact.denominator != 1 or exact < 0:
-        raise InvalidParameter("--seed", text, "must be a whole number >= 0")
-    return int(exact)
+    return whole_number("--seed", text, at_least=0)
 
 
 def read_stored_seed(path: Path | None) -> int | None:
@@ -149,12 +147,7 @@ def _dataset(name: str, text: str) -> Any:
 
 
 def _count(argument: str, text: str) -> int:
-    exact = rational(argument, text)
-    if exact.denominator != 1 or exact < 1:
-        raise InvalidParameter(argument, text, "must be a whole number >= 1, e.g. 1000 or 1e5")
-    if exact > _MOST_RUNS:
-        raise InvalidParameter(argument, text, "must be <= 1e12")
-    return int(exact)
+    return whole_number(argument, text, at_least=1, at_most=_MOST_RUNS)
 
 
 def read_resolution(text: str | None) -> Fraction | None:
@@ -279,10 +272,7 @@ def read_jobs(text: str | None, scheduler: str | None = None) -> int:
         return 1 if scheduler is None else -1
     if scheduler is not None:
         raise InvalidParameter("--jobs", text, "is for processes here; a --scheduler has its own")
-    exact = rational("--jobs", text)
-    if exact != -1 and (exact.denominator != 1 or exact < 1):
-        raise InvalidParameter("--jobs", text, "must be a whole number >= 1, or -1: one a core")
-    return int(exact)
+    return processes(text)
 
 
 def read_baselines(names: list[str] | None) -> tuple[str, ...]:

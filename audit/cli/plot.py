@@ -9,21 +9,17 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from textwrap import wrap
 from typing import Any, Final
 
 from audit.exact.divergence import Law
 from audit.exact.points import Point, delta_point, epsilon_point
-from dpcore.command.output_file import whole_picture
+from dpcore.command.picture import curve_picture
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 
 __all__ = ["curve_points", "draw_curve"]
 
 _POINTS: Final = 61
-_SIZE: Final = (7.0, 4.5)
-_DOTS: Final = 150
-_LINE: Final = 95
 _SEEN: Final = 1e-15
 """What is smaller is left out: beside it all else would be one line."""
 _LEAST_DELTA: Final = Fraction(1, 10**9)
@@ -67,28 +63,16 @@ def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
     shown = {label: list(_visible(way)) for label, way in ways.items()}
     if not any(shown.values()):
         raise InvalidParameter("--plot", str(path), "every delta is below 1e-15: nothing to draw")
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=_SIZE, layout="constrained")
-    axes = figure.add_subplot()
     styles: tuple[dict[str, Any], ...] = (
         {"color": "black", "marker": "o", "markersize": 4.0, "linewidth": 1.6},
         {"color": "tab:red", "marker": "o", "markersize": 2.0, "linewidth": 0.8},
     )
-    for (label, dots), style in zip(shown.items(), styles, strict=True):
-        if dots:
-            epsilons, lowers, uppers = zip(*dots, strict=True)
-            axes.plot(epsilons, uppers, label=label, **style)
-            axes.fill_between(epsilons, lowers, uppers, color=style["color"], alpha=0.3)
-    axes.set_yscale("log")
-    axes.set_xlim(left=0)
-    axes.set_xlabel("epsilon")
-    axes.set_ylabel("delta")
-    axes.set_title("\n".join(wrap(title, _LINE, max_lines=3)), fontsize="small")
-    axes.grid(visible=True, alpha=0.3)
-    axes.legend(title="dots are proven, lines join them", title_fontsize="small", fontsize="small")
-    with whole_picture("--plot", path) as partial:
-        figure.savefig(partial, dpi=_DOTS)
+    with curve_picture("--plot", path, title=title) as axes:
+        for (label, dots), style in zip(shown.items(), styles, strict=True):
+            if dots:
+                epsilons, lowers, uppers = zip(*dots, strict=True)
+                axes.plot(epsilons, uppers, label=label, **style)
+                axes.fill_between(epsilons, lowers, uppers, color=style["color"], alpha=0.3)
 
 
 def _visible(

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from dpcore.command.options import AsJson
 from dpcore.command.terminal import page
 from dpcore.errors import InvalidParameter
 
@@ -33,33 +34,37 @@ def replay_command(
     sensitivity: Annotated[
         str | None,
         typer.Option(
-            help="Declare: the output is a query plus noise, and one person can change the query "
-            "by at most this (1 for a count)."
+            metavar="D",
+            help="State that output = query + noise, and a person changes the query by at most D.",
         ),
     ] = None,
-    norm: Annotated[str, typer.Option(help="The norm of --sensitivity: l1, l2 or linf.")] = "l1",
+    norm: Annotated[
+        str, typer.Option(metavar="WORD", help="The norm of --sensitivity: l1, l2 or linf.")
+    ] = "l1",
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Declare: draws and output shape do not depend on data."),
+        typer.Option("--strict", help="State that draws and output shape do not depend on data."),
     ] = False,
-    tapes: Annotated[str, typer.Option(help="Random tapes to play, each on both datasets.")] = "32",
+    tapes: Annotated[
+        str,
+        typer.Option(metavar="N", help="How many random tapes, each replayed on both datasets."),
+    ] = "32",
     changes: Annotated[
-        str, typer.Option(help="The most tapes on which one draw is set to an extreme.")
+        str,
+        typer.Option(metavar="N", help="The most tapes on which one draw is set to an extreme."),
     ] = "500",
     seed: Annotated[
-        str | None, typer.Option(help="Repeat a replay with the same random numbers.")
+        str | None, typer.Option(metavar="N", help="Seed: repeat a replay exactly.")
     ] = None,
     timeout: Annotated[
-        str, typer.Option(help="The most seconds one call of the target may take.")
+        str, typer.Option(metavar="SECONDS", help="The most time one call may take.")
     ] = "60",
     deadline: Annotated[
-        str | None, typer.Option(help="Start no changed tape after this many seconds.")
+        str | None, typer.Option(metavar="SECONDS", help="Start no new tape after this time.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on standard output.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    r"""Replay TARGET: the same random tape on both datasets, and every draw at its extremes.
+    r"""Replay TARGET on both datasets with the same random draws, and with draws at their extremes.
 
     Example: dpcore audit replay clipped-to-two --sensitivity 1
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from importlib import import_module
 from typing import Any, Final
 
 from audit.claims.claim import shown as exact_decimal
@@ -24,7 +23,7 @@ from audit.report.svg import (
     say,
     svg,
 )
-from dpcore.errors import InvalidParameter
+from dpcore.command.picture import require_matplotlib
 from dpcore.numbers.rounding import down
 
 __all__ = ["Point", "check_figures", "curve_figure", "line_figure", "trace_figure"]
@@ -50,11 +49,7 @@ def check_figures(path: str) -> None:
 
     Raises :class:`InvalidParameter` without matplotlib, by the name of the extra.
     """
-    try:
-        import_module("matplotlib")  # found is not enough: it may be half installed
-    except ImportError:
-        reason = "needs matplotlib: pip install 'dpcore[plot]', or leave it out"
-        raise InvalidParameter("--html", path, reason) from None
+    require_matplotlib("--html", path)
 
 
 def trace_figure(found: Trace) -> str:

@@ -1,4 +1,4 @@
-r"""The state of an audit in a file, so that one that was ended, even by ``kill -9``, goes on.
+r"""Store the state of an audit, so that one that was ended, even by ``kill -9``, goes on.
 
 Schema ``dpcore-audit-state/1``: records of :mod:`audit.resume.records`. The first one is JSON and
 says everything that determines the audit; the others are the finished blocks in order. A block is
@@ -86,12 +86,12 @@ class State:
 def resume(
     path: str | Path, target: Target, plan: Plan, search: dict[str, Any] | None = None
 ) -> Iterator[State]:
-    r"""The state of this audit in the file, which is made where there is none.
+    r"""Open the state of this audit, or create its file.
 
     ``search`` is what a search for the pair found, as JSON, where there was one.
 
-    Raises :class:`InvalidParameter` for a file that is another audit's, none of ours, damaged
-    before its end, in use, not a plain file, or that cannot be written.
+    Raises :class:`InvalidParameter` for another audit's file or another kind of file, and for one
+    that is damaged before its end, in use, not regular, or cannot be written.
     """
     place = Path(path)
     expected = header(place, target, plan, search)
@@ -125,7 +125,7 @@ def stored_seed(path: str | Path) -> int | None:
 
     Who goes on without naming a seed means this one.
 
-    Raises :class:`InvalidParameter` for a header that no audit wrote, and what is no plain file.
+    Raises :class:`InvalidParameter` for an invalid header, and a path that is not a regular file.
     """
     held = _stored(Path(path))
     if held is None:
@@ -141,7 +141,7 @@ def stored_search(path: str | Path) -> dict[str, Any] | None:
 
     It is the JSON of an :class:`audit.search.search.Found`. Who goes on tests its pair.
 
-    Raises :class:`InvalidParameter` for a header that no audit wrote, and what is no plain file.
+    Raises :class:`InvalidParameter` for an invalid header, and a path that is not a regular file.
     """
     from audit.search.search import Found
 
@@ -155,7 +155,7 @@ def stored_search(path: str | Path) -> dict[str, Any] | None:
 
 
 def _stored(path: Path) -> dict[str, Any] | None:
-    # The header; of a file that is none of ours, resume says what is wrong.
+    # The header; what is wrong with another kind of file is for resume to say.
     require_plain("--resume", path)
     try:
         with path.open("rb") as file:
@@ -214,4 +214,4 @@ def _failure(target: str, held: Any) -> TargetFailed:
             run is None or (type(run) is int and 0 < run <= _MOST_RUNS)
         ):
             return TargetFailed(target, reason, dataset=dataset, run=run)
-    raise ValueError("a failure that is none")
+    raise ValueError("an invalid failure")

@@ -183,7 +183,7 @@ def _shown(value: Any) -> str:
 
 
 def parsed(path: Path, payload: bytes) -> dict[str, Any]:
-    r"""The fields of a stored header. Raises :class:`InvalidParameter` for what is none."""
+    r"""The fields of a stored header. Raises :class:`InvalidParameter` if it is invalid."""
     try:
         held = json.loads(payload.decode(), parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:

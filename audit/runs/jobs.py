@@ -15,18 +15,18 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from audit.errors import TargetFailed
 from audit.outputs.guard import Watchdog
 from audit.runs.block import Drawing, Task, draw_block, keeps_to_its_seed
-from audit.runs.worker import OVERDUE, Sent, answer_of, begin, work_block, work_probe
+from audit.runs.worker import Sent, answer_of, work_block, work_probe
 from audit.targets.content import content_of
 from audit.targets.target import Target
+from dpcore.command.workers import OVERDUE, WorkerLost, in_processes, width_of
 from dpcore.errors import InvalidParameter
 
 __all__ = ["BACKENDS", "Drawer", "backend", "drawer"]
@@ -35,7 +35,6 @@ BACKENDS: Final = ("processes", "dask")
 r"""Where the command can draw."""
 
 _EXIT_CODES: Final = re.compile(r"exit codes of the workers are \{(.*?)\}")
-_LOOKAHEAD: Final = 3
 _PATIENCE: Final = "10s"
 
 
@@ -63,18 +62,13 @@ def drawer(
 
     Raises :class:`InvalidParameter` for a target that cannot be sent to another process.
     """
-    width = 1
-    if jobs != 1:
-        from joblib import effective_n_jobs
-
-        width = int(effective_n_jobs(jobs))
     # Wherever the target runs, what reads its outputs does so here.
     with Watchdog(timeout) as watchdog:
-        if width == 1:
+        if width_of(jobs) == 1:
             yield _Here(target=target, watchdog=watchdog, progress=progress)
         else:
             sent = _send(target, jobs)
-            yield _Elsewhere(sent=sent, jobs=jobs, width=width, timeout=timeout, progress=progress)
+            yield _Elsewhere(sent=sent, jobs=jobs, timeout=timeout, progress=progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +89,6 @@ class _Here:
 class _Elsewhere:
     sent: Sent
     jobs: int
-    width: int
     timeout: float | None
     progress: Callable[[int], None] | None
     known: dict[int, Any] = field(default_factory=dict)
@@ -111,56 +104,15 @@ class _Elsewhere:
             yield drawing
 
     def _results(self, work: Callable[[Sent, Task], bytes], tasks: Iterator[Task]) -> Iterator[Any]:
-        from joblib import Parallel, delayed
-
-        ahead = _Ahead(tasks=tasks, most=_LOOKAHEAD * self.width)
-        while not ahead.ended:
-            # joblib dispatches as workers finish, however far the reader is behind: a call ends
-            # where it would run too far ahead, and the next one goes on.
-            parallel = Parallel(
-                n_jobs=self.jobs,
-                return_as="generator",
-                batch_size=1,
-                pre_dispatch=self.width + 1,
-                # Where workers are not processes of this machine it is not called.
-                initializer=begin,
-                initargs=(self.sent.process,),
-            )
-            results: Any = None
+        calls = ((self.sent, task) for task in tasks)
+        with closing(in_processes(work, calls, self.jobs)) as answers:
             try:
-                results = parallel(delayed(work)(self.sent, task) for task in ahead)
-                for packed in results:
-                    ahead.read += 1
+                for packed in answers:
                     yield answer_of(packed, self.known)
-            except TargetFailed:
-                raise
-            except Exception as error:
-                raise _lost(self.sent.spelling, self.timeout, error) from error
-            finally:
-                if results is not None:
-                    with warnings.catch_warnings():
-                        # That tasks were given up is what closing is for.
-                        warnings.simplefilter("ignore")
-                        results.close()
-
-
-@dataclass(slots=True, kw_only=True)
-class _Ahead:
-    # Tasks while no more than ``most`` of them wait to be read. joblib takes them under its lock.
-    tasks: Iterator[Task]
-    most: int
-    taken: int = 0
-    read: int = 0
-    ended: bool = False
-
-    def __iter__(self) -> Iterator[Task]:
-        while self.taken - self.read < self.most:
-            task = next(self.tasks, None)
-            if task is None:
-                self.ended = True
-                return
-            self.taken += 1
-            yield task
+            except WorkerLost as error:
+                cause = error.__cause__
+                lost = cause if isinstance(cause, Exception) else error
+                raise _lost(self.sent.spelling, self.timeout, lost) from error
 
 
 def _send(target: Target, jobs: int) -> Sent:

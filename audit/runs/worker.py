@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from multiprocessing import current_process
+from functools import cache, lru_cache, partial
 from typing import Any, Final
 
 from audit.errors import TargetFailed
@@ -23,15 +19,12 @@ from audit.outputs.wire import Objects, pack, unpack
 from audit.runs.block import Drawing, Task, draw_block, keeps_to_its_seed
 from audit.targets.spelling import read_target
 from audit.targets.target import Target
+from dpcore.command.workers import leave_ctrl_c_to, watch_over
 from dpcore.errors import DpcoreError
 
-__all__ = ["OVERDUE", "Sent", "answer_of", "begin", "work_block", "work_probe"]
-
-OVERDUE: Final = 124
-r"""The exit code of a worker whose call nothing could interrupt."""
+__all__ = ["Sent", "answer_of", "work_block", "work_probe"]
 
 _GRACE: Final = 2.0
-_LOOKS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +81,12 @@ def _told(failed: TargetFailed) -> tuple[str, str, dict[str, Any]]:
 
 
 def _work(sent: Sent, task: Task, do: Callable[[Target, Watchdog], object]) -> bytes:
-    _leave_ctrl_c_to(sent.process)
-    watch = _watch(sent.process)
+    leave_ctrl_c_to(sent.process)
+    watch = watch_over(sent.process)
     with stdout_to_stderr(), Watchdog(task.timeout) as watchdog:
         try:
             target = _received(sent)
-            watch.kept_on = watchdog
+            watch.due = partial(_overdue, watchdog)
             found = do(target, watchdog)
             # Read here: a class of the target's is in no other process.
             with reading(sent.spelling):
@@ -104,54 +97,16 @@ def _work(sent: Sent, task: Task, do: Callable[[Target, Watchdog], object]) -> b
             told = _told(TargetFailed(sent.spelling, f"in a worker: {error}"))
             return pack(("failed", told), _objects())
         finally:
-            watch.kept_on = None
+            watch.due = None
+
+
+def _overdue(watchdog: Watchdog) -> float | None:
+    return None if watchdog.due is None else watchdog.due + _GRACE
 
 
 @cache
 def _objects() -> Objects:
     return Objects(shared=True)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Watch:
-    # Ends this process when its parent has ended, or a call that is long over its time.
-    parent: int
-    kept_on: Watchdog | None = None
-
-    def run(self) -> None:
-        while os.getppid() == self.parent:
-            watchdog = self.kept_on
-            due = None if watchdog is None else watchdog.due
-            if due is not None and time.monotonic() > due + _GRACE:
-                os._exit(OVERDUE)
-            time.sleep(_LOOKS)
-        os._exit(OVERDUE)
-
-
-def begin(process: int) -> None:
-    r"""Keep watch over the audit of this process number; a worker's first act."""
-    _watch(process)
-
-
-@cache
-def _watch(process: int) -> _Watch:
-    watch = _Watch(parent=process)
-    # joblib's own processes, also where the audit ended while they were starting.
-    if os.getppid() == process or current_process().name.startswith("Loky"):
-        threading.Thread(target=watch.run, name="dpcore-watch", daemon=True).start()
-    return watch
-
-
-def _leave_ctrl_c_to(process: int) -> None:
-    # A terminal's Ctrl-C reaches all its processes: the audit ends its workers itself. A handler
-    # and not SIG_IGN, which the target's own children would inherit.
-    elsewhere = os.getpid() != process
-    if elsewhere and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, _not_here)
-
-
-def _not_here(number: int, frame: object) -> None:
-    del number, frame
 
 
 @lru_cache(maxsize=4)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from audit.search.space import FARTHEST, LARGEST, NORMS, SPACES, Space
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Unit
-from dpcore.numbers.parameter import rational
+from dpcore.numbers.parameter import whole_number
+from dpcore.spec import did_you_mean, read_keys, split_name
 
 __all__ = ["read_space"]
 
@@ -25,9 +26,17 @@ def read_space(text: str, relation: Relation | str = Relation.REPLACE) -> Space:
     from audit.search.grids import Histograms, Integers, Vectors
     from audit.search.records import Datasets, Streams
 
-    name, _, rest = text.partition(":")
-    given = _Given(text=text, values=_parts(name.strip(), rest, text))
-    match name.strip():
+    name, rest = split_name(text)
+    if name not in SPACES:
+        reason = f"must start with one of {', '.join(SPACES)}, e.g. integer:low=0,high=10"
+        hint = did_you_mean(name, SPACES)
+        raise InvalidParameter("--search", text, f"{hint}{'it ' if hint else ''}{reason}")
+    known = SPACES[name]
+    usual = {key: value for key, value in known.items() if value is not None}
+    needed = [key for key in known if key not in usual]
+    values = read_keys("--search", text, rest, known, owner=name, needed=needed)
+    given = _Given(text=text, values=usual | values)
+    match name:
         case "integer":
             low, high = given.range()
             apart = given.whole("apart", 1, high - low)
@@ -76,28 +85,6 @@ def read_space(text: str, relation: Relation | str = Relation.REPLACE) -> Space:
             )
 
 
-def _parts(name: str, rest: str, text: str) -> dict[str, str]:
-    if name not in SPACES:
-        reason = f"must start with one of {', '.join(SPACES)}, e.g. integer:low=0,high=10"
-        raise InvalidParameter("--search", text, reason)
-    known = SPACES[name]
-    found: dict[str, str] = {}
-    for part in filter(None, (piece.strip() for piece in rest.split(","))):
-        word, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or word not in known:
-            reason = f"{part!r}: {name} takes {', '.join(known)}, each as key=value"
-            raise InvalidParameter("--search", text, reason)
-        if word in found:
-            raise InvalidParameter("--search", text, f"{word} is given twice")
-        found[word] = value
-    for word, default in known.items():
-        if word not in found:
-            if default is None:
-                raise InvalidParameter("--search", text, f"{word} is missing: write {word}=...")
-            found[word] = default
-    return found
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Given:
     text: str
@@ -105,13 +92,10 @@ class _Given:
 
     def whole(self, word: str, least: int, most: int) -> int:
         try:
-            exact = rational(word, self.values[word])
+            return whole_number(word, self.values[word], at_least=least, at_most=most)
         except InvalidParameter:
-            exact = None
-        if exact is None or exact.denominator != 1 or not least <= exact <= most:
             reason = f"{word} must be a whole number from {least} to {most}"
-            raise InvalidParameter("--search", self.text, reason)
-        return int(exact)
+            raise InvalidParameter("--search", self.text, reason) from None
 
     def range(self) -> tuple[int, int]:
         low = self.whole("low", -FARTHEST, FARTHEST - 1)

@@ -30,7 +30,7 @@ from dpcore.masked.aggregation import MaskedAggregation
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import rational
+from dpcore.numbers.parameter import rational, whole_number
 from dpcore.protocols.aggregation import (
     Aggregation,
     IdealAggregation,
@@ -42,6 +42,7 @@ from dpcore.protocols.run import run, run_relaxed
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
+from dpcore.spec import read_keys
 
 __all__ = ["FUNCTIONALITIES", "ProtocolRuns", "read_protocol", "target_of"]
 
@@ -117,25 +118,16 @@ def read_protocol(spelling: str, words: str, *, seeded: bool = True) -> Protocol
 
     Raises :class:`InvalidParameter` for what is unknown, missing, given twice or out of range.
     """
-    instance, *parts = (word.strip() for word in words.split(","))
-    given: dict[str, str] = {}
-    for part in parts:
-        key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or key not in (*_NUMBERS, *_COUNTS, *_WORDS):
-            known = ", ".join((*_NUMBERS, *_COUNTS, *_WORDS))
-            raise InvalidParameter("target", spelling, f"{part!r} must be one of {known}, with =")
-        if key in given:
-            raise InvalidParameter(key, value, "is given twice")
-        given[key] = value
-    for key in ("users", "epsilon"):
-        if key not in given:
-            raise InvalidParameter("target", spelling, f"{key} is missing: write {key}=...")
+    instance, _, rest = words.partition(",")
+    keys = (*_NUMBERS, *_COUNTS, *_WORDS)
+    needed = ("users", "epsilon")
+    given = read_keys("target", spelling, rest, keys, owner="a protocol", needed=needed)
     functionality = given.pop("functionality", "ideal")
     arguments: dict[str, Any] = dict(given)
     for key in _COUNTS:
         if key in given:
-            arguments[key] = _whole(key, given[key])
-    plan = choose(instance=instance, **arguments)  # type: ignore[arg-type]  # choose refuses others
+            arguments[key] = whole_number(key, given[key])
+    plan = choose(instance=instance.strip(), **arguments)  # type: ignore[arg-type]  # choose refuses others
     return target_of(plan, spelling=spelling, functionality=functionality, seeded=seeded)
 
 
@@ -261,10 +253,3 @@ def _held(protocol: Protocol, dataset: Any, name: str) -> Held:
     if isinstance(protocol, BinaryShuffle) and any(x.denominator != 1 for x in exact):
         raise InvalidParameter(name, dataset, "must be 0 or 1")
     return exact
-
-
-def _whole(key: str, text: str) -> int:
-    value = rational(key, text)
-    if value.denominator != 1:
-        raise InvalidParameter(key, text, "must be an integer")
-    return int(value)

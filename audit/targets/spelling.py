@@ -15,7 +15,6 @@ exec:./program args        any executable, see ``audit.targets.program``
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,6 +32,7 @@ from audit.targets.target import (
 )
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
+from dpcore.spec import did_you_mean
 from dpcore.spelling import LAWS, read_noise, write_noise
 
 __all__ = ["Auditable", "as_target", "read_target", "target_of"]
@@ -90,8 +90,7 @@ def _catalogued(spelling: str) -> Target:
     if spelling in known:
         subject = known[spelling]
         return Catalogued(spelling=spelling, function=subject.run, subject=subject)
-    close = difflib.get_close_matches(spelling, [*known, *LAWS], n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
+    hint = did_you_mean(spelling, [*known, *LAWS])
     raise InvalidParameter(
         "target",
         spelling,

@@ -7,9 +7,8 @@ Proofs: docs/proofs/bandits.md.
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, cast, get_args
@@ -27,15 +26,16 @@ from bandits.radius.radius import RadiusName, radius_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer, rational
 from dpcore.sampling.rng import SYSTEM, SeededRng
+from dpcore.spec import did_you_mean, find_name, read_keys
 
 __all__ = ["Viewed", "across", "claimed", "lead", "second", "target"]
 
 _KEYS: Final = {
     "epsilon": "",
-    "delta": " (of the claim: 0, or 1/100 where the loss is unbounded, unless given)",
-    "scaling": " (of batched elimination on sums)",
-    "radius": f" ({' or '.join(get_args(RadiusName))})",
-    "path": f" ({' or '.join(get_args(Route))})",
+    "delta": "of the claim (0, or 1/100 where the loss is unbounded)",
+    "scaling": "of batched elimination on sums",
+    "radius": " or ".join(get_args(RadiusName)),
+    "path": " or ".join(get_args(Route)),
 }
 _BITS: Final = NAMES["binary-shuffle"]
 _FLOOR: Final = NAMES["none"]
@@ -131,19 +131,10 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
     Raises :class:`InvalidParameter` for an unknown or unprotected algorithm, and arguments that
     are unknown, missing, given twice or out of range.
     """
-    algorithm, *parts = (part.strip() for part in rest.split(","))
-    given: dict[str, str] = {}
-    for part in parts:
-        key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or key not in _KEYS:
-            known = ", ".join(key + says for key, says in _KEYS.items())
-            reason = f"{part!r} must be one of {known}, with ="
-            raise InvalidParameter("target", spelling, reason)
-        if key in given:
-            raise InvalidParameter(key, value, "is given twice")
-        given[key] = value
-    if "epsilon" not in given:
-        raise InvalidParameter("target", spelling, "epsilon is missing: write epsilon=...")
+    algorithm, _, keys = (part.strip() for part in rest.partition(","))
+    given = read_keys(
+        "target", spelling, keys, _KEYS, owner=algorithm, needed=("epsilon",), hint=_known
+    )
     delta = rational("delta", given["delta"]) if "delta" in given else None
     if delta is not None and not 0 <= delta < 1:
         raise InvalidParameter("delta", given["delta"], "must lie in [0, 1)")
@@ -161,6 +152,13 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
         return view.views(reward, n, SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM)
 
     return Viewed(run=run, pair=(0, 1), epsilon=epsilon, delta=delta)
+
+
+def _known(given: Mapping[str, str]) -> str:
+    # Of a key that is not there: the one that was meant, and what the others are.
+    near = next((did_you_mean(key, _KEYS) for key in given if key not in _KEYS), "")
+    keys = "; ".join(f"{key}: {says}" for key, says in _KEYS.items() if says)
+    return f"; {near}{keys}"
 
 
 def claimed(view: View, delta: Fraction | None) -> tuple[Fraction, Fraction]:
@@ -186,11 +184,7 @@ def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) ->
     if name == _FLOOR:
         reason = f"{name} protects nobody: it claims nothing that could be refuted"
         raise InvalidParameter("target", spelling, reason)
-    if name not in (*known, _BITS):
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]}? it" if close else f"{name!r}"
-        reason = f"{hint} must be one of {', '.join(known)}, {_BITS}"
-        raise InvalidParameter("target", spelling, reason)
+    find_name("target", spelling, dict.fromkeys((*known, _BITS)), name=name)
     setting = Setting(
         epsilon=given["epsilon"],
         delta=delta,

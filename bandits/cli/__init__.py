@@ -3,13 +3,14 @@ r"""The ``dpcore bandit`` commands; ``commands`` is what the entry point names."
 from __future__ import annotations
 
 import json
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
 from bandits.cli.compare import compare
 from bandits.cli.plot import plot
 from bandits.cli.run import run
+from dpcore.command.options import AsJson, command_group
 from dpcore.command.terminal import say
 
 __all__ = ["commands"]
@@ -17,16 +18,12 @@ __all__ = ["commands"]
 _SCHEMA: Final = "dpcore-bandit-list/1"
 _USAGE: Final = 2
 
-commands = typer.Typer(
-    name="bandit",
+commands = command_group(
+    "bandit",
     help=(
-        "Use: bandit algorithms on certified mechanisms, what they lose and what they promise.\n\n"
+        "Run private bandit algorithms: their regret and their epsilon.\n\n"
         "Start with [bold]dpcore bandit run cz/easy --epsilon 0.5 -T 1e5 --instances 3[/bold]."
     ),
-    rich_markup_mode="rich",
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
 )
 
 
@@ -39,11 +36,9 @@ def _alone(context: typer.Context) -> None:
 
 @commands.command("list")
 def list_command(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on standard output.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    r"""List the presets (worlds with a paper's settings) and the algorithms.
+    r"""List the presets (simulated worlds and data sets) and the algorithms.
 
     Example: dpcore bandit list
     """

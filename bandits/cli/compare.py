@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from dpcore.command.options import AsJson
 from dpcore.command.terminal import say
 
 __all__ = ["compare"]
@@ -17,20 +18,19 @@ _SCHEMA: Final = "dpcore-bandit-compare/1"
 
 def compare(
     first: Annotated[
-        Path, typer.Argument(metavar="A", help="What dpcore bandit run wrote: a file or folder.")
+        Path, typer.Argument(metavar="A", help="A file or folder that dpcore bandit run wrote.")
     ],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Another, in the same worlds.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Another one, of the same worlds.")],
     *,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on standard output.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    r"""The regret of A over that of B, row by row, with standard errors.
+    r"""Compare two results: regret of A divided by regret of B, with standard errors.
 
     Example: dpcore bandit compare paper.json exact.json
 
     Rows are matched by algorithm and epsilon, and paired by instance where both have as many: an
-    instance is the same world in both. Rows of one alone are named. Exit code: 0 done, 2 usage.
+    instance is the same world in both. Rows without a partner are listed.
+    Exit code: 0 done, 2 usage.
     """
     from bandits.cli.render import compare_lines
     from bandits.experiments.comparison import alone, read_document

@@ -17,24 +17,29 @@ def plot(
     source: Annotated[
         Path,
         typer.Argument(
-            metavar="SOURCE", help="A folder of dpcore bandit run --output, or its regret.csv."
+            metavar="SOURCE",
+            help="A folder that dpcore bandit run --output wrote, or its regret.csv.",
         ),
     ],
     *,
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="An .svg, .png or .pdf file.")
+        Path,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="The picture to write: .svg, .png or .pdf."
+        ),
     ],
 ) -> None:
-    r"""Regret per round against the round, with bands of one standard error.
+    r"""Draw regret per round over time, with bands of one standard error.
 
     Example: dpcore bandit plot results --output regret.svg
 
-    A panel for each epsilon. Needs matplotlib, the extra plot. Exit code: 0 done, 2 usage.
+    One panel for each epsilon. Needs matplotlib (pip install 'dpcore[plot]').
+    Exit code: 0 done, 2 usage.
     """
     from bandits.experiments.ownership import TABLE, require_whole
     from bandits.experiments.regret_csv import read_lines
     from bandits.experiments.results import draw_results, without_regret
-    from bandits.plots.plots import check_picture
+    from dpcore.command.picture import check_picture
 
     check_picture("--output", output)
     if source.is_dir():

@@ -2,7 +2,7 @@ r"""Tables of ``dpcore bandit`` as lines of plain text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -11,35 +11,18 @@ from bandits.experiments.experiment import Experiment
 from bandits.experiments.summary import Row
 from bandits.policies.registry import Entry
 from bandits.worlds import Preset
+from dpcore.command.table import aligned
 from dpcore.numbers.rounding import up
 
 __all__ = ["compare_lines", "list_lines", "run_lines"]
 
-_GAP: Final = "  "
 _DIGITS: Final = 12
-
-
-def columns(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
-    r"""Rows as aligned lines; the columns in ``right`` end together.
-
-    >>> columns([("a", "10"), ("bcd", "2")], right=(1,))
-    ['a    10', 'bcd   2']
-    """
-    ends = set(right)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        _GAP.join(
-            cell.rjust(width) if i in ends else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def list_lines(presets: Sequence[Preset], algorithms: Sequence[Entry]) -> list[str]:
     r"""Presets and algorithms, a sentence each."""
-    worlds = columns([(f"  {preset.name}", preset.sentence) for preset in presets])
-    names = columns([(f"  {_spelled(entry)}", entry.sentence) for entry in algorithms])
+    worlds = aligned([(f"  {preset.name}", preset.sentence) for preset in presets])
+    names = aligned([(f"  {_spelled(entry)}", entry.sentence) for entry in algorithms])
     return ["Presets", *worlds, "", "Algorithms", *names]
 
 
@@ -72,7 +55,7 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     return [
         head,
         "",
-        *columns(table, right=(1, 2, 3, 4)),
+        *aligned(table, right=(1, 2, 3, 4)),
         "",
         "regret/T is a mean over instances, +- its standard error; bits are the most a user sent.",
         "Guarantees are for each user, who is new at every pull; noise of this run was simulated.",
@@ -103,7 +86,7 @@ def compare_lines(
         for name, rows in left.items()
         for algorithm, epsilon in rows
     ]
-    return [*columns(table, right=range(1, 6)), "", how, *only]
+    return [*aligned(table, right=range(1, 6)), "", how, *only]
 
 
 def _epsilon(value: float) -> str:

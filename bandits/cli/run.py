@@ -6,17 +6,20 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from dpcore.command.options import read_jobs
 from dpcore.command.terminal import page, say
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from bandits.experiments.experiment import Cell, Experiment
     from bandits.experiments.summary import Promises
+    from bandits.play import Run
     from bandits.worlds import Worlds
 
 __all__ = ["run"]
@@ -32,69 +35,95 @@ _RESULT: Final = "The result"
 
 def run(
     preset: Annotated[
-        str, typer.Argument(metavar="PRESET", help="A world that dpcore bandit list shows.")
+        str, typer.Argument(metavar="PRESET", help="A world or data set from dpcore bandit list.")
     ],
     *,
     algorithms: Annotated[
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="With commas between, e.g. dist-dp-se,dist-rdp-se:s=100. (the preset's)",
+            help="Separated by commas, e.g. dist-dp-se,dist-rdp-se:s=100. (default: the preset's)",
             rich_help_panel=_WHAT,
         ),
     ] = None,
     epsilon: Annotated[
         list[str] | None,
-        typer.Option(help="May be given several times. (the preset's)", rich_help_panel=_WHAT),
+        typer.Option(
+            metavar="EPSILON",
+            help="The privacy of each user; repeatable. (default: the preset's)",
+            rich_help_panel=_WHAT,
+        ),
     ] = None,
     delta: Annotated[
         str | None,
         typer.Option(
-            help="Of shuffled bits, and where every epsilon is reported. (1e-6)",
+            metavar="DELTA",
+            help="Where epsilon is reported, and the delta of shuffled bits. (default: 1e-6)",
             rich_help_panel=_WHAT,
         ),
     ] = None,
     horizon: Annotated[
         str | None,
-        typer.Option("-T", "--horizon", help="Rounds, e.g. 1e6. (preset's)", rich_help_panel=_WHAT),
+        typer.Option(
+            "-T",
+            "--horizon",
+            metavar="T",
+            help="Rounds in each run, e.g. 1e6. (default: the preset's)",
+            rich_help_panel=_WHAT,
+        ),
     ] = None,
     instances: Annotated[
         str | None,
-        typer.Option(help="Worlds, each played once. (preset's)", rich_help_panel=_WHAT),
+        typer.Option(
+            metavar="N",
+            help="How many worlds are drawn, each played once. (default: the preset's)",
+            rich_help_panel=_WHAT,
+        ),
     ] = None,
     arms: Annotated[
         str | None,
-        typer.Option(metavar="K", help="Arms of a world. (preset's)", rich_help_panel=_WHAT),
+        typer.Option(
+            metavar="K", help="Arms in each world. (default: the preset's)", rich_help_panel=_WHAT
+        ),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="The data of cz/mslr or obd.", rich_help_panel=_WHAT),
+        typer.Option(
+            metavar="FILE", help="The data file that cz/mslr and obd need.", rich_help_panel=_WHAT
+        ),
     ] = None,
     radius: Annotated[
         str,
         typer.Option(
-            help="Confidence intervals: exact (certified from the noise that is there) or paper.",
+            metavar="WORD",
+            help="Confidence intervals: exact (proven for the noise used), or paper (its formula).",
             rich_help_panel=_HOW,
         ),
     ] = "exact",
     schedule: Annotated[
         str | None,
         typer.Option(
-            help="Batches: exact, paper (2^b) or released (4^b). (exact with the exact radius, "
-            "else the preset's)",
+            metavar="WORD",
+            help="Batch lengths: exact, paper (2^b) or released (4^b, as in the paper's code). "
+            "(default: exact with --radius exact, else the preset's)",
             rich_help_panel=_HOW,
         ),
     ] = None,
     seed: Annotated[
         str,
-        typer.Option(help="Other rewards and noise; same seed, same file.", rich_help_panel=_HOW),
+        typer.Option(
+            metavar="N",
+            help="Seed of rewards and noise: the same seed gives the same results.",
+            rich_help_panel=_HOW,
+        ),
     ] = "1",
     jobs: Annotated[
         str,
         typer.Option(
             "-j",
             "--jobs",
-            help="Processes, -1: one a core. The result is the same.",
+            metavar="N",
+            help="How many processes play; -1: one per core. The results do not change.",
             rich_help_panel=_HOW,
         ),
     ] = "1",
@@ -102,7 +131,7 @@ def run(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Keep finished runs in this file, and go on from what it holds.",
+            help="Store finished runs in this file, and continue from it.",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -112,28 +141,30 @@ def run(
             "-o",
             "--output",
             metavar="DIR",
-            help="Write rows.json, regret.csv, certificates and, with matplotlib, regret.svg.",
+            help="Write rows.json, regret.csv, certificates and (with matplotlib) regret.svg.",
             rich_help_panel=_RESULT,
         ),
     ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
-            "--json", help="One JSON document on standard output.", rich_help_panel=_RESULT
+            "--json",
+            help="Print one JSON document instead of text.",
+            rich_help_panel=_RESULT,
         ),
     ] = False,
 ) -> None:
-    r"""Play bandit algorithms in a simulated world: what they lose, and what they promise users.
+    r"""Run bandit algorithms in simulated worlds: their regret, and the epsilon of each user.
 
     Example: dpcore bandit run cz/easy --epsilon 0.5 -T 1e5 --instances 3
 
     Regret is pseudo-regret; means and standard errors are over instances.
-    Noise is drawn from the seed: guarantees are the algorithm's, and protect nobody here.
+    Noise comes from the seed: the guarantees are those of the algorithms, not of this run.
     Exit code: 0 done, 2 usage, 130 Ctrl-C (--resume keeps what is finished).
     """
     stopped = _NOTHING
     try:
-        from bandits.cli.options import named, read_experiment, read_jobs, read_path
+        from bandits.cli.options import as_options, read_experiment, read_path
         from bandits.experiments.ownership import refuse_inputs
 
         workers = read_jobs(jobs)
@@ -154,15 +185,16 @@ def run(
             arms=arms,
             seed=seed,
         )
-        try:
+        with as_options():
             worlds = experiment.worlds(source)
             promises = _promises(experiment, worlds)
             with _folder(experiment, folder):
-                cells = _played(experiment, worlds, workers, state)
+                runs: dict[tuple[str, str], Run] = {}
+                wanted = None if folder is None else runs
+                cells = _played(experiment, worlds, workers, state, wanted)
                 stopped = _HALFWAY
-                _publish(experiment, worlds, cells, promises, folder, as_json=as_json)
-        except InvalidParameter as error:
-            raise named(error) from None
+                found = _Found(experiment=experiment, worlds=worlds, cells=cells, runs=runs)
+                _publish(found, promises, folder, as_json=as_json)
     except KeyboardInterrupt:
         kept = "" if resume is None else f"; go on with --resume {resume}"
         say([f"interrupted: {stopped}{kept}"], sys.stderr)
@@ -190,14 +222,29 @@ def _folder(experiment: Experiment, folder: Path | None) -> Iterator[None]:
         yield
 
 
-def _played(experiment: Experiment, worlds: Worlds, workers: int, state: Path | None) -> list[Cell]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    # What was played, and the runs of instance 0 for the certificates.
+    experiment: Experiment
+    worlds: Worlds
+    cells: list[Cell]
+    runs: dict[tuple[str, str], Run]
+
+
+def _played(
+    experiment: Experiment,
+    worlds: Worlds,
+    workers: int,
+    state: Path | None,
+    runs: dict[tuple[str, str], Run] | None,
+) -> list[Cell]:
     from bandits.experiments.experiment import run_cells
     from bandits.experiments.state import resume
     from dpcore.command.progress import progress_bar
 
     with progress_bar("runs", experiment.size) as progress:
         if state is None:
-            return run_cells(experiment, worlds, jobs=workers, progress=progress)
+            return run_cells(experiment, worlds, jobs=workers, progress=progress, runs=runs)
         with resume(state, experiment, worlds) as kept:
             return run_cells(
                 experiment,
@@ -206,30 +253,25 @@ def _played(experiment: Experiment, worlds: Worlds, workers: int, state: Path | 
                 done=tuple(kept.cells),
                 store=kept.append,
                 progress=progress,
+                runs=runs,
             )
 
 
-def _publish(
-    experiment: Experiment,
-    worlds: Worlds,
-    cells: list[Cell],
-    promises: Promises,
-    folder: Path | None,
-    *,
-    as_json: bool,
-) -> None:
+def _publish(found: _Found, promises: Promises, folder: Path | None, *, as_json: bool) -> None:
     from bandits.cli.render import run_lines
     from bandits.experiments.results import write_results
     from bandits.experiments.summary import document, rows_of, write_json
 
-    rows = rows_of(experiment, cells, promises)
+    experiment, worlds = found.experiment, found.worlds
+    rows = rows_of(experiment, found.cells, promises)
     text = write_json(document(experiment, worlds, rows))
     shown = text if as_json else page(run_lines(experiment, rows))
     # Files first: a reader of standard output may be gone, and what was found must not go with it.
     warnings: list[str] = []
     try:
         if folder is not None:
-            warnings.extend(write_results(folder, experiment, worlds, cells, text))
+            written = write_results(folder, experiment, worlds, found.cells, text, found.runs)
+            warnings.extend(written)
     except InvalidParameter:
         sys.stdout.write(shown)
         raise

@@ -23,7 +23,7 @@ __all__ = ["Ratio", "alone", "compare", "read_document"]
 
 _SAME: Final = ("preset", "arms", "horizon", "data")
 _MOST: Final = 1 + 1e-9
-# Less regret than that is none: a ratio to it would say nothing, and could be infinite.
+# Less regret than that counts as 0: a ratio to it would say nothing, and could be infinite.
 _LEAST: Final = 1e-30
 
 

@@ -20,7 +20,6 @@ from typing import Any, Final, get_args
 import numpy as np
 
 from bandits.batch import arms_and_horizon
-from bandits.experiments.processes import in_processes
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.registry import ScheduleName, Setting, read_algorithm
 from bandits.privatizers.promise import RunGuarantee
@@ -28,11 +27,12 @@ from bandits.radius.radius import RadiusName
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.environment import Environment
 from bandits.worlds.preset import MOST_INSTANCES
+from dpcore.command.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
 from dpcore.sampling.rng import SeededRng
 
-__all__ = ["RECIPE", "Cell", "Experiment", "Task", "checked_jobs", "play_task", "run_cells"]
+__all__ = ["RECIPE", "Cell", "Experiment", "Task", "play_task", "run_cells"]
 __all__ += ["float_up", "spaced_checkpoints"]
 
 RECIPE: Final = "dpcore-bandit-cell/1"
@@ -41,7 +41,6 @@ r"""Names what a cell draws and decides from its coins; whoever changes any of t
 _POINTS: Final = 81
 _DECADES: Final = 4
 _MOST_HORIZON: Final = 10**12
-_MOST_JOBS: Final = 1 << 10
 _LEAST_EPSILON: Final = Fraction(1, 10**6)
 _MOST_EPSILON: Final = Fraction(10**3)
 # Exact tables of shuffled bits take minutes beyond these.
@@ -292,16 +291,18 @@ def run_cells(
     done: Sequence[Cell] = (),
     store: Callable[[Cell], None] | None = None,
     progress: Callable[[int], None] | None = None,
+    runs: dict[tuple[str, str], Run] | None = None,
 ) -> list[Cell]:
     r"""All cells in the order of ``experiment.tasks()``; the first of them may be ``done``.
 
     ``jobs`` processes draw (-1: one for each core), through joblib where it is not one. ``store``
-    is given each new cell, in order, ``progress`` the number of cells there are.
+    is given each new cell, in order, ``progress`` the number of cells there are, ``runs`` the run
+    of instance 0 of each kind that is played here, with the records of its releases.
 
     Raises :class:`InvalidParameter` for jobs that are neither -1 nor >= 1, worlds that do not match
     the experiment and cells that are not its first; :class:`DpcoreError` where a worker died.
     """
-    workers = _workers(jobs)
+    workers = width_of(checked_jobs(jobs))
     tasks = list(experiment.tasks())
     if len(worlds.environments) != experiment.instances:
         reason = f"must be as many as instances, {experiment.instances}"
@@ -310,11 +311,14 @@ def run_cells(
     found = list(done)
     if [cell.task for cell in found] != tasks[: len(found)]:
         raise InvalidParameter("done", len(found), "must be the first cells, in order")
-    left = [(experiment, worlds.environments[t.instance], t) for t in tasks[len(found) :]]
+    whole = runs is not None
+    left = [(experiment, worlds.environments[t.instance], t, whole) for t in tasks[len(found) :]]
     if progress is not None:
         progress(len(found))
-    with contextlib.closing(in_processes(_run, left, min(workers, len(left)))) as cells:
-        for cell in cells:
+    with contextlib.closing(in_processes(_run, left, max(min(workers, len(left)), 1))) as cells:
+        for cell, run in cells:
+            if runs is not None and run is not None:
+                runs[cell.algorithm, cell.epsilon] = run
             if store is not None:
                 store(cell)
             found.append(cell)
@@ -323,31 +327,15 @@ def run_cells(
     return found
 
 
-def checked_jobs(jobs: int) -> int:
-    r"""``jobs`` where it is a number of processes: -1, or in [1, 1024].
-
-    >>> checked_jobs(-1)
-    -1
-    """
-    count = integer("jobs", jobs)
-    if count != -1 and not 1 <= count <= _MOST_JOBS:
-        reason = f"must be a whole number in [1, {_MOST_JOBS}], or -1: one a core"
-        raise InvalidParameter("jobs", jobs, reason)
-    return count
-
-
-def _workers(jobs: int) -> int:
-    count = checked_jobs(jobs)
-    if count == 1:
-        return 1
-    from joblib import effective_n_jobs
-
-    return int(effective_n_jobs(count))
-
-
-def _run(experiment: Experiment, world: Environment, task: Task) -> Cell:
+def _run(
+    experiment: Experiment,
+    world: Environment,
+    task: Task,
+    whole: bool,  # noqa: FBT001  # a call of another process
+) -> tuple[Cell, Run | None]:
+    # The cell, and of instance 0 the whole run, where it is asked for.
     run = play_task(experiment, world, task)
-    return Cell(
+    cell = Cell(
         algorithm=task.algorithm,
         epsilon=task.epsilon,
         instance=task.instance,
@@ -358,6 +346,7 @@ def _run(experiment: Experiment, world: Environment, task: Task) -> Cell:
         bits_per_user=run.bits_per_user,
         mean_bits_per_user=run.mean_bits_per_user,
     )
+    return cell, run if whole and not task.instance else None
 
 
 def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:

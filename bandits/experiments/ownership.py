@@ -1,4 +1,4 @@
-r"""Whose files a folder of results holds: what a run may replace there, and what it must not.
+r"""Which files of an output folder a run may replace: those that an earlier run wrote.
 
 A run replaces its own kind of file only: rows.json by its schema, regret.csv by its header, a
 certificate that a record of the folder implies, a picture that shows the record's preset. The
@@ -230,7 +230,7 @@ def _shows(place: Path, record: _Record) -> bool:
 
 
 def _json(place: Path) -> dict[str, Any]:
-    # Nothing for what is no plain file of JSON: it is somebody else's.
+    # Empty unless it is a regular file of JSON: others are somebody else's.
     try:
         found = json.loads(place.read_bytes()) if place.is_file() else None
     except (OSError, ValueError, RecursionError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -18,7 +18,7 @@ from dpcore.command.state_file import require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import write_rational
 
-__all__ = ["COLUMNS", "Line", "read_lines", "write_csv"]
+__all__ = ["COLUMNS", "Line", "lines_of", "read_lines", "write_csv"]
 
 COLUMNS: Final = (
     "preset",
@@ -41,7 +41,7 @@ r"""``regret`` is Reg(t) of one run; ``epsilon`` and ``delta`` are exact, as the
 class Line:
     r"""Reg(t)/t of one algorithm at one epsilon: means and standard errors over instances.
 
-    The error of one instance is 0: there is none to show.
+    With one instance the error is 0.
     """
 
     preset: str
@@ -79,10 +79,21 @@ def write_csv(path: Path, experiment: Experiment, cells: Iterable[Cell]) -> None
     write_whole("--output", path, text.getvalue())
 
 
+def lines_of(experiment: Experiment, cells: Iterable[Cell]) -> tuple[Line, ...]:
+    r"""The curves of an experiment, as :func:`read_lines` reads them from its table."""
+    curves: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+    for cell in cells:
+        curves.setdefault((cell.algorithm, cell.epsilon), []).append(cell.regret)
+    return tuple(
+        _averaged((experiment.preset, *kind), experiment.checkpoints, regrets)
+        for kind, regrets in curves.items()
+    )
+
+
 def read_lines(path: Path) -> tuple[Line, ...]:
     r"""The curves of a file that :func:`write_csv` wrote, in its order.
 
-    Raises :class:`InvalidParameter` for a file that is none, with the line that is not understood,
+    Raises :class:`InvalidParameter` for another kind of file, naming the line that cannot be read,
     for one that was cut, and where runs that no mean is over would be one curve: of two settings,
     an instance twice, instances of unequal rounds.
     """
@@ -128,13 +139,18 @@ class _Curve:
 
 
 def _line(path: Path, key: _Key, curve: _Curve) -> Line:
-    preset, algorithm, epsilon = key
+    _, algorithm, epsilon = key
     rounds = sorted(next(iter(curve.runs.values())))
     for instance, run in curve.runs.items():
         if sorted(run) != rounds or str(rounds[-1]) != curve.setting[_SETTING.index("horizon")]:
             reason = f"was cut: {algorithm} at epsilon {epsilon} misses rounds of a run"
             raise InvalidParameter("path", str(path), f"{reason} (instance {instance})")
-    both = [mean_and_error([run[t] / t for run in curve.runs.values()]) for t in rounds]
+    return _averaged(key, rounds, [[run[t] for t in rounds] for run in curve.runs.values()])
+
+
+def _averaged(key: _Key, rounds: Sequence[int], regrets: Sequence[Sequence[float]]) -> Line:
+    preset, algorithm, epsilon = key
+    both = [mean_and_error([run[i] / t for run in regrets]) for i, t in enumerate(rounds)]
     return Line(
         preset=preset,
         algorithm=algorithm,

@@ -2,7 +2,7 @@ r"""The folder that ``dpcore bandit run --output`` fills, and the pictures drawn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,10 +18,12 @@ from bandits.experiments.ownership import (
     remove_earlier,
     title_of,
 )
-from bandits.experiments.regret_csv import Line, read_lines, write_csv
+from bandits.experiments.regret_csv import Line, lines_of, write_csv
+from bandits.play import Run
 from bandits.policies.registry import read_algorithm
 from bandits.worlds import Worlds
 from dpcore.command.output_file import check_writable, write_whole
+from dpcore.command.picture import NEEDED
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.rounding import up
 
@@ -46,12 +48,20 @@ def check_results(folder: Path, experiment: Experiment) -> None:
 
 
 def write_results(
-    folder: Path, experiment: Experiment, worlds: Worlds, cells: Sequence[Cell], rows: str
+    folder: Path,
+    experiment: Experiment,
+    worlds: Worlds,
+    cells: Sequence[Cell],
+    rows: str,
+    runs: Mapping[tuple[str, str], Run],
 ) -> Iterator[str]:
     r"""Write the tidy table, certificates, where matplotlib is installed the figure, and the rows.
 
     The files of an earlier run are removed first, and the rows are written last: what stands beside
     rows is whole and of the same experiment. Other files are left alone.
+
+    ``runs`` are those of instance 0 that were kept while they were played; others, of a state file,
+    are played again, the same.
 
     Yields what could not be done, in words. Raises :class:`InvalidParameter` for a file that cannot
     be written, or would replace one of somebody else.
@@ -59,28 +69,29 @@ def write_results(
     refuse_foreign(folder, experiment)  # a run is long: what came meanwhile may be no run's
     remove_earlier(folder)
     write_csv(folder / TABLE, experiment, cells)
-    for name, text in certificates(experiment, worlds):
+    for name, text in certificates(experiment, worlds, runs):
         if text is None:
             yield f"no {name}: no finite epsilon is proven at this delta"
         else:
             write_whole("--output", folder / name, text)
-    yield from _write_picture(folder)
+    yield from _write_picture(folder / PICTURE, lines_of(experiment, cells))
     write_whole("--output", folder / ROWS, rows)
 
 
-def _write_picture(folder: Path) -> Iterator[str]:
+def _write_picture(path: Path, lines: Sequence[Line]) -> Iterator[str]:
     if find_spec("matplotlib") is None:
-        yield f"no {PICTURE}: needs matplotlib: pip install 'dpcore[plot]'"
+        yield f"no {PICTURE}: {NEEDED}"
         return
-    lines = read_lines(folder / TABLE)
     if any(max(line.mean) > 0 for line in lines):
-        draw_results(lines, folder / PICTURE)
+        draw_results(lines, path)
         yield from without_regret(lines)
     else:
         yield f"no {PICTURE}: there is no regret to show on a logarithmic axis"
 
 
-def certificates(experiment: Experiment, worlds: Worlds) -> Iterator[tuple[str, str | None]]:
+def certificates(
+    experiment: Experiment, worlds: Worlds, runs: Mapping[tuple[str, str], Run]
+) -> Iterator[tuple[str, str | None]]:
     r"""File names and certificates: for each algorithm and epsilon the run of instance 0.
 
     All its instances promise the same, as their arms and horizon are the same. An algorithm that
@@ -92,7 +103,9 @@ def certificates(experiment: Experiment, worlds: Worlds) -> Iterator[tuple[str, 
     for task in experiment.tasks():
         if task.instance:
             continue
-        run = play_task(experiment, worlds.environments[0], task)
+        run = runs.get((task.algorithm, task.epsilon))
+        if run is None:
+            run = play_task(experiment, worlds.environments[0], task)
         if run.guarantee is None or not run.guarantee.parts:
             continue
         name = certificate_name(task.algorithm, task.epsilon)

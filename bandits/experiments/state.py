@@ -1,4 +1,4 @@
-r"""The cells of an experiment in a file, so that one that was ended, even by ``kill -9``, goes on.
+r"""Store the cells of an experiment, so that one that was ended, even by ``kill -9``, goes on.
 
 Schema ``dpcore-bandit-state/1``: lines of JSON. The first says everything that determines the
 experiment, each of the others is a finished cell, in order. The last field of a line is a SHA-256
@@ -76,10 +76,10 @@ class State:
 
 @contextmanager
 def resume(path: str | Path, experiment: Experiment, worlds: Worlds) -> Iterator[State]:
-    r"""The state of this experiment in the file, which is made where there is none.
+    r"""Open the state of this experiment, or create its file.
 
-    Raises :class:`InvalidParameter` for a file that is another experiment's, none of ours, damaged
-    before its end, in use, not a plain file, or that cannot be written.
+    Raises :class:`InvalidParameter` for another experiment's file or another kind of file, and for
+    one that is damaged before its end, in use, not regular, or cannot be written.
     """
     place = Path(path)
     with open_state("resume", place, owner="experiment") as file:

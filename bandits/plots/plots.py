@@ -8,26 +8,21 @@ name and its last value stand beside its end. The same data give the same bytes.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bandits.plots.dots import Dots, Scale, draw_dots, round_numbers
 from bandits.plots.styles import Look, looks_of
-from dpcore.command.output_file import whole_picture
+from dpcore.command.picture import check_picture, picture
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-__all__ = ["ERROR_NOTE", "Curve", "Panel", "check_picture", "draw_panels"]
+__all__ = ["ERROR_NOTE", "Curve", "Panel", "draw_panels"]
 
-_ENDINGS: Final = (".svg", ".png", ".pdf")
-_DOTS: Final = 150
 # Inches: the names of the lines stand right of the axes.
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 8.6, 2.8, 0.85, 3.1, 0.34, 0.5
 _TITLE, _NOTE = 0.28, 0.24
@@ -52,11 +47,9 @@ _DECADES: Final = 1000
 ERROR_NOTE: Final = "bands and bars: one standard error"
 
 _STYLE: Final[dict[Any, Any]] = {
-    "svg.fonttype": "none",
     "svg.hashsalt": "bandits",
     "font.family": "sans-serif",
     "font.size": 9.0,
-    "text.parse_math": False,
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.linewidth": 0.7,
@@ -64,11 +57,6 @@ _STYLE: Final[dict[Any, Any]] = {
     "axes.titlelocation": "left",
     "grid.linewidth": 0.5,
     "grid.color": "#dddddd",
-}
-_METADATA: Final[dict[str, dict[str, None]]] = {
-    ".svg": dict.fromkeys(("Date", "Creator", "Format", "Type")),
-    ".png": {"Software": None},
-    ".pdf": dict.fromkeys(("CreationDate", "Creator", "Producer")),
 }
 
 
@@ -122,27 +110,6 @@ class Panel:
             raise InvalidParameter("curves", self.title, "must hold one curve or more")
 
 
-def check_picture(argument: str, path: Path) -> None:
-    r"""Whether a picture can be written there, before time is spent on what it shows.
-
-    >>> check_picture("--output", Path("regret.gif"))
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: --output = regret.gif: must end in .svg, .png, .pdf
-
-    Raises :class:`InvalidParameter`, naming ``argument``, for an ending that is no picture's, a
-    folder that is not there or not to be written to, and a missing matplotlib, by the extra's name.
-    """
-    if path.suffix.lower() not in _ENDINGS:
-        raise InvalidParameter(argument, str(path), f"must end in {', '.join(_ENDINGS)}")
-    if not path.parent.is_dir():
-        raise InvalidParameter(argument, str(path), f"there is no folder {path.parent}")
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InvalidParameter(argument, str(path), "is no place that a file can be written to")
-    if find_spec("matplotlib") is None:
-        raise InvalidParameter(argument, str(path), "needs matplotlib: pip install 'dpcore[plot]'")
-
-
 def draw_panels(
     path: Path, panels: Sequence[Panel | Dots], *, title: str, note: str = ERROR_NOTE
 ) -> None:
@@ -158,15 +125,12 @@ def draw_panels(
     check_picture("path", path)
     if not panels:
         raise InvalidParameter("panels", panels, "must hold one panel or more")
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     head = (_TITLE if title else 0.0) + _NOTE
     heights = [_height(panel) for panel in panels]
     height = head + sum(heights)
     looks = looks_of(c.label for panel in panels if isinstance(panel, Panel) for c in panel.curves)
-    with rc_context(_STYLE):
-        figure = Figure(figsize=(_WIDTH, height), facecolor="white")
+    size = (_WIDTH, height)
+    with picture("path", path, size=size, style=_STYLE, facecolor="white") as figure:
         place: dict[str, Any] = {"x": 0.12 / _WIDTH, "ha": "left", "va": "top"}
         if title:
             figure.text(y=1 - 0.1 / height, s=title, fontsize=10.5, **place)
@@ -187,7 +151,6 @@ def draw_panels(
                     draw_dots(axes, panel)
                 case Panel():
                     _draw(axes, panel, looks)
-        _save(figure, path)
 
 
 def _height(panel: Panel | Dots) -> float:
@@ -345,8 +308,3 @@ def spread(places: Sequence[float], apart: float) -> list[float]:
 def _start(block: list[float], apart: float) -> float:
     total, size = block
     return total / size - (size - 1) * apart / 2
-
-
-def _save(figure: Figure, path: Path) -> None:
-    with whole_picture("path", path) as partial:
-        figure.savefig(partial, dpi=_DOTS, metadata=_METADATA[path.suffix.lower()])

@@ -7,7 +7,6 @@ the code released with it (``schedule="released"``), where the two differ.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -25,6 +24,7 @@ from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, RadiusName
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import Exact, make_positive, rational, write_rational
+from dpcore.spec import find_name, read_keys, split_name
 
 __all__ = [
     "ALGORITHMS",
@@ -188,32 +188,21 @@ def read_algorithm(text: str) -> Algorithm:
     Raises :class:`InvalidParameter` for another name, with the list, and for parameters that the
     algorithm has not or that are out of range.
     """
-    name, colon, rest = str(text).strip().partition(":")
-    entry = _entry(name, text)
-    if not colon:
+    name, rest = split_name(str(text))
+    entry = find_name("algorithm", text, {entry.name: entry for entry in ALGORITHMS}, name=name)
+    if ":" not in str(text):
         return Algorithm(entry=entry)
-    key, _, value = rest.partition("=")
     if entry.parameter is None:
         raise InvalidParameter("algorithm", text, f"{name} has no parameters")
-    if key.strip() != entry.parameter:
-        raise InvalidParameter("algorithm", text, f"must be {name}:{entry.parameter}=NUMBER")
-    exact = rational(f"{name}:{entry.parameter}", value.strip())
+    keys = (entry.parameter,)
+    value = read_keys("algorithm", text, rest, keys, owner=name, needed=keys)[entry.parameter]
+    exact = rational(f"{name}:{entry.parameter}", value)
     whole = entry.parameter == "m" and exact.denominator != 1
     if exact < 1 or whole or exact > _MOST_BATCH:
         kind = "a whole number" if entry.parameter == "m" else "a number"
         reason = f"must be {kind} in [1, 2^40]"
         raise InvalidParameter(f"{name}:{entry.parameter}", value, reason)
     return Algorithm(entry=entry, value=None if exact == entry.default else exact)
-
-
-def _entry(name: str, text: str) -> Entry:
-    names = [entry.name for entry in ALGORITHMS]
-    for entry in ALGORITHMS:
-        if entry.name == name:
-            return entry
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {close[0]}? it" if close else "it"
-    raise InvalidParameter("algorithm", text, f"{hint} must be one of {', '.join(names)}")
 
 
 # -- policies ---------------------------------------------------------------------------------

@@ -2,7 +2,6 @@ r"""Worlds and settings by name: the experiments of the papers, and real data.""
 
 from __future__ import annotations
 
-import difflib
 from typing import Final
 
 from bandits.worlds.cz import EASY, HARD
@@ -10,7 +9,7 @@ from bandits.worlds.letor import MSLR
 from bandits.worlds.obd import OBD
 from bandits.worlds.preset import FromFile, Preset, Simulated, Worlds
 from bandits.worlds.tkms import BINARY
-from dpcore.errors import InvalidParameter
+from dpcore.spec import find_name
 
 __all__ = ["PRESETS", "FromFile", "Preset", "Simulated", "Worlds", "preset_of"]
 
@@ -29,10 +28,4 @@ def preset_of(name: str) -> Preset:
 
     Raises :class:`InvalidParameter` for another name, with the list.
     """
-    names = [preset.name for preset in PRESETS]
-    for preset in PRESETS:
-        if preset.name == name:
-            return preset
-    close = difflib.get_close_matches(str(name), names, n=1)
-    hint = f"did you mean {close[0]}? it" if close else "it"
-    raise InvalidParameter("preset", name, f"{hint} must be one of {', '.join(names)}")
+    return find_name("preset", name, {preset.name: preset for preset in PRESETS})

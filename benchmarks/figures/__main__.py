@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bandits.plots.plots import ERROR_NOTE, check_picture, draw_panels
+from bandits.plots.plots import ERROR_NOTE, draw_panels
 from benchmarks.figures.contenders import Player
 from benchmarks.figures.cz import paper_figures
 from benchmarks.figures.page import page
@@ -18,6 +18,7 @@ from benchmarks.figures.real import real_rewards
 from benchmarks.figures.returning import returning_users
 from benchmarks.figures.section import Effort, Section
 from benchmarks.figures.studies import equal_promises, schedules, shuffled_bits, trade_off
+from dpcore.command.picture import check_picture
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import integer
 

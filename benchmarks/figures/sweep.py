@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-from joblib import effective_n_jobs
 
 from bandits.experiments.averages import mean_and_error, paired_ratio
 from bandits.experiments.experiment import Cell, Experiment, run_cells, spaced_checkpoints
-from bandits.experiments.processes import in_processes
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.policy import Policy
 from bandits.privatizers.promise import RunGuarantee
 from bandits.worlds.environment import Environment
+from dpcore.command.workers import in_processes, width_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, write_rational
 from dpcore.sampling.rng import SeededRng
@@ -194,7 +193,7 @@ def of_contenders(contenders: Sequence[Contender], *, seed: int, jobs: int) -> O
     told = _Told("policies at hand", len(contenders))
     found: Outcomes = {}
     calls = [(contender, seed) for contender in contenders]
-    outcomes = in_processes(_contended, calls, min(effective_n_jobs(jobs), len(calls)))
+    outcomes = in_processes(_contended, calls, min(width_of(jobs), len(calls)))
     for done, (contender, outcome) in enumerate(zip(contenders, outcomes, strict=True), 1):
         found[contender.label, str(contender.epsilon)] = outcome
         told(done)

@@ -25,11 +25,12 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from dpcore.command.options import AsJson, command_group
 from dpcore.command.patience import endlessly, patiently
 from dpcore.command.siblings import ours_first, require_ours
 from dpcore.command.terminal import say
-from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.numbers.parameter import rational
+from dpcore.errors import DpcoreError
+from dpcore.numbers.parameter import whole_number
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from dpcore.spelling import read_noise
 
@@ -74,15 +75,13 @@ def _load(point: EntryPoint) -> Any:
     return command
 
 
-app = typer.Typer(
+app = command_group(
+    "dpcore",
     cls=_Commands,
-    name="dpcore",
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
+    add_completion=True,
     help=(
-        "Differential privacy you can check: exact noise, proven privacy budgets, and audits of "
-        "the code that really runs.\n\n"
+        "Differential privacy you can check: exact noise, proven privacy budgets, and tests of the "
+        "code that really runs.\n\n"
         "A noise is written the same everywhere: [bold]name:key=value,key=value[/bold], for "
         "example discrete-laplace:scale=10 or discrete-gaussian:sigma_squared=1/4.\n\n"
         "Start with [bold]dpcore audit --help[/bold] or [bold]dpcore budget --help[/bold]."
@@ -90,13 +89,16 @@ app = typer.Typer(
 )
 
 Spelling = Annotated[
-    str, typer.Argument(metavar="NOISE", help="A noise, e.g. discrete-laplace:scale=10")
+    str, typer.Argument(metavar="NOISE", help="A noise, e.g. discrete-laplace:scale=10.")
 ]
 Seed = Annotated[
     str | None,
-    typer.Option(help="Reproducible draws, NOT PRIVATE; without it the operating system's entropy"),
+    typer.Option(
+        metavar="N",
+        help="Draw the same numbers each time: NOT PRIVATE. Without it, noise comes from the "
+        "operating system.",
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -111,7 +113,10 @@ def _dpcore(
         bool, typer.Option("--debug", help="Show the traceback of an error instead of one line.")
     ] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print it.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     # Both options act before any command: main() reads --debug, the callback prints the version.
@@ -122,17 +127,19 @@ def _dpcore(
 @endlessly
 def sample(
     noise: Spelling,
-    size: Annotated[str, typer.Option("-n", "--size", help="How many draws, e.g. 5 or 1e6.")] = "1",
+    size: Annotated[
+        str, typer.Option("-n", "--size", metavar="N", help="How many numbers, e.g. 5 or 1e6.")
+    ] = "1",
     seed: Seed = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""Draw from a noise, exactly, one integer a line.
+    r"""Draw noise from its exact law, one integer per line.
 
     Example: dpcore sample discrete-laplace:scale=10 -n 5
     """
     law = read_noise(noise)
-    count = _whole("-n", size, 0)
-    start = None if seed is None else _whole("--seed", seed, 0)
+    count = whole_number("-n", size, at_least=0)
+    start = None if seed is None else whole_number("--seed", seed, at_least=0)
     rng: Rng = SYSTEM if start is None else SeededRng(start)
     if count == 1:
         drawn = [law.sample(rng=rng)]
@@ -151,17 +158,24 @@ def sample(
 @patiently
 def pmf(
     noise: Spelling,
-    values: Annotated[list[str], typer.Argument(metavar="K", help="Integers.")],
-    bits: Annotated[str, typer.Option(help="Relative width of the bounds: 2^-bits.")] = "64",
+    values: Annotated[
+        list[str],
+        typer.Argument(metavar="K", help="Integers, e.g. -1 0 1."),
+    ],
+    bits: Annotated[
+        str, typer.Option(metavar="N", help="How close the bounds are: within 2^-N of each other.")
+    ] = "64",
     as_json: AsJson = False,
 ) -> None:
-    r"""The probability of each integer K, between a proven lower and upper bound.
+    r"""Compute the probability of each integer K: a proven lower and upper bound.
 
     Example: dpcore pmf discrete-gaussian:sigma_squared=4 -- -1 0 1
     """
     law = read_noise(noise)
-    precision = _whole("--bits", bits)
-    ends = [(k, law.enclose_pmf(k, precision)) for k in [_whole("K", text) for text in values]]
+    precision = whole_number("--bits", bits)
+    ends = [
+        (k, law.enclose_pmf(k, precision)) for k in [whole_number("K", text) for text in values]
+    ]
     rows = [(k, end.lower_float, end.upper_float) for k, end in ends]
     if as_json:
         masses = [{"k": k, "lower": lower, "upper": upper} for k, lower, upper in rows]
@@ -169,14 +183,6 @@ def pmf(
         return
     for k, lower, upper in rows:
         print(f"{k}\t{lower!r}\t{upper!r}")
-
-
-def _whole(argument: str, text: str, at_least: int | None = None) -> int:
-    exact = rational(argument, text)
-    if exact.denominator != 1 or (at_least is not None and exact < at_least):
-        least = "" if at_least is None else f" >= {at_least}, e.g. 1000 or 1e6"
-        raise InvalidParameter(argument, text, f"must be a whole number{least}")
-    return int(exact)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -215,8 +221,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _ignore_wrong_variables() -> None:
-    # The sizes of a window that is none, and a request for completions that no shell made (a shell
-    # sets others beside it), are somebody's left-over, and must not stand in for the command.
+    # Impossible sizes of a window, and a request for completions that no shell made (a shell sets
+    # others beside it), are somebody's left-over, and must not stand in for the command.
     for name in _SIZES:
         if not _SIZE.fullmatch(os.environ.get(name, "80")):
             del os.environ[name]

@@ -23,7 +23,7 @@ def read_text(argument: str, path: str | Path, *, most: int) -> str:
     Raises :class:`InvalidParameter`, naming the argument, for anything else.
     """
     if "\0" in str(path):
-        raise InvalidParameter(argument, str(path), "is no name of a file")
+        raise InvalidParameter(argument, str(path), "is not a valid file name")
     require_plain(argument, path)
     try:
         with Path(path).open("rb") as file:

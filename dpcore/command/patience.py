@@ -12,15 +12,17 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.numbers.parameter import rational
+from dpcore.errors import DpcoreError
+from dpcore.numbers.parameter import whole_number
 
 __all__ = ["OutOfTime", "ended_after", "endlessly", "patiently"]
 
 _PATIENCE: Final = "60"
 _LONGEST: Final = 10**8
 
-_OPTION: Final = typer.Option(metavar="SECONDS", help="Give up after so many seconds of computing.")
+_OPTION: Final = typer.Option(
+    metavar="SECONDS", help="Give up after this many seconds of computing."
+)
 
 
 class OutOfTime(DpcoreError):
@@ -77,11 +79,7 @@ def _bounded(command: Callable[..., None], kind: Any, default: str | None) -> Ca
         if within is None:
             command(**given)
             return
-        seconds = rational("--within", within)
-        if seconds.denominator != 1 or not 1 <= seconds <= _LONGEST:
-            reason = f"must be a whole number of seconds from 1 to {_LONGEST}"
-            raise InvalidParameter("--within", within, reason)
-        with ended_after(int(seconds)):
+        with ended_after(whole_number("--within", within, at_least=1, at_most=_LONGEST)):
             command(**given)
 
     # What the command line's parser reads of a command.

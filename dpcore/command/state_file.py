@@ -82,7 +82,7 @@ class StateFile:
 
 @contextmanager
 def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]:
-    r"""The file, which is made where there is none; ``owner`` is what else may have it open.
+    r"""Open and lock the file, or create it; ``owner`` names what else may have it open.
 
     It is never truncated by opening, and removed again where the block fails before it holds a
     byte.
@@ -99,7 +99,7 @@ def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]
     try:
         import fcntl
     except ImportError:
-        reason = "needs locks of files, which this system has not"
+        reason = "file locking (fcntl) is not available here"
         raise InvalidParameter(argument, str(path), reason) from None
     place = Path(path)
     require_plain(argument, place)
@@ -134,7 +134,7 @@ def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]
 
 
 def require_plain(argument: str, path: Place) -> None:
-    r"""Refuse what is there and no plain file: it may never answer, or have effects when opened.
+    r"""Refuse a path that is not a regular file: reading a pipe could block for ever.
 
     >>> require_plain("--data", "/dev/zero")
     Traceback (most recent call last):

@@ -20,7 +20,7 @@ import numpy as np
 from dpcore.errors import InvalidParameter
 
 __all__ = ["Exact", "RationalLike", "integer", "make_positive", "positive_rational", "rational"]
-__all__ += ["text", "write_rational"]
+__all__ += ["text", "whole_number", "write_rational"]
 
 RationalLike: TypeAlias = int | str | float | Fraction | Decimal
 
@@ -50,6 +50,7 @@ class Exact:
 # writes no integer of more than 4300 digits, and what cannot be written cannot be recorded.
 _MOST_DIGITS = 4_000
 _LARGEST = 10**_MOST_DIGITS
+_SHOWN = 10**6
 _EXPONENT = re.compile(r"[eE]([+-]?\d+)\s*$")
 
 
@@ -169,6 +170,35 @@ def integer(argument: str, value: object, *, at_least: int | None = None) -> int
     if at_least is not None and exact < at_least:
         raise InvalidParameter(argument, value, f"must be >= {at_least}")
     return exact
+
+
+def whole_number(
+    argument: str, value: object, *, at_least: int | None = None, at_most: int | None = None
+) -> int:
+    r"""A whole number as it is typed, 1000 or 1e3, between two bounds where there are any.
+
+    >>> whole_number("--rounds", "1e3", at_least=1)
+    1000
+
+    Raises :class:`InvalidParameter` for anything else.
+    """
+    exact = rational(argument, value)
+    low = at_least is not None and exact < at_least
+    if exact.denominator != 1 or low or (at_most is not None and exact > at_most):
+        between = "" if at_least is None else f" >= {at_least}"
+        if at_least is not None and at_most is not None:
+            between = f" from {at_least} to {_written(at_most)}"
+        raise InvalidParameter(argument, value, f"must be a whole number{between}, e.g. 10 or 1e3")
+    return int(exact)
+
+
+def _written(number: int) -> str:
+    # A large round number in the form that is read at a glance.
+    if number >= _SHOWN and number & (number - 1) == 0:
+        return f"2^{number.bit_length() - 1}"
+    digits = str(number).rstrip("0")
+    zeros = len(str(number)) - len(digits)
+    return f"{digits}e{zeros}" if number >= _SHOWN and len(digits) == 1 else str(number)
 
 
 def text(argument: str, value: object, reason: str) -> str:

@@ -7,7 +7,6 @@ say so; ``docs/baselines.md`` tells which, with their sources and what they are 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -22,6 +21,7 @@ from audit.outputs.reading import read
 from audit.wording.as_json import json_number
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike
+from dpcore.spec import did_you_mean
 
 __all__ = [
     "BASELINES",
@@ -155,8 +155,7 @@ def baseline_names(asked: Iterable[str]) -> tuple[str, ...]:
     """
     given = set(asked)
     for name in sorted(given - BASELINES.keys() - {"all"}):
-        close = difflib.get_close_matches(name, BASELINES, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
+        hint = did_you_mean(name, BASELINES)
         reason = f"{hint}there are {', '.join(BASELINES)}, and all"
         raise InvalidParameter("baseline", name, reason)
     return tuple(name for name in BASELINES if name in given or "all" in given)

@@ -14,7 +14,6 @@ What a feature does not understand becomes a label that says so ("no sign: str")
 from __future__ import annotations
 
 import copy
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -38,6 +37,7 @@ from audit.outputs.form import Outputs, require_readable, same
 from audit.outputs.guard import RAISED, current, failure
 from audit.outputs.loading import load
 from dpcore.errors import InvalidParameter
+from dpcore.spec import did_you_mean
 
 __all__ = ["FEATURES", "Builtin", "Feature", "own_map", "read_feature", "require_fixed"]
 
@@ -172,8 +172,7 @@ def _read_step(
 
 
 def _unknown(step: str, text: str) -> Callable[[Outputs], Outputs]:
-    close = difflib.get_close_matches(step, FEATURES, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
+    hint = did_you_mean(step, FEATURES)
     reason = f"{hint}there are {', '.join(FEATURES)}, and module:callable or file.py:callable"
     raise InvalidParameter("feature", text, reason)
 

@@ -23,7 +23,7 @@ from accounting.cli import options as arguments
 from accounting.cli import releases as parts
 from accounting.release.curve import PrivacyCurve
 from dpcore import Sensitivity
-from dpcore.spelling import read_noise
+from dpcore.spelling import read_noise, read_sensitivity
 from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Command
 
@@ -289,7 +289,7 @@ def test_rounds_that_are_ignored_are_seen(
 
 
 def test_help_teaches(command: Command) -> None:
-    assert "several --noise" in " ".join(command("--help").out.split())
+    assert "repeat --noise" in " ".join(command("--help").out.split())
     for verb in ("epsilon", "delta", "curve", "calibrate", "returning"):
         answer = command(verb, "--help")
         assert answer.code == 0
@@ -325,4 +325,4 @@ def test_between_says_which_end_is_known() -> None:
     assert told(math.inf, math.inf) == "infinite"
     assert told(Fraction(1), math.inf) == "between 1 and infinity"
     assert told(Fraction(2), Fraction(2)) == "exactly 2"
-    assert arguments.read_sensitivity("3") == Sensitivity(3)
+    assert read_sensitivity("--sensitivity", "3") == Sensitivity(3)

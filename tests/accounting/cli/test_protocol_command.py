@@ -87,7 +87,7 @@ def test_a_real_process() -> None:
     )
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.splitlines() == [
-        "error: epsilon = x: must be a finite number such as 3, 0.1, 1/3 or 1e-6"
+        "error: --epsilon = x: must be a finite number such as 3, 0.1, 1/3 or 1e-6"
     ]
 
 
@@ -243,58 +243,58 @@ def test_a_share_of_users_is_rounded_up(command: Command) -> None:
 # -- refusals ---------------------------------------------------------------------------------
 
 BAD_PLANS: list[tuple[str, str, list[str]]] = [
-    ("instance", "nothing", []),
-    ("parameters", "pure", ["--parameters", "best"]),
-    ("parameters", "local", ["--parameters", "paper"]),
-    ("users", "pure", ["--users", "0"]),
+    ("--instance", "nothing", []),
+    ("--parameters", "pure", ["--parameters", "best"]),
+    ("--parameters", "local", ["--parameters", "paper"]),
+    ("--users", "pure", ["--users", "0"]),
     ("--users", "pure", ["--users", "-1"]),
     ("--users", "pure", ["--users", "1.5"]),
     ("--users", "pure", ["--users", "1e30"]),
-    ("epsilon", "pure", ["--epsilon", "0"]),
-    ("epsilon", "pure", ["--epsilon", "-1"]),
-    ("epsilon", "pure", ["--epsilon", "nan"]),
-    ("epsilon", "binary-shuffle", ["--epsilon", "1e400"]),
-    ("epsilon", "renyi", ["--epsilon", "1e400"]),
-    ("delta", "pure", ["--delta", "1"]),
-    ("delta", "pure", ["--delta", "-1e-6"]),
-    ("delta", "renyi", ["--delta", "0"]),
+    ("--epsilon", "pure", ["--epsilon", "0"]),
+    ("--epsilon", "pure", ["--epsilon", "-1"]),
+    ("--epsilon", "pure", ["--epsilon", "nan"]),
+    ("--epsilon", "binary-shuffle", ["--epsilon", "1e400"]),
+    ("--epsilon", "renyi", ["--epsilon", "1e400"]),
+    ("--delta", "pure", ["--delta", "1"]),
+    ("--delta", "pure", ["--delta", "-1e-6"]),
+    ("--delta", "renyi", ["--delta", "0"]),
     ("--honest", "pure", ["--honest", "0%"]),
     ("--honest", "pure", ["--honest", "110%"]),
     ("--honest", "pure", ["--honest", "-0.1"]),
     ("--honest", "pure", ["--honest", "%"]),
     ("--honest", "pure", ["--honest", "most"]),
-    ("failure", "pure", ["--failure", "0"]),
-    ("failure", "binary-shuffle", ["--failure", "5"]),
-    ("scaling", "renyi", ["--scaling", "0"]),
-    ("scaling", "renyi", ["--scaling", "-1"]),
-    ("scaling", "pure", ["--scaling", "2"]),
-    ("precision", "pure", ["--precision", "0"]),
-    ("precision", "pure", ["--precision", "4", "--parameters", "paper"]),
-    ("precision", "binary-shuffle", ["--precision", "5"]),
+    ("--failure", "pure", ["--failure", "0"]),
+    ("--failure", "binary-shuffle", ["--failure", "5"]),
+    ("--scaling", "renyi", ["--scaling", "0"]),
+    ("--scaling", "renyi", ["--scaling", "-1"]),
+    ("--scaling", "pure", ["--scaling", "2"]),
+    ("--precision", "pure", ["--precision", "0"]),
+    ("--precision", "pure", ["--precision", "4", "--parameters", "paper"]),
+    ("--precision", "binary-shuffle", ["--precision", "5"]),
     ("--precision", "pure", ["--precision", "1/2"]),
-    ("coordinates", "pure", ["--coordinates", "2"]),
-    ("coordinates", "binary-shuffle", ["--coordinates", "2"]),
-    ("coordinates", "vector-shuffle", ["--coordinates", "0"]),
+    ("--coordinates", "pure", ["--coordinates", "2"]),
+    ("--coordinates", "binary-shuffle", ["--coordinates", "2"]),
+    ("--coordinates", "vector-shuffle", ["--coordinates", "0"]),
     ("modulus", "pure", ["--users", "1e17"]),
 ]
 BAD_RUNS: list[tuple[str, str, list[str]]] = [
-    ("dropouts", "pure", ["--dropouts", "100%"]),
-    ("dropouts", "pure", ["--dropouts", "12"]),
+    ("--dropouts", "pure", ["--dropouts", "100%"]),
+    ("--dropouts", "pure", ["--dropouts", "12"]),
     ("--dropouts", "pure", ["--dropouts", "-1"]),
     ("--dropouts", "pure", ["--dropouts", "-5%"]),
     ("--dropouts", "pure", ["--dropouts", "200%"]),
     ("--dropouts", "pure", ["--dropouts", "0.5"]),
     ("--dropouts", "pure", ["--dropouts", "%"]),
-    ("dropouts", "pure", ["--dropouts", "6", "--aggregation", "masked"]),
-    ("runs", "pure", ["--runs", "0"]),
+    ("--dropouts", "pure", ["--dropouts", "6", "--aggregation", "masked"]),
+    ("--runs", "pure", ["--runs", "0"]),
     ("--runs", "pure", ["--runs", "1.5"]),
     ("--runs", "pure", ["-n", "many"]),
     ("--seed", "pure", ["--seed", "-1"]),
     ("--seed", "pure", ["--seed", "x"]),
-    ("aggregation", "pure", ["--aggregation", "trust me"]),
-    ("aggregation", "binary-shuffle", ["--aggregation", "masked"]),
-    ("instance", "nothing", []),
-    ("users", "pure", ["--users", "1e9"]),
+    ("--aggregation", "pure", ["--aggregation", "trust me"]),
+    ("--aggregation", "binary-shuffle", ["--aggregation", "masked"]),
+    ("--instance", "nothing", []),
+    ("--users", "pure", ["--users", "1e9"]),
 ]
 
 
@@ -302,7 +302,7 @@ BAD_RUNS: list[tuple[str, str, list[str]]] = [
     ("verb", "argument", "instance", "words"),
     [("plan", *case) for case in BAD_PLANS] + [("simulate", *case) for case in BAD_RUNS],
 )
-def test_refusals_are_one_line_that_names_the_argument(
+def test_refusals_are_one_line_that_names_the_option(
     command: Command, verb: str, argument: str, instance: str, words: list[str]
 ) -> None:
     answer = command(verb, instance, *words)

@@ -127,7 +127,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         ("discrete-laplace:scale=1@", "must be moved by integers"),
         ("discrete-laplace:scale=1@1/2", "must be moved by integers"),
         ("discrete-laplace:scale=0@1", "scale = 0"),
-        ("\0", "is no name of a file"),
+        ("\0", "is not a valid file name"),
     ):
         with pytest.raises(InvalidParameter, match=complaint):
             read_law("P", text)

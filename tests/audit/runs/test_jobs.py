@@ -20,13 +20,13 @@ import pytest
 from audit.claims.claim import Claim
 from audit.outputs.features.feature import read_feature
 from audit.runs.block import Task, task_of
-from audit.runs.jobs import _Ahead, _lost
+from audit.runs.jobs import _lost
 from audit.runs.plan import Plan
-from audit.runs.worker import OVERDUE
 from audit.sample import sample
 from audit.targets.content import content_of
 from audit.targets.spelling import read_target
 from audit.targets.target import Scalar, Vectorised
+from dpcore.command.workers import OVERDUE
 from dpcore.errors import InvalidParameter
 from tests.support.audit.command import HEARS_CTRL_C, ROOT
 
@@ -251,17 +251,6 @@ def await_end(workers: list[int]) -> None:
 
 
 # -- how far ahead ----------------------------------------------------------------------------
-
-
-def test_tasks_are_given_out_no_further_ahead_than_said() -> None:
-    planned = plan(runs=100_000)
-    tasks = (task_of(planned, block) for block in planned.blocks())
-    ahead = _Ahead(tasks=tasks, most=4)
-    assert len(list(ahead)) == 4
-    assert list(ahead) == []
-    ahead.read = 3
-    assert len(list(ahead)) == 3
-    assert not ahead.ended
 
 
 @pytest.mark.usefixtures("here")

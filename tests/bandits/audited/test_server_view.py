@@ -243,11 +243,15 @@ def test_parameters_may_be_spelled_in_two_ways() -> None:
         (
             "dist-dp-se,epsilon=1,arms=3",
             "target",
-            "one of epsilon, delta .*, scaling .*, radius .*",
+            "'arms=3': dist-dp-se takes epsilon, delta, scaling, radius, path; delta: of the claim",
         ),
-        ("dist-dp-se,epsilon=1,width=wide", "target", "radius .exact or paper., path .release or"),
+        (
+            "dist-dp-se,epsilon=1,pathe=wide",
+            "target",
+            "did you mean path.*path: release or",
+        ),
         ("dist-dp-se,epsilon=0", "epsilon", "must be > 0"),
-        ("dist-dp-se,epsilon=1,epsilon=2", "epsilon", "given twice"),
+        ("dist-dp-se,epsilon=1,epsilon=2", "target", "epsilon is given twice"),
         ("dist-dp-se,epsilon=1,radius=wide", "radius", "must be one of exact, paper"),
         ("dist-dp-se,epsilon=1,path=wire", "path", "must be one of release, devices"),
         ("dist-rdp-se,epsilon=1,delta=0", "delta", "unbounded"),

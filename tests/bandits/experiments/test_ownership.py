@@ -16,6 +16,7 @@ from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.ownership import refuse_foreign, refuse_inputs, remove_earlier
 from bandits.experiments.regret_csv import COLUMNS
 from bandits.experiments.summary import SCHEMA
+from bandits.play import Run
 from dpcore.errors import InvalidParameter
 from tests.support.bandits.command import Bandit
 from tests.support.dpcore.mutants import mutated, rewired
@@ -139,11 +140,11 @@ def test_nor_beside_results_of_ours(bandit: Bandit, name: str) -> None:
 def test_a_file_that_came_during_a_run_is_not_replaced(
     bandit: Bandit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def played(*args: object) -> Cell:
+    def played(*args: object) -> tuple[Cell, Run | None]:
         Path("out/regret.csv").write_text(MINE["regret.csv"])
         return run(*args)
 
-    run: Callable[..., Cell] = experiment._run
+    run: Callable[..., tuple[Cell, Run | None]] = experiment._run
     monkeypatch.setattr(experiment, "_run", played)
     answer = bandit(*RUN, "--algorithms", "se", "--output", "out", "--json")
     assert answer.code == 2

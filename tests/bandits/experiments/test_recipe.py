@@ -50,7 +50,7 @@ class Words(Environment):
 def digest(run: Any = _run) -> str:
     found = hashlib.sha256()
     for task in SMALL.tasks():
-        cell = run(SMALL, Words(), task)
+        cell, _ = run(SMALL, Words(), task, False)
         found.update(json.dumps([task.algorithm, cell.pulls, cell.active, cell.batches]).encode())
     return found.hexdigest()[:32]
 

@@ -12,7 +12,7 @@ import pytest
 
 from bandits.experiments import regret_csv as tidy
 from bandits.experiments.experiment import Cell, Experiment, run_cells
-from bandits.experiments.regret_csv import COLUMNS, read_lines, write_csv
+from bandits.experiments.regret_csv import COLUMNS, lines_of, read_lines, write_csv
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated
 
@@ -43,6 +43,7 @@ def test_the_table_holds_every_run_at_every_checkpoint(tmp_path: Path) -> None:
     assert [float(row["regret"]) for row in rows[:2]] == [*CELLS[0].regret]
     assert {row["preset"] for row in rows} == {"tkms/binary"}
     assert [row["t"] for row in rows[:2]] == ["100", "500"]
+    assert read_lines(path) == lines_of(SMALL, CELLS)
     first, second = read_lines(path)
     assert (first.algorithm, second.algorithm, first.t) == ("cdp-se", "se", (100, 500))
     means = [sum(cell.regret[-1] for cell in CELLS[:3]) / 1500]

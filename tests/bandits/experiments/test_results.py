@@ -14,11 +14,12 @@ import pytest
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Pure
 from bandits.experiments import results, summary
-from bandits.experiments.experiment import Experiment
+from bandits.experiments.experiment import Experiment, play_task, run_cells
 from bandits.experiments.ownership import certificate_name
 from bandits.experiments.regret_csv import Line
 from bandits.experiments.results import without_regret
 from bandits.experiments.summary import guarantee_json, written_up
+from bandits.play import Run
 from bandits.privatizers.promise import RunGuarantee
 from dpcore.errors import InvalidParameter
 from tests.support.bandits.command import MAIN, Bandit
@@ -137,9 +138,34 @@ def test_certificates_are_of_the_first_instance_and_the_delta_asked_for() -> Non
         arms=3,
         delta="1e-3",
     )
-    found = [*results.certificates(experiment, experiment.worlds())]
+    found = [*results.certificates(experiment, experiment.worlds(), {})]
     assert [name for name, _ in found] == ["certificate-cdp-se-1.json"]
     assert json.loads(found[0][1] or "")["claims"][0]["delta"] == "1/1000"
+
+
+def test_a_run_that_was_kept_is_not_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = Experiment(
+        preset="tkms/binary", algorithms=("cdp-se",), epsilons=(1, 2), horizon=500, instances=2
+    )
+    worlds, runs = experiment.worlds(), dict[tuple[str, str], Run]()
+    cells = run_cells(experiment, worlds, runs=runs)
+    assert [*runs] == [("cdp-se", "1"), ("cdp-se", "2")]
+    again = [*results.certificates(experiment, worlds, {})]
+    played: list[Any] = []
+
+    def noted(*words: Any) -> Run:
+        played.append(words)
+        return play_task(*words)
+
+    monkeypatch.setattr(results, "play_task", noted)
+    assert [*results.certificates(experiment, worlds, runs)] == again
+    assert played == []
+    # Of a state file there is the cell alone: its run is played again, the same.
+    missing = dict[tuple[str, str], Run]()
+    assert run_cells(experiment, worlds, runs=missing, done=cells[:1]) == cells
+    assert [*missing] == [("cdp-se", "2")]
+    assert [*results.certificates(experiment, worlds, missing)] == again
+    assert len(played) == 1
 
 
 # -- pictures ----------------------------------------------------------------------------------

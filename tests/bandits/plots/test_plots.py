@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from bandits.plots import plots
-from bandits.plots.plots import Curve, Panel, check_picture, draw_panels
+from bandits.plots.plots import Curve, Panel, draw_panels
 from bandits.plots.styles import LOOKS, SPARE, looks_of
+from dpcore.command.picture import check_picture
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated
 
@@ -190,7 +192,7 @@ def test_bad_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Panel(title="", curves=())
     with pytest.raises(InvalidParameter, match="panels"):
         draw_panels(tmp_path / "a.svg", (), title="")
-    monkeypatch.setattr(plots, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InvalidParameter, match=r"dpcore\[plot\]"):
         draw(tmp_path / "a.svg", two(), title="")
 

@@ -34,7 +34,7 @@ def test_text_of_a_plain_file_is_read(tmp_path: Path) -> None:
         ("nothing", "No such file"),
         ("large", "must have at most 1,024 bytes"),
         ("bytes", "is not text in UTF-8"),
-        ("\0", "is no name of a file"),
+        ("\0", "is not a valid file name"),
     ],
 )
 def test_what_is_no_such_file_is_refused_at_once(tmp_path: Path, name: str, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Worker processes: they end with their parent, and Ctrl-C is the parent's alone."""
+"""Worker processes: they end with their parent and leave no traceback; Ctrl-C is the parent's."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from bandits.experiments.processes import in_processes
+from dpcore.command.workers import Ahead, WorkerLost, in_processes
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import positive_rational
 from tests.support.bandits.command import MAIN, ROOT
 
 PARENT = f"""
 import os, sys, time
 sys.path.insert(0, {str(ROOT)!r})
-from bandits.experiments.processes import in_processes
+from dpcore.command.workers import in_processes
 def waits(name):
     open(name, "w").write(str(os.getpid()))
     time.sleep(60)
@@ -59,7 +61,7 @@ def test_workers_of_a_killed_parent_end(tmp_path: Path) -> None:
 STARTING = f"""
 import sys, time
 sys.path.insert(0, {str(ROOT)!r})
-from bandits.experiments.processes import in_processes
+from dpcore.command.workers import in_processes
 from joblib.externals.loky.backend import popen_loky_posix
 begin = popen_loky_posix.Popen._launch
 def launch(self, process):
@@ -110,6 +112,69 @@ def test_workers_end_that_were_starting_when_their_parent_was_killed(
 
 def test_what_is_played_here_is_not_watched() -> None:
     assert [*in_processes(os.getpgid, [(0,), (0,)], 1)] == [os.getpgid(0)] * 2
+
+
+def test_calls_are_given_out_no_further_ahead_than_said() -> None:
+    ahead = Ahead(calls=iter([(each,) for each in range(100)]), most=4)
+    assert list(ahead) == [(0,), (1,), (2,), (3,)]
+    assert list(ahead) == []
+    ahead.read = 3
+    assert len(list(ahead)) == 3
+    assert not ahead.ended
+
+
+def test_all_calls_are_made_in_order_however_many() -> None:
+    calls = ((each, 1) for each in range(40))
+    assert [*in_processes(max, calls, 2)] == [max(each, 1) for each in range(40)]
+
+
+def test_what_a_call_raises_is_told_apart_from_a_lost_worker() -> None:
+    with pytest.raises(InvalidParameter, match="scale = 0"):
+        [*in_processes(positive_rational, [("scale", 0, "no noise")] * 2, 2)]
+    with pytest.raises(WorkerLost, match="ZeroDivisionError") as caught:
+        [*in_processes(divmod, [(1, 0)] * 2, 2)]
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+# joblib's thread is held after each result until work is given up: a call that the result let it
+# send is then on no worker's queue yet.
+GIVES_UP = f"""
+import sys, threading, time
+sys.path.insert(0, {str(ROOT)!r})
+from joblib.externals.loky import process_executor
+from dpcore.command import workers
+manager = process_executor._ExecutorManagerThread
+take = manager.process_result_item
+def slowly(self, item):
+    take(self, item)
+    late = time.monotonic() + 2
+    while not self.executor_flags.shutdown and time.monotonic() < late:
+        time.sleep(0.001)
+manager.process_result_item = slowly
+told = []
+threading.excepthook = lambda args: told.append(args.exc_type.__name__)
+if sys.argv[1] == "theirs":
+    workers._backend = lambda: None
+running = workers.in_processes(pow, ((each, 2) for each in range(1000)), 2)
+assert next(running) == 0
+running.close()
+for thread in threading.enumerate():
+    if thread.name == "ExecutorManagerThread":
+        thread.join(20)
+print(told)
+"""
+
+
+@pytest.mark.parametrize(("whose", "told"), [("ours", []), ("theirs", ["KeyError"])])
+def test_giving_work_up_leaves_no_traceback_of_joblib(whose: str, told: list[str]) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", GIVES_UP, whose],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert (found.stdout, found.stderr) == (f"{told}\n", "")
 
 
 # Says when the workers are about to be started; what is before that is Python's own.

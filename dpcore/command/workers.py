@@ -1,0 +1,274 @@
+r"""Run calls in worker processes that end with their parent, and leave Ctrl-C to it.
+
+joblib starts them, so ``joblib.parallel_config`` chooses where: processes of this machine by
+default, or the workers of a cluster. A terminal sends Ctrl-C to all its processes: ours are born
+with the signal blocked and then pass over it. The parent, which gets it, ends them. A parent that
+is killed ends nobody: its workers look for it from the moment that Python and this module are
+loaded in them, before they are given any work, and end soon after it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import current_process
+from typing import Any, Final, TypeVar
+
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.numbers.parameter import integer
+
+__all__ = ["OVERDUE", "WorkerLost", "checked_jobs", "in_processes", "leave_ctrl_c_to"]
+__all__ += ["watch_over", "width_of"]
+
+OVERDUE: Final = 124
+r"""The exit code of a worker that was ended: its call far over its time, or its parent gone."""
+
+_Found = TypeVar("_Found")
+_MOST_JOBS: Final = 1024
+_LOOKAHEAD: Final = 3
+_EVERY: Final = 0.25
+_PATIENCE: Final = 10.0
+
+
+class WorkerLost(DpcoreError):
+    r"""A worker process that is no more, or that cannot be reached."""
+
+
+def checked_jobs(jobs: int) -> int:
+    r"""``jobs`` where it is a number of processes: -1 (one a core), or in [1, 1024].
+
+    >>> checked_jobs(-1)
+    -1
+    """
+    count = integer("jobs", jobs)
+    if count != -1 and not 1 <= count <= _MOST_JOBS:
+        reason = f"must be a whole number in [1, {_MOST_JOBS}], or -1: one a core"
+        raise InvalidParameter("jobs", jobs, reason)
+    return count
+
+
+def width_of(jobs: int) -> int:
+    r"""How many processes ``jobs`` stands for where the calls are run; -1: as many as there are.
+
+    >>> width_of(1)
+    1
+    """
+    if jobs == 1:
+        return 1
+    from joblib import effective_n_jobs
+
+    return int(effective_n_jobs(jobs))
+
+
+def in_processes(
+    function: Callable[..., _Found], calls: Iterable[tuple[Any, ...]], jobs: int
+) -> Generator[_Found, None, None]:
+    r"""Run ``function(*call)`` for each call in ``jobs`` processes; the results come in order.
+
+    One job runs them in this process, -1 stands for one a core. Only a few calls for each process
+    are taken before their results are read.
+
+    >>> [*in_processes(max, [(1, 2), (4, 3)], 1)]
+    [2, 4]
+
+    A :class:`DpcoreError` of the function is raised here; anything else is :class:`WorkerLost`,
+    from the error it was. Closing the generator gives up what is not done.
+    """
+    width = width_of(jobs)
+    if width == 1:
+        for call in calls:
+            yield function(*call)
+        return
+    from multiprocessing import resource_tracker
+
+    from joblib import Parallel, delayed
+
+    # It is started with the first worker, and unblocks the signal then: that has to be over.
+    resource_tracker.ensure_running()
+    ahead = Ahead(calls=iter(calls), most=_LOOKAHEAD * width)
+    while not ahead.ended:
+        # joblib gives out calls as workers finish, however far the reader is behind: it is done
+        # where it would run too far ahead, and another one goes on.
+        parallel = Parallel(
+            n_jobs=jobs,
+            backend=_backend(),
+            return_as="generator",
+            batch_size=1,
+            pre_dispatch=width + 1,
+            # Where workers are not processes of this machine it is not called.
+            initializer=_begin,
+            initargs=(os.getpid(),),
+        )
+        results: Any = None
+        try:
+            with _interrupts_later():
+                results = parallel(delayed(function)(*call) for call in ahead)
+            for found in results:
+                ahead.read += 1
+                yield found
+        except (DpcoreError, GeneratorExit):
+            raise
+        except Exception as error:
+            lines = str(error).strip().splitlines() or [""]
+            words = f"a worker process was lost ({type(error).__name__}: {lines[0]})"
+            raise WorkerLost(words) from error
+        finally:
+            if results is not None:
+                with warnings.catch_warnings():
+                    # That calls were given up is what closing is for.
+                    warnings.simplefilter("ignore")
+                    results.close()
+
+
+@dataclass(slots=True, kw_only=True)
+class Ahead:
+    r"""Calls while at most ``most`` of them wait to be read; joblib takes them under a lock."""
+
+    calls: Iterator[tuple[Any, ...]]
+    most: int
+    taken: int = 0
+    read: int = 0
+    ended: bool = False
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        while self.taken - self.read < self.most:
+            call = next(self.calls, None)
+            if call is None:
+                self.ended = True
+                return
+            self.taken += 1
+            yield call
+
+
+def _backend() -> Any:
+    # joblib's own processes, ended without a race; None for what a parallel_config has chosen.
+    from joblib.parallel import BACKENDS, get_active_backend
+
+    chosen, _ = get_active_backend()
+    return _orderly()() if type(chosen) is BACKENDS["loky"] else None
+
+
+@cache
+def _orderly() -> Any:
+    # joblib's thread fails with a KeyError where workers are ended while a call that was handed to
+    # it is on no worker's queue yet. So from the moment at which work is given up no further call
+    # is handed over, and those that were are waited for until a worker has or had them.
+    from concurrent.futures import Future
+
+    from joblib.parallel import BACKENDS
+
+    theirs: Any = BACKENDS["loky"]
+
+    class Orderly(theirs):  # type: ignore[misc]  # joblib has no types
+        def __init__(self, **more: Any) -> None:
+            super().__init__(**more)
+            self._lock = threading.RLock()
+            self._given_up = False
+            self._sent: list[Any] = []
+
+        def submit(self, func: Any, callback: Any = None) -> Any:
+            with self._lock:
+                if self._given_up:
+                    return Future()
+                self._sent = [sent for sent in self._sent if not sent.done()]
+                found = self._workers.submit(func)
+                self._sent.append(found)
+            if callback is not None:
+                found.add_done_callback(callback)
+            return found
+
+        def abort_everything(self, ensure_ready: bool = True) -> None:  # joblib's
+            with self._lock:
+                self._given_up = True
+            late = time.monotonic() + _PATIENCE
+            while not all(sent.running() or sent.done() for sent in self._sent):
+                if time.monotonic() > late:
+                    break
+                time.sleep(0.001)
+            super().abort_everything(ensure_ready)
+
+    return Orderly
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    # An interrupt within the block is heard at its end. What the block starts inherits the blocked
+    # signal, threads that start more workers later and, over exec, the workers.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)
+
+
+# -- in a worker ------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Watch:
+    r"""Ends this process when its parent has ended, or a call has not ended at the time ``due()``.
+
+    ``due`` answers on the clock of ``time.monotonic``, None while there is no limit.
+    """
+
+    parent: int
+    due: Callable[[], float | None] | None = None
+
+    def run(self) -> None:
+        r"""Look now and then, to the end of this process."""
+        while os.getppid() == self.parent:
+            due = None if self.due is None else self.due()
+            if due is not None and time.monotonic() > due:
+                break
+            time.sleep(_EVERY)
+        os._exit(OVERDUE)
+
+
+@cache
+def watch_over(parent: int) -> Watch:
+    r"""The watch of this process over the one of that number, which asked for its work.
+
+    A worker of a cluster is somebody else's, and is not ended. joblib's own processes watch also
+    where their parent, whose number they bring with them, ended while they were starting; what a
+    server of forks started does not.
+    """
+    watch = Watch(parent=parent)
+    if os.getppid() == parent or current_process().name.startswith("Loky"):
+        threading.Thread(target=watch.run, name="dpcore-watch", daemon=True).start()
+    return watch
+
+
+def leave_ctrl_c_to(parent: int) -> None:
+    r"""Pass over Ctrl-C in this process where another one, of that number, hears it.
+
+    A handler and not SIG_IGN, which programs started from here would inherit.
+    """
+    if os.getpid() != parent and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _not_here)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _begin(parent: int) -> None:
+    # A worker's first act.
+    watch_over(parent)
+    leave_ctrl_c_to(parent)
+
+
+def _not_here(number: int, frame: object) -> None:
+    del number, frame

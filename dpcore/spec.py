@@ -1,0 +1,145 @@
+r"""Read ``name:key=value,key=value``: how noises, claims, targets and search spaces are written.
+
+Everything that is written so is read here, and refuses the same slips in the same words: a name or
+a key that is unknown (with the one that was meant), a key that is missing, given twice or has no
+value. Errors name the option or argument that was typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+from dpcore.errors import InvalidParameter
+
+__all__ = ["check_keys", "did_you_mean", "find_name", "pairs_of", "read_keys", "split_name"]
+
+_T = TypeVar("_T")
+
+
+def did_you_mean(said: object, known: Iterable[str]) -> str:
+    r"""The known name nearest to what was said, to begin an error with; "" where none is near.
+
+    >>> did_you_mean("cpd-se", ["cdp-se", "ldp-se"]), did_you_mean("thompson", ["se"])
+    ('did you mean cdp-se? ', '')
+    """
+    near = get_close_matches(str(said), [*known], n=1)
+    return f"did you mean {near[0]}? " if near else ""
+
+
+def find_name(
+    argument: str, typed: object, known: Mapping[str, _T], *, name: str | None = None
+) -> _T:
+    r"""What ``known`` holds under a name: all of what was typed, or the part ``name`` of it.
+
+    >>> find_name("preset", "cz/esay", {"cz/easy": 1})
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: preset = cz/esay: did you mean cz/easy? it must be one of ...
+
+    Raises :class:`InvalidParameter` for an unknown name, with the nearest and the list.
+    """
+    said = typed if name is None else name
+    if isinstance(said, str) and said in known:
+        return known[said]
+    hint = did_you_mean(said, known)
+    who = "it " if hint else "" if name is None else f"{name!r} "
+    raise InvalidParameter(argument, typed, f"{hint}{who}must be one of {', '.join(known)}")
+
+
+def split_name(text: str) -> tuple[str, str]:
+    r"""The name before the first colon, and what is written after it.
+
+    >>> split_name("polya: shape=1,scale=2"), split_name("skellam")
+    (('polya', 'shape=1,scale=2'), ('skellam', ''))
+    """
+    name, _, rest = text.partition(":")
+    return name.strip(), rest.strip()
+
+
+def read_keys(
+    argument: str,
+    text: str,
+    written: str,
+    known: Collection[str],
+    *,
+    owner: str,
+    needed: Collection[str] = (),
+    hint: Callable[[Mapping[str, str]], str] | None = None,
+) -> dict[str, str]:
+    r"""The values by key of ``key=value,key=value``; ``text`` is all that was typed.
+
+    ``owner`` is what has these keys, ``needed`` those that may not be left out. ``hint`` makes the
+    end of an error from what was given, where it knows better than the nearest key.
+
+    >>> read_keys("--search", "...", "low=0, high=1", ("low", "high"), owner="integer")
+    {'low': '0', 'high': '1'}
+    >>> read_keys("--search", "integer:hihg=1", "hihg=1", ("low", "high"), owner="integer")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: --search = ...: 'hihg=1': integer takes low, high; did you ...?
+
+    Raises :class:`InvalidParameter` for a part that is not key=value, and for a key that is
+    unknown, missing or given twice.
+    """
+    given: dict[str, str] = {}
+    pairs = pairs_of(written)
+    for key, value in pairs:
+        if not key:
+            end = "" if hint is None else hint(dict(pairs))
+            reason = f"{value!r}: {_takes(owner, known)}, each as key=value{end}"
+            raise InvalidParameter(argument, text, reason)
+        if key in given:
+            raise InvalidParameter(argument, text, f"{key} is given twice")
+        given[key] = value
+    check_keys(argument, text, given, known, owner=owner, needed=needed, hint=hint)
+    return given
+
+
+def check_keys(
+    argument: str,
+    text: str,
+    given: Mapping[str, str],
+    known: Collection[str],
+    *,
+    owner: str,
+    needed: Collection[str] = (),
+    hint: Callable[[Mapping[str, str]], str] | None = None,
+) -> None:
+    r"""Refuse keys that are unknown, missing or empty; arguments as of :func:`read_keys`.
+
+    >>> check_keys("noise", "polya", {"shape": "1"}, ("shape", "scale"), owner="polya")
+    """
+    for key, value in given.items():
+        if key not in known:
+            end = _near(key, value, known) if hint is None else hint(given)
+            reason = f"'{key}={value}': {_takes(owner, known)}{end}"
+            raise InvalidParameter(argument, text, reason)
+    for key in (*given, *needed):
+        if not given.get(key):
+            what = "has no value" if key in given else "is missing"
+            end = "" if hint is None else hint(given)
+            raise InvalidParameter(argument, text, f"{key} {what}: write {key}=...{end}")
+
+
+def pairs_of(written: str) -> list[tuple[str, str]]:
+    r"""The keys and values of ``key=value,key=value``; what is not written so has the key "".
+
+    >>> pairs_of("low = 0, 10,")
+    [('low', '0'), ('', '10')]
+    """
+    found = []
+    for piece in filter(None, (piece.strip() for piece in written.split(","))):
+        key, equals, value = piece.partition("=")
+        found.append((key.strip(), value.strip()) if equals and key.strip() else ("", piece))
+    return found
+
+
+def _takes(owner: str, known: Collection[str]) -> str:
+    return f"{owner} takes {', '.join(known)}" if known else f"{owner} has no parameters"
+
+
+def _near(key: str, value: str, known: Collection[str]) -> str:
+    near = get_close_matches(key.lower(), known, n=1)
+    return f"; did you mean {near[0]}={value}?" if near else ""

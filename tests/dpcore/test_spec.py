@@ -1,0 +1,117 @@
+"""``name:key=value,...`` has one reader: each slip is refused in the same words everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from accounting.budget.free_law import read_free_law
+from accounting.cli.options import read_claim
+from audit.claims.claim import Claim
+from audit.search.spelling import read_space
+from audit.targets.spelling import read_target
+from bandits.policies.registry import read_algorithm
+from dpcore import Scope
+from dpcore.errors import InvalidParameter
+from dpcore.spec import did_you_mean, find_name, pairs_of, read_keys, split_name
+from dpcore.spelling import read_noise, read_sensitivity, write_sensitivity
+
+# Each reader with the name it gives what was typed, a spec that it reads, and its last key anew.
+READERS: dict[str, tuple[Callable[[str], Any], str, str, str]] = {
+    "noise": (read_noise, "noise", "polya:shape=1,scale=2", "scale=2"),
+    "free law": (read_free_law, "noise", "polya:shape=1", "shape=1"),
+    "space": (read_space, "--search", "integer:low=0,high=3", "high=3"),
+    "protocol": (read_target, "target", "protocol:pure,users=4,epsilon=1", "epsilon=1"),
+    "bandit": (read_target, "target", "bandit:dist-dp-se,epsilon=1", "epsilon=1"),
+    "algorithm": (read_algorithm, "algorithm", "dist-rdp-se:s=3", "s=3"),
+    "claim": (Claim.read, "claim", "epsilon=1,delta=1e-6", "delta=1e-6"),
+    "budget": (
+        lambda text: read_claim("--budget", text, Scope()),
+        "--budget",
+        "epsilon=1,delta=1e-6",
+        "delta=1e-6",
+    ),
+}
+
+
+def refusal(read: Callable[[str], Any], text: str) -> InvalidParameter:
+    with pytest.raises(InvalidParameter) as caught:
+        read(text)
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_every_reader_refuses_the_same_slips_in_the_same_words(kind: str) -> None:
+    read, argument, spec, last = READERS[kind]
+    key, _, value = last.partition("=")
+    read(spec)
+    for slip, says in (
+        (f"{spec},{last}", f"{key} is given twice"),
+        (f"{spec.removesuffix(value)}", f"{key} has no value: write {key}=..."),
+    ):
+        error = refusal(read, slip)
+        assert (error.argument, error.value) == (argument, slip)
+        assert says in error.reason
+
+
+@pytest.mark.parametrize("kind", ["noise", "space", "protocol", "bandit"])
+def test_a_key_that_is_missing_or_unknown_is_named(kind: str) -> None:
+    read, argument, spec, last = READERS[kind]
+    key = last.partition("=")[0]
+    missing = refusal(read, spec.removesuffix(last).rstrip(","))
+    assert missing.argument == argument
+    assert f"{key} is missing: write {key}=..." in missing.reason
+    unknown = refusal(read, spec.replace(last, f"x{last}"))
+    assert unknown.argument == argument
+    assert "did you mean" in unknown.reason
+    assert f"'x{last}':" in unknown.reason
+
+
+def test_the_nearest_name_is_told_and_none_where_none_is_near() -> None:
+    known = {"sign": 1, "length": 2}
+    assert find_name("feature", "sign", known) == 1
+    assert did_you_mean("sing", known) == "did you mean sign? "
+    assert did_you_mean("colour", known) == ""
+    near = refusal(lambda text: find_name("feature", text, known), "sing")
+    assert near.reason == "did you mean sign? it must be one of sign, length"
+    far = refusal(lambda text: find_name("feature", text, known), "colour")
+    assert far.reason == "must be one of sign, length"
+    whole = refusal(lambda text: find_name("feature", text, known, name="colour"), "colour:3")
+    assert str(whole) == "feature = colour:3: 'colour' must be one of sign, length"
+
+
+def test_blanks_and_empty_parts_are_nothing() -> None:
+    assert split_name(" a : b=1 ") == ("a", "b=1")
+    assert read_keys("x", "...", " b = 1 ,, c=2,", ("b", "c"), owner="a") == {"b": "1", "c": "2"}
+    assert pairs_of("=1") == [("", "=1")]
+    error = refusal(lambda text: read_keys("x", text, text, ("b",), owner="a"), "b=1,=1")
+    assert error.reason == "'=1': a takes b, each as key=value"
+
+
+def test_a_law_to_calibrate_is_told_by_its_other_names() -> None:
+    assert refusal(read_free_law, "gaussian").reason.endswith("; did you mean discrete-gaussian?")
+    assert "did you mean" not in refusal(read_free_law, "cauchy").reason
+
+
+@pytest.mark.parametrize("text", ["3", "l1=3", "l2-squared=4", "box=1x2x2"])
+def test_a_sensitivity_is_read_as_it_is_written(text: str) -> None:
+    assert write_sensitivity(read_sensitivity("--sensitivity", text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("l2=3", "must be 3, l1=3"),
+        ("l2-sqared=3", "did you mean l2-squared? it must be 3, l1=3"),
+        ("", "must be a finite number"),
+        ("0", "from 1 to 2^62"),
+        ("box=1x0", "from 1 to 2^62"),
+        ("l1=1,l1=2", "must be 3, l1=3"),
+    ],
+)
+def test_a_sensitivity_that_is_misspelt_is_refused(text: str, says: str) -> None:
+    error = refusal(lambda typed: read_sensitivity("--sensitivity", typed), text)
+    assert error.argument == "--sensitivity"
+    assert says in error.reason
