@@ -4,7 +4,13 @@ The public names of dpcore; each is documented where it is defined. Protocols ar
 functionalities of ``dpcore.protocols.aggregation`` by ``dpcore.protocols.run``.
 """
 
-from dpcore.errors import DpcoreError, InvalidParameter, PrecisionExhausted, Unrepresentable
+from dpcore.errors import (
+    DpcoreError,
+    InvalidParameter,
+    PrecisionExhausted,
+    Undecided,
+    Unrepresentable,
+)
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
@@ -54,6 +60,7 @@ __all__ = [
     "ShuffledPure",
     "Skellam",
     "SystemRng",
+    "Undecided",
     "Unit",
     "Unrepresentable",
     "VectorShuffle",

@@ -14,19 +14,24 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from accounting.claims.bound import Bound
+from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one, probability
 from accounting.errors import NotDerived
 from accounting.protocols.binomial_outcomes import binomial_outcomes
 from accounting.protocols.product import Lattice, Outcomes, delta_of_one, merged, product, split
+from accounting.release.guarantee import serve
 from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.laws.binomial import Binomial
+from dpcore.mechanism import Mechanism, Norm, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, precision
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
 
-__all__ = ["BinomialBox"]
+__all__ = ["BinomialBox", "box_of"]
 
 Signs: TypeAlias = tuple[tuple[int, Fraction, int], ...]
 """(shift, probability, count): moving down is moving up with 1 - p in the place of p."""
@@ -38,17 +43,19 @@ _FINEST: Final = 18
 _MOST_SIGNS: Final = 64
 _MANY: Final = 1 << 18
 _SMALLEST: Final = Fraction(1, 10**6)
+_WIDTH: Final = Fraction(1, 1000)
+_LATTICES: Final = "full shifts are the worst; their total lies between two lattice laws"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BinomialBox:
+class BinomialBox(Guarantee):
     r"""Binomial(trials, probability) noise on each coordinate; i may move by ``bounds[i]``.
 
     The noise of the shuffle protocols: Cheu, Joseph, Mao and Peng 2021; one coordinate with
     bound 1 is binary summation.
 
     >>> BinomialBox(trials=268, bounds=(1,)).delta("1/2")
-    Enclosure([9.8800924953414566E-7, 9.8800924953414567E-7])
+    Bound([9.8800924953414566e-7, 9.8800924953414567e-7], 'product')
     >>> BinomialBox(trials=268, bounds=(1,)).meets("1/2", "1e-6")
     True
 
@@ -59,6 +66,7 @@ class BinomialBox:
     trials: int
     bounds: tuple[int, ...]
     probability: RationalLike = Fraction(1, 2)
+    scope: Scope = field(default=Scope(), repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "trials", integer("trials", self.trials, at_least=1))
@@ -71,12 +79,46 @@ class BinomialBox:
         for bound in self.bounds:
             integer("bounds", bound, at_least=1)
 
-    def delta(self, epsilon: RationalLike, relative: RationalLike = "1e-3") -> Enclosure:
-        r"""The least delta at ``epsilon`` >= 0, to that relative width or tighter.
+    def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The least delta at ``epsilon`` >= 0, to that relative width (1e-3) or tighter.
 
         Raises :class:`PrecisionExhausted` when the finest lattice leaves it wider.
         """
-        at, goal = _positive("epsilon", epsilon), _positive("relative", relative)
+        return _bound(self.enclose_delta(epsilon, _WIDTH if relative is None else relative))
+
+    def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The least epsilon at ``delta``, to that relative width (below 1e-6, of 1e-6).
+
+        By default 1e-6 for one coordinate and 1e-3 for several, where each step costs a product.
+        Infinite at delta = 0: each world shows values that the other never does.
+        """
+        return _bound(self.enclose_epsilon(delta, relative))
+
+    def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""Infinite at every order: each world shows values that the other never does."""
+        del relative
+        order_above_one(order)
+        return _bound(Enclosure.infinite())
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""Infinite, as every Renyi divergence is."""
+        del relative
+        return _bound(Enclosure.infinite())
+
+    def to_json(self) -> dict[str, Any]:
+        r"""Bits, their probability, the bounds and the scope, as text."""
+        return {
+            "claim": "binomial-box",
+            "trials": self.trials,
+            "probability": str(self.probability),
+            "bounds": [*self.bounds],
+            "scope": {"unit": self.scope.unit.value, "relation": self.scope.relation.value},
+        }
+
+    def enclose_delta(self, epsilon: RationalLike, relative: RationalLike = _WIDTH) -> Enclosure:
+        r"""As :meth:`delta`."""
+        at = at_least_zero("epsilon", epsilon)
+        goal = at_least_zero("relative", relative)
         for found in self._narrowing(at):
             if found.upper - found.lower <= goal * found.lower:
                 return found
@@ -84,7 +126,7 @@ class BinomialBox:
 
     def meets(self, epsilon: RationalLike, delta: RationalLike) -> bool:
         r"""Whether the release is (epsilon, delta)-DP, decided by certified bounds, both ways."""
-        at, most = _positive("epsilon", epsilon), _positive("delta", delta)
+        at, most = at_least_zero("epsilon", epsilon), at_least_zero("delta", delta)
         # More bits are post-processing of fewer: a quick yes where there are far more than enough.
         if self.trials > _MANY and replace(self, trials=_MANY).meets(at, most):
             return True
@@ -95,14 +137,16 @@ class BinomialBox:
                 return False
         raise PrecisionExhausted(f"delta({at}) cannot be told from {most} on the finest lattice")
 
-    def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Enclosure:
-        r"""The least epsilon at ``delta`` > 0, to that relative width (below 1e-6, of 1e-6).
-
-        By default 1e-6 for one coordinate and 1e-3 for several, where each step costs a product.
-        """
+    def enclose_epsilon(
+        self, delta: RationalLike, relative: RationalLike | None = None
+    ) -> Enclosure:
+        r"""As :meth:`epsilon`."""
         if relative is None:
-            relative = "1e-6" if len(self.bounds) == 1 else "1e-3"
-        most, goal = _positive("delta", delta), _positive("relative", relative)
+            relative = "1e-6" if len(self.bounds) == 1 else _WIDTH
+        most = probability("delta", delta)
+        goal = positive_rational("relative", relative, "the search never ends on one number")
+        if most == 0:
+            return Enclosure.infinite()
         if self._hidden() > most:
             return Enclosure.infinite()
         if self.meets(0, most):
@@ -187,11 +231,41 @@ class BinomialBox:
         return worst
 
 
-def _positive(argument: str, value: RationalLike) -> Fraction:
-    exact = rational(argument, value)
-    if exact < 0:
-        raise InvalidParameter(argument, value, "must be >= 0")
-    return exact
+def _bound(found: Enclosure) -> Bound:
+    return Bound.of(found, "product", _LATTICES)
+
+
+def box_of(mechanism: Mechanism) -> BinomialBox:
+    r"""The guarantee of a release with binomial noise whose coordinates may all move at once.
+
+    >>> from dpcore.laws.binomial import Binomial
+    >>> noise = Binomial(trials=268, probability="1/2")
+    >>> box_of(Mechanism(noise=noise, sensitivity=Sensitivity.box((1, 2))))
+    BinomialBox(trials=268, bounds=(1, 2), probability=Fraction(1, 2))
+    """
+    noise, moves = mechanism.noise, Sensitivity.of(mechanism.sensitivity)
+    if not isinstance(noise, Binomial):
+        raise InvalidParameter("mechanism", mechanism, "must have binomial noise")
+    if moves.norm not in (Norm.ABSOLUTE, Norm.BOX):
+        raise NotDerived(
+            f"the worst move of {noise!r} under {moves!r}", "bound each coordinate: Sensitivity.box"
+        )
+    amount = moves.amount
+    return BinomialBox(
+        trials=noise.trials,
+        probability=noise.probability,
+        bounds=amount if isinstance(amount, tuple) else (amount,),
+        scope=mechanism.scope,
+    )
+
+
+def _several(mechanism: Mechanism) -> BinomialBox | None:
+    # One coordinate has a curve of its own, with everything that a curve gives.
+    amount = Sensitivity.of(mechanism.sensitivity).amount
+    return box_of(mechanism) if isinstance(amount, tuple) and len(amount) > 1 else None
+
+
+serve(Binomial, _several)
 
 
 @lru_cache(maxsize=16)

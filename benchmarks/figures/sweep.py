@@ -121,7 +121,8 @@ def best_of(world: Environment) -> frozenset[int]:
 def _outcome(
     label: str, rounds: tuple[int, ...], runs: Sequence[_Played], promised: RunGuarantee | None
 ) -> Outcome:
-    pure = promised.pure() if promised else None
+    largest = promised.pure().upper if promised else None
+    pure = largest if isinstance(largest, Fraction) else None
     return Outcome(
         label=label,
         rounds=rounds,
@@ -131,7 +132,7 @@ def _outcome(
         wrong=sum(run.best.isdisjoint(run.active) for run in runs),
         bits=max(run.bits for run in runs),
         mean_bits=sum(run.mean_bits for run in runs) / len(runs),
-        pure=None if pure is None else write_rational(Fraction(pure.epsilon)),
+        pure=None if pure is None else write_rational(pure),
         epsilon=promised.epsilon(DELTA).upper_float if promised else None,
     )
 

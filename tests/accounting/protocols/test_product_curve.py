@@ -89,7 +89,7 @@ def holds(found: Enclosure, truth: Any) -> bool:
 def test_every_shift_of_a_small_box(trials: int, p: str, bounds: tuple[int, ...]) -> None:
     law = BinomialBox(trials=trials, probability=p, bounds=bounds)
     for epsilon in ("0", "2/5", "1", "3"):
-        found = law.delta(epsilon, relative="1/100")
+        found = law.enclose_delta(epsilon, relative="1/100")
         assert holds(found, worst(trials, Fraction(p), bounds, Fraction(epsilon)))
 
 
@@ -100,7 +100,7 @@ def test_every_shift_of_a_small_box(trials: int, p: str, bounds: tuple[int, ...]
 def test_one_coordinate_is_exact(trials: int, p: str, bound: int) -> None:
     law = BinomialBox(trials=trials, probability=p, bounds=(bound,))
     for epsilon in ("0", "1/10", "1", "5/2", "7"):
-        found = law.delta(epsilon)
+        found = law.enclose_delta(epsilon)
         truth = worst(trials, Fraction(p), (bound,), Fraction(epsilon))
         assert holds(found, truth)
         assert found.width <= Fraction(1, 10**30)
@@ -125,7 +125,7 @@ def test_mixed_signs_can_be_worst() -> None:
     # Binomial(3, 2/5) twice at epsilon 2/5: one up and one down beats both pure directions.
     law = BinomialBox(trials=3, probability="2/5", bounds=(1, 1))
     truth = worst(3, Fraction(2, 5), (1, 1), Fraction(2, 5))
-    assert holds(law.delta("2/5", relative="1/1000"), truth)
+    assert holds(law.enclose_delta("2/5", relative="1/1000"), truth)
     one_way = [
         hockey_stick([coordinate(3, Fraction(2, 5), d)] * 2, Fraction(2, 5)) for d in (1, -1)
     ]
@@ -141,18 +141,18 @@ def test_mixed_signs_can_be_worst() -> None:
 
 def test_epsilon_inverts_delta() -> None:
     law = BinomialBox(trials=268, bounds=(1,))
-    found = law.epsilon("1e-6")
-    assert law.delta(found.upper).upper <= Fraction(1, 10**6) < law.delta(found.lower).lower
+    found = law.enclose_epsilon("1e-6")
+    assert law.delta(found.upper).upper <= Fraction(1, 10**6) < law.enclose_delta(found.lower).lower
     assert BinomialBox(trials=4, bounds=(1,)).epsilon("1/16").upper < 10
     # P(X = 0) = 1/16 is never seen in the other world.
-    assert BinomialBox(trials=4, bounds=(1,)).epsilon("1/17") == Enclosure.infinite()
-    assert law.epsilon(1) == Enclosure.exactly(0)
+    assert BinomialBox(trials=4, bounds=(1,)).enclose_epsilon("1/17") == Enclosure.infinite()
+    assert law.enclose_epsilon(1) == Enclosure.exactly(0)
 
 
 @pytest.mark.parametrize("target", ["1/100", "1/1000"])
 def test_a_small_epsilon_is_as_tight_as_a_large_one(target: str) -> None:
     law = BinomialBox(trials=4_000_000, bounds=(1,))
-    found = law.epsilon(law.delta(target).lower)
+    found = law.enclose_epsilon(law.enclose_delta(target).lower)
     assert Fraction(found.lower) <= Fraction(target) * (1 + Fraction(1, 10**9))
     assert found.upper - found.lower <= Fraction(found.lower) / 10**6
 
@@ -209,10 +209,10 @@ def test_bad_arguments_are_refused() -> None:
 def test_what_cannot_be_told_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     many = BinomialBox(trials=9, probability="1/3", bounds=tuple(range(1, 8)))
     with pytest.raises(NotDerived):
-        many.delta(1)
+        many.enclose_delta(1)
     monkeypatch.setattr(box, "_FINEST", 10)
     with pytest.raises(PrecisionExhausted):
-        BinomialBox(trials=12, bounds=(1, 1)).delta(1, relative=0)
+        BinomialBox(trials=12, bounds=(1, 1)).enclose_delta(1, relative=0)
 
 
 def test_far_more_bits_than_needed_is_a_quick_yes() -> None:
@@ -230,4 +230,4 @@ def test_one_coordinate_agrees_with_the_curve(
     # Sums of outcomes here, rays and tails of the law there.
     curve = PrivacyCurve(noise=Binomial(trials=trials, probability=p), sensitivity=bound)
     box_of_one = BinomialBox(trials=trials, probability=p, bounds=(bound,))
-    assert curve.delta(epsilon).overlaps(box_of_one.delta(epsilon))
+    assert curve.enclose_delta(epsilon).overlaps(box_of_one.enclose_delta(epsilon))
