@@ -1,4 +1,4 @@
-r"""What accounting refuses to say."""
+r"""The error of accounting: no theorem here gives the number."""
 
 from __future__ import annotations
 

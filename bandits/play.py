@@ -85,7 +85,7 @@ def play(
     >>> world = np.random.default_rng(1)
     >>> run = play(policy, Bernoulli(means=(0.9, 0.1)), horizon=10_000, world=world)
     >>> sum(run.pulls), run.guarantee.pure(), run.simulated
-    (10000, Pure(1), False)
+    (10000, Bound(at most 1, 'worst'), False)
 
     The guarantee is derived before the first batch, from the privatizer that will release and from
     the policy's ``sizes``; a batch of another size is refused before anybody is charged for it.
@@ -259,7 +259,7 @@ def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarante
 
     >>> from bandits.policies.dp_se import DpSe
     >>> run_guarantee(DpSe(epsilon="1/2", failure="1e-5"), 10, 10**5).pure()
-    Pure('1/2')
+    Bound(at most 0.5, 'worst')
     """
     arms, horizon = arms_and_horizon(arms, horizon)
     return NEW_USERS.guarantee(policy.privatizer, policy.sizes(arms, horizon))

@@ -7,7 +7,13 @@ that it runs protocols over are loaded when they are first asked for.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dpcore.errors import DpcoreError, InvalidParameter, PrecisionExhausted, Unrepresentable
+from dpcore.errors import (
+    DpcoreError,
+    InvalidParameter,
+    PrecisionExhausted,
+    Undecided,
+    Unrepresentable,
+)
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
@@ -65,6 +71,7 @@ __all__ = [
     "Shuffler",
     "Skellam",
     "SystemRng",
+    "Undecided",
     "Unit",
     "Unrepresentable",
     "VectorShuffle",

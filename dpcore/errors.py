@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-__all__ = ["DpcoreError", "InvalidParameter", "PrecisionExhausted", "Unrepresentable"]
+__all__ = [
+    "DpcoreError",
+    "InvalidParameter",
+    "PrecisionExhausted",
+    "Undecided",
+    "Unrepresentable",
+]
 
 _SHOWN = 80
 
@@ -69,3 +75,23 @@ class PrecisionExhausted(DpcoreError, ArithmeticError):
     >>> issubclass(PrecisionExhausted, ArithmeticError)
     True
     """
+
+
+class Undecided(DpcoreError, ValueError):
+    r"""A comparison that two proven ends leave open: the truth may lie on either side.
+
+    >>> raise Undecided("Bound([0.9, 1.1], 'line') <= 1")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.Undecided: Bound([0.9, 1.1], 'line') <= 1 is open: ask for narrower ends ...
+    """
+
+    def __init__(self, comparison: str) -> None:
+        super().__init__(comparison)
+        self.comparison = comparison
+
+    def __str__(self) -> str:
+        return (
+            f"{self.comparison} is open: ask for narrower ends (relative=), or compare the end "
+            "that you rely on, .upper or .lower"
+        )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from typing import Any, Final
@@ -135,18 +135,18 @@ def calibrate(
     noise: str,
     epsilon: RationalLike,
     delta: RationalLike = 0,
-    max_visits: int = 1,
+    rounds: int = 1,
     sensitivity: Sensitivity | int = 1,
     honest_fraction: RationalLike = 1,
 ) -> Calibration:
-    r"""The least noise of a law that keeps (epsilon, delta) over ``max_visits`` rounds.
+    r"""The least noise of a law that keeps (epsilon, delta) over ``rounds`` releases.
 
     ``noise`` is a law's name, with its other parameters where it has some:
     ``"discrete-gaussian"``, ``"polya-difference:shape=0.9"``, ``"binomial:probability=1/2"``.
     ``honest_fraction`` = h/n enlarges the noise of a distributed protocol, so that the shares of h
     of n users are enough. A real parameter is at most 0.12% above the least one.
 
-    >>> calibrate(noise="discrete-laplace", epsilon=2, max_visits=50).noise
+    >>> calibrate(noise="discrete-laplace", epsilon=2, rounds=50).noise
     DiscreteLaplace(scale=25)
     >>> calibrate(noise="skellam", epsilon=1, delta="1e-6", honest_fraction="9/10").least
     True
@@ -167,7 +167,7 @@ def calibrate(
     promise = _Promise(
         family=read_free_law(noise),
         sensitivity=Sensitivity.of(sensitivity),
-        rounds=integer("max_visits", max_visits, at_least=1),
+        rounds=integer("rounds", rounds, at_least=1),
         epsilon=at,
         delta=most,
         honest=honest,
@@ -217,7 +217,7 @@ class _Promise:
         if self.delta == 0:
             return total.epsilon(0)
         if self.rounds == 1:
-            return Bound.of(curve.delta(self.epsilon), "direct", "the curve of the noise")
+            return replace(curve.delta(self.epsilon), method="direct")
         for width in _WIDTHS:
             found = total.delta(self.epsilon, width)
             low, high = found.lower, Fraction(found.upper)

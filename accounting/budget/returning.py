@@ -17,6 +17,8 @@ from typing import Any, Final
 
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Pure, ZCdp
+from accounting.claims.guarantee import Guarantee
+from accounting.claims.orders import approx_from_renyi, epsilon_at_order
 from accounting.errors import NotDerived
 from accounting.papers import gaussian_sum_epsilon, skellam_renyi_bound
 from accounting.release.curve import PrivacyCurve
@@ -24,9 +26,7 @@ from accounting.release.subsampling import PoissonSampled
 from accounting.theorems.composition import advanced_over_splits
 from accounting.theorems.convert import as_approx
 from accounting.theorems.optimal import optimal_epsilon
-from accounting.theorems.orders import approx_from_renyi, epsilon_at_order
-from accounting.totals.compose import Composition, Part, compose, renyi_of, zcdp_of
-from accounting.totals.rounds import Source
+from accounting.totals.compose import Composition, compose, renyi_of
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam
@@ -60,15 +60,15 @@ class Route:
         return {"method": self.method, "epsilon": self.bound.to_json(), "theorem": theorem}
 
 
-def per_user(guarantee: Part, *, max_visits: int) -> Composition:
-    r"""What a user loses who comes at most ``max_visits`` times, at most once in a batch.
+def per_user(guarantee: Guarantee, *, max_visits: int) -> Composition:
+    r"""The guarantee of a user who takes part at most ``max_visits`` times, once in a batch.
 
     ``guarantee`` is that of one contribution; the result is of scope unit ``user``. Visits may
     depend on what was released, not on the user's data.
 
     >>> user = per_user(Pure("1/10"), max_visits=4)
-    >>> user.epsilon(0).upper, user.scope.unit.value
-    (Fraction(2, 5), 'user')
+    >>> float(user.epsilon(0)), user.scope.unit.value
+    (0.4, 'user')
 
     Raises :class:`InvalidParameter` for visits < 1 and for a guarantee that is per user already.
     """
@@ -84,8 +84,8 @@ def per_user(guarantee: Part, *, max_visits: int) -> Composition:
     )
 
 
-def routes(total: Composition | Part, delta: RationalLike) -> tuple[Route, ...]:
-    r"""epsilon of ``total`` at ``delta`` in (0, 1) by every route, in a fixed order.
+def routes(total: Guarantee, delta: RationalLike) -> tuple[Route, ...]:
+    r"""Compare composition theorems: epsilon of ``total`` at ``delta`` in (0, 1) by each.
 
     exact: privacy losses. renyi: exact divergences, order by order. paper: the bounds of the
     papers on these. zcdp: rho. optimal, advanced: from (epsilon, delta) of a round, the best split
@@ -96,7 +96,7 @@ def routes(total: Composition | Part, delta: RationalLike) -> tuple[Route, ...]:
     >>> found = routes(per_user(visit, max_visits=16), "1e-6")
     >>> [route.method for route in found]
     ['exact', 'renyi', 'paper', 'zcdp', 'optimal', 'advanced', 'basic']
-    >>> uppers = [route.bound.upper_float for route in found if route.bound]
+    >>> uppers = [float(route.bound) for route in found if route.bound is not None]
     >>> uppers[0] < uppers[1] < uppers[5]
     True
     """
@@ -156,20 +156,20 @@ def _renyi(total: Composition, delta: Fraction) -> Bound:
 
 
 @lru_cache(maxsize=_KEPT)
-def _divergence(source: Source, order: Fraction) -> End:
+def _divergence(source: Guarantee, order: Fraction) -> End:
     return renyi_of(source, order).upper
 
 
 @lru_cache(maxsize=_KEPT)
-def _rho(source: Source) -> End:
-    return zcdp_of(source).upper
+def _rho(source: Guarantee) -> End:
+    return source.zcdp().upper
 
 
 def _zcdp(total: Composition, delta: Fraction) -> Bound:
     rho: End = sum((rounds * _rho(source) for source, rounds in total.parts), Fraction(0))
     if not isinstance(rho, Fraction):
         raise NotDerived("a finite rho", "D_alpha/alpha is unbounded for this noise")
-    found = as_approx(ZCdp(rho), delta).epsilon
+    found = as_approx(ZCdp(rho), delta).stated_epsilon
     return Bound(upper=Fraction(found), method="zcdp", theorem="rhos add; one order converts")
 
 
@@ -188,7 +188,7 @@ def _paper(total: Composition, delta: Fraction) -> Bound:
             each = gaussian_sum_epsilon(count, v, _number(amount)).upper
             rho = rounds * Fraction(each) ** 2 / 2
             theorem = "Kairouz, Liu and Steinke 2021, Proposition 13"
-            bound = Fraction(as_approx(ZCdp(rho), delta).epsilon)
+            bound = Fraction(as_approx(ZCdp(rho), delta).stated_epsilon)
             return Bound(upper=bound, method="paper", theorem=theorem)
     raise NotDerived(
         "a bound of the papers",

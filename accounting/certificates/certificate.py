@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib.metadata import version
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from accounting.certificates.stated import FEWEST_DIGITS, Asked, at_any_width, exact_claims
 from accounting.checker import Status, Verdict, verify
@@ -25,6 +25,7 @@ from accounting.checker.text.form import SCHEMA, ascii_text, digest_of, required
 from accounting.checker.text.reading import Malformed, parsed, part_of, read
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Pure, ZCdp
+from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
@@ -62,7 +63,7 @@ class Certifiable(Protocol):
     def renyi(self, order: RationalLike) -> Bound: ...
 
 
-Subject: TypeAlias = Certifiable | PrivacyCurve | Mechanism | Sequence[Release]
+Subject: TypeAlias = Certifiable | Guarantee | Mechanism | Sequence[Release]
 """What may be certified."""
 
 
@@ -138,13 +139,13 @@ class _OneRound:
         return self.curve.scope
 
     def epsilon(self, delta: RationalLike, relative: RationalLike) -> Bound:
-        return _bound(self.curve.epsilon(delta, _bits(relative)))
+        return _bound(self.curve.enclose_epsilon(delta, _bits(relative)))
 
     def delta(self, epsilon: RationalLike, relative: RationalLike) -> Bound:
-        return _bound(self.curve.delta(epsilon, _bits(relative)))
+        return _bound(self.curve.enclose_delta(epsilon, _bits(relative)))
 
     def renyi(self, order: RationalLike) -> Bound:
-        return _bound(self.curve.renyi(order))
+        return _bound(self.curve.enclose_renyi(order))
 
 
 def _bound(found: Enclosure) -> Bound:
@@ -275,7 +276,12 @@ def _read(subject: Subject) -> tuple[Certifiable, Counter[tuple[Any, Fraction]]]
             return _of_run(releases)
         case [*_] | str() | bytes():
             raise InvalidParameter("subject", subject, "must be a composition or releases")
-    return subject, Counter({(source, Fraction(1)): rounds for source, rounds in subject.parts})
+        case Guarantee() if not hasattr(subject, "parts"):
+            from accounting.totals.compose import compose
+
+            return _read(compose(subject))
+    total = cast(Certifiable, subject)
+    return total, Counter({(source, Fraction(1)): rounds for source, rounds in total.parts})
 
 
 def _of_run(releases: Sequence[Release]) -> tuple[Certifiable, Counter[tuple[Any, Fraction]]]:
@@ -288,8 +294,8 @@ def _of_run(releases: Sequence[Release]) -> tuple[Certifiable, Counter[tuple[Any
         visits = Counter(name for each in releases for name in each.participants)
         kinds = Counter(dict.fromkeys(kinds, max(visits.values())))
     if kinds.total() == 1:
-        ((curve, _),) = kinds
-        return _OneRound(curve=curve), kinds
+        ((alone, _),) = kinds
+        return _read(alone)[0], kinds
     from accounting.totals.compose import compose  # here: one release needs no engine of totals
 
     return compose(*((curve, count) for (curve, _), count in kinds.items())), kinds

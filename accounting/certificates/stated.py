@@ -113,7 +113,7 @@ def exact_claims(parts: Sequence[tuple[Any, int]]) -> Iterator[dict[str, Any]]:
 
 def _pure_of(source: Any) -> Fraction | None:
     match source:
-        case Pure(epsilon=epsilon):
+        case Pure(stated_epsilon=epsilon):
             return Fraction(epsilon)
         case PrivacyCurve():
             largest = source.epsilon(0)
@@ -126,7 +126,7 @@ def _rho_of(source: Any) -> Fraction | None:
     match source:
         case ZCdp(rho=rho):
             return Fraction(rho)
-        case Pure(epsilon=epsilon):
+        case Pure(stated_epsilon=epsilon):
             return Fraction(epsilon) ** 2 / 2
         case PrivacyCurve(noise=DiscreteGaussian()):
             return Fraction(source.zcdp().upper)

@@ -6,11 +6,14 @@ lower end is absent: it is not 0, and it is not guessed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+import math
+from dataclasses import dataclass, fields
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from typing import Any, Final, Literal
 
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, End, round_down, round_up
+from dpcore.numbers.ordered import Ordered
 from dpcore.numbers.rounding import down, up
 
 __all__ = ["Bound"]
@@ -19,27 +22,41 @@ _DIGITS: Final = 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Bound:
+class Bound(Ordered):
     r"""``lower <= truth <= upper``, ``lower`` None where only an upper bound is known.
 
-    ``method`` names the route in a word, ``theorem`` says what it rests on.
+    ``method`` names the route in a word, ``theorem`` says what it rests on, ``assumptions`` what
+    nobody proved. ``safe`` is the end to rely on: the upper one of an epsilon or a delta, the lower
+    one of the error of a test. ``float(bound)`` and ``f"{bound:.3f}"`` give that end, rounded
+    towards safety; comparisons hold of the whole interval or are refused.
 
     >>> from fractions import Fraction
     >>> basic = Bound(upper=Fraction(5, 2), method="basic", theorem="epsilons add")
-    >>> basic, basic.upper_float, basic.lower_float
+    >>> basic, float(basic), basic.lower_float
     (Bound(at most 2.5, 'basic'), 2.5, None)
+    >>> third = Bound.of(Enclosure.exactly(Fraction(1, 3)), "exact", "a division")
+    >>> f"{third:.3f}", third < 0.334, third >= 0.334
+    ('0.334', True, False)
+    >>> basic >= 2
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.Undecided: Bound(at most 2.5, 'basic') >= 2 is open: ask for narrower ends ...
 
-    Raises :class:`InvalidParameter` when the ends are out of order.
+    Raises :class:`InvalidParameter` when the ends are out of order, or the safe one is missing.
     """
 
     upper: End
     lower: End | None = None
     method: str
     theorem: str
+    assumptions: tuple[str, ...] = ()
+    safe: Literal["upper", "lower"] = "upper"
 
     def __post_init__(self) -> None:
         if self.lower is not None and not self.lower <= self.upper:
             raise InvalidParameter("lower", self.lower, f"must be <= upper = {self.upper}")
+        if self.safe == "lower" and self.lower is None:
+            raise InvalidParameter("lower", None, "must be given: it is the end to rely on")
 
     @classmethod
     def of(cls, found: Enclosure, method: str, theorem: str) -> Bound:
@@ -48,13 +65,40 @@ class Bound:
 
     @property
     def upper_float(self) -> float:
-        r"""The smallest float >= ``upper``: the number to rely on."""
+        r"""The smallest float >= ``upper``."""
         return round_up(self.upper)
 
     @property
     def lower_float(self) -> float | None:
         r"""The largest float <= ``lower``, or None."""
         return None if self.lower is None else round_down(self.lower)
+
+    def __float__(self) -> float:
+        if self.safe == "lower" and self.lower is not None:
+            return round_down(self.lower)
+        return round_up(self.upper)
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return repr(self)
+        shown = float(self)
+        if not math.isfinite(shown):
+            return format(shown, spec)
+        # The shortest decimals of the float are on the safe side already; fewer of them stay there.
+        with localcontext(rounding=ROUND_CEILING if self.safe == "upper" else ROUND_FLOOR):
+            return format(Decimal(repr(shown)), spec)
+
+    def __eq__(self, other: object) -> bool:
+        self._refuse_number(other)
+        if not isinstance(other, Bound):
+            return NotImplemented
+        return all(getattr(self, each.name) == getattr(other, each.name) for each in fields(self))
+
+    def __hash__(self) -> int:
+        return hash((self.lower, self.upper, self.method, self.theorem))
+
+    def _interval(self) -> tuple[End, End]:
+        return -math.inf if self.lower is None else self.lower, self.upper
 
     def __repr__(self) -> str:
         if self.lower is None:

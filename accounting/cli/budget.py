@@ -207,7 +207,7 @@ def calibrate_command(
             noise=noise,
             epsilon=target,
             delta=kept,
-            max_visits=count,
+            rounds=count,
             sensitivity=moves,
             honest_fraction=share("--honest", honest),
         )

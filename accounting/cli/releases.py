@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -15,8 +15,9 @@ from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
 from dpcore.spelling import read_sensitivity, write_noise, write_sensitivity
 
 if TYPE_CHECKING:
+    from accounting.claims.guarantee import Guarantee
+    from accounting.release.curve import PrivacyCurve
     from accounting.totals.compose import Composition
-    from accounting.totals.rounds import Source
 
 __all__ = ["Noises", "Rounds", "Sampled", "Sensitivities", "composed", "told"]
 
@@ -78,13 +79,14 @@ def composed(
     times = [whole("--rounds", r, 1) for r in each("--rounds", rounds or [], count, "1")]
     rates = [_rate(p) for p in each("--poisson", poisson or [], count, "100%")]
     relation = Relation.ADD_REMOVE if poisson else relation
-    parts: list[tuple[Source, int]] = []
+    parts: list[tuple[Guarantee, int]] = []
     for spelled, move, rate, time in zip(noises, moves, rates, times, strict=True):
         mechanism = Mechanism(
             noise=read_law("--noise", spelled), sensitivity=move, scope=Scope(relation=relation)
         )
-        whole_curve = guarantee(mechanism)
-        part = whole_curve if rate == 1 else PoissonSampled(curve=whole_curve, rate=rate)
+        part = guarantee(mechanism)
+        if rate != 1:
+            part = PoissonSampled(curve=cast("PrivacyCurve", part), rate=rate)  # it checks
         parts.append((part, time))
     return compose(*parts)
 
@@ -96,7 +98,7 @@ def _rate(text: str) -> Fraction:
     return rate
 
 
-def told(source: Source, rounds: int) -> str:
+def told(source: Guarantee, rounds: int) -> str:
     r"""One part in a line, as a command spells it."""
     from accounting.release.curve import PrivacyCurve
     from accounting.release.subsampling import PoissonSampled

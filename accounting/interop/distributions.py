@@ -14,11 +14,12 @@ from typing import Any, Final
 from flint import arb
 
 from accounting.claims.claim import Assumed
+from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.fourier.factor import LossLaw
 from accounting.pairs.losses import Losses
-from accounting.totals.compose import Composition, Part, compose
-from accounting.totals.rounds import Source, ways
+from accounting.totals.compose import Composition, compose
+from accounting.totals.rounds import ways
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision, round_up
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational
@@ -76,7 +77,7 @@ def assumes(composition: Composition) -> bool:
     return composition.assumptions != compose(*composition.parts).assumptions
 
 
-def to_pld(source: Part | Composition, *, interval: RationalLike = "1e-4") -> Any:
+def to_pld(source: Guarantee, *, interval: RationalLike = "1e-4") -> Any:
     r"""A ``PrivacyLossDistribution`` of dp-accounting that dominates ``source``.
 
     Its losses are multiples of ``interval``, as its composition needs. Each of our losses is split
@@ -90,7 +91,7 @@ def to_pld(source: Part | Composition, *, interval: RationalLike = "1e-4") -> An
     """
     kind = library("dp_accounting.pld.privacy_loss_distribution").PrivacyLossDistribution
     step = float(positive_rational("interval", interval, "the losses lie on multiples of it"))
-    found: list[tuple[Source, int]]
+    found: list[tuple[Guarantee, int]]
     match source:
         case Composition(parts=parts):
             if assumes(source):
@@ -111,7 +112,7 @@ def _repeated(distribution: Any, rounds: int) -> Any:
     return distribution if rounds == 1 else distribution.self_compose(rounds)
 
 
-def _round(kind: Any, source: Source, step: float) -> Any:
+def _round(kind: Any, source: Guarantee, step: float) -> Any:
     stood = ways(source)
     made = []
     if stood.lost or not stood.above[0]:

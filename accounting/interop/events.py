@@ -16,12 +16,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.interop.distributions import MissingExtra, assumes, at_least, library, to_pld
 from accounting.release.curve import PrivacyCurve
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
-from accounting.totals.compose import Composition, Part, compose
-from accounting.totals.rounds import Source
+from accounting.totals.compose import Composition, compose
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
@@ -38,7 +38,7 @@ _ADD_REMOVE: Final = Scope(relation=Relation.ADD_REMOVE)
 # -- to events --------------------------------------------------------------------------------
 
 
-def to_dp_event(source: Part | Composition) -> Any:
+def to_dp_event(source: Guarantee) -> Any:
     r"""The event of dp-accounting that promises no more than ``source``.
 
     Discrete Laplace noise in one number or in l1 is a ``DiscreteLaplaceDpEvent``, to be read under
@@ -63,9 +63,9 @@ def to_dp_event(source: Part | Composition) -> Any:
     return _event(dp, source)
 
 
-def _event(dp: Any, source: Source) -> Any:
+def _event(dp: Any, source: Guarantee) -> Any:
     match source:
-        case Pure(epsilon=epsilon):
+        case Pure(stated_epsilon=epsilon):
             e = Fraction(epsilon)
             return dp.DiscreteLaplaceDpEvent(at_least(e), 1) if e else dp.NoOpDpEvent()
         case ZCdp(rho=rho):
@@ -143,7 +143,7 @@ def _read(dp: Any, event: Any, scope: Scope) -> Composition:
     return compose(_single(dp, event, scope))
 
 
-def _single(dp: Any, event: Any, scope: Scope) -> Part:
+def _single(dp: Any, event: Any, scope: Scope) -> Guarantee:
     # How far one record can move a sum whose terms are bounded by 1.
     moves = 2 if scope.relation is Relation.REPLACE else 1
     match event:
@@ -187,7 +187,7 @@ def _concentrated(event: Any, scope: Scope) -> ZCdp | Rdp:
     return Rdp([(order, xi + rho * order) for order in _ORDERS], scope=scope)
 
 
-def _response(event: Any, scope: Scope) -> Part:
+def _response(event: Any, scope: Scope) -> Guarantee:
     # Of k buckets the true one is shown with chance 1 - p + p/k, any other with p/k.
     k = integer("num_buckets", event.num_buckets, at_least=1)
     p = rational("noise_parameter", event.noise_parameter)
@@ -204,7 +204,7 @@ def _response(event: Any, scope: Scope) -> Part:
     return Pure(Fraction(loss.upper), scope=scope)
 
 
-def _sampled(dp: Any, event: Any, scope: Scope) -> Part:
+def _sampled(dp: Any, event: Any, scope: Scope) -> Guarantee:
     inner = _read(dp, event.event, scope)
     ((curve, rounds),) = inner.parts if len(inner.parts) == 1 else ((None, 0),)
     if rounds != 1 or not isinstance(curve, PrivacyCurve) or inner.assumptions:
@@ -259,7 +259,7 @@ def _kind() -> Callable[..., Any]:
         def __init__(self, relation: Any, scope: Scope) -> None:
             super().__init__(relation)
             self._scope = scope
-            self._parts: list[Part | Composition] = []
+            self._parts: list[Guarantee] = []
 
         def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:  # noqa: FBT001 - its interface
             try:

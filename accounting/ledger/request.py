@@ -13,22 +13,22 @@ from fractions import Fraction
 from typing import Any, TypeAlias, cast
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.ledger.history import canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.release.curve import PrivacyCurve
-from accounting.release.guarantee import Guarantee
 from accounting.release.guarantee import guarantee as derived
 from accounting.theorems.convert import as_zcdp, points_of
 from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
-from accounting.totals.compose import Composition, zcdp_of
+from accounting.totals.compose import Composition
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
 from dpcore.numbers.enclosure import End
 
 __all__ = ["Asked", "Cost", "Costly", "Request", "asked", "cost"]
 
-Costly: TypeAlias = Guarantee | Composition
+Costly: TypeAlias = Guarantee
 """What a charge may be of: one guarantee, or several that are released together."""
 
 
@@ -133,11 +133,11 @@ def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
     rho, delta, rest = Fraction(0), Fraction(0), []
     for part, rounds in whole.parts:
         if isinstance(part, Approx):
-            rho += rounds * Fraction(as_zcdp(Pure(part.epsilon)).rho)
-            delta += rounds * Fraction(part.delta)
+            rho += rounds * Fraction(as_zcdp(Pure(part.stated_epsilon)).rho)
+            delta += rounds * Fraction(part.stated_delta)
             continue
         try:
-            rho += rounds * _finite(whole, zcdp_of(part).upper)
+            rho += rounds * _finite(whole, part.zcdp().upper)
         except NotDerived:
             rest.append((part, rounds))
     if rest:

@@ -13,39 +13,45 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
+from accounting.claims.bound import Bound
+from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one, probability
 from accounting.errors import NotDerived
 from accounting.laws.registry import pair_of
 from accounting.release.curve import PrivacyCurve
+from accounting.release.guarantee import serve
 from accounting.totals.compose import over_totals
 from accounting.totals.rounds import Laws, Ways
 from accounting.totals.total import Total
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
+from dpcore.mechanism import Mechanism, Norm, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
-from dpcore.numbers.parameter import Exact, RationalLike, integer, positive_rational, rational
+from dpcore.numbers.parameter import Exact, RationalLike, integer, positive_rational
 
-__all__ = ["BinomialBox"]
+__all__ = ["BinomialBox", "box_of"]
 
 # Measured: a total costs about the same at every width down to 1e-4, and neighbours in a search
 # for the fewest bits differ by about that much. Any widths give the same answers, some later.
 _WIDTHS: Final = tuple(Fraction(1, 10**digits) for digits in (4, 5, 6, 8))
 _FINER: Final = (1, 16, 256)
 _MOST_SIGNS: Final = 64
+_WIDTH: Final = Fraction(1, 1000)
+_APART: Final = "each world shows values that the other never does"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BinomialBox:
+class BinomialBox(Guarantee):
     r"""Binomial(trials, probability) noise on each coordinate; i may move by ``bounds[i]``.
 
     The noise of the shuffle protocols: Cheu, Joseph, Mao and Peng 2021; one coordinate with
     bound 1 is binary summation.
 
     >>> BinomialBox(trials=268, bounds=(1,)).delta("1/2")
-    Enclosure([9.8800924953414566E-7, 9.8800924953414567E-7])
+    Bound([9.8800924953414566e-7, 9.8800924953414567e-7], 'alone')
     >>> BinomialBox(trials=268, bounds=(1,)).meets("1/2", "1e-6")
     True
 
@@ -56,6 +62,7 @@ class BinomialBox:
     trials: int
     bounds: tuple[int, ...]
     probability: Exact = Exact("1/2")
+    scope: Scope = field(default=Scope(), repr=False)
 
     def __post_init__(self) -> None:
         noise = Binomial(trials=self.trials, probability=self.probability)
@@ -66,45 +73,78 @@ class BinomialBox:
         for bound in self.bounds:
             integer("bounds", bound, at_least=1)
 
-    def delta(self, epsilon: RationalLike, relative: RationalLike = "1e-3") -> Enclosure:
-        r"""The least delta at ``epsilon`` >= 0, to that relative width or tighter.
+    def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The least delta at ``epsilon`` >= 0, to that relative width (1e-3) or tighter.
 
         Raises :class:`PrecisionExhausted` when the enclosure stays wider.
         """
-        at, goal = _at_least_zero("epsilon", epsilon), _width(relative)
+        at, goal = at_least_zero("epsilon", epsilon), _width(relative)
         for finer in _FINER:
             found = self._delta(at, goal / finer)
-            if found.upper - found.lower <= goal * found.lower:
+            if found.lower is not None and found.upper - found.lower <= goal * found.lower:
                 return found
         raise PrecisionExhausted(f"no enclosure of delta({at}) of relative width {goal}")
 
+    def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The least epsilon at ``delta`` in [0, 1], to about that relative width (1e-3).
+
+        Infinite at delta = 0: each world shows values that the other never does.
+        """
+        most, width = probability("delta", delta), _width(relative)
+        if most == 0:
+            return _infinite()
+        return self._worst(lambda total: total.epsilon(most, width))
+
+    def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""Infinite at every order: each world shows values that the other never does."""
+        del relative
+        order_above_one(order)
+        return _infinite()
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""Infinite, as every Renyi divergence is."""
+        del relative
+        return _infinite()
+
     def meets(self, epsilon: RationalLike, delta: RationalLike) -> bool:
         r"""Whether the release is (epsilon, delta)-DP, decided by certified bounds, both ways."""
-        at, most = _at_least_zero("epsilon", epsilon), _at_least_zero("delta", delta)
+        at, most = at_least_zero("epsilon", epsilon), at_least_zero("delta", delta)
         if self._surely(at, most):
             return True
         for width in _WIDTHS:
             found = self._delta(at, width)
             if found.upper <= most:
                 return True
-            if found.lower > most:
+            if found.lower is not None and found.lower > most:
                 return False
         raise PrecisionExhausted(f"delta({at}) cannot be told from {most}")
 
-    def epsilon(self, delta: RationalLike, relative: RationalLike = "1e-3") -> Enclosure:
-        r"""The least epsilon at ``delta`` >= 0, to about that relative width or tighter."""
-        most, width = _at_least_zero("delta", delta), _width(relative)
-        return self._worst(lambda total: total.epsilon(most, width))
+    def enclose_delta(self, epsilon: RationalLike, relative: RationalLike = _WIDTH) -> Enclosure:
+        r"""Both ends of :meth:`delta`."""
+        return _ends(self.delta(epsilon, relative))
+
+    def enclose_epsilon(self, delta: RationalLike, relative: RationalLike = _WIDTH) -> Enclosure:
+        r"""Both ends of :meth:`epsilon`."""
+        return _ends(self.epsilon(delta, relative))
+
+    def to_json(self) -> dict[str, Any]:
+        r"""Bits, their probability, the bounds and the scope, as text."""
+        return {
+            "claim": "binomial-box",
+            "trials": self.trials,
+            "probability": str(self.probability),
+            "bounds": [*self.bounds],
+            "scope": {"unit": self.scope.unit.value, "relation": self.scope.relation.value},
+        }
 
     # -- the losses of all coordinates ------------------------------------------------------------
 
-    def _delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure:
+    def _delta(self, epsilon: Fraction, relative: Fraction) -> Bound:
         return self._worst(lambda total: total.delta(epsilon, relative))
 
-    def _worst(self, ask: Callable[[Total], Enclosure]) -> Enclosure:
+    def _worst(self, ask: Callable[[Total], Enclosure]) -> Bound:
         signs = self._signs()
-        found = over_totals([(Ways(above=signs, attained=signs), 1)], ask)
-        return Enclosure(Fraction(0) if found.lower is None else found.lower, found.upper)
+        return over_totals([(Ways(above=signs, attained=signs), 1)], ask)
 
     def _surely(self, epsilon: Fraction, delta: Fraction) -> bool:
         # Basic composition of equal shares of epsilon: a quick yes where there is far more noise
@@ -142,12 +182,48 @@ class BinomialBox:
         return Binomial(trials=self.trials, probability=self.probability)
 
 
-def _at_least_zero(argument: str, value: RationalLike) -> Fraction:
-    exact = rational(argument, value)
-    if exact < 0:
-        raise InvalidParameter(argument, value, "must be >= 0")
-    return exact
+def box_of(mechanism: Mechanism) -> BinomialBox:
+    r"""The guarantee of a release with binomial noise whose coordinates may all move at once.
+
+    >>> from dpcore.laws.binomial import Binomial
+    >>> noise = Binomial(trials=268, probability="1/2")
+    >>> box_of(Mechanism(noise=noise, sensitivity=Sensitivity.box((1, 2))))
+    BinomialBox(trials=268, bounds=(1, 2), probability=Fraction(1, 2))
+    """
+    noise, moves = mechanism.noise, Sensitivity.of(mechanism.sensitivity)
+    if not isinstance(noise, Binomial):
+        raise InvalidParameter("mechanism", mechanism, "must have binomial noise")
+    if moves.norm not in (Norm.ABSOLUTE, Norm.BOX):
+        raise NotDerived(
+            f"the worst move of {noise!r} under {moves!r}", "bound each coordinate: Sensitivity.box"
+        )
+    amount = moves.amount
+    return BinomialBox(
+        trials=noise.trials,
+        probability=noise.probability,
+        bounds=amount if isinstance(amount, tuple) else (amount,),
+        scope=mechanism.scope,
+    )
 
 
-def _width(relative: RationalLike) -> Fraction:
+def _several(mechanism: Mechanism) -> BinomialBox | None:
+    # One coordinate has a curve of its own, with everything that a curve gives.
+    amount = Sensitivity.of(mechanism.sensitivity).amount
+    return box_of(mechanism) if isinstance(amount, tuple) and len(amount) > 1 else None
+
+
+serve(Binomial, _several)
+
+
+def _infinite() -> Bound:
+    return Bound.of(Enclosure.infinite(), "unbounded", _APART)
+
+
+def _ends(found: Bound) -> Enclosure:
+    return Enclosure(Fraction(0) if found.lower is None else found.lower, found.upper)
+
+
+def _width(relative: RationalLike | None) -> Fraction:
+    if relative is None:
+        return _WIDTH
     return positive_rational("relative", relative, "no enclosure has width 0")

@@ -17,18 +17,17 @@ from fractions import Fraction
 from typing import Final, Literal, TypeAlias, get_args
 
 from accounting import papers
+from accounting.claims.guarantee import Guarantee
 from accounting.papers.arguments import ceil_sqrt, failure_of
 from accounting.papers.real_gaussian import real_gaussian_ratio
-from accounting.protocols.box import BinomialBox
+from accounting.protocols.box import BinomialBox, box_of
 from accounting.protocols.shuffled_bits import fewest_bits, least_probability
-from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
-from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
@@ -78,13 +77,13 @@ class Plan:
     honest: int
     epsilon: Fraction
     delta: Fraction
-    guarantee: PrivacyCurve | BinomialBox
+    guarantee: Guarantee
     meets: bool
     size: ProtocolSize | None
     assumes: str = ""
 
 
-def protocol_guarantee(protocol: Protocol, honest: int) -> PrivacyCurve | BinomialBox:
+def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
     r"""The exact curve of what ``honest`` users present hide, for the contribution of one of them.
 
     :class:`ShuffledPure` has the curve of its sum alone, which is less than its server sees.
@@ -92,23 +91,14 @@ def protocol_guarantee(protocol: Protocol, honest: int) -> PrivacyCurve | Binomi
     >>> share = DiscreteLaplace(scale=32).share(1024)
     >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)
     >>> protocol_guarantee(protocol, 1024).pure()
-    Pure(1)
+    Bound([1, 1], 'exact')
     """
     mechanism = (
         protocol.sum_mechanism(honest)
         if isinstance(protocol, ShuffledPure)
         else protocol.mechanism(honest)
     )
-    return _curve(mechanism)
-
-
-def _curve(mechanism: Mechanism) -> PrivacyCurve | BinomialBox:
-    noise = mechanism.noise
-    if isinstance(noise, Binomial):
-        amount = Sensitivity.of(mechanism.sensitivity).amount
-        bounds = amount if isinstance(amount, tuple) else (amount,)
-        return BinomialBox(trials=int(noise.trials), probability=noise.probability, bounds=bounds)
-    return guarantee(mechanism)
+    return box_of(mechanism) if isinstance(mechanism.noise, Binomial) else guarantee(mechanism)
 
 
 def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an answer
@@ -218,7 +208,7 @@ def _target(
     )
 
 
-def _meets(curve: PrivacyCurve | BinomialBox, epsilon: Fraction, delta: Fraction) -> bool:
+def _meets(curve: Guarantee, epsilon: Fraction, delta: Fraction) -> bool:
     if isinstance(curve, BinomialBox):
         return curve.meets(epsilon, delta)
     if delta == 0:

@@ -2,15 +2,15 @@ r"""Plans and simulations as a person reads them, and as JSON: every bound says 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from accounting.protocols.box import BinomialBox
+from accounting.claims.bound import Bound
+from accounting.claims.guarantee import Guarantee
 from accounting.protocols.choose import Plan, Protocol
 from accounting.protocols.simulation import Simulation
-from accounting.release.curve import PrivacyCurve
 from dpcore.command.table import fact
 from dpcore.noise import Noise
-from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import down, exactly, up
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
@@ -19,7 +19,6 @@ from dpcore.spelling import write_noise
 
 __all__ = ["plan_json", "plan_lines", "simulation_json", "simulation_lines"]
 
-Curve = PrivacyCurve | BinomialBox
 _MARGIN = 14
 
 
@@ -121,30 +120,32 @@ def _kept(plan: Plan) -> str:
     return "kept" if plan.meets else "NOT certified to keep the promise"
 
 
-def _epsilon(plan: Plan, curve: Curve, present: int) -> Enclosure:
+def _epsilon(plan: Plan, curve: Guarantee, present: int) -> Bound:
     # epsilon(delta) of what so many users hide. A plan that meets its target is certified to lie
     # at or below it with the honest alone, which can be narrower than a box's bisection.
     found = curve.epsilon(plan.delta)
     if plan.meets and present == plan.honest:
-        return Enclosure(min(found.lower, plan.epsilon), min(found.upper, plan.epsilon))
+        lower = None if found.lower is None else min(found.lower, plan.epsilon)
+        return replace(found, lower=lower, upper=min(found.upper, plan.epsilon))
     return found
 
 
-def _at(plan: Plan, curve: Curve, present: int) -> str:
+def _at(plan: Plan, curve: Guarantee, present: int) -> str:
     # The delta is exact: rounded to either side it would make one of the two ends untrue.
     found, delta = _epsilon(plan, curve, present), plan.delta
-    low, high = down(found.lower, 6), up(found.upper, 6)
+    low = "0" if found.lower is None else down(found.lower, 6)
+    high = up(found.upper, 6)
     value = f"exactly {low}" if low == high else f"between {low} and {high}"
     return f"epsilon {value}" + (f" at delta = {exactly(delta)}" if delta else "")
 
 
-def _curve_json(plan: Plan, curve: Curve, present: int) -> dict[str, Any]:
+def _curve_json(plan: Plan, curve: Guarantee, present: int) -> dict[str, Any]:
     found = _epsilon(plan, curve, present)
     ends = {"lower": _number(found.lower_float), "upper": _number(found.upper_float)}
     return {"epsilon": ends, "delta": write_rational(plan.delta)}
 
 
-def _number(value: float) -> float | str:
+def _number(value: float | None) -> float | str | None:
     return value if value != float("inf") else "infinity"
 
 

@@ -15,9 +15,8 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from accounting.protocols.box import BinomialBox
+from accounting.claims.guarantee import Guarantee
 from accounting.protocols.choose import Plan, Protocol, protocol_guarantee
-from accounting.release.curve import PrivacyCurve
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import MaskedAggregation
 from dpcore.masked.sizing import size_neighbourhood
@@ -63,8 +62,8 @@ class Simulation:
     mean_absolute_error: float
     root_mean_square_error: float
     noise_deviation: float
-    planned: PrivacyCurve | BinomialBox
-    kept: PrivacyCurve | BinomialBox
+    planned: Guarantee
+    kept: Guarantee
 
     @property
     def present(self) -> int:
@@ -93,7 +92,7 @@ def simulate(
     >>> plan = choose(instance="pure", users=64, epsilon=1)
     >>> result = simulate(plan, dropouts=6, runs=50, world=np.random.default_rng(1))
     >>> result.present, result.planned.pure()
-    (58, Pure(1))
+    (58, Bound([1, 1], 'exact'))
     >>> result.kept.epsilon(0).upper > 1
     True
 

@@ -1,21 +1,29 @@
 r"""Everything one release loses: delta at every epsilon, epsilon at every delta, Renyi, tests.
 
-Every number is an :class:`Enclosure`, proven, of the exact worst case over all neighbouring data:
-all shifts that the sensitivity allows, both directions. Proofs: docs/proofs/curve.md.
+Both ends of every number are proven, of the exact worst case over all neighbouring data: all shifts
+that the sensitivity allows, both directions. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from flint import arb
 
-from accounting.claims.claim import Pure
+from accounting.claims.bound import Bound
+from accounting.claims.guarantee import (
+    Guarantee,
+    at_least_zero,
+    order_above_one,
+    probability,
+    width,
+)
 from accounting.laws.registry import candidates, worst
 from accounting.pairs.enclose import MOST_BITS, enclose_delta, enclose_epsilon, narrowed, within
 from accounting.pairs.pair import Loss, Pair
@@ -23,31 +31,84 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["PrivacyCurve"]
+__all__ = ["OneRelease", "PrivacyCurve", "bits_of"]
 
 _BITS: Final = 64
+_LEAST_BITS: Final = 8
+_WIDTH: Final = Fraction(1, 1 << _BITS)
+
+
+class OneRelease(Guarantee):
+    r"""What one release loses: both ends of each number, through the enclosures of the law.
+
+    By default to a relative width of 2^-64. The ``enclose_`` methods give the same numbers as
+    :class:`Enclosure`, to a relative width of 2^-``bits``, for engines that go on from there.
+    """
+
+    __slots__ = ()
+
+    theorem: ClassVar[str]
+
+    @abstractmethod
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least delta at ``epsilon`` >= 0."""
+
+    @abstractmethod
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least epsilon at ``delta`` in [0, 1]."""
+
+    @abstractmethod
+    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The largest Renyi divergence D_alpha, alpha = ``order`` > 1."""
+
+    def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The least delta at ``epsilon`` >= 0: the hockey-stick divergence."""
+        return self._both(self.enclose_delta(epsilon, bits_of(relative)))
+
+    def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The least epsilon at ``delta`` in [0, 1]; at delta = 0 the largest loss."""
+        return self._both(self.enclose_epsilon(delta, bits_of(relative)))
+
+    def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1."""
+        return self._both(self.enclose_renyi(order, bits_of(relative)))
+
+    def _both(self, found: Enclosure) -> Bound:
+        return Bound.of(found, "exact", self.theorem)
+
+
+def bits_of(relative: RationalLike | None) -> int:
+    r"""The least k >= 8 with 2^-k <= ``relative``.
+
+    >>> bits_of(None), bits_of("1e-6")
+    (64, 20)
+    """
+    exact = width(relative, _WIDTH)
+    return max((math.ceil(1 / exact) - 1).bit_length(), _LEAST_BITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PrivacyCurve:
+class PrivacyCurve(OneRelease):
     r"""The exact privacy curve of q(data) + noise, derived from the law of the noise.
 
     delta(epsilon) = sup over neighbours and events S of P(M(D) in S) - e^epsilon P(M(D') in S).
     Arguments are exact rationals (int, str, Decimal, Fraction, or a float read by its shortest
-    decimal form); ``bits`` asks for a relative width of 2^-bits.
+    decimal form).
 
     >>> from dpcore import DiscreteGaussian
     >>> curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
     >>> curve.epsilon("1e-6")
-    Enclosure([0.18920733922114999, 0.18920733922115000])
+    Bound([0.18920733922114999, 0.18920733922115], 'exact')
     >>> curve.zcdp(), curve.pure()
-    (Enclosure([0.00125, 0.00125]), None)
+    (Bound([0.00125, 0.00125], 'exact'), Bound([infinity, infinity], 'exact'))
 
     Raises :class:`InvalidParameter` as :class:`Mechanism` does, and for arguments out of range;
     :class:`NotDerived` where no theorem gives the number.
     """
+
+    theorem: ClassVar[str] = "the curve of the noise"
 
     noise: Noise
     sensitivity: Sensitivity | int
@@ -59,31 +120,29 @@ class PrivacyCurve:
 
     # -- the curve ----------------------------------------------------------------------------
 
-    def delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0: the hockey-stick divergence.
 
         >>> from dpcore import DiscreteLaplace
         >>> curve = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1)
-        >>> curve.delta("1/10"), curve.delta(0)
+        >>> curve.enclose_delta("1/10"), curve.enclose_delta(0)
         (Enclosure([0, 0]), Enclosure([0.049958374957879972, 0.049958374957879973]))
         """
-        exact = _at_least_zero("epsilon", epsilon)
+        exact = at_least_zero("epsilon", epsilon)
         bits = _checked(bits)
         return _largest(enclose_delta(pair, exact, bits) for pair in self._pairs())
 
-    def epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least epsilon at ``delta`` in [0, 1].
 
         At delta = 0 the largest loss, infinite where it is. Where epsilon is positive and below
         2^-bits of the smallest positive loss, the width is relative to that instead.
 
         >>> from dpcore import DiscreteLaplace
-        >>> PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1).epsilon(0)
+        >>> PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1).enclose_epsilon(0)
         Enclosure([0.1, 0.1])
         """
-        exact = _at_least_zero("delta", delta)
-        if exact > 1:
-            raise InvalidParameter("delta", delta, "must lie in [0, 1]: it is a probability")
+        exact = probability("delta", delta)
         bits = _checked(bits)
         if exact == 0:
             return worst(self.noise, self._moves).largest_loss()
@@ -91,19 +150,22 @@ class PrivacyCurve:
             return Enclosure.exactly(0)
         return _largest(enclose_epsilon(pair, exact, bits) for pair in self._pairs())
 
-    def tradeoff(self, alpha: RationalLike, bits: int = _BITS) -> Enclosure:
+    def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The least type II error of any test between neighbours with type I error ``alpha``.
 
         1 - alpha would be perfect privacy, 0 none (Dong, Roth and Su 2022).
+        """
+        return replace(self._both(self.enclose_tradeoff(alpha, bits_of(relative))), safe="lower")
+
+    def enclose_tradeoff(self, alpha: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The same, to a relative width of 2^-bits.
 
         >>> from dpcore import DiscreteLaplace
         >>> curve = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1)
-        >>> curve.tradeoff("1/20"), curve.tradeoff(0)
+        >>> curve.enclose_tradeoff("1/20"), curve.enclose_tradeoff(0)
         (Enclosure([0.94474145409621761, 0.94474145409621762]), Enclosure([1, 1]))
         """
-        exact = _at_least_zero("alpha", alpha)
-        if exact > 1:
-            raise InvalidParameter("alpha", alpha, "must lie in [0, 1]: it is a probability")
+        exact = probability("alpha", alpha)
         bits = _checked(bits)
         if exact == 1:
             return Enclosure.exactly(0)
@@ -115,46 +177,27 @@ class PrivacyCurve:
 
     # -- Renyi --------------------------------------------------------------------------------
 
-    def renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
+    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1.
 
         >>> from dpcore import DiscreteGaussian
-        >>> PrivacyCurve(noise=DiscreteGaussian(sigma_squared=1), sensitivity=1).renyi(3)
+        >>> PrivacyCurve(noise=DiscreteGaussian(sigma_squared=1), sensitivity=1).enclose_renyi(3)
         Enclosure([1.5, 1.5])
         """
-        exact = rational("order", order)
-        if exact <= 1:
-            raise InvalidParameter("order", order, "must be > 1")
+        exact = order_above_one(order)
         bits = _checked(bits)
         return _largest(_loss(partial(p.renyi, exact), bits) for p in self._pairs())
 
-    def zcdp(self, bits: int = _BITS) -> Enclosure:
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""The least rho: the supremum of D_alpha/alpha over all orders alpha > 1.
 
         Exactly Delta_2^2/2v for the discrete Gaussian.
         """
-        bits = _checked(bits)
-        return _loss(worst(self.noise, self._moves).zcdp, bits)
+        return self._both(self.enclose_zcdp(bits_of(relative)))
 
-    def pure(self) -> Pure | None:
-        r"""The pure guarantee, exact, or None where the loss is unbounded.
-
-        >>> from dpcore import DiscreteLaplace
-        >>> PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=Sensitivity.l1(3)).pure()
-        Pure('3/10')
-        """
-        largest = worst(self.noise, self._moves).largest_loss().upper
-        return Pure(largest, scope=self.scope) if isinstance(largest, Fraction) else None
-
-    # -- at the door --------------------------------------------------------------------------
-
-    def epsilon_upper(self, delta: RationalLike) -> float:
-        r"""epsilon(delta) rounded up to a float: an upper bound, possibly infinite."""
-        return self.epsilon(delta).upper_float
-
-    def delta_upper(self, epsilon: RationalLike) -> float:
-        r"""delta(epsilon) rounded up to a float: an upper bound."""
-        return self.delta(epsilon).upper_float
+    def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
+        r"""The same, to a relative width of 2^-bits."""
+        return _loss(worst(self.noise, self._moves).zcdp, _checked(bits))
 
     def to_json(self) -> dict[str, Any]:
         r"""What the curve is of, as text: noise, sensitivity and scope."""
@@ -210,15 +253,8 @@ def _smallest(found: Iterable[Enclosure]) -> Enclosure:
     return Enclosure(min(e.lower for e in enclosures), min(e.upper for e in enclosures))
 
 
-def _at_least_zero(argument: str, value: RationalLike) -> Fraction:
-    exact = rational(argument, value)
-    if exact < 0:
-        raise InvalidParameter(argument, value, "must be >= 0")
-    return exact
-
-
 def _checked(bits: int) -> int:
-    bits = integer("bits", bits, at_least=8)
+    bits = integer("bits", bits, at_least=_LEAST_BITS)
     if bits > MOST_BITS:
         raise InvalidParameter("bits", bits, f"must be at most {MOST_BITS}")
     return bits

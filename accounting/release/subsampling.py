@@ -1,4 +1,4 @@
-r"""A release from a random sample: what it costs when nobody knows who was sampled.
+r"""Privacy amplification by subsampling: a release from a secret random sample.
 
 With gamma the chance of a unit to be in the sample, and (P, Q) the worlds of a release whose sample
 does or does not hold that unit, the sample hides the unit with probability 1 - gamma:
@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Final
 
 from flint import arb
 
+from accounting.claims.guarantee import at_least_zero, order_above_one, probability
 from accounting.errors import NotDerived
 from accounting.laws.gaussian import GaussianProduct
 from accounting.laws.laplace import LaplaceProduct
@@ -30,7 +31,7 @@ from accounting.pairs.enclose import within
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
 from accounting.release.binned import is_wide
-from accounting.release.curve import PrivacyCurve
+from accounting.release.curve import OneRelease, PrivacyCurve
 from accounting.release.dominating import DottedPair, dominating
 from accounting.release.sampled_pair import AbsentPair, Base, PresentPair
 from dpcore.errors import InvalidParameter
@@ -43,10 +44,11 @@ __all__ = ["FixedSizeSampled", "PoissonSampled"]
 _BITS: Final = 64
 _SPARE: Final = 64
 _TRIES: Final = 4
+_AMPLIFIED: Final = "the curve of the noise; Balle, Barthe and Gaboardi 2018, Theorems 8 and 9"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PoissonSampled:
+class PoissonSampled(OneRelease):
     r"""``curve`` of a release from a sample that each unit enters with probability ``rate``.
 
     Units enter independently of one another. Neighbours differ by a unit added or removed.
@@ -56,13 +58,14 @@ class PoissonSampled:
     >>> noise = DiscreteGaussian(sigma_squared=4)
     >>> curve = PrivacyCurve(noise=noise, sensitivity=1, scope=scope)
     >>> PoissonSampled(curve=curve, rate="1/100").epsilon("1e-6")
-    Enclosure([0.043467932030483635, 0.043467932030483636])
+    Bound([0.043467932030483635, 0.043467932030483636], 'exact')
 
     Raises :class:`InvalidParameter` for anything but a curve, of the scope add-remove, and a rate
     in (0, 1].
     """
 
     word: ClassVar[str] = "poisson-sampled"
+    theorem: ClassVar[str] = _AMPLIFIED
 
     curve: PrivacyCurve
     rate: RationalLike
@@ -79,27 +82,26 @@ class PoissonSampled:
         r"""The scope of the curve, and of what is sampled."""
         return self.curve.scope
 
-    def delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0, over both directions."""
         return _delta(self.curve, Fraction(self.rate), epsilon, bits)
 
-    def epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least epsilon at ``delta`` in [0, 1], over both directions."""
         return _epsilon(self.curve, Fraction(self.rate), delta, bits)
 
-    def renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
+    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1.
 
         Raises :class:`NotDerived` where several pairs compete, or no listing is there.
         """
         if self.rate == 1:
-            return self.curve.renyi(order, bits)
-        exact = rational("order", order)
-        if exact <= 1:
-            raise InvalidParameter("order", order, "must be > 1")
+            return self.curve.enclose_renyi(order, bits)
+        exact = order_above_one(order)
         if not self.exact:
             raise NotDerived(
-                f"the Renyi divergence of {self!r}", "no one pair is the worst: use the curve"
+                f"the Renyi divergence of {self!r}",
+                "no one pair is the worst: ask for epsilon(delta)",
             )
         found = [_renyi(pair.losses, exact, bits) for pair in self.pairs()]
         return Enclosure(max(e.lower for e in found), max(e.upper for e in found))
@@ -133,7 +135,7 @@ class PoissonSampled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class FixedSizeSampled:
+class FixedSizeSampled(OneRelease):
     r"""``curve`` of a release from ``sample`` units, drawn without replacement from ``population``.
 
     Every subset of that size is as likely. Neighbours differ by a unit replaced.
@@ -141,13 +143,14 @@ class FixedSizeSampled:
     >>> from dpcore import DiscreteGaussian
     >>> curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
     >>> FixedSizeSampled(curve=curve, sample=10, population=1000).epsilon("1e-6")
-    Enclosure([0.043467932030483635, 0.043467932030483636])
+    Bound([0.043467932030483635, 0.043467932030483636], 'exact')
 
     Raises :class:`InvalidParameter` for anything but a curve, of the scope replace, and
     1 <= sample <= population.
     """
 
     word: ClassVar[str] = "fixed-size-sampled"
+    theorem: ClassVar[str] = _AMPLIFIED
 
     curve: PrivacyCurve
     sample: int
@@ -172,20 +175,24 @@ class FixedSizeSampled:
         r"""The chance of a unit to be sampled."""
         return Fraction(self.sample, self.population)
 
-    def delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0."""
         return _delta(self.curve, self.rate, epsilon, bits)
 
-    def epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least epsilon at ``delta`` in [0, 1]."""
         return _epsilon(self.curve, self.rate, delta, bits)
 
-    def renyi(self, order: RationalLike) -> Enclosure:
+    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Not derived: one pair with this curve exists, but neighbours need not have it.
 
         Raises :class:`NotDerived`.
         """
-        raise NotDerived(f"the Renyi divergence of order {order} of {self!r}", "use the curve")
+        del bits
+        at = order_above_one(order)
+        raise NotDerived(
+            f"the Renyi divergence of order {at} of {self!r}", "ask for epsilon(delta)"
+        )
 
     def pair(self) -> DottedPair:
         r"""A pair above every pair of one round: many rounds cost at most its composition."""
@@ -230,17 +237,17 @@ def _base(curve: PrivacyCurve) -> Base:
 
 
 def _delta(curve: PrivacyCurve, rate: Fraction, epsilon: RationalLike, bits: int) -> Enclosure:
-    at = rational("epsilon", epsilon)
-    if at < 0:
-        raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+    at = at_least_zero("epsilon", epsilon)
     if rate == 1:
-        return curve.delta(at, bits)
+        return curve.enclose_delta(at, bits)
     working = bits + _SPARE
     while True:
         with precision(working):
             inner = Enclosure.of((ball(at).expm1() / ball(rate)).log1p())
         # delta falls in epsilon.
-        most, least = (curve.delta(Fraction(end), bits + 8) for end in (inner.lower, inner.upper))
+        most, least = (
+            curve.enclose_delta(Fraction(end), bits + 8) for end in (inner.lower, inner.upper)
+        )
         found = within(Enclosure(least.lower, most.upper), Fraction(0), Fraction(1))
         narrow = found.upper - found.lower <= found.upper / 2**bits
         if narrow or working > _TRIES * (bits + _SPARE):
@@ -249,12 +256,10 @@ def _delta(curve: PrivacyCurve, rate: Fraction, epsilon: RationalLike, bits: int
 
 
 def _epsilon(curve: PrivacyCurve, rate: Fraction, delta: RationalLike, bits: int) -> Enclosure:
-    at = rational("delta", delta)
-    if not 0 <= at <= 1:
-        raise InvalidParameter("delta", delta, "must lie in [0, 1]: it is a probability")
+    at = probability("delta", delta)
     if rate == 1:
-        return curve.epsilon(at, bits)
-    inner = curve.epsilon(min(at / rate, Fraction(1)), bits + 8)
+        return curve.enclose_epsilon(at, bits)
+    inner = curve.enclose_epsilon(min(at / rate, Fraction(1)), bits + 8)
     with precision(bits + _SPARE):
         least, most = (_amplified(end, rate) for end in (inner.lower, inner.upper))
     return within(Enclosure(least.lower, most.upper), Fraction(0), math.inf)

@@ -135,7 +135,8 @@ def _swapped_zeros(users: int, e: Fraction, g: int) -> Verdict:
 
 def _swapped_epsilon(users: int, e: Fraction, g: int) -> Verdict:
     low, high = (
-        PrivacyCurve(noise=noise, sensitivity=g).epsilon(0) for noise in _swapped(users, e, g)
+        PrivacyCurve(noise=noise, sensitivity=g).enclose_epsilon(0)
+        for noise in _swapped(users, e, g)
     )
     return Verdict(
         paper="CZ",
@@ -171,7 +172,7 @@ def shared_draw_delta(moves: tuple[int, ...], noise: Noise, epsilon: Fraction) -
         return Enclosure.exactly(1)
     if moves[0] == 0:
         return Enclosure.exactly(0)
-    return PrivacyCurve(noise=noise, sensitivity=abs(moves[0])).delta(epsilon)
+    return PrivacyCurve(noise=noise, sensitivity=abs(moves[0])).enclose_delta(epsilon)
 
 
 def _shared(e: Fraction, moves: tuple[int, int]) -> Verdict:

@@ -84,7 +84,7 @@ def _tree(horizon: int, epsilon: Fraction, statement: str) -> Verdict:
         PrivacyCurve(
             noise=DiscreteLaplace(scale=_STEPS * Fraction(end)),
             sensitivity=Sensitivity.l1(_STEPS * levels),
-        ).epsilon(0)
+        ).enclose_epsilon(0)
         for end in (scale.upper, scale.lower)
     ]
     return Verdict(

@@ -74,7 +74,7 @@ def _pure(statement: str, users: int, epsilon: Fraction, chosen: papers.SumParam
 
 def _shuffled(users: int, epsilon: Fraction, form: Literal["printed", "corrected"]) -> Verdict:
     chosen = papers.cz_shuffled(users, epsilon, _FAILURE, form=form)
-    alone = PrivacyCurve(noise=chosen.noise, sensitivity=chosen.precision).epsilon(0)
+    alone = PrivacyCurve(noise=chosen.noise, sensitivity=chosen.precision).enclose_epsilon(0)
     proven = Fraction(alone.upper) + epsilon / 2
     found = leaking_aggregation(chosen, epsilon / 4)
     printed = form == "printed"
@@ -205,7 +205,7 @@ def _concentrated(users: int, e: Fraction, scaling: int, order: int) -> Verdict:
         parameters=f"n = {users}, epsilon = {e}, s = {scaling}, T = {2 * users}, alpha = {order}",
         quantity=f"D_{order}",
         claimed=narrow(claim, _FINE),
-        exact=curve.renyi(order, _FINE),
+        exact=curve.enclose_renyi(order, _FINE),
         note="the Renyi divergence of the sum of discrete Gaussians, alpha rho claimed",
     )
 
@@ -313,7 +313,7 @@ def _advanced(visits: int, target: Fraction) -> Verdict:
         PrivacyCurve(
             noise=DiscreteLaplace(scale=1 / Fraction(end)),
             sensitivity=Sensitivity.box((1,) * visits),
-        ).epsilon(_DELTA)
+        ).enclose_epsilon(_DELTA)
         for end in (each.lower, each.upper)
     )
     return Verdict(

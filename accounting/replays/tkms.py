@@ -114,7 +114,7 @@ def _comparisons(epsilon: Fraction) -> Verdict:
 
 
 def _bandit(statement: str, epsilon: Fraction, sizes: tuple[int, ...]) -> Verdict:
-    deltas = [bits_box(papers.tkms_bits(m, epsilon, _DELTA)).delta(epsilon) for m in sizes]
+    deltas = [bits_box(papers.tkms_bits(m, epsilon, _DELTA)).enclose_delta(epsilon) for m in sizes]
     return Verdict(
         paper="TKMS",
         statement=f"{statement}, by Theorem C.1",

@@ -17,10 +17,10 @@ from typing import Final
 
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Assumed, Claim, Pure, Rdp, ZCdp
+from accounting.claims.orders import rounded_up
 from accounting.errors import NotDerived
 from accounting.theorems.convert import Word, points_of
 from accounting.theorems.optimal import optimal_epsilon
-from accounting.theorems.orders import rounded_up
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import RationalLike, integer, rational
@@ -100,7 +100,7 @@ def advanced(claim: Claim, rounds: int, *, slack: RationalLike) -> Composed:
     r"""k rounds of (e, d): (e sqrt(2k log(1/slack)) + k e (e^e - 1), k d + slack).
 
     >>> total = advanced(Pure("1/20"), 1000, slack="1e-6").claim
-    >>> total.delta, float(total.epsilon)
+    >>> total.stated_delta, float(total.stated_epsilon)
     (Fraction(1, 1000000), 10.87...)
 
     Raises :class:`InvalidParameter` for a slack outside (0, 1) or a word but Pure and Approx.
@@ -140,7 +140,7 @@ def advanced_share(epsilon: RationalLike, rounds: int, *, slack: RationalLike) -
 def optimal(claim: Claim, rounds: int, delta: RationalLike) -> Composed:
     r"""The least epsilon that k rounds of a Pure or Approx claim give at ``delta``, rounded up.
 
-    >>> float(optimal(Pure("1/20"), 1000, "1e-6").claim.epsilon)
+    >>> float(optimal(Pure("1/20"), 1000, "1e-6").claim.stated_epsilon)
     8.28357...
 
     Raises :class:`NotDerived` for a delta below 1 - (1 - d)^k, which no epsilon gives.
@@ -212,9 +212,9 @@ def _forward(epsilon: End, rounds: int, slack: Fraction) -> End:
 def _epsilon_delta(word: Word) -> tuple[Fraction, Fraction]:
     match word:
         case Pure():
-            return rational("epsilon", word.epsilon), Fraction(0)
+            return rational("epsilon", word.stated_epsilon), Fraction(0)
         case Approx():
-            return rational("epsilon", word.epsilon), rational("delta", word.delta)
+            return rational("epsilon", word.stated_epsilon), rational("delta", word.stated_delta)
         case _:
             raise InvalidParameter(
                 "claim", word, "must be a Pure or Approx claim: convert it first"
@@ -251,7 +251,7 @@ def _kept(word: Word, reasons: Sequence[str]) -> Claim:
 def _times(word: Word, rounds: int) -> Word:
     match word:
         case Pure():
-            return Pure(rounds * rational("epsilon", word.epsilon), scope=word.scope)
+            return Pure(rounds * rational("epsilon", word.stated_epsilon), scope=word.scope)
         case ZCdp():
             return ZCdp(rounds * rational("rho", word.rho), scope=word.scope)
         case Rdp():

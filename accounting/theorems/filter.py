@@ -17,11 +17,11 @@ from fractions import Fraction
 from typing import Any, ClassVar, Final
 
 from accounting.claims.claim import Approx, Assumed, Claim, Pure, Rdp, ZCdp, claim_from_json
+from accounting.claims.guarantee import Guarantee
+from accounting.claims.orders import approx_from_renyi, rho_within
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
-from accounting.release.guarantee import Guarantee
 from accounting.theorems.convert import Word, as_approx, as_rdp, as_zcdp, points_of
-from accounting.theorems.orders import approx_from_renyi, rho_within
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
@@ -95,7 +95,7 @@ class Filter(ABC):
         object.__setattr__(self, "limits", tuple(SHARES if b else 0 for b in allowed.values()))
 
     def price(self, guarantee: Guarantee) -> Price:
-        r"""What one charge of ``guarantee`` costs, converted by ``accounting.theorems.convert``.
+        r"""The price of one charge of ``guarantee``, converted by ``accounting.theorems.convert``.
 
         >>> PureFilter(budget=Pure(1)).price(Pure("1/10")).amounts[0] * 10 == SHARES
         True
@@ -194,15 +194,16 @@ class PureFilter(Filter):
     budget: Pure
 
     def _allowed(self) -> dict[str, Fraction]:
-        return {"epsilon": _positive("epsilon", self.budget.epsilon)}
+        return {"epsilon": _positive("epsilon", self.budget.stated_epsilon)}
 
     def _cost(self, guarantee: Word | PrivacyCurve) -> tuple[Fraction, ...]:
-        found = guarantee.pure() if isinstance(guarantee, PrivacyCurve) else guarantee
-        if not isinstance(found, Pure):
+        known = isinstance(guarantee, (Pure, PrivacyCurve))
+        found = guarantee.pure().upper if known else math.inf
+        if not isinstance(found, Fraction):
             raise NotDerived(
                 f"a pure price of {guarantee!r}", "open the ledger with a ZCdp or Approx budget"
             )
-        return (rational("epsilon", found.epsilon),)
+        return (found,)
 
     def _claim(self, held: tuple[Fraction, ...]) -> Pure:
         return Pure(held[0], scope=self.budget.scope)
@@ -289,8 +290,8 @@ class ApproxFilter(Filter):
     rho: RationalLike | None = None
 
     def _allowed(self) -> dict[str, Fraction]:
-        epsilon = _positive("epsilon", self.budget.epsilon)
-        delta = _positive("delta", self.budget.delta)
+        epsilon = _positive("epsilon", self.budget.stated_epsilon)
+        delta = _positive("delta", self.budget.stated_delta)
         slack = delta / 2 if self.slack is None else rational("slack", self.slack)
         if not 0 < slack <= delta or slack == 1:
             raise InvalidParameter("slack", self.slack, f"must lie in (0, {delta}] and below 1")
@@ -317,8 +318,8 @@ class ApproxFilter(Filter):
                 return (rational("rho", as_zcdp(guarantee).rho), Fraction(0))
             except NotDerived:
                 guarantee = as_approx(guarantee, self.charge_delta or 0)
-        core = as_zcdp(Pure(guarantee.epsilon))
-        return (rational("rho", core.rho), rational("delta", guarantee.delta))
+        core = as_zcdp(Pure(guarantee.stated_epsilon))
+        return (rational("rho", core.rho), rational("delta", guarantee.stated_delta))
 
     def _claim(self, held: tuple[Fraction, ...]) -> Approx:
         rho, delta = held

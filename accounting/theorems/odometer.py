@@ -1,4 +1,4 @@
-r"""Odometers: what has been lost so far, true at every time at once.
+r"""Odometers: a bound of the privacy loss so far that holds at every time.
 
 A filter promises its budget whenever the releases stop. An odometer says more: it names a loss
 that grows with the counters, and may be read at every time, the time chosen from what was read.
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from accounting.claims.orders import rounded_up
 from accounting.theorems.convert import points_of
 from accounting.theorems.filter import ApproxFilter, Filter, PureFilter, RdpFilter, ZCdpFilter
-from accounting.theorems.orders import rounded_up
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import RationalLike, rational

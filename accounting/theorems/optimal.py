@@ -1,6 +1,6 @@
 r"""The optimal composition of one (epsilon, delta) claim with itself, in closed form.
 
-Any (e, d)-DP pair is an image of this one: with probability d the two worlds show themselves, else
+Any (e, d)-DP pair is an image of this one: with probability d the output reveals the dataset, else
 they are randomised response at e. After k rounds, however each is chosen from earlier outputs
 (Kairouz, Oh and Viswanath 2015, Theorem 3.3; Murtagh and Vadhan 2016),
 
@@ -65,7 +65,7 @@ def optimal_delta(claim: Pure | Approx, rounds: int, epsilon: RationalLike) -> E
 def optimal_epsilon(claim: Pure | Approx, rounds: int, delta: RationalLike) -> Enclosure:
     r"""The least epsilon at ``delta`` in [0, 1] that holds for ``rounds`` rounds of the claim.
 
-    Infinite where delta < 1 - (1 - d)^k: the worlds show themselves too often.
+    Infinite where delta < 1 - (1 - d)^k: the output reveals the dataset more often than delta.
 
     >>> optimal_epsilon(Pure("1/10"), 100, 0), optimal_epsilon(Pure("1/10"), 100, "1e-6")
     (Enclosure([10, 10]), Enclosure([4.7..., 4.7...]))
@@ -146,8 +146,12 @@ def _checked(claim: Pure | Approx, rounds: int) -> tuple[Fraction, Fraction, int
         raise InvalidParameter("rounds", rounds, f"must be at most {_MOST_ROUNDS}")
     match claim:
         case Pure():
-            return rational("epsilon", claim.epsilon), Fraction(0), k
+            return rational("epsilon", claim.stated_epsilon), Fraction(0), k
         case Approx():
-            return rational("epsilon", claim.epsilon), rational("delta", claim.delta), k
+            return (
+                rational("epsilon", claim.stated_epsilon),
+                rational("delta", claim.stated_delta),
+                k,
+            )
         case _:
             raise InvalidParameter("claim", claim, "must be a Pure or Approx claim")

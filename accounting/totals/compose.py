@@ -1,4 +1,4 @@
-r"""Many releases: what a list of guarantees costs together.
+r"""Compose guarantees: the total privacy loss of many releases.
 
 Lists of exact curves and of claims (epsilon, delta) compose through their privacy losses, enclosed
 from both sides; a claim in Renyi terms composes order by order and gives an upper bound. What holds
@@ -13,28 +13,31 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.claims.guarantee import (
+    Guarantee,
+    at_least_zero,
+    order_above_one,
+    probability,
+    width,
+)
+from accounting.claims.orders import approx_from_renyi, delta_from_renyi
 from accounting.errors import NotDerived
 from accounting.laws.laplace import LaplacePair
 from accounting.pairs.enclose import narrowed
 from accounting.release.curve import PrivacyCurve
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
-from accounting.theorems.convert import as_rdp, as_zcdp, points_of
-from accounting.theorems.orders import approx_from_renyi, delta_from_renyi
-from accounting.totals.rounds import Laws, Source, Ways, ways
+from accounting.totals.rounds import Laws, Ways, ways
 from accounting.totals.total import Total
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope
 from dpcore.numbers.enclosure import Enclosure, End
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["Composition", "Part", "compose", "over_totals"]
-
-Part: TypeAlias = Source | Assumed
-"""One guarantee in a list."""
+__all__ = ["Composition", "compose", "over_totals"]
 
 RELATIVE: Final = Fraction(1, 10**8)
 """The relative width that totals are computed to unless asked otherwise."""
@@ -46,7 +49,7 @@ _MAXIMA: Final = "connect the dots above every pair a round may have (Doroshenko
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Composition:
+class Composition(Guarantee):
     r"""``parts``: guarantees with their rounds, in one scope. Made by :func:`compose`.
 
     >>> from dpcore import DiscreteGaussian
@@ -56,7 +59,7 @@ class Composition:
     8.3062...
     """
 
-    parts: tuple[tuple[Source, int], ...]
+    parts: tuple[tuple[Guarantee, int], ...]
     scope: Scope
     assumptions: tuple[str, ...] = ()
 
@@ -65,53 +68,49 @@ class Composition:
         r"""How many releases there are."""
         return sum(count for _, count in self.parts)
 
-    def epsilon(self, delta: RationalLike, relative: RationalLike = RELATIVE) -> Bound:
-        r"""epsilon at ``delta`` in [0, 1], enclosed to about this relative width.
+    def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""epsilon at ``delta`` in [0, 1], enclosed to about this relative width (1e-8).
 
         Where a part is a claim in Renyi terms the bound is from above only.
         """
-        most, width = _probability("delta", delta), _width(relative)
+        most, near = probability("delta", delta), width(relative, RELATIVE)
         if not self.in_pairs:
-            return approx_from_renyi(self.renyi_upper, most)
-        return self._over_totals(lambda total: total.epsilon(most, width))
+            return self._told(approx_from_renyi(self.renyi_upper, most))
+        return self._over_totals(lambda total: total.epsilon(most, near))
 
-    def delta(self, epsilon: RationalLike, relative: RationalLike = RELATIVE) -> Bound:
-        r"""delta at ``epsilon`` >= 0, enclosed to about this relative width."""
-        at, width = rational("epsilon", epsilon), _width(relative)
-        if at < 0:
-            raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+    def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""delta at ``epsilon`` >= 0, enclosed to about this relative width (1e-8)."""
+        at, near = at_least_zero("epsilon", epsilon), width(relative, RELATIVE)
         if at > _FAR:
             # delta falls in epsilon, and is >= 0: what no float holds needs no formula.
-            nearer = self.delta(_FAR, width)
+            nearer = self.delta(_FAR, near)
             return replace(nearer, lower=None if nearer.lower is None else Fraction(0))
         if not self.in_pairs:
-            return delta_from_renyi(self.renyi_upper, at)
-        return self._over_totals(lambda total: total.delta(at, width))
+            return self._told(delta_from_renyi(self.renyi_upper, at))
+        return self._over_totals(lambda total: total.delta(at, near))
 
-    def renyi(self, order: RationalLike) -> Bound:
+    def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""D_alpha of the whole list at alpha = ``order`` > 1: divergences of rounds add."""
-        at = rational("order", order)
-        if at <= 1:
-            raise InvalidParameter("order", order, "must be > 1")
-        found = [(renyi_of(source, at), rounds) for source, rounds in self.parts]
-        return _summed(found, "Renyi", "Renyi divergences add (Mironov 2017, Proposition 1)")
+        at = order_above_one(order)
+        found = [(renyi_of(source, at, relative), rounds) for source, rounds in self.parts]
+        theorem = "Renyi divergences add (Mironov 2017, Proposition 1)"
+        return self._told(_summed(found, "Renyi", theorem))
 
-    def zcdp(self) -> Bound:
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""rho of the whole list: the parameters of the rounds add.
 
         Parts that differ may reach their suprema at different orders: then from above only.
         """
-        found = [(zcdp_of(source), rounds) for source, rounds in self.parts]
-        total = _summed(found, "zCDP", "rhos add (Bun and Steinke 2016, Lemma 1.7)")
+        found = [(source.zcdp(relative), rounds) for source, rounds in self.parts]
+        total = self._told(_summed(found, "zCDP", "rhos add (Bun and Steinke 2016, Lemma 1.7)"))
         return total if len(found) == 1 else replace(total, lower=None)
-
-    def pure(self) -> Bound:
-        r"""The largest total loss, infinite where it is: epsilon at delta = 0."""
-        return self.epsilon(0)
 
     def to_json(self) -> list[dict[str, Any]]:
         r"""The parts and their rounds, as text."""
         return [{"part": source.to_json(), "rounds": rounds} for source, rounds in self.parts]
+
+    def _told(self, found: Bound) -> Bound:
+        return replace(found, assumptions=self.assumptions)
 
     # -- totals -------------------------------------------------------------------------------
 
@@ -121,7 +120,8 @@ class Composition:
         return not any(isinstance(source, (ZCdp, Rdp)) for source, _ in self.parts)
 
     def _over_totals(self, ask: Callable[[Total], Enclosure]) -> Bound:
-        return over_totals([(ways(source), rounds) for source, rounds in self.parts], ask)
+        found = [(ways(source), rounds) for source, rounds in self.parts]
+        return self._told(over_totals(found, ask))
 
     # -- orders -------------------------------------------------------------------------------
 
@@ -160,16 +160,17 @@ def _between(found: list[tuple[Ways, int]], ask: Callable[[Total], Enclosure]) -
     return Bound(upper=highest, lower=lower, method=method, theorem=_MAXIMA)
 
 
-def compose(*parts: Part | Composition | tuple[Part | Composition, int]) -> Composition:
-    r"""The list of ``parts``: a guarantee, or a pair (guarantee, rounds).
+def compose(*parts: Guarantee | tuple[Guarantee, int]) -> Composition:
+    r"""Compose guarantees: each of ``parts`` is a guarantee, or a pair (guarantee, rounds).
 
-    >>> compose(Pure(1), (Pure("1/2"), 3)).pure().upper
-    Fraction(5, 2)
+    >>> compose(Pure(1), (Pure("1/2"), 3)).pure()
+    Bound([2.5, 2.5], 'line')
 
     Raises :class:`InvalidParameter` for no parts, rounds below 1, anything that is no guarantee,
-    and for parts of different scopes, which never compose.
+    and for parts of different scopes, which never compose; :class:`NotDerived` for a guarantee
+    that does not compose here.
     """
-    listed: list[tuple[Source, int]] = []
+    listed: list[tuple[Guarantee, int]] = []
     scopes: list[Scope] = []
     assumptions: list[str] = []
     for part in parts:
@@ -184,7 +185,7 @@ def compose(*parts: Part | Composition | tuple[Part | Composition, int]) -> Comp
             raise InvalidParameter(
                 "scope", scope, f"must be {scopes[0]!r}, as before: scopes never compose"
             )
-    counts: dict[Source, int] = {}
+    counts: dict[Guarantee, int] = {}
     for source, rounds in listed:
         counts[source] = counts.get(source, 0) + rounds
     return Composition(
@@ -192,38 +193,15 @@ def compose(*parts: Part | Composition | tuple[Part | Composition, int]) -> Comp
     )
 
 
-def renyi_of(source: Source, order: Fraction) -> Bound:
-    r"""D_alpha of one round at one order."""
-    match source:
-        case ZCdp(rho=rho):
-            return _only_upper(order * Fraction(rho), "zCDP", "rho alpha bounds D_alpha")
-        case Rdp():
-            return _only_upper(points_of(as_rdp(source, [order]))[0][1], "Renyi", "as claimed")
-        case Pure(epsilon=epsilon) if epsilon == 0:
-            return Bound.of(Enclosure.exactly(0), "exact", "nothing is lost")
-        case Pure(epsilon=epsilon):
-            pair = LaplacePair(scale=1 / Fraction(epsilon), shift=1)
-            found = narrowed(lambda: pair.renyi(order), 64)
-            return Bound.of(found, "exact", "randomised response dominates")
-        case Approx():
-            raise NotDerived(
-                "a Renyi divergence from (epsilon, delta) with delta > 0", "no theorem gives one"
-            )
-    return Bound.of(source.renyi(order), "exact", "the curve of the noise")
-
-
-def zcdp_of(source: Source) -> Bound:
-    r"""The zCDP parameter of one round."""
-    match source:
-        case PrivacyCurve():
-            return Bound.of(source.zcdp(), "exact", "the curve of the noise")
-        case Pure() | ZCdp():
-            return _only_upper(Fraction(as_zcdp(source).rho), "zCDP", "Bun and Steinke 2016")
-    raise NotDerived(f"the zCDP parameter of {source!r}", "no theorem gives one")
-
-
-def _only_upper(value: Fraction, method: str, theorem: str) -> Bound:
-    return Bound(upper=value, method=method, theorem=theorem)
+def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None = None) -> Bound:
+    r"""D_alpha of one round at one order: exact for a Pure claim, whose worst pair has it."""
+    if not isinstance(source, Pure):
+        return source.renyi(order, relative)
+    if source.stated_epsilon == 0:
+        return Bound.of(Enclosure.exactly(0), "exact", "nothing is lost")
+    pair = LaplacePair(scale=1 / Fraction(source.stated_epsilon), shift=1)
+    found = narrowed(lambda: pair.renyi(order), 64)
+    return Bound.of(found, "exact", "randomised response dominates")
 
 
 def _summed(found: Iterable[tuple[Bound, int]], method: str, theorem: str) -> Bound:
@@ -249,7 +227,7 @@ def _totals(listed: list[tuple[Ways, tuple[Laws, ...], int]]) -> list[Total]:
     return totals
 
 
-def _read(part: Any) -> Iterable[tuple[Source, int, Scope, tuple[str, ...]]]:
+def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
     rounds: int = 1
     if isinstance(part, tuple) and len(part) == 2:
         part, rounds = part[0], integer("rounds", part[1], at_least=1)
@@ -263,18 +241,6 @@ def _read(part: Any) -> Iterable[tuple[Source, int, Scope, tuple[str, ...]]]:
             return [(part, rounds, part.scope, (f"{part!r}: taken as it is stated",))]
         case _ if isinstance(part, _SOURCES):
             return [(part, rounds, part.scope, ())]
+        case Guarantee():
+            raise NotDerived(f"a composition of {part!r}", "compose what each release guarantees")
     raise InvalidParameter("parts", part, "must be a guarantee, or a guarantee and its rounds")
-
-
-def _probability(argument: str, value: RationalLike) -> Fraction:
-    exact = rational(argument, value)
-    if not 0 <= exact <= 1:
-        raise InvalidParameter(argument, value, "must lie in [0, 1]: it is a probability")
-    return exact
-
-
-def _width(relative: RationalLike) -> Fraction:
-    width = positive_rational("relative", relative, "no enclosure has width 0 unless it is exact")
-    if width >= 1:
-        raise InvalidParameter("relative", relative, "must be below 1")
-    return width

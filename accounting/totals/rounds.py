@@ -19,7 +19,8 @@ from typing import Final, TypeAlias, TypeGuard
 
 from flint import arb
 
-from accounting.claims.claim import Approx, Pure, Rdp, ZCdp
+from accounting.claims.claim import Approx, Pure
+from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.fourier.factor import ClosedForm, LossLaw
 from accounting.laws.laplace import LaplacePair
@@ -37,16 +38,13 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise
 
-__all__ = ["Laws", "Source", "Ways", "ways"]
+__all__ = ["Laws", "Ways", "ways"]
 
 _MOST_SIGNS: Final = 16
 _ROOT: Final = 1e-9
 
 Laws: TypeAlias = tuple[tuple[LossLaw, int], ...]
 """Independent laws of one round, with their counts."""
-
-Source: TypeAlias = PrivacyCurve | Pure | ZCdp | Rdp | Approx | PoissonSampled | FixedSizeSampled
-"""What one round may be, once nothing is assumed any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +97,7 @@ class Disclosed:
 
 
 @lru_cache(maxsize=256)
-def ways(source: Source) -> Ways:
+def ways(source: Guarantee) -> Ways:
     r"""The pairs of one round.
 
     >>> found = ways(Pure("1/10"))
@@ -111,9 +109,9 @@ def ways(source: Source) -> Ways:
     match source:
         case PrivacyCurve():
             return _of_curve(source.noise, Sensitivity.of(source.sensitivity))
-        case Pure(epsilon=epsilon):
+        case Pure(stated_epsilon=epsilon):
             return _exactly(_response(Fraction(epsilon)))
-        case Approx(epsilon=epsilon, delta=delta):
+        case Approx(stated_epsilon=epsilon, stated_delta=delta):
             laws = (_response(Fraction(epsilon)),)
             return Ways(above=laws, attained=laws, lost=Fraction(delta))
         case PoissonSampled():

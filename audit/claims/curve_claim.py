@@ -193,17 +193,17 @@ def _mechanism(noise: Noise, moves: Sensitivity) -> _Promise:
     from accounting.release.guarantee import guarantee
 
     curve = guarantee(Mechanism(noise=noise, sensitivity=moves))
-    pure = curve.pure()
+    largest = curve.pure().upper
     curve.delta(0)  # refuses here what no theorem gives
     return _Promise(
         spelling=f"{write_noise(noise)}@{write_sensitivity(moves)}",
         delta=lambda epsilon: _end(curve.delta(epsilon).upper),
-        pure=None if pure is None else rational("epsilon", pure.epsilon),
+        pure=largest if isinstance(largest, Fraction) else None,
     )
 
 
 def _zcdp(rho: Fraction) -> _Delta:
-    from accounting.theorems.orders import delta_from_renyi
+    from accounting.claims.orders import delta_from_renyi
 
     # Pinsker: the Kullback-Leibler divergence is at most that of every order, so at most rho.
     with precision(_BITS):

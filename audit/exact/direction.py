@@ -27,6 +27,7 @@ from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.integer_search import least
+from dpcore.numbers.parameter import RationalLike
 
 __all__ = ["Box", "NeverWorse", "OneWay", "Rows", "between", "rows", "vectors"]
 
@@ -44,18 +45,18 @@ class OneWay(PrivacyCurve):
 
     >>> from dpcore.laws.poisson import Poisson
     >>> for place in (0, 1):
-    ...     print(between(Poisson(mean=4), place, 1 - place).delta("5/2"))
+    ...     print(between(Poisson(mean=4), place, 1 - place).enclose_delta("5/2"))
     Enclosure([0.018315638888734180, 0.018315638888734181])
     Enclosure([9.2470156531060098E-37, 9.2470156531060099E-37])
     """
 
     pair: Pair
 
-    def epsilon(self, delta: Fraction | int | str, bits: int = 64) -> Enclosure:  # type: ignore[override]  # the exact layer asks with fractions
+    def enclose_epsilon(self, delta: RationalLike, bits: int = 64) -> Enclosure:
         r"""As the curve's; at delta = 0 the largest loss of this pair."""
         if delta == 0:
             return self.pair.largest_loss()
-        return PrivacyCurve.epsilon(self, delta, bits)
+        return PrivacyCurve.enclose_epsilon(self, delta, bits)
 
     def _pairs(self) -> tuple[Pair, ...]:
         return (self.pair,)
@@ -65,21 +66,21 @@ class OneWay(PrivacyCurve):
 class Box:
     r"""Several coordinates of binomial noise of probability 1/2, which a reflection leaves alone.
 
-    >>> Box(BinomialBox(trials=64, bounds=(1, 1))).epsilon(Fraction(1, 10)).lower > 0.1
+    >>> Box(BinomialBox(trials=64, bounds=(1, 1))).enclose_epsilon(Fraction(1, 10)).lower > 0.1
     True
     """
 
     law: BinomialBox
 
-    def delta(self, epsilon: Fraction, bits: int = 64) -> Enclosure:
+    def enclose_delta(self, epsilon: Fraction, bits: int = 64) -> Enclosure:
         r"""The total of its coordinates, of a relative width that is 2^-12 at best."""
-        return self.law.delta(epsilon, Fraction(1, 1 << min(bits // 20, _FINEST)))
+        return self.law.enclose_delta(epsilon, Fraction(1, 1 << min(bits // 20, _FINEST)))
 
-    def epsilon(self, delta: Fraction, bits: int = 64) -> Enclosure:
+    def enclose_epsilon(self, delta: Fraction, bits: int = 64) -> Enclosure:
         r"""As delta, to about a relative width that is 2^-12 at best."""
-        return self.law.epsilon(delta, Fraction(1, 1 << min(bits // 6, _FINEST)))
+        return self.law.enclose_epsilon(delta, Fraction(1, 1 << min(bits // 6, _FINEST)))
 
-    def renyi(self, order: Fraction, bits: int = 64) -> Enclosure:
+    def enclose_renyi(self, order: Fraction, bits: int = 64) -> Enclosure:
         r"""Infinite: each world shows values that the other never does."""
         del order, bits
         return Enclosure.infinite()
@@ -104,7 +105,7 @@ def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PrivacyCurv
     r"""The same for places of several coordinates; None where they are equal.
 
     >>> from dpcore import DiscreteGaussian
-    >>> vectors(DiscreteGaussian(sigma_squared=4), (0, 0), (1, -1)).zcdp()
+    >>> vectors(DiscreteGaussian(sigma_squared=4), (0, 0), (1, -1)).enclose_zcdp()
     Enclosure([0.25, 0.25])
 
     Raises :class:`NotDerived` for an asymmetric noise in several coordinates.

@@ -83,7 +83,7 @@ def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) ->
         case None:
             return Enclosure.exactly(0)
         case curve:
-            return curve.delta(level, bits)
+            return curve.enclose_delta(level, bits)
 
 
 def epsilon_at(p: Law, q: Law, delta: RationalLike = 0, *, bits: int = _BITS) -> Enclosure:
@@ -105,7 +105,7 @@ def epsilon_at(p: Law, q: Law, delta: RationalLike = 0, *, bits: int = _BITS) ->
         case None:
             return Enclosure.exactly(0)
         case curve:
-            return curve.epsilon(allowed, bits)
+            return curve.enclose_epsilon(allowed, bits)
 
 
 def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosure:
@@ -125,7 +125,7 @@ def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosur
         case None:
             return Enclosure.exactly(0)
         case curve:
-            return curve.renyi(a, bits)
+            return curve.enclose_renyi(a, bits)
 
 
 def worst_event(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Event | None:

@@ -16,9 +16,8 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from accounting.protocols.box import BinomialBox
+from accounting.claims.guarantee import Guarantee
 from accounting.protocols.choose import protocol_guarantee
-from accounting.release.curve import PrivacyCurve
 from bandits.audited.devices import Devices
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
@@ -101,7 +100,7 @@ class View:
             rows.append([*row, *units, sum(1 << arm for arm in run.active)])
         return np.array(rows, dtype=np.int64)
 
-    def curve(self) -> PrivacyCurve | BinomialBox:
+    def curve(self) -> Guarantee:
         r"""What the one release that the watched user is in gives this user, derived.
 
         Over a relaxed aggregation it is of the sum alone, which is what is shown.

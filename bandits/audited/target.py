@@ -15,7 +15,6 @@ from typing import Any, Final, cast, get_args
 
 import numpy as np
 
-from accounting.protocols.box import BinomialBox
 from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Route, View, Views, view_of
 from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.policy import Policy
@@ -168,13 +167,14 @@ def claimed(view: View, delta: Fraction | None) -> tuple[Fraction, Fraction]:
     :class:`InvalidParameter` for a delta of 0 there.
     """
     curve = view.curve()
-    pure = None if isinstance(curve, BinomialBox) else curve.pure()
+    largest = curve.pure().upper
+    pure = largest if isinstance(largest, Fraction) else None
     if pure is None and delta == 0:
         raise InvalidParameter("delta", delta, "must lie in (0, 1): the loss is unbounded")
     if delta is None:
         delta = _USUAL if pure is None else Fraction(0)
     if pure is not None and delta == 0:
-        return Fraction(pure.epsilon), delta
+        return pure, delta
     return Fraction(math.ceil(Fraction(curve.epsilon(delta).upper) * _GRID), _GRID), delta
 
 

@@ -21,6 +21,7 @@ from accounting.certificates.certificate import certify
 from accounting.checker import Malformed
 from accounting.checker.text.form import ascii_text, digest_of
 from accounting.claims.claim import Assumed
+from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.protocols.box import BinomialBox
 from accounting.release.curve import PrivacyCurve
@@ -34,7 +35,7 @@ from bandits.certificates.form import (
 )
 from bandits.certificates.recheck import recheck
 from bandits.play import Run
-from bandits.privatizers.promise import OfAll, RunGuarantee
+from bandits.privatizers.promise import RunGuarantee
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -169,7 +170,7 @@ def _check_form(certificate: RunCertificate) -> None:
 # -- the parts --------------------------------------------------------------------------------
 
 
-def _part(part: OfAll, deltas: list[Fraction], most: int) -> dict[str, Any]:
+def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
     found = RunGuarantee(parts=(part,), assumptions=())
     claims = []
     for delta in deltas:
@@ -182,8 +183,9 @@ def _part(part: OfAll, deltas: list[Fraction], most: int) -> dict[str, Any]:
     if _steps(part) > most:
         return {**document, "certificate": None, "unchecked": f"more than {most} steps"}
     try:
-        largest = found.pure()
-        near = largest and _above(Fraction(largest.epsilon)) in [each["epsilon"] for each in claims]
+        largest = found.pure().upper
+        known = isinstance(largest, Fraction)
+        near = known and _above(largest) in [each["epsilon"] for each in claims]
         tried = _MORE_DIGITS if near else ()
         own = _certified(_certifiable(part), deltas, (digits, *tried))
     except NotDerived as error:
@@ -209,7 +211,7 @@ def _certified(subject: Any, deltas: list[Fraction], digits: tuple[int, ...]) ->
     return certify(subject, deltas=[*deltas], digits=last).to_json()
 
 
-def _limits(part: OfAll, most: int) -> tuple[int, int]:
+def _limits(part: Guarantee, most: int) -> tuple[int, int]:
     # The second path lists and integrates rounds of other than discrete Laplace noise.
     laplace = isinstance(part, Composition) and all(
         isinstance(source, PrivacyCurve) and isinstance(source.noise, DiscreteLaplace)
@@ -220,7 +222,7 @@ def _limits(part: OfAll, most: int) -> tuple[int, int]:
     return most, _DIGITS
 
 
-def _certifiable(part: OfAll) -> Any:
+def _certifiable(part: Guarantee) -> Any:
     match part:
         case BinomialBox(trials=trials, probability=p, bounds=(step,)):
             return PrivacyCurve(noise=Binomial(trials=trials, probability=p), sensitivity=step)
@@ -229,15 +231,12 @@ def _certifiable(part: OfAll) -> Any:
     return part
 
 
-def _stated(part: OfAll) -> dict[str, Any]:
+def _stated(part: Guarantee) -> dict[str, Any]:
     match part:
         case BinomialBox(bounds=(_,)):
             return _stated(_certifiable(part))
         case Composition():
-            rounds = [
-                {"part": _stated(cast(OfAll, source)), "rounds": count}
-                for source, count in part.parts
-            ]
+            rounds = [{"part": _stated(source), "rounds": count} for source, count in part.parts]
             return {"rounds_of": rounds, "unit": part.scope.unit.value}
         case Assumed():
             return {**part.to_json(), "reason": ascii_text(part.reason)}
@@ -248,7 +247,7 @@ def _stated(part: OfAll) -> dict[str, Any]:
     raise NotDerived(f"a certificate of {part!r}", "it is neither a law nor assumed")
 
 
-def _steps(part: OfAll) -> int:
+def _steps(part: Guarantee) -> int:
     curves = [source for source, _ in part.parts] if isinstance(part, Composition) else [part]
     moved = [each.sensitivity for each in curves if isinstance(each, PrivacyCurve)]
     return max((cast(Any, s).amount if hasattr(s, "amount") else int(s) for s in moved), default=0)
@@ -283,7 +282,7 @@ def _released(run: Run, promised: RunGuarantee) -> tuple[dict[str, Any], ...]:
     return tuple(found)
 
 
-def _laws(part: OfAll) -> list[dict[str, Any]]:
+def _laws(part: Guarantee) -> list[dict[str, Any]]:
     # The noise and sensitivity of every release that it is of.
     stated = _stated(part)
     listed = [each["part"] for each in stated.get("rounds_of", [{"part": stated}])]

@@ -146,16 +146,17 @@ def guarantee_json(promised: RunGuarantee | None, delta: RationalLike) -> dict[s
         }
     bound = promised.epsilon(exact)
     upper = bound.upper_float
-    pure = promised.pure()
+    largest = promised.pure().upper
+    pure = largest if isinstance(largest, Fraction) else None
     if pure is not None:
-        words = f"{written_up(Fraction(pure.epsilon))}-DP"
+        words = f"{written_up(pure)}-DP"
     elif math.isfinite(upper):
         words = f"({up(bound.upper)}, {written_up(exact)})-DP"
     else:
         words = f"no finite epsilon at delta {written_up(exact)}"
     return {
         "text": f"{words} for each user, who is new at every pull",
-        "pure": None if pure is None else write_rational(Fraction(pure.epsilon)),
+        "pure": None if pure is None else write_rational(pure),
         "delta": write_rational(exact),
         "epsilon_upper": upper if math.isfinite(upper) else None,
         "assumptions": [*promised.assumptions],

@@ -12,15 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, TypeAlias, cast, final
+from typing import Final, TypeAlias, final
 
 import numpy as np
 
 from accounting.claims.claim import Assumed, Pure
+from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
-from accounting.protocols.box import BinomialBox
 from accounting.protocols.choose import protocol_guarantee
-from accounting.release.curve import PrivacyCurve
 from bandits.batch import ReleasedSum
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
@@ -36,7 +35,6 @@ __all__ = [
     "BITS_ONLY",
     "SUM_ONLY",
     "TRUSTED",
-    "OfOne",
     "Privatizer",
     "Relaxed",
     "SumProtocol",
@@ -48,9 +46,6 @@ TRUSTED: Final = "the analyzer is trusted with the sum and publishes its estimat
 BITS_ONLY: Final = "the shuffler shows the server the bits only"
 SUM_ONLY: Final = "the aggregation shows the server the sum and who is in it only"
 ALL_HONEST: Final = "all users of a release follow the protocol, stay, and keep their noise secret"
-
-OfOne: TypeAlias = PrivacyCurve | BinomialBox | Assumed
-"""What one user is promised by one release."""
 
 SumProtocol: TypeAlias = AggregatedSum | CentralSum | LocalSum | ShuffledPure
 """The protocols that release a sum mod m."""
@@ -88,7 +83,7 @@ class Privatizer(ABC):
     ...         return AggregatedSum(users=pulls, precision=16, threshold=500, share=share)
     >>> halves = Halves()
     >>> halves.guarantee(64).pure(), halves.noise(64), halves.bits(64)
-    (Pure('1/2'), DiscreteLaplace(scale=32), 11)
+    (Bound([0.5, 0.5], 'exact'), DiscreteLaplace(scale=32), 11)
     >>> halves.assumed(64) == (SUM_ONLY, ALL_HONEST)
     True
     """
@@ -172,7 +167,7 @@ class Privatizer(ABC):
         return ReleasedSum(protocol.analyze(total % protocol.modulus, rng=rng))
 
     @final
-    def guarantee(self, pulls: int) -> OfOne | None:
+    def guarantee(self, pulls: int) -> Guarantee | None:
         r"""What a release of a batch of n promises each user in it; None where nothing is.
 
         Raises :class:`NotDerived` for :class:`ShuffledPure` over nothing that is ``relaxed``.
@@ -238,15 +233,14 @@ def _implied(
 
 
 @lru_cache(maxsize=1 << 10)
-def _guarantee(protocol: SumProtocol | BinaryShuffle, relaxed: Relaxed | None) -> OfOne:
+def _guarantee(protocol: SumProtocol | BinaryShuffle, relaxed: Relaxed | None) -> Guarantee:
     curve = protocol_guarantee(protocol, protocol.users)
     if not isinstance(protocol, ShuffledPure):
         return curve
     if relaxed is None:
         raise NotDerived("the guarantee of ShuffledPure", "no relaxed aggregation is assumed")
     # The aggregation is e^(+-epsilon_hat) away from its simulation, on either side.
-    pure = cast(PrivacyCurve, curve).pure()
-    spent = Fraction(cast(Pure, pure).epsilon) + 2 * relaxed.epsilon_hat
+    spent = Fraction(curve.pure().upper) + 2 * relaxed.epsilon_hat
     return Assumed(Pure(spent), reason=str(relaxed))
 
 

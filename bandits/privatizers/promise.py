@@ -7,42 +7,33 @@ docs/proofs/bandits.md.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Assumed, Pure
-from accounting.protocols.box import BinomialBox
-from accounting.release.curve import PrivacyCurve
-from accounting.totals.compose import Composition
+from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one, probability
 from bandits.batch import Pulls
-from bandits.privatizers.privatizer import OfOne, Privatizer
-from dpcore.errors import InvalidParameter
+from bandits.privatizers.privatizer import Privatizer
 from dpcore.mechanism import Scope
-from dpcore.numbers.enclosure import Enclosure
-from dpcore.numbers.parameter import RationalLike, rational
+from dpcore.numbers.parameter import RationalLike
 
 __all__ = [
     "NEW_USERS",
     "NewUsers",
-    "OfAll",
     "RunGuarantee",
     "Users",
 ]
-
-OfAll: TypeAlias = OfOne | Composition
-"""What one user is promised by all the releases that the user may be in."""
 
 _NEW: Final = "users are new: each takes part in one release at most"
 _THEOREM: Final = "what befalls a user is one of the parts: the worst of them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunGuarantee:
+class RunGuarantee(Guarantee):
     r"""What a run promises each of its users: the worst over ``parts``.
 
     For new users a part is a distinct release, for those who come back all that one may take part
@@ -51,34 +42,55 @@ class RunGuarantee:
     granted.
     """
 
-    parts: tuple[OfAll, ...]
+    parts: tuple[Guarantee, ...]
     assumptions: tuple[str, ...]
 
-    def epsilon(self, delta: RationalLike) -> Bound:
+    @property
+    def scope(self) -> Scope:
+        r"""Of the parts, which share one; the usual one where there are none."""
+        return next((part.scope for part in self.parts), Scope())
+
+    def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""An upper bound of epsilon at ``delta`` in [0, 1]; no lower end is claimed."""
-        exact = _delta(delta)
-        return _worst([_epsilon(part, exact) for part in self.parts])
+        exact = probability("delta", delta)
+        return self._worst(
+            part.pure() if _assumed_pure(part) else part.epsilon(exact, relative)
+            for part in self.parts
+        )
 
-    def delta(self, epsilon: RationalLike) -> Bound:
+    def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""An upper bound of delta at ``epsilon`` >= 0; no lower end is claimed."""
-        exact = rational("epsilon", epsilon)
-        if exact < 0:
-            raise InvalidParameter("epsilon", epsilon, "must be >= 0")
-        return _worst([_delta_of(part, exact) for part in self.parts])
+        exact = at_least_zero("epsilon", epsilon)
+        return self._worst(
+            _all_or_nothing(part, exact) if _assumed_pure(part) else part.delta(exact, relative)
+            for part in self.parts
+        )
 
-    def pure(self) -> Pure | None:
-        r"""The pure guarantee, exact, or None where the loss of some release is unbounded."""
-        found = [_pure(part) for part in self.parts]
-        if None in found:
-            return None
-        most = max((Fraction(p.epsilon) for p in found if p), default=Fraction(0))
-        return Pure(most, scope=next((p.scope for p in found if p), Scope()))
+    def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""An upper bound of the Renyi divergence; no lower end is claimed."""
+        exact = order_above_one(order)
+        return self._worst(part.renyi(exact, relative) for part in self.parts)
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""An upper bound of the zCDP parameter; no lower end is claimed."""
+        return self._worst(part.zcdp(relative) for part in self.parts)
+
+    def _worst(self, found: Iterable[Bound]) -> Bound:
+        # No lower end: the worst part is one that a run could make, but perhaps none does.
+        uppers = [each.upper for each in found]
+        return Bound(
+            upper=max(uppers, default=Fraction(0)),
+            lower=None if uppers else Fraction(0),
+            method="worst",
+            theorem=_THEOREM,
+            assumptions=self.assumptions,
+        )
 
     def to_json(self) -> dict[str, Any]:
         r"""The pure epsilon, if any, what the parts are, and the assumptions."""
-        pure = self.pure()
+        largest = self.pure().upper
         return {
-            "pure": None if pure is None else str(pure.epsilon),
+            "pure": str(largest) if isinstance(largest, Fraction) else None,
             "releases": len(self.parts),
             "assumptions": [*self.assumptions],
         }
@@ -114,7 +126,7 @@ class NewUsers(Users):
         return True
 
     def guarantee(self, privatizer: Privatizer, sizes: Sequence[int]) -> RunGuarantee | None:
-        parts: dict[OfOne, None] = {}
+        parts: dict[Guarantee, None] = {}
         assumed: dict[str, None] = {}
         for size in sizes:
             part = privatizer.guarantee(size)
@@ -128,55 +140,11 @@ class NewUsers(Users):
 NEW_USERS: Final = NewUsers()
 
 
-# -- the worst of many releases ---------------------------------------------------------------
+def _assumed_pure(part: Guarantee) -> bool:
+    # What is assumed is told as it is stated: one epsilon at every delta.
+    return isinstance(part, Assumed) and isinstance(part.guarantee, Pure)
 
 
-def _worst(found: list[Enclosure | Bound | Fraction]) -> Bound:
-    # No lower end: the worst part is one that a run could make, but perhaps none does.
-    uppers = [each if isinstance(each, Fraction) else each.upper for each in found]
-    return Bound(
-        upper=max(uppers, default=Fraction(0)),
-        lower=None if found else Fraction(0),
-        method="worst",
-        theorem=_THEOREM,
-    )
-
-
-def _epsilon(part: OfAll, delta: Fraction) -> Enclosure | Bound | Fraction:
-    match part:
-        case PrivacyCurve() | Composition():
-            return part.epsilon(delta)
-        case BinomialBox():
-            return part.epsilon(delta) if delta else Enclosure.infinite()
-        case Assumed(guarantee=Pure(epsilon=epsilon)):
-            return Fraction(epsilon)
-    raise InvalidParameter("parts", part, "must be a curve or an assumed pure guarantee")
-
-
-def _delta_of(part: OfAll, epsilon: Fraction) -> Enclosure | Bound | Fraction:
-    match part:
-        case PrivacyCurve() | BinomialBox() | Composition():
-            return part.delta(epsilon)
-        case Assumed(guarantee=Pure(epsilon=promised)):
-            return Fraction(0) if epsilon >= Fraction(promised) else Fraction(1)
-    raise InvalidParameter("parts", part, "must be a curve or an assumed pure guarantee")
-
-
-def _pure(part: OfAll) -> Pure | None:
-    match part:
-        case Composition():
-            most = part.pure()
-            exact = most.upper if most.upper == most.lower else math.inf
-            return Pure(exact, scope=part.scope) if isinstance(exact, Fraction) else None
-        case PrivacyCurve():
-            return part.pure()
-        case Assumed(guarantee=Pure() as promised):
-            return promised
-    return None
-
-
-def _delta(delta: RationalLike) -> Fraction:
-    exact = rational("delta", delta)
-    if not 0 <= exact <= 1:
-        raise InvalidParameter("delta", delta, "must lie in [0, 1]: it is a probability")
-    return exact
+def _all_or_nothing(part: Guarantee, epsilon: Fraction) -> Bound:
+    found = part.pure()
+    return replace(found, upper=Fraction(0 if found.upper <= epsilon else 1))

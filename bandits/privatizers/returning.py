@@ -52,7 +52,7 @@ class SteadyPrivatizer(Privatizer):
 
     >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6")
     >>> steady.guarantee(10) == steady.guarantee(1000), steady.guarantee(10).pure()
-    (True, Pure('1/2'))
+    (True, Bound([0.5, 0.5], 'exact'))
 
     Raises :class:`InvalidParameter` for another law, steps below 1 and a failure outside of
     (0, 1).
@@ -134,7 +134,7 @@ class Pool(Users):
     >>> world = np.random.default_rng(1)
     >>> run = play(policy, arms, horizon=5000, world=world, rng=SeededRng(1), users=pool)
     >>> run.guarantee.pure(), pool.most_visits, pool.turned_away > 0
-    (Pure('1/2', scope=Scope(unit='user', relation='replace')), 4, True)
+    (Bound(at most 0.5, 'worst'), 4, True)
 
     ``book`` is one in memory if none is given. Raises :class:`InvalidParameter` for users outside
     of [1, 2^27], visits outside of [1, 2^29], another kind of privatizer or of arrivals, and a book

@@ -56,7 +56,7 @@ class SumPrivatizer(Privatizer):
     >>> privatizer.precision(1024), privatizer.noise(1024), privatizer.bits(1024)
     (16, DiscreteLaplace(scale=32), 15)
     >>> privatizer.guarantee(1024).pure()
-    Pure('1/2')
+    Bound([0.5, 0.5], 'exact')
 
     Raises :class:`InvalidParameter` for a trust model that is none of these, epsilon or scaling
     not > 0, a failure outside of (0, 1), and for a scaling or delta that the kind of parameters

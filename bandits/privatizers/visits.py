@@ -61,9 +61,9 @@ def visits_budget(curve: PrivacyCurve, visits: int) -> Word:
     scope = Scope(unit=Unit.USER, relation=curve.scope.relation)
     # The least b of which ceil(SHARES cost/b) fits ``most`` times into SHARES.
     times = Fraction(SHARES, SHARES // most)
-    pure = curve.pure()
-    if pure is not None:
-        return Pure(Fraction(pure.epsilon) * times, scope=scope)
+    largest = curve.pure().upper
+    if isinstance(largest, Fraction):
+        return Pure(largest * times, scope=scope)
     costs = {order: curve.renyi(order).upper for order in _ORDERS}
     if math.inf in costs.values():
         raise InvalidParameter("curve", curve, "must be pure or of finite Renyi divergences")

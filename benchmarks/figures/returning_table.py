@@ -18,10 +18,10 @@ import numpy as np
 
 from accounting.budget.calibrate import calibrate
 from accounting.budget.returning import per_user
+from accounting.claims.orders import approx_from_renyi
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from accounting.theorems.composition import advanced_over_splits
-from accounting.theorems.orders import approx_from_renyi
 from accounting.totals.compose import compose
 from bandits.batch import arms_and_horizon
 from bandits.experiments.averages import mean_and_error
@@ -128,7 +128,7 @@ def _noise(
     law: str, epsilon: Fraction, delta: Fraction, visits: int, route: Route, steps: int
 ) -> DiscreteLaplace | Skellam:
     found = calibrate(
-        noise=law, epsilon=epsilon, delta=delta, max_visits=visits, sensitivity=steps
+        noise=law, epsilon=epsilon, delta=delta, rounds=visits, sensitivity=steps
     ).noise
     if not isinstance(found, (DiscreteLaplace, Skellam)):
         raise InvalidParameter("law", law, "must be discrete-laplace or skellam")

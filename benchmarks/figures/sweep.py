@@ -116,7 +116,8 @@ def _outcome(
     promised: RunGuarantee | None,
 ) -> Outcome:
     # Each world with its run.
-    pure = promised.pure() if promised else None
+    largest = promised.pure().upper if promised else None
+    pure = largest if isinstance(largest, Fraction) else None
     return Outcome(
         label=label,
         rounds=rounds,
@@ -127,7 +128,7 @@ def _outcome(
         wrong=sum(best_of(world).isdisjoint(run.active) for world, run in runs),
         bits=max(run.bits_per_user for _, run in runs),
         mean_bits=sum(run.mean_bits_per_user for _, run in runs) / len(runs),
-        pure=None if pure is None else write_rational(Fraction(pure.epsilon)),
+        pure=None if pure is None else write_rational(pure),
         epsilon=promised.epsilon(DELTA).upper_float if promised else None,
     )
 

@@ -20,6 +20,7 @@ from flint import arb, ctx, fmpq, fmpz
 
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.forks import ProcessLock
+from dpcore.numbers.ordered import Ordered
 
 __all__ = [
     "Enclosure",
@@ -89,8 +90,11 @@ def nearest(value: arb) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Enclosure:
+class Enclosure(Ordered):
     r"""``lower <= x <= upper`` for one real number x, proven.
+
+    Compares as :class:`~dpcore.numbers.ordered.Ordered` says. ``float(x)`` and ``f"{x:.3f}"`` are
+    refused: which end is safe to rely on depends on what x is, and an enclosure does not know.
 
     >>> with precision(64):
     ...     third = Enclosure.of(arb(1) / 3)
@@ -98,6 +102,10 @@ class Enclosure:
     (True, True)
     >>> third
     Enclosure([0.33333333333333333, 0.33333333333333334])
+    >>> third < 0.5, third >= 1, third < third
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.Undecided: Enclosure([0.33333333333333333, ... is open: ...
 
     Raises :class:`InvalidParameter` when the ends are out of order or not numbers.
     """
@@ -154,6 +162,18 @@ class Enclosure:
     def upper_float(self) -> float:
         r"""``upper``, by :func:`round_up`."""
         return round_up(self.upper)
+
+    def _interval(self) -> tuple[End, End]:
+        return self.lower, self.upper
+
+    def __eq__(self, other: object) -> bool:
+        self._refuse_number(other)
+        if not isinstance(other, Enclosure):
+            return NotImplemented
+        return self._interval() == other._interval()
+
+    def __hash__(self) -> int:
+        return hash((self.lower, self.upper))
 
     def __contains__(self, value: object) -> bool:
         if not isinstance(value, (int, float, Fraction)):

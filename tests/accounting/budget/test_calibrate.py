@@ -89,7 +89,7 @@ def curve_of(noise: Noise, sensitivity: Sensitivity) -> PrivacyCurve:
 
 @pytest.mark.parametrize("law", MANY)
 def test_a_thousand_rounds(law: str) -> None:
-    given = {"noise": law, "epsilon": 8, "delta": "1e-6", "max_visits": 1000, **MANY[law]}
+    given = {"noise": law, "epsilon": 8, "delta": "1e-6", "rounds": 1000, **MANY[law]}
     found = calibrate(**given)
     assert found.least
     assert stands(found)
@@ -110,7 +110,7 @@ def test_the_search_is_the_only_thing_that_a_mutant_may_break() -> None:
     short = mutated(_least, "return value, less", "return less, less * Fraction(999, 1000)")
     with pytest.raises(InvalidParameter, match="found"):
         rewired(calibrate, _least=short)(
-            noise="skellam", epsilon=1, delta="1e-6", max_visits=10, sensitivity=1,
+            noise="skellam", epsilon=1, delta="1e-6", rounds=10, sensitivity=1,
             honest_fraction=1,
         )  # fmt: skip
 
@@ -126,7 +126,7 @@ def test_the_search_is_the_only_thing_that_a_mutant_may_break() -> None:
 )
 def test_a_broken_evaluation_is_seen(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
     given: dict[str, Any] = {
-        "noise": "discrete-gaussian", "epsilon": 2, "delta": "1e-6", "max_visits": 20,
+        "noise": "discrete-gaussian", "epsilon": 2, "delta": "1e-6", "rounds": 20,
         "sensitivity": 3,
     }  # fmt: skip
     assert stands(calibrate(**given))
@@ -146,7 +146,7 @@ def test_a_broken_evaluation_is_seen(monkeypatch: pytest.MonkeyPatch, old: str, 
 def test_a_wrong_step_is_seen(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
     monkeypatch.setattr(_Promise, "less", mutated(_Promise.less, old, new))
     try:
-        found = calibrate(noise="discrete-gaussian", epsilon=1, delta="1e-6", max_visits=10)
+        found = calibrate(noise="discrete-gaussian", epsilon=1, delta="1e-6", rounds=10)
     except (ArithmeticError, InvalidParameter):
         return
     assert not stands(found)
@@ -169,7 +169,7 @@ def test_least_is_true_of_certified_failures_only() -> None:
 
 def test_several_directions_are_not_called_least() -> None:
     # Poisson noise: the pair above both directions bounds from above, each alone from below.
-    found = calibrate(noise="poisson", epsilon=3, delta="1e-3", max_visits=3)
+    found = calibrate(noise="poisson", epsilon=3, delta="1e-3", rounds=3)
     assert stands(found)
     assert found.found_less is not None
     assert found.found_less.upper > found.delta
@@ -177,7 +177,7 @@ def test_several_directions_are_not_called_least() -> None:
 
 @pytest.mark.parametrize(("sensitivity", "scale"), [(3, 75), (Sensitivity.box((1, 2)), 75)])
 def test_pure_laplace_is_exact(sensitivity: Any, scale: int) -> None:
-    found = calibrate(noise="discrete-laplace", epsilon=2, max_visits=50, sensitivity=sensitivity)
+    found = calibrate(noise="discrete-laplace", epsilon=2, rounds=50, sensitivity=sensitivity)
     assert found.noise == DiscreteLaplace(scale=scale)
     assert found.found.upper == found.found.lower == found.epsilon
     assert found.least
@@ -185,7 +185,7 @@ def test_pure_laplace_is_exact(sensitivity: Any, scale: int) -> None:
 
 
 def test_pure_polya_differences() -> None:
-    found = calibrate(noise="polya-difference:shape=0.9", epsilon=1, max_visits=5)
+    found = calibrate(noise="polya-difference:shape=0.9", epsilon=1, rounds=5)
     assert found.least
     # k log(p(0)/p(1)), by the plain masses.
     law = LAWS["polya-difference"]
@@ -195,13 +195,13 @@ def test_pure_polya_differences() -> None:
 
 
 def test_honest_users_alone_are_enough() -> None:
-    whole = calibrate(noise="skellam", epsilon=1, delta="1e-6", max_visits=4)
-    part = calibrate(noise="skellam", epsilon=1, delta="1e-6", max_visits=4, honest_fraction="9/10")
+    whole = calibrate(noise="skellam", epsilon=1, delta="1e-6", rounds=4)
+    part = calibrate(noise="skellam", epsilon=1, delta="1e-6", rounds=4, honest_fraction="9/10")
     sizes = [Fraction(found.noise.parameters["variance"]) for found in (whole, part)]
     assert Fraction("1.108") < sizes[1] / sizes[0] < Fraction("1.114")
     assert part.total().delta(1, "1e-9").upper <= part.delta
     fewer = calibrate(
-        noise="discrete-laplace", epsilon=1, max_visits=1, honest_fraction="9/10", sensitivity=10
+        noise="discrete-laplace", epsilon=1, rounds=1, honest_fraction="9/10", sensitivity=10
     )
     # The reference: at scale 10 the shares of 9 of 10 users give epsilon 1.17056.
     assert Fraction("11.7") < Fraction(fewer.noise.parameters["scale"]) < Fraction("11.95")
@@ -222,7 +222,7 @@ def test_honest_users_alone_are_enough() -> None:
 def test_whatever_is_returned_stands(
     law: str, epsilon: str, delta: str, rounds: int, moves: int
 ) -> None:
-    asked: dict[str, Any] = {"noise": law, "max_visits": rounds, "sensitivity": moves}
+    asked: dict[str, Any] = {"noise": law, "rounds": rounds, "sensitivity": moves}
     found = calibrate(epsilon=epsilon, delta=delta, **asked)
     assert stands(found)
     # A larger epsilon, or delta, never needs more noise, up to a step and five digits.
@@ -237,7 +237,7 @@ def test_whatever_is_returned_stands(
 
 
 def test_noise_too_wide_to_be_listed_is_found_in_bins() -> None:
-    found = calibrate(noise="skellam", epsilon="1e-9", delta="1e-6", max_visits=9)
+    found = calibrate(noise="skellam", epsilon="1e-9", delta="1e-6", rounds=9)
     assert found.least
     # Real Gaussian noise of that variance, a little less and a little more.
     for share, kept in (("0.99", False), ("1.01", True)):
@@ -265,7 +265,7 @@ def test_what_no_noise_keeps_is_refused(given: dict[str, Any], said: str) -> Non
         ({"epsilon": -1}, "epsilon"),
         ({"delta": 1}, "delta"),
         ({"delta": -1}, "delta"),
-        ({"max_visits": 0}, "max_visits"),
+        ({"rounds": 0}, "rounds"),
         ({"honest_fraction": 0}, "honest_fraction"),
         ({"honest_fraction": "3/2"}, "honest_fraction"),
         ({"honest_fraction": "1/2"}, "honest_fraction"),
@@ -294,7 +294,7 @@ def test_one_trial_has_nothing_below_it() -> None:
 
 
 def test_json_holds_the_contract() -> None:
-    found = calibrate(noise="discrete-gaussian", epsilon=2, delta="1e-6", max_visits=50)
+    found = calibrate(noise="discrete-gaussian", epsilon=2, delta="1e-6", rounds=50)
     data = found.to_json()
     assert {"epsilon", "delta", "rounds", "method", "noise", "least"} <= set(data)
     assert 1.99 < data["epsilon"]["lower"] <= data["epsilon"]["upper"] <= 2

@@ -56,7 +56,7 @@ def test_it_lies_in_the_enclosure_of_the_engine(text: str, step: int) -> None:
     for epsilon, found in zip(
         EPSILONS, deltas_of_one(law_of(text), step, EPSILONS, 90.0), strict=True
     ):
-        held = curve.delta(epsilon)
+        held = curve.enclose_delta(epsilon)
         low, high = real(Fraction(held.lower)), real(Fraction(held.upper))
         assert low - found.error <= found.value <= high + found.error, epsilon
 

@@ -72,7 +72,7 @@ def test_epsilon_and_delta_are_inverse(command: Command) -> None:
 
 def test_one_round_is_the_curve_of_the_noise(command: Command) -> None:
     found = command("delta", *LAPLACE, "--epsilon", "1/100", "--json").json["delta"]
-    truth = PrivacyCurve(noise=read_noise(LAPLACE[1]), sensitivity=1).delta("1/100")
+    truth = PrivacyCurve(noise=read_noise(LAPLACE[1]), sensitivity=1).enclose_delta("1/100")
     assert Fraction(found["lower"]) <= truth.upper
     assert Fraction(found["upper"]) >= truth.lower
     assert found["upper"] - found["lower"] < 1e-15

@@ -120,12 +120,12 @@ def recomputed_delta(found: dict[str, Any], epsilon: Fraction) -> Fraction | flo
             probability=found["probability"],
             bounds=(found.get("precision", 1),) * found.get("coordinates", 1),
         )
-        return box.delta(epsilon).lower
+        return box.enclose_delta(epsilon).lower
     one = read_noise(found["noise_of_a_user"] or found["noise_of_the_sum"])
 
     count = 1 if found["instance"] in ("central", "local") else found["honest"]
     moved = Sensitivity(found["precision"])
-    return PrivacyCurve(noise=summed(one, count), sensitivity=moved).delta(epsilon).lower
+    return PrivacyCurve(noise=summed(one, count), sensitivity=moved).enclose_delta(epsilon).lower
 
 
 @pytest.mark.parametrize("instance", INSTANCES)

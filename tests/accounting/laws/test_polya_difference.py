@@ -17,6 +17,7 @@ from accounting.laws.polya import LeanDifferencePair, RichDifferencePair
 from accounting.pairs.enclose import narrowed
 from accounting.pairs.log_convex import LogConvexPair, Span
 from accounting.pairs.monotone import Cell
+from accounting.theorems.convert import as_pure
 from dpcore import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.numbers.enclosure import Enclosure, precision
@@ -48,11 +49,11 @@ def lean(shape: str, scale: str, shift: int, kind: type[LeanDifferencePair]) -> 
 @pytest.mark.parametrize(("shape", "scale", "shift"), SHAPES)
 def test_the_curve_is_the_worst_over_all_shifts(shape: str, scale: str, shift: int) -> None:
     ours, brute = curve(shape, scale, shift), worlds(shape, scale, shift)
-    assert agrees(ours.delta, brute.delta, POINTS)
-    assert agrees(ours.tradeoff, brute.tradeoff, ("1/100", "1/3", "1/2", "9/10", "99/100"))
-    assert agrees(ours.renyi, brute.renyi, ("11/10", "2", "5/2"))
+    assert agrees(ours.enclose_delta, brute.delta, POINTS)
+    assert agrees(ours.enclose_tradeoff, brute.tradeoff, ("1/100", "1/3", "1/2", "9/10", "99/100"))
+    assert agrees(ours.enclose_renyi, brute.renyi, ("11/10", "2", "5/2"))
     for delta in ("1/5", "1/1000", "1e-6"):
-        assert inverts(ours.epsilon(delta), brute, delta)
+        assert inverts(ours.enclose_epsilon(delta), brute, delta)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_the_curve_is_the_worst_over_all_shifts(shape: str, scale: str, shift: i
 )
 def test_the_loss_with_dropouts_known_from_elsewhere(honest: str, losses: tuple[str, ...]) -> None:
     for shift, loss in zip((1, 10, 32), losses, strict=True):
-        found = curve(honest, shift, shift).epsilon(0)
+        found = curve(honest, shift, shift).enclose_epsilon(0)
         assert abs(Fraction(found.upper) - Fraction(loss)) <= Fraction(1, 2 * 10**5)
         assert found.width <= found.upper / 2**64
 
@@ -71,30 +72,28 @@ def test_the_largest_loss_of_a_lean_law_is_at_0(shape: str, scale: str, shift: i
     ours, brute = curve(shape, scale, shift), worlds(shape, scale, shift)
     with mpmath.workdps(50):
         truth = mpmath.log(brute.mass(0) / brute.mass(shift))
-    assert close(ours.epsilon(0), truth)
-    pure = ours.pure()
-    assert pure is not None
-    assert pure == Pure(Fraction(ours.epsilon(0).upper))
-    assert ours.delta(Fraction(ours.epsilon(0).upper)) == Enclosure.exactly(0)
-    just_below = ours.delta(Fraction(ours.epsilon(0).lower) - Fraction(1, 10**9))
+    assert close(ours.enclose_epsilon(0), truth)
+    assert as_pure(ours) == Pure(Fraction(ours.epsilon(0).upper))
+    assert ours.enclose_delta(Fraction(ours.epsilon(0).upper)) == Enclosure.exactly(0)
+    just_below = ours.enclose_delta(Fraction(ours.enclose_epsilon(0).lower) - Fraction(1, 10**9))
     assert 0 < just_below.lower <= just_below.upper < Fraction(1, 10**8)
 
 
 @pytest.mark.parametrize(("shape", "scale", "shift"), SHAPES[3:])
 def test_the_loss_of_a_rich_law_nears_its_supremum(shape: str, scale: str, shift: int) -> None:
     ours, top = curve(shape, scale, shift), Fraction(shift) / Fraction(scale)
-    assert ours.epsilon(0) == Enclosure.exactly(top)
-    assert ours.pure() == Pure(top)
-    assert ours.delta(top) == Enclosure.exactly(0)
-    assert Fraction(ours.delta(top - Fraction(1, 10)).lower) > 0
+    assert ours.enclose_epsilon(0) == Enclosure.exactly(top)
+    assert as_pure(ours) == Pure(top)
+    assert ours.enclose_delta(top) == Enclosure.exactly(0)
+    assert Fraction(ours.enclose_delta(top - Fraction(1, 10)).lower) > 0
 
 
 def test_shape_1_is_the_discrete_laplace_law() -> None:
     one = curve(1, 10, 3)
     laplace = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=3)
     for epsilon in ("0", "1/10", "1/4", "3/10"):
-        assert one.delta(epsilon) == laplace.delta(epsilon)
-    assert one.zcdp() == laplace.zcdp()
+        assert one.enclose_delta(epsilon) == laplace.enclose_delta(epsilon)
+    assert one.enclose_zcdp() == laplace.enclose_zcdp()
 
 
 @pytest.mark.parametrize("shape", ["1000001/1000000", "999999/1000000"])
@@ -108,12 +107,12 @@ def test_either_side_of_shape_1_is_near_it(shape: str) -> None:
 @pytest.mark.parametrize(("shape", "scale", "shift"), [SHAPES[0], SHAPES[3]])
 def test_zcdp_bounds_every_order_and_is_near_one(shape: str, scale: str, shift: int) -> None:
     ours = curve(shape, scale, shift)
-    found = ours.zcdp()
+    found = ours.enclose_zcdp()
     assert found.upper <= Fraction(found.lower) * (1 + Fraction(11, 10**5))
     best = worlds(shape, scale, shift).divergence()
     with mpmath.workdps(50):
         for order in ("1001/1000", "9/8", "3/2", "2", "3", "7", "30"):
-            at = real(Fraction(ours.renyi(order).lower) / Fraction(order))
+            at = real(Fraction(ours.enclose_renyi(order).lower) / Fraction(order))
             assert at <= real(Fraction(found.upper))
             best = max(best, at)
         assert real(Fraction(found.lower)) <= best * mpmath.mpf("1.001")
@@ -130,10 +129,10 @@ def test_inverse_and_order_of_shifts(
     shape: Fraction, scale: Fraction, shift: int, epsilon: Fraction
 ) -> None:
     ours = curve(shape, scale, shift)
-    at = ours.delta(epsilon)
+    at = ours.enclose_delta(epsilon)
     assert at.lower <= curve(shape, scale, shift + 1).delta(epsilon).upper
     if at.lower > Fraction(1, 10**30):
-        assert ours.epsilon(at.upper).lower <= epsilon <= ours.epsilon(at.lower).upper
+        assert ours.enclose_epsilon(at.upper).lower <= epsilon <= ours.epsilon(at.lower).upper
 
 
 # -- mutants -----------------------------------------------------------------------------------
@@ -172,7 +171,7 @@ class LateRich(RichDifferencePair):
 def test_the_tests_of_a_thin_law_under_a_large_shift(alpha: str) -> None:
     # p(29) is below 2^-30 of p(0), and no ball of 64 bits told log p(0)/p(29) from infinity.
     shape, scale = Fraction(1, 10**6), Fraction(6)
-    found = curve(shape, scale, 29).tradeoff(alpha)
+    found = curve(shape, scale, 29).enclose_tradeoff(alpha)
     with mpmath.workdps(50):
         r, beta = real(shape), mpmath.exp(-1 / real(scale))
 
@@ -206,10 +205,12 @@ def test_epsilon_far_out_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(RichDifferencePair, "tails", counted)
     wide = curve("1221/997", "4/7", 1)
-    found = wide.epsilon("1e-100")
+    found = wide.enclose_epsilon("1e-100")
     assert 125 in tried
     assert len(tried) < 60
-    assert wide.delta(found.upper).lower <= Fraction("1e-100") <= wide.delta(found.lower).upper
+    assert (
+        wide.enclose_delta(found.upper).lower <= Fraction("1e-100") <= wide.delta(found.lower).upper
+    )
 
 
 @pytest.mark.parametrize("kind", [RayOnly, LateEnd, LateStart])

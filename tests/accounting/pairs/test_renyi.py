@@ -26,7 +26,9 @@ def test_the_search_over_orders_meets_the_theorem(scale: str, shift: int) -> Non
     pair = LaplacePair(scale=Fraction(scale), shift=shift)
     searched = Pair.zcdp(pair)
     assert isinstance(searched, Enclosure)
-    exact = PrivacyCurve(noise=DiscreteLaplace(scale=scale), sensitivity=Sensitivity(shift)).zcdp()
+    exact = PrivacyCurve(
+        noise=DiscreteLaplace(scale=scale), sensitivity=Sensitivity(shift)
+    ).enclose_zcdp()
     assert searched.overlaps(exact)
     assert searched.upper - searched.lower <= Fraction(searched.upper) / 10**6
     # Sharper than what any (Delta/s)-pure mechanism has (Bun and Steinke, Proposition 1.4).
@@ -38,7 +40,10 @@ def test_one_step_of_discrete_laplace_is_randomised_response() -> None:
     with mpmath.workdps(50):
         truth = mpmath.mpf(1) / 10 * mpmath.tanh(mpmath.mpf(1) / 20)
         assert close(
-            PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=Sensitivity(1)).zcdp(), truth
+            PrivacyCurve(
+                noise=DiscreteLaplace(scale=10), sensitivity=Sensitivity(1)
+            ).enclose_zcdp(),
+            truth,
         )
 
 
@@ -48,7 +53,9 @@ def test_the_limit_at_order_1_is_the_kullback_leibler_divergence(
 ) -> None:
     brute = Brute(mass=laplace(scale), shifts=((shift,),), reach=reach)
     assert close(
-        PrivacyCurve(noise=DiscreteLaplace(scale=scale), sensitivity=Sensitivity(shift)).zcdp(),
+        PrivacyCurve(
+            noise=DiscreteLaplace(scale=scale), sensitivity=Sensitivity(shift)
+        ).enclose_zcdp(),
         brute.divergence(),
     )
 
@@ -61,7 +68,7 @@ def test_discrete_gaussian_orders_lie_below_the_line(sigma_squared: str) -> None
     rho = Fraction(curve.zcdp().upper)
     assert rho == 1 / (2 * Fraction(sigma_squared))
     for order in (Fraction(n, 4) for n in range(5, 41)):
-        found = curve.renyi(order)
+        found = curve.enclose_renyi(order)
         assert found.lower <= order * rho
         assert (found.upper == order * rho) == ((order - 1).denominator == 1)
 

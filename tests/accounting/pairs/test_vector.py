@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from fractions import Fraction
 from typing import cast
 
@@ -17,6 +18,7 @@ from accounting.laws.registry import candidates, pair_of, worst
 from accounting.pairs.balls import as_ball
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift, heaviest, maximal, shift_of
+from accounting.theorems.convert import as_pure
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.support.accounting.brute import Brute, close, gaussian, laplace, real
@@ -93,11 +95,13 @@ def test_one_vector_is_worst_for_pure_and_zcdp(noise: Noise, sensitivity: Sensit
 
 
 def test_the_worst_vector_under_l2_is_not_the_concentrated_one() -> None:
-    assert str(curve(ONE, Sensitivity(2)).delta(4).upper_float)[:6] == "0.0511"
-    assert str(curve(ONE, Sensitivity.box((1, 1, 1, 1))).delta(4).upper_float)[:6] == "0.0752"
-    assert curve(ONE, Sensitivity.l2_squared(4)).delta(4) == curve(
+    assert str(curve(ONE, Sensitivity(2)).enclose_delta(4).upper_float)[:6] == "0.0511"
+    assert (
+        str(curve(ONE, Sensitivity.box((1, 1, 1, 1))).enclose_delta(4).upper_float)[:6] == "0.0752"
+    )
+    assert curve(ONE, Sensitivity.l2_squared(4)).enclose_delta(4) == curve(
         ONE, Sensitivity.box((1, 1, 1, 1))
-    ).delta(4)
+    ).enclose_delta(4)
 
 
 @pytest.mark.parametrize("epsilon", ["0", "1/3", "2", "4", "17/2"])
@@ -105,7 +109,7 @@ def test_l2_curves_against_sums_over_the_plane(epsilon: str) -> None:
     brute = Brute(mass=gaussian(1), shifts=((2,), (1, 1)), reach=14)
     single = Brute(mass=gaussian(1), shifts=((2, 1),), reach=14)
     two = max(brute.delta(epsilon), mpmath.mpf(0))
-    box = curve(ONE, Sensitivity.box((2, 1))).delta(epsilon)
+    box = curve(ONE, Sensitivity.box((2, 1))).enclose_delta(epsilon)
     assert close(box, single.delta(epsilon))
     with precision(160):
         found = max(
@@ -121,10 +125,10 @@ def test_laplace_products_against_sums_over_the_plane(vector: tuple[int, ...]) -
     brute = Brute(mass=laplace("1/2"), shifts=(vector,), reach=40)
     found = curve(noise, Sensitivity.box(vector))
     for epsilon in ("0", "1/2", "2", "29/10"):
-        assert close(found.delta(epsilon), brute.delta(epsilon))
-    assert close(found.renyi("3/2"), brute.renyi("3/2"))
-    assert close(found.zcdp(), brute.divergence())
-    assert close(found.tradeoff("1/7"), brute.tradeoff("1/7"))
+        assert close(found.enclose_delta(epsilon), brute.delta(epsilon))
+    assert close(found.enclose_renyi("3/2"), brute.renyi("3/2"))
+    assert close(found.enclose_zcdp(), brute.divergence())
+    assert close(found.enclose_tradeoff("1/7"), brute.tradeoff("1/7"))
 
 
 @pytest.mark.parametrize("shift", [1, 2, 7])
@@ -176,7 +180,7 @@ def test_l1_laplace_would_be_caught_if_l2_were_meant() -> None:
 @pytest.mark.parametrize(("rounds", "epsilon"), [(100, "2.20753270093"), (1000, "8.28357334602")])
 def test_many_laplace_coordinates_are_a_composition(rounds: int, epsilon: str) -> None:
     # Both values come from characteristic functions, and agree with dp-accounting to its digits.
-    found = curve(DiscreteLaplace(scale=20), Sensitivity.box((1,) * rounds)).epsilon("1e-6")
+    found = curve(DiscreteLaplace(scale=20), Sensitivity.box((1,) * rounds)).enclose_epsilon("1e-6")
     assert abs(Fraction(found.lower) - Fraction(epsilon)) <= Fraction(1, 10**11)
 
 
@@ -189,11 +193,11 @@ def test_pure_and_zcdp_hold_where_the_curve_is_too_large() -> None:
         curve(DiscreteGaussian(sigma_squared=400), wide),
         curve(DiscreteLaplace(scale=20), wide),
     )
-    assert gaussians.zcdp() == Enclosure.exactly(Fraction(10**6, 800))
-    assert gaussians.pure() is None
-    assert laplaces.pure() == Pure(50_000)
-    single = curve(DiscreteLaplace(scale=20), Sensitivity(1)).zcdp(bits=100)
-    assert laplaces.zcdp().overlaps(
+    assert gaussians.enclose_zcdp() == Enclosure.exactly(Fraction(10**6, 800))
+    assert gaussians.pure().lower == math.inf
+    assert as_pure(laplaces) == Pure(50_000)
+    single = curve(DiscreteLaplace(scale=20), Sensitivity(1)).enclose_zcdp(bits=100)
+    assert laplaces.enclose_zcdp().overlaps(
         Enclosure(10**6 * Fraction(single.lower), 10**6 * Fraction(single.upper))
     )
     for large in (gaussians, laplaces):
@@ -205,33 +209,33 @@ def test_pure_and_zcdp_hold_where_the_curve_is_too_large() -> None:
 
 def test_a_wide_lattice_has_its_curve() -> None:
     wide = curve(DiscreteGaussian(sigma_squared=10**8), Sensitivity.box((3, 1)))
-    found = wide.delta("1/100000")
+    found = wide.enclose_delta("1/100000")
     with mpmath.workdps(30):
         # A real Gaussian with mu^2 = 10/10^8, which the lattice of step 10^-4 deviations is near.
         mu, epsilon = mpmath.sqrt(mpmath.mpf(10) ** -7), mpmath.mpf(10) ** -5
         delta = mpmath.ncdf(mu / 2 - epsilon / mu)
         delta -= mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
         assert abs(real(Fraction(found.lower)) / delta - 1) < mpmath.mpf(10) ** -6
-    assert wide.zcdp() == Enclosure.exactly(Fraction(10, 2 * 10**8))
+    assert wide.enclose_zcdp() == Enclosure.exactly(Fraction(10, 2 * 10**8))
     steep = curve(DiscreteLaplace(scale=10), Sensitivity.box((10**5, 1)))
-    above = steep.epsilon("1e-6")
+    above = steep.enclose_epsilon("1e-6")
     with mpmath.workdps(50):
         # Beyond epsilon lies the highest loss alone, of mass (1 + beta)^-2.
         top = (1 + mpmath.exp(mpmath.mpf(-1) / 10)) ** -2
         assert close(above, mpmath.mpf("10000.1") + mpmath.log1p(-mpmath.mpf("1e-6") / top))
-    assert steep.pure() == Pure("100001/10")
+    assert as_pure(steep) == Pure("100001/10")
 
 
 def test_too_many_frequencies_are_refused() -> None:
     comb = curve(DiscreteGaussian(sigma_squared=100), Sensitivity.box((10**7, 1)))
     with pytest.raises(NotDerived, match="lattice"):
-        comb.delta("1/100")
-    assert comb.zcdp() == Enclosure.exactly(Fraction(10**14 + 1, 200))
+        comb.enclose_delta("1/100")
+    assert comb.enclose_zcdp() == Enclosure.exactly(Fraction(10**14 + 1, 200))
 
 
 def test_several_coordinates_of_an_unknown_law_are_refused() -> None:
     with pytest.raises(NotDerived, match="several coordinates"):
-        curve(Triangle(half=3), Sensitivity.box((1, 1))).delta(1)
+        curve(Triangle(half=3), Sensitivity.box((1, 1))).enclose_delta(1)
 
 
 def test_a_box_is_its_corner() -> None:

@@ -75,7 +75,7 @@ def test_skellam_for_a_target() -> None:
     assert plan.honest == 48
     assert PrivacyCurve(noise=noise, sensitivity=g).delta(1).upper <= Fraction(1, 10**6)
     less = Skellam(variance=48 * each * (1 - Fraction(1, 700)))
-    assert PrivacyCurve(noise=less, sensitivity=g).delta(1).lower > Fraction(1, 10**6)
+    assert PrivacyCurve(noise=less, sensitivity=g).enclose_delta(1).lower > Fraction(1, 10**6)
     assert plan.size is not None
     assert plan.size.threshold == plan.protocol.threshold
     assert plan.size.wraparound.upper <= Fraction(1, 10**9)

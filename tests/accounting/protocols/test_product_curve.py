@@ -15,6 +15,7 @@ import mpmath
 import pytest
 
 from accounting import PrivacyCurve
+from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
 from accounting.protocols.box import BinomialBox
 from dpcore.errors import InvalidParameter, PrecisionExhausted
@@ -80,7 +81,7 @@ def holds(found: Enclosure, truth: Any) -> bool:
 def test_every_shift_of_a_small_box(trials: int, p: str, bounds: tuple[int, ...]) -> None:
     law = BinomialBox(trials=trials, probability=p, bounds=bounds)
     for epsilon in ("0", "2/5", "1", "3"):
-        found = law.delta(epsilon, relative="1/100")
+        found = law.enclose_delta(epsilon, relative="1/100")
         assert holds(found, worst(trials, Fraction(p), bounds, Fraction(epsilon)))
 
 
@@ -91,7 +92,7 @@ def test_every_shift_of_a_small_box(trials: int, p: str, bounds: tuple[int, ...]
 def test_one_coordinate_is_exact(trials: int, p: str, bound: int) -> None:
     law = BinomialBox(trials=trials, probability=p, bounds=(bound,))
     for epsilon in ("0", "1/10", "1", "5/2", "7"):
-        found = law.delta(epsilon, "1e-30")
+        found = law.enclose_delta(epsilon, "1e-30")
         truth = worst(trials, Fraction(p), (bound,), Fraction(epsilon))
         assert holds(found, truth)
         assert found.width <= Fraction(1, 10**30)
@@ -102,7 +103,7 @@ def test_several_coordinates_are_as_narrow_as_is_asked(count: int, trials: int) 
     law = BinomialBox(trials=trials, bounds=(2,) * count)
     truth = hockey_stick([coordinate(trials, Fraction(1, 2), 2)] * count, Fraction(1))
     for relative in (Fraction(1, 100), Fraction(1, 10**6)):
-        found = law.delta(1, relative)
+        found = law.enclose_delta(1, relative)
         assert holds(found, truth)
         assert found.upper - found.lower <= relative * found.lower
 
@@ -111,7 +112,7 @@ def test_mixed_signs_can_be_worst() -> None:
     # Binomial(3, 2/5) twice at epsilon 2/5: one up and one down beats both pure directions.
     law = BinomialBox(trials=3, probability="2/5", bounds=(1, 1))
     truth = worst(3, Fraction(2, 5), (1, 1), Fraction(2, 5))
-    assert holds(law.delta("2/5", relative="1/1000"), truth)
+    assert holds(law.enclose_delta("2/5", relative="1/1000"), truth)
     one_way = [
         hockey_stick([coordinate(3, Fraction(2, 5), d)] * 2, Fraction(2, 5)) for d in (1, -1)
     ]
@@ -127,19 +128,19 @@ def test_mixed_signs_can_be_worst() -> None:
 
 def test_epsilon_inverts_delta() -> None:
     law = BinomialBox(trials=268, bounds=(1,))
-    found = law.epsilon("1e-6")
-    above, below = (law.delta(end, "1e-30") for end in (found.upper, found.lower))
+    found = law.enclose_epsilon("1e-6")
+    above, below = (law.enclose_delta(end, "1e-30") for end in (found.upper, found.lower))
     assert above.upper <= Fraction(1, 10**6) < below.lower
     assert BinomialBox(trials=4, bounds=(1,)).epsilon("1/16").upper < 10
     # P(X = 0) = 1/16 is never seen in the other world.
-    assert BinomialBox(trials=4, bounds=(1,)).epsilon("1/17") == Enclosure.infinite()
-    assert law.epsilon(1) == Enclosure.exactly(0)
+    assert BinomialBox(trials=4, bounds=(1,)).enclose_epsilon("1/17") == Enclosure.infinite()
+    assert law.enclose_epsilon(1) == Enclosure.exactly(0)
 
 
 @pytest.mark.parametrize("target", ["1/100", "1/1000"])
 def test_a_small_epsilon_is_as_tight_as_a_large_one(target: str) -> None:
     law = BinomialBox(trials=4_000_000, bounds=(1,))
-    found = law.epsilon(law.delta(target).lower)
+    found = law.enclose_epsilon(law.enclose_delta(target).lower)
     assert Fraction(found.lower) <= Fraction(target) * (1 + Fraction(1, 10**9))
     assert found.upper - found.lower <= Fraction(found.lower) / 10**6
 
@@ -175,10 +176,11 @@ def test_what_cannot_be_told_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(NotDerived):
         many.delta(1)
     law = BinomialBox(trials=5000, bounds=(1, 1))
-    wide = law.delta("1/5", "1/100")
+    wide = law.enclose_delta("1/5", "1/100")
     with pytest.raises(InvalidParameter, match="relative"):
         law.delta(1, relative=0)
-    found = Enclosure(wide.lower / 2, wide.upper)  # as if no total came any closer
+    ends = Enclosure(wide.lower / 2, wide.upper)  # as if no total came any closer
+    found = Bound.of(ends, "direct", "a theorem")
     monkeypatch.setattr(BinomialBox, "_delta", lambda *_: found)
     with pytest.raises(PrecisionExhausted, match="relative width"):
         law.delta("1/5", "1/100")
@@ -196,17 +198,17 @@ def test_far_more_bits_than_needed_is_a_quick_yes() -> None:
 def test_each_coordinate_alone_says_yes_only_where_the_total_is_met() -> None:
     law = BinomialBox(trials=40, bounds=(1, 1, 1))
     for epsilon in (Fraction(1, 2), Fraction(1), Fraction(2)):
-        truth = law.delta(epsilon)
+        truth = law.enclose_delta(epsilon)
         assert not law._surely(epsilon, Fraction(truth.lower))
         assert law._surely(epsilon, Fraction(1))
     # The twin: every coordinate with all of epsilon.
     whole = mutated(BinomialBox._surely, "epsilon / len(self.bounds)", "epsilon")
-    assert whole(law, Fraction(1), Fraction(law.delta(1).lower) / 2)
+    assert whole(law, Fraction(1), Fraction(law.enclose_delta(1).lower) / 2)
 
 
 def test_more_outcomes_than_a_list_holds_are_bounded_in_bins() -> None:
     law = BinomialBox(trials=10**9, bounds=(1, 1))
-    found = law.epsilon("1e-6", "1/10")
+    found = law.enclose_epsilon("1e-6", "1/10")
     assert found.lower > 0
     gaussian = PrivacyCurve(
         noise=DiscreteGaussian(sigma_squared=10**9 // 4), sensitivity=Sensitivity.box((1, 1))
@@ -224,4 +226,4 @@ def test_one_coordinate_agrees_with_the_curve(
     # Sums of outcomes here, rays and tails of the law there.
     curve = PrivacyCurve(noise=Binomial(trials=trials, probability=p), sensitivity=bound)
     box_of_one = BinomialBox(trials=trials, probability=p, bounds=(bound,))
-    assert curve.delta(epsilon).overlaps(box_of_one.delta(epsilon))
+    assert curve.enclose_delta(epsilon).overlaps(box_of_one.enclose_delta(epsilon))

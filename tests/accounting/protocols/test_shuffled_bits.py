@@ -122,7 +122,7 @@ def test_users_share_the_bits() -> None:
 def test_twenty_coordinates() -> None:
     found = fewest_bits(epsilon=1, delta="1e-6", bounds=(1,) * 20)
     assert found.short is not None
-    met, missed = found.enough.delta(1, "1e-2"), found.short.delta(1, "1e-2")
+    met, missed = found.enough.enclose_delta(1, "1e-2"), found.short.enclose_delta(1, "1e-2")
     assert met.lower < Fraction(1, 10**6) < missed.upper
     # b/4 is near the variance of the real Gaussian noise with the same distance in l2.
     ratio = real_gaussian_ratio(1, "1e-6").upper_float
@@ -132,7 +132,7 @@ def test_twenty_coordinates() -> None:
 def test_delta_need_not_fall_in_the_probability() -> None:
     # Three bits: at epsilon = 0, 1/4 hides more than 21/80. No search may assume otherwise.
     quarter, more = (
-        BinomialBox(trials=3, bounds=(1,), probability=p).delta(0) for p in ("1/4", "21/80")
+        BinomialBox(trials=3, bounds=(1,), probability=p).enclose_delta(0) for p in ("1/4", "21/80")
     )
     assert quarter.upper < more.lower
 

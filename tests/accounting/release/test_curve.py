@@ -15,6 +15,7 @@ import pytest
 from accounting import NotDerived, PrivacyCurve, Pure, guarantee
 from accounting.laws.registry import pair_of
 from accounting.pairs.log_concave import ShiftedPair
+from accounting.theorems.convert import as_pure
 from dpcore import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -60,7 +61,7 @@ IDS = [f"{c.noise!r}-{c.sensitivity}" for c in CASES]
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_delta_is_the_worst_over_all_shifts_and_directions(case: Case) -> None:
     for epsilon in EPSILONS:
-        found = case.curve.delta(epsilon)
+        found = case.curve.enclose_delta(epsilon)
         truth = case.brute.delta(epsilon)
         assert close(found, truth) or abs(truth) < mpmath.mpf("1e-45")
         assert found.width <= found.upper / 2**64
@@ -69,7 +70,7 @@ def test_delta_is_the_worst_over_all_shifts_and_directions(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_epsilon_inverts_the_brute_delta(case: Case) -> None:
     for delta in ("1/3", "1/100", "1e-6", "1e-25"):
-        found = case.curve.epsilon(delta)
+        found = case.curve.enclose_epsilon(delta)
         assert found.width <= found.upper / 2**64
         below, above = Fraction(found.lower), Fraction(found.upper)
         with mpmath.workdps(40):
@@ -82,20 +83,22 @@ def test_epsilon_inverts_the_brute_delta(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_the_best_test_between_two_worlds(case: Case) -> None:
     for alpha in ("1/20", "1/2", "99/100", "1e-9"):
-        assert close(case.curve.tradeoff(alpha), case.brute.tradeoff(alpha), relative="1e-20")
+        assert close(
+            case.curve.enclose_tradeoff(alpha), case.brute.tradeoff(alpha), relative="1e-20"
+        )
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_renyi_of_every_order(case: Case) -> None:
     for order in ("11/10", "3/2", "2", "5"):
-        assert close(case.curve.renyi(order), case.brute.renyi(order), relative="1e-12")
+        assert close(case.curve.enclose_renyi(order), case.brute.renyi(order), relative="1e-12")
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_the_largest_shift_is_the_worst(case: Case) -> None:
     for epsilon in EPSILONS:
         found = [
-            PrivacyCurve(noise=case.noise, sensitivity=Sensitivity(d)).delta(epsilon)
+            PrivacyCurve(noise=case.noise, sensitivity=Sensitivity(d)).enclose_delta(epsilon)
             for d in range(1, case.sensitivity + 1)
         ]
         assert all(small.upper <= large.upper for small, large in pairwise(found))
@@ -149,13 +152,13 @@ def test_a_bounded_law_against_every_event(shift: int) -> None:
                 mpmath.fsum(value for i, value in enumerate(payoff) if event >> i & 1)
                 for event in range(1 << len(payoff))
             )
-        assert close(curve.delta(epsilon), best)
+        assert close(curve.enclose_delta(epsilon), best)
 
 
 def test_ties_that_balls_cannot_settle_stay_enclosed() -> None:
     curve = PrivacyCurve(noise=Triangle(half=2), sensitivity=Sensitivity(1))
-    assert curve.delta(0).lower <= Fraction(1, 3) <= curve.delta(0).upper
-    at_corner = curve.epsilon("1/3")
+    assert curve.enclose_delta(0).lower <= Fraction(1, 3) <= curve.delta(0).upper
+    at_corner = curve.enclose_epsilon("1/3")
     assert at_corner.lower == 0
     assert at_corner.upper < Fraction(1, 2**64)
 
@@ -163,9 +166,9 @@ def test_ties_that_balls_cannot_settle_stay_enclosed() -> None:
 def test_mass_that_the_other_world_never_shows_costs_an_infinite_epsilon() -> None:
     # P(X = 2) = 1/9 is out of reach of X - 1.
     curve = PrivacyCurve(noise=Triangle(half=2), sensitivity=Sensitivity(1))
-    assert curve.epsilon("1/10") == Enclosure.infinite()
+    assert curve.enclose_epsilon("1/10") == Enclosure.infinite()
     assert curve.epsilon("1/8").upper < 1
-    assert Fraction(1, 9) in curve.delta(40)
+    assert Fraction(1, 9) in curve.enclose_delta(40)
 
 
 def test_what_no_theorem_gives_is_refused() -> None:
@@ -188,27 +191,29 @@ def test_what_no_theorem_gives_is_refused() -> None:
 
 def test_discrete_laplace_is_pure_exactly() -> None:
     curve = guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=Sensitivity(1)))
-    assert curve.epsilon(0) == Enclosure.exactly(Fraction(1, 10))
-    assert curve.pure() == Pure("1/10")
-    assert curve.delta("1/10") == Enclosure.exactly(0)
-    assert curve.delta("0.0999999999999999999999").lower > 0
+    assert isinstance(curve, PrivacyCurve)
+    assert curve.enclose_epsilon(0) == Enclosure.exactly(Fraction(1, 10))
+    assert as_pure(curve) == Pure("1/10")
+    assert curve.enclose_delta("1/10") == Enclosure.exactly(0)
+    assert curve.enclose_delta("0.0999999999999999999999").lower > 0
     wide = PrivacyCurve(noise=DiscreteLaplace(scale="3/7"), sensitivity=Sensitivity(5))
-    assert wide.pure() == Pure("35/3")
+    assert as_pure(wide) == Pure("35/3")
 
 
 def test_discrete_gaussian_is_concentrated_exactly_and_never_pure() -> None:
     curve = guarantee(
         Mechanism(noise=DiscreteGaussian(sigma_squared=400), sensitivity=Sensitivity(3))
     )
-    assert curve.zcdp() == Enclosure.exactly(Fraction(9, 800))
-    assert curve.pure() is None
-    assert curve.epsilon(0) == Enclosure.infinite()
-    assert curve.renyi(2) == Enclosure.exactly(Fraction(9, 400))
-    assert curve.renyi("4/3") == Enclosure.exactly(Fraction(3, 200))
+    assert isinstance(curve, PrivacyCurve)
+    assert curve.enclose_zcdp() == Enclosure.exactly(Fraction(9, 800))
+    assert curve.pure().lower == math.inf
+    assert curve.enclose_epsilon(0) == Enclosure.infinite()
+    assert curve.enclose_renyi(2) == Enclosure.exactly(Fraction(9, 400))
+    assert curve.enclose_renyi("4/3") == Enclosure.exactly(Fraction(3, 200))
     assert (
         0
-        < curve.renyi("5/4").lower
-        <= curve.renyi("5/4").upper
+        < curve.enclose_renyi("5/4").lower
+        <= curve.enclose_renyi("5/4").upper
         <= Fraction(9, 640) * (1 + Fraction(1, 2**60))
     )
 
@@ -216,16 +221,16 @@ def test_discrete_gaussian_is_concentrated_exactly_and_never_pure() -> None:
 @pytest.mark.parametrize("delta", ["1e-6", "1e-30", "1e-300", "1e-3000"])
 def test_far_tails_are_enclosed_and_consistent(delta: str) -> None:
     curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=Sensitivity(1))
-    found = curve.epsilon(delta)
+    found = curve.enclose_epsilon(delta)
     assert found.width <= found.upper / 2**64
     assert curve.delta(found.lower).upper >= Fraction(delta)
-    assert curve.delta(found.upper).lower <= Fraction(delta)
+    assert curve.enclose_delta(found.upper).lower <= Fraction(delta)
 
 
 def test_a_standard_deviation_of_2_to_the_40() -> None:
     curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=2**80), sensitivity=Sensitivity(1))
-    assert curve.epsilon("1e-6") == Enclosure.exactly(0)
-    found = curve.epsilon("1e-20")
+    assert curve.enclose_epsilon("1e-6") == Enclosure.exactly(0)
+    found = curve.enclose_epsilon("1e-20")
     assert found.width <= found.upper / 2**64
     # A real Gaussian of the same size has this curve to about 2^-160.
     with mpmath.workdps(50):
@@ -239,14 +244,14 @@ def test_a_standard_deviation_of_2_to_the_40() -> None:
 
 def test_trivial_ends() -> None:
     curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity(1))
-    assert curve.epsilon(1) == Enclosure.exactly(0)
-    assert curve.epsilon("1/2") == Enclosure.exactly(0)
-    assert curve.tradeoff(0) == Enclosure.exactly(1)
-    assert curve.tradeoff(1) == Enclosure.exactly(0)
-    assert curve.epsilon(curve.delta(0).upper).upper < Fraction(1, 2**50)
-    assert curve.epsilon_upper("1e-9") >= curve.epsilon("1e-9").upper
-    assert curve.delta_upper(2) >= curve.delta(2).upper
-    assert math.isinf(curve.epsilon_upper(0))
+    assert curve.enclose_epsilon(1) == Enclosure.exactly(0)
+    assert curve.enclose_epsilon("1/2") == Enclosure.exactly(0)
+    assert curve.enclose_tradeoff(0) == Enclosure.exactly(1)
+    assert curve.enclose_tradeoff(1) == Enclosure.exactly(0)
+    assert curve.epsilon(curve.enclose_delta(0).upper).upper < Fraction(1, 2**50)
+    assert float(curve.epsilon("1e-9")) >= curve.epsilon("1e-9").upper
+    assert float(curve.delta(2)) >= curve.delta(2).upper
+    assert math.isinf(float(curve.epsilon(0)))
 
 
 def test_the_curve_is_a_value() -> None:
@@ -266,7 +271,7 @@ def test_the_curve_is_a_value() -> None:
     laplace_curve = PrivacyCurve(
         noise=DiscreteLaplace(scale=1), sensitivity=Sensitivity(1), scope=scope
     )
-    assert laplace_curve.pure() == Pure(1, scope=scope)
+    assert as_pure(laplace_curve) == Pure(1, scope=scope)
 
 
 @pytest.mark.parametrize(
@@ -292,11 +297,11 @@ def test_a_bad_argument_is_refused_by_name(
 def test_an_accuracy_out_of_range_is_refused_by_name(bits: int) -> None:
     curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity(1))
     for ask in (
-        partial(curve.delta, 1),
-        partial(curve.epsilon, "1e-6"),
-        partial(curve.tradeoff, "1/2"),
-        partial(curve.renyi, 2),
-        curve.zcdp,
+        partial(curve.enclose_delta, 1),
+        partial(curve.enclose_epsilon, "1e-6"),
+        partial(curve.enclose_tradeoff, "1/2"),
+        partial(curve.enclose_renyi, 2),
+        curve.enclose_zcdp,
     ):
         with pytest.raises(InvalidParameter) as refused:
             ask(bits=bits)

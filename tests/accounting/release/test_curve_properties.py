@@ -34,7 +34,7 @@ def test_delta_falls_and_is_convex_in_exp_epsilon(
 ) -> None:
     low, high = sorted((one, other))
     one_curve = curve(noise, sensitivity)
-    at_low, at_high = one_curve.delta(low), one_curve.delta(high)
+    at_low, at_high = one_curve.enclose_delta(low), one_curve.enclose_delta(high)
     assert at_high.lower <= at_low.upper
     # delta is convex in e^epsilon: at the midpoint of the two factors it lies below the mean.
     with precision(200):
@@ -45,32 +45,36 @@ def test_delta_falls_and_is_convex_in_exp_epsilon(
         between = Fraction(str(middle.log().mid().str(30, radius=False)))
     between = min(max(between, low), high)
     slack = Fraction(1, 10**12)
-    assert one_curve.delta(between).lower <= (at_low.upper + at_high.upper) / 2 + slack
+    assert one_curve.enclose_delta(between).lower <= (at_low.upper + at_high.upper) / 2 + slack
 
 
 @given(noises, sensitivities, deltas)
 def test_epsilon_and_delta_are_inverse(noise: Noise, sensitivity: int, delta: Fraction) -> None:
     one_curve = curve(noise, sensitivity)
-    found = one_curve.epsilon(delta)
-    assert one_curve.delta(found.upper).lower <= delta
+    found = one_curve.enclose_epsilon(delta)
+    assert one_curve.enclose_delta(found.upper).lower <= delta
     if found.lower > 0:
         assert one_curve.delta(found.lower).upper >= delta
     else:
-        assert one_curve.delta(0).lower <= delta
+        assert one_curve.enclose_delta(0).lower <= delta
 
 
 @given(noises, sensitivities, epsilons)
 def test_epsilon_of_delta_of_epsilon(noise: Noise, sensitivity: int, epsilon: Fraction) -> None:
     one_curve = curve(noise, sensitivity)
-    at = one_curve.delta(epsilon)
+    at = one_curve.enclose_delta(epsilon)
     if at.lower > 0:
-        assert one_curve.epsilon(at.upper).lower <= epsilon <= one_curve.epsilon(at.lower).upper
+        assert (
+            one_curve.enclose_epsilon(at.upper).lower
+            <= epsilon
+            <= one_curve.epsilon(at.lower).upper
+        )
 
 
 @given(noises, sensitivities, epsilons)
 def test_delta_rises_with_sensitivity(noise: Noise, sensitivity: int, epsilon: Fraction) -> None:
     assert (
-        curve(noise, sensitivity).delta(epsilon).lower
+        curve(noise, sensitivity).enclose_delta(epsilon).lower
         <= curve(noise, sensitivity + 1).delta(epsilon).upper
     )
 
@@ -80,7 +84,7 @@ def test_more_laplace_noise_costs_less(
     one: Fraction, other: Fraction, sensitivity: int, epsilon: Fraction
 ) -> None:
     less, more = (
-        curve(DiscreteLaplace(scale=scale), sensitivity).delta(epsilon)
+        curve(DiscreteLaplace(scale=scale), sensitivity).enclose_delta(epsilon)
         for scale in sorted((one, other))
     )
     assert more.lower <= less.upper
@@ -91,7 +95,10 @@ def test_more_bits_stay_inside(
     noise: Noise, sensitivity: int, epsilon: Fraction, bits: int
 ) -> None:
     one_curve = curve(noise, sensitivity)
-    coarse, fine = one_curve.delta(epsilon, bits=bits), one_curve.delta(epsilon, bits=2 * bits)
+    coarse, fine = (
+        one_curve.enclose_delta(epsilon, bits=bits),
+        one_curve.enclose_delta(epsilon, bits=2 * bits),
+    )
     assert coarse.overlaps(fine)
     assert fine.width <= coarse.width or fine.width <= fine.upper / 2 ** (2 * bits)
     assert coarse.width <= coarse.upper / 2 ** (bits - 1)
@@ -102,10 +109,10 @@ def test_renyi_rises_with_the_order_up_to_the_largest_loss(
     noise: Noise, sensitivity: int, some: list[Fraction]
 ) -> None:
     one_curve = curve(noise, sensitivity)
-    found = [one_curve.renyi(order) for order in sorted(some)]
+    found = [one_curve.enclose_renyi(order) for order in sorted(some)]
     assert all(low.lower <= high.upper for low, high in pairwise(found))
     assert found[-1].lower <= one_curve.epsilon(0).upper
-    rho = one_curve.zcdp()
+    rho = one_curve.enclose_zcdp()
     assert all(
         low.lower <= rho.upper * order for low, order in zip(found, sorted(some), strict=True)
     )
@@ -117,7 +124,7 @@ def test_the_tradeoff_supports_the_curve(
 ) -> None:
     # T(alpha) >= 1 - delta - e^epsilon alpha and e^-epsilon (1 - delta - alpha).
     one_curve = curve(noise, sensitivity)
-    missed, delta = one_curve.tradeoff(alpha), one_curve.delta(epsilon)
+    missed, delta = one_curve.enclose_tradeoff(alpha), one_curve.enclose_delta(epsilon)
     with precision(200):
         factor = (arb(epsilon.numerator) / epsilon.denominator).exp()
         left, right, lost = (
@@ -141,4 +148,4 @@ def test_renyi_bounds_the_curve(noise: Noise, sensitivity: int, delta: Fraction)
             - (5 * arb(delta.numerator) / delta.denominator).log() / 4
             + (arb(4) / 5).log()
         )
-    assert one_curve.epsilon(delta).lower_float <= max(float(bound.upper()), 0.0)
+    assert one_curve.enclose_epsilon(delta).lower_float <= max(float(bound.upper()), 0.0)

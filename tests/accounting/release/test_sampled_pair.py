@@ -73,7 +73,7 @@ def pairs_hold(case: Case, rate: str, rounds: int) -> bool:
             )
             if not same(max(composed(pair, rounds, at) for pair in sampled.pairs()), truth):
                 return False
-            if rounds == 1 and not same(truth, real(Fraction(sampled.delta(at).lower))):
+            if rounds == 1 and not same(truth, real(Fraction(sampled.enclose_delta(at).lower))):
                 return False
     return True
 
@@ -124,7 +124,7 @@ def test_several_shifts_or_directions_are_sampled_from_above() -> None:
             bound = max(composed(pair, 1, at) for pair in sampled.pairs())
             assert truth - mpmath.mpf("1e-20") <= bound <= truth * (1 + mpmath.mpf("1e-9"))
     with pytest.raises(NotDerived, match="no one pair"):
-        sampled.renyi(2)
+        sampled.enclose_renyi(2)
 
 
 def test_the_rest_of_a_listing_stays_small_at_every_tilt() -> None:

@@ -44,11 +44,11 @@ def test_delta_is_the_worst_over_all_worlds(case: Case, rate: str) -> None:
     exact = Fraction(rate)
     with mpmath.workdps(DIGITS):
         added, replaced = [*case.poisson(rate)], [*case.fixed(rate)]
-    assert holds(PoissonSampled(curve=case.added(), rate=rate).delta, added)
+    assert holds(PoissonSampled(curve=case.added(), rate=rate).enclose_delta, added)
     fixed = FixedSizeSampled(
         curve=case.replaced(), sample=exact.numerator, population=exact.denominator
     )
-    assert holds(fixed.delta, replaced)
+    assert holds(fixed.enclose_delta, replaced)
 
 
 rates = st.fractions(min_value=Fraction(1, 200), max_value=1, max_denominator=300)
@@ -57,9 +57,9 @@ rates = st.fractions(min_value=Fraction(1, 200), max_value=1, max_denominator=30
 @given(rates, st.fractions(min_value=0, max_value=4, max_denominator=100))
 def test_epsilon_is_the_inverse_of_delta(rate: Fraction, epsilon: Fraction) -> None:
     sampled = PoissonSampled(curve=CASES["gaussian"].added(), rate=rate)
-    at = sampled.delta(epsilon)
+    at = sampled.enclose_delta(epsilon)
     assert at.upper - at.lower <= at.upper / 2**60
-    assert sampled.epsilon(at.upper).lower <= epsilon
+    assert sampled.enclose_epsilon(at.upper).lower <= epsilon
     if at.lower > 0:
         assert epsilon <= sampled.epsilon(at.lower).upper
 
@@ -68,9 +68,9 @@ def test_epsilon_is_the_inverse_of_delta(rate: Fraction, epsilon: Fraction) -> N
 def test_a_larger_sample_costs_more(one: Fraction, two: Fraction, epsilon: Fraction) -> None:
     curve = CASES["skellam"].added()
     small, large = (PoissonSampled(curve=curve, rate=r) for r in sorted((one, two)))
-    assert small.delta(epsilon).lower <= large.delta(epsilon).upper
-    assert small.epsilon("1e-6").lower <= large.epsilon("1e-6").upper
-    assert large.delta(epsilon).lower <= curve.delta(epsilon).upper
+    assert small.enclose_delta(epsilon).lower <= large.delta(epsilon).upper
+    assert small.enclose_epsilon("1e-6").lower <= large.epsilon("1e-6").upper
+    assert large.enclose_delta(epsilon).lower <= curve.delta(epsilon).upper
 
 
 @each_case
@@ -78,11 +78,15 @@ def test_everyone_is_the_release_itself_and_nobody_costs_nothing(case: Case) -> 
     whole = PoissonSampled(curve=case.added(), rate=1)
     all_of = FixedSizeSampled(curve=case.replaced(), sample=7, population=7)
     for at in AT:
-        assert whole.delta(at) == case.added().delta(at) == all_of.delta(at)
-    assert whole.epsilon("1e-3") == case.added().epsilon("1e-3") == all_of.epsilon("1e-3")
+        assert whole.enclose_delta(at) == case.added().enclose_delta(at) == all_of.enclose_delta(at)
+    assert (
+        whole.enclose_epsilon("1e-3")
+        == case.added().enclose_epsilon("1e-3")
+        == all_of.enclose_epsilon("1e-3")
+    )
     nobody = PoissonSampled(curve=case.added(), rate="1e-30")
     assert nobody.delta(0).upper <= Fraction(1, 10**30)
-    assert nobody.epsilon("1e-29") == Enclosure.exactly(0)
+    assert nobody.enclose_epsilon("1e-29") == Enclosure.exactly(0)
 
 
 def test_the_ends_of_delta() -> None:
@@ -90,11 +94,11 @@ def test_the_ends_of_delta() -> None:
     sampled = PoissonSampled(curve=case.added(), rate="1/10")
     with mpmath.workdps(DIGITS):
         # The largest loss is 1: log(1 + (e - 1)/10).
-        assert close(sampled.epsilon(0), mpmath.log(1 + (mpmath.e - 1) / 10))
-    assert sampled.epsilon(1) == Enclosure.exactly(0)
-    assert sampled.delta(2) == Enclosure.exactly(0)
+        assert close(sampled.enclose_epsilon(0), mpmath.log(1 + (mpmath.e - 1) / 10))
+    assert sampled.enclose_epsilon(1) == Enclosure.exactly(0)
+    assert sampled.enclose_delta(2) == Enclosure.exactly(0)
     assert (
-        PoissonSampled(curve=CASES["gaussian"].added(), rate="1/2").epsilon(0)
+        PoissonSampled(curve=CASES["gaussian"].added(), rate="1/2").enclose_epsilon(0)
         == Enclosure.infinite()
     )
 
@@ -106,7 +110,7 @@ def test_the_ends_of_delta() -> None:
 @pytest.mark.parametrize("order", ["3/2", "2", "7"])
 def test_renyi_is_the_worst_over_all_worlds(name: str, order: str) -> None:
     case, alpha = CASES[name], Fraction(order)
-    found = PoissonSampled(curve=case.added(), rate="1/5").renyi(order)
+    found = PoissonSampled(curve=case.added(), rate="1/5").enclose_renyi(order)
     with mpmath.workdps(DIGITS):
         truth = max(
             mpmath.log(mpmath.fsum(p ** real(alpha) * q ** real(1 - alpha) for p, q in world))
@@ -119,14 +123,16 @@ def test_renyi_is_the_worst_over_all_worlds(name: str, order: str) -> None:
 
 def test_renyi_at_the_ends() -> None:
     hidden = PoissonSampled(curve=CASES["coins"].added(), rate="1/5")
-    assert hidden.renyi(2) == Enclosure.infinite()
+    assert hidden.enclose_renyi(2) == Enclosure.infinite()
     gaussian_curve = CASES["gaussian"].added()
-    assert PoissonSampled(curve=gaussian_curve, rate=1).renyi(3) == gaussian_curve.renyi(3)
+    assert PoissonSampled(curve=gaussian_curve, rate=1).enclose_renyi(
+        3
+    ) == gaussian_curve.enclose_renyi(3)
     with pytest.raises(InvalidParameter, match="must be > 1"):
-        hidden.renyi(1)
+        hidden.enclose_renyi(1)
     fixed = FixedSizeSampled(curve=CASES["gaussian"].replaced(), sample=1, population=4)
     with pytest.raises(NotDerived, match="order 2"):
-        fixed.renyi(2)
+        fixed.enclose_renyi(2)
 
 
 def test_words() -> None:
@@ -153,8 +159,14 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: FixedSizeSampled(curve=CASES["gaussian"].added(), sample=1, population=2), "scope"),
     (lambda: FixedSizeSampled(curve=CASES["coins"].replaced(), sample=3, population=2), "sample"),
     (lambda: FixedSizeSampled(curve=CASES["coins"].replaced(), sample=0, population=2), "sample"),
-    (lambda: PoissonSampled(curve=CASES["gaussian"].added(), rate="1/2").delta(-1), "epsilon"),
-    (lambda: PoissonSampled(curve=CASES["gaussian"].added(), rate="1/2").epsilon(2), "delta"),
+    (
+        lambda: PoissonSampled(curve=CASES["gaussian"].added(), rate="1/2").enclose_delta(-1),
+        "epsilon",
+    ),
+    (
+        lambda: PoissonSampled(curve=CASES["gaussian"].added(), rate="1/2").enclose_epsilon(2),
+        "delta",
+    ),
 ]
 
 

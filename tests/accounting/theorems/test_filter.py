@@ -162,7 +162,7 @@ def test_prices_of_curves_and_claims() -> None:
     read = both.price(Rdp({20: "1/1000"}))
     assert read.amounts[1] == SHARES // 1000
     at = as_approx(Rdp({20: "1/1000"}), both.charge_delta or 0)
-    assert read.amounts[0] == both.price(Pure(at.epsilon)).amounts[0]
+    assert read.amounts[0] == both.price(Pure(at.stated_epsilon)).amounts[0]
     down = mutated(
         filters._shares, "math.ceil(cost * SHARES / budget)", "math.floor(cost * SHARES / budget)"
     )
@@ -332,7 +332,7 @@ def test_a_list_chosen_on_the_way_exceeds_every_list_it_could_be() -> None:
         rho = as_zcdp(Pure(FIRST)).rho
         total = basic([(ZCdp(rho), 1), *((as_zcdp(Pure(e)), 1) for e in AFTER_NO)]).claim
         assert isinstance(total, ZCdp)
-        assert chosen <= real(Fraction(as_approx_at(total, TARGET).delta))
+        assert chosen <= real(Fraction(as_approx_at(total, TARGET).stated_delta))
 
 
 def test_the_best_adversary_stays_within_the_sum_of_rho() -> None:

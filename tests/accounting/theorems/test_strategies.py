@@ -41,10 +41,10 @@ def test_the_best_adversary_stays_within_an_approximate_budget() -> None:
     budget = Approx("9/10", "1/4")
     opened = ApproxFilter(budget=budget)
     rho, rest = opened.budgets
-    assert best_with_names(rho, rest, budget.epsilon, 4) <= 0.25
+    assert best_with_names(rho, rest, budget.stated_epsilon, 4) <= 0.25
     # The twins: a filter that counts half of either sum.
-    assert best_with_names(2 * rho, rest, budget.epsilon, 4) > 0.25
-    assert best_with_names(rho, 2 * rest, budget.epsilon, 4) > 0.25
+    assert best_with_names(2 * rho, rest, budget.stated_epsilon, 4) > 0.25
+    assert best_with_names(rho, 2 * rest, budget.stated_epsilon, 4) > 0.25
 
 
 def most_crossings(budget: ZCdp, readings: Callable[[Fraction], Fraction]) -> float:

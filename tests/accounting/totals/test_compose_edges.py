@@ -28,7 +28,7 @@ from tests.support.accounting.lists import curve, sampled
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_the_largest_loss_of_a_sample_is_not_that_of_any_noise(rounds: int) -> None:
     one = sampled(DiscreteLaplace(scale=100), "9/10")
-    total, single = compose((one, rounds)).epsilon(0), one.epsilon(0)
+    total, single = compose((one, rounds)).epsilon(0), one.enclose_epsilon(0)
     assert total.lower is not None
     assert total.lower <= rounds * single.upper
     assert rounds * single.lower <= total.upper
@@ -118,7 +118,7 @@ def test_the_guarantee_of_a_user_does_not_compose_with_that_of_a_contribution() 
         with pytest.raises(InvalidParameter, match="scopes never compose"):
             compose(*mixed)
     with pytest.raises(InvalidParameter, match="is of a user"):
-        per_user(user, max_visits=2)  # type: ignore[arg-type]  # refused by name
+        per_user(user, max_visits=2)
 
 
 def test_a_delta_beyond_every_float_is_bounded_at_once() -> None:

@@ -260,8 +260,8 @@ def test_engines_overlap(
     inverses = [total.epsilon(delta), Line(parts=parts).epsilon(delta, ROUGH)]
     if kind == "laplace":
         named = Enumeration(parts=parts)
-        curves.append(named.delta(epsilon, ROUGH) or curves[0])
-        inverses.append(named.epsilon(delta, ROUGH) or inverses[0])
+        curves += [found for found in (named.delta(epsilon, ROUGH),) if found is not None]
+        inverses += [found for found in (named.epsilon(delta, ROUGH),) if found is not None]
     for found in (curves, inverses):
         assert all(one.overlaps(other) for one, other in itertools.combinations(found, 2))
 

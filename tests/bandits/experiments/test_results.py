@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from fractions import Fraction
@@ -44,11 +45,12 @@ class Promised(RunGuarantee):
     __slots__ = ()
     stated: Any = None
 
-    def pure(self) -> Pure | None:
-        return self.stated if isinstance(self.stated, Pure) else None
+    def pure(self, relative: object = None) -> Bound:
+        largest = self.stated.pure().upper if isinstance(self.stated, Pure) else math.inf
+        return Bound(upper=largest, method="worst", theorem="")
 
-    def epsilon(self, delta: object) -> Bound:
-        exact = self.stated.epsilon if isinstance(self.stated, Pure) else self.stated
+    def epsilon(self, delta: object, relative: object = None) -> Bound:
+        exact = self.stated.pure().upper if isinstance(self.stated, Pure) else self.stated
         return Bound(upper=Fraction(exact), lower=None, method="worst", theorem="")
 
 

@@ -72,7 +72,7 @@ def test_the_best_arm_is_found_and_every_release_is_pure() -> None:
     run = play(DP_SE, Bernoulli(means=(0.3, 0.9, 0.1)), horizon=10**5, world=world, rng=rng)
     assert run.pulls[1] > 9 * 10**4
     assert run.guarantee is not None
-    assert run.guarantee.pure().epsilon == Fraction(1, 2)  # type: ignore[union-attr]  # it is pure
+    assert run.guarantee.pure().upper == Fraction(1, 2)
     assert len(run.releases) == 3
     sizes = DP_SE.sizes(3, 10**5)
     assert {pulled for pulled in run.pulls if pulled < 10**4} <= set(sizes)

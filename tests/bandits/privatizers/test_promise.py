@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,13 +10,15 @@ import numpy as np
 import pytest
 
 from accounting.claims.claim import Pure
+from accounting.claims.guarantee import Guarantee
+from accounting.theorems.convert import as_pure
 from bandits.batch import Commit, Pulls, Released
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.bits import BitPrivatizer
-from bandits.privatizers.privatizer import ALL_HONEST, SUM_ONLY, OfOne, Privatizer, Unprotected
+from bandits.privatizers.privatizer import ALL_HONEST, SUM_ONLY, Privatizer, Unprotected
 from bandits.privatizers.promise import NEW_USERS, RunGuarantee, Users
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.worlds.environment import Bernoulli, Environment
@@ -30,7 +33,7 @@ def private(trust: Trust = "pure", epsilon: str = "1") -> SumPrivatizer:
     return SumPrivatizer(trust=trust, epsilon=epsilon, failure="1e-9")
 
 
-def guaranteed(privatizer: Privatizer) -> OfOne:
+def guaranteed(privatizer: Privatizer) -> Guarantee:
     part = privatizer.guarantee(4)
     assert part is not None
     return part
@@ -120,7 +123,7 @@ def test_what_is_promised_is_that_of_the_noise_that_runs() -> None:
 
     run = played(Turns(private(epsilon="0.1"), 10))
     assert run.guarantee is not None
-    assert run.guarantee.pure() == Pure("1/10")
+    assert as_pure(run.guarantee) == Pure("1/10")
     mechanism = private(epsilon="0.1").protocol(10).mechanism(10)  # type: ignore[union-attr]  # a sum
     assert {release.mechanism for release in run.releases} == {mechanism}
 
@@ -132,7 +135,7 @@ def test_what_is_promised_is_that_of_the_noise_that_runs() -> None:
 def test_pure_runs_promise_epsilon(trust: Trust) -> None:
     promised = run_guarantee(BatchedElimination(privatizer=private(trust)), 10, 10**5)
     assert promised is not None
-    assert promised.pure() == Pure(1)
+    assert as_pure(promised) == Pure(1)
     assert promised.epsilon("1e-6").upper <= 1
     assert promised.delta(1).upper == 0
     assert promised.delta("0.5").upper > 0
@@ -149,7 +152,7 @@ def test_a_run_promises_the_worst_of_its_batches(trust: Trust) -> None:
     each = [private(trust).guarantee(n) for n in policy.sizes(3, 1000)]
     worst = max(part.epsilon("1e-6").upper for part in each)  # type: ignore[union-attr]  # they are curves
     assert promised.epsilon("1e-6").upper == worst
-    assert promised.pure() is None
+    assert promised.pure().upper == math.inf
     assert promised.delta(2).upper == max(part.delta(2).upper for part in each)  # type: ignore[union-attr]  # they are curves
     # No release of a run is beyond it.
     run = play(policy, EASY, horizon=1000, world=np.random.default_rng(1), rng=SeededRng(1))
@@ -163,7 +166,7 @@ def test_the_worst_part_is_found_wherever_it_stands() -> None:
     alone = RunGuarantee(parts=(two,), assumptions=())
     for parts in ((one, two, half), (two, half, one), (half, one, two)):
         promised = RunGuarantee(parts=parts, assumptions=())
-        assert promised.pure() == Pure(2)
+        assert as_pure(promised) == Pure(2)
         assert promised.epsilon("1e-3").upper == alone.epsilon("1e-3").upper
         assert promised.delta(1).upper == alone.delta(1).upper > 0
 
@@ -174,7 +177,7 @@ def test_what_is_assumed_is_promised_at_every_delta() -> None:
         promised = RunGuarantee(parts=parts, assumptions=())
         assert promised.epsilon(0).upper == promised.epsilon("1/2").upper == 1
         assert (promised.delta("0.99").upper, promised.delta(1).upper) == (1, 0)
-        assert promised.pure() == Pure(1)
+        assert as_pure(promised) == Pure(1)
 
 
 def test_everything_is_promised_at_a_delta_of_one() -> None:
@@ -199,7 +202,7 @@ def test_bits_promise_epsilon_and_delta_and_nothing_pure() -> None:
     assert promised.delta(1).upper <= 1e-6
     assert promised.epsilon("1e-6").upper <= 1
     assert promised.epsilon(0).upper == float("inf")
-    assert promised.pure() is None
+    assert promised.pure().upper == math.inf
 
 
 def test_no_noise_promises_nothing_and_no_release_everything() -> None:
@@ -207,7 +210,7 @@ def test_no_noise_promises_nothing_and_no_release_everything() -> None:
     alone = run_guarantee(BatchedElimination(privatizer=private()), 1, 100)
     assert alone is not None
     assert alone.parts == ()
-    assert alone.pure() == Pure(0)
+    assert as_pure(alone) == Pure(0)
     assert alone.epsilon(0).upper == alone.delta(0).upper == 0
     with pytest.raises(InvalidParameter, match="delta"):
         alone.epsilon(2)

@@ -17,6 +17,7 @@ from accounting.budget.returning import per_user
 from accounting.claims.claim import Pure
 from accounting.ledger import Ledger
 from accounting.release.curve import PrivacyCurve
+from accounting.theorems.convert import as_pure
 from bandits.batch import Pulls, Released
 from bandits.play import Run, play
 from bandits.policies.elimination import BatchedElimination, EliminationState
@@ -213,9 +214,8 @@ def test_the_guarantee_is_that_of_all_visits() -> None:
     run = run_with(pool)
     assert run.guarantee is not None
     assert run.guarantee.parts == (per_user(LAPLACE.curve, max_visits=4),)
-    pure = run.guarantee.pure()
-    assert pure is not None
-    assert (pure.epsilon, pure.scope.unit.value) == (Fraction(1, 2), "user")
+    pure = as_pure(run.guarantee)
+    assert (pure.pure().upper, pure.scope.unit.value) == (Fraction(1, 2), "user")
     bound = run.guarantee.epsilon("1e-6")
     assert Fraction(1, 8) < bound.upper < Fraction(1, 2)
     assert run.guarantee.delta(bound.upper).upper <= Fraction(1 + 10**6, 10**12)
@@ -366,7 +366,7 @@ def test_a_ledger_for_many_runs_keeps_the_promise_of_each(tmp_path: Path) -> Non
             run = run_with(pool_of(LAPLACE, users=60, visits=2, book=book))
             assert max(book.visits.values()) == 2
             assert run.guarantee is not None
-            assert run.guarantee.pure() == Pure(Fraction(1, 4), scope=budget.scope)
+            assert as_pure(run.guarantee) == Pure(Fraction(1, 4), scope=budget.scope)
             together += book.visits
         assert max(together.values()) == 5
         assert ledger.remaining("user 0").keys() == {"epsilon"}

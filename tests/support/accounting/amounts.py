@@ -12,11 +12,14 @@ from dpcore.numbers.parameter import rational
 def amounts(claim: Claim) -> tuple[Fraction, ...]:
     match claim:
         case Pure():
-            return (rational("epsilon", claim.epsilon),)
+            return (rational("epsilon", claim.stated_epsilon),)
         case ZCdp():
             return (rational("rho", claim.rho),)
         case Approx():
-            return (rational("epsilon", claim.epsilon), rational("delta", claim.delta))
+            return (
+                rational("epsilon", claim.stated_epsilon),
+                rational("delta", claim.stated_delta),
+            )
         case Rdp():
             return tuple(e for _, e in points_of(claim))
         case Assumed():

@@ -33,7 +33,7 @@ __all__ = [
     "rounded_up",
 ]
 
-Renyi: TypeAlias = Callable[[Fraction], End | Enclosure | arb]
+Renyi: TypeAlias = Callable[[Fraction], End | Enclosure | Bound | arb]
 """A bound from above on D_alpha at any real order alpha > 1, infinite where there is none."""
 
 _BITS: Final = 192
@@ -166,10 +166,10 @@ def _exponential(log: End) -> Fraction:
         return min(Fraction(rounded_up(Enclosure.of(ball(log).exp()).upper)), Fraction(1))
 
 
-def _upper(found: End | Enclosure | arb) -> End:
+def _upper(found: End | Enclosure | Bound | arb) -> End:
     if isinstance(found, arb):
         return Enclosure.of(found).upper
-    return found.upper if isinstance(found, Enclosure) else found
+    return found.upper if isinstance(found, (Enclosure, Bound)) else found
 
 
 def _least(value: Callable[[Fraction], End]) -> End:

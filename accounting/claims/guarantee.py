@@ -1,0 +1,183 @@
+r"""The one interface of every guarantee: one release or many, derived or claimed.
+
+Each number is a :class:`Bound`. What a guarantee cannot bound raises :class:`NotDerived`, which
+names a route that can. Proofs: docs/proofs/convert.md.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from accounting.claims.bound import Bound
+from accounting.errors import NotDerived
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import Enclosure, ball, precision
+from dpcore.numbers.parameter import RationalLike, positive_rational, rational
+
+if TYPE_CHECKING:
+    from dpcore.mechanism import Scope
+
+__all__ = ["Guarantee", "at_least_zero", "line_error", "order_above_one", "probability", "width"]
+
+_BITS: Final = 192
+_GOLDEN: Final = (math.sqrt(5) - 1) / 2
+_FAR: Final = 128.0
+_PLACES: Final = (0.0, *(2.0**k for k in range(-5, 8)))
+_STEPS: Final = 16
+_NEGLIGIBLE: Final = Fraction(1, 1 << 40)
+_LINES: Final = "no test beats a line of the curve (Dong, Roth and Su 2022, Proposition 2.5)"
+
+
+class Guarantee(ABC):
+    r"""What is promised between neighbouring datasets of one ``scope``.
+
+    ``relative`` asks for ends of that relative width; None for what is cheap and narrow. An
+    infinite upper end is a fact, or says that this route bounds nothing.
+
+    >>> from accounting.claims.claim import Pure, ZCdp
+    >>> [f"{promise.epsilon('1e-6'):.3f}" for promise in (Pure(1), ZCdp("1/800"))]
+    ['1.000', '0.206']
+    >>> f"{ZCdp('1/800').tradeoff('1/20'):.3f}"
+    '0.943'
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        # At run time it would be the default of a dataclass's field of that name.
+        @property
+        @abstractmethod
+        def scope(self) -> Scope:
+            r"""Between which datasets the promise holds."""
+
+    @abstractmethod
+    def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""epsilon at ``delta`` in [0, 1]."""
+
+    @abstractmethod
+    def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""delta at ``epsilon`` >= 0: the hockey-stick divergence."""
+
+    @abstractmethod
+    def to_json(self) -> Any:
+        r"""What is promised, as text; no bound of it."""
+
+    def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1."""
+        del relative
+        at = order_above_one(order)
+        raise NotDerived(f"the Renyi divergence of order {at} of {self!r}", _NONE)
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""The zCDP parameter rho: the supremum of D_alpha/alpha over all orders alpha > 1."""
+        del relative
+        raise NotDerived(f"the zCDP parameter of {self!r}", _NONE)
+
+    def pure(self, relative: RationalLike | None = None) -> Bound:
+        r"""The largest privacy loss, infinite where it is unbounded: epsilon at delta = 0."""
+        return self.epsilon(0, relative)
+
+    def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""A lower bound of the type II error of tests with type I error ``alpha``.
+
+        1 - alpha would be perfect privacy, 0 none. Each (epsilon, delta) gives a bound; a search in
+        floats proposes which.
+        """
+        at = probability("alpha", alpha)
+        found = _best_line(lambda e: Fraction(min(self.delta(e, relative).upper, 1)), at)
+        return Bound(lower=found, upper=1 - at, method="lines", theorem=_LINES, safe="lower")
+
+
+_NONE: Final = "no theorem gives one; ask for epsilon(delta) or delta(epsilon)"
+
+
+def line_error(epsilon: Fraction, delta: Fraction, alpha: Fraction) -> Fraction:
+    r"""The type II error that (epsilon, delta) forces on a test of type I error ``alpha``.
+
+    max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)), rounded down.
+
+    >>> float(line_error(Fraction(1), Fraction(0), Fraction(1, 10)))
+    0.728...
+    """
+    kept = 1 - delta
+    with precision(_BITS):
+        factor = ball(epsilon).exp()
+        ends = (ball(kept) - factor * ball(alpha), ball(kept - alpha) / factor)
+        return max(Fraction(0), *(Fraction(Enclosure.of(end).lower) for end in ends))
+
+
+def _best_line(delta: Callable[[Fraction], Fraction], alpha: Fraction) -> Fraction:
+    # Both branches of a line are concave, one in e^epsilon and one in e^-epsilon, so each rises
+    # and then falls in epsilon; their maximum may have two hills, next to the best two places.
+    near: list[tuple[float, Fraction]] = [(math.inf, Fraction(0))]
+
+    def delta_at(place: float) -> Fraction:
+        # delta falls: beyond a negligible one none is worth its time.
+        if place >= near[0][0]:
+            return near[0][1]
+        found = delta(Fraction(place))
+        if found <= _NEGLIGIBLE:
+            near[0] = (place, found)
+        return found
+
+    known = cache(lambda place: line_error(Fraction(place), delta_at(place), alpha))
+    best = max(known(place) for place in _PLACES)
+    hills = [
+        (low, high)
+        for low, here, high in zip((0.0, *_PLACES), _PLACES, (*_PLACES[1:], _FAR), strict=False)
+        if known(here) >= max(known(low), known(high)) and known(here) > 0
+    ]
+    for start, end in hills:
+        low, high = start, end
+        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        for _ in range(_STEPS):
+            if known(left) >= known(right):
+                high, right = right, left
+                left = high - _GOLDEN * (high - low)
+            else:
+                low, left = left, right
+                right = low + _GOLDEN * (high - low)
+        best = max(best, known(left), known(right))
+    return best
+
+
+# -- arguments --------------------------------------------------------------------------------
+
+
+def probability(argument: str, value: RationalLike) -> Fraction:
+    r"""A number in [0, 1], exactly; :class:`InvalidParameter` otherwise."""
+    exact = rational(argument, value)
+    if not 0 <= exact <= 1:
+        raise InvalidParameter(argument, value, "must lie in [0, 1]: it is a probability")
+    return exact
+
+
+def at_least_zero(argument: str, value: RationalLike) -> Fraction:
+    r"""A number >= 0, exactly; :class:`InvalidParameter` otherwise."""
+    exact = rational(argument, value)
+    if exact < 0:
+        raise InvalidParameter(argument, value, "must be >= 0")
+    return exact
+
+
+def order_above_one(order: RationalLike) -> Fraction:
+    r"""The order of a Renyi divergence, exactly; :class:`InvalidParameter` unless it is > 1."""
+    exact = rational("order", order)
+    if exact <= 1:
+        raise InvalidParameter("order", order, "must be > 1")
+    return exact
+
+
+def width(relative: RationalLike | None, default: Fraction) -> Fraction:
+    r"""A relative width in (0, 1), ``default`` for None; :class:`InvalidParameter` otherwise."""
+    if relative is None:
+        return default
+    exact = positive_rational("relative", relative, "no enclosure has width 0 unless it is exact")
+    if exact >= 1:
+        raise InvalidParameter("relative", relative, "must be below 1")
+    return exact

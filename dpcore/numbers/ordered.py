@@ -1,0 +1,79 @@
+r"""Comparing what is known to lie between two ends: decided for the whole interval, or refused.
+
+A proven bound is no float: ``bound <= 1`` may hold of every number that it leaves possible, fail of
+every one, or be open. In the third case an answer would be a guess.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import NoReturn
+
+from dpcore.errors import Undecided
+from dpcore.numbers.parameter import rational
+
+__all__ = ["Ordered"]
+
+_NUMBERS = (int, float, Fraction, Decimal)
+
+
+class Ordered:
+    r"""``<``, ``<=``, ``>``, ``>=`` against numbers and other intervals; no ``bool``.
+
+    A float is read by its shortest decimals, as everywhere: 0.1 is one tenth. ``==`` with a number
+    and ``bool`` raise :class:`TypeError`; a comparison that the ends leave open raises
+    :class:`Undecided`.
+    """
+
+    __slots__ = ()
+
+    def _interval(self) -> tuple[Fraction | float, Fraction | float]:
+        # Both ends, infinite where nothing is known.
+        raise NotImplementedError
+
+    def __lt__(self, other: object) -> bool:
+        return _below(self, other, "<", strictly=True)
+
+    def __le__(self, other: object) -> bool:
+        return _below(self, other, "<=", strictly=False)
+
+    def __gt__(self, other: object) -> bool:
+        found = _below(self, other, ">", strictly=False)
+        return found if found is NotImplemented else not found
+
+    def __ge__(self, other: object) -> bool:
+        found = _below(self, other, ">=", strictly=True)
+        return found if found is NotImplemented else not found
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"{self!r} is no truth value: compare it with a number, as in bound <= 1")
+
+    def _refuse_number(self, other: object) -> None:
+        # Two proven ends are no number: == would be False next to the very value it encloses.
+        if isinstance(other, _NUMBERS):
+            raise TypeError(f"{self!r} == {other!r} is not decided: use <, <=, >, >= or its ends")
+
+
+def _below(one: Ordered, other: object, sign: str, *, strictly: bool) -> bool:
+    ends = _ends(other)
+    if ends is None:
+        return NotImplemented  # type: ignore[no-any-return]  # as a comparison does
+    (low, high), (least, most) = one._interval(), ends
+    if high < least or (high == least and not strictly):
+        return True
+    if low > most or (low == most and strictly):
+        return False
+    raise Undecided(f"{one!r} {sign} {other!r}")
+
+
+def _ends(value: object) -> tuple[Fraction | float, Fraction | float] | None:
+    if isinstance(value, Ordered):
+        return value._interval()
+    if not isinstance(value, _NUMBERS):
+        return None
+    if isinstance(value, (float, Decimal)) and math.isinf(value):
+        return float(value), float(value)
+    exact = rational("number", value)
+    return exact, exact
