@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
+import tomllib
 import venv
 import zipfile
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,36 @@ def test_the_wheel_holds_the_packages_typed_and_nothing_else(wheel: Path) -> Non
         assert {n for n in names if n.startswith(package + "/") and n.endswith(".py")} == here
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.startswith("dpcore-")} == set(PACKAGES)
+
+
+def test_the_wheel_tells_the_licence_and_for_whom_it_is(wheel: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    with zipfile.ZipFile(wheel) as packed:
+        (told,) = (name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
+        (licence,) = (name for name in packed.namelist() if name.endswith("/licenses/LICENSE"))
+        assert packed.read(licence) == (ROOT / "LICENSE").read_bytes()
+        fields = Parser().parsestr(packed.read(told).decode())
+    assert fields["License-Expression"] == project["license"] == "Apache-2.0"
+    assert fields.get_all("License-File") == ["LICENSE"]
+    assert fields["Author"] == project["authors"][0]["name"]
+    assert set(fields.get_all("Classifier") or ()) == set(project["classifiers"])
+    assert set((fields["Keywords"] or "").split(",")) == set(project["keywords"])
+    assert fields["Requires-Python"] == project["requires-python"]
+    assert fields.get_all("Project-URL") is None
+
+
+def test_the_source_archive_holds_the_licence_the_tests_and_the_pages(tmp_path: Path) -> None:
+    venv.create(tmp_path / "empty", with_pip=True)
+    python = tmp_path / "empty/bin/python"
+    run(python, "-m", "pip", "install", "-qq", "hatchling>=1.27", cwd=tmp_path)
+    code = f"from hatchling.build import build_sdist; build_sdist({str(tmp_path)!r})"
+    run(python, "-c", code, cwd=ROOT)
+    (built,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(built) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    kept = ("LICENSE", "CITATION.cff", "README.md", "tests/purse.py", "docs/index.md", "Makefile")
+    assert set(kept) <= names
+    assert not {name for name in names if "__pycache__" in name or name.startswith(".venv")}
 
 
 def test_the_command_works_where_nothing_else_is_installed(wheel: Path, tmp_path: Path) -> None:

@@ -1,0 +1,91 @@
+"""What a package index and a citation tool read: licence, version, interpreters, dependencies."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LICENCE = "Apache-2.0"
+
+
+def citation() -> dict[str, str]:
+    """The plain fields of CITATION.cff."""
+    lines = (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+    fields = (re.fullmatch(r'([\w-]+): "?([^"]+)"?', line) for line in lines)
+    return {field[1]: field[2] for field in fields if field}
+
+
+def packages(text: str) -> set[str]:
+    """The packages that the table of docs/dependencies.md names, without extras and bounds."""
+    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| ")]
+    names = ",".join(re.sub(r"\(.*?\)|[<>=].*", "", cell) for cell in cells[1:])
+    return {name.strip().lower() for name in names.split(",")} - {""}
+
+
+def required() -> set[str]:
+    """The packages that pyproject.toml asks for, of the core and of every extra."""
+    wanted = [*PROJECT["dependencies"]]
+    for listed in PROJECT["optional-dependencies"].values():
+        wanted += listed
+    names = {re.split(r"[\[<>=]", one)[0].lower() for one in wanted}
+    return names - {PROJECT["name"]}
+
+
+def test_the_licence_is_the_one_that_every_file_names() -> None:
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License\n" in text
+    assert "Version 2.0, January 2004" in text
+    assert text.rstrip().endswith("limitations under the License.")
+    assert PROJECT["license"] == citation()["license"] == LICENCE
+    assert PROJECT["license-files"] == ["LICENSE"]
+    # A classifier of a licence beside `license` is refused by package indexes (PEP 639).
+    assert not [one for one in PROJECT["classifiers"] if one.startswith("License ::")]
+
+
+def test_the_citation_is_of_this_version() -> None:
+    told = citation()
+    assert told["version"] == PROJECT["version"]
+    assert told["title"].startswith("dpcore")
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\n## {told['version']} " in changes
+
+
+def test_the_page_of_dependencies_names_them_all_and_no_others() -> None:
+    text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    assert packages(text.partition("## ")[0]) == required()
+
+
+def test_a_dependency_that_the_page_forgets_is_noticed() -> None:
+    table = "| package | for |\n|---|---|\n| numpy | x |\n| typer, rich (extra `plot`) | y |\n"
+    assert packages(table) == {"numpy", "typer", "rich"}
+    assert packages(table + "| scikit-learn < 1.6 (extra `peers`) | z |\n") == {
+        *("numpy", "typer", "rich", "scikit-learn")
+    }
+
+
+def modules(cell: str) -> set[str]:
+    """The modules that one cell of the table of moved modules names."""
+    dotted = re.findall(r"`((?:dpcore|accounting|audit|bandits|benchmarks)\.[\w.]+)`", cell)
+    return set(dotted)
+
+
+def absent(names: set[str]) -> set[str]:
+    """The modules that are neither a file nor a folder of the tree."""
+    paths = {name: ROOT / name.replace(".", "/") for name in names}
+    return {
+        name
+        for name, path in paths.items()
+        if not (path.with_suffix(".py").is_file() or path.is_dir())
+    }
+
+
+def test_every_module_that_the_changelog_moved_is_where_it_says() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in text.partition("### Moved")[2].splitlines()]
+    table = [(row[1], row[2]) for row in rows if len(row) == 4]
+    assert len(table) > 40
+    assert absent(set().union(*(modules(new) for _, new in table))) == set()
+    assert absent({"dpcore.summed", "dpcore.laws.sums"}) == {"dpcore.summed"}
