@@ -51,7 +51,7 @@ class BinomialBox(Guarantee):
     bound 1 is binary summation.
 
     >>> BinomialBox(trials=268, bounds=(1,)).delta("1/2")
-    Bound([9.8800924953414566e-7, 9.8800924953414567e-7], 'alone')
+    Bound([9.8800924953414566e-7, 9.8800924953414567e-7], 'direct')
     >>> BinomialBox(trials=268, bounds=(1,)).meets("1/2", "1e-6")
     True
 
