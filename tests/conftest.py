@@ -7,7 +7,7 @@ import os
 import hypothesis
 import pytest
 
-from tests.effort import run_everything
+from tests.effort import run_everything, waiting
 from tests.purse import purse
 
 # No deadline: the machine is shared. No database: a run depends on the tree alone.
@@ -19,6 +19,9 @@ hypothesis.settings.register_profile(
 )
 
 
+_LATE = pytest.StashKey[int]()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     nightly = not config.getoption("markexpr")
     hypothesis.settings.load_profile("nightly" if nightly else "repeatable")
@@ -27,6 +30,20 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.update(COLUMNS="100", NO_COLOR="1", TERM="dumb")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    late = waiting(items)
+    if late:
+        config.hook.pytest_deselected(items=late)
+        gone = {id(item) for item in late}
+        items[:] = [item for item in items if id(item) not in gone]
+    config.stash[_LATE] = len(late)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if late := config.stash.get(_LATE, 0):
+        terminalreporter.line(f"{late} cases of long tests wait for the night: make nightly")
     terminalreporter.section("alpha purse")
     terminalreporter.line(purse.statement())

@@ -1,17 +1,15 @@
 """How much of a long test a run does: ``make test`` a fixed part, ``make nightly`` all of it.
 
-What is left to the night is marked ``nightly`` or counted here, where everyone sees it: nothing is
-drawn by chance, and no bound or alpha changes.
+``@by_day(6)`` keeps six cases of a parametrised test, evenly spread, and the others wait for the
+night; ``effort(50, 300)`` is 50 by day and 300 by night. Nothing is chosen by chance, every run
+says how many cases wait, and no bound or alpha changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 import pytest
 
-__all__ = ["effort", "run_everything", "some"]
+__all__ = ["by_day", "effort", "run_everything", "waiting"]
 
 _everything = False
 
@@ -29,22 +27,26 @@ def effort(part: int, whole: int) -> int:
     return whole if _everything else part
 
 
-def some(cases: Iterable[Any], most: int) -> list[Any]:
-    """The cases of a parametrised test: ``most`` of them, evenly spread, in every run.
-
-    The others carry the mark ``nightly``. The first is kept, and the last if ``most`` > 1. A tuple
-    is a row of parameters; one that is a value is given as ``pytest.param(value)``.
-    """
-    listed = list(cases)
-    if not 0 < most <= len(listed):
-        raise ValueError(f"most = {most}: must be in 1..{len(listed)}")
-    step = (len(listed) - 1) / max(most - 1, 1)
-    kept = {round(i * step) for i in range(most)}
-    return [case if i in kept else _nightly(case) for i, case in enumerate(listed)]
+def by_day(most: int) -> pytest.MarkDecorator:
+    """Mark a parametrised test of which ``most`` cases run by day: the first, the last, between."""
+    if most < 1:
+        raise ValueError(f"most = {most}: must be at least 1")
+    return pytest.mark.by_day(most)
 
 
-def _nightly(case: Any) -> Any:
-    if hasattr(case, "marks"):
-        return pytest.param(*case.values, id=case.id, marks=(*case.marks, pytest.mark.nightly))
-    values = case if isinstance(case, tuple) else (case,)
-    return pytest.param(*values, marks=pytest.mark.nightly)
+def waiting(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The cases that wait for the night."""
+    if _everything:
+        return []
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("by_day"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    found = []
+    for mine in cases.values():
+        mark = mine[0].get_closest_marker("by_day")
+        most = mark.args[0] if mark else len(mine)
+        step = (len(mine) - 1) / max(most - 1, 1)
+        kept = {round(i * step) for i in range(most)}
+        found += [item for place, item in enumerate(mine) if place not in kept]
+    return found

@@ -22,6 +22,7 @@ from dpcore import DiscreteGaussian, DiscreteLaplace, SystemRng, forks, noise
 from dpcore.numbers.enclosure import precision
 from dpcore.sampling import reservoir, rng
 from dpcore.sampling.rng import _LOCAL, _ForkSafe, _Keystream
+from tests.effort import by_day
 
 BLOCK_WORDS = rng._BLOCK_WORDS
 
@@ -117,6 +118,7 @@ def test_a_source_that_trusts_the_hooks_is_seen(name: str, monkeypatch: pytest.M
     assert shared(FORK_DRAWS[name], native_fork)
 
 
+@by_day(4)
 @pytest.mark.parametrize("name", FORK_DRAWS)
 def test_where_no_page_is_wiped_the_process_is_asked(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -26,6 +26,7 @@ from dpcore import (
 )
 from dpcore.sampling.rng import Rng
 from dpcore.spelling import noise_from_json
+from tests.effort import by_day
 from tests.support.dpcore.refusals import ident, names, refusal
 from tests.support.dpcore.scripted import NeverAsked
 from tests.support.laws import BEYOND_INT64, EVERYDAY, SPELLED, centre, offers_floats
@@ -94,6 +95,7 @@ HUGE: list[Noise] = [
 BEYOND = [read_noise(text) for text in BEYOND_INT64]
 
 
+@by_day(6)
 @pytest.mark.parametrize("noise", HUGE + BEYOND, ids=repr)
 @pytest.mark.parametrize("size", [0, 1, 3, (2, 2)])
 def test_a_batch_that_could_leave_int64_draws_nothing(
@@ -105,6 +107,7 @@ def test_a_batch_that_could_leave_int64_draws_nothing(
     refusal(lambda: mechanism.release(np.arange(3), rng=NEVER), Unrepresentable)
 
 
+@by_day(2)
 @pytest.mark.parametrize("noise", HUGE + BEYOND, ids=repr)
 def test_a_single_draw_still_works(noise: Noise) -> None:
     drawn = [noise.sample(rng=SeededRng(seed)) for seed in range(4)]

@@ -20,6 +20,7 @@ from accounting.papers.real_gaussian import real_gaussian_delta
 from accounting.release.curve import PrivacyCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Sensitivity, Skellam
 from dpcore.noise import Noise
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.second_path import real
 from tests.support.laws import LAWS
@@ -87,6 +88,7 @@ def curve_of(noise: Noise, sensitivity: Sensitivity) -> PrivacyCurve:
     return PrivacyCurve(noise=noise, sensitivity=sensitivity)
 
 
+@by_day(6)
 @pytest.mark.parametrize("law", MANY)
 def test_a_thousand_rounds(law: str) -> None:
     given = {"noise": law, "epsilon": 8, "delta": "1e-6", "rounds": 1000, **MANY[law]}

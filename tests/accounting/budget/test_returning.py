@@ -26,6 +26,7 @@ from dpcore import (
     Sensitivity,
     Skellam,
 )
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.second_path import real
 from tests.support.laws import LAWS
@@ -96,6 +97,7 @@ def by_orders(curve: PrivacyCurve, reach: int, visits: int, delta: Fraction) -> 
         return min(at(1 + each) for each in fine)
 
 
+@by_day(2)
 @pytest.mark.parametrize("visits", [1, 16, 512])
 def test_renyi_is_the_least_over_orders(visits: int) -> None:
     curve = visit(Skellam(variance=20))
@@ -206,6 +208,7 @@ def reason(found: Sequence[Route], method: str) -> str:
 # -- other guarantees --------------------------------------------------------------------------
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("guarantee", "without"),
     [

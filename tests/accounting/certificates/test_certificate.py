@@ -24,6 +24,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
 from dpcore.numbers.parameter import RationalLike
 from dpcore.spelling import read_noise
+from tests.effort import by_day
 
 
 def curve(text: str, sensitivity: Sensitivity | int = 1) -> PrivacyCurve:
@@ -49,6 +50,7 @@ SINGLES: list[tuple[str, Sensitivity | int, list[str]]] = [
 ]
 
 
+@by_day(6)
 @pytest.mark.parametrize(("text", "sensitivity", "orders"), SINGLES, ids=str)
 def test_one_release(text: str, sensitivity: Sensitivity | int, orders: list[str]) -> None:
     found = certify(curve(text, sensitivity), epsilons=["0", "1/3"], orders=orders)
@@ -57,6 +59,7 @@ def test_one_release(text: str, sensitivity: Sensitivity | int, orders: list[str
     assert Certificate.from_text(found.text()) == found
 
 
+@by_day(6)
 @pytest.mark.parametrize(("text", "sensitivity", "orders"), SINGLES, ids=str)
 def test_every_end_moved_by_a_unit_fails(
     text: str, sensitivity: Sensitivity | int, orders: list[str]

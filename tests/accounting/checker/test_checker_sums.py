@@ -22,6 +22,7 @@ from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from accounting.totals.compose import compose
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
 SMALL = (
@@ -73,6 +74,7 @@ def farthest(count: int, variance: Fraction) -> int:
     return 24
 
 
+@by_day(5)
 @pytest.mark.parametrize(("count", "variance"), SMALL)
 def test_masses_are_those_of_the_convolution_to_the_far_end(count: int, variance: Fraction) -> None:
     most = farthest(count, variance)

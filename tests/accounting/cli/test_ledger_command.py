@@ -16,6 +16,7 @@ import pytest
 import accounting.cli.ledger as commands
 import dpcore.command.app
 from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, LedgerDamaged, charging
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Answer, typed
 
@@ -264,6 +265,7 @@ def test_what_is_no_ledger(command: Command) -> None:
 CHARGE = ["charge", "--batch", "one"]
 
 
+@by_day(6)
 @pytest.mark.parametrize(
     ("words", "option"),
     [

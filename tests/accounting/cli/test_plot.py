@@ -18,6 +18,7 @@ from accounting.claims.bound import Bound
 from accounting.cli.plot import draw
 from dpcore import InvalidParameter
 from dpcore.command.picture import check_picture
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
 
@@ -33,6 +34,7 @@ NARROW = [(0.5, bound(1.0, 1.00001)), (1e-6, bound(2.0, 2.00001))]
 ABOVE_ONLY = [(0.5, bound(None, 1.0)), (1e-6, bound(None, 2.0))]
 
 
+@by_day(3)
 @pytest.mark.parametrize(
     ("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF"), ("SVG", b"<?")]
 )

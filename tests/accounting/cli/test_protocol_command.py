@@ -19,6 +19,7 @@ from accounting.release.curve import PrivacyCurve
 from dpcore import Sensitivity
 from dpcore.laws.sums import summed
 from dpcore.spelling import read_noise
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Answer, typed
 
@@ -181,6 +182,7 @@ def test_no_bound_is_printed_above_a_target_that_is_met(
 # -- simulations ------------------------------------------------------------------------------
 
 
+@by_day(5)
 @pytest.mark.parametrize("instance", INSTANCES)
 def test_simulations(command: Command, instance: str) -> None:
     words = ("--dropouts", "25%", "--runs", 20, "--seed", 3)

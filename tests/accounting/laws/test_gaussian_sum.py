@@ -21,6 +21,7 @@ from dpcore import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.numbers.parameter import RationalLike
+from tests.effort import by_day
 from tests.support.accounting.brute import EPSILONS, real
 from tests.support.accounting.worlds import Worlds, agrees, gaussian_sum, inverts
 
@@ -44,6 +45,7 @@ def worlds(count: int, sigma_squared: str, shift: int, reach: int) -> Worlds:
     return Worlds(mass=mass, most=shift, low=-2 * reach, high=2 * reach)
 
 
+@by_day(3)
 @pytest.mark.parametrize(("count", "sigma_squared", "shift", "reach"), CASES)
 def test_the_curve_is_the_worst_over_all_shifts(
     count: int, sigma_squared: str, shift: int, reach: int

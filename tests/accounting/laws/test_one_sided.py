@@ -23,6 +23,7 @@ from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
 from dpcore.numbers.enclosure import Enclosure, precision
+from tests.effort import by_day
 from tests.support.accounting.brute import close
 from tests.support.accounting.worlds import Worlds, agrees, binomial, inverts, poisson, polya
 
@@ -50,6 +51,7 @@ CASES: list[tuple[Noise, Worlds]] = [
 IDS = [repr(noise) for noise, _ in CASES]
 
 
+@by_day(6)
 @pytest.mark.parametrize(("noise", "brute"), CASES, ids=IDS)
 def test_the_curve_is_the_worst_over_shifts_and_directions(noise: Noise, brute: Worlds) -> None:
     ours = PrivacyCurve(noise=noise, sensitivity=brute.most)

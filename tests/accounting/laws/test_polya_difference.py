@@ -22,7 +22,7 @@ from dpcore import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.numbers.parameter import RationalLike
-from tests.effort import some
+from tests.effort import by_day
 from tests.support.accounting.brute import close, real
 from tests.support.accounting.worlds import Worlds, agrees, difference, inverts, polya
 from tests.support.dpcore.mutants import mutated
@@ -47,7 +47,8 @@ def lean(shape: str, scale: str, shift: int, kind: type[LeanDifferencePair]) -> 
     return kind(noise=PolyaDifference(shape=shape, scale=scale), shift=shift)
 
 
-@pytest.mark.parametrize(("shape", "scale", "shift"), some(SHAPES, 2))
+@by_day(2)
+@pytest.mark.parametrize(("shape", "scale", "shift"), SHAPES)
 def test_the_curve_is_the_worst_over_all_shifts(shape: str, scale: str, shift: int) -> None:
     ours, brute = curve(shape, scale, shift), worlds(shape, scale, shift)
     assert agrees(ours.enclose_delta, brute.delta, POINTS)
@@ -168,6 +169,7 @@ class LateRich(RichDifferencePair):
         return cell and (cell[0] + 1, cell[1] + 1)
 
 
+@by_day(2)
 @pytest.mark.parametrize("alpha", ["1e-18", "691/1000", "99999/100000"])
 def test_the_tests_of_a_thin_law_under_a_large_shift(alpha: str) -> None:
     # p(29) is below 2^-30 of p(0), and no ball of 64 bits told log p(0)/p(29) from infinity.
@@ -214,6 +216,7 @@ def test_epsilon_far_out_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) 
     )
 
 
+@by_day(2)
 @pytest.mark.parametrize("kind", [RayOnly, LateEnd, LateStart])
 def test_a_broken_lean_pair_is_caught(kind: type[LeanDifferencePair]) -> None:
     brute = worlds("1/2", "3/2", 3)

@@ -22,6 +22,7 @@ from dpcore import DiscreteGaussian
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.numbers.parameter import RationalLike
+from tests.effort import by_day
 from tests.support.accounting.brute import EPSILONS, close, real
 from tests.support.accounting.worlds import Worlds, agrees, inverts, skellam
 from tests.support.dpcore.mutants import mutated
@@ -41,6 +42,7 @@ def worlds(variance: str, shift: int, reach: int) -> Worlds:
     return Worlds(mass=skellam(variance), most=shift, low=-reach, high=reach)
 
 
+@by_day(3)
 @pytest.mark.parametrize(("variance", "shift", "reach"), CASES)
 def test_the_curve_is_the_worst_over_all_shifts(variance: str, shift: int, reach: int) -> None:
     ours, brute = curve(variance, shift), worlds(variance, shift, reach)
@@ -174,6 +176,7 @@ def test_a_broken_pair_is_caught(kind: type[SkellamPair]) -> None:
     assert not holds(pair("4.0000001", 3))
 
 
+@by_day(6)
 @pytest.mark.parametrize("delta", ["1/2", "1e-6", "1e-30", "1e-100"])
 @pytest.mark.parametrize(
     ("variance", "shift"), [("27/500", 4), ("1/1000", 1), ("1/10", 30), ("16", 1)]

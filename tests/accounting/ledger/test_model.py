@@ -22,6 +22,7 @@ from accounting.ledger import BudgetExhausted, Ledger
 from accounting.ledger.book import Book
 from accounting.theorems.filter import SHARES
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET
 
@@ -144,6 +145,7 @@ def broken(
         yield
 
 
+@by_day(6)
 @pytest.mark.parametrize(
     ("owner", "name", "old", "new"),
     [

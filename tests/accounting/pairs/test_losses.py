@@ -41,6 +41,7 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import ball, precision
+from tests.effort import by_day
 from tests.support.accounting.brute import laplace
 from tests.support.accounting.laws import Triangle
 from tests.support.accounting.listed import (
@@ -59,6 +60,7 @@ from tests.support.accounting.worlds import polya
 from tests.support.dpcore.mutants import mutated, rewired
 
 
+@by_day(6)
 @pytest.mark.parametrize("name", list(CASES))
 def test_the_rests_bound_what_a_cut_leaves_out(name: str) -> None:
     one, truth = CASES[name]
@@ -71,6 +73,7 @@ def test_the_rests_bound_what_a_cut_leaves_out(name: str) -> None:
     assert right
 
 
+@by_day(6)
 @pytest.mark.parametrize("name", list(CASES))
 @pytest.mark.parametrize("bits", [20, 80])
 def test_a_listing_is_as_long_as_asked(name: str, bits: int) -> None:
@@ -329,6 +332,7 @@ MUTANTS = {
 }
 
 
+@by_day(6)
 @pytest.mark.parametrize("name", list(MUTANTS))
 def test_a_broken_cut_is_caught(name: str) -> None:
     case, cut = MUTANTS[name]

@@ -29,6 +29,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.skellam import Skellam
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated
 
@@ -137,6 +138,7 @@ def agrees(plan: Plan, result: Simulation) -> bool:
     )
 
 
+@by_day(2)
 @pytest.mark.parametrize("instance", INSTANCES)
 def test_errors_have_the_size_of_the_exact_law(instance: Instance) -> None:
     plan = plan_of(instance)
@@ -172,6 +174,7 @@ def rewired_to(deviation: Callable[..., float]) -> Callable[..., Any]:
     )
 
 
+@by_day(2)
 @pytest.mark.parametrize("kind", ["ideal", "ideal-per-user", "masked", "masked-neighbours"])
 def test_every_aggregation_gives_the_same_law(kind: Kind) -> None:
     plan = plan_of("concentrated")

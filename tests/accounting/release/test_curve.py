@@ -26,6 +26,7 @@ from dpcore import (
     Sensitivity,
 )
 from dpcore.numbers.enclosure import Enclosure, precision
+from tests.effort import by_day
 from tests.support.accounting.brute import EPSILONS, Brute, close, gaussian, laplace, shifts_up_to
 from tests.support.accounting.laws import Lopsided, Triangle
 
@@ -58,6 +59,7 @@ CASES = [
 IDS = [f"{c.noise!r}-{c.sensitivity}" for c in CASES]
 
 
+@by_day(6)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_delta_is_the_worst_over_all_shifts_and_directions(case: Case) -> None:
     for epsilon in EPSILONS:
@@ -67,6 +69,7 @@ def test_delta_is_the_worst_over_all_shifts_and_directions(case: Case) -> None:
         assert found.width <= found.upper / 2**64
 
 
+@by_day(4)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_epsilon_inverts_the_brute_delta(case: Case) -> None:
     for delta in ("1/3", "1/100", "1e-6", "1e-25"):
@@ -88,6 +91,7 @@ def test_the_best_test_between_two_worlds(case: Case) -> None:
         )
 
 
+@by_day(6)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_renyi_of_every_order(case: Case) -> None:
     for order in ("11/10", "3/2", "2", "5"):

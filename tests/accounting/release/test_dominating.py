@@ -29,6 +29,7 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, precision
+from tests.effort import by_day
 from tests.support.accounting.brute import Brute, gaussian, real
 from tests.support.accounting.worlds import Worlds, binomial, poisson, polya
 from tests.support.dpcore.mutants import mutated, rewired
@@ -184,6 +185,7 @@ def fits(found: DottedPair, brute: Any, relative: str) -> bool:
     return True
 
 
+@by_day(3)
 @pytest.mark.parametrize(("noise", "sensitivity", "brute"), CASES, ids=lambda case: repr(case)[:30])
 def test_it_is_the_maximum_of_all_directions_and_shifts(
     noise: Noise, sensitivity: Sensitivity, brute: Any

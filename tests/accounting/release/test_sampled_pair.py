@@ -20,6 +20,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Sensitivity
 from dpcore.numbers.enclosure import precision
+from tests.effort import by_day
 from tests.support.accounting.brute import DIGITS, real
 from tests.support.accounting.sampled_worlds import (
     ADDED,
@@ -193,6 +194,7 @@ def fixed_pair_holds(case: Case, sample: int, population: int) -> bool:
     return True
 
 
+@by_day(6)
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "coins", "poisson"])
 @pytest.mark.parametrize(("sample", "population"), [(1, 10), (3, 4), (5, 5)])
 def test_one_pair_lies_above_all_worlds(name: str, sample: int, population: int) -> None:

@@ -17,6 +17,7 @@ from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope
 from dpcore.numbers.enclosure import Enclosure
+from tests.effort import by_day
 from tests.support.accounting.brute import DIGITS, close, real
 from tests.support.accounting.sampled_worlds import ADDED, AT, CASES, Case, World, hockey_stick
 from tests.support.dpcore.mutants import mutated
@@ -38,6 +39,7 @@ def holds(found: Callable[[str], Enclosure], worlds: Iterable[World]) -> bool:
 # -- one round -------------------------------------------------------------------------------------
 
 
+@by_day(6)
 @each_case
 @pytest.mark.parametrize("rate", ["1/10", "2/3"])
 def test_delta_is_the_worst_over_all_worlds(case: Case, rate: str) -> None:

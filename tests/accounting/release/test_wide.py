@@ -38,6 +38,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Relation, Scope
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, precision
+from tests.effort import by_day
 from tests.support.accounting.brute import Mass, gaussian, laplace, real
 from tests.support.accounting.worlds import binomial, difference, poisson, polya, skellam
 from tests.support.dpcore.mutants import mutated
@@ -118,6 +119,7 @@ def between(
     return True
 
 
+@by_day(2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: repr(case[0])[:30])
 def test_bins_lie_on_either_side_of_the_curve(case: tuple[Noise, int, Mass, int]) -> None:
     for pair, world in directions(*case):
@@ -152,6 +154,7 @@ def epsilon(*parts: tuple[LossLaw, int], relative: Fraction = FINE) -> Enclosure
     return Total.of(parts).epsilon(DELTA, relative)
 
 
+@by_day(6)
 @pytest.mark.parametrize("noise", [NARROW, Poisson(mean=900), DiscreteLaplace(scale=200)])
 @pytest.mark.parametrize("rounds", [1, 10, 1000])
 def test_totals_of_bins_lie_on_either_side_of_the_total(noise: Noise, rounds: int) -> None:
@@ -288,6 +291,7 @@ def all_fit(case: int) -> bool:
     return all(between(pair, world, 40, "1e-2") for pair, world in directions(*CASES[case]))
 
 
+@by_day(6)
 @pytest.mark.parametrize(
     ("case", "owner", "name", "old", "new"),
     [

@@ -31,6 +31,7 @@ from dpcore import (
     Skellam,
 )
 from dpcore.noise import Noise
+from tests.effort import by_day
 from tests.support.accounting import many
 from tests.support.accounting.lists import curve, sampled
 from tests.support.dpcore.mutants import mutated
@@ -65,6 +66,7 @@ LISTS: dict[str, tuple[tuple[Any, int], ...]] = {
 REACH = {"discrete-laplace": 60, "discrete-gaussian": 12, "skellam": 22, "polya-difference": 45}
 
 
+@by_day(6)
 @pytest.mark.parametrize("name", LISTS)
 @pytest.mark.parametrize("epsilon", ["0", "1/2", "1", "3"])
 def test_a_list_is_what_enumeration_says(name: str, epsilon: str) -> None:
@@ -82,6 +84,7 @@ def test_a_list_is_what_enumeration_says(name: str, epsilon: str) -> None:
     assert found.upper - found.lower <= found.upper / 10**7
 
 
+@by_day(5)
 @pytest.mark.parametrize("name", LISTS)
 @pytest.mark.parametrize("delta", ["1e-3", "1e-12", "0.4"])
 def test_epsilon_is_the_inverse_of_delta(name: str, delta: str) -> None:

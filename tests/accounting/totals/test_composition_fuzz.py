@@ -39,6 +39,7 @@ from dpcore import Binomial, DiscreteGaussian, DiscreteLaplace, Poisson, Skellam
 from dpcore.mechanism import Relation, Scope
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, precision
+from tests.effort import by_day
 from tests.support.accounting.brute import gaussian, laplace, real
 from tests.support.accounting.worlds import binomial, poisson, skellam
 from tests.support.dpcore.mutants import mutated, rewired
@@ -266,6 +267,7 @@ def test_engines_overlap(
         assert all(one.overlaps(other) for one, other in itertools.combinations(found, 2))
 
 
+@by_day(6)
 @pytest.mark.parametrize("delta", [Fraction(1, 10**300), Fraction(1, 10**30), Fraction(9, 10)])
 @pytest.mark.parametrize("scale", [Fraction(1, 4), Fraction(20), Fraction(10**5)])
 @pytest.mark.parametrize("rounds", [2, 1000, 10**6])

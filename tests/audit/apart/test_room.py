@@ -26,6 +26,7 @@ from audit.runs.plan import Plan
 from audit.sample import sample
 from audit.targets.spelling import read_target
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 from tests.support.audit.command import Shell, at, process
 
 
@@ -34,6 +35,7 @@ def plan(**more: Any) -> Plan:
     return Plan(**{**defaults, "alpha": "1e-9", "runs": 1000, **more})
 
 
+@by_day(4)
 @pytest.mark.parametrize("name", ["coin", "laplace", "raises_in_b", "raises_late", "masked_in_b"])
 @pytest.mark.usefixtures("here")
 def test_a_room_gives_the_report_of_this_process(name: str) -> None:

@@ -23,6 +23,7 @@ from audit.evidence.fixed import Evidence, gather
 from audit.outputs.features.feature import read_feature
 from audit.outputs.worlds import draw_worlds, interleave
 from dpcore import Relation
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.audit.catalogue_laws import Masses, delta_between, epsilon_between, revealing
 from tests.support.audit.law_registry import FILES, GROWING, LAWS, gathered
@@ -102,6 +103,7 @@ def test_a_slip_is_not_listed_without_a_twin_and_a_law() -> None:
 # -- what an entry costs, derived a second time --------------------------------------------------
 
 
+@by_day(10)
 @each_entry
 def test_the_true_epsilon_is_derived(entry: Entry) -> None:
     a, b = laws(entry)
@@ -131,6 +133,7 @@ def test_an_endless_epsilon_belongs_to_an_entry() -> None:
         gathered([{"count": 1}, {"count": 2, "sum": 3}])
 
 
+@by_day(10)
 @each_entry
 def test_an_entry_with_a_delta_exceeds_it(entry: Entry) -> None:
     a, b = laws(entry)
@@ -142,6 +145,7 @@ def exact(value: Fraction | float) -> Any:
     return mpf(whole.numerator) / whole.denominator
 
 
+@by_day(10)
 @each_twin
 def test_a_twin_keeps_its_claim_and_nearly_spends_it(twin: Twin) -> None:
     a, b = laws(twin)
@@ -184,6 +188,7 @@ def fit_alpha() -> float:
     return purse.buy("catalogue: the code draws from its law", "1e-8") / (2 * len(SUBJECTS))
 
 
+@by_day(10)
 @each_subject
 @pytest.mark.parametrize("world", [0, 1])
 def test_the_code_draws_from_the_law(subject: Subject, world: int, fit_alpha: float) -> None:
@@ -191,6 +196,7 @@ def test_the_code_draws_from_the_law(subject: Subject, world: int, fit_alpha: fl
 
 
 # Where broken and right are one mechanism, only the claim is wrong, and there is nothing to tell.
+@by_day(10)
 @pytest.mark.parametrize(
     "entry",
     [e for e in SAMPLED if e.run is not e.twin.run and e.features == e.twin.features],
@@ -219,6 +225,7 @@ def refutations(subject: Subject, runs: int, repeats: int = REPEATS) -> int:
     return sum(e.p_value(subject.epsilon, subject.delta) <= LEVEL for e in found)
 
 
+@by_day(10)
 @each_sampled
 def test_a_slip_is_refuted(entry: Entry) -> None:
     repeats = REPEATS if entry.runs < MANY else 1

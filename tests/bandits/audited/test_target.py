@@ -23,6 +23,7 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.sampling.rng import Rng, SeededRng
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.bandits.audited import (
     EVERY,
@@ -55,12 +56,14 @@ def refuted(rest: str, *, runs: int) -> bool:
 # -- what is derived is not refuted --------------------------------------------------------------
 
 
+@by_day(3)
 @each_algorithm
 def test_the_derived_epsilon_is_not_refuted(name: str) -> None:
     alpha = purse.buy(f"bandits audit of the server's view: {name}", "1e-9")
     assert audited(f"{name},epsilon=1", runs=300, alpha=alpha).verdict == "not_refuted"
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", BY_DEVICES)
 def test_nor_is_it_by_devices(name: str) -> None:
     alpha = purse.buy(f"bandits audit by devices: {name}", "1e-9")
@@ -78,12 +81,14 @@ def test_nor_are_the_parameters_of_the_paper(name: str) -> None:
 # -- what releases too much is refuted -----------------------------------------------------------
 
 
+@by_day(6)
 @each_algorithm
 def test_a_release_without_noise_is_refuted(name: str) -> None:
     with releasing(bare):
         assert refuted(f"{name},epsilon=1", runs=150)
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", SUMS)
 def test_a_release_with_half_the_noise_is_refuted(name: str) -> None:
     with releasing(halved):
@@ -95,6 +100,7 @@ def test_half_the_noise_of_bits_is_refuted() -> None:
         assert refuted("sdp-ae,epsilon=1", runs=2000)
 
 
+@by_day(5)
 @each_algorithm
 def test_one_draw_for_all_arms_is_refuted(name: str) -> None:
     """As in the code released with the paper: the noise cancels wherever two arms are compared."""
@@ -149,6 +155,7 @@ def seeded_anew(coins: list[int]) -> Callable[[Any, Rng], Rng]:
     return again
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", ["dist-dp-se", "dist-rdp-se", "vb-sdp-ae"])
 def test_a_run_that_repeats_its_coins_in_every_batch_is_refuted(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -33,6 +33,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Release
 from dpcore.sampling.rng import SeededRng
+from tests.effort import by_day
 
 HORIZON = 2000
 DELTA = "1/1000"
@@ -78,6 +79,7 @@ def pooled_run() -> Run:
 # -- every trust model ---------------------------------------------------------------------------
 
 
+@by_day(3)
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_run_is_certified_and_checked_along_the_second_path(name: str) -> None:
     run = run_of(POLICIES[name])
@@ -209,6 +211,7 @@ def test_what_was_not_checked_says_so_and_does_not_hold() -> None:
     assert Fraction(certificate.claims[0]["epsilon"]) <= Fraction(1, 2)
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", ["dist-dp-se", "dist-rdp-se", "dist-cdp-se", "dp-se"])
 def test_a_run_of_a_million_rounds_is_checked_in_full(name: str) -> None:
     setting = Setting(epsilon="1/2", delta="1e-6", horizon=10**6, arms=2)

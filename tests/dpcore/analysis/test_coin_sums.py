@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from dpcore import Enclosure
 from dpcore.analysis import coin_sums as contour
 from dpcore.numbers.enclosure import ball, precision
+from tests.effort import by_day
 from tests.support.dpcore.coins import Coins
 from tests.support.dpcore.mutants import mutated, rewired
 
@@ -88,6 +89,7 @@ def test_central_masses_are_held(given_coins: list[Any], reach: int, prec: int) 
 # -- a sensible line is tight --------------------------------------------------------------------
 
 
+@by_day(4)
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("prec", [53, 128, 400])
 def test_masses_and_tails_are_tight(name: str, prec: int) -> None:
@@ -227,6 +229,7 @@ def test_a_coarse_sum_stays_true(stand_ins: dict[str, Any], tail: bool) -> None:
     assert missed(rewired(contour._contour, **stand_ins), tail=tail) == 0
 
 
+@by_day(6)
 @pytest.mark.parametrize("name", BOUNDS)
 @pytest.mark.parametrize("tail", [False, True])
 def test_a_contour_sum_without_a_bound_is_caught(name: str, tail: bool) -> None:

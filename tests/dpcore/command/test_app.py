@@ -16,6 +16,7 @@ import pytest
 
 import dpcore.command.app
 from dpcore import DiscreteLaplace, SeededRng
+from tests.effort import by_day
 
 ROOT = Path(__file__).parents[3]
 LAPLACE = "discrete-laplace:scale=10"
@@ -145,6 +146,7 @@ def test_a_defect_is_never_taken_for_a_verdict(
     assert f"RuntimeError: slip in {LAPLACE} at test_app.py:" in line
 
 
+@by_day(2)
 @pytest.mark.parametrize("words", [["sample", LAPLACE, "-n", "1"], ["--help"], ["--version"]])
 def test_a_reader_that_went_away_is_141_and_silent(words: list[str]) -> None:
     read, write = os.pipe()

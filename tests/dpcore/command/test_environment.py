@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import dpcore.command.app
+from tests.effort import by_day
 
 DRAW = ["sample", "discrete-laplace:scale=10", "--seed", "1"]
 Capture = pytest.CaptureFixture[str]
@@ -59,6 +60,7 @@ def test_a_window_of_no_size_is_none(
     assert "sample" in capsys.readouterr().out
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     "left", [{"COLUMNS": "0"}, {"TERMINAL_WIDTH": "x"}, {"TERM": ""}, {"TERM": "no such terminal"}]
 )

@@ -16,6 +16,7 @@ from audit.outputs import loading
 from dpcore.command import app as cli
 from dpcore.command import siblings
 from dpcore.command.siblings import Shadowed, clash_of, names, ours_first, require_ours
+from tests.effort import by_day
 
 ROOT = Path(__file__).parents[3]
 BUDGET = ["budget", "epsilon", "--noise", "discrete-laplace:scale=1", "--delta", "1e-6"]
@@ -27,6 +28,7 @@ def test_the_names_are_those_of_the_packages_beside_dpcore() -> None:
     assert {path.parent.name for path in ROOT.glob("*/py.typed")} == set(names())
 
 
+@by_day(3)
 @pytest.mark.parametrize("where", ["accounting.py", "audit/__init__.py", "bandits/__init__.py"])
 @pytest.mark.parametrize("way", ["the folder", "the path"])
 def test_a_module_in_front_of_ours_is_named(where: str, way: str, tmp_path: Path) -> None:

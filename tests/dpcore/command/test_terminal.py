@@ -20,6 +20,7 @@ from audit.report.report import AuditReport
 from dpcore.command import app as cli
 from dpcore.command import terminal
 from dpcore.command.terminal import page, printable
+from tests.effort import by_day
 
 ROOT = Path(__file__).parents[3]
 HOSTILE = "\x1b[2J\x1b]0;mine\x07\x9b31m\u202etxt.\u2066\x85ok\nPROVEN: all\r\x08[bold red]x[/]"
@@ -75,6 +76,7 @@ COMMANDS = [
 ]
 
 
+@by_day(6)
 @pytest.mark.parametrize("arguments", COMMANDS, ids=range(len(COMMANDS)))
 def test_no_command_lets_names_steer(
     arguments: list[str], capsys: pytest.CaptureFixture[str]

@@ -16,6 +16,7 @@ import pytest
 from dpcore.command.workers import Ahead, WorkerLost, in_processes
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import positive_rational
+from tests.effort import by_day
 from tests.support.bandits.command import MAIN, ROOT
 
 PARENT = f"""
@@ -84,6 +85,7 @@ def of_session(leader: int) -> list[int]:
     return found
 
 
+@by_day(2)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who is alive")
 @pytest.mark.parametrize("wait", [0, 0.3, 0.8])
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])

@@ -21,6 +21,7 @@ from dpcore.noise import batch_of
 from dpcore.numbers.enclosure import ball, narrow
 from dpcore.sampling.inversion import InversionTable
 from dpcore.sampling.rng import SeededRng
+from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.layers import lower_end
 from tests.support.dpcore.mutants import mutated, rewired
@@ -105,6 +106,7 @@ def table_of(noise: DiscreteGaussianSum) -> InversionTable:
     return batch
 
 
+@by_day(5)
 @pytest.mark.parametrize(
     ("count", "sigma_squared"),
     [(2, "1/1000000"), (3, "1/50"), (16, "1/4"), (1, "1"), (5, "20"), (64, "16.01"), (7, "401")],

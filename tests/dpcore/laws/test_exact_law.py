@@ -17,6 +17,7 @@ from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, Noise
 from dpcore.numbers.enclosure import ball, narrow
 from dpcore.sampling import coins as exact
 from dpcore.sampling.rng import Rng
+from tests.effort import by_day
 from tests.support.dpcore.layers import (
     ProposalProven,
     bernoulli_exp_proven,
@@ -211,6 +212,7 @@ def geometric_refuted(exponent: Fraction, code: Callable[..., Any]) -> list[Any]
     return law.refuted(lambda k: geometric_mass(exponent, k), range(40))
 
 
+@by_day(2)
 @pytest.mark.parametrize("exponent", GEOMETRIC, ids=str)
 def test_geometric_exp_is_exact(exponent: Fraction) -> None:
     code = rewired(exact.geometric_exp, bernoulli_exp=bernoulli_exp_proven)
@@ -246,6 +248,7 @@ GEOMETRIC_MUTANTS = {
 }
 
 
+@by_day(4)
 @pytest.mark.parametrize("name", GEOMETRIC_MUTANTS)
 def test_geometric_exp_mutant_is_caught(name: str) -> None:
     old, new = GEOMETRIC_MUTANTS[name]

@@ -14,6 +14,7 @@ from mpmath import mp, mpf
 
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, read_noise
 from dpcore.noise import FLOAT_ERROR
+from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated
 from tests.support.laws import (
@@ -80,6 +81,7 @@ def float_errors(noise: Noise, function: str, ks: list[int], found: Any = None) 
     return wrong
 
 
+@by_day(6)
 @pytest.mark.parametrize("noise", cases(FLOAT_NOISES, every=4), ids=repr)
 @pytest.mark.parametrize("function", ["pmf", "log_pmf", "cdf", "sf"])
 def test_floats_are_within_their_error(noise: Noise, function: str) -> None:
@@ -108,6 +110,7 @@ def test_gaussian_floats_at_any_variance(octave: Fraction, x: float, function: s
     assert float_errors(DiscreteGaussian(sigma_squared=variance), function, [k]) == []
 
 
+@by_day(6)
 @pytest.mark.parametrize("noise", cases(FLOAT_NOISES), ids=repr)
 def test_floats_at_the_ends_of_int64(noise: Noise) -> None:
     for k in (-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1):
@@ -180,6 +183,7 @@ LEVELS = [
 ]
 
 
+@by_day(3)
 @pytest.mark.parametrize("noise", cases(FLOAT_NOISES, every=8), ids=repr)
 def test_quantiles_are_exact(noise: Noise) -> None:
     levels = LEVELS if reach(noise) < WIDE else LEVELS[::3]
@@ -193,6 +197,7 @@ def test_quantiles_that_trust_their_guess_are_seen() -> None:
     assert wrong_quantiles(noise, levels, trusting(noise, np.array(levels)))
 
 
+@by_day(6)
 @pytest.mark.parametrize("noise", cases(NARROW, every=4), ids=repr)
 def test_rational_levels_are_decided_at_any_depth(noise: Noise) -> None:
     with second_path.digits(140):
@@ -205,6 +210,7 @@ def test_rational_levels_are_decided_at_any_depth(noise: Noise) -> None:
                 assert noise.quantile(below + Fraction(1, 1 << 380)) == k + 1
 
 
+@by_day(5)
 @pytest.mark.parametrize("text", EVERYDAY.values())
 def test_levels_beyond_floats_are_decided(text: str) -> None:
     noise = read_noise(text)

@@ -20,7 +20,7 @@ from dpcore.analysis import coin_sums as contour
 from dpcore.analysis import theta
 from dpcore.noise import Divisible
 from dpcore.numbers.enclosure import ball, precision
-from tests.effort import some
+from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.refusals import ident, names, refusal
@@ -55,6 +55,7 @@ def tight(enclosure: Enclosure, bits: int) -> bool:
     return Fraction(enclosure.width) <= Fraction(enclosure.upper) / (1 << bits)
 
 
+@by_day(6)
 @pytest.mark.parametrize("noise", cases(NOISES, every=4), ids=repr)
 @pytest.mark.parametrize("function", ["pmf", "cdf", "sf"])
 def test_enclosures_hold_what_mpmath_finds(noise: Noise, function: str) -> None:
@@ -67,6 +68,7 @@ def test_enclosures_hold_what_mpmath_finds(noise: Noise, function: str) -> None:
             assert tight(enclosure, 127), k
 
 
+@by_day(6)
 @pytest.mark.parametrize("noise", cases(NOISES, every=4), ids=repr)
 def test_enclosures_tighten_around_one_number(noise: Noise) -> None:
     wide, middle = reach(noise), centre(noise)
@@ -91,6 +93,7 @@ def add_up_to_one(parts: list[Enclosure]) -> bool:
     return sum(part.lower for part in held) <= 1 <= sum(part.upper for part in held)
 
 
+@by_day(6)
 @pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
 def test_the_whole_mass_is_one(noise: Noise) -> None:
     far = min(3 * reach(noise), 40 if reach(noise) < WIDE else 5)
@@ -127,6 +130,7 @@ def disagreements(noise: Noise, k: int) -> list[str]:
     return [name for name, right in found.items() if not right]
 
 
+@by_day(6)
 @pytest.mark.parametrize("noise", cases(NOISES, every=4), ids=repr)
 def test_the_functions_agree_with_each_other(noise: Noise) -> None:
     wide, middle = reach(noise), centre(noise)
@@ -142,6 +146,7 @@ def bends_up(noise: Noise, k: int) -> bool:
     return Fraction(middle.upper) ** 2 < Fraction(left.lower) * Fraction(right.lower)
 
 
+@by_day(6)
 @pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
 def test_log_concavity_where_it_is_said(noise: Noise) -> None:
     if not noise.log_concave:
@@ -152,6 +157,7 @@ def test_log_concavity_where_it_is_said(noise: Noise) -> None:
             assert not bends_up(noise, k)
 
 
+@by_day(6)
 @pytest.mark.parametrize("noise", cases(NOISES, every=4), ids=repr)
 @pytest.mark.parametrize("k", [2**62 - 1, 2**62, -(2**63), 2**64 + 1, 2**90])
 def test_far_places_are_enclosed_too(noise: Noise, k: int) -> None:
@@ -187,6 +193,7 @@ def around(moment: Fraction | Enclosure) -> Enclosure:
     return moment if isinstance(moment, Enclosure) else Enclosure.exactly(moment)
 
 
+@by_day(6)
 @pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
 def test_moments_are_those_of_mpmath(noise: Noise) -> None:
     law: Any = LAWS[noise.name]
@@ -274,12 +281,14 @@ def shares(noise: Divisible) -> list[tuple[int, Noise]]:
 SMALL = [n for n in NOISES if isinstance(n, Divisible) and reach(n) < 16]
 
 
-@pytest.mark.parametrize("noise", some(SMALL, 16), ids=repr)
+@by_day(6)
+@pytest.mark.parametrize("noise", SMALL, ids=repr)
 def test_shares_add_up_to_the_law(noise: Any) -> None:
     for parties, share in shares(noise):
         assert refuted(noise, share, parties) in ([], None), parties
 
 
+@by_day(5)
 @pytest.mark.parametrize("law", [name for name in LAWS if any(n.name == name for n in SMALL)])
 def test_one_share_more_or_less_is_seen(law: str) -> None:
     checked = 0

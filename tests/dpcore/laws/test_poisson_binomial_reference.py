@@ -17,6 +17,7 @@ from dpcore import Enclosure, Noise, SeededRng
 from dpcore.laws import poisson as poisson_module
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
+from tests.effort import by_day
 from tests.support.dpcore.layers import bernoulli_proven, lower_end
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.exact_law import Forking, Law, unroll
@@ -49,6 +50,7 @@ UNIT_MUTANTS = {
 }
 
 
+@by_day(4)
 @pytest.mark.parametrize("name", UNIT_MUTANTS)
 def test_a_mutant_of_the_unit_poisson_is_caught(name: str) -> None:
     mutant = mutated(poisson_module._unit_poisson, *UNIT_MUTANTS[name])
@@ -76,6 +78,7 @@ MEANS = [Fraction(m) for m in ("1/1000", "1/3", "1", "3/2", "2", "8/3")]
 STUBS: dict[str, Any] = {"_unit_poisson": unit_proven, "bernoulli": bernoulli_proven}
 
 
+@by_day(2)
 @pytest.mark.parametrize("mean", MEANS, ids=str)
 def test_the_poisson_reference_is_exact(mean: Fraction) -> None:
     assert poisson_refuted(mean, rewired(Poisson.sample_reference, **STUBS)) == []
@@ -98,6 +101,7 @@ POISSON_MUTANTS = {
 }  # fmt: skip
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", POISSON_MUTANTS)
 def test_a_mutant_of_the_poisson_reference_is_caught(name: str) -> None:
     mutant = mutated(Poisson.sample_reference, *POISSON_MUTANTS[name], **STUBS)

@@ -19,6 +19,7 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.polya_jumps import LogJumps, below
 from dpcore.noise import batch_of
 from dpcore.sampling.inversion import InversionTable, fixed_enclosure
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated
@@ -162,6 +163,7 @@ JUMPS_MUTANTS = {
 }
 
 
+@by_day(5)
 @pytest.mark.parametrize("name", JUMPS_MUTANTS)
 def test_a_mutant_of_the_jumps_is_caught(name: str) -> None:
     assert contradictions(mutated(LogJumps.jumps, *JUMPS_MUTANTS[name]))
@@ -240,6 +242,7 @@ def worst(noise: Polya, drawn: Any) -> float:
     return len(found) * float(min(found))
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("shape", "scale"), [("1/16", 2**20), ("9/10", 10**6), ("5/2", 10**7), ("1/1048576", 2**20)]
 )

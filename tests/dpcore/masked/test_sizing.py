@@ -25,6 +25,7 @@ from dpcore.masked.aggregation import MaskedAggregation
 from dpcore.masked.neighbourhood import Neighbourhood, neighbours_of
 from dpcore.masked.sizing import MOST_EXPOSURE, neighbourhood_risk, size_neighbourhood
 from dpcore.sampling.rng import SeededRng
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated, rewired
 
@@ -270,6 +271,7 @@ def least_by_scipy(n: int, d: int, c: int) -> tuple[int, int] | None:
     return None
 
 
+@by_day(4)
 @pytest.mark.parametrize(("n", "d", "c"), CASES)
 def test_the_least_neighbourhood_is_that_of_a_plain_search(n: int, d: int, c: int) -> None:
     found = size_neighbourhood(users=n, dropouts=d, colluding=c)

@@ -28,6 +28,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.laws.sums import summed
 from dpcore.noise import Noise
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
+from tests.effort import by_day
 from tests.support.dpcore.crowds import contradicted
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal
@@ -119,6 +120,7 @@ SUMS: list[tuple[Noise, int, Noise, int]] = [
 ]
 
 
+@by_day(3)
 @pytest.mark.parametrize(("share", "count", "whole", "reach"), SUMS, ids=repr)
 def test_a_sum_of_shares_has_the_law_of_the_whole(
     share: Noise, count: int, whole: Noise, reach: int

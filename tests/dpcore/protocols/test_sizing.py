@@ -21,6 +21,7 @@ from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least
 from dpcore.protocols.sizing import size_protocol
 from dpcore.protocols.sums import AggregatedSum
+from tests.effort import by_day
 from tests.support.dpcore.crowds import UNIT, masses
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.refusals import names, refusal
@@ -72,6 +73,7 @@ def size(sized: Any, scale: Fraction, failure: Fraction) -> int:
     return threshold
 
 
+@by_day(3)
 @pytest.mark.parametrize(
     "noise",
     [
@@ -123,6 +125,7 @@ def test_wraparound_is_bounded_whatever_the_data_are() -> None:
     assert size.one_less.lower > Fraction(1, 100)
 
 
+@by_day(3)
 @pytest.mark.parametrize(
     "share",
     [

@@ -24,6 +24,7 @@ from dpcore.sampling.inversion import (
     table_of_masses,
 )
 from dpcore.sampling.rng import SeededRng
+from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.refusals import names, refusal
@@ -60,6 +61,7 @@ def past_the_end(table: InversionTable, cdf: Cdf) -> list[Fraction]:
     return [v for v in dict.fromkeys(numbers + halves) if 0 < v < 1]
 
 
+@by_day(6)
 @pytest.mark.parametrize("name", TIES)
 @pytest.mark.parametrize("left", [1, 8, 20, 60])
 def test_a_word_above_an_open_table_is_refined(name: str, left: int) -> None:
@@ -151,6 +153,7 @@ def wrong_inversions(
     return wrong
 
 
+@by_day(6)
 @pytest.mark.parametrize("name", TIES)
 @pytest.mark.parametrize("guess", [0, -3, 7, 10**6, -(10**6)])
 def test_inversion_from_any_guess_is_exact(name: str, guess: int) -> None:

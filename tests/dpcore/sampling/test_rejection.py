@@ -22,6 +22,7 @@ from dpcore import DiscreteGaussian, DiscreteLaplace, Unrepresentable
 from dpcore.noise import batch_of
 from dpcore.sampling.rejection import GaussianByRejection
 from dpcore.sampling.rng import SeededRng
+from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted import Digits, leading
@@ -112,6 +113,7 @@ def contradictions(variance: Fraction, accept: Accept = GaussianByRejection._acc
     return found
 
 
+@by_day(2)
 @pytest.mark.parametrize("variance", VARIANCES, ids=str)
 def test_floats_never_contradict_the_exact_decision(variance: Fraction) -> None:
     assert contradictions(variance) == []
@@ -148,6 +150,7 @@ ACCEPT_MUTANTS = {
 }
 
 
+@by_day(4)
 @pytest.mark.parametrize("name", ACCEPT_MUTANTS)
 def test_a_mutant_of_accept_is_caught(name: str) -> None:
     mutant = mutated(GaussianByRejection._accept, *ACCEPT_MUTANTS[name])

@@ -18,6 +18,7 @@ from dpcore.analysis.theta import ThetaSum
 from dpcore.noise import batch_of
 from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.sampling.ripple import Rippled, ripple
+from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted import Digits
@@ -63,6 +64,7 @@ def test_the_ripple_bounds_every_chance(count: int, variance: Fraction) -> None:
         assert min(found) < (1 - half) / (1 + half)
 
 
+@by_day(3)
 @pytest.mark.parametrize(("count", "variance"), WIDE_RIPPLES)
 def test_each_decision_is_that_of_mpmath(count: int, variance: Fraction) -> None:
     assert wrong_decisions(count, variance, Rippled.keeps) == []

@@ -22,6 +22,7 @@ import dpcore
 from dpcore import Noise, SeededRng, read_noise
 from dpcore.noise import batch_of
 from dpcore.sampling.inversion import InversionTable
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.dpcore import second_path
 from tests.support.laws import EXAMPLES, SPELLED, centre, reach, second
@@ -29,6 +30,7 @@ from tests.support.laws import EXAMPLES, SPELLED, centre, reach, second
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "seeded.json").read_text())
 
 
+@by_day(6)
 @pytest.mark.parametrize("text", list(VECTORS["draws"]))
 def test_seeded_draws_are_the_same_on_every_platform(text: str) -> None:
     noise = read_noise(text)
@@ -156,6 +158,7 @@ REFERENCE = {
 TINY_ALPHA = "1e-9"
 
 
+@by_day(3)
 @pytest.mark.parametrize("text", SPELLED)
 def test_batches_have_the_law(text: str) -> None:
     alpha = purse.buy(f"cells: batch {text}", TINY_ALPHA)
@@ -163,6 +166,7 @@ def test_batches_have_the_law(text: str) -> None:
     assert worst(noise, noise.sample(DRAWN, rng=SeededRng(11))) > alpha
 
 
+@by_day(6)
 @pytest.mark.parametrize("text", SPELLED)
 def test_single_draws_have_the_law(text: str) -> None:
     alpha = purse.buy(f"cells: single {text}", TINY_ALPHA)
@@ -170,6 +174,7 @@ def test_single_draws_have_the_law(text: str) -> None:
     assert worst(noise, np.array([noise.sample(rng=source) for _ in range(2000)])) > alpha
 
 
+@by_day(2)
 @pytest.mark.parametrize("text", SPELLED)
 def test_the_reference_sampler_has_the_law(text: str) -> None:
     alpha = purse.buy(f"cells: reference {text}", TINY_ALPHA)
@@ -205,6 +210,7 @@ def power_of(noise: Noise, mutant: Noise, trials: int, alpha: float) -> float:
 WIDE_ENOUGH = [f"{law}:{parameters}" for law, rows in EXAMPLES.items() for parameters in rows[1:]]
 
 
+@by_day(4)
 @pytest.mark.parametrize("text", WIDE_ENOUGH)
 def test_another_parameter_is_seen(text: str) -> None:
     # The least change of each parameter at which the cells have power 0.999: 4% for one of them.

@@ -22,6 +22,7 @@ from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
 from dpcore.sampling.rng import Rng, Words
 from dpcore.sampling.stirling import Centred
+from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted import Digits, leading
@@ -98,6 +99,7 @@ def wrong_steps(noise: Law, batch: Centred) -> list[str]:
     return found
 
 
+@by_day(3)
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
 def test_the_staircase_stands_over_the_law(noise: Law) -> None:
     batch = staircase(noise)
@@ -217,6 +219,7 @@ def contradictions(noise: Law, batch: Centred) -> list[Any]:
     return found
 
 
+@by_day(3)
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
 def test_floats_never_contradict_the_exact_decision(noise: Law) -> None:
     assert contradictions(noise, staircase(noise)) == []
@@ -246,6 +249,7 @@ ROUGH: dict[str, Law] = {
 }
 
 
+@by_day(5)
 @pytest.mark.parametrize("name", [*ACCEPT_MUTANTS, *EXPONENT_MUTANTS])
 def test_a_mutant_of_the_decision_is_caught(name: str) -> None:
     if name in ACCEPT_MUTANTS:
