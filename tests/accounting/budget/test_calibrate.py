@@ -238,6 +238,7 @@ def test_whatever_is_returned_stands(
         assert max(map(Fraction, other.noise.parameters.values())) <= slack * size
 
 
+@pytest.mark.nightly
 def test_noise_too_wide_to_be_listed_is_found_in_bins() -> None:
     found = calibrate(noise="skellam", epsilon="1e-9", delta="1e-6", rounds=9)
     assert found.least

@@ -135,6 +135,7 @@ def test_what_takes_too_long_is_refused_with_the_reason() -> None:
         curve(10**6, "1/10", 1).enclose_renyi("3/2")
 
 
+@pytest.mark.nightly
 @settings(max_examples=40)
 @given(
     st.integers(min_value=1, max_value=9),

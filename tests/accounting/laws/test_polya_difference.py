@@ -120,6 +120,7 @@ def test_zcdp_bounds_every_order_and_is_near_one(shape: str, scale: str, shift: 
         assert real(Fraction(found.lower)) <= best * mpmath.mpf("1.001")
 
 
+@pytest.mark.nightly
 @settings(max_examples=25)
 @given(
     st.fractions(min_value=Fraction(1, 20), max_value=3, max_denominator=20),

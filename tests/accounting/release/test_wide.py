@@ -186,6 +186,7 @@ def test_beside_other_laws() -> None:
     assert above.upper - below.lower <= Fraction(1, 1000) * Fraction(above.upper)
 
 
+@by_day(1)
 @pytest.mark.parametrize(("shift", "rounds"), [(60_000, 900), (1_500_000, 4)])
 def test_wide_noise_has_the_total_of_a_real_gaussian(shift: int, rounds: int) -> None:
     found = ways(PrivacyCurve(noise=WIDE, sensitivity=shift)).in_bins()

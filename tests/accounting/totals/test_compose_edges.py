@@ -86,6 +86,7 @@ def test_a_small_sample_of_a_gaussian_has_a_finite_epsilon() -> None:
     assert found.upper - found.lower < Fraction(1, 10**6)
 
 
+@pytest.mark.nightly
 def test_a_wide_polya_difference_keeps_its_digits() -> None:
     found = compose((curve(PolyaDifference(shape=2, scale=1000), 10), 1000)).epsilon("1e-6")
     assert found.lower is not None

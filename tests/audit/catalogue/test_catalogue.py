@@ -225,7 +225,7 @@ def refutations(subject: Subject, runs: int, repeats: int = REPEATS) -> int:
     return sum(e.p_value(subject.epsilon, subject.delta) <= LEVEL for e in found)
 
 
-@by_day(10)
+@by_day(5)
 @each_sampled
 def test_a_slip_is_refuted(entry: Entry) -> None:
     repeats = REPEATS if entry.runs < MANY else 1
@@ -235,6 +235,7 @@ def test_a_slip_is_refuted(entry: Entry) -> None:
     assert evidence.witness(entry.epsilon) is not None
 
 
+@pytest.mark.nightly
 def test_twins_are_refuted_no_oftener_than_the_level_says() -> None:
     alpha = purse.buy("catalogue: twins refuted", "1e-8")
     found = {twin.name: refutations(twin, TWIN_RUNS) for twin in TWINS}
@@ -242,6 +243,7 @@ def test_twins_are_refuted_no_oftener_than_the_level_says() -> None:
     assert binom.sf(sum(found.values()) - 1, repeats, LEVEL) > alpha, found
 
 
+@by_day(10)
 @each_entry
 def test_a_twin_is_not_refuted(entry: Entry) -> None:
     alpha = purse.buy(f"catalogue: twin of {entry.name}", "1e-9")

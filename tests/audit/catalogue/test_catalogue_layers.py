@@ -24,6 +24,7 @@ from audit.replay.replay import replay
 from audit.targets.spelling import read_target
 from dpcore import Binomial, DiscreteGaussian
 from dpcore.numbers.parameter import RationalLike
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.audit.laws_float import LAWS
 
@@ -60,6 +61,7 @@ FOUND = {
 }
 
 
+@by_day(3)
 @pytest.mark.parametrize("name", FOUND)
 def test_replay_finds_a_slip_and_not_its_twin(name: str) -> None:
     entry = entry_of(name)
@@ -71,6 +73,7 @@ def test_whatever_replay_must_catch_is_among_them() -> None:
     assert {entry.name for entry in ENTRIES if entry.layer is Layer.REPLAY} <= set(FOUND)
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("name", "declared"),
     [
@@ -86,6 +89,7 @@ def test_replay_refutes_a_declared_sensitivity(name: str, declared: RationalLike
     assert replayed(entry_of(name), declared).verdict == "refuted"
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     ("name", "declared"), [("clipped-sum", 2), ("public-bounds", 1), ("rounded", 1)]
 )
@@ -165,6 +169,7 @@ def seen(subject: Subject, runs: int, seed: int) -> tuple[Any, Any]:
     return interleave(side_a, side_b, worlds, rng), worlds
 
 
+@pytest.mark.nightly
 def test_the_sigma_is_refuted_on_its_curve_long_before_its_point() -> None:
     entry = entry_of("sigma-for-its-square")
     assert entry.curve == entry.twin.curve

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import by_day
+
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "published_bandits.py"
 
@@ -56,6 +58,7 @@ def audited(path: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     ("many", "odds", "verdicts"),
     [

@@ -17,6 +17,7 @@ import pytest
 
 from audit.catalogue import ENTRIES
 from audit.report.report import SCHEMA
+from tests.effort import by_day
 from tests.support.audit.command import ALPHA, KEYS, START, Shell, arguments, at, started
 
 # -- verdicts and exit codes ------------------------------------------------------------------
@@ -222,6 +223,7 @@ def test_a_locale_without_the_letters_is_no_error(here: Path) -> None:
 # -- bad input --------------------------------------------------------------------------------
 
 
+@by_day(20)
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

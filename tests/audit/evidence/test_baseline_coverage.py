@@ -22,6 +22,7 @@ from audit.evidence.baselines.thresholds import (
     dkw,
 )
 from audit.outputs.worlds import draw_worlds
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated, rewired
 
@@ -84,6 +85,7 @@ def p_value(wrong: int, repeats: int = REPEATS) -> float:
     return float(stats.binom.sf(wrong - 1, repeats, ALPHA))
 
 
+@by_day(6)
 @pytest.mark.parametrize("law", list(LAWS))
 @pytest.mark.parametrize("name", VALID)
 def test_a_valid_baseline_keeps_its_level(name: str, law: str) -> None:

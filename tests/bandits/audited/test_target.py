@@ -108,6 +108,7 @@ def test_one_draw_for_all_arms_is_refuted(name: str) -> None:
         assert refuted(f"{name},epsilon=1", runs=150)
 
 
+@pytest.mark.nightly
 def test_skellam_noise_at_seven_tenths_is_refuted() -> None:
     """The claim is that of the watched user's release: the worst of all batches would be looser."""
 
@@ -170,6 +171,7 @@ def test_a_run_that_repeats_its_coins_in_every_batch_is_refuted(
     assert [outcome.feature for outcome in report.outcomes if outcome.refuted] == [ACROSS]
 
 
+@by_day(1)
 @pytest.mark.parametrize("name", ["dist-dp-se", "dist-cdp-se"])
 def test_a_raw_sum_that_comes_a_batch_later_is_refuted(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -211,7 +211,7 @@ def test_what_was_not_checked_says_so_and_does_not_hold() -> None:
     assert Fraction(certificate.claims[0]["epsilon"]) <= Fraction(1, 2)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("name", ["dist-dp-se", "dist-rdp-se", "dist-cdp-se", "dp-se"])
 def test_a_run_of_a_million_rounds_is_checked_in_full(name: str) -> None:
     setting = Setting(epsilon="1/2", delta="1e-6", horizon=10**6, arms=2)

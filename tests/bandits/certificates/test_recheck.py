@@ -113,7 +113,7 @@ def harmless(path: Path, what: str, original: dict[str, Any]) -> bool:
     return False
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_no_edit_of_any_field_holds(name: str) -> None:
     original = document(name)

@@ -13,6 +13,7 @@ from bandits.experiments.experiment import Experiment
 from bandits.experiments.summary import promises_of
 from bandits.policies.registry import ALGORITHMS, Setting, read_algorithm
 from dpcore.errors import InvalidParameter, PrecisionExhausted
+from tests.effort import by_day
 from tests.support.bandits.command import Bandit
 
 PLACES = ("--output", "out", "--resume", "st")
@@ -80,6 +81,7 @@ def test_no_command_is_help_and_no_empty_error(bandit: Bandit) -> None:
     assert "Start with dpcore bandit run" in answer.out
 
 
+@by_day(1)
 @pytest.mark.parametrize("epsilon", ["1/100", "1000"])
 def test_every_algorithm_is_made_at_both_ends(epsilon: str) -> None:
     names = tuple(entry.name for entry in ALGORITHMS)

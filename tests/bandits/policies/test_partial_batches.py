@@ -23,6 +23,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.sampling.rng import SeededRng
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated
 
@@ -109,6 +110,7 @@ def dropped(policy: PartedElimination, seed: int) -> int:
     return found
 
 
+@by_day(1)
 @pytest.mark.parametrize("privatizer", [LAPLACE, SKELLAM], ids=["laplace", "skellam"])
 def test_the_gap_covers_the_noise_of_all_parts(privatizer: SteadyPrivatizer) -> None:
     alpha = purse.buy(f"parted gap {privatizer.name}", "1e-9")

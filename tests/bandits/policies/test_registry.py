@@ -23,6 +23,7 @@ from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius
 from bandits.worlds.environment import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
 NAMES = [
@@ -102,6 +103,7 @@ def test_the_exact_radius_has_its_own_schedule(name: str) -> None:
         assert policy.privatizer.parameters == "exact"
 
 
+@by_day(8)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("arms", "rounds"), [(2, 20), (10, 25), (10, 1000), (150, 70), (500, 200)])
 def test_no_wraparound_takes_an_intervals_share(name: str, arms: int, rounds: int) -> None:

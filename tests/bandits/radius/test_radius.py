@@ -32,6 +32,7 @@ from dpcore import (
     SeededRng,
     Skellam,
 )
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated, rewired
 
@@ -314,6 +315,7 @@ def test_the_run_fails_no_more_often_than_p() -> None:
     assert missed.any()
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     ("scale", "pulls", "failure"), [(64, 256, "1e-2"), (16, 32, "1e-2"), (526, 20_000, "1e-3")]
 )

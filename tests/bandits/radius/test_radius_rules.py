@@ -23,6 +23,7 @@ from dpcore import DiscreteLaplace, InvalidParameter, PolyaDifference
 from dpcore.analysis import laplace_sums as laplace_sum
 from dpcore.laws.poisson import Poisson
 from dpcore.numbers.enclosure import Enclosure, precision
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
 # -- what is refused ------------------------------------------------------------------------------
@@ -77,6 +78,7 @@ CASES: list[tuple[Trust, int]] = [
 ]
 
 
+@by_day(10)
 @pytest.mark.parametrize(("trust", "scaling"), CASES)
 @pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1"])
 def test_exact_is_below_paper(trust: Trust, scaling: int, epsilon: str) -> None:

@@ -283,6 +283,7 @@ def test_a_batch_that_could_leave_int64_is_refused() -> None:
         LogJumps(Fraction(1, 2**300), Fraction(2**59))
 
 
+@pytest.mark.nightly
 def test_single_draws_of_any_size() -> None:
     for noise in (Polya(shape="1/3", scale=2**80), PolyaDifference(shape="3/2", scale=2**80)):
         drawn = [noise.sample(rng=SeededRng(seed)) for seed in range(8)]

@@ -277,6 +277,7 @@ def test_a_mutant_of_the_exact_decision_is_caught(name: str) -> None:
 # -- beyond the steps ------------------------------------------------------------------------------
 
 
+@by_day(1)
 @pytest.mark.parametrize("noise", LAWS[:1] + LAWS[4:5], ids=repr)
 def test_tails_are_drawn_by_inversion(noise: Law) -> None:
     batch = staircase(noise)

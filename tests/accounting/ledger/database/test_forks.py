@@ -118,7 +118,7 @@ def run(script: str, *arguments: str) -> str:
     return done.stdout
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("how", ["forgotten", "the same", "its own"])
 def test_a_child_keeps_what_it_was_told_when_its_parent_closes(url: str, how: str) -> None:
     Ledger.create(url, budget=BUDGET).close()
