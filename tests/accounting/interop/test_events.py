@@ -274,7 +274,11 @@ def test_events_of_theirs(events: Any) -> None:
 
 
 def _fields(claim: Any) -> tuple[Any, ...]:
-    names = {"pure": ("epsilon",), "zcdp": ("rho",), "approx": ("epsilon", "delta")}[claim.word]
+    names = {
+        "pure": ("stated_epsilon",),
+        "zcdp": ("rho",),
+        "approx": ("stated_epsilon", "stated_delta"),
+    }[claim.word]
     return tuple(getattr(claim, name) for name in names)
 
 
