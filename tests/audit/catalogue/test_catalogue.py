@@ -145,7 +145,7 @@ def exact(value: Fraction | float) -> Any:
     return mpf(whole.numerator) / whole.denominator
 
 
-@by_day(10)
+@by_day(8)
 @each_twin
 def test_a_twin_keeps_its_claim_and_nearly_spends_it(twin: Twin) -> None:
     a, b = laws(twin)
@@ -188,7 +188,7 @@ def fit_alpha() -> float:
     return purse.buy("catalogue: the code draws from its law", "1e-8") / (2 * len(SUBJECTS))
 
 
-@by_day(10)
+@by_day(30)
 @each_subject
 @pytest.mark.parametrize("world", [0, 1])
 def test_the_code_draws_from_the_law(subject: Subject, world: int, fit_alpha: float) -> None:
@@ -196,7 +196,7 @@ def test_the_code_draws_from_the_law(subject: Subject, world: int, fit_alpha: fl
 
 
 # Where broken and right are one mechanism, only the claim is wrong, and there is nothing to tell.
-@by_day(10)
+@by_day(8)
 @pytest.mark.parametrize(
     "entry",
     [e for e in SAMPLED if e.run is not e.twin.run and e.features == e.twin.features],
@@ -225,7 +225,7 @@ def refutations(subject: Subject, runs: int, repeats: int = REPEATS) -> int:
     return sum(e.p_value(subject.epsilon, subject.delta) <= LEVEL for e in found)
 
 
-@by_day(5)
+@by_day(8)
 @each_sampled
 def test_a_slip_is_refuted(entry: Entry) -> None:
     repeats = REPEATS if entry.runs < MANY else 1

@@ -25,6 +25,7 @@ from audit.targets.spelling import read_target
 from audit.targets.target import Catalogued, Target, Vectorised
 from audit.testing.assertions import NothingMeasured, Refuted, assert_private
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 
 LEVEL = Fraction(1, 1000)
 PLAN = Plan(claim=Claim(epsilon="0.1"), pair=(0, 1), runs=3000, alpha=LEVEL, seed=7)
@@ -122,6 +123,7 @@ def test_floats_with_an_order_are_measured(sequential: bool) -> None:
     assert unseen(report.coverage) == ""
 
 
+@by_day(10)
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_of_every_correct_mechanism_something_is_measured(entry: Any) -> None:
     twin = entry.twin

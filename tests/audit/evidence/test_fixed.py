@@ -23,6 +23,7 @@ from audit.evidence.rule import EXPERTS, Rule, Trial, learn_rule
 from audit.outputs.reading import read
 from audit.outputs.worlds import draw_worlds, interleave
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 from tests.purse import purse
 
 LN3 = math.nextafter(math.log(3), 0)  # a hair below: binary answers right 3/4 of the time
@@ -95,6 +96,7 @@ def padded(table: np.ndarray) -> np.ndarray:
     return np.pad(table, ((0, 0), (0, 1)))
 
 
+@by_day(1)
 @pytest.mark.parametrize("level", [0.03, 0.2, 0.5, 0.9])
 def test_a_block_is_exactly_honest_at_the_boundary(level: float) -> None:
     def p_of(table: Any, u: float) -> float:
@@ -132,6 +134,7 @@ LEAK = learned([0] * 30 + [1] * 30 + [5] * 30, [False] * 15 + [True] * 15 + [Fal
                + [True] * 45)  # fmt: skip
 
 
+@by_day(1)
 @pytest.mark.parametrize(("level", "spend"), [(0.1, "1/1000"), (0.5, "1/20")])
 def test_a_block_is_honest_with_delta(level: float, spend: str) -> None:
     # 5 has mass 1/5 in world B only: exactly (0, 1/5)-DP, and most experts bet on it.

@@ -19,6 +19,7 @@ from audit.evidence.fixed import WEIGHTS, gather, resolution
 from audit.evidence.verdict import weigh, weigh_process
 from audit.outputs.reading import read
 from audit.outputs.worlds import draw_worlds
+from tests.effort import by_day
 from tests.purse import purse
 
 ALPHA = Fraction(1, 20)
@@ -70,6 +71,7 @@ def by_luck_alone(runs: int) -> float:
     return float(betaincinv(least, runs // 2 - least + 1, 0.95))
 
 
+@by_day(2)
 @pytest.mark.parametrize("rest", RESTS)
 def test_what_it_says_is_seen(rest: str) -> None:
     alpha = purse.buy(f"resolution is true: {rest}", "1e-9")

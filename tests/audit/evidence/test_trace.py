@@ -27,6 +27,7 @@ from audit.report.histogram import Bin, histogram
 from audit.runs.plan import Plan
 from audit.sample import sample
 from audit.targets.target import Vectorised
+from tests.effort import by_day
 from tests.support.audit.words import between, compared, holds, in_event, spans, tokens, worded
 from tests.support.dpcore.mutants import mutated, rewired
 
@@ -53,6 +54,7 @@ def retold(witness: Witness, outputs: Outputs, worlds: Any, inside: Any) -> bool
     return (witness.inside_a, witness.inside_b, runs) in counts
 
 
+@by_day(8)
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_an_event_read_back_from_its_words_has_the_counts_of_its_witness(entry: Entry) -> None:
     outputs, worlds = drawn(entry)

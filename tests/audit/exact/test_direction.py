@@ -30,6 +30,7 @@ from dpcore.laws.polya import Polya
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.spelling import write_noise
+from tests.effort import by_day
 from tests.support.audit.command import Shell
 
 
@@ -110,6 +111,7 @@ def near(found: Enclosure, expected: Any, slack: str = "1e-25") -> bool:
     return bool(lower - mpf(slack) <= expected <= upper + mpf(slack))
 
 
+@by_day(8)
 @each_noise
 @each_pair
 def test_each_direction_is_the_sum_of_its_excess(spelling: str, pair: tuple[int, int]) -> None:

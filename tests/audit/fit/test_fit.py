@@ -30,6 +30,7 @@ from dpcore.laws.polya import Polya
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.sampling.rng import SeededRng
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated
 
@@ -202,6 +203,7 @@ def too_many(alarms: int, repeats: int) -> float:
     return float(stats.binom.sf(alarms - 1, repeats, 0.05))
 
 
+@by_day(2)
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
 def test_false_alarms_stay_within_five_percent(noise: Noise) -> None:
     alpha = purse.buy(f"fit: false alarms, {noise!r}", "1e-10")
@@ -230,6 +232,7 @@ def test_correct_samplers_are_kept(noise: Noise, sequential: bool) -> None:
 FIGURES = [(10**4, Fraction(1, 20), 40), (10**5, Fraction(1, 50), 20), (10**6, Fraction(1, 200), 5)]
 
 
+@by_day(2)
 @pytest.mark.parametrize(("draws", "off", "repeats"), FIGURES)
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
 def test_a_scale_slightly_off_is_refuted(law: str, draws: int, off: Fraction, repeats: int) -> None:
