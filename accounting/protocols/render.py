@@ -190,7 +190,7 @@ def _parameters(plan: Plan) -> list[tuple[str, str]]:
             rows.append(
                 (
                     "of a user",
-                    f"{protocol.noise_bits} bits, each 1 with probability {protocol.probability}",
+                    f"{protocol.noise_bits} random bits, 1 with probability {protocol.probability}",
                 )
             )
             rows.append(("of the sum", write_noise(protocol.planned_noise)))

@@ -122,7 +122,7 @@ def read_law(argument: str, text: str) -> WrittenLaw:
     try:
         content = read_text(argument, path, most=_MOST_BYTES)
     except InvalidParameter as error:
-        hint = f"a law is a file of masses, or a noise: {', '.join(LAWS)}"
+        hint = f"give a file of probabilities, or a noise: {', '.join(LAWS)}"
         raise InvalidParameter(argument, text, f"{error.reason} ({hint})") from None
     is_json = path.suffix.lower() == ".json" or (
         path.suffix.lower() != ".csv" and content.lstrip()[:1] in {"{", "["}

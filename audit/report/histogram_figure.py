@@ -81,7 +81,7 @@ def histogram_figure(found: Histogram) -> str:
             axes.minorticks_off()
         else:
             number_ticks(runs, lambda value: tick_text(value) if value.is_integer() else "")
-        title = "How the outputs fell in both worlds"
+        title = "How often each output came, on both datasets"
         return svg(figure, "histogram", title, _histogram_words(found))
 
 

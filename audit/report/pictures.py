@@ -43,7 +43,7 @@ def histogram_section(report: AuditReport) -> str:
     ]
     columns = ["output", "A", "B", "A, in the witness", "B, in the witness"]
     return section(
-        "Outputs in both worlds",
+        "Outputs on both datasets",
         figure(histogram_figure(found), note)
         + folded("The counts", table(columns, rows, "Runs by output")),
     )

@@ -128,7 +128,7 @@ _SHOWN: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactWitness:
-    r"""The event that is hardest on the claim, with its proven probability in each world."""
+    r"""The event that is hardest on the claim, with its proven probability on each dataset."""
 
     event: str
     world: Literal["A", "B"]
@@ -137,7 +137,7 @@ class ExactWitness:
 
     def __str__(self) -> str:
         a, b = (between(p, 6) for p in (self.probability_a, self.probability_b))
-        return f"{self.event}: probability {a} in world A, {b} in B (points to {self.world})"
+        return f"{self.event}: probability {a} on dataset A, {b} on B (points to {self.world})"
 
     def to_json(self) -> dict[str, Any]:
         r"""The fields by name, probabilities as [lower, upper]."""
@@ -163,7 +163,7 @@ class ExactFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    r"""What was observed or proven about one claim; see the module for its parts.
+    r"""The report of an audit: its verdict on a claim, bounds, and the witness if it is refuted.
 
     ``pair`` is the one that ``witness`` and ``epsilon_lower`` are of, ``pairs``
     are all of them where there are several.
@@ -217,7 +217,7 @@ class AuditReport:
 
     @property
     def runs(self) -> int:
-        r"""Runs tested, both worlds together."""
+        r"""Runs tested, both datasets together."""
         return sum(self.runs_by_world)
 
     @property
