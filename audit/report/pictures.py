@@ -19,7 +19,7 @@ __all__ = ["claimed_section", "histogram_section", "trace_section"]
 
 
 def histogram_section(report: AuditReport) -> str:
-    r"""How the outputs fell, as bars and as counts; nothing without ``histogram``."""
+    r"""The histogram of outputs, as bars and as counts; nothing without ``histogram``."""
     found = report.histogram
     if found is None:
         return ""

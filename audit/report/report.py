@@ -16,7 +16,7 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
     alpha           the false-alarm level of all statistical layers together
     p_value         of the claim, for a number of runs fixed beforehand
     e_value         of the claim, for --sequential: the largest wealth so far
-    runs            runs drawn, both worlds and all pairs together
+    runs            runs drawn, both datasets and all pairs together
     runs_by_world   {"a", "b"}
     stopped         why no more runs were drawn
     interrupted     whether Ctrl-C ended it before all was done
@@ -37,7 +37,7 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
     findings        of the replay layer: {"kind", "severity", "refutes", "statement", "witness"}
     baselines       for comparison only: {"name", "epsilon_lower", "says", "valid"}
     search          how the pair was found: {"space", "runs", "tried"}
-    histogram       outputs of both worlds by cell, see ``audit.report.histogram``
+    histogram       outputs on both datasets by cell, see ``audit.report.histogram``
     trace           the bound as the runs came in, see ``audit.evidence.trace``
     curve           of a claimed curve: [[epsilon, delta rounded up]], for a picture
     layers          [{"layer", "method", "proves"}]
