@@ -32,7 +32,8 @@ def effort(part: int, whole: int) -> int:
 def some(cases: Iterable[Any], most: int) -> list[Any]:
     """The cases of a parametrised test: ``most`` of them, evenly spread, in every run.
 
-    The others carry the mark ``nightly``. The first and the last case are always among those kept.
+    The others carry the mark ``nightly``. The first is kept, and the last if ``most`` > 1. A tuple
+    is a row of parameters; one that is a value is given as ``pytest.param(value)``.
     """
     listed = list(cases)
     if not 0 < most <= len(listed):

@@ -27,10 +27,13 @@ from accounting.pairs.pair import Pair
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 
-__all__ = ["Enumeration"]
+__all__ = ["MANY_OUTCOMES", "Enumeration"]
 
 MOST_OUTCOMES: Final = 1 << 14
-"""The most outcomes that are named."""
+"""The most outcomes that are named before an integral is tried: about 0.1 s."""
+
+MANY_OUTCOMES: Final = 1 << 18
+"""The most that are named where the integral stays wide: a few seconds."""
 
 _BITS: Final = 192
 _LISTED_BITS: Final = 72
@@ -40,6 +43,7 @@ _TILTS: Final = 4
 _FEW_ROUNDS: Final = 16
 _CHEAP_ROUNDS: Final = 128
 _WIDENINGS: Final = 200
+_SHORT: Final = 8
 
 _Point: TypeAlias = tuple[arb, arb]
 """(P, Q) of one outcome."""
@@ -70,6 +74,7 @@ class Enumeration:
     """
 
     parts: tuple[tuple[LossLaw, int], ...]
+    most: int = MOST_OUTCOMES
 
     def delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure | None:
         r"""The least delta at ``epsilon`` >= 0; None where it takes too many outcomes."""
@@ -88,7 +93,7 @@ class Enumeration:
                     return Enclosure.infinite()
                 if _delta(outcomes, Fraction(0)).upper <= delta:
                     return Enclosure.exactly(0)
-                found = _epsilon(outcomes, delta)
+                found = _epsilon(outcomes, delta, relative)
                 if found is not None and found.upper - found.lower <= relative * found.upper:
                     return found
         return None
@@ -113,7 +118,7 @@ class Enumeration:
                 found.append((law.losses(tilt, _LISTED_BITS), count))
             except (NotDerived, PrecisionExhausted):
                 return None
-            if _count(found) > MOST_OUTCOMES:
+            if _count(found) > self.most:
                 return None
         return found
 
@@ -180,7 +185,7 @@ def _delta(outcomes: _Outcomes, epsilon: Fraction) -> Enclosure:
     return Enclosure(max(found.lower, Fraction(0)), min(found.upper, Fraction(1)))
 
 
-def _epsilon(outcomes: _Outcomes, delta: Fraction) -> Enclosure | None:
+def _epsilon(outcomes: _Outcomes, delta: Fraction, relative: Fraction) -> Enclosure | None:
     # Every set of outcomes S gives the lower bound log((P(S) - delta)/Q(S)); the best is a ray of
     # losses, found in the order of midpoints, which may be wrong and costs only width.
     points = sorted(outcomes.points, key=lambda point: _quotient(*point), reverse=True)
@@ -195,7 +200,8 @@ def _epsilon(outcomes: _Outcomes, delta: Fraction) -> Enclosure | None:
     if not best.is_finite():
         return None
     low = max(Fraction(Enclosure.of(best).lower), Fraction(0))
-    step = max(abs(low), Fraction(1)) / 2**_BITS
+    # A step far below the width that is asked: each one that is too short costs a whole sum.
+    step = max(low * relative / 2**_SHORT, Fraction(1, 2**_BITS))
     high = max(middle(best), Fraction(0))
     for _ in range(_WIDENINGS):
         if _delta(outcomes, high).upper <= delta:

@@ -9,7 +9,7 @@ probability 1 - ``shown`` a claim (epsilon, delta) promises nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, TypeVar
@@ -25,7 +25,7 @@ from accounting.pairs.enclose import enclose_delta, enclose_epsilon
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift
 from accounting.release.sampled_pair import AbsentPair, PresentPair
-from accounting.totals.enumeration import Enumeration
+from accounting.totals.enumeration import MANY_OUTCOMES, Enumeration
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow, precision
 
 __all__ = ["Total"]
@@ -34,6 +34,7 @@ _HIDDEN_BITS: Final = 128
 _MOST_EXACT: Final = 1 << 20
 _FEWEST_BITS: Final = 64
 _MOST_BITS: Final = 1 << 12
+_WIDE: Final = 4  # an integral may end a little wider than asked: that is not worth naming outcomes
 
 _Law = TypeVar("_Law")
 
@@ -100,8 +101,7 @@ class Total:
             case None:
                 return Enclosure.exactly(0)
             case Line() as line:
-                named = Enumeration(parts=self.parts).delta(epsilon, relative)
-                return line.delta(epsilon, relative) if named is None else named
+                return self._by_name_or(lambda each: each.delta(epsilon, relative), line, relative)
             case pair:
                 try:
                     return enclose_delta(pair, epsilon, _bits(relative))
@@ -116,11 +116,22 @@ class Total:
             case None:
                 return Enclosure.exactly(0)
             case Line() as line:
-                named = Enumeration(parts=self.parts).epsilon(delta, relative)
-                return line.epsilon(delta, relative) if named is None else named
+                return self._by_name_or(lambda each: each.epsilon(delta, relative), line, relative)
             case pair:
                 found = enclose_epsilon(pair, delta, _bits(relative))
                 return Enclosure(found.lower, min(found.upper, self.largest().upper))
+
+    def _by_name_or(
+        self, ask: Callable[[Enumeration | Line], Enclosure | None], line: Line, relative: Fraction
+    ) -> Enclosure:
+        # Few outcomes are named at once, more of them where the integral stays wide.
+        named = ask(Enumeration(parts=self.parts))
+        found = ask(line) if named is None else named
+        assert found is not None  # noqa: S101  # the integral always has an answer
+        if found.lower == math.inf or found.upper - found.lower <= _WIDE * relative * found.upper:
+            return found
+        named = ask(Enumeration(parts=self.parts, most=MANY_OUTCOMES))
+        return found if named is None else named
 
     def largest(self) -> Enclosure:
         r"""The largest total loss: the sum of the largest, infinite where one is."""

@@ -17,6 +17,7 @@ from accounting.checker.sums import direct, lattice
 from accounting.checker.sums import integral as line
 from accounting.checker.verdict import verify
 from tests.accounting.checker.conftest import clear
+from tests.effort import some
 from tests.support.dpcore.mutants import mutated
 
 ROOT = Path(__file__).parents[3]
@@ -59,7 +60,8 @@ MUTANTS = [
 
 
 @pytest.mark.parametrize(
-    "mutant", MUTANTS, ids=[f"{name}-{i}" for i, (_, name, *_) in enumerate(MUTANTS)]
+    "mutant",
+    some([pytest.param(row, id=f"{row[1]}-{i}") for i, row in enumerate(MUTANTS)], 5),
 )
 def test_a_broken_formula_disagrees(
     mutant: tuple[Any, str, str, str, str], monkeypatch: Any

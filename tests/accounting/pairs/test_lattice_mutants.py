@@ -15,6 +15,7 @@ from accounting.pairs import lattice
 from accounting.pairs.lattice import LatticePair
 from dpcore import DiscreteGaussian
 from dpcore.numbers.enclosure import precision
+from tests.effort import some
 from tests.support.accounting.lattice_powers import (
     PAIRS,
     forget,
@@ -37,7 +38,7 @@ def fresh() -> Iterator[None]:
 # -- any choice is sound -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tilt", ["1/50", "1/3", "2", "-1/40"])
+@pytest.mark.parametrize("tilt", some(["1/50", "1/3", "2", "-1/40"], 2))
 @pytest.mark.parametrize("pair", [PAIRS[0], PAIRS[2], PAIRS[7], PAIRS[10]], ids=repr)
 def test_badly_chosen_lines_are_sound(
     pair: LatticePair, tilt: str, fresh: None, monkeypatch: pytest.MonkeyPatch

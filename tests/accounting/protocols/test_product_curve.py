@@ -18,11 +18,13 @@ from accounting import PrivacyCurve
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
 from accounting.protocols.box import BinomialBox
+from accounting.totals import total
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Sensitivity
 from dpcore.numbers.enclosure import Enclosure
+from tests.effort import some
 from tests.support.accounting.brute import real
 from tests.support.dpcore.mutants import mutated
 
@@ -106,6 +108,27 @@ def test_several_coordinates_are_as_narrow_as_is_asked(count: int, trials: int) 
         found = law.enclose_delta(1, relative)
         assert holds(found, truth)
         assert found.upper - found.lower <= relative * found.lower
+
+
+@pytest.mark.parametrize("epsilon", some(["5", "11/2"], 1))
+def test_a_tiny_delta_of_few_outcomes_is_narrow(
+    epsilon: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The integral is wide there: outcomes are named where there are not too many."""
+    monkeypatch.setitem(globals(), "DIGITS", 80)
+    law = BinomialBox(trials=200, bounds=(1, 2))
+    truth = hockey_stick(
+        [coordinate(200, Fraction(1, 2), step) for step in law.bounds], Fraction(epsilon)
+    )
+    found = law.enclose_delta(epsilon)
+    assert holds(found, truth)
+    assert found.width <= Fraction(1, 1000) * Fraction(found.lower)
+    least = law.enclose_epsilon(found.upper)
+    assert least.lower <= Fraction(epsilon) <= least.upper * Fraction(1001, 1000)
+    # The twin: without them it stays open.
+    monkeypatch.setattr(total, "MANY_OUTCOMES", 1)
+    with pytest.raises(PrecisionExhausted):
+        law.delta(epsilon)
 
 
 def test_mixed_signs_can_be_worst() -> None:

@@ -80,7 +80,7 @@ def float_errors(noise: Noise, function: str, ks: list[int], found: Any = None) 
     return wrong
 
 
-@pytest.mark.parametrize("noise", cases(FLOAT_NOISES), ids=repr)
+@pytest.mark.parametrize("noise", cases(FLOAT_NOISES, every=4), ids=repr)
 @pytest.mark.parametrize("function", ["pmf", "log_pmf", "cdf", "sf"])
 def test_floats_are_within_their_error(noise: Noise, function: str) -> None:
     assert float_errors(noise, function, float_places(noise)) == []
@@ -180,7 +180,7 @@ LEVELS = [
 ]
 
 
-@pytest.mark.parametrize("noise", cases(FLOAT_NOISES, every=4), ids=repr)
+@pytest.mark.parametrize("noise", cases(FLOAT_NOISES, every=8), ids=repr)
 def test_quantiles_are_exact(noise: Noise) -> None:
     levels = LEVELS if reach(noise) < WIDE else LEVELS[::3]
     assert wrong_quantiles(noise, levels + jumps(noise)) == []

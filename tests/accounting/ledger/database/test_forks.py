@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from accounting.ledger import Ledger
+from tests.effort import some
 from tests.support.ledger.budget import BUDGET
 
 # The child charges, the parent closes its ledger, the child charges again.
@@ -117,7 +118,7 @@ def run(script: str, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("how", ["the same", "its own", "forgotten"])
+@pytest.mark.parametrize("how", some(["forgotten", "the same", "its own"], 1))
 def test_a_child_keeps_what_it_was_told_when_its_parent_closes(url: str, how: str) -> None:
     Ledger.create(url, budget=BUDGET).close()
     told, kept = run(CLOSED, url, how).splitlines()
