@@ -13,7 +13,7 @@ class NotDerived(DpcoreError):
     >>> raise NotDerived("a curve of 40 coordinates", "ask for zcdp() or pure()")
     Traceback (most recent call last):
     ...
-    accounting.errors.NotDerived: a curve of 40 coordinates is not derived: ask for zcdp() or pure()
+    accounting.errors.NotDerived: no theorem here gives a curve of 40 coordinates: ask for zcdp()...
     """
 
     def __init__(self, wanted: str, instead: str) -> None:
@@ -22,4 +22,4 @@ class NotDerived(DpcoreError):
         self.instead = instead
 
     def __str__(self) -> str:
-        return f"{self.wanted} is not derived: {self.instead}"
+        return f"no theorem here gives {self.wanted}: {self.instead}"

@@ -137,7 +137,7 @@ def _claim(
                 return read_claim(own.curve, of)
             return Claim(epsilon=own.epsilon, delta=own.delta, relation=of)
         case None:
-            raise InvalidParameter("claim", claim, 'is needed, such as "epsilon=1"')
+            raise InvalidParameter("claim", claim, 'must be given, such as "epsilon=1"')
     raise InvalidParameter("claim", claim, 'must be a claim, or text such as "epsilon=1"')
 
 
@@ -159,7 +159,7 @@ def _pairs(
     if not given:
         if isinstance(subject, Catalogued):
             return (subject.subject.pair,)
-        raise InvalidParameter("pair", "(none)", "is needed: two datasets, such as (0, 1)")
+        raise InvalidParameter("pair", "(none)", "must be given: two datasets, such as (0, 1)")
     found = read_pairs(given[0], [pair] if pairs is None else pairs)
     for each in found:
         require_neighbours(given[0], each, relation)
@@ -198,7 +198,9 @@ def _layers(subject: Target, layers: str | Iterable[str] | None, *, drawn: bool)
         return ("exact", "sample") if drawn else ("exact",)
     named = [layers] if isinstance(layers, str) else list(layers)
     if not named or not set(named) <= set(LAYERS) or len(set(named)) < len(named):
-        raise InvalidParameter("layers", layers, f"must be of {', '.join(LAYERS)}, each once")
+        raise InvalidParameter(
+            "layers", layers, f"must be some of {', '.join(LAYERS)}, each at most once"
+        )
     return tuple(layer for layer in LAYERS if layer in named)
 
 

@@ -148,7 +148,7 @@ def _moves(amount: object) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mechanism:
-    r"""q(data) + noise, one independent draw a coordinate, and one promise for all of them.
+    r"""Release an integer query plus noise: one independent draw for each coordinate.
 
     ``sensitivity`` may be given as a plain integer. The promise depends on the caller: the query
     really moves by no more than declared under ``scope`` (``audit`` can doubt that).

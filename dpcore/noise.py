@@ -317,7 +317,7 @@ class Noise(ABC):
 
 @runtime_checkable
 class Divisible(Protocol):
-    r"""A law that several parties can add in equal shares."""
+    r"""A law of noise that several parties can make together: each adds an equal share."""
 
     def share(self, parties: int) -> Noise:
         r"""The law of one of ``parties`` independent shares whose sum has this law.

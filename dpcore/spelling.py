@@ -77,7 +77,7 @@ _PARAMETER_NAMES: Final[Mapping[str, tuple[tuple[str, int], ...]]] = MappingProx
 
 
 def read_noise(text: str) -> Noise:
-    r"""The noise that ``text`` spells.
+    r"""Read a noise from text, such as ``discrete-laplace:scale=10``.
 
     Raises :class:`InvalidParameter` for an unknown law, and for a parameter that is missing,
     unknown, given twice or out of range; where the noise that was meant can be told, the error
@@ -99,7 +99,7 @@ def read_noise(text: str) -> Noise:
 
 
 def write_noise(noise: Noise) -> str:
-    r"""The text that :func:`read_noise` reads back.
+    r"""Write a noise as text that :func:`read_noise` reads back.
 
     >>> write_noise(DiscreteGaussian(sigma_squared="0.25"))
     'discrete-gaussian:sigma_squared=1/4'

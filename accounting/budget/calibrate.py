@@ -53,7 +53,9 @@ _NOTHING: Final = -1e5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    r"""``noise`` keeps (epsilon, delta) over ``rounds``; ``step_less`` was tried and is less noise.
+    r"""The result of :func:`calibrate`: the least noise found, and the next smaller that fails.
+
+    ``noise`` keeps (epsilon, delta) over ``rounds``, and ``step_less`` does not.
 
     ``found`` and ``found_less`` bound delta(epsilon) of the two, or epsilon(0) when delta = 0.
     ``step_less`` is None where no parameter is smaller.

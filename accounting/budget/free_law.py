@@ -73,7 +73,9 @@ def read_free_law(text: str) -> FreeLaw:
         raise InvalidParameter("noise", text, f"must start with one of {', '.join(_FREE)}{hint}")
     free = _FREE[law]
     if any(key == free for key, _ in pairs_of(rest)):
-        raise InvalidParameter("noise", text, f"{free} is what is looked for: leave it out")
+        raise InvalidParameter(
+            "noise", text, f"leave out {free}: it is the number that calibrate finds"
+        )
     wanted = [name for name in parameter_names(LAWS[law]) if name != free]
     given = read_keys("noise", text, rest, wanted, owner=law, needed=wanted)
     return FreeLaw(law=law, free=free, fixed=tuple(given.items()))

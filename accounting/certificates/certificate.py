@@ -69,7 +69,7 @@ Subject: TypeAlias = Certifiable | Guarantee | Mechanism | Sequence[Release]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    r"""The certificate as data; :meth:`to_json` adds schema and digest.
+    r"""A privacy certificate as data: :meth:`to_json` writes it, with schema and digest.
 
     >>> from dpcore import DiscreteLaplace
     >>> mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)

@@ -51,7 +51,9 @@ class Asked:
             if found.lower is None:
                 raise NotDerived(wanted, f"only an upper bound is known: {found.theorem}")
             if not isinstance(found.upper, Fraction) or not isinstance(found.lower, Fraction):
-                raise NotDerived(wanted, "it is infinite, or not known to be finite")
+                raise NotDerived(
+                    wanted, "it is infinite, or not known to be finite; state it at a delta > 0"
+                )
             decimals = _decimals(found.upper, digits)
             cell = _cell(found.lower, found.upper, decimals)
             if cell is not None:

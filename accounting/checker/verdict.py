@@ -298,8 +298,8 @@ def _epsilon(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
             )
     holds = bool(left.value > target > right.value)
     return holds, (
-        f"delta just inside the ends is {REAL.nstr(left.value, 16)} and "
-        f"{REAL.nstr(right.value, 16)}"
+        f"just inside the bounds delta is {REAL.nstr(left.value, 16)} and "
+        f"{REAL.nstr(right.value, 16)}; the claimed delta {'lies' if holds else 'must lie'} between"
     )
 
 

@@ -34,7 +34,7 @@ _LINES: Final = "no test beats a line of the curve (Dong, Roth and Su 2022, Prop
 
 
 class Guarantee(ABC):
-    r"""What is promised between neighbouring datasets of one ``scope``.
+    r"""A privacy promise between neighbouring datasets: ask it for epsilon, delta, rho and more.
 
     ``relative`` asks for ends of that relative width; None for what is cheap and narrow. An
     infinite upper end is a fact, or says that this route bounds nothing.

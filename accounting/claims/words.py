@@ -45,9 +45,7 @@ _DERIVE: Final = "derive it from the mechanism: guarantee(mechanism)"
 def _amount(argument: str, value: object) -> Fraction:
     exact = rational(argument, value)
     if exact < 0:
-        raise InvalidParameter(
-            argument, value, "must be >= 0: no mechanism loses less than nothing"
-        )
+        raise InvalidParameter(argument, value, "must be >= 0: a privacy loss is never negative")
     return exact
 
 

@@ -107,8 +107,8 @@ def verify_command(
     r"""Check a certificate: compute every claim again, independently, and print what fails.
 
     Certificates of bandit runs are checked too. Exit code: 0 all claims hold; 1 a claim fails, the
-    file was changed, or a claim could not be checked (too large, or not within --deadline); 2 no
-    such file, or not one that an installed package can read.
+    file was changed, or a claim could not be checked (too large, or not within --deadline); 2 the
+    file does not exist, or no installed package knows its format.
 
     Example: dpcore verify c.json
     """

@@ -39,10 +39,10 @@ ledger = command_group(
         "Keep a privacy budget for each user, charged before each release.\n\n"
         "Open a ledger with the budget of every user. Charge each batch before its noise is "
         "drawn, and release only after exit code 0. A batch is charged once: charged again, it "
-        "costs nothing and exits with 4; publish what was released, and draw no new noise. A "
-        "charge is never taken back. charge checks the ends of the history and the users it "
-        "charges; show checks all of it. Do not move the file: backup copies it, and adopt takes "
-        "a copy into use.\n\n"
+        "costs nothing and exits with 4; then publish the old result again, and draw no new noise. "
+        "A charge is never taken back. charge checks the ends of the history and the users it "
+        "charges; show checks the whole history. Do not move the file: backup copies it, and "
+        "adopt takes a copy into use.\n\n"
         "Exit code: 0 done; 1 a user cannot pay, and nobody was charged; 2 a wrong option or "
         "database; 3 the ledger is damaged or was edited by hand; 4 the batch was charged before, "
         "and nothing was paid."
@@ -260,8 +260,8 @@ def backup(
 def adopt(*, db: Database) -> None:
     r"""Take a moved, copied or restored ledger into use.
 
-    Only where no other copy will be charged any more: two would both spend the whole budget. A
-    ledger of an earlier version is brought to the format of this one. The history is read before.
+    Do so only if no other copy will be charged again: two copies would each spend the whole
+    budget. The whole history is checked first. A ledger of an earlier version is converted.
 
     Example: dpcore ledger adopt --db ledger.db
     """
@@ -343,7 +343,9 @@ def _told(word: Word | Assumed) -> str:
 
 def _names(users: str | None, users_file: str | None) -> list[str]:
     if (users is None) == (users_file is None):
-        raise InvalidParameter("--users", users or "", "give either --users or --users-file")
+        raise InvalidParameter(
+            "--users", users or "", "must be given, or --users-file instead; not both"
+        )
     if users is not None:
         return [name.strip() for name in users.split(",")]
     if users_file == "-":
@@ -370,7 +372,9 @@ def _cost(
 
     if (not noise) == (claim is None):
         raise InvalidParameter(
-            "--noise", " ".join(noise or ()), "give either --noise, or --claim with --reason"
+            "--noise",
+            " ".join(noise or ()),
+            "must be given, or --claim with --reason instead; not both",
         )
     if noise:
         if reason is not None:
@@ -382,7 +386,7 @@ def _cost(
         if given:
             raise InvalidParameter(option, " ".join(given), "goes with --noise, not with a claim")
     if reason is None:
-        raise InvalidParameter("--reason", "", "is missing: a stated claim is an assumption")
+        raise InvalidParameter("--reason", "", "must be given with --claim: why it is believed")
     with named(reason="--reason"):
         return Assumed(read_claim("--claim", str(claim), Scope(relation=relation)), reason)
 

@@ -53,7 +53,8 @@ Delta = Annotated[
     str | None,
     typer.Option(
         metavar="DELTA",
-        help="Its delta. (default: 0 where the protocol gives pure DP, else 1e-6)",
+        help="The delta each user is promised. (default: 0 where the protocol gives pure DP, "
+        "else 1e-6)",
     ),
 ]
 Honest = Annotated[
@@ -65,12 +66,15 @@ Honest = Annotated[
 Parameters = Annotated[
     str,
     typer.Option(
-        metavar="WORD", help="exact: the least noise that is enough; paper: the paper's formula."
+        metavar="WORD",
+        help="exact: the least noise that keeps the promise; paper: the paper's formula.",
     ),
 ]
 Precision = Annotated[
     str | None,
-    typer.Option(metavar="N", help="Steps that 1 is divided into. (default: the paper's)"),
+    typer.Option(
+        metavar="N", help="Steps between 0 and 1 that values are rounded to. (default: the paper's)"
+    ),
 ]
 Scaling = Annotated[
     str, typer.Option(metavar="S", help="The paper's s: larger means less error and more bits.")
@@ -137,7 +141,7 @@ def simulate(
         str,
         typer.Option(
             metavar="WORD",
-            help="ideal: the sum's noise is drawn at once; ideal-per-user: each user draws; "
+            help="ideal: the sum's noise is one draw; ideal-per-user: each user draws; "
             "masked: real secure aggregation with keys; masked-neighbours: the same, each user "
             "with a few others only.",
         ),

@@ -63,7 +63,7 @@ _ROUNDED: Final = 1 << 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    r"""A protocol with its guarantee for ``honest`` users, beside the target it was chosen for.
+    r"""A protocol chosen for a target, and its guarantee if ``honest`` users stay.
 
     ``guarantee`` is derived, whatever the target; ``meets`` says whether it is certified to reach
     it. ``size`` is None for bits, which never wrap around. ``assumes`` names what a protocol needs
@@ -84,7 +84,7 @@ class Plan:
 
 
 def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
-    r"""The exact curve of what ``honest`` users present hide, for the contribution of one of them.
+    r"""The guarantee of a protocol for one contribution, when ``honest`` users stay.
 
     :class:`ShuffledPure` has the curve of its sum alone, which is less than its server sees.
 

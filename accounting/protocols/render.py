@@ -184,20 +184,20 @@ def _numbers(plan: Plan) -> dict[str, Any]:
 
 def _parameters(plan: Plan) -> list[tuple[str, str]]:
     protocol, one = plan.protocol, _of_a_user(plan.protocol)
-    rows = [("of a user", write_noise(one))] if one is not None else []
+    rows = [("each user", write_noise(one))] if one is not None else []
     match protocol:
         case BinaryShuffle() | VectorShuffle():
             rows.append(
                 (
-                    "of a user",
-                    f"{protocol.noise_bits} bits, each 1 with probability {protocol.probability}",
+                    "each user",
+                    f"{protocol.noise_bits} random bits, 1 with probability {protocol.probability}",
                 )
             )
-            rows.append(("of the sum", write_noise(protocol.planned_noise)))
+            rows.append(("sum noise", write_noise(protocol.planned_noise)))
             if isinstance(protocol, VectorShuffle):
                 rows.append(("precision", f"g = {protocol.precision} steps a unit"))
         case _:
-            where = "of analyzer" if isinstance(protocol, CentralSum) else "of the sum"
+            where = "analyzer" if isinstance(protocol, CentralSum) else "sum noise"
             rows.append((where, write_noise(protocol.planned_noise)))
             rows.append(("precision", f"g = {protocol.precision} steps a unit"))
             rows.append(

@@ -102,7 +102,9 @@ def simulate(
     users = plan.protocol.users
     gone, runs = integer("dropouts", dropouts, at_least=0), integer("runs", runs, at_least=1)
     if gone >= users:
-        raise InvalidParameter("dropouts", dropouts, f"must leave one of {users} users")
+        raise InvalidParameter(
+            "dropouts", dropouts, f"must be below {users}: one user at least must stay"
+        )
     _check_size(plan.protocol)
     words, play = _stage(plan, gone, aggregation)
     errors = []
@@ -180,10 +182,10 @@ def _functionality(
     match aggregation:
         case "ideal":
             ideal = IdealAggregation(modulus=protocol.modulus)
-            return "ideal, noise of the sum drawn at once", ideal
+            return "ideal, the noise of the sum is one draw", ideal
         case "ideal-per-user":
             ideal = IdealAggregation(modulus=protocol.modulus, per_user=True)
-            return "ideal, noise drawn by every user", ideal
+            return "ideal, every user draws a share of the noise", ideal
         case "masked":
             masked = MaskedAggregation(
                 users=protocol.users,

@@ -49,7 +49,7 @@ _AMPLIFIED: Final = "the curve of the noise; Balle, Barthe and Gaboardi 2018, Th
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PoissonSampled(OneRelease):
-    r"""``curve`` of a release from a sample that each unit enters with probability ``rate``.
+    r"""Privacy amplified by Poisson sampling: each unit enters with probability ``rate``.
 
     Units enter independently of one another. Neighbours differ by a unit added or removed.
 
@@ -136,9 +136,10 @@ class PoissonSampled(OneRelease):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FixedSizeSampled(OneRelease):
-    r"""``curve`` of a release from ``sample`` units, drawn without replacement from ``population``.
+    r"""Privacy amplified by sampling: ``sample`` of ``population`` units, without replacement.
 
-    Every subset of that size is as likely. Neighbours differ by a unit replaced.
+    ``curve`` is that of the release without sampling. Every subset of that size is equally likely.
+    Neighbours differ by a unit replaced.
 
     >>> from dpcore import DiscreteGaussian
     >>> curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)

@@ -36,7 +36,7 @@ def as_pure(claim: Assumed) -> Assumed: ...
 @overload
 def as_pure(claim: Guarantee) -> Pure | Assumed: ...
 def as_pure(claim: Guarantee) -> Pure | Assumed:
-    r"""The pure claim of a guarantee whose largest loss is finite: exact where that is exact.
+    r"""Convert a guarantee to pure epsilon: its largest privacy loss, if that is finite.
 
     >>> from accounting.totals.compose import compose
     >>> as_pure(compose((Pure("1/10"), 3)))
@@ -60,7 +60,7 @@ def as_zcdp(claim: Assumed) -> Assumed: ...
 @overload
 def as_zcdp(claim: Guarantee) -> ZCdp | Assumed: ...
 def as_zcdp(claim: Guarantee) -> ZCdp | Assumed:
-    r"""The claim in the word zCDP. Pure(e) gives rho = min(e^2/2, e), exactly.
+    r"""Convert a claim to zCDP. Pure(e) gives rho = min(e^2/2, e), exactly.
 
     >>> as_zcdp(Pure("1/10")), as_zcdp(Pure(3)), as_zcdp(ZCdp("1/800"))
     (ZCdp('1/200'), ZCdp(3), ZCdp('1/800'))
@@ -88,7 +88,7 @@ def as_rdp(claim: Assumed, orders: Iterable[RationalLike]) -> Assumed: ...
 @overload
 def as_rdp(claim: Guarantee, orders: Iterable[RationalLike]) -> Rdp | Assumed: ...
 def as_rdp(claim: Guarantee, orders: Iterable[RationalLike]) -> Rdp | Assumed:
-    r"""The claim as Renyi bounds at ``orders``, each > 1.
+    r"""Convert a claim to Renyi bounds at ``orders``, each > 1.
 
     A Pure claim gives the exact divergence of randomised response; between the orders of an Rdp
     claim (alpha - 1) D_alpha lies below its chord.
@@ -118,7 +118,7 @@ def as_approx(claim: Assumed, delta: RationalLike) -> Assumed: ...
 @overload
 def as_approx(claim: Guarantee, delta: RationalLike) -> Approx | Assumed: ...
 def as_approx(claim: Guarantee, delta: RationalLike) -> Approx | Assumed:
-    r"""The least epsilon that the claim gives at ``delta`` in [0, 1], rounded up.
+    r"""Convert a claim to (epsilon, delta): the least epsilon at ``delta`` in [0, 1], rounded up.
 
     Exact for Pure and Approx claims, which is what randomised response at their epsilon loses.
 

@@ -182,7 +182,7 @@ def _positive(argument: str, value: object) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureFilter(Filter):
-    r"""sum of epsilon <= budget: the loss itself is bounded, on every path.
+    r"""Keep a pure budget: the sum of epsilon <= budget, whatever the outputs were.
 
     >>> PureFilter(budget=Pure(2)).counters
     ('epsilon',)
@@ -211,7 +211,7 @@ class PureFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZCdpFilter(Filter):
-    r"""sum of rho <= budget.
+    r"""Keep a zCDP budget: the sum of rho <= budget.
 
     >>> opened = ZCdpFilter(budget=ZCdp("1/2"))
     >>> opened.price(ZCdp("1/800")).amounts[0] * 400 == SHARES
@@ -235,7 +235,7 @@ class ZCdpFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdpFilter(Filter):
-    r"""At each order, fixed when the filter opens: sum of epsilon(order) <= budget(order).
+    r"""Keep a Renyi budget at fixed orders: at each, sum of epsilon(order) <= budget(order).
 
     >>> RdpFilter(budget=Rdp({2: 1, 8: 3})).counters
     ('order 2', 'order 8')
@@ -263,8 +263,9 @@ class RdpFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApproxFilter(Filter):
-    r"""sum of rho within what gives (epsilon, slack), and sum of delta <= delta - slack.
+    r"""Keep an (epsilon, delta) budget: charges are added up as rho and delta, and both limited.
 
+    The sum of rho stays within what gives (epsilon, slack), the sum of delta within delta - slack.
     An (epsilon, delta) charge costs rho = epsilon^2/2 and delta; a zCDP charge its rho and no
     delta. ``slack`` (half of delta unless stated) pays for the sum of rho; a guarantee that has
     no rho is read at ``charge_delta``, a thousandth of what is left of delta unless stated. ``rho``
@@ -341,7 +342,7 @@ class ApproxFilter(Filter):
 
 
 def filter_for(budget: Claim) -> Filter:
-    r"""The filter that keeps ``budget``, by its word.
+    r"""Choose the filter that keeps ``budget``: pure, zCDP, Renyi or (epsilon, delta).
 
     >>> filter_for(ZCdp("1/2")).counters
     ('rho',)

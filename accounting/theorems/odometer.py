@@ -49,7 +49,7 @@ class AtAllTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Odometer:
-    r"""What the counters of one filter say at all times at once, but for probability ``slack``.
+    r"""Read the privacy spent so far, at any time: valid at all times, but for a chance ``slack``.
 
     >>> from accounting.claims.claim import Pure, ZCdp
     >>> from accounting.theorems.filter import SHARES

@@ -44,13 +44,13 @@ RELATIVE: Final = Fraction(1, 10**8)
 
 _FAR: Final = Fraction(10**9)
 _SOURCES: Final = (PrivacyCurve, Pure, ZCdp, Rdp, Approx, PoissonSampled, FixedSizeSampled)
-_LOSSES: Final = "privacy losses add (Koskela, Jalko and Honkela 2020); a fixed pair each round"
-_MAXIMA: Final = "connect the dots above every pair a round may have (Doroshenko et al. 2022)"
+_LOSSES: Final = "the privacy losses of all rounds are added (Koskela, Jalko and Honkela 2020)"
+_MAXIMA: Final = "one pair that is at least as bad as each possible one (Doroshenko et al. 2022)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composition(Guarantee):
-    r"""``parts``: guarantees with their rounds, in one scope. Made by :func:`compose`.
+    r"""The total privacy of several releases: guarantees with their rounds, from :func:`compose`.
 
     >>> from dpcore import DiscreteGaussian
     >>> gaussian = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)

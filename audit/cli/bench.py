@@ -40,7 +40,7 @@ def bench_command(
     alpha: Annotated[
         str,
         typer.Option(
-            metavar="P", help="The chance of a false alarm: of an entry, and of each twin."
+            metavar="P", help="The chance of a false alarm, for each entry and each twin."
         ),
     ] = "0.05",
     seed: Annotated[
@@ -56,13 +56,14 @@ def bench_command(
 
     Example: dpcore audit bench half-scale fixed-seed
 
-    An entry that N runs refute in 95 cases of 100 has up to three tries, of N, 2N and 4N fresh runs
-    at a third of alpha each, and is caught when one refutes; its twin has one try, of N runs at
-    alpha. Twins are refuted by chance: the bench fails only if so many of them, or more, have a
-    probability below 0.001 under their claims. Where a layer other than the sample must catch a
-    slip, that layer is asked.
+    The catalogue gives each entry a number of runs N that refutes it in 95 of 100 audits. A broken
+    mechanism is audited up to three times, with N, 2N and 4N fresh runs at a third of alpha each,
+    and is caught if one audit refutes it. Its correct twin is audited once, with N runs at alpha.
+    By chance a few twins are refuted: the bench fails if that many refutations have a probability
+    below 0.001 when all claims are true. An entry that sampling cannot catch is tested by the
+    layer that must catch it: exact, fit or replay.
 
-    Exit code: 0 every entry was caught and the twins are as they must be, 1 otherwise, 2 usage.
+    Exit code: 0 every entry was caught and not too many twins were refuted, 1 otherwise, 2 usage.
     """
     from audit.bench.bench import bench
     from audit.bench.render import bench_lines, bench_text

@@ -16,6 +16,7 @@ from audit.claims.curve_claim import CurveClaim
 from audit.claims.curve_claim import read_claim as read
 from audit.layers import LAYERS
 from audit.targets.target import Catalogued, KnownLaw, Target
+from dpcore.command.options import named
 from dpcore.command.options import read_jobs as processes
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
@@ -106,9 +107,10 @@ def read_claim(subject: Target, text: str | None, relation: str | None) -> Claim
     own = subject.subject if isinstance(subject, Catalogued) else None
     of = relation or (Relation.REPLACE if own is None else own.relation)
     if text is not None:
-        return read(text, of)
+        with named(claim="--claim", epsilon="--claim: epsilon", delta="--claim: delta"):
+            return read(text, of)
     if own is None:
-        raise InvalidParameter("--claim", "(none)", "is needed, e.g. --claim epsilon=1")
+        raise InvalidParameter("--claim", "(none)", "must be given, e.g. --claim epsilon=1")
     if own.curve is not None:
         return read(own.curve, of)
     return Claim(epsilon=own.epsilon, delta=own.delta, relation=of)
@@ -126,7 +128,7 @@ def read_pair(subject: Target, texts: tuple[str, str] | None) -> tuple[Any, Any]
     if texts is None:
         if isinstance(subject, Catalogued):
             return subject.subject.pair
-        raise InvalidParameter("--pair", "(none)", "is needed: two datasets, e.g. --pair 0 1")
+        raise InvalidParameter("--pair", "(none)", "must be given: two datasets, e.g. --pair 0 1")
     pair = (_dataset("A", texts[0]), _dataset("B", texts[1]))
     return subject.check(pair)
 
@@ -184,7 +186,7 @@ def read_layers(
         return strongest if known else ("sample",)
     named = [layer.strip() for layer in text.split(",")]
     if not set(named) <= set(LAYERS) or len(set(named)) < len(named):
-        reason = f"must be of {', '.join(LAYERS)}, each once, with commas between"
+        reason = f"must be some of {', '.join(LAYERS)}, each at most once, separated by commas"
         raise InvalidParameter("--layers", text, reason)
     for layer in ("exact", "fit"):
         if layer in named and not known:
@@ -228,7 +230,9 @@ def read_pairs(
     """
     given = [name for name, value in (("--pair", one), ("--pairs", file)) if value is not None]
     if searched and given:
-        raise InvalidParameter("--search", "(given)", f"looks for the pair: leave out {given[0]}")
+        raise InvalidParameter(
+            "--search", "(given)", f"searches for the pair itself: leave out {given[0]}"
+        )
     if searched:
         return ()
     from audit.search.pairs import read_pairs_file, require_neighbours

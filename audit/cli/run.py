@@ -11,6 +11,7 @@ import typer
 
 from audit.cli.asked import Asked, planned
 from audit.cli.written import Written, check_files
+from dpcore.command.options import named
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import say
 
@@ -69,8 +70,8 @@ def run(
         str | None,
         typer.Option(
             metavar="SPACE",
-            help="Look for the pair: a quarter of the runs searches a space such as "
-            "vector:dimension=10,low=0,high=1, the rest tests what it found.",
+            help="Search for the pair: a quarter of the runs searches a space such as "
+            "vector:dimension=10,low=0,high=1; the other runs test the best pair.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -78,7 +79,7 @@ def run(
         str | None,
         typer.Option(
             help="How neighbours differ in one person: another record (replace) or one record "
-            "more (add-remove). (replace)",
+            "more (add-remove). (default: replace)",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -96,31 +97,36 @@ def run(
         typer.Option(
             "-n",
             "--runs",
-            help="Number of runs, both datasets together. (1e5)",
+            help="Number of runs, both datasets together. (default: 1e5)",
             rich_help_panel=_HOW,
         ),
     ] = None,
     sequential: Annotated[
         bool,
         typer.Option(
-            "--sequential", help="Stop as soon as the evidence suffices.", rich_help_panel=_HOW
+            "--sequential", help="Stop as soon as there is enough evidence.", rich_help_panel=_HOW
         ),
     ] = False,
     max_runs: Annotated[
         str | None,
-        typer.Option("--max-n", help="The most runs of --sequential. (1e6)", rich_help_panel=_HOW),
+        typer.Option(
+            "--max-n",
+            help="The most runs with --sequential. (default: 1e6)",
+            rich_help_panel=_HOW,
+        ),
     ] = None,
     alpha: Annotated[
         str,
         typer.Option(
-            help="How often an audit of a true claim may say REFUTED.", rich_help_panel=_HOW
+            help="The chance of a false alarm: REFUTED although the claim is true.",
+            rich_help_panel=_HOW,
         ),
     ] = "0.05",
     layers: Annotated[
         str | None,
         typer.Option(
-            help="Which tests run, of exact, fit, replay and sample, with commas between. (exact "
-            "where the law is known, else sample)",
+            help="Which tests run: exact, fit, replay, sample, separated by commas. (default: "
+            "exact where the law is known, else sample)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -135,7 +141,7 @@ def run(
     ] = None,
     seed: Annotated[
         str | None,
-        typer.Option(help="Repeat an audit with the same random numbers.", rich_help_panel=_HOW),
+        typer.Option(help="Seed: repeat an audit exactly.", rich_help_panel=_HOW),
     ] = None,
     timeout: Annotated[
         str,
@@ -152,7 +158,8 @@ def run(
         typer.Option(
             "-j",
             "--jobs",
-            help="Processes that draw runs, -1: one a core. The report does not change. (1)",
+            help="How many processes draw runs; -1: one per core. The report does not change. "
+            "(default: 1)",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -241,7 +248,8 @@ def _audited(asked: Asked) -> tuple[AuditReport, Written]:
     read.read_resolution(asked.resolution)
     seconds = read.read_seconds("--timeout", asked.timeout)
     # Whatever the target prints, and its outputs when they are looked at, is not the report.
-    with stdout_to_stderr(), Room(seconds) as room:
+    options = named(alpha="--alpha", relation="--relation", feature="--feature")
+    with options, stdout_to_stderr(), Room(seconds) as room:
         subject = room.target(asked.target, seeded=asked.seed is not None)
         plan, wanted = planned(asked, subject, room=room, seconds=seconds)
         report = _examined(subject, plan, wanted, asked.scheduler)

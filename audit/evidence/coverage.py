@@ -79,7 +79,7 @@ class Coverage:
         if self.constant:
             return (
                 "every output was the same; --allow-constant (allow_constant=True in Python) "
-                "accepts that where it is meant"
+                "accepts that if it is intended"
             )
         if not self.runs:
             return "no run was drawn"

@@ -293,9 +293,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
-    r"""An event that separates the worlds, fixed before the runs it was counted on.
+    r"""An event that reveals the dataset, fixed before the runs it was counted on.
 
-    ``inside_a`` of ``runs_a`` runs in world A and ``inside_b`` of ``runs_b`` in world B gave an
+    ``inside_a`` of ``runs_a`` runs on dataset A and ``inside_b`` of ``runs_b`` on B gave an
     output in ``event``; ``world`` is the one it points to. Integers, so nothing is rebuilt from a
     rate. The ratio of the two shares is no bound: the bound is ``epsilon_lower``. ``feature`` is
     what the output was read through, None for the output itself; ``where`` is the event as data.
@@ -303,7 +303,7 @@ class Witness:
     >>> print(
     ...     Witness(event="output <= -1", world="A", inside_a=41, runs_a=100, inside_b=3, runs_b=97)
     ... )
-    output <= -1: 41 of 100 runs in world A, 3 of 97 in world B (points to A)
+    output <= -1: 41 of 100 runs on dataset A, 3 of 97 on dataset B (points to A)
     """
 
     event: str
@@ -323,8 +323,8 @@ class Witness:
 
     def __str__(self) -> str:
         return (
-            f"{self.event}: {self.inside_a} of {self.runs_a} runs in world A, "
-            f"{self.inside_b} of {self.runs_b} in world B (points to {self.world})"
+            f"{self.event}: {self.inside_a} of {self.runs_a} runs on dataset A, "
+            f"{self.inside_b} of {self.runs_b} on dataset B (points to {self.world})"
         )
 
     def to_json(self) -> dict[str, str | int | None]:

@@ -113,7 +113,7 @@ def read_law(argument: str, text: str) -> WrittenLaw:
     >>> read_law("P", "discrete-laplace:scale=1@3").law
     Shifted(noise=DiscreteLaplace(scale=1), shift=3)
 
-    Raises :class:`InvalidParameter` for what is neither a noise nor a readable file of masses >= 0.
+    Raises :class:`InvalidParameter` for what is neither a noise nor a file of probabilities.
     """
     name, colon, _ = text.partition(":")
     if colon and name in LAWS:
@@ -122,7 +122,7 @@ def read_law(argument: str, text: str) -> WrittenLaw:
     try:
         content = read_text(argument, path, most=_MOST_BYTES)
     except InvalidParameter as error:
-        hint = f"a law is a file of masses, or a noise: {', '.join(LAWS)}"
+        hint = f"give a file of probabilities, or a noise: {', '.join(LAWS)}"
         raise InvalidParameter(argument, text, f"{error.reason} ({hint})") from None
     is_json = path.suffix.lower() == ".json" or (
         path.suffix.lower() != ".csv" and content.lstrip()[:1] in {"{", "["}
@@ -132,10 +132,10 @@ def read_law(argument: str, text: str) -> WrittenLaw:
     for output, written in pairs:
         if output in masses:
             raise InvalidParameter(argument, text, f"gives output {output!r} twice")
-        mass = rational(f"{argument}: {text}: the mass of {output!r}", written)
+        mass = rational(f"{argument}: {text}: the probability of {output!r}", written)
         if mass < 0:
             raise InvalidParameter(
-                f"{argument}: {text}: the mass of {output!r}", str(written), "must be >= 0"
+                f"{argument}: {text}: the probability of {output!r}", str(written), "must be >= 0"
             )
         masses[output] = mass
     if not masses:

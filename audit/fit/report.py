@@ -97,7 +97,7 @@ class FitWitness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitReport:
-    r"""What was observed of one sampler under one claimed law; see the module.
+    r"""The report of a fit: does the sampler draw from the claimed law?
 
     >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
     >>> report = FitReport(
@@ -192,10 +192,10 @@ def _rows(report: FitReport) -> Iterator[tuple[str, str]]:
         percent = up(100 * report.resolution, 2)
         yield (
             "blind spot",
-            f"a mean distance from the mean less than {percent}% off could be missed",
+            f"a mean absolute deviation that is wrong by less than {percent}% could be missed",
         )
     else:
-        yield "blind spot", "a wrong spread of any size: these are too few draws to count on it"
+        yield "blind spot", "a wrong spread of any size: there are too few draws to detect it"
     cases = out_of(alpha, 6)
     yield (
         "trust",

@@ -33,7 +33,7 @@ __all__ = ["Sampler", "sampler_of"]
 _MANY: Final = 1 << 20
 # One draw a call: what came before a failure is kept, piece by piece.
 _FEW: Final = 1 << 10
-_FORMS: Final = "must be f(n, rng), f(rng), f(), a Noise, a mapping of masses, or have rvs"
+_FORMS: Final = "must be f(n, rng), f(rng), f(), a Noise, a mapping of probabilities, or have rvs"
 _INT64: Final = np.iinfo(np.int64)
 
 

@@ -259,7 +259,7 @@ def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: Form) -> list[st
 
     >>> plain = Form(lines=False, as_json=False, by_kind=False)
     >>> oddities([1.0, math.nan], np.array([False, True]), plain)
-    ['1 of 2 outputs are nan (0 in world A, 1 in world B): a value like any other here']
+    ['1 of 2 outputs are nan (0 on dataset A, 1 on dataset B): counted as a value']
     """
     values = form.values(outputs)
     return [
@@ -281,9 +281,7 @@ def _nan_found(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
     if not total:
         return []
     found = f"{total:,} of {len(nan):,} outputs are nan"
-    return [
-        f"{found} ({total - in_b:,} in world A, {in_b:,} in world B): a value like any other here"
-    ]
+    return [f"{found} ({total - in_b:,} on dataset A, {in_b:,} on dataset B): counted as a value"]
 
 
 def _is_nan(output: object) -> bool:
@@ -302,10 +300,10 @@ def _kinds_found(outputs: Outputs, worlds: NDArray[np.bool_], form: Form) -> lis
     sides = [Counter(kinds[i] for i in np.flatnonzero(worlds == world)) for world in (False, True)]
     if form.by_kind:
         shown = [" or ".join(sorted(side)) or "nothing" for side in sides]
-        found = f"world A returns {shown[0]}, world B {shown[1]}"
+        found = f"dataset A gives {shown[0]}, dataset B {shown[1]}"
         return [f"{found}: the type alone tells them apart, and it is what was tested"]
     return [
-        f"only world {'AB'[world]} returned {name} ({count:,} of {sides[world].total():,} runs)"
+        f"only dataset {'AB'[world]} gave {name} ({count:,} of {sides[world].total():,} runs)"
         for world in (0, 1)
         for name, count in sorted(sides[world].items())
         if name not in sides[1 - world] and sides[1 - world]
@@ -319,7 +317,7 @@ def _constant(outputs: Outputs) -> list[str]:
     if any(identity(output) != first for output in outputs):
         return []
     said = shortened(" ".join(shown(first).split()))
-    return [f"every output was {said}, in both worlds"]
+    return [f"every output was {said}, on both datasets"]
 
 
 def _all_different(outputs: Outputs) -> list[str]:

@@ -62,10 +62,14 @@ def _by_name(spelling: str, name: str) -> ModuleType:
         except ModuleNotFoundError as error:
             if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
                 _must_not_clash(spelling, name, folder)
-                raise InvalidParameter("target", spelling, f"no module {error.name}") from None
+                raise InvalidParameter("target", spelling, _missing(error.name)) from None
             raise _import_failed(spelling, error, folder) from error
         except RAISED as error:
             raise _import_failed(spelling, error, folder) from error
+
+
+def _missing(module: str) -> str:
+    return f"no module named {module}: install it, or start dpcore in its folder"
 
 
 def _from_file(spelling: str, name: str) -> ModuleType:
@@ -121,6 +125,6 @@ def _attribute(spelling: str, module: ModuleType, attribute: str) -> Any:
             public = [name for name in dir(module) if callable(getattr(module, name))]
             close = difflib.get_close_matches(attribute, public, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
-            raise InvalidParameter("target", spelling, f"it has no {attribute}{hint}")
+            raise InvalidParameter("target", spelling, f"the module has no {attribute}{hint}")
         found = getattr(found, part)
     return found

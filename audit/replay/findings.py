@@ -43,7 +43,7 @@ _SHOWN: Final = 200
 
 ASSUMES: Final = (
     "the target is a function of its dataset and of the draws that were replayed (a repeated tape "
-    "repeated its outputs), and the sources deal independent fair bits"
+    "repeated its outputs), and its random sources give independent fair bits"
 )
 
 _RANK: Final[dict[Severity, int]] = {"error": 0, "warning": 1, "note": 2}
@@ -69,7 +69,7 @@ _DECLARED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    r"""One thing that was seen, as a sentence, with the tape and outputs that show it.
+    r"""A finding of a replay: an error or note, with the tape and outputs that show it.
 
     Raises :class:`ValueError` for what refutes without being an error.
     """

@@ -62,7 +62,7 @@ def trace_figure(found: Trace) -> str:
         axes.set_xscale("log")
         axes.set_xlim(min(runs) / 1.3, max(runs) * 1.9)
         axes.set_ylim(0, max(epsilon, *bounds) * 1.2 or 1.0)
-        axes.set_xlabel("runs, both worlds together (logarithmic axis)")
+        axes.set_xlabel("runs, both datasets together (logarithmic axis)")
         delta = found.claim.exact[1]
         # A bound at a delta is one at every smaller delta, too.
         axes.set_ylabel(f"epsilon at delta = {_exactly(delta)}" if delta else "epsilon")

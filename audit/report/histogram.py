@@ -1,4 +1,4 @@
-r"""Histogram of the outputs of both worlds: integer counts by cell, for a picture.
+r"""Histogram of the outputs on both datasets: integer counts by cell, for a picture.
 
 Data only, read off the runs after they were tested; it decides nothing.
 """
@@ -51,7 +51,7 @@ class Bin:
 
     @property
     def runs(self) -> int:
-        r"""Runs in the bin, both worlds together."""
+        r"""Runs in the bin, both datasets together."""
         return self.count_a + self.count_b
 
     @property

@@ -1,4 +1,4 @@
-r"""Draw the outputs of both worlds as bars: numbers along an axis, names below each other."""
+r"""Draw the outputs on both datasets as bars: numbers along an axis, names below each other."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _ODD: Final = {"inf": "inf (infinite)", "-inf": "-inf (infinite)", "nan": "nan (
 
 
 def histogram_figure(found: Histogram) -> str:
-    r"""Bars for both worlds, cell by cell; runs in the witness are filled, the others pale.
+    r"""Bars for both datasets, cell by cell; runs in the witness are filled, the others pale.
 
     >>> cell = Bin(label="0", count_a=3, count_b=1, low=0.0, high=0.0)
     >>> histogram_figure(Histogram(bins=(cell,), runs_a=3, runs_b=1))[:21]
@@ -81,7 +81,7 @@ def histogram_figure(found: Histogram) -> str:
             axes.minorticks_off()
         else:
             number_ticks(runs, lambda value: tick_text(value) if value.is_integer() else "")
-        title = "How the outputs fell in both worlds"
+        title = "How often each output came, on both datasets"
         return svg(figure, "histogram", title, _histogram_words(found))
 
 

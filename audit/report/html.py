@@ -189,13 +189,13 @@ def _witness(report: AuditReport) -> str:
     note = (
         "The event was fixed by earlier runs, and counted on the runs after them. "
         + ("It does not refute the claim; it points" if weak else "It points")
-        + f" to world {witness.world}. "
+        + f" to dataset {witness.world}. "
         "The ratio of the shares is no bound: the bound is the epsilon above."
     )
     return section(
         "Witness",
         copied(_cut(witness), "witness")
-        + table(["world", "runs in the event", "runs", "share"], rows, "The witness by world")
+        + table(["dataset", "runs in the event", "runs", "share"], rows, "The witness by dataset")
         + f'<p class="note">{note}</p>',
     )
 
@@ -208,8 +208,8 @@ def _exact_witness(witness: ExactWitness) -> str:
     rows = [["A", between(witness.probability_a)], ["B", between(witness.probability_b)]]
     return (
         copied(witness.event, "witness")
-        + table(["world", "probability (proven)"], rows, "The witness by world")
-        + f'<p class="note">The event that is hardest on the claim; it points to world '
+        + table(["dataset", "probability (proven)"], rows, "The witness by dataset")
+        + f'<p class="note">The event that is hardest on the claim; it points to dataset '
         f"{witness.world}.</p>"
     )
 

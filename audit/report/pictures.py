@@ -19,7 +19,7 @@ __all__ = ["claimed_section", "histogram_section", "trace_section"]
 
 
 def histogram_section(report: AuditReport) -> str:
-    r"""How the outputs fell, as bars and as counts; nothing without ``histogram``."""
+    r"""The histogram of outputs, as bars and as counts; nothing without ``histogram``."""
     found = report.histogram
     if found is None:
         return ""
@@ -43,7 +43,7 @@ def histogram_section(report: AuditReport) -> str:
     ]
     columns = ["output", "A", "B", "A, in the witness", "B, in the witness"]
     return section(
-        "Outputs in both worlds",
+        "Outputs on both datasets",
         figure(histogram_figure(found), note)
         + folded("The counts", table(columns, rows, "Runs by output")),
     )

@@ -16,7 +16,7 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
     alpha           the false-alarm level of all statistical layers together
     p_value         of the claim, for a number of runs fixed beforehand
     e_value         of the claim, for --sequential: the largest wealth so far
-    runs            runs drawn, both worlds and all pairs together
+    runs            runs drawn, both datasets and all pairs together
     runs_by_world   {"a", "b"}
     stopped         why no more runs were drawn
     interrupted     whether Ctrl-C ended it before all was done
@@ -37,7 +37,7 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
     findings        of the replay layer: {"kind", "severity", "refutes", "statement", "witness"}
     baselines       for comparison only: {"name", "epsilon_lower", "says", "valid"}
     search          how the pair was found: {"space", "runs", "tried"}
-    histogram       outputs of both worlds by cell, see ``audit.report.histogram``
+    histogram       outputs on both datasets by cell, see ``audit.report.histogram``
     trace           the bound as the runs came in, see ``audit.evidence.trace``
     curve           of a claimed curve: [[epsilon, delta rounded up]], for a picture
     layers          [{"layer", "method", "proves"}]
@@ -128,7 +128,7 @@ _SHOWN: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactWitness:
-    r"""The event that is hardest on the claim, with its proven probability in each world."""
+    r"""The event that is hardest on the claim, with its proven probability on each dataset."""
 
     event: str
     world: Literal["A", "B"]
@@ -137,7 +137,7 @@ class ExactWitness:
 
     def __str__(self) -> str:
         a, b = (between(p, 6) for p in (self.probability_a, self.probability_b))
-        return f"{self.event}: probability {a} in world A, {b} in B (points to {self.world})"
+        return f"{self.event}: probability {a} on dataset A, {b} on B (points to {self.world})"
 
     def to_json(self) -> dict[str, Any]:
         r"""The fields by name, probabilities as [lower, upper]."""
@@ -163,7 +163,7 @@ class ExactFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    r"""What was observed or proven about one claim; see the module for its parts.
+    r"""The report of an audit: its verdict on a claim, bounds, and the witness if it is refuted.
 
     ``pair`` is the one that ``witness`` and ``epsilon_lower`` are of, ``pairs``
     are all of them where there are several.
@@ -217,7 +217,7 @@ class AuditReport:
 
     @property
     def runs(self) -> int:
-        r"""Runs tested, both worlds together."""
+        r"""Runs tested, both datasets together."""
         return sum(self.runs_by_world)
 
     @property

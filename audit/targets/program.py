@@ -240,6 +240,6 @@ def read_program(spelling: str, text: str) -> Program:
     found = shutil.which(command[0])
     if found is None:
         there = Path(command[0]).exists()
-        reason = "is not executable (chmod +x)" if there else "is not there"
-        raise InvalidParameter("target", spelling, f"{command[0]} {reason}")
+        fault = "is not executable: run chmod +x" if there else "was not found: check the path"
+        raise InvalidParameter("target", spelling, f"the program {command[0]} {fault}")
     return Program(spelling=spelling, command=(found, *command[1:]))

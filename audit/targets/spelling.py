@@ -44,7 +44,7 @@ r"""A callable in a form of ``audit.targets.target``, a noise, or a target as sp
 def read_target(
     spelling: str, *, seeded: bool = True, found: Callable[[str], Target] | None = None
 ) -> Target:
-    r"""The target that ``spelling`` names; see the module for what there is.
+    r"""Read a target from text: a callable, program, noise, protocol or catalogue entry.
 
     ``seeded = False`` lets a built-in noise or protocol draw from the operating system, as in
     earnest. ``found`` finds a callable of a file or module, in place of importing it here.

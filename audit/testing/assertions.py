@@ -64,7 +64,7 @@ class Refuted(AssertionError):
 
 
 class NothingMeasured(AssertionError):
-    r"""The outputs hold nothing that a test could look at; ``report`` says why."""
+    r"""No test could be made, for example because every output was the same; see ``report``."""
 
     def __init__(self, sentence: str, report: AuditReport) -> None:
         super().__init__(sentence)
@@ -175,7 +175,7 @@ def _refutation(report: AuditReport, repeat: str) -> str:
     if report.runs:
         a, b = report.runs_by_world
         alpha = write_rational(rational("alpha", report.alpha))
-        runs = f"{a:,} runs in world A and {b:,} in world B"
+        runs = f"{a:,} runs on dataset A and {b:,} on dataset B"
         lines.append(f"  p-value {shown_p_value(report.p_value or 0.0)}, alpha {alpha}, {runs}")
         lines.append(f"  again: {repeat}")
         if not report.repeatable:

@@ -143,7 +143,7 @@ class Auditor:
 
         stated = self.terms.claim if claim is None else claim
         if stated is None:
-            raise InvalidParameter("claim", "(none)", "is needed: @pytest.mark.dp(epsilon=1)")
+            raise InvalidParameter("claim", "(none)", "must be given: @pytest.mark.dp(epsilon=1)")
         both = [pair] if pair is not None else self.terms.pairs if pairs is None else pairs
         bought = self.buy(runs)
         return assert_private(

@@ -28,8 +28,8 @@ def compare(
 
     Example: dpcore bandit compare paper.json exact.json
 
-    Rows are matched by algorithm and epsilon, and paired by instance where both have as many: an
-    instance is the same world in both. Rows without a partner are listed.
+    Rows are matched by algorithm and epsilon. If both have the same number of instances, these are
+    paired too: an instance is the same world in both. Rows without a partner are listed.
     Exit code: 0 done, 2 usage.
     """
     from bandits.cli.render import compare_lines

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from dpcore.command.options import named
 from dpcore.command.terminal import say
 
 __all__ = ["plot"]
@@ -33,7 +34,7 @@ def plot(
 
     Example: dpcore bandit plot results --output regret.svg
 
-    One panel for each epsilon. Needs matplotlib (pip install 'dpcore[plot]').
+    One panel for each epsilon. Needs matplotlib (extra: plot).
     Exit code: 0 done, 2 usage.
     """
     from bandits.experiments.ownership import TABLE, require_whole
@@ -42,10 +43,11 @@ def plot(
     from dpcore.command.picture import check_picture
 
     check_picture("--output", output)
-    if source.is_dir():
-        require_whole("path", source)
-        source /= TABLE
-    lines = read_lines(source)
+    with named(path="SOURCE"):
+        if source.is_dir():
+            require_whole("path", source)
+            source /= TABLE
+        lines = read_lines(source)
     draw_results(lines, output)
     for warning in without_regret(lines):
         say([f"warning: {warning}"], sys.stderr)

@@ -58,7 +58,8 @@ def run(
         str | None,
         typer.Option(
             metavar="DELTA",
-            help="Where epsilon is reported, and the delta of shuffled bits. (default: 1e-6)",
+            help="The delta that epsilon is reported at; algorithms with shuffled bits keep it. "
+            "(default: 1e-6)",
             rich_help_panel=_WHAT,
         ),
     ] = None,

@@ -83,7 +83,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    r"""What determines every number of it.
+    r"""An experiment to run: preset, algorithms, epsilons, horizon, seed.
+
+    Equal experiments give equal numbers.
 
     ``schedule`` None: the preset's under the paper's radius, exact under the exact one. ``arms``
     None: as many as the preset has.

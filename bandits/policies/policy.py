@@ -33,7 +33,7 @@ Choice: TypeAlias = Pulls | Commit
 
 
 class Policy(ABC, Generic[State]):
-    r"""A bandit algorithm. All its methods are pure; ``State`` is frozen and its own.
+    r"""A bandit algorithm: it chooses batches of pulls. All its methods are pure functions.
 
     A run calls ``init`` once and then, batch after batch, ``choose`` and ``observe``, until the
     horizon or a :class:`Commit`. A batch that does not fit before the horizon is pulled as far as

@@ -46,7 +46,9 @@ _OF_A_SHARE: Final = Fraction(1, 100)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    r"""What a named policy is built for; ``delta`` is for shuffled bits: they have no pure epsilon.
+    r"""The parameters that a named policy is built from: epsilon, delta, horizon, arms.
+
+    Only shuffled bits use ``delta``: they have no pure epsilon.
 
     >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
     Fraction(1, 2)
@@ -176,7 +178,7 @@ class Algorithm:
 
 
 def read_algorithm(text: str) -> Algorithm:
-    r"""An algorithm as it is written: a name, or name:s=100.
+    r"""Read an algorithm from text: a name such as dist-dp-se, or name:s=100.
 
     >>> str(read_algorithm("dist-rdp-se:s=100")), str(read_algorithm("dist-rdp-se:s=10"))
     ('dist-rdp-se:s=100', 'dist-rdp-se')

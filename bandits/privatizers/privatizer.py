@@ -67,7 +67,7 @@ class Relaxed:
 
 
 class Privatizer(ABC):
-    r"""Releases the sum of ``pulls`` rewards privately. Frozen: equal ones are the same.
+    r"""Release the sum of ``pulls`` rewards privately. Subclass it for a method of your own.
 
     All methods take the number of users n = ``pulls`` >= 1, since g, m and noise depend on it. One
     of your own says its name, the epsilon of the formulas and the protocol; everything else follows

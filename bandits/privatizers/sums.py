@@ -39,7 +39,7 @@ _TAIL_BITS: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumPrivatizer(Privatizer):
-    r"""A noisy sum mod m of n encoded rewards, with the noise of ``trust`` for ``epsilon``.
+    r"""Release a sum of rewards with noise for ``epsilon``; ``trust`` says who adds the noise.
 
     With g = ceil(s epsilon sqrt n), s = ``scaling``: discrete Laplace noise of scale g/epsilon on
     the sum (``central``, and shared by the users as Polya differences: ``pure``), on every reward

@@ -24,7 +24,7 @@ __all__ = ["summed"]
 
 
 def summed(noise: Noise, count: int) -> Noise:
-    r"""The law of the sum of ``count`` independent draws of ``noise``, exactly.
+    r"""Find the exact law of the sum of ``count`` independent draws of ``noise``.
 
     >>> summed(DiscreteLaplace(scale=10), 4), summed(DiscreteGaussian(sigma_squared=4), 16)
     (PolyaDifference(shape=4, scale=10), DiscreteGaussianSum(count=16, sigma_squared=4))

@@ -45,7 +45,7 @@ class Step(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedAggregation:
-    r"""n users, of whom up to t may vanish at any step, and vectors of residues mod m.
+    r"""Add up secret vectors mod m by masks: the server sees the sum only, though t of n vanish.
 
     What the server learns is the sum over the users whose masked input arrived, at least n - t of
     them, and who they are. This holds against a semi-honest server together with any c < n - t

@@ -52,9 +52,9 @@ class Aggregation(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdealAggregation:
-    r"""The functionality: outputs the sum mod m and who took part, and nothing else.
+    r"""Add up messages as a trusted party: it outputs the sum mod m and who took part, no more.
 
-    With ``per_user`` ``protocol_run.run`` draws the noise of every user; without, the sum of it
+    With ``per_user`` ``run`` draws the noise of every user; without, the sum of it
     in one exact draw, which has the same law and costs one draw instead of n.
 
     >>> ideal = IdealAggregation(modulus=10)

@@ -40,11 +40,12 @@ _KIND: Final = "must be an array of floats, or of objects for exact rationals"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedPoint:
-    r"""E(x) = floor(x g) + Bernoulli(x g - floor(x g)), g = ``precision``, a step count >= 1.
+    r"""Encode x in [0, 1] as an integer: x g rounded at random to a neighbour, g = ``precision``.
 
-    E[E(x)] = x g, and E(x) is floor(x g) or ceil(x g): replacing one value moves a sum by at most
-    g. A float is data here: it stands for its own binary value exactly, not for the decimal it
-    prints as; write ``"0.1"`` or ``Fraction(1, 10)`` for one tenth.
+    E(x) = floor(x g) + Bernoulli(x g - floor(x g)), g >= 1. E[E(x)] = x g, and E(x) is floor(x g)
+    or ceil(x g): replacing one value moves a sum by at most g. A float is data here: it stands for
+    its own binary value exactly, not for the decimal it prints as; write ``"0.1"`` or
+    ``Fraction(1, 10)`` for one tenth.
 
     With ``clamp`` a value outside of [0, 1] is moved to the nearer end first; without it such a
     value is refused. Infinite values and nan are always refused.

@@ -197,7 +197,7 @@ def split_noise(users: int, fair_bits: RationalLike) -> tuple[int, Fraction]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinaryShuffle(BitSum):
-    r"""The sum of bits by shuffling (TKMS, Algorithm 3): x and ``noise_bits`` random bits a user.
+    r"""Sum bits by shuffling (TKMS, Algorithm 3): a user sends x and ``noise_bits`` random bits.
 
     >>> noise_bits, probability = split_noise(1000, 268)
     >>> protocol = BinaryShuffle(users=1000, noise_bits=noise_bits, probability=probability)

@@ -194,7 +194,7 @@ class ModularSum(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregatedSum(ModularSum):
-    r"""Distributed noise under secure aggregation: each user adds a share (Algorithms 2 and 3).
+    r"""Sum by secure aggregation: each user adds a share of the noise (Algorithms 2 and 3).
 
     ``share`` is the law of one user's noise: PolyaDifference(1/n, s) for pure privacy (Theorem
     1), Skellam(v/n) for Renyi (Theorem 2), DiscreteGaussian(v/n) for concentrated (Theorem 4);
@@ -237,7 +237,7 @@ class AggregatedSum(ModularSum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSum(ModularSum):
-    r"""Local privacy: every message hides its own x, whoever sees it (Algorithms 6 and 7).
+    r"""Sum with local privacy: each user adds noise that hides x alone (Algorithms 6 and 7).
 
     ``noise`` is the law that each user adds, DiscreteLaplace(g/epsilon) in Theorem 6. No
     aggregation and no other user is trusted, so the observed noise is that of one message.
@@ -274,7 +274,7 @@ class LocalSum(ModularSum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CentralSum(ModularSum):
-    r"""Central privacy: the analyzer sees the exact sum and adds the noise (Algorithms 4 and 5).
+    r"""Sum with central privacy: the analyzer sees the exact sum, adds noise (Algorithms 4, 5).
 
     ``noise`` is the analyzer's, DiscreteLaplace(g/epsilon) in Theorem 5. Everyone trusts the
     analyzer: what is private is the estimate that it publishes.
@@ -315,12 +315,12 @@ class CentralSum(ModularSum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffledPure(ModularSum):
-    r"""Pure privacy over a relaxed aggregation, built from shuffling (Theorem 3).
+    r"""Sum with pure privacy over an aggregation that shuffling approximates (Theorem 3).
 
     As :class:`AggregatedSum` with PolyaDifference shares, but the server sees more than the sum:
     an (epsilon_hat, q_hat)-relaxed aggregation costs 2 epsilon_hat on top of what the noise gives.
     That aggregation is an assumption, so there is no ``mechanism`` here: :meth:`sum_mechanism`
-    describes the sum alone, and ``protocol_run.run_relaxed`` returns it beside the assumption.
+    describes the sum alone, and ``run_relaxed`` returns it beside the assumption.
 
     >>> share = DiscreteLaplace(scale=64).share(16)
     >>> protocol = ShuffledPure(users=16, precision=32, threshold=900, share=share)

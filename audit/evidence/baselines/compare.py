@@ -156,7 +156,7 @@ def baseline_names(asked: Iterable[str]) -> tuple[str, ...]:
     given = set(asked)
     for name in sorted(given - BASELINES.keys() - {"all"}):
         hint = did_you_mean(name, BASELINES)
-        reason = f"{hint}there are {', '.join(BASELINES)}, and all"
+        reason = f"{hint}must be one of {', '.join(BASELINES)}, or all"
         raise InvalidParameter("baseline", name, reason)
     return tuple(name for name in BASELINES if name in given or "all" in given)
 

@@ -173,7 +173,7 @@ def _read_step(
 
 def _unknown(step: str, text: str) -> Callable[[Outputs], Outputs]:
     hint = did_you_mean(step, FEATURES)
-    reason = f"{hint}there are {', '.join(FEATURES)}, and module:callable or file.py:callable"
+    reason = f"{hint}must be one of {', '.join(FEATURES)}, or module:callable or file.py:callable"
     raise InvalidParameter("feature", text, reason)
 
 

@@ -79,7 +79,7 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     "a pair and a search": (["--pair", 0, 1, "--search", "integer:low=0,high=1"], "--search"),
     "no file": (["--pairs", "none.toml"], "none.toml"),
     "no space": (["--search", "nowhere"], "nowhere"),
-    "no feature": (["--feature", "shape"], "feature = shape"),
+    "no feature": (["--feature", "shape"], "--feature = shape"),
     "a feature twice": (["--feature", "sign", "--feature", "sign"], "features = sign"),
     "no baseline": (["--baseline", "guess"], "baseline = guess"),
     "no jobs": (["-j", 0], "--jobs = 0"),

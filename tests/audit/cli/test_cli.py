@@ -98,7 +98,7 @@ def test_a_noise_is_proven_or_refuted_without_a_run(audit: Shell) -> None:
     refuted = audit("discrete-laplace:scale=2", "--claim", "epsilon=0.499", "--pair", 5, 4)
     assert refuted.code == 1
     assert refuted.out.startswith("REFUTED  ")
-    assert "output >= 5: probability between 0.622459 and 0.62246 in world A" in refuted.out
+    assert "output >= 5: probability between 0.622459 and 0.62246 on dataset A" in refuted.out
 
 
 def test_the_sampler_of_a_noise_can_be_doubted_too(audit: Shell) -> None:
@@ -227,17 +227,17 @@ def test_a_locale_without_the_letters_is_no_error(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["targets.py:absent"], "target = targets.py:absent: it has no absent"),
+        (["targets.py:absent"], "target = targets.py:absent: the module has no absent"),
         (["targets.py:laplac"], "did you mean laplace?"),
         (["targets.py:word"], "is a str, not a callable"),
         (["targets.py:three"], "must be callable as f(dataset), f(dataset, rng) or"),
         (["absent.py:f"], "there is no file absent.py"),
-        (["no.such.module:f"], "no module no"),
+        (["no.such.module:f"], "no module named no"),
         (["half-scal"], "did you mean half-scale?"),
         (["targets.py:"], "must be written module:callable"),
         (["exec:"], "names no program"),
-        (["exec:./absent"], "./absent is not there"),
-        (["exec:./targets.py"], "./targets.py is not executable (chmod +x)"),
+        (["exec:./absent"], "the program ./absent was not found"),
+        (["exec:./targets.py"], "the program ./targets.py is not executable: run chmod +x"),
         (["exec:'"], "cannot be split into words"),
         (["discrete-laplace:scale=0"], "scale = 0: must be > 0"),
         (["discrete-laplace:scale=1", "--pair", "0", "0.5"], "dataset B = 0.5: must be an integer"),
@@ -257,8 +257,8 @@ def test_a_locale_without_the_letters_is_no_error(here: Path) -> None:
         (["half-scale", "-n", "10", "--sequential"], "is for a fixed number of runs; use --max-n"),
         (["half-scale", "--max-n", "10"], "is for --sequential; use -n"),
         (["half-scale", "-n", "1e99"], "-n = 1e99: must be a whole number from 1 to 1e12"),
-        (["half-scale", "--alpha", "0"], "alpha = 0: must be in (0, 1)"),
-        (["half-scale", "--alpha", "1e-400"], "alpha = 1e-400: must be >= 1e-300"),
+        (["half-scale", "--alpha", "0"], "--alpha = 0: must be in (0, 1)"),
+        (["half-scale", "--alpha", "1e-400"], "--alpha = 1e-400: must be >= 1e-300"),
         (["half-scale", "--claim", "epsilon=1e400"], "epsilon = 1e400: must be <= 1e300"),
         (["half-scale", "--pair", "1e400", "0"], "--pair: dataset A = 1e400: must be JSON"),
         (["half-scale", "--timeout", "x"], "--timeout = x: must be a finite number"),
@@ -267,16 +267,19 @@ def test_a_locale_without_the_letters_is_no_error(here: Path) -> None:
         (["half-scale", "--frobnicate"], "No such option: --frobnicate; see dpcore audit --help"),
         (["half-scale", "--pair", "1"], "'--pair' requires 2 arguments"),
         (["half-scale", "extra"], "Got unexpected extra argument(s) (extra)"),
-        (["half-scale", "--relation", "swap"], "relation = swap: must be replace or add-remove"),
+        (["half-scale", "--relation", "swap"], "--relation = swap: must be replace or add-remove"),
         (["half-scale", "--resolution", "2"], "--resolution = 2: must be a probability"),
         (["half-scale", "--layers", "exact"], "the law of half-scale is not known"),
-        (["half-scale", "--layers", "all"], "must be of exact, fit, replay, sample, each once"),
+        (
+            ["half-scale", "--layers", "all"],
+            "must be some of exact, fit, replay, sample, each at most once",
+        ),
         (["half-scale", "--timeout", "0"], "--timeout = 0: must be > 0 and <= "),
         (["half-scale", "--deadline", "-1"], "--deadline = -1: must be > 0 and <= "),
         (["half-scale", "-o", "absent/report.json"], "its directory cannot be written to"),
         (["half-scale", "-o", "."], "--output = .: is a directory"),
-        (["targets.py:laplace", "--pair", "0", "1"], "--claim = (none): is needed"),
-        (["targets.py:laplace", "--claim", "epsilon=1"], "--pair = (none): is needed"),
+        (["targets.py:laplace", "--pair", "0", "1"], "--claim = (none): must be given"),
+        (["targets.py:laplace", "--claim", "epsilon=1"], "--pair = (none): must be given"),
     ],
 )
 def test_bad_input_is_one_line_and_2(audit: Shell, words: list[str], complaint: str) -> None:

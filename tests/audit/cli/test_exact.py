@@ -61,11 +61,13 @@ def test_what_is_not_derived_is_left_out_of_the_table_and_refused_where_asked(sh
     words = ("poisson:mean=4@0", "poisson:mean=4@1")
     answer = shell(*words)
     assert answer.code == 0
-    assert "note     the Renyi divergence of order 2 of this noise is not derived" in answer.out
+    assert (
+        "note     no theorem here gives the Renyi divergence of order 2 of this noise" in answer.out
+    )
     assert "infinite at delta = 0" in answer.out
     refused = shell(*words, "--order", 2)
     assert (refused.code, refused.out) == (2, "")
-    assert "is not derived" in refused.err
+    assert "no theorem here gives" in refused.err
     assert shell("skellam:variance=9@0,0", "skellam:variance=9@1,1").code == 2
 
 
@@ -156,7 +158,7 @@ def test_files_that_share_no_output_are_noted(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ((ONE, "p.json"), "Q = p.json: must be a noise or a file of masses as P ="),
+        ((ONE, "p.json"), "Q = p.json: must be a noise or a file of probabilities, as P ="),
         ((ONE, "discrete-laplace:scale=2@1"), "Q = discrete-laplace:scale=2@1: must be the noise"),
         ((ONE, ONE + ",1"), "must be moved by as many integers"),
         (("none.csv", ONE), "P = none.csv"),

@@ -96,7 +96,7 @@ def test_a_target_that_fails_exits_with_three(shell: Shell) -> None:
     ("words", "reason"),
     [
         (("samplers.py:good", "--law", "laplace:scale=1"), "must start with one of"),
-        (("samplers.py:none", "--law", TWO), "it has no none"),
+        (("samplers.py:none", "--law", TWO), "the module has no none"),
         (("samplers.py:of_a_dataset", "--law", TWO), "must be f(n, rng)"),
         (("nothing.py:f", "--law", TWO), "there is no file"),
         (("samplers.py:good", "--law", TWO, "-n", "0.5"), "-n"),

@@ -128,4 +128,4 @@ def test_the_lines_say_what_was_found() -> None:
     kept = fit(claimed, claimed, runs=10**4, seed=1, alpha=ALPHA).told().lines(90)
     assert kept[0].startswith("NOT REFUTED AT THIS RESOLUTION")
     assert "witness" not in "\n".join(kept)
-    assert any("a mean distance from the mean less than" in line for line in kept)
+    assert any("a mean absolute deviation that is wrong by less than" in line for line in kept)

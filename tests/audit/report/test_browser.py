@@ -88,8 +88,8 @@ def test_a_browser_shows_it_and_asks_the_network_for_nothing(
     witness = document["witness"]
     if witness is not None and "inside_a" in witness:
         assert (
-            f"{witness['inside_a']} of {witness['runs_a']} runs in world A, "
-            f"{witness['inside_b']} of {witness['runs_b']} in world B"
+            f"{witness['inside_a']} of {witness['runs_a']} runs on dataset A, "
+            f"{witness['inside_b']} of {witness['runs_b']} on dataset B"
         ) in seen.text
     assert seen.dom.count("<svg") == FIGURES.get(name, 3)
     if document.get("histogram"):

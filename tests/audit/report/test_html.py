@@ -275,7 +275,7 @@ def test_figures_name_their_axes_and_their_signs() -> None:
     trace = refuted().trace
     assert trace is not None
     traced = trace_figure(trace)
-    for words in (">epsilon<", "runs, both worlds together (logarithmic axis)", ">claimed: 1<"):
+    for words in (">epsilon<", "runs, both datasets together (logarithmic axis)", ">claimed: 1<"):
         assert words in traced
     points = [Point(epsilon=1, delta=0.01, epsilon_lower=1.5, refuted=True)]
     drawn = curve_figure([(0.0, 0.2), (1.0, 0.01)], points)

@@ -205,7 +205,7 @@ def fit_of(p_value: float, resolution: float) -> FitReport:
 def fit_printed(report: FitReport, text: str) -> Iterator[Printed]:
     for shown in found(r"p-value NUMBER;", text):
         yield shown, report.p_value or 0.0, "up"
-    for shown in found(r"less than NUMBER% off", text):
+    for shown in found(r"wrong by less than NUMBER%", text):
         yield shown, 100 * report.resolution, "up"
     yield from cases(text, r"at most NUMBER of NUMBER such fits", report.to_json()["alpha"])
 

@@ -133,7 +133,7 @@ def test_masked_values_are_seen_as_none_and_not_as_what_they_hide(audit: Shell) 
     answer = audit(*at("masked_in_b"), "--json")
     assert answer.code == 1
     assert "None" in answer.json["witness"]["event"]
-    assert answer.json["warnings"][0].startswith("only world B returned None")
+    assert answer.json["warnings"][0].startswith("only dataset B gave None")
 
 
 def test_nan_is_an_output(audit: Shell) -> None:
@@ -158,7 +158,7 @@ def test_another_type_or_shape_tells_the_worlds_apart(
     answer = audit(*at(name), "--json")
     assert answer.code == 1
     (warning,) = answer.json["warnings"]
-    assert warning.startswith(f"world A returns {kinds[0]}, world B {kinds[1]}: the type alone")
+    assert warning.startswith(f"dataset A gives {kinds[0]}, dataset B {kinds[1]}: the type alone")
     assert answer.json["witness"]["event"] in {f"output in {{{kind!r}}}" for kind in kinds}
 
 
@@ -167,7 +167,7 @@ def test_constant_outputs_measure_nothing(audit: Shell) -> None:
     assert answer.code == 4
     assert answer.json["verdict"] == "nothing_measured"
     first, second = answer.json["warnings"]
-    assert first == "every output was 0.0, in both worlds"
+    assert first == "every output was 0.0, on both datasets"
     assert second.startswith("nothing was measured: every output was the same; --allow-constant")
     meant = audit(*at("constant"), "--allow-constant", "--json")
     assert (meant.code, meant.json["verdict"]) == (0, "not_refuted")
@@ -177,7 +177,7 @@ def test_constant_outputs_measure_nothing(audit: Shell) -> None:
 def test_rows_without_columns_measure_nothing(audit: Shell) -> None:
     answer = audit(*at("no_columns"), "--json")
     assert answer.code == 4
-    assert answer.json["warnings"][0] == "every output was array([], shape=(0,)), in both worlds"
+    assert answer.json["warnings"][0] == "every output was array([], shape=(0,)), on both datasets"
 
 
 @pytest.mark.parametrize("name", ["bulky", "bulky_constant", "bulky_dict", "bulky_error"])
@@ -226,7 +226,7 @@ def test_a_target_that_ignores_the_given_rng_is_noted(audit: Shell) -> None:
 def test_a_target_may_spoil_its_dataset(audit: Shell) -> None:
     answer = audit("targets.py:spoils", "--claim", "epsilon=1", "--pair", "[1, 2]", "[2, 1]", "-n",
                    500, "--json")  # fmt: skip
-    assert answer.json["warnings"][0] == "every output was 3, in both worlds"
+    assert answer.json["warnings"][0] == "every output was 3, on both datasets"
 
 
 @pytest.mark.parametrize("flags", [["--json"], []])

@@ -32,7 +32,7 @@ def test_a_bandit_is_a_target_with_its_claim_and_pair(audit: Shell) -> None:
 
 def test_what_nobody_provides_is_looked_for_as_a_module() -> None:
     assert provided("json:dumps", "json", "dumps", seeded=True) is None
-    with pytest.raises(InvalidParameter, match="no module nobody_here"):
+    with pytest.raises(InvalidParameter, match="no module named nobody_here"):
         read_target("nobody_here:at_home")
     with pytest.raises(InvalidParameter, match="no-such-algorithm"):
         read_target("bandit:no-such-algorithm,epsilon=1")

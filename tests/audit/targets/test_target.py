@@ -122,7 +122,7 @@ def test_a_module_of_the_working_folder_is_found(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
     assert isinstance(read_target("parcel.noisy_thing:f"), Scalar)
-    with pytest.raises(InvalidParameter, match=r"no module parcel\.absent"):
+    with pytest.raises(InvalidParameter, match=r"no module named parcel\.absent"):
         read_target("parcel.absent:f")
 
 

@@ -114,7 +114,9 @@ def test_fit(dp):
     told = re.search(r"broken does not keep epsilon=1 on the pair \(0, 1\): .*", run.out)
     assert told
     witnesses = re.findall(r"witness: .*", run.out)
-    assert re.search(r"output .*: \d+ of \d+ runs in world A, \d+ of \d+ in world B", witnesses[0])
+    assert re.search(
+        r"output .*: \d+ of \d+ runs on dataset A, \d+ of \d+ on dataset B", witnesses[0]
+    )
     assert "does not draw from discrete-laplace:scale=9" in run.out
     assert "def assert_private" not in run.out  # the test is shown, not the library
     (again,) = re.findall(r"again: pytest (test_suite.py::test_broken) (.*)", run.out)
@@ -180,7 +182,7 @@ def test_unmarked(dp): pass
     run = ran(tmp_path, body, "-rs", "--dp-seed", "1", "--dp-alpha", str(ALPHA))
     assert "4 failed, 1 skipped, 1 error" in run.out, run.out
     assert "is marked dp and audited nothing" in run.out
-    assert "claim = (none): is needed" in run.out
+    assert "claim = (none): must be given" in run.out
     assert "pairs = []: needs one pair" in run.out
     assert "test_own_words asks for one audit more than it is marked for" in run.out
     assert "say @pytest.mark.dp(audits=3)" in run.out

@@ -317,8 +317,11 @@ def test_a_plot_is_drawn_from_a_folder_or_its_table(bandit: Bandit) -> None:
     assert b"epsilon = 1" in picture
     for words, said in (
         (["results", "--output", "a.gif"], "--output = a.gif: must end in"),
-        (["none", "--output", "a.svg"], "path = none: No such file"),
-        (["results/rows.json", "--output", "a.svg"], "path = results/rows.json: is no regret.csv"),
+        (["none", "--output", "a.svg"], "SOURCE = none: No such file"),
+        (
+            ["results/rows.json", "--output", "a.svg"],
+            "SOURCE = results/rows.json: is no regret.csv",
+        ),
     ):
         answer = bandit("plot", *words)
         assert answer.code == 2
