@@ -12,7 +12,7 @@ from typing import Final
 
 __all__ = ["cut", "distinct", "shortened"]
 
-_MOST: Final = 200
+_MOST: Final = 400
 _DIGEST: Final = 12
 _HEAD: Final = 8
 _FEWEST: Final = 6

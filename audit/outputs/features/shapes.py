@@ -57,11 +57,19 @@ def _rows(array: NDArray[Any]) -> NDArray[Any] | None:
     return array.reshape(len(array), -1) if array.size else None
 
 
+def _kind(output: object) -> str:
+    # Numbers of one plain type are joined to an array: nobody can tell them from Python's there,
+    # so nobody does elsewhere.
+    if isinstance(output, np.float64 | np.int64):
+        return kind(output.item())
+    return kind(output)
+
+
 def _kinds(array: NDArray[Any]) -> Outputs:
-    return [kind(array[0])] * len(array) if len(array) else []
+    return [_kind(array[0])] * len(array) if len(array) else []
 
 
-KIND: Final = Map(name="kind", of_one=kind, of_array=_kinds)
+KIND: Final = Map(name="kind", of_one=_kind, of_array=_kinds)
 r"""Type and shape.
 
 >>> KIND([1, [1, 2], None])

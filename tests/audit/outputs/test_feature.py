@@ -136,6 +136,13 @@ def reads_each_by_itself(apply: Callable[[Outputs], Outputs], outputs: Outputs) 
     return whole == alone and settled(apply(outputs[::-1])) == whole[::-1]
 
 
+@pytest.mark.parametrize(
+    "outputs", [[0, 0.0], [0, None], [np.float64(1), None], [np.int64(1), "x"]]
+)
+def test_the_kind_of_an_output_does_not_depend_on_the_others(outputs: list[Any]) -> None:
+    assert reads_each_by_itself(read_feature("kind").apply, outputs)
+
+
 @pytest.mark.parametrize("name", ALL)
 @given(outputs=st.one_of(LISTS, ARRAYS))
 @settings(max_examples=60, deadline=None)
