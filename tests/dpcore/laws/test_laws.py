@@ -340,8 +340,8 @@ def test_a_wrong_partition_is_seen() -> None:
     noise = DiscreteGaussian(sigma_squared=1)
     wrong = mutated(
         DiscreteGaussian.pmf_ball,
-        "theta.partition(self._v)",
-        "(2 * arb.pi() * ball(self._v)).sqrt()",
+        "theta.partition(v)",
+        "(2 * arb.pi() * ball(v)).sqrt()",
     )
     with second_path.digits(60), precision(200):
         assert not holds(Enclosure.of(wrong(noise, 0)), second(noise, "pmf", 0))
