@@ -258,6 +258,7 @@ def pressed(here: Path, *words: object, times: int = 1) -> tuple[int, str, str, 
     return running.returncode, out, err, time.monotonic() - begun
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     ("words", "times"),
     [

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import by_day
 from tests.support.audit.command import ROOT
 
 COUNTED = """
@@ -52,6 +53,7 @@ def test_a_sampled_audit_loads_nothing_of_accounting(tmp_path: Path) -> None:
     assert loaded(tmp_path, *SAMPLED) == []
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     "words",
     [

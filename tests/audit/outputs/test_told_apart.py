@@ -22,6 +22,7 @@ from audit.outputs.stored import pack, unpack
 from audit.runs.plan import Plan
 from audit.sample import sample
 from audit.targets.target import Block, Scalar, Target, Vectorised
+from tests.effort import by_day
 from tests.support.audit.constants_apart import APART, LINES, TINY, Hidden, Own
 
 PLAN = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=200, alpha="1e-3", seed=7)
@@ -47,6 +48,7 @@ class Lines(Target):
         yield join(sides[0], sides[1], block.worlds, block.mixing)
 
 
+@by_day(30)
 @pytest.mark.parametrize(("one", "other"), APART, ids=map(str, range(len(APART))))
 def test_constants_that_differ_are_refuted(one: Any, other: Any) -> None:
     assert verdict(one, other) == "refuted"

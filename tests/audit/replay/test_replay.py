@@ -23,6 +23,7 @@ from audit.replay.tape import EXTREMES, Tape
 from audit.targets.spelling import read_target
 from audit.targets.target import Vectorised
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.replay_targets import correct, faulty
 
@@ -68,6 +69,7 @@ CORRECT: list[tuple[Callable[..., Any], tuple[Any, Any], dict[str, Any]]] = [
 ]
 
 
+@by_day(10)
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(("function", "pair", "declared"), CORRECT)
 def test_a_correct_mechanism_gives_no_error(

@@ -21,6 +21,7 @@ from audit.report.histogram import histogram
 from audit.report.histogram_figure import histogram_figure
 from audit.report.html import page
 from audit.report.markup import STYLE
+from tests.effort import by_day
 from tests.support.audit.browser import Shown, needs_browser, show
 from tests.support.audit.figure_table import RUNS, TABLE, around
 from tests.support.audit.html_documents import (
@@ -75,6 +76,7 @@ def browsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Shown]:
         return {name: found.result() for name, found in opened.items()}
 
 
+@by_day(3)
 @needs_browser
 @pytest.mark.parametrize("name", LOOKS)
 def test_a_browser_shows_it_and_asks_the_network_for_nothing(
@@ -178,6 +180,7 @@ def table_of_figures() -> dict[str, str]:
     return {name: draw() for name, draw in TABLE.items()}
 
 
+@by_day(1)
 @needs_browser
 @pytest.mark.parametrize("width", [900, 400])
 def test_no_two_texts_of_a_figure_meet_and_none_is_clipped(

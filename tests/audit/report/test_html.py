@@ -27,6 +27,7 @@ from audit.report.report import AuditReport
 from audit.search.search import Found
 from audit.wording.shorten import distinct
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 from tests.support.audit.browser import Visible
 from tests.support.audit.html_documents import (
     COMMAND,
@@ -149,6 +150,7 @@ def bulky(sign: str) -> AuditReport:
     )  # fmt: skip
 
 
+@by_day(2)
 @pytest.mark.parametrize("sign", ["x", "'", "\ud800", "漢"])
 def test_a_page_stays_small_and_says_what_it_cuts(sign: str) -> None:
     shown = page(bulky(sign), command=sign * 10**4)
