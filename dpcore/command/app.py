@@ -32,6 +32,7 @@ from dpcore.command.terminal import say
 from dpcore.errors import DpcoreError
 from dpcore.numbers.parameter import whole_number
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
+from dpcore.spec import did_you_mean
 from dpcore.spelling import read_noise
 
 __all__ = ["app", "main", "run"]
@@ -57,6 +58,12 @@ class _Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*super().list_commands(ctx), *sorted(_registered())]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            hint = did_you_mean(args[0], self.list_commands(ctx)).strip()
+            ctx.fail(f"No such command {args[0]!r}{': ' if hint else ''}{hint}")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         own = super().get_command(ctx, cmd_name)
@@ -215,7 +222,7 @@ def run(arguments: Sequence[str]) -> int:
         try:
             if debug:
                 say(traceback.format_exc().split("\n"), sys.stderr)
-            return _explain(error)
+            return _explain(error, arguments)
         except BaseException:  # noqa: BLE001  # what cannot be told, or not even be shown as text
             return DEFECT
 
@@ -232,13 +239,13 @@ def _ignore_wrong_variables() -> None:
         os.environ.pop(_COMPLETION, None)
 
 
-def _explain(error: BaseException) -> int:
+def _explain(error: BaseException, arguments: Sequence[str]) -> int:
     # One line on stderr, and the exit code.
     match error:
         case DpcoreError():
             return _complain(str(error), int(getattr(error, "exit_code", USAGE)))
         case _UsageError():
-            words = _usage(error)
+            words = _usage(error, arguments)
             return _complain(words, USAGE) if words else USAGE
         case typer.Abort() | KeyboardInterrupt():
             return _INTERRUPTED
@@ -265,13 +272,15 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
-def _usage(error: Any) -> str:
+def _usage(error: Any, arguments: Sequence[str]) -> str:
     # The parser's own words on one line, and where to look; a group alone has shown its help.
     words = " ".join(error.format_message().split()).rstrip(".")
     if not words:
         return ""
     command = "dpcore" if error.ctx is None else " ".join(error.ctx.command_path.split())
-    return f"{words}; see {command} --help"
+    if error.ctx is None and arguments and arguments[0] in _registered():
+        command += f" {arguments[0]}"
+    return f"{words}{'' if words.endswith('?') else ';'} see {command} --help"
 
 
 def _abandon_output() -> None:

@@ -113,7 +113,10 @@ def test_help_is_shown_without_a_word_too(capsys: Capture, words: list[str]) -> 
         (["pmf", LAPLACE, "--nosuch"], "K = --nosuch: must be a finite number"),
         (["pmf", LAPLACE, "1", "--bits", "0"], "bits = 0: must be >= 8"),
         (["pmf", LAPLACE, "1", "--bits", "x"], "--bits = x: must be a finite number"),
-        (["nosuch"], "No such command 'nosuch'"),
+        (["nosuch"], "No such command 'nosuch'; see dpcore --help"),
+        (["smaple"], "No such command 'smaple': did you mean sample? see dpcore --help"),
+        (["bugdet"], "No such command 'bugdet': did you mean budget? see dpcore --help"),
+        (["audit", "count", "--pair", "0"], "requires 2 arguments; see dpcore audit --help"),
         (["--nosuch"], "No such option: --nosuch"),
     ],
 )
