@@ -215,7 +215,7 @@ def test_a_run_that_fails_to_write_leaves_no_mixed_record(
     assert not {"certificate-dist-dp-se-1.json", CERTIFICATE} & set(left)
     said = "out: is not whole: it has no rows.json, which dpcore bandit run --output writes last\n"
     answer = bandit("plot", "out", "-o", "new.svg")
-    assert (answer.code, answer.out, answer.err) == (2, "", f"error: path = {said}")
+    assert (answer.code, answer.out, answer.err) == (2, "", f"error: SOURCE = {said}")
     assert bandit("compare", "out", "out").err == f"error: A = {said}"
     # The next run takes away what that one left.
     assert set(filled(bandit, "se")) == {"rows.json", "regret.csv", "regret.svg"}

@@ -30,7 +30,6 @@ from dpcore.masked.messages import (
     UnmaskReply,
 )
 from dpcore.sampling.rng import SeededRng
-from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.masked.rehearsal import GRAPHS, NAMES, Rehearsal, plain_sum, refusal, rehearse
 
@@ -75,7 +74,6 @@ def test_any_flipped_bit_to_the_server_is_refused(step: Step, name: str) -> None
     assert accepted_by_server(PLAY, step, flips(data, range(8 * len(data)))) == []
 
 
-@by_day(6)
 @pytest.mark.parametrize("step", LATER)
 @pytest.mark.parametrize("name", ["ann", "zoë"])
 def test_any_flipped_bit_to_a_user_is_refused(step: Step, name: str) -> None:
