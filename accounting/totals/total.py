@@ -101,7 +101,9 @@ class Total:
             case None:
                 return Enclosure.exactly(0)
             case Line() as line:
-                return self._by_name_or(lambda each: each.delta(epsilon, relative), line, relative)
+                return self._named_or_integrated(
+                    lambda each: each.delta(epsilon, relative), line, relative
+                )
             case pair:
                 try:
                     return enclose_delta(pair, epsilon, _bits(relative))
@@ -116,12 +118,14 @@ class Total:
             case None:
                 return Enclosure.exactly(0)
             case Line() as line:
-                return self._by_name_or(lambda each: each.epsilon(delta, relative), line, relative)
+                return self._named_or_integrated(
+                    lambda each: each.epsilon(delta, relative), line, relative
+                )
             case pair:
                 found = enclose_epsilon(pair, delta, _bits(relative))
                 return Enclosure(found.lower, min(found.upper, self.largest().upper))
 
-    def _by_name_or(
+    def _named_or_integrated(
         self, ask: Callable[[Enumeration | Line], Enclosure | None], line: Line, relative: Fraction
     ) -> Enclosure:
         # Few outcomes are named at once, more of them where the integral stays wide.

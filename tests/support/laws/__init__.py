@@ -10,7 +10,7 @@ A module tells a law a second time, by mpmath and plain sums, and imports no for
     reach(noise)                        about one standard deviation, at least 1
     decay(noise, k)                     about -log P(|X| > |k|)
 
-What a module may add, where what is said of every law does not fit:
+A module may also define this, if the general rule does not fit its law:
 
     smallest(noise, k)    about -log of the smallest of P(X = k), P(X <= k) and P(X > k)
 """
