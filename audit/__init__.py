@@ -2,7 +2,7 @@ r"""Test mechanisms: does the code that runs keep its epsilon? And the tools to 
 
     import audit
 
-    report = audit.audit(noisy_count, "epsilon=1", pair=([], ["ada"]))
+    report = audit.audit(noisy_count, "epsilon=1", pair=([0, 1], [1, 1]))
     print(report)
 
 The public names are loaded when they are first asked for, so that ``import audit`` costs nothing;

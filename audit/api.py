@@ -15,7 +15,7 @@ from audit.layers import LAYERS, Wanted, examine
 from audit.outputs.features.feature import read_feature
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
-from audit.search.pairs import require_neighbours
+from audit.search.neighbours import require_neighbours
 from audit.targets.spelling import Auditable, target_of
 from audit.targets.target import Catalogued, KnownLaw, Target
 from audit.testing.pairs import read_pairs

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from audit.report.report import AuditReport
     from audit.testing.assertions import Auditable
     from audit.testing.purse import Purse
+    from dpcore.mechanism import Relation
     from dpcore.noise import Noise
 
 __all__ = ["EFFORTS", "Auditor", "Bought", "dp"]
@@ -125,7 +126,7 @@ class Auditor:
             self.name, price, self.bought, self.terms.runs if runs is None else runs
         )
 
-    def audit(
+    def audit(  # noqa: PLR0913 - the options of assert_private
         self,
         target: Auditable,
         claim: Claim | CurveClaim | str | None = None,
@@ -135,6 +136,7 @@ class Auditor:
         runs: int | None = None,
         features: Iterable[str] = (),
         allow_constant: bool = False,
+        relation: Relation | str | None = None,
     ) -> tuple[AuditReport, ...]:
         r"""As ``audit.testing.assert_private``; what is not given is taken from the mark."""
         __tracebackhide__ = True
@@ -145,6 +147,9 @@ class Auditor:
         if stated is None:
             raise InvalidParameter("claim", "(none)", "must be given: @pytest.mark.dp(epsilon=1)")
         both = [pair] if pair is not None else self.terms.pairs if pairs is None else pairs
+        of = relation
+        if of is None and isinstance(stated, str):
+            of = self.terms.relation
         bought = self.buy(runs)
         return assert_private(
             target,
@@ -156,6 +161,7 @@ class Auditor:
             again=self._again,
             features=features,
             allow_constant=allow_constant,
+            relation=of,
         )
 
     def fits(self, sampler: Any, noise: Noise, *, runs: int | None = None) -> FitReport:
