@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from audit.evidence.event import Witness
     from audit.evidence.outcome import Outcome
     from audit.fit.report import FitReport
+    from audit.replay.declared import declare
     from audit.replay.findings import Finding
     from audit.report.report import AuditReport, ExactWitness
     from audit.targets.spelling import read_target
@@ -47,6 +48,7 @@ __all__ = [
     "assert_private",
     "assert_sensitivity",
     "audit",
+    "declare",
     "read_claim",
     "read_target",
 ]
@@ -67,6 +69,7 @@ _PLACES = {
     "assert_private": "testing.assertions",
     "assert_sensitivity": "testing.assertions",
     "audit": "api",
+    "declare": "replay.declared",
     "read_claim": "claims.curve_claim",
     "read_target": "targets.spelling",
 }

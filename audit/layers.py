@@ -341,6 +341,10 @@ def _with_replay(report: AuditReport, target: Target, plan: Plan) -> AuditReport
         if not report.runs:
             raise
         return replace(_without_proof(report), interrupted=True)
+    empty = {"elsewhere", "own-entropy", *(() if plan.allow_constant else ("constant",))}
+    if not report.layers and any(finding.kind in empty for finding in findings):
+        # It was the only layer, and looked at nothing.
+        report = replace(report, verdict="nothing_measured")
     report = replace(
         report, findings=(*report.findings, *findings), layers=(*report.layers, _REPLAY)
     )
