@@ -30,8 +30,9 @@ from audit.replay.evidence import (
     within_reach,
 )
 from audit.replay.findings import Finding, Norm, ReplayReport
-from audit.replay.run import Run, Runner, as_target, function_of
+from audit.replay.run import Run, Runner, function_of
 from audit.replay.tape import EXTREMES, Changes, Place, Seeded, Tape
+from audit.targets.spelling import target_of
 from audit.targets.target import Target
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
@@ -89,7 +90,7 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     Raises :class:`InvalidParameter` for what is out of range, and
     :class:`audit.errors.TargetFailed` where the target gives no output on ordinary tapes.
     """
-    subject = as_target(target)
+    subject = target_of(target)
     declared = None if sensitivity is None else rational("sensitivity", sensitivity)
     if declared is not None and declared < 0:
         raise InvalidParameter("sensitivity", sensitivity, "must be >= 0")
@@ -221,8 +222,7 @@ def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> N
 
 
 def _require_an_output(replayed: _Replayed, runner: Runner) -> None:
-    # An error that one dataset has, or some tapes, is a finding; of a target that gives no output
-    # at all, or that takes all its time on an ordinary tape, there is nothing to find.
+    # Without any output, or any end, on ordinary tapes, there is nothing to find.
     failed: list[Run] = []
     for number in range(_LEARNING):
         for world in (0, 1):

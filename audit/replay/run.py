@@ -3,7 +3,6 @@ r"""Run a target once on a random tape, and record what it did."""
 from __future__ import annotations
 
 import copy
-import inspect
 import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from audit.replay.session import Session
 from audit.replay.tape import Asked, Place, Seeded, Tape
 from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised
 
-__all__ = ["Run", "Runner", "as_target", "function_of", "numbers_of"]
+__all__ = ["Run", "Runner", "function_of", "numbers_of"]
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -119,31 +118,16 @@ def _call(target: Target, dataset: Any, session: Session) -> Any:
         case NoiseAdded():
             return target.check((dataset, dataset))[0] + target.noise.sample()
         case Vectorised():
-            outputs = target.function(dataset, n=1, rng=session.given())
+            outputs = target.function(dataset, n=1, rng=session.given(ours=target.ours))
             if not isinstance(outputs, np.ndarray | list | tuple) or len(outputs) != 1:
                 raise Unreadable("did not return one output along the first axis for n = 1")
             return outputs[0]
         case Scalar():
             if target.seeded:
-                return target.function(dataset, rng=session.given())
+                return target.function(dataset, rng=session.given(ours=target.ours))
             return target.function(dataset)
         case _:  # function_of refused it
             raise Unreadable(f"{target.spelling} cannot be replayed")
-
-
-def as_target(target: Target | Callable[..., Any]) -> Target:
-    r"""A target as it is, or a function in one of the three forms as a target.
-
-    >>> as_target(lambda dataset, rng: dataset).seeded
-    True
-    """
-    if isinstance(target, Target):
-        return target
-    spelling = getattr(target, "__qualname__", repr(target))
-    names = inspect.signature(target).parameters
-    if {"n", "rng"} <= names.keys():
-        return Vectorised(spelling=spelling, function=target)
-    return Scalar(spelling=spelling, function=target, seeded="rng" in names)
 
 
 def numbers_of(run: Run) -> tuple[Number, ...] | None:

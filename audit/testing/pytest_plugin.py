@@ -52,6 +52,14 @@ _MARK: Final = (
 )
 
 
+_GIVEN: Final = (
+    "and the fixture dp do not go together: each example would be an audit that spends a part of "
+    "--dp-alpha. For a noise write audit.assert_private(noise, claim, pairs=[pair]) in the test, "
+    "without the mark: that is proven and spends nothing. For code that is run write "
+    "@pytest.mark.parametrize('pair', [...]) in place of @given"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bought:
     r"""The level, seed and number of runs that one statistical assertion may use."""
@@ -281,6 +289,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         try:
             if "dp" not in getattr(item, "fixturenames", ()):
                 raise InvalidParameter("fixture", "(none)", "the test must take dp")
+            if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+                raise InvalidParameter("test", "@given", _GIVEN)
             marks = reversed(list(item.iter_markers("dp")))
             item.stash[_SHARE] = (name, Terms.read(*map(_words, marks)), share)
         except InvalidParameter as error:
