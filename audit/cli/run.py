@@ -88,7 +88,7 @@ def run(
         typer.Option(
             metavar="NAME",
             help="Test a feature of the output: lowest-bit, sign, length, file.py:callable, ...; "
-            "identity is the output itself. May be repeated.",
+            "identity is the output itself, time how long its call took. May be repeated.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
