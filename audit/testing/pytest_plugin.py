@@ -139,11 +139,11 @@ class Auditor:
         r"""As ``audit.testing.assert_private``; what is not given is taken from the mark."""
         __tracebackhide__ = True
         from audit.testing.assertions import assert_private
-        from dpcore.errors import InvalidParameter
+        from dpcore.errors import ABSENT, InvalidParameter
 
         stated = self.terms.claim if claim is None else claim
         if stated is None:
-            raise InvalidParameter("claim", "(none)", "must be given: @pytest.mark.dp(epsilon=1)")
+            raise InvalidParameter("claim", ABSENT, "must be given: @pytest.mark.dp(epsilon=1)")
         both = [pair] if pair is not None else self.terms.pairs if pairs is None else pairs
         bought = self.buy(runs)
         return assert_private(
@@ -259,7 +259,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not marked:
         return
     from audit.testing.purse import Purse, equal_share
-    from dpcore.errors import InvalidParameter
+    from dpcore.errors import ABSENT, InvalidParameter
 
     run = config.stash[_RUN]
     run.collected = len(marked)
@@ -274,7 +274,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         name = item.nodeid if again == 1 else f"{item.nodeid} ({again})"
         try:
             if "dp" not in getattr(item, "fixturenames", ()):
-                raise InvalidParameter("fixture", "(none)", "the test must take dp")
+                raise InvalidParameter("fixture", ABSENT, "the test must take dp")
             marks = reversed(list(item.iter_markers("dp")))
             item.stash[_SHARE] = (name, Terms.read(*map(_words, marks)), share)
         except InvalidParameter as error:
