@@ -30,9 +30,12 @@ if TYPE_CHECKING:
         assert_private,
         assert_sensitivity,
     )
+    from audit.training.canaries import canaries
+    from audit.training.canary_report import CanaryReport
 
 __all__ = [
     "AuditReport",
+    "CanaryReport",
     "Claim",
     "CurveClaim",
     "ExactWitness",
@@ -47,12 +50,14 @@ __all__ = [
     "assert_private",
     "assert_sensitivity",
     "audit",
+    "canaries",
     "read_claim",
     "read_target",
 ]
 
 _PLACES = {
     "AuditReport": "report.report",
+    "CanaryReport": "training.canary_report",
     "Claim": "claims.claim",
     "CurveClaim": "claims.curve_claim",
     "ExactWitness": "report.report",
@@ -67,6 +72,7 @@ _PLACES = {
     "assert_private": "testing.assertions",
     "assert_sensitivity": "testing.assertions",
     "audit": "api",
+    "canaries": "training.canaries",
     "read_claim": "claims.curve_claim",
     "read_target": "targets.spelling",
 }
