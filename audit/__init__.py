@@ -31,9 +31,12 @@ if TYPE_CHECKING:
         assert_private,
         assert_sensitivity,
     )
+    from audit.training.canaries import canaries
+    from audit.training.canary_report import CanaryReport
 
 __all__ = [
     "AuditReport",
+    "CanaryReport",
     "Claim",
     "CurveClaim",
     "ExactWitness",
@@ -48,6 +51,7 @@ __all__ = [
     "assert_private",
     "assert_sensitivity",
     "audit",
+    "canaries",
     "declare",
     "read_claim",
     "read_target",
@@ -55,6 +59,7 @@ __all__ = [
 
 _PLACES = {
     "AuditReport": "report.report",
+    "CanaryReport": "training.canary_report",
     "Claim": "claims.claim",
     "CurveClaim": "claims.curve_claim",
     "ExactWitness": "report.report",
@@ -69,6 +74,7 @@ _PLACES = {
     "assert_private": "testing.assertions",
     "assert_sensitivity": "testing.assertions",
     "audit": "api",
+    "canaries": "training.canaries",
     "declare": "replay.declared",
     "read_claim": "claims.curve_claim",
     "read_target": "targets.spelling",

@@ -20,7 +20,7 @@ from audit.targets.spelling import Auditable, target_of
 from audit.targets.target import Catalogued, KnownLaw, Target
 from audit.testing.pairs import read_pairs
 from dpcore.command.progress import notebook_bar
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import RationalLike, rational
 
@@ -155,14 +155,14 @@ def _pairs(
     given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
     if searched:
         if given:
-            raise InvalidParameter("search", "(given)", f"finds the pair: leave out {given[0]}")
+            raise InvalidParameter("search", ABSENT, f"finds the pair: leave out {given[0]}")
         return ()
     if len(given) == 2:
-        raise InvalidParameter("pairs", "(given)", "is given beside pair: leave one out")
+        raise InvalidParameter("pairs", ABSENT, "is given beside pair: leave one out")
     if not given:
         if isinstance(subject, Catalogued):
             return (subject.subject.pair,)
-        raise InvalidParameter("pair", "(none)", "must be given: two datasets, such as (0, 1)")
+        raise InvalidParameter("pair", ABSENT, "must be given: two datasets, such as (0, 1)")
     found = read_pairs(given[0], [pair] if pairs is None else pairs)
     for each in found:
         require_neighbours(given[0], each, relation)

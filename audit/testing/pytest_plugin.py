@@ -149,11 +149,11 @@ class Auditor:
         r"""As ``audit.testing.assert_private``; what is not given is taken from the mark."""
         __tracebackhide__ = True
         from audit.testing.assertions import assert_private
-        from dpcore.errors import InvalidParameter
+        from dpcore.errors import ABSENT, InvalidParameter
 
         stated = self.terms.claim if claim is None else claim
         if stated is None:
-            raise InvalidParameter("claim", "(none)", "must be given: @pytest.mark.dp(epsilon=1)")
+            raise InvalidParameter("claim", ABSENT, "must be given: @pytest.mark.dp(epsilon=1)")
         both = [pair] if pair is not None else self.terms.pairs if pairs is None else pairs
         of = relation
         if of is None and isinstance(stated, str):
@@ -273,7 +273,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not marked:
         return
     from audit.testing.purse import Purse, equal_share
-    from dpcore.errors import InvalidParameter
+    from dpcore.errors import ABSENT, InvalidParameter
 
     run = config.stash[_RUN]
     run.collected = len(marked)
@@ -288,7 +288,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         name = item.nodeid if again == 1 else f"{item.nodeid} ({again})"
         try:
             if "dp" not in getattr(item, "fixturenames", ()):
-                raise InvalidParameter("fixture", "(none)", "the test must take dp")
+                raise InvalidParameter("fixture", ABSENT, "the test must take dp")
             if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
                 raise InvalidParameter("test", "@given", _GIVEN)
             marks = reversed(list(item.iter_markers("dp")))
