@@ -196,6 +196,7 @@ def test_pure_polya_differences() -> None:
     assert lost[0] <= 1 < lost[1]
 
 
+@pytest.mark.nightly
 def test_honest_users_alone_are_enough() -> None:
     whole = calibrate(noise="skellam", epsilon=1, delta="1e-6", rounds=4)
     part = calibrate(noise="skellam", epsilon=1, delta="1e-6", rounds=4, honest_fraction="9/10")

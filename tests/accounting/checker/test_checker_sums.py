@@ -193,6 +193,7 @@ def test_what_is_out_of_reach_is_said_in_words() -> None:
 # -- what a text may cost ------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_many_claims_of_one_wide_law_share_its_listing() -> None:
     noise = {"law": "skellam", "variance": "100000000"}
     claims = [

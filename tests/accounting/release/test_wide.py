@@ -235,6 +235,7 @@ def test_wide_laplace_noise_beside_other_laws() -> None:
     assert abs(Fraction(exact.upper) / Fraction(high) - 1) <= Fraction(1, 10**3)
 
 
+@pytest.mark.nightly
 def test_both_directions_of_wide_noise() -> None:
     curve = PrivacyCurve(noise=Poisson(mean=10**10), sensitivity=3000)
     found = ways(curve).in_bins()
@@ -265,6 +266,7 @@ def test_which_pairs_are_wide(noise: Noise, shift: int, wide: bool) -> None:
     assert is_wide(pair_of(noise, ((shift, 1),))) is wide
 
 
+@pytest.mark.nightly
 def test_a_sample_of_wide_noise_has_an_upper_bound() -> None:
     scope = Scope(relation=Relation.ADD_REMOVE)
     found = []

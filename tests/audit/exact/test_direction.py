@@ -111,7 +111,7 @@ def near(found: Enclosure, expected: Any, slack: str = "1e-25") -> bool:
     return bool(lower - mpf(slack) <= expected <= upper + mpf(slack))
 
 
-@by_day(8)
+@by_day(5)
 @each_noise
 @each_pair
 def test_each_direction_is_the_sum_of_its_excess(spelling: str, pair: tuple[int, int]) -> None:

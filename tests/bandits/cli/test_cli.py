@@ -140,7 +140,7 @@ def test_a_run_that_is_too_short_to_use_a_reward_says_so(bandit: Bandit) -> None
     assert [line.split()[4:] for line in short.splitlines() if line.startswith("dp-se  ")] == [
         ["0", "0-DP"]
     ]
-    longer = bandit(*words, "--horizon", 400, "--algorithms", "dp-se").out
+    longer = bandit(*words, "--horizon", 5000, "--algorithms", "dp-se").out
     assert "1-DP" in longer
     assert "used no reward" not in longer
 
