@@ -88,7 +88,7 @@ def curve_of(noise: Noise, sensitivity: Sensitivity) -> PrivacyCurve:
     return PrivacyCurve(noise=noise, sensitivity=sensitivity)
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize("law", MANY)
 def test_a_thousand_rounds(law: str) -> None:
     given = {"noise": law, "epsilon": 8, "delta": "1e-6", "rounds": 1000, **MANY[law]}

@@ -18,7 +18,7 @@ from accounting.checker.text.form import digest_of
 from accounting.checker.verdict import _checked
 from dpcore.errors import InvalidParameter
 from tests.accounting.certificates.test_certificate import move, resealed
-from tests.effort import part
+from tests.effort import spread
 
 GOLDEN = Path(__file__).parents[2] / "vectors" / "certificates"
 CHEAP = "one_gaussian"
@@ -34,7 +34,7 @@ def test_any_character_changed_is_rejected_or_changes_nothing() -> None:
     text = (GOLDEN / f"{CHEAP}.json").read_text(encoding="utf-8")
     original = json.loads(text)
     tried = changed = 0
-    places = part(range(len(text)), 400)
+    places = spread(range(len(text)), 400)
     for i in places:
         old = text[i]
         for new in ("", old + old, "0", "7", "x", '"', ",", " ", "-"):

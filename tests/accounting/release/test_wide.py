@@ -186,6 +186,7 @@ def test_beside_other_laws() -> None:
     assert above.upper - below.lower <= Fraction(1, 1000) * Fraction(above.upper)
 
 
+@pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize(("shift", "rounds"), [(60_000, 900), (1_500_000, 4)])
 def test_wide_noise_has_the_total_of_a_real_gaussian(shift: int, rounds: int) -> None:
@@ -294,7 +295,7 @@ def all_fit(case: int) -> bool:
     return all(between(pair, world, 40, "1e-2") for pair, world in directions(*CASES[case]))
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize(
     ("case", "owner", "name", "old", "new"),
     [

@@ -223,7 +223,7 @@ def test_order_does_not_matter(parts: list[tuple[Any, int]], random: Any) -> Non
     assert compose(*parts).rounds == compose(*turned).rounds
 
 
-@settings(max_examples=effort(10, 25), deadline=None)
+@settings(max_examples=effort(5, 25), deadline=None)
 @given(st.lists(st.tuples(PARTS, st.integers(1, 5)), min_size=1, max_size=3), PARTS)
 def test_one_more_round_never_costs_less(parts: list[tuple[Any, int]], more: Any) -> None:
     before, after = compose(*parts).delta(1, ROUGH), compose(*parts, more).delta(1, ROUGH)

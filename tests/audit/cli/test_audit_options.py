@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.effort import part
+from tests.effort import spread
 from tests.support.audit.command import Shell, at
 
 HALF = ["half-scale", "-n", 2000, "--seed", 7]
@@ -126,7 +126,7 @@ def test_what_was_asked_for_is_never_left_out(audit: Shell) -> None:
     alone = audit(*words, "--json").json
     assert [layer["layer"] for layer in alone["layers"]] == ["exact"]
     options = (["-n", 500], ["--feature", "sign"], ["--baseline", "dkw"], ["--sequential"])
-    for asked in part(options, 2):
+    for asked in spread(options, 2):
         found = json.loads(audit(*words, *asked, "--json").out)
         assert [layer["layer"] for layer in found["layers"]] == ["exact", "sample"], asked
 

@@ -21,7 +21,7 @@ from audit.evidence.rule import learn_rule
 from audit.outputs.reading import read
 from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
-from tests.effort import effort
+from tests.effort import by_day, effort
 from tests.purse import purse
 
 Law: TypeAlias = dict[Any, tuple[Fraction, Fraction]]  # output: its mass in world A, in world B
@@ -163,7 +163,7 @@ def test_a_revealing_atom_that_delta_allows_is_not_refuted() -> None:
     assert str(refuted.witness()).startswith("output in {'B'}: 0 of ")
 
 
-@settings(max_examples=20)
+@settings(max_examples=effort(5, 20))
 @given(st.integers(0, 10), st.lists(st.integers(0, 90), max_size=6), st.booleans())
 def test_how_runs_are_cut_into_updates_does_not_matter(
     seed: int, cuts: list[int], mixed: bool
@@ -234,6 +234,7 @@ def first_rejections(scale: float, shift: int, epsilon: Any, repeats: int, most:
     return found
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("scale", "shift", "epsilon"), [(0.5, 1, 1), (1, 2, 1), (0.5, 1, "0.5"), (1000, 2000, 1)]
 )

@@ -25,7 +25,7 @@ from audit.evidence.fixed import Evidence, gather, resolution
 from audit.evidence.verdict import capped, weigh, weigh_process
 from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
-from tests.effort import effort
+from tests.effort import by_day, effort
 from tests.purse import purse
 
 ALPHA = Fraction(1, 20)
@@ -56,6 +56,7 @@ def noisy(runs: int, scale: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
 # -- one view and one point: the plain test -------------------------------------------------------
 
 
+@by_day(3)
 @pytest.mark.parametrize("text", ["epsilon=1", "epsilon=0.9,delta=0.01", "epsilon=3"])
 @pytest.mark.parametrize("runs", [0, 10, 900])
 def test_one_view_of_one_point_is_the_plain_test(text: str, runs: int) -> None:
@@ -199,7 +200,7 @@ def test_the_path_is_the_mean_in_the_order_the_runs_came() -> None:
     assert process.rejected_at("0.25") == (crossed[0] if crossed else None)
 
 
-@settings(max_examples=10)
+@settings(max_examples=effort(5, 10))
 @given(st.lists(st.integers(0, 80), max_size=5), st.booleans())
 def test_how_runs_are_cut_does_not_matter(cuts: list[int], listed: bool) -> None:
     outputs, worlds = noisy(200, 0.5, 8)

@@ -21,7 +21,7 @@ from audit.report.histogram import histogram
 from audit.report.histogram_figure import histogram_figure
 from audit.report.html import page
 from audit.report.markup import STYLE
-from tests.effort import by_day, part
+from tests.effort import by_day, spread
 from tests.support.audit.browser import Shown, needs_browser, show
 from tests.support.audit.figure_table import RUNS, TABLE, around
 from tests.support.audit.html_documents import (
@@ -181,7 +181,7 @@ def clipped(texts: list[Placed], room: list[float]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def table_of_figures() -> dict[str, str]:
-    return {name: TABLE[name]() for name in part(list(TABLE), 8)}
+    return {name: TABLE[name]() for name in spread(list(TABLE), 8)}
 
 
 @by_day(1)

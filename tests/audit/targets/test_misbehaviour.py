@@ -56,6 +56,7 @@ def test_what_was_drawn_before_an_exception_is_kept(audit: Shell) -> None:
     assert "17,246: the target failed" in shown.out
 
 
+@by_day(6)
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

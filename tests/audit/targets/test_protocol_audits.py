@@ -116,7 +116,7 @@ def rounds(target: ProtocolRuns, alpha: float, runs: int, claim: str | None = No
     return sample(target, plan)
 
 
-@by_day(4)
+@by_day(2)
 @each_instance
 def test_rounds_do_not_refute_the_derived_guarantee(words: str, alpha: float) -> None:
     target = instance(words)
@@ -251,6 +251,7 @@ def test_the_command_runs_rounds(shell: Shell, alpha: float) -> None:
     assert "8 honest users of 8" in json.dumps(answer.json["layers"])
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     "name",
     ["dropout-blind", "wrapped-shares", "skellam-mean-as-variance", "order-kept", "shuffled-polya"],

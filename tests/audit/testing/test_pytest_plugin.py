@@ -206,6 +206,7 @@ def test_a_suite_without_marks_is_left_alone(tmp_path: Path) -> None:
         assert options[0] in run.out
 
 
+@pytest.mark.nightly
 def test_our_own_suite_is_not_disturbed(tmp_path: Path) -> None:
     """And an entry point beside -p registers the plugin once."""
     metadata = tmp_path / "entry-1.dist-info"
