@@ -60,6 +60,7 @@ def words(report: AuditReport) -> str:
     return " ".join(" ".join(report.told().lines(100)).split())
 
 
+@by_day(2)
 @pytest.mark.parametrize("sequential", [False, True])
 @pytest.mark.parametrize(
     ("function", "hint"),
@@ -123,7 +124,7 @@ def test_floats_with_an_order_are_measured(sequential: bool) -> None:
     assert unseen(report.coverage) == ""
 
 
-@by_day(10)
+@by_day(3)
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_of_every_correct_mechanism_something_is_measured(entry: Any) -> None:
     twin = entry.twin
