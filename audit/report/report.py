@@ -304,9 +304,9 @@ class AuditReport:
 
     def _repr_html_(self) -> str:
         # What a notebook shows of it.
-        from audit.report.html import card
+        from audit.report.card import card
 
-        return card(self)
+        return card(self.target, self.verdict, self.told(), self.warnings)
 
     def datasets(self) -> Iterator[tuple[str, str]]:
         r"""What was tested, and the bound that was found: rows of :meth:`told`."""
