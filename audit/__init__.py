@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     )
     from audit.training.canaries import canaries
     from audit.training.canary_report import CanaryReport
+    from audit.training.dpsgd import dpsgd
+    from audit.training.step_report import StepReport
 
 __all__ = [
     "AuditReport",
@@ -44,6 +46,7 @@ __all__ = [
     "NothingMeasured",
     "Outcome",
     "Refuted",
+    "StepReport",
     "TargetFailed",
     "Witness",
     "assert_fits",
@@ -51,6 +54,7 @@ __all__ = [
     "assert_sensitivity",
     "audit",
     "canaries",
+    "dpsgd",
     "read_claim",
     "read_target",
 ]
@@ -66,6 +70,7 @@ _PLACES = {
     "NothingMeasured": "testing.assertions",
     "Outcome": "evidence.outcome",
     "Refuted": "testing.assertions",
+    "StepReport": "training.step_report",
     "TargetFailed": "errors",
     "Witness": "evidence.event",
     "assert_fits": "testing.assertions",
@@ -73,6 +78,7 @@ _PLACES = {
     "assert_sensitivity": "testing.assertions",
     "audit": "api",
     "canaries": "training.canaries",
+    "dpsgd": "training.dpsgd",
     "read_claim": "claims.curve_claim",
     "read_target": "targets.spelling",
 }
