@@ -11,6 +11,7 @@ One TOML file an entry, named after it::
     runs = 100000                           of both datasets together
     feature = "lowest-bit"                  optional, see dpcore audit --feature
     python = "3.12"                         optional: the newest Python that it installs on
+    alone = true                            optional: installed without what it depends on
     megabytes = 60                          what its environment takes on disk
 
     [claimed]
@@ -64,7 +65,7 @@ _TABLES: Final = {
     "broken": {"requires", "seen", "code"},
     "twin": {"requires", "seen", "code", "claim", "known"},
 }
-_TOP: Final = {*_TEXT, "pair", "runs", "feature", "python", "megabytes", *_TABLES}
+_TOP: Final = {*_TEXT, "pair", "runs", "feature", "python", "alone", "megabytes", *_TABLES}
 _PYTHON: Final = re.compile(r"3\.\d+")
 _PINNED: Final = re.compile(r"[\w.\-\[\],]+(==[\w.+!]+|[<>!~]=?[\w.,<>=!*]+)?")
 
@@ -101,6 +102,7 @@ class Entry:
     runs: int
     feature: str | None
     python: str | None
+    alone: bool
     megabytes: int
     by: str
     true: tuple[str, str]
@@ -180,6 +182,7 @@ def read_entry(name: str, text: str) -> Entry:
         runs=read.of("runs", int),
         feature=read.of("feature", str) if "feature" in found else None,
         python=read.of("python", str) if "python" in found else None,
+        alone=read.switch("alone"),
         megabytes=read.of("megabytes", int),
         by=read.of("claimed.by", str),
         true=_truth(read),
@@ -209,6 +212,12 @@ class _Keys:
         for key in table:
             if key not in keys:
                 raise self.wrong(place + key, f"is unknown: {did_you_mean(key, sorted(keys))}")
+
+    def switch(self, key: str) -> bool:
+        value = self.found.get(key, False)
+        if not isinstance(value, bool):
+            raise self.wrong(key, "must be true or false")
+        return value
 
     def of(self, key: str, *kinds: type) -> Any:
         value = self.get(key)
@@ -293,8 +302,8 @@ def _check(read: _Keys, entry: Entry) -> None:
             raise read.wrong("seen", "must be a lower bound of epsilon, >= 0")
         if side is not entry.broken or len(points) > 1:
             continue
-        if not entry.broken.seen <= entry.true_epsilon:
-            raise read.wrong("broken.seen", "must not exceed the true epsilon")
         quantity, value = entry.true
         if value != "infinite" and rational(quantity, value) <= getattr(points[0], quantity):
             raise read.wrong(f"true.{quantity}", "must exceed what is claimed")
+        if not entry.broken.seen <= entry.true_epsilon:
+            raise read.wrong("broken.seen", "must not exceed the true epsilon")

@@ -62,15 +62,19 @@ def suitable_python(newest: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    r"""What is installed, and on which Python: two entries that ask for the same share it."""
+    r"""What is installed, and on which Python: two entries that ask for the same share it.
+
+    ``alone`` leaves out what the packages say that they depend on.
+    """
 
     requires: tuple[str, ...]
     newest_python: str | None = None
+    alone: bool = False
 
     def folder(self, cache: Path) -> Path:
         r"""Its folder, named after the first requirement and a digest of all."""
         version = "{}.{}".format(*sys.version_info[:2])
-        text = "\n".join((version, str(self.newest_python), *self.requires))
+        text = "\n".join((version, f"{self.newest_python} {self.alone}", *self.requires))
         first = self.requires[0].replace("==", "-").replace("[", "-").replace("]", "")
         return cache / f"{first}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
@@ -109,6 +113,8 @@ class Environment:
             [sys.executable, "-m", "pip", "--python", inside] if outside else [inside, "-m", "pip"]
         )
         quiet = ["--quiet", "--no-compile", "--disable-pip-version-check", "--no-input"]
+        if self.alone:
+            quiet.append("--no-deps")
         _run([*pip, "install", *quiet, *self.requires])
 
 

@@ -134,7 +134,9 @@ def _nobody(_: int) -> None:
 
 
 def _environment(entry: Entry, role: Role) -> Environment:
-    return Environment(requires=entry.sides[role].requires, newest_python=entry.python)
+    return Environment(
+        requires=entry.sides[role].requires, newest_python=entry.python, alone=entry.alone
+    )
 
 
 def _joined(

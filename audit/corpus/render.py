@@ -197,6 +197,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "runs": entry.runs,
         "feature": entry.feature,
         "python": entry.python,
+        "alone": entry.alone,
         "megabytes": entry.megabytes,
         "claimed_by": entry.by,
         "true": dict([entry.true]),
