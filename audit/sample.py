@@ -246,7 +246,7 @@ def report_of(drawn: Drawn) -> AuditReport:
     return AuditReport(
         target=drawn.target.spelling,
         claim=plan.claim,
-        pair=plan.pairs[weighed.view // max(len(plan.features), 1)],
+        pair=plan.pairs[weighed.view // max(len(drawn.features), 1)],
         pairs=plan.pairs if several else (),
         verdict=None if error is not None else weighed.verdict,
         epsilon_lower=weighed.epsilon_lower,
@@ -259,6 +259,7 @@ def report_of(drawn: Drawn) -> AuditReport:
         interrupted=drawn.stopped == INTERRUPTED,
         witness=weighed.witness,
         resolution=weighed.resolution,
+        features=tuple(each.name for each in drawn.features) or ("identity",),
         coverage=weighed.coverage,
         layers=(weighed.layer,),
         outcomes=weighed.outcomes if len(weighed.outcomes) > 1 else (),
@@ -278,7 +279,8 @@ def _weighed(drawn: Drawn, alpha: Fraction) -> Weighed:
         return weigh_views(
             drawn.views, plan.claim, alpha, seed=coins_of(plan), allow_constant=accept
         )
-    return weigh_family(drawn.process, alpha, allow_constant=accept)
+    models = [view.models for view in drawn.views]
+    return weigh_family(drawn.process, alpha, allow_constant=accept, models=models)
 
 
 def beside(
@@ -301,17 +303,19 @@ def beside(
 
     plan = drawn.plan
     shown = report.outcomes[report.row] if report.outcomes else None
-    place, feature = (0, drawn.views[0].feature) if shown is None else (shown.pair, shown.feature)
-    named = [(each.pair, each.feature) for each in drawn.views]
+    every = drawn.views
+    place, feature = (0, every[0].feature) if shown is None else (shown.pair, shown.feature)
+    named = [(each.pair, each.feature) for each in every]
     which = named.index((place, feature))
-    view, views = drawn.views[which], len(named)
+    view, views = every[which], len(named)
+    part = view.weight / sum((each.weight for each in every), Fraction(0))
     point = plan.claim.points[0] if shown is None else shown.claim
     found = compare(
         baselines,
         view.outputs,
         view.worlds,
         delta=report.at_delta,
-        alpha=rational("alpha", report.alpha) / views,
+        alpha=rational("alpha", report.alpha) * part,
         seed=plan.seed,
     )
     if plan.sequential:
@@ -320,12 +324,18 @@ def beside(
             replace(b, valid=False, says=f"{b.says}; for a number of runs fixed beforehand")
             for b in found
         )
+    if view.models is not None:
+        # They take outputs for independent, and a score depends on earlier runs.
+        found = tuple(
+            replace(b, valid=False, says=f"{b.says}; of learned scores, for which it has no proof")
+            for b in found
+        )
     report = replace(report, baselines=found)
     if not figures:
         return report
     coins = view_seeds(coins_of(plan), views)
     deltas = len({each.exact[1] for each in plan.claim.points})
-    level = rational("alpha", report.alpha) / (views * (1 if plan.sequential else deltas))
+    level = rational("alpha", report.alpha) * part / (1 if plan.sequential else deltas)
     witness = report.witness
     event = witness.where if isinstance(witness, Witness) else None
     return replace(
@@ -341,7 +351,7 @@ def beside(
         ),
         trace=trace_anytime(view.outputs, view.worlds, point, level)
         if plan.sequential
-        else trace_fixed(view.outputs, view.worlds, point, level, seed=coins[which]),
+        else trace_fixed(view.first or view.outputs, view.worlds, point, level, seed=coins[which]),
         curve=_curve(plan.claim),
     )
 

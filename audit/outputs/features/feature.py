@@ -17,6 +17,7 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -56,7 +57,9 @@ _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
 class Feature:
     r"""A named map of outputs, each read by itself: ``apply(outputs)[i]`` is of ``outputs[i]``.
 
-    Features of one name are equal.
+    Features of one name are equal. With a ``learner`` that is what it learns from: a score of each
+    output, by what earlier runs taught, is tested in its place (``audit.learn``). ``share`` is its
+    part of the level beside that of the others.
 
     >>> read_feature("last-bits:2").apply([5, "six"])
     [1, 'no last-bits:2: str']
@@ -65,6 +68,8 @@ class Feature:
     name: str
     apply: Callable[[Outputs], Outputs] = field(compare=False, repr=False)
     as_it_is: bool = field(default=True, compare=False, repr=False)
+    learner: str | None = None
+    share: Fraction = Fraction(1)
 
     @property
     def of_time(self) -> bool:
@@ -81,12 +86,14 @@ class Feature:
 class Builtin:
     r"""A feature that comes with the auditor: what it says of an output, and how it is made.
 
-    One with ``limits`` takes a number within them, written ``name:number``.
+    One with ``limits`` takes a number within them, written ``name:number``. One that is ``learned``
+    stands last in a chain: what comes before it is what it learns from.
     """
 
     says: str
     make: Callable[[int], Callable[[Outputs], Outputs]]
     limits: tuple[int, int] | None = None
+    learned: bool = False
 
 
 def _itself(outputs: Outputs) -> Outputs:
@@ -134,6 +141,21 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
         "hash": Builtin(
             says="a fixed hash of the whole output into K cells", make=hashed, limits=(2, 1 << 20)
         ),
+        "coordinates": Builtin(
+            says="the coordinate, difference, sum or maximum that tells most, found as runs come",
+            make=_always(_itself),
+            learned=True,
+        ),
+        "learned": Builtin(
+            says="a score of the whole output, learned as runs come",
+            make=_always(_itself),
+            learned=True,
+        ),
+        "grid": Builtin(
+            says="the lowest bits of all floats in an output, weighed as runs come",
+            make=_always(_itself),
+            learned=True,
+        ),
     }
 )
 r"""The features by name.
@@ -159,10 +181,14 @@ def read_feature(
     steps = [step.strip() for step in text.split("+")]
     applied = tuple(_read_step(step, text, own or own_map) for step in steps)
     last = steps[-1].partition(":")[0]
+    learned = [step for step in steps if step in FEATURES and FEATURES[step].learned]
+    if learned and learned != steps[-1:]:
+        raise InvalidParameter("feature", text, f"{learned[0]} must stand last: it gives a score")
     return Feature(
         name="+".join(steps),
         apply=applied[0] if len(applied) == 1 else _Chain(steps=applied),
-        as_it_is=last == "identity" or last not in FEATURES,
+        as_it_is=last == "identity" or last not in FEATURES or bool(learned),
+        learner=last if learned else None,
     )
 
 

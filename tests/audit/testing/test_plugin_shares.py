@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import by_day
 from tests.support.audit.plugin_runs import mutant, ran
 
 SHARED = """
@@ -47,6 +48,7 @@ def truth(folder: Path, told: str) -> tuple[bool, list[str]]:
     return total <= rate <= total * Fraction(101, 100), spent
 
 
+@by_day(3)
 @pytest.mark.parametrize("case", RUNS)
 def test_shares_are_fixed_at_collection_whatever_runs(tmp_path: Path, case: str) -> None:
     options, spent, tests = RUNS[case]
