@@ -2,7 +2,7 @@ r"""Test mechanisms: does the code that runs keep its epsilon? And the tools to 
 
     import audit
 
-    report = audit.audit(noisy_count, "epsilon=1", pair=([], ["ada"]))
+    report = audit.audit(noisy_count, "epsilon=1", pair=([0, 1], [1, 1]))
     print(report)
 
 The public names are loaded when they are first asked for, so that ``import audit`` costs nothing;
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from audit.evidence.event import Witness
     from audit.evidence.outcome import Outcome
     from audit.fit.report import FitReport
+    from audit.replay.declared import declare
     from audit.replay.findings import Finding
     from audit.report.report import AuditReport, ExactWitness
     from audit.targets.spelling import read_target
@@ -54,6 +55,7 @@ __all__ = [
     "assert_sensitivity",
     "audit",
     "canaries",
+    "declare",
     "dpsgd",
     "read_claim",
     "read_target",
@@ -78,6 +80,7 @@ _PLACES = {
     "assert_sensitivity": "testing.assertions",
     "audit": "api",
     "canaries": "training.canaries",
+    "declare": "replay.declared",
     "dpsgd": "training.dpsgd",
     "read_claim": "claims.curve_claim",
     "read_target": "targets.spelling",
