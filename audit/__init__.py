@@ -2,7 +2,7 @@ r"""Test mechanisms: does the code that runs keep its epsilon? And the tools to 
 
     import audit
 
-    report = audit.audit(noisy_count, "epsilon=1", pair=([], ["ada"]))
+    report = audit.audit(noisy_count, "epsilon=1", pair=([0, 1], [1, 1]))
     print(report)
 
 The public names are loaded when they are first asked for, so that ``import audit`` costs nothing;
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from audit.evidence.event import Witness
     from audit.evidence.outcome import Outcome
     from audit.fit.report import FitReport
+    from audit.replay.declared import declare
     from audit.replay.findings import Finding
     from audit.report.report import AuditReport, ExactWitness
     from audit.targets.spelling import read_target
@@ -30,9 +31,12 @@ if TYPE_CHECKING:
         assert_private,
         assert_sensitivity,
     )
+    from audit.training.canaries import canaries
+    from audit.training.canary_report import CanaryReport
 
 __all__ = [
     "AuditReport",
+    "CanaryReport",
     "Claim",
     "CurveClaim",
     "ExactWitness",
@@ -47,12 +51,15 @@ __all__ = [
     "assert_private",
     "assert_sensitivity",
     "audit",
+    "canaries",
+    "declare",
     "read_claim",
     "read_target",
 ]
 
 _PLACES = {
     "AuditReport": "report.report",
+    "CanaryReport": "training.canary_report",
     "Claim": "claims.claim",
     "CurveClaim": "claims.curve_claim",
     "ExactWitness": "report.report",
@@ -67,6 +74,8 @@ _PLACES = {
     "assert_private": "testing.assertions",
     "assert_sensitivity": "testing.assertions",
     "audit": "api",
+    "canaries": "training.canaries",
+    "declare": "replay.declared",
     "read_claim": "claims.curve_claim",
     "read_target": "targets.spelling",
 }

@@ -19,13 +19,16 @@ from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.interop.distributions import MissingExtra, assumes, at_least, library, to_pld
+from accounting.reals.normal_loss import NormalLoss
+from accounting.reals.sampled_laplace import SampledLaplace
 from accounting.release.curve import PrivacyCurve
+from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from accounting.totals.compose import Composition, compose
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
-from dpcore.numbers.enclosure import Enclosure, ball, precision
+from dpcore.numbers.enclosure import Enclosure, ball, precision, round_down
 from dpcore.numbers.parameter import integer, positive_rational, rational
 
 __all__ = ["MissingExtra", "accountant", "from_dp_event", "to_dp_event", "to_pld"]
@@ -76,6 +79,8 @@ def _event(dp: Any, source: Guarantee) -> Any:
         case FixedSizeSampled(curve=curve, sample=sample, population=population):
             inner = _integer_event(dp, curve)
             return dp.SampledWithoutReplacementDpEvent(population, sample, inner)
+        case RealCurve():
+            return _real_event(dp, source)
         case PrivacyCurve() if _one_laplace(source):
             return _integer_event(dp, source)
         case PrivacyCurve():
@@ -91,11 +96,24 @@ def _one_laplace(curve: PrivacyCurve) -> bool:
     return isinstance(curve.noise, DiscreteLaplace) and norm in (Norm.ABSOLUTE, Norm.L1)
 
 
-def _integer_event(dp: Any, curve: PrivacyCurve) -> Any:
+def _integer_event(dp: Any, curve: PrivacyCurve | RealCurve) -> Any:
+    if isinstance(curve, RealCurve):
+        return _real_event(dp, curve)
     if not isinstance(curve.noise, DiscreteLaplace) or not _one_laplace(curve):
         raise _no_event(repr(curve), "sampling of noise that has no event of its own")
     parameter = at_least(1 / Fraction(curve.noise.scale))
     return dp.DiscreteLaplaceDpEvent(parameter, Sensitivity.of(curve.sensitivity).amount)
+
+
+def _real_event(dp: Any, curve: RealCurve) -> Any:
+    # A larger loss is a smaller multiplier: rounded so that the event promises no more.
+    loss = curve.loss()
+    if isinstance(loss, NormalLoss):
+        with precision(_BITS):
+            root = Enclosure.of((1 / ball(loss.variance)).sqrt()).lower
+        return dp.GaussianDpEvent(round_down(root))
+    assert isinstance(loss, SampledLaplace)  # noqa: S101  # the loss of everybody
+    return dp.LaplaceDpEvent(round_down(1 / loss.spread))
 
 
 def _repeated(dp: Any, event: Any, rounds: int) -> Any:

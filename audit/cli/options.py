@@ -235,7 +235,8 @@ def read_pairs(
         )
     if searched:
         return ()
-    from audit.search.pairs import read_pairs_file, require_neighbours
+    from audit.search.neighbours import require_neighbours
+    from audit.search.pairs import read_pairs_file
 
     if file is None:
         pair = read_pair(subject, one)

@@ -220,6 +220,12 @@ def run(
     Example: dpcore audit half-scale --claim epsilon=1 --pair 0 1
 
     A callable is f(dataset), f(dataset, rng) or, faster, f(dataset, n, rng) returning n outputs.
+    rng is a numpy Generator; written rng: Rng, a SeededRng of dpcore.
+
+    exec: starts a program in any language. It reads one line from its standard
+    input, {"dataset": 0, "n": 1000, "seed": 7}, writes n lines to standard
+    output, one output a line, and ends with exit code 0.
+
     Exit code: 0 not refuted or proven, 1 refuted or a fault found, 2 usage, 3 the target failed,
     4 nothing measured, or less than --resolution asks for.
     """

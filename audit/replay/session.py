@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from audit.replay.tape import Seeded, Stream, Tape
-from dpcore.sampling.rng import Words
+from dpcore.sampling.rng import SeededRng, Words
 
 __all__ = ["Session", "TapeBits", "TapedStream", "current", "install", "playing"]
 
@@ -129,9 +129,14 @@ class Session:
         self.instances: dict[int, tuple[random.Random, Stream | None]] = {}
         self._copies: dict[Seeded, tuple[str, int]] = {}
 
-    def given(self) -> np.random.Generator:
-        r"""The generator that an audit hands to a target."""
-        return _GENERATOR(TapeBits(stream=Stream(_GIVEN)))
+    def given(self, *, ours: bool = False) -> np.random.Generator | SeededRng:
+        r"""The generator that an audit hands to a target: of numpy, or ``ours``, of dpcore."""
+        if not ours:
+            return _GENERATOR(TapeBits(stream=Stream(_GIVEN)))
+        with self.paused():  # its seed is nobody's choice
+            rng = SeededRng(0)
+        rng._stream = TapedStream(Stream(_GIVEN), rng._stream)  # type: ignore[assignment]  # it deals as a keystream does
+        return rng
 
     def play(self, tape: Tape, call: Callable[[], Any]) -> Any:
         r"""What ``call()`` returns or raises, every draw of this thread read from ``tape``."""

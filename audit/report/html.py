@@ -7,6 +7,7 @@ Every text of a target is shown as text, and the page's own policy forbids it to
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from html import escape
@@ -35,13 +36,14 @@ from audit.wording.lines import between
 from audit.wording.shorten import shortened
 from dpcore.numbers.rounding import down
 
-__all__ = ["page"]
+__all__ = ["card", "page"]
 
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'"
 )
 _EVENT: Final = 1_500
+_CARD: Final = 560
 _EMBEDDED: Final = 300_000
 r"""The most signs that the report as JSON may add to its page."""
 
@@ -91,6 +93,35 @@ def page(report: AuditReport, *, command: str | None = None) -> str:
         _repeat(report, command),
         _embedded(report),
     )
+    return _document(report, sections)
+
+
+def card(report: AuditReport) -> str:
+    r"""The verdict, what it rests on and the witness, for a notebook: a frame that loads nothing.
+
+    The frame keeps the style of the page from that of the notebook, and no script runs in it.
+
+    >>> from audit.claims.claim import Claim
+    >>> report = AuditReport(
+    ...     target="f",
+    ...     claim=Claim(epsilon=1),
+    ...     pair=(0, 1),
+    ...     verdict="not_refuted",
+    ...     epsilon_lower=0.0,
+    ...     alpha="0.05",
+    ...     runs_by_world=(0, 0),
+    ...     stopped="interrupted",
+    ... )
+    >>> card(report)[:24]
+    '<iframe sandbox title="A'
+    """
+    told = (_head, _summary, _warnings, _witness, _outcomes, _fit, _findings)
+    document = _document(report, [section(report) for section in told])
+    style = f"width:100%;height:{_CARD}px;border:0"
+    return f'<iframe sandbox title="Audit" style="{style}" srcdoc="{escape(document)}"></iframe>'
+
+
+def _document(report: AuditReport, sections: Sequence[str]) -> str:
     title = f"{VERDICTS[report.verdict]}: {text(report.target)}"
     body = "\n".join(part for part in sections if part)
     return (

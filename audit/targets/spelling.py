@@ -32,6 +32,7 @@ from audit.targets.target import (
 )
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
+from dpcore.sampling.rng import Rng, SeededRng
 from dpcore.spec import did_you_mean
 from dpcore.spelling import LAWS, read_noise, write_noise
 
@@ -135,13 +136,24 @@ def as_target(spelling: str, found: Any) -> Target:
     except (TypeError, ValueError):  # native code may not say how it is called
         return Scalar(spelling=spelling, function=found, seeded=False)
     names = signature.parameters
+    ours = "rng" in names and _is_ours(found, names["rng"].annotation)
     try:
         if {"n", "rng"} <= names.keys():
             signature.bind(None, n=1, rng=None)
-            return Vectorised(spelling=spelling, function=found)
+            return Vectorised(spelling=spelling, function=found, ours=ours)
         seeded = "rng" in names
         signature.bind(None, **({"rng": None} if seeded else {}))
     except TypeError as error:
         reason = f"must be callable as {FORMS}: {error}"
         raise InvalidParameter("target", spelling, reason) from None
-    return Scalar(spelling=spelling, function=found, seeded=seeded)
+    return Scalar(spelling=spelling, function=found, seeded=seeded, ours=ours)
+
+
+def _is_ours(function: Callable[..., Any], annotation: Any) -> bool:
+    # Whether a parameter is written rng: Rng, or of a class of dpcore's that is one.
+    if isinstance(annotation, str):  # from __future__ import annotations
+        named = getattr(inspect.unwrap(function), "__globals__", {})
+        for part in annotation.split("."):
+            named = named.get(part) if isinstance(named, dict) else getattr(named, part, None)
+        annotation = named
+    return annotation is Rng or annotation is SeededRng

@@ -42,7 +42,11 @@ __all__ = [
 ]
 
 FORMS: Final = "f(dataset), f(dataset, rng) or f(dataset, n, rng)"
-r"""The ways in which a callable may ask to be called."""
+r"""The ways in which a callable may ask to be called.
+
+``rng`` is a Generator of numpy. A parameter written ``rng: Rng`` (of dpcore) is given a
+:class:`dpcore.SeededRng`, which is what dpcore's noises draw from.
+"""
 
 _ROOM: Final = 1 << 62
 _JSON: Final = frozenset({list, dict, str, int, float, bool, type(None)})
@@ -159,14 +163,18 @@ class KnownLaw(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar(Target):
-    r"""f(dataset), or f(dataset, rng) where it is seeded: one output a call."""
+    r"""f(dataset), or f(dataset, rng) where it is seeded: one output a call.
+
+    ``ours`` where it asks for an ``rng`` of dpcore: ``rng: Rng``.
+    """
 
     function: Callable[..., Any]
+    ours: bool = False
 
     def draw(self, block: Block) -> Iterator[Outputs]:
         fresh = (block.fresh(0), block.fresh(1))
         options: list[dict[str, Any]] = [
-            {"rng": np.random.default_rng(seed)} if self.seeded else {} for seed in block.seeds
+            {"rng": _given(seed, ours=self.ours)} if self.seeded else {} for seed in block.seeds
         ]
         for i, world in enumerate(block.worlds.tolist()):
             dataset = fresh[world]()
@@ -187,6 +195,7 @@ class Vectorised(Target):
     r"""f(dataset, n, rng): n outputs along the first axis, in one call for each world."""
 
     function: Callable[..., Any]
+    ours: bool = False
 
     def draw(self, block: Block) -> Iterator[Outputs]:
         sides = [self._side(block, world) if block.sizes[world] else None for world in (0, 1)]
@@ -195,7 +204,7 @@ class Vectorised(Target):
         yield join(side_a, side_b, block.worlds, block.mixing)
 
     def _side(self, block: Block, world: int) -> Outputs:
-        rng = np.random.default_rng(block.seeds[world])
+        rng = _given(block.seeds[world], ours=self.ours)
         dataset = block.fresh(world)()
         try:
             block.watchdog.restart()
@@ -225,6 +234,10 @@ class Vectorised(Target):
             return outputs
         reason += f": f(dataset, n, rng) must return n = {runs:,} outputs along the first axis"
         raise TargetFailed(self.spelling, reason, dataset="AB"[world])
+
+
+def _given(seed: np.random.SeedSequence, *, ours: bool) -> np.random.Generator | SeededRng:
+    return SeededRng(_seed_of(seed)) if ours else np.random.default_rng(seed)
 
 
 def _holds_objects(returned: Any) -> bool:

@@ -20,7 +20,7 @@ from audit.report.html import page
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.sample import sample
-from audit.search.pairs import require_neighbours
+from audit.search.neighbours import require_neighbours
 from audit.targets.spelling import read_target
 from audit.targets.target import Catalogued, Target, Vectorised
 from audit.testing.assertions import NothingMeasured, Refuted, assert_private
