@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     )
     from audit.training.canaries import canaries
     from audit.training.canary_report import CanaryReport
+    from audit.training.dpsgd import dpsgd
+    from audit.training.step_report import StepReport
 
 __all__ = [
     "AuditReport",
@@ -45,6 +47,7 @@ __all__ = [
     "NothingMeasured",
     "Outcome",
     "Refuted",
+    "StepReport",
     "TargetFailed",
     "Witness",
     "assert_fits",
@@ -53,6 +56,7 @@ __all__ = [
     "audit",
     "canaries",
     "declare",
+    "dpsgd",
     "read_claim",
     "read_target",
 ]
@@ -68,6 +72,7 @@ _PLACES = {
     "NothingMeasured": "testing.assertions",
     "Outcome": "evidence.outcome",
     "Refuted": "testing.assertions",
+    "StepReport": "training.step_report",
     "TargetFailed": "errors",
     "Witness": "evidence.event",
     "assert_fits": "testing.assertions",
@@ -76,6 +81,7 @@ _PLACES = {
     "audit": "api",
     "canaries": "training.canaries",
     "declare": "replay.declared",
+    "dpsgd": "training.dpsgd",
     "read_claim": "claims.curve_claim",
     "read_target": "targets.spelling",
 }

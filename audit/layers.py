@@ -86,6 +86,8 @@ def examine(
     Raises :class:`InvalidParameter` for a layer that the target has not, and what the layers raise.
     """
     found = None
+    if wanted.space is not None and plan.timed:
+        raise InvalidParameter("feature", "time", "is for pairs that are given, not for a search")
     if wanted.space is not None:
         found = _kept_search(target, plan, wanted, wanted.space)
         if found is None:

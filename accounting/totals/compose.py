@@ -73,7 +73,7 @@ class Composition(Guarantee):
         """
         most, near = probability("delta", delta), width(relative, RELATIVE)
         if self._alone is not None:
-            return self._alone.epsilon(most, near)
+            return self._alone.epsilon(most, relative)
         if not self.in_pairs:
             return self._told(approx_from_renyi(self.renyi_upper, most))
         return self._over_totals(lambda total: total.epsilon(most, near))
@@ -86,7 +86,7 @@ class Composition(Guarantee):
             nearer = self.delta(_FAR, near)
             return replace(nearer, lower=None if nearer.lower is None else Fraction(0))
         if self._alone is not None:
-            return self._alone.delta(at, near)
+            return self._alone.delta(at, relative)
         if not self.in_pairs:
             return self._told(delta_from_renyi(self.renyi_upper, at))
         return self._over_totals(lambda total: total.delta(at, near))

@@ -40,7 +40,7 @@ def run(
             help="module:callable, file.py:callable, 'exec:./program args', a noise such as "
             "discrete-laplace:scale=1, a protocol such as protocol:pure,users=64,epsilon=1, a "
             "bandit such as bandit:dist-dp-se,epsilon=1 (further keys: delta, scaling, radius, "
-            "path), or a name that dpcore audit catalogue lists.",
+            "path) or bandit:file.py:Policy, or a name that dpcore audit catalogue lists.",
         ),
     ],
     *,
@@ -88,7 +88,7 @@ def run(
         typer.Option(
             metavar="NAME",
             help="Test a feature of the output: lowest-bit, sign, length, file.py:callable, ...; "
-            "identity is the output itself. May be repeated.",
+            "identity is the output itself, time how long its call took. May be repeated.",
             rich_help_panel=_WHAT,
         ),
     ] = None,

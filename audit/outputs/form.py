@@ -66,8 +66,7 @@ def kind(output: object) -> str:
         case list() | tuple():
             return f"{type(output).__name__} of {len(output)}"
         case _ if is_table(type(output)):
-            shape: object = getattr(output, "shape", None)
-            return f"{type(output).__name__} of shape {shape}"
+            return f"{type(output).__name__} of shape {getattr(output, 'shape', None)}"
         case _:
             return type(output).__name__
 

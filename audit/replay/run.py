@@ -118,16 +118,20 @@ def _call(target: Target, dataset: Any, session: Session) -> Any:
         case NoiseAdded():
             return target.check((dataset, dataset))[0] + target.noise.sample()
         case Vectorised():
-            outputs = target.function(dataset, n=1, rng=session.given(ours=target.ours))
+            outputs = target.function(dataset, n=1, rng=_given(target, session))
             if not isinstance(outputs, np.ndarray | list | tuple) or len(outputs) != 1:
                 raise Unreadable("did not return one output along the first axis for n = 1")
             return outputs[0]
         case Scalar():
             if target.seeded:
-                return target.function(dataset, rng=session.given(ours=target.ours))
+                return target.function(dataset, rng=_given(target, session))
             return target.function(dataset)
         case _:  # function_of refused it
             raise Unreadable(f"{target.spelling} cannot be replayed")
+
+
+def _given(target: Scalar | Vectorised, session: Session) -> Any:
+    return session.given_ours() if target.ours else session.given()
 
 
 def numbers_of(run: Run) -> tuple[Number, ...] | None:

@@ -129,10 +129,12 @@ class Session:
         self.instances: dict[int, tuple[random.Random, Stream | None]] = {}
         self._copies: dict[Seeded, tuple[str, int]] = {}
 
-    def given(self, *, ours: bool = False) -> np.random.Generator | SeededRng:
-        r"""The generator that an audit hands to a target: of numpy, or ``ours``, of dpcore."""
-        if not ours:
-            return _GENERATOR(TapeBits(stream=Stream(_GIVEN)))
+    def given(self) -> np.random.Generator:
+        r"""The generator that an audit hands to a target."""
+        return _GENERATOR(TapeBits(stream=Stream(_GIVEN)))
+
+    def given_ours(self) -> SeededRng:
+        r"""The same, for a target that asks for an ``Rng`` of dpcore."""
         with self.paused():  # its seed is nobody's choice
             rng = SeededRng(0)
         rng._stream = TapedStream(Stream(_GIVEN), rng._stream)  # type: ignore[assignment]  # it deals as a keystream does

@@ -7,22 +7,21 @@ Every text of a target is shown as text, and the page's own policy forbids it to
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from html import escape
 from typing import Final
 
 from audit.claims.claim import shown
-from audit.claims.verdicts import Verdict
 from audit.evidence.event import Witness
 from audit.report.markup import (
-    STYLE,
     as_json,
     code,
     copied,
     definitions,
+    document,
     folded,
+    head,
     p_value,
     section,
     several,
@@ -36,24 +35,11 @@ from audit.wording.lines import between
 from audit.wording.shorten import shortened
 from dpcore.numbers.rounding import down
 
-__all__ = ["card", "page"]
+__all__ = ["page"]
 
-_POLICY: Final = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-    "form-action 'none'"
-)
 _EVENT: Final = 1_500
-_CARD: Final = 560
 _EMBEDDED: Final = 300_000
 r"""The most signs that the report as JSON may add to its page."""
-
-_LOOKS: Final[dict[Verdict | None, tuple[str, str]]] = {
-    "refuted": ("refuted", "✗"),
-    "not_refuted": ("open", "○"),
-    "proven": ("proven", "✓"),
-    "nothing_measured": ("failed", "!"),
-    None: ("failed", "!"),
-}
 
 
 def page(report: AuditReport, *, command: str | None = None) -> str:
@@ -93,55 +79,12 @@ def page(report: AuditReport, *, command: str | None = None) -> str:
         _repeat(report, command),
         _embedded(report),
     )
-    return _document(report, sections)
-
-
-def card(report: AuditReport) -> str:
-    r"""The verdict, what it rests on and the witness, for a notebook: a frame that loads nothing.
-
-    The frame keeps the style of the page from that of the notebook, and no script runs in it.
-
-    >>> from audit.claims.claim import Claim
-    >>> report = AuditReport(
-    ...     target="f",
-    ...     claim=Claim(epsilon=1),
-    ...     pair=(0, 1),
-    ...     verdict="not_refuted",
-    ...     epsilon_lower=0.0,
-    ...     alpha="0.05",
-    ...     runs_by_world=(0, 0),
-    ...     stopped="interrupted",
-    ... )
-    >>> card(report)[:24]
-    '<iframe sandbox title="A'
-    """
-    told = (_head, _summary, _warnings, _witness, _outcomes, _fit, _findings)
-    document = _document(report, [section(report) for section in told])
-    style = f"width:100%;height:{_CARD}px;border:0"
-    return f'<iframe sandbox title="Audit" style="{style}" srcdoc="{escape(document)}"></iframe>'
-
-
-def _document(report: AuditReport, sections: Sequence[str]) -> str:
     title = f"{VERDICTS[report.verdict]}: {text(report.target)}"
-    body = "\n".join(part for part in sections if part)
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        '<link rel="icon" href="data:,">\n'
-        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n{body}\n"
-        "</main>\n</body>\n</html>\n"
-    )
+    return document(title, "\n".join(part for part in sections if part))
 
 
 def _head(report: AuditReport) -> str:
-    style, sign = _LOOKS[report.verdict]
-    return (
-        f'<header><p class="kind">Audit of</p><h1>{code(report.target)}</h1>'
-        f'<div class="verdict {style}"><p class="word"><span aria-hidden="true">{sign}</span> '
-        f"<strong>{VERDICTS[report.verdict]}</strong></p><p>{_sentence(report)}</p></div></header>"
-    )
+    return head(report.target, report.verdict, VERDICTS[report.verdict], _sentence(report))
 
 
 def _sentence(report: AuditReport) -> str:

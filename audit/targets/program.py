@@ -34,7 +34,7 @@ from audit.outputs.form import Outputs, join
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
 
-__all__ = ["Program", "read_program"]
+__all__ = ["Program", "read_program", "seed_of"]
 
 _SEED_BITS: Final = 53  # every JSON reader holds such an integer exactly
 _SHOWN: Final = 200
@@ -63,7 +63,7 @@ class Program(Target):
 
     def _side(self, block: Block, world: int) -> list[str]:
         runs = block.sizes[world]
-        request = {"dataset": block.pair[world], "n": runs, "seed": _seed_of(block.seeds[world])}
+        request = {"dataset": block.pair[world], "n": runs, "seed": seed_of(block.seeds[world])}
         found = self._answer(json.dumps(request) + "\n", runs, "AB"[world], block.watchdog.seconds)
         lines = found.split("\n")
         if lines[-1] == "":
@@ -231,7 +231,12 @@ def _last_words(stderr: bytearray) -> str:
     return f": {words if len(words) <= _SHOWN else '...' + words[-_SHOWN:]}"
 
 
-def _seed_of(seed: np.random.SeedSequence) -> int:
+def seed_of(seed: np.random.SeedSequence) -> int:
+    r"""The seed of a request: an integer that every JSON reader holds exactly.
+
+    >>> seed_of(np.random.SeedSequence(7)) < 2**53
+    True
+    """
     return int(seed.generate_state(1, np.uint64)[0]) >> (64 - _SEED_BITS)
 
 

@@ -8,6 +8,7 @@ protocol:pure,users=64,epsilon=1
 rounds of a distributed protocol, see ``audit.targets.protocol``
 bandit:dist-dp-se,epsilon=1
 what the server sees of a bandit run, see ``audit.targets.provided``
+bandit:mine.py:Policy      the same of a policy of your own
 bandit:dist-dp-se,epsilon=1,path=devices
 the same, with a message of every user
 exec:./program args        any executable, see ``audit.targets.program``
@@ -21,6 +22,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from audit.outputs.loading import load
+from audit.targets.provided import Provided, provided, provided_as
 from audit.targets.target import (
     FORMS,
     Catalogued,
@@ -38,8 +40,10 @@ from dpcore.spelling import LAWS, read_noise, write_noise
 
 __all__ = ["Auditable", "as_target", "read_target", "target_of"]
 
-Auditable: TypeAlias = Target | Noise | Callable[..., Any] | str
-r"""A callable in a form of ``audit.targets.target``, a noise, or a target as spelled."""
+Auditable: TypeAlias = Target | Noise | Provided | Callable[..., Any] | str
+r"""A callable in a form of ``audit.targets.target``, a noise, a target as spelled, or what
+``bandits.audit_view`` gives of a policy.
+"""
 
 
 def read_target(
@@ -76,8 +80,6 @@ def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Tar
     if not colon:
         return _catalogued(spelling)
     if not name.endswith(".py"):
-        from audit.targets.provided import provided
-
         target = provided(spelling, name, rest, seeded=seeded)
         if target is not None:
             return target
@@ -121,6 +123,8 @@ def target_of(given: Auditable, *, seeded: bool = True) -> Target:
             return read_target(given, seeded=seeded)
         case Noise():
             return NoiseAdded(spelling=write_noise(given), noise=given, seeded=seeded)
+        case Provided():
+            return provided_as(getattr(given, "name", "provided"), given, seeded=True)
     return as_target(getattr(given, "__qualname__", None) or repr(given), given)
 
 

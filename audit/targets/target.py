@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -56,7 +57,8 @@ _JSON: Final = frozenset({list, dict, str, int, float, bool, type(None)})
 class Block:
     r"""Some consecutive runs: which world each is in (True for B), and their randomness.
 
-    ``drawn`` runs came before; ``seeds`` are one a world, never used twice.
+    ``drawn`` runs came before; ``seeds`` are one a world, never used twice. Where it is ``timed``
+    each run gives (output, nanoseconds of its call).
     """
 
     pair: tuple[Any, Any]
@@ -65,6 +67,7 @@ class Block:
     mixing: np.random.Generator
     watchdog: Watchdog
     drawn: int = 0
+    timed: bool = False
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -128,6 +131,8 @@ class Target(ABC):
     r"""Whether outputs are lines of text still to be read."""
     limits_itself: ClassVar[bool] = False
     r"""Whether its time limit holds in any thread."""
+    tells_time: ClassVar[bool] = False
+    r"""Whether each run can be a call whose time is measured."""
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
         r"""The pair, where it can be known without a run that the target takes it."""
@@ -170,6 +175,7 @@ class Scalar(Target):
 
     function: Callable[..., Any]
     ours: bool = False
+    tells_time: ClassVar[bool] = True
 
     def draw(self, block: Block) -> Iterator[Outputs]:
         fresh = (block.fresh(0), block.fresh(1))
@@ -180,14 +186,16 @@ class Scalar(Target):
             dataset = fresh[world]()
             try:
                 block.watchdog.restart()
+                begun = time.perf_counter_ns()
                 output = self.function(dataset, **options[world])
+                spent = time.perf_counter_ns() - begun
                 require_readable(output)
                 block.watchdog.stop()
             except RAISED as error:
                 block.watchdog.stop()
                 run = block.drawn + i + 1
                 raise failure(self.spelling, error, dataset="AB"[world], run=run) from error
-            yield [output]
+            yield [(output, spent)] if block.timed else [output]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

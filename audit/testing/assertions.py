@@ -164,7 +164,9 @@ def _examined(subject: Target, plan: Plan) -> AuditReport:
     if report.stopped == _INTERRUPTED:  # Ctrl-C ends the run of tests, not this test alone
         raise KeyboardInterrupt
     few = report.verdict != "refuted" and not math.isfinite(report.resolution)
-    idle = any(each.constant or 2 * each.once > each.runs for each in report.coverage)
+    idle = any(
+        each.constant or each.learned or 2 * each.once > each.runs for each in report.coverage
+    )
     if few and not idle:
         alpha = write_rational(rational("alpha", plan.alpha))
         reason = f"are too few to refute anything of {plan.claim} at alpha = {alpha}"

@@ -116,6 +116,7 @@ NEED_A_PROOF = (
     "accounting.theorems.filter",
     "accounting.theorems.odometer",
     "accounting.interop.distributions",
+    "accounting.interop.reading",
     "accounting.replays.row",
     "accounting.certificates.stated",
     "accounting.checker.laws.masses",

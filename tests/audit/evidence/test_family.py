@@ -267,7 +267,7 @@ def test_the_mean_never_grows_at_the_boundary_and_the_largest_would(
         start = watch_views(Claim(epsilon=math.log(2)), features=("x", "y"))
         states.append(start.update(0, told, worlds))
     assert max(expected_growth(state, two_answers(right)) for state in states) <= 1.0
-    monkeypatch.setattr(family, "_log_mean", lambda paths: paths.max(axis=0))
+    monkeypatch.setattr(family, "_log_mean", lambda paths, _: paths.max(axis=0))
     assert max(expected_growth(state, two_answers(right)) for state in states) > 1.05
 
 
@@ -288,7 +288,7 @@ def test_false_alarms_of_a_family_that_is_watched(monkeypatch: pytest.MonkeyPatc
     alpha, repeats = purse.buy("family of e-processes at the boundary", "1e-9"), effort(60, 80)
     assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) > alpha
     # The mutant adds the wealths up: three times what it may claim.
-    monkeypatch.setattr(family, "_log_mean", lambda paths: np.logaddexp.reduce(paths, axis=0))
+    monkeypatch.setattr(family, "_log_mean", lambda paths, _: np.logaddexp.reduce(paths, axis=0))
     assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) < alpha
 
 

@@ -102,7 +102,7 @@ def test_nothing_an_output_can_be_raises(name: str) -> None:
     found = feature.apply(WEIRD)
     assert len(found) == len(WEIRD)
     assert len(feature.apply([])) == 0
-    if name != "identity":
+    if name != "identity" and not FEATURES[name.partition(":")[0]].learned:
         read(found)
 
 

@@ -187,7 +187,8 @@ def test_what_a_label_spells_is_not_taken_for_the_drawing() -> None:
 
 
 def test_a_text_that_is_not_escaped_is_caught() -> None:
-    bare = rewired(page, _head=rewired(html._head, code=lambda value: f"<code>{value}</code>"))
+    head = rewired(markup.head, code=lambda value: f"<code>{value}</code>")
+    bare = rewired(page, _head=rewired(html._head, head=head))
     assert "script" in Visible.of(bare(replace(refuted(), target=NASTY), command=None)).tags
 
 
