@@ -143,11 +143,12 @@ def test_a_worker_that_does_not_answer_is_ended(cache: Path) -> None:
 
 def test_an_environment_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     one = entry()
-    absent = replace(one, broken=replace(one.broken, requires=("absent==1.0",)), twin=None)
+    requires = ("absent==1.0", "leaky==1.0")
+    absent = replace(one, broken=replace(one.broken, requires=requires), twin=None)
     found = judge([absent], cache=tmp_path)[0]
     assert found.missing
     assert not found.right
-    assert "absent==1.0 could not be installed" in str(found.broken.error)
+    assert "absent==1.0, leaky==1.0 could not be installed" in str(found.broken.error)
     assert "is a package registry within reach?" in str(found.broken.error)
     assert list(tmp_path.iterdir()) == []
 
@@ -157,7 +158,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """What would be run to make an environment; a Python appears where the first command says."""
     commands: list[list[str]] = []
 
-    def stand_in(command: list[str]) -> None:
+    def stand_in(_: str, command: list[str]) -> None:
         commands.append(command)
         if "venv" in command:
             python = Path(command[-1]) / "bin" / "python"
@@ -194,8 +195,8 @@ def test_an_interrupted_environment_leaves_nothing(
 ) -> None:
     whole = environment._run
 
-    def interrupted(command: list[str]) -> None:
-        whole(command)
+    def interrupted(what: str, command: list[str]) -> None:
+        whole(what, command)
         if "install" in command:
             raise KeyboardInterrupt
 
