@@ -142,7 +142,7 @@ def of_laplace(
 
 
 def of_bits(x: NDArray[Any], *, one: float) -> Floats:
-    r"""The same of bits that are 1 with probability ``one`` where the filter has a 1, else 1 - one."""
+    r"""The same of bits that are 1 with probability ``one`` where the filter has one, else 1 - one."""
     zero, other = (x[:, places].sum(axis=1) for places in _HASHES)
     found: Floats = 2.0 * math.log(one / (1.0 - one)) * (other - zero)
     return found
