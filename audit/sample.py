@@ -36,6 +36,7 @@ from audit.runs.drawn import Collected, Drawn
 from audit.runs.jobs import Drawer, drawer
 from audit.runs.plan import Plan, Planned
 from audit.targets.target import Target
+from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:
@@ -62,6 +63,14 @@ _NO_LIMIT: Final = "drawn in threads: no time limit held for calls of the target
 _MANY: Final = (
     "drawn by several processes: runs are independent only if the target seeds its own randomness "
     "from the operating system"
+)
+_NO_TIME: Final = (
+    "needs a target that is called for each run, f(dataset) or f(dataset, rng): a call that gives "
+    "many outputs has one time for all of them"
+)
+_TIMED: Final = (
+    "time was measured on this machine, as it was busy then: another one may tell more or less, "
+    "and --seed does not repeat it"
 )
 _UNTESTED: Final = "the block under way was not tested: a resumed audit draws it anew"
 _RESTARTED: Final = "resumed: the target, which has randomness of its own, was started anew"
@@ -97,13 +106,10 @@ def draw(
     Raises :class:`InvalidParameter` for a target that cannot be sent to other processes, outputs
     that cannot be stored and a feature that is no fixed map; KeyboardInterrupt before any run.
     """
-    found = Collected(plan=plan, target=target, repeatable=target.seeded)
-    for i, (a, b) in enumerate(plan.pairs):
-        if repr(a) == repr(b):
-            found.notes.append(_place(plan, i) + _EQUAL)
+    found = _begun(target, plan)
     with stdout_to_stderr(), drawer(target, plan.jobs, plan.timeout, progress) as by:
         try:
-            if target.seeded and not by.keeps_to_its_seed(probe_of(plan)):
+            if found.repeatable and not by.keeps_to_its_seed(probe_of(plan)):
                 found.repeatable = False
                 found.notes.append(_IGNORES)
             if not found.repeatable and plan.jobs != 1:
@@ -121,6 +127,18 @@ def draw(
     if state is not None and state.closed is not None:
         found.notes.append(f"stored only up to block {len(state.blocks):,}: {state.closed}")
     return found.drawn(stopped)
+
+
+def _begun(target: Target, plan: Plan) -> Collected:
+    if plan.timed and not target.tells_time:
+        raise InvalidParameter("feature", "time", _NO_TIME)
+    found = Collected(plan=plan, target=target, repeatable=target.seeded and not plan.timed)
+    if plan.timed:
+        found.notes.append(_TIMED)
+    for i, (a, b) in enumerate(plan.pairs):
+        if repr(a) == repr(b):
+            found.notes.append(_place(plan, i) + _EQUAL)
+    return found
 
 
 def _continue(found: Collected, by: Drawer, state: State | None) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from accounting.cli.options import between, counts, exact, show, whole
+from accounting.cli.options import between, computed_by, counts, exact, show, whole
 from accounting.cli.releases import Noises, Rounds, Sampled, Sensitivities, composed, told
 from dpcore.command.options import AsJson, command_group, named, share
 from dpcore.command.patience import patiently
@@ -31,6 +31,13 @@ __all__ = ["Noises", "Rounds", "Sampled", "Sensitivities", "budget", "composed"]
 
 _SCHEMA: Final = "dpcore-budget/1"
 _MARGIN: Final = 13
+_NO_DELTA: Final = (
+    "rare outputs tell the two datasets apart as surely as one likes: name a delta above 0"
+)
+_TOO_SMALL: Final = (
+    "outputs that only one of the two datasets can give are likelier than delta: name a larger "
+    "delta, or take noise without an end, e.g. discrete-gaussian"
+)
 _POINTS: Final = 61
 _SHOWN: Final = 6
 _DRAWN: Final = Fraction(1, 10**300)
@@ -79,7 +86,10 @@ def epsilon(
     if as_json:
         show(_document({"epsilon": found.to_json(), "delta": exact(at)}, total, found))
         return
-    show([_line("epsilon", f"{between(found)} at delta = {delta}"), *_lines(total, found)])
+    lines = [_line("epsilon", f"{between(found)} at delta = {delta}")]
+    if found.lower == math.inf:
+        lines.append(_line("why", _NO_DELTA if at == 0 else _TOO_SMALL))
+    show([*lines, *_lines(total, found)])
 
 
 @budget.command("delta")
@@ -224,7 +234,7 @@ def calibrate_command(
         said = "breaks it" if found.least else "is not shown to keep it"
         bound = between(found.found_less)
         lines.append(_line("less", f"{write_noise(found.step_less)} {said}: {quantity} is {bound}"))
-    show([*lines, _line("method", f"{found.found.method}: {found.found.theorem}")])
+    show([*lines, _line("method", computed_by(found.found))])
 
 
 @budget.command()
@@ -334,7 +344,7 @@ def _document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[
 
 def _lines(total: Composition, found: Bound) -> list[str]:
     lines = [_line("rounds", told(source, count)) for source, count in total.parts]
-    lines.append(_line("method", f"{found.method}: {found.theorem}"))
+    lines.append(_line("method", computed_by(found)))
     return lines + [_line("assumes", reason) for reason in total.assumptions]
 
 

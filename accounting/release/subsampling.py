@@ -33,6 +33,7 @@ from accounting.pairs.pair import Pair
 from accounting.release.binned import is_wide
 from accounting.release.curve import OneRelease, PrivacyCurve
 from accounting.release.dominating import DottedPair, dominating
+from accounting.release.real_curve import RealCurve, RealLoss
 from accounting.release.sampled_pair import AbsentPair, Base, PresentPair
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
@@ -67,11 +68,11 @@ class PoissonSampled(OneRelease):
     word: ClassVar[str] = "poisson-sampled"
     theorem: ClassVar[str] = _AMPLIFIED
 
-    curve: PrivacyCurve
+    curve: PrivacyCurve | RealCurve
     rate: RationalLike
 
     def __post_init__(self) -> None:
-        _check(self.curve, Relation.ADD_REMOVE, "Poisson sampling")
+        _check(self.curve, (PrivacyCurve, RealCurve), Relation.ADD_REMOVE, "Poisson sampling")
         rate = rational("rate", self.rate)
         if not 0 < rate <= 1:
             raise InvalidParameter("rate", self.rate, "must lie in (0, 1]: it is a probability")
@@ -81,6 +82,11 @@ class PoissonSampled(OneRelease):
     def scope(self) -> Scope:
         r"""The scope of the curve, and of what is sampled."""
         return self.curve.scope
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        r"""Those of the curve."""
+        return self.curve.assumptions
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0, over both directions."""
@@ -98,7 +104,7 @@ class PoissonSampled(OneRelease):
         if self.rate == 1:
             return self.curve.enclose_renyi(order, bits)
         exact = order_above_one(order)
-        if not self.exact:
+        if not self.exact or isinstance(self.curve, RealCurve):
             raise NotDerived(
                 f"the Renyi divergence of {self!r}",
                 "no one pair is the worst: ask for epsilon(delta)",
@@ -113,15 +119,18 @@ class PoissonSampled(OneRelease):
         Else several shifts or directions compete, or the pair has too many outcomes to be listed,
         and a pair above them all is sampled.
         """
-        return isinstance(_base(self.curve), Pair)
+        return isinstance(self.curve, RealCurve) or isinstance(_base(self.curve), Pair)
 
-    def pairs(self) -> tuple[PresentPair | AbsentPair | Base, ...]:
+    def pairs(self) -> tuple[PresentPair | AbsentPair | Base | RealLoss, ...]:
         r"""The pairs of one round. In all rounds it is the same one: the datasets decide.
 
         So many rounds cost at most the larger of what the present pairs cost together and what the
         absent pairs do.
         """
-        base, rate = _base(self.curve), Fraction(self.rate)
+        rate = Fraction(self.rate)
+        if isinstance(self.curve, RealCurve):
+            return (self.curve.loss(),) if rate == 1 else self.curve.sampled(rate)
+        base = _base(self.curve)
         if rate == 1:
             return (base,)
         return PresentPair(base=base, rate=rate), AbsentPair(base=base, rate=rate)
@@ -158,7 +167,7 @@ class FixedSizeSampled(OneRelease):
     population: int
 
     def __post_init__(self) -> None:
-        _check(self.curve, Relation.REPLACE, "sampling of a fixed size")
+        _check(self.curve, (PrivacyCurve,), Relation.REPLACE, "sampling of a fixed size")
         sample = integer("sample", self.sample, at_least=1)
         population = integer("population", self.population, at_least=1)
         if sample > population:
@@ -219,9 +228,11 @@ class FixedSizeSampled(OneRelease):
         return f"FixedSizeSampled(curve={self.curve!r}, {sizes})"
 
 
-def _check(curve: object, relation: Relation, what: str) -> None:
-    if not isinstance(curve, PrivacyCurve):
-        raise InvalidParameter("curve", curve, "must be a PrivacyCurve")
+def _check(curve: object, kinds: tuple[type, ...], relation: Relation, what: str) -> None:
+    if not isinstance(curve, kinds):
+        known = " or a ".join(kind.__name__ for kind in kinds)
+        raise InvalidParameter("curve", curve, f"must be a {known}")
+    assert isinstance(curve, (PrivacyCurve, RealCurve))  # noqa: S101  # for the type alone
     if curve.scope.relation is not relation:
         raise InvalidParameter(
             "scope", curve.scope, f"must have the relation {relation.value!r}: {what} is proven so"
@@ -237,7 +248,9 @@ def _base(curve: PrivacyCurve) -> Base:
     return pairs[0]
 
 
-def _delta(curve: PrivacyCurve, rate: Fraction, epsilon: RationalLike, bits: int) -> Enclosure:
+def _delta(
+    curve: PrivacyCurve | RealCurve, rate: Fraction, epsilon: RationalLike, bits: int
+) -> Enclosure:
     at = at_least_zero("epsilon", epsilon)
     if rate == 1:
         return curve.enclose_delta(at, bits)
@@ -256,7 +269,9 @@ def _delta(curve: PrivacyCurve, rate: Fraction, epsilon: RationalLike, bits: int
         working *= 2
 
 
-def _epsilon(curve: PrivacyCurve, rate: Fraction, delta: RationalLike, bits: int) -> Enclosure:
+def _epsilon(
+    curve: PrivacyCurve | RealCurve, rate: Fraction, delta: RationalLike, bits: int
+) -> Enclosure:
     at = probability("delta", delta)
     if rate == 1:
         return curve.enclose_epsilon(at, bits)

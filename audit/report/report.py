@@ -313,6 +313,12 @@ class AuditReport:
     def __str__(self) -> str:
         return "\n".join(self.told().lines())
 
+    def _repr_html_(self) -> str:
+        # What a notebook shows of it.
+        from audit.report.card import card
+
+        return card(self.target, self.verdict, self.told(), self.warnings)
+
     def datasets(self) -> Iterator[tuple[str, str]]:
         r"""What was tested, and the bound that was found: rows of :meth:`told`."""
         a, b = (cut(json.dumps(dataset, default=str), _SHOWN) for dataset in self.pair)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final
@@ -40,7 +40,15 @@ from audit.outputs.loading import load
 from dpcore.errors import InvalidParameter
 from dpcore.spec import did_you_mean
 
-__all__ = ["FEATURES", "Builtin", "Feature", "own_map", "read_feature", "require_fixed"]
+__all__ = [
+    "FEATURES",
+    "Builtin",
+    "Feature",
+    "beside_time",
+    "own_map",
+    "read_feature",
+    "require_fixed",
+]
 
 _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
 
@@ -62,6 +70,11 @@ class Feature:
     as_it_is: bool = field(default=True, compare=False, repr=False)
     learner: str | None = None
     share: Fraction = Fraction(1)
+
+    @property
+    def of_time(self) -> bool:
+        r"""Whether it reads how long a call took: ``time``, or ``time+...``."""
+        return self.name.partition("+")[0] == "time"
 
     def shown(self, outputs: Outputs) -> Outputs:
         r"""What is tested: what it finds, by value alone unless that is taken ``as_it_is``."""
@@ -121,6 +134,10 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
         "sum": Builtin(says="the sum of all numbers in a sequence", make=_always(SUM)),
         "sorted": Builtin(says="the items without their order", make=_always(SORTED)),
         "distinct": Builtin(says="how many different items", make=_always(DISTINCT)),
+        "time": Builtin(
+            says="nanoseconds of the call, of targets that are called for each run",
+            make=lambda _: coordinate(1),
+        ),
         "hash": Builtin(
             says="a fixed hash of the whole output into K cells", make=hashed, limits=(2, 1 << 20)
         ),
@@ -273,6 +290,30 @@ def _copied(output: object) -> object:
         return copy.deepcopy(output)
     except Exception:  # noqa: BLE001 - an object that cannot be copied is handed over itself
         return output
+
+
+_OUTPUT: Final = coordinate(0)
+
+
+def beside_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
+    r"""Where one reads how long a call took, each run gives (output, nanoseconds): the others are
+    told to read the output of it.
+
+    >>> both = read_feature("identity"), read_feature("time")
+    >>> [feature.apply([(5, 90)])[0] for feature in beside_time(both)]
+    [5, 90]
+    """
+    if not any(feature.of_time for feature in features):
+        return features
+    return tuple(feature if feature.of_time else _of_output(feature) for feature in features)
+
+
+def _of_output(feature: Feature) -> Feature:
+    apply = feature.apply
+    steps = apply.steps if isinstance(apply, _Chain) else (apply,)
+    if steps[0] is _OUTPUT:
+        return feature
+    return replace(feature, apply=_Chain(steps=(_OUTPUT, *steps)))
 
 
 def require_fixed(feature: Feature, outputs: Outputs) -> None:

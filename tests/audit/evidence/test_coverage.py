@@ -20,7 +20,7 @@ from audit.report.html import page
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.sample import sample
-from audit.search.pairs import require_neighbours
+from audit.search.neighbours import require_neighbours
 from audit.targets.spelling import read_target
 from audit.targets.target import Catalogued, Target, Vectorised
 from audit.testing.assertions import NothingMeasured, Refuted, assert_private
@@ -65,6 +65,7 @@ def words(report: AuditReport) -> str:
     return " ".join(" ".join(report.told().lines(100)).split())
 
 
+@by_day(2)
 @pytest.mark.parametrize("sequential", [False, True])
 @pytest.mark.parametrize(
     ("function", "hint"),
@@ -128,7 +129,7 @@ def test_floats_with_an_order_are_measured(sequential: bool) -> None:
     assert unseen(report.coverage) == ""
 
 
-@by_day(10)
+@by_day(3)
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_of_every_correct_mechanism_something_is_measured(entry: Any) -> None:
     twin = entry.twin

@@ -54,7 +54,7 @@ def retold(witness: Witness, outputs: Outputs, worlds: Any, inside: Any) -> bool
     return (witness.inside_a, witness.inside_b, runs) in counts
 
 
-@by_day(8)
+@by_day(3)
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_an_event_read_back_from_its_words_has_the_counts_of_its_witness(entry: Entry) -> None:
     outputs, worlds = drawn(entry)
