@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from accounting.cli.options import computed_by
 from accounting.cli.releases import told
 from dpcore.command.table import fact
 
@@ -33,7 +34,7 @@ def document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[s
 def lines_of(total: Composition, found: Bound) -> list[str]:
     r"""What was composed, by which method, and what is assumed."""
     lines = [line("rounds", told(source, count)) for source, count in total.parts]
-    lines.append(line("method", f"{found.method}: {found.theorem}"))
+    lines.append(line("method", computed_by(found)))
     return lines + [line("assumes", reason) for reason in total.assumptions]
 
 

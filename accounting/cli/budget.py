@@ -12,7 +12,7 @@ import typer
 
 from accounting.cli.answers import MARGIN, SCHEMA, document, line, lines_of
 from accounting.cli.most import most_of
-from accounting.cli.options import between, counts, exact, show, whole
+from accounting.cli.options import between, computed_by, counts, exact, show, whole
 from accounting.cli.releases import Noises, Rounds, Sampled, Sensitivities, composed, rate_of, told
 from accounting.cli.training import check, dpsgd
 from dpcore.command.options import AsJson, command_group, named, share
@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Noises", "Rounds", "Sampled", "Sensitivities", "budget", "composed"]
 
+_NO_DELTA: Final = (
+    "rare outputs tell the two datasets apart as surely as one likes: name a delta above 0"
+)
+_TOO_SMALL: Final = (
+    "outputs that only one of the two datasets can give are likelier than delta: name a larger "
+    "delta, or take noise without an end, e.g. discrete-gaussian"
+)
 _POINTS: Final = 61
 _SHOWN: Final = 6
 _DRAWN: Final = Fraction(1, 10**300)
@@ -79,7 +86,10 @@ def epsilon(
     if as_json:
         show(document({"epsilon": found.to_json(), "delta": exact(at)}, total, found))
         return
-    show([line("epsilon", f"{between(found)} at delta = {delta}"), *lines_of(total, found)])
+    lines = [line("epsilon", f"{between(found)} at delta = {delta}")]
+    if found.lower == math.inf:
+        lines.append(line("why", _NO_DELTA if at == 0 else _TOO_SMALL))
+    show([*lines, *lines_of(total, found)])
 
 
 @budget.command("delta")
@@ -239,7 +249,7 @@ def calibrate_command(
         said = "breaks it" if found.least else "is not shown to keep it"
         bound = between(found.found_less)
         lines.append(line("less", f"{written(found.step_less)} {said}: {quantity} is {bound}"))
-    lines.append(line("method", f"{found.found.method}: {found.found.theorem}"))
+    lines.append(line("method", computed_by(found.found)))
     show([*lines, *(line("assumes", reason) for reason in found.total().assumptions)])
 
 

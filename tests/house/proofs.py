@@ -160,6 +160,7 @@ NEED_A_PROOF = (
     "audit.claims.curve_claim",
     "audit.evidence.family",
     "audit.evidence.multiplicity",
+    "audit.evidence.one_run",
     "bandits.radius.certified",
     "dpcore.analysis.laplace_sums",
     "bandits.radius.radius",

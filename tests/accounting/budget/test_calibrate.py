@@ -89,7 +89,7 @@ def curve_of(noise: Noise, sensitivity: Sensitivity) -> PrivacyCurve:
     return PrivacyCurve(noise=noise, sensitivity=sensitivity)
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize("law", MANY)
 def test_a_thousand_rounds(law: str) -> None:
     given = {"noise": law, "epsilon": 8, "delta": "1e-6", "rounds": 1000, **MANY[law]}
@@ -197,6 +197,7 @@ def test_pure_polya_differences() -> None:
     assert lost[0] <= 1 < lost[1]
 
 
+@pytest.mark.nightly
 def test_honest_users_alone_are_enough() -> None:
     whole = calibrate(noise="skellam", epsilon=1, delta="1e-6", rounds=4)
     part = calibrate(noise="skellam", epsilon=1, delta="1e-6", rounds=4, honest_fraction="9/10")

@@ -27,6 +27,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, precision, round_down
+from tests.effort import by_day
 from tests.support.accounting.brute import real
 from tests.support.dpcore.mutants import mutated, rewired
 
@@ -146,6 +147,7 @@ def test_too_fine_an_interval_is_refused(dp: Any) -> None:
 # -- distributions ----------------------------------------------------------------------------
 
 
+@by_day(5)
 @pytest.mark.parametrize(("noise", "shift"), LAWS, ids=repr)
 @pytest.mark.parametrize("interval", ["1e-4", "1/128"])
 def test_every_noise_becomes_a_distribution_above_it(

@@ -24,6 +24,7 @@ from audit.search.spelling import read_space
 from audit.targets.spelling import as_target, read_target
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated
 
@@ -54,6 +55,7 @@ def p_value(name: str, found: Found, runs: int, seed: int) -> float:
     return gather(interleave(side_a, side_b, worlds, rng), worlds, seed=seed).p_value(1)
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", ENTRIES)
 def test_finds_a_pair_that_refutes(name: str) -> None:
     space = read_space(ENTRIES[name])
