@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from accounting.cli.answers import MARGIN, SCHEMA, document, line, lines_of
+from accounting.cli.continual import continual
 from accounting.cli.most import most_of
 from accounting.cli.options import between, computed_by, counts, exact, show, whole
 from accounting.cli.releases import Noises, Rounds, Sampled, Sensitivities, composed, rate_of, told
@@ -348,3 +349,4 @@ def _deltas(least: Fraction, count: int) -> list[Fraction]:
 
 budget.command("dpsgd")(dpsgd)
 budget.command("check")(check)
+budget.command("continual")(continual)
