@@ -83,7 +83,7 @@ def continual(
         [
             *lines,
             "",
-            "error: root mean squared error of the sums after each item; largest: that of the worst",
+            "error: root mean squared error of the sums after each item; largest: of the worst",
             "items behind: the most items that have come and are not in the sum, nor in its error",
         ]
     )
