@@ -24,9 +24,9 @@ help:  ## show the targets
 demo: .venv/.runtime  ## what was proven, what was refuted, with which witness: half a screen
 	@$(PY) examples/demo.py
 
-test: lint  ## what CI runs: linters, types, layers, doctests, tests; in two processes
+test: .venv/.dev  ## what CI runs: linters, types, layers, doctests, tests; two processes at a time
 	@tests/install_browser
-	@$(PY) -m tests.halves
+	@$(PY) -m tests.parts
 
 nightly: lint  ## the same, the slow tests and the false-alarm sweeps; needs a package registry
 	@$(PY) -m pytest -m ""

@@ -47,7 +47,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from audit.claims.curve_claim import read_claim
 from audit.outputs.features.feature import read_feature
-from audit.search.pairs import require_neighbours
+from audit.search.neighbours import require_neighbours
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational

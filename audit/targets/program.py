@@ -11,6 +11,7 @@ far more than n lines, or more than 2^28 bytes for one request, has failed.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -41,6 +42,10 @@ _FEW_DIGITS: Final = 4000  # any Python reads so many
 _MOST_BYTES: Final = 1 << 28
 _MORE_LINES: Final = 1000  # beyond n they are still counted, for the error to say how many
 _PIECE: Final = 1 << 16
+_RUNNERS: Final = {
+    ".awk": "awk -f", ".jl": "julia", ".js": "node", ".lua": "lua", ".php": "php", ".pl": "perl",
+    ".py": "python3", ".r": "Rscript", ".rb": "ruby", ".sh": "sh", ".ts": "node",
+}  # fmt: skip
 _PIPE: Final = 512  # a pipe that takes anything takes so many bytes
 
 
@@ -82,7 +87,7 @@ class Program(Target):
                 start_new_session=True,
             )
         except OSError as error:
-            reason = f"could not be started: {error.strerror or error}"
+            reason = f"could not be started: {self._no_start(error)}"
             raise TargetFailed(self.spelling, reason, dataset=dataset) from error
         heard = _Heard(process=process, runs=runs)
         try:
@@ -98,6 +103,13 @@ class Program(Target):
             reason = f"{_ended(process.returncode)}{_last_words(heard.err)}"
             raise TargetFailed(self.spelling, reason, dataset=dataset)
         return heard.out.decode(errors="backslashreplace")
+
+    def _no_start(self, error: OSError) -> str:
+        if error.errno != errno.ENOEXEC:
+            return error.strerror or str(error)
+        words = shlex.split(self.spelling.partition(":")[2])
+        runner = _RUNNERS.get(Path(words[0]).suffix.lower(), "INTERPRETER")
+        return f"it has no #! line; try {shlex.quote(f'exec:{runner} {shlex.join(words)}')}"
 
 
 class _TooMuch(Exception):

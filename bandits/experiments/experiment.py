@@ -28,7 +28,7 @@ from bandits.worlds import Worlds, preset_of
 from bandits.worlds.environment import Environment
 from bandits.worlds.preset import MOST_INSTANCES
 from dpcore.command.workers import checked_jobs, in_processes, width_of
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
 from dpcore.sampling.rng import SeededRng
 
@@ -127,7 +127,7 @@ class Experiment:
         epsilons = tuple(rational("epsilon", epsilon) for epsilon in self.epsilons)
         for argument, values in (("algorithms", spelled), ("epsilon", epsilons)):
             if not values:
-                raise InvalidParameter(argument, "(none)", "must name one or more")
+                raise InvalidParameter(argument, ABSENT, "must name one or more")
             if len(set(values)) < len(values):
                 raise InvalidParameter(argument, ", ".join(map(str, values)), "names one twice")
         horizon = integer("horizon", self.horizon, at_least=1)
