@@ -354,7 +354,7 @@ def ratio_of(case: Case) -> Callable[[NDArray[Any]], Floats] | None:
     }
     match case.name:
         case name if name in laplaces:
-            return partial(of_laplace, pair=case.pair, **laplaces[name])  # type: ignore[arg-type]
+            return partial(of_laplace, pair=case.pair, **laplaces[name])  # type: ignore[arg-type]  # by name
         case "rappor":
             return partial(of_bits, one=0.5125)
         case "one-time-rappor":

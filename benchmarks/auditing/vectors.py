@@ -140,7 +140,7 @@ def _alarm(law: Callable[..., Any], runs: int, repeat: int, *, sequential: bool 
     return sample(Vectorised(spelling=law.__name__, function=law), plan).refuted
 
 
-def _alarms(law: Callable[..., Any], runs: int, sequential: bool, repeats: range) -> list[bool]:  # noqa: FBT001
+def _alarms(law: Callable[..., Any], runs: int, sequential: bool, repeats: range) -> list[bool]:  # noqa: FBT001 - a value, and no switch
     return [_alarm(law, runs, repeat, sequential=sequential) for repeat in repeats]
 
 
