@@ -57,7 +57,7 @@ def oracle(case: Case, runs: int) -> float | None:
     if ratio is None:
         return None
     rng, n = np.random.default_rng(_SEED), 400_000
-    a, b = (ratio(case.run(data, n, rng)) for data in case.pair)
+    a, b = (np.round(ratio(case.run(data, n, rng)), 9) for data in case.pair)
     cuts = np.unique(np.quantile(np.concatenate((a, b)), np.linspace(0, 1, 2001)))
     found = 0.0
     for right, wrong in ((b, a), (-a, -b)):
@@ -103,7 +103,8 @@ def battery_long(effort: Effort) -> Iterator[Row]:
 
 
 def _response(value: int, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.bool_]:
-    return (rng.random(shape) < 1 / (1 + math.exp(-1))) == bool(value)
+    found: NDArray[np.bool_] = (rng.random(shape) < 1 / (1 + math.exp(-1))) == bool(value)
+    return found
 
 
 def one_of_ten(value: int, n: int, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -135,15 +135,14 @@ def by_hand(row: Any, score: ScoreJson) -> float:
             return float(row[int(name.partition(":")[2])])
         if name.startswith("count of "):
             return float(sum(x == float(name.rpartition(" ")[2]) for x in row))
-        if not known and name != "numbers":
+        if not known and name == "numbers":
+            return 0.0
+        if not known:
             return math.nan
-        return {
-            "sum": lambda: sum(known),
-            "max": lambda: max(known),
-            "min": lambda: min(known),
-            "argmax": lambda: float(plain.index(max(known))),
-            "numbers": lambda: float(len(known)),
-        }[name]()
+        if name == "argmax":
+            return float(plain.index(max(known)))
+        extreme = max(known) if name == "max" else min(known)
+        return {"sum": sum(known), "numbers": float(len(known))}.get(name, extreme)
 
     total = 0.0
     for each in score["linear"]:
