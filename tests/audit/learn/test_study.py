@@ -122,34 +122,33 @@ def test_a_score_reads_each_output_by_itself() -> None:
             assert score[0] == pytest.approx(together[name][i], abs=1e-12)
 
 
+def a_column(name: str, row: Any, plain: list[float]) -> float:
+    """What a column of that name holds, nan where it holds no number."""
+    known = [x for x in plain if not math.isnan(x)]
+    if name.startswith("coordinate:") and " - " in name:
+        later, earlier = (int(part.partition(":")[2]) for part in name.split(" - "))
+        return plain[later] - plain[earlier]
+    if name.startswith("coordinate:"):
+        return float(row[int(name.partition(":")[2])])
+    if name.startswith("count of "):
+        return float(sum(x == float(name.rpartition(" ")[2]) for x in row))
+    if not known:
+        return 0.0 if name == "numbers" else math.nan
+    if name == "argmax":
+        return float(plain.index(max(known)))
+    extreme = max(known) if name == "max" else min(known)
+    return {"sum": sum(known), "numbers": float(len(known))}.get(name, extreme)
+
+
 def by_hand(row: Any, score: ScoreJson) -> float:
     """The score of a row of numbers from its JSON, in plain Python."""
     plain = [math.nan if x in score["flags"] else float(x) for x in row]
-    known = [x for x in plain if not math.isnan(x)]
-
-    def column(name: str) -> float:
-        if name.startswith("coordinate:") and " - " in name:
-            later, earlier = (int(part.partition(":")[2]) for part in name.split(" - "))
-            return plain[later] - plain[earlier]
-        if name.startswith("coordinate:"):
-            return float(row[int(name.partition(":")[2])])
-        if name.startswith("count of "):
-            return float(sum(x == float(name.rpartition(" ")[2]) for x in row))
-        if not known and name == "numbers":
-            return 0.0
-        if not known:
-            return math.nan
-        if name == "argmax":
-            return float(plain.index(max(known)))
-        extreme = max(known) if name == "max" else min(known)
-        return {"sum": sum(known), "numbers": float(len(known))}.get(name, extreme)
-
     total = 0.0
     for each in score["linear"]:
         x = plain[int(each["column"].partition(":")[2])]
         total += 0.0 if math.isnan(x) else each["slope"] * (x - each["center"])
     for each in score["steps"]:
-        x = column(each["column"])
+        x = a_column(each["column"], row, plain)
         if math.isnan(x):
             total += each["others"].get("1", 0.0)
         else:
