@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from accounting.release.curve import PrivacyCurve
     from accounting.totals.compose import Composition
 
-__all__ = ["Noises", "Rounds", "Sampled", "Sensitivities", "composed", "told"]
+__all__ = [
+    "Noises",
+    "Rounds",
+    "Sampled",
+    "Sensitivities",
+    "composed",
+    "rate_of",
+    "told",
+]
 
 Noises = Annotated[
     list[str],
@@ -78,7 +86,7 @@ def composed(
     moved = each("--sensitivity", sensitivities or [], count, "1")
     moves = [read_sensitivity("--sensitivity", text) for text in moved]
     times = [whole("--rounds", r, 1) for r in each("--rounds", rounds or [], count, "1")]
-    rates = [_rate(p) for p in each("--poisson", poisson or [], count, "100%")]
+    rates = [rate_of(p) for p in each("--poisson", poisson or [], count, "100%")]
     relation = Relation.ADD_REMOVE if poisson else relation
     parts: list[tuple[Guarantee, int]] = []
     for spelled, move, rate, time in zip(noises, moves, rates, times, strict=True):
@@ -101,7 +109,12 @@ def _curve(spelled: str, move: Sensitivity, scope: Scope) -> Guarantee:
     return guarantee(Mechanism(noise=noise, sensitivity=move, scope=scope))
 
 
-def _rate(text: str) -> Fraction:
+def rate_of(text: str) -> Fraction:
+    r"""A sampling rate: 1%, 0.01 or 256/60000.
+
+    >>> rate_of("256/60000")
+    Fraction(8, 1875)
+    """
     rate = share("--poisson", text)
     if not rate:
         raise InvalidParameter("--poisson", text, "must be above 0%: nobody is ever sampled")
@@ -112,13 +125,15 @@ def told(source: Guarantee, rounds: int) -> str:
     r"""One part in a line, as a command spells it."""
     from accounting.release.curve import PrivacyCurve
     from accounting.release.real_curve import RealCurve
-    from accounting.release.subsampling import PoissonSampled
+    from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 
     match source:
         case PrivacyCurve() | RealCurve():
             curve, rate = source, ""
         case PoissonSampled():
             curve, rate = source.curve, f" --poisson {source.rate}"
+        case FixedSizeSampled():
+            curve, rate = source.curve, f", {source.sample} of {source.population} at a time"
         case _:
             return f"{rounds} x {source!r}"
     moves = write_sensitivity(Sensitivity.of(curve.sensitivity))

@@ -160,10 +160,6 @@ def _sampled(dp: Any, event: Any, scope: Scope) -> Guarantee:
         )
     if isinstance(event, dp.PoissonSampledDpEvent):
         return PoissonSampled(curve=curve, rate=rate)
-    if isinstance(curve, RealCurve):
-        raise NotDerived(
-            f"a guarantee from {event!r}", "samples of a fixed size are derived for integer noise"
-        )
     return FixedSizeSampled(curve=curve, sample=sample, population=population)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
@@ -53,9 +54,10 @@ class RealNoise(ABC):
         r"""The law and its parameters, as text."""
         return {"law": self.name, **self.parameters}
 
+    @property
     @abstractmethod
-    def scaled(self, value: RationalLike) -> RealNoise:
-        r"""The same law of this size."""
+    def variance(self) -> Fraction:
+        r"""The variance, exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +78,10 @@ class Gaussian(RealNoise):
     def __post_init__(self) -> None:
         make_positive(self, sigma="sigma 0 adds no noise")
 
-    def scaled(self, value: RationalLike) -> Gaussian:
-        r"""Of this sigma."""
-        return Gaussian(sigma=value)
+    @property
+    def variance(self) -> Fraction:
+        r"""sigma^2."""
+        return Fraction(self.sigma) ** 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +102,10 @@ class Laplace(RealNoise):
     def __post_init__(self) -> None:
         make_positive(self, scale="scale 0 adds no noise")
 
-    def scaled(self, value: RationalLike) -> Laplace:
-        r"""Of this scale."""
-        return Laplace(scale=value)
+    @property
+    def variance(self) -> Fraction:
+        r"""2 scale^2."""
+        return 2 * Fraction(self.scale) ** 2
 
 
 REAL_LAWS: Final[Mapping[str, type[RealNoise]]] = MappingProxyType(

@@ -7,6 +7,7 @@ an assumption. Proofs: docs/proofs/real_noise.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final
@@ -118,6 +119,12 @@ class RealCurve(OneRelease):
             return Enclosure.exactly(0)
         found = narrowed(lambda: ball(self._spread()) + 2 * (-ball(most)).log1p(), bits, _TINY)
         return within(found, Fraction(0), math.inf)
+
+    def places(self, unseen: Fraction, count: int) -> Iterator[Fraction]:
+        r"""Losses >= 0 in equal steps, up to where at most ``unseen`` of the mass lies beyond."""
+        farthest = Fraction(self.enclose_epsilon(unseen, 20).upper)
+        for i in range(count + 1):
+            yield farthest * i / count
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The largest Renyi divergence D_alpha, alpha = ``order`` > 1."""

@@ -30,9 +30,9 @@ from accounting.laws.registry import candidates
 from accounting.pairs.enclose import within
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
-from accounting.release.binned import is_wide
+from accounting.release.binned import UNSEEN, is_wide
 from accounting.release.curve import OneRelease, PrivacyCurve
-from accounting.release.dominating import DottedPair, dominating
+from accounting.release.dominating import DottedPair, connected, dominating
 from accounting.release.real_curve import RealCurve, RealLoss
 from accounting.release.sampled_pair import AbsentPair, Base, PresentPair
 from dpcore.errors import InvalidParameter
@@ -45,6 +45,7 @@ __all__ = ["FixedSizeSampled", "PoissonSampled"]
 _BITS: Final = 64
 _SPARE: Final = 64
 _TRIES: Final = 4
+_DOTS: Final = 1500
 _AMPLIFIED: Final = "the curve of the noise; Balle, Barthe and Gaboardi 2018, Theorems 8 and 9"
 
 
@@ -72,7 +73,7 @@ class PoissonSampled(OneRelease):
     rate: RationalLike
 
     def __post_init__(self) -> None:
-        _check(self.curve, (PrivacyCurve, RealCurve), Relation.ADD_REMOVE, "Poisson sampling")
+        _check(self.curve, Relation.ADD_REMOVE, "Poisson sampling")
         rate = rational("rate", self.rate)
         if not 0 < rate <= 1:
             raise InvalidParameter("rate", self.rate, "must lie in (0, 1]: it is a probability")
@@ -162,12 +163,12 @@ class FixedSizeSampled(OneRelease):
     word: ClassVar[str] = "fixed-size-sampled"
     theorem: ClassVar[str] = _AMPLIFIED
 
-    curve: PrivacyCurve
+    curve: PrivacyCurve | RealCurve
     sample: int
     population: int
 
     def __post_init__(self) -> None:
-        _check(self.curve, (PrivacyCurve,), Relation.REPLACE, "sampling of a fixed size")
+        _check(self.curve, Relation.REPLACE, "sampling of a fixed size")
         sample = integer("sample", self.sample, at_least=1)
         population = integer("population", self.population, at_least=1)
         if sample > population:
@@ -179,6 +180,11 @@ class FixedSizeSampled(OneRelease):
     def scope(self) -> Scope:
         r"""The scope of the curve, and of what is sampled."""
         return self.curve.scope
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        r"""Those of the curve."""
+        return self.curve.assumptions
 
     @property
     def rate(self) -> Fraction:
@@ -206,8 +212,7 @@ class FixedSizeSampled(OneRelease):
 
     def pair(self) -> DottedPair:
         r"""A pair above every pair of one round: many rounds cost at most its composition."""
-        pairs = candidates(self.curve.noise, Sensitivity.of(self.curve.sensitivity))
-        base, rate = dominating(pairs), self.rate
+        base, rate = _above(self.curve), self.rate
         places = [Fraction(1), *(x for x, _ in base.corners if x > 1)]
         right = [(1 + rate * (x - 1), rate * base.height(x)) for x in places]
         # Neighbours have both orders: h(1/x) = 1 - 1/x + h(x)/x.
@@ -228,15 +233,22 @@ class FixedSizeSampled(OneRelease):
         return f"FixedSizeSampled(curve={self.curve!r}, {sizes})"
 
 
-def _check(curve: object, kinds: tuple[type, ...], relation: Relation, what: str) -> None:
-    if not isinstance(curve, kinds):
-        known = " or a ".join(kind.__name__ for kind in kinds)
-        raise InvalidParameter("curve", curve, f"must be a {known}")
-    assert isinstance(curve, (PrivacyCurve, RealCurve))  # noqa: S101  # for the type alone
+def _check(curve: object, relation: Relation, what: str) -> None:
+    if not isinstance(curve, (PrivacyCurve, RealCurve)):
+        raise InvalidParameter("curve", curve, "must be a PrivacyCurve or a RealCurve")
     if curve.scope.relation is not relation:
         raise InvalidParameter(
             "scope", curve.scope, f"must have the relation {relation.value!r}: {what} is proven so"
         )
+
+
+def _above(curve: PrivacyCurve | RealCurve) -> DottedPair:
+    if isinstance(curve, RealCurve):
+        # One symmetric pair: its curve stands for both orders of two neighbours.
+        losses = [*curve.places(UNSEEN, _DOTS)]
+        both = [*losses, *(-loss for loss in losses if loss)]
+        return connected(curve.enclose_delta, curve.enclose_delta, both)
+    return dominating(candidates(curve.noise, Sensitivity.of(curve.sensitivity)))
 
 
 def _base(curve: PrivacyCurve) -> Base:

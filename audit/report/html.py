@@ -28,7 +28,12 @@ from audit.report.markup import (
     table,
     text,
 )
-from audit.report.pictures import claimed_section, histogram_section, trace_section
+from audit.report.pictures import (
+    claimed_section,
+    histogram_section,
+    trace_section,
+    tradeoff_section,
+)
 from audit.report.report import SCHEMA, AuditReport, ExactWitness
 from audit.report.sentences import VERDICTS, confidence, refutals, scored
 from audit.wording.lines import between
@@ -69,6 +74,7 @@ def page(report: AuditReport, *, command: str | None = None) -> str:
         _witness(report),
         histogram_section(report),
         claimed_section(report),
+        tradeoff_section(report),
         trace_section(report),
         _outcomes(report),
         _fit(report),

@@ -105,6 +105,8 @@ NEED_A_PROOF = (
     "accounting.totals.enumeration",
     "accounting.totals.compose",
     "accounting.budget.calibrate",
+    "accounting.budget.promise",
+    "accounting.budget.most",
     "accounting.budget.returning",
     "accounting.theorems.convert",
     "accounting.claims.guarantee",

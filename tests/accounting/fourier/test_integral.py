@@ -310,8 +310,9 @@ class TiltedGaussian:
     def log_scale(self) -> arb:
         return ball(self.variance * self.tilt * (self.tilt + 1) / 2)
 
-    def log_moment_twice(self) -> arb:
-        return ball(self.variance * self.tilt * (2 * self.tilt + 1))
+    def log_moment(self, lift: Fraction) -> arb:
+        farther = (1 + lift) * self.tilt
+        return ball(self.variance * farther * (farther + 1) / 2)
 
     def on(self, grid: Grid) -> SampledGaussian:
         return SampledGaussian(factor=self, grid=grid)
