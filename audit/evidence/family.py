@@ -28,7 +28,6 @@ from audit.evidence.event import Floats, Witness
 from audit.evidence.fixed import gather
 from audit.evidence.multiplicity import by_averages, holm
 from audit.evidence.outcome import Outcome
-from audit.evidence.score import scored
 from audit.evidence.verdict import (
     ANYTIME,
     BERGER_BOOS_SHARE,
@@ -38,7 +37,7 @@ from audit.evidence.verdict import (
     resolution_of,
     verdict_of,
 )
-from audit.evidence.view import View, excess, layer_of, parts_of, view_seeds
+from audit.evidence.view import View, excess, layer_of, parts_of, scored, view_seeds
 from audit.learn.additive import Score
 from audit.outputs.form import Outputs
 from dpcore.errors import InvalidParameter

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def default_family(outputs: Outputs) -> tuple[Share, ...]:
     if 2 * sequences >= len(values):
         return _of_vectors(values, table_of(outputs))
     if all(isinstance(value, float | np.floating) for value in values) and not sequences:
-        numbers = np.array([float(value) for value in values])  # type: ignore[arg-type]
+        numbers = np.array(cast("Sequence[float]", values), dtype=np.float64)
         fine = np.isfinite(numbers) & (numbers != np.rint(numbers))
         if 2 * int(fine.sum()) > len(numbers) and _hardly_repeat(values):
             return _FLOATS

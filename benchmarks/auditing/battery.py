@@ -345,7 +345,7 @@ def ratio_of(case: Case) -> Callable[[NDArray[Any]], Floats] | None:
     r"""The log-likelihood ratio of the second dataset to the first; None where there is no formula
     and too many outputs to count.
     """
-    laplaces = {
+    laplaces: dict[str, dict[str, Any]] = {
         "laplace": {"scale": 10.0},
         "noisy-histogram": {"scale": 10.0},
         "noisy-histogram-scale-epsilon": {"scale": 0.1},
@@ -354,7 +354,7 @@ def ratio_of(case: Case) -> Callable[[NDArray[Any]], Floats] | None:
     }
     match case.name:
         case name if name in laplaces:
-            return partial(of_laplace, pair=case.pair, **laplaces[name])  # type: ignore[arg-type]
+            return partial(of_laplace, pair=case.pair, **laplaces[name])
         case "rappor":
             return partial(of_bits, one=0.5125)
         case "one-time-rappor":
