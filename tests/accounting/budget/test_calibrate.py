@@ -13,8 +13,8 @@ from mpmath import mp
 
 from accounting import compose
 from accounting.budget.calibrate import Calibration, _least, calibrate
-from accounting.budget.promise import Promise
 from accounting.budget.gaussian_guess import log_delta, log_mu
+from accounting.budget.promise import Promise
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
 from accounting.papers.real_gaussian import real_gaussian_delta
