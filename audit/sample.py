@@ -53,6 +53,7 @@ _IGNORES: Final = (
     "the target ignores the randomness it is given: --seed does not repeat its outputs"
 )
 _CURVE_STEPS: Final = 60
+_MOST_LEARNED: Final = 50_000
 _PLANNED: Final = "as many as planned"
 _FAILED: Final = "the target failed"
 _DEADLINE: Final = "the deadline was reached"
@@ -300,6 +301,7 @@ def beside(
     from audit.evidence.trace import trace_anytime, trace_fixed
     from audit.outputs.reading import read
     from audit.report.histogram import histogram
+    from audit.report.tradeoff import tradeoff_band
 
     plan = drawn.plan
     shown = report.outcomes[report.row] if report.outcomes else None
@@ -338,8 +340,16 @@ def beside(
     level = rational("alpha", report.alpha) * part / (1 if plan.sequential else deltas)
     witness = report.witness
     event = witness.where if isinstance(witness, Witness) else None
+    band = tradeoff_band(
+        view.outputs,
+        view.worlds,
+        learned=min(plan.runs // (2 * len(plan.pairs)), _MOST_LEARNED),
+        alpha=rational("alpha", report.alpha) / views,
+        claim=plan.claim.points,
+    )
     return replace(
         report,
+        tradeoff_band=None if band is None else replace(band, pair=place, feature=feature),
         histogram=histogram(
             view.outputs,
             view.worlds,

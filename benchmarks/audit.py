@@ -33,6 +33,7 @@ from rich.table import Table
 
 from benchmarks.auditing.alarms import anytime, boundary, controls, twins
 from benchmarks.auditing.bounds import bounds, histogram
+from benchmarks.auditing.canaries import canary_rows
 from benchmarks.auditing.detection import catalogue, replayed, search, sequential
 from benchmarks.auditing.harness import ALPHA, Effort, Row, at_least, at_most, timed
 from benchmarks.auditing.speed import family, speed
@@ -50,6 +51,7 @@ ROWS: Final[Mapping[str, Callable[[Effort], Iterator[Row]]]] = {
     "twins": twins,
     "anytime": anytime,
     "controls": controls,
+    "canaries": canary_rows,
     "catalogue": catalogue,
     "replay": replayed,
     "sequential": sequential,

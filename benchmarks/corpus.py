@@ -21,6 +21,7 @@ import json
 import math
 import sys
 import time
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import read_claim
-from audit.corpus.entry import Entry, Role, entries, find
+from audit.corpus.entry import ROLES, Entry, Role, entries, find
 from audit.corpus.environment import Environment, cache_folder
 from audit.corpus.installed import Worker
 from audit.corpus.judge import Result, judge
@@ -37,8 +38,9 @@ from audit.errors import TargetFailed
 from benchmarks.auditing.harness import ALPHA
 from benchmarks.auditing.peers import ask_jax_privacy, counts_of, jax_privacy_version
 from benchmarks.machine import write
+from dpcore.numbers.rounding import down
 
-__all__ = ["main"]
+__all__ = ["main", "page_table"]
 
 _BLOCK: Final = 1000
 _SEED: Final = 1
@@ -110,6 +112,35 @@ def by_dpcore(result: Result, role: Role) -> dict[str, Any]:
         "epsilon_lower": result.epsilon_lower,
         "seconds": round(result.seconds, 2),
     }
+
+
+def page_table(rows: list[dict[str, Any]]) -> str:
+    r"""The results as docs/corpus.md shows them, in Markdown.
+
+    >>> ours = {"says": "found", "epsilon_lower": 1.5, "seconds": 2.0}
+    >>> row = {"name": "x", "runs": 9, "broken": {"dpcore": ours, "jax_privacy": {"says": "no"}}}
+    >>> print(page_table([row]).splitlines()[-1])
+    | `x` | 9 | found, 1.5 (2 s) | no |  |  |
+    """
+    lines = [
+        "| entry | runs | dpcore | jax_privacy | dpcore on the twin | jax_privacy on the twin |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        cells = [
+            _cell(row[role][auditor]) if role in row else ""
+            for role in ROLES
+            for auditor in ("dpcore", "jax_privacy")
+        ]
+        lines.append(f"| `{row['name']}` | {row['runs']:,} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(said: dict[str, Any]) -> str:
+    lower = said.get("epsilon_lower")
+    if lower is None:
+        return str(said["says"])
+    return f"{said['says']}, {down(Fraction(lower), 3)} ({said['seconds']:.0f} s)"
 
 
 def main() -> None:

@@ -107,7 +107,7 @@ class Environment:
     def _install(self, folder: Path, base: str) -> None:
         # Our own pip serves an environment without one: making it takes a tenth of the time.
         outside = importlib.util.find_spec("pip") is not None
-        _run([base, "-m", "venv", *(["--without-pip"] if outside else []), str(folder)])
+        _run("venv", [base, "-m", "venv", *(["--without-pip"] if outside else []), str(folder)])
         inside = str(folder / "bin" / "python")
         pip = (
             [sys.executable, "-m", "pip", "--python", inside] if outside else [inside, "-m", "pip"]
@@ -115,7 +115,7 @@ class Environment:
         quiet = ["--quiet", "--no-compile", "--disable-pip-version-check", "--no-input"]
         if self.alone:
             quiet.append("--no-deps")
-        _run([*pip, "install", *quiet, *self.requires])
+        _run(", ".join(self.requires), [*pip, "install", *quiet, *self.requires])
 
 
 @contextmanager
@@ -146,7 +146,7 @@ def _version(text: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _run(command: Sequence[str]) -> None:
+def _run(what: str, command: Sequence[str]) -> None:
     # Neither our own environment's variables nor a terminal: pip must not ask.
     told = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
     try:
@@ -161,7 +161,7 @@ def _run(command: Sequence[str]) -> None:
             env=told,
         )
     except subprocess.TimeoutExpired:
-        raise EnvironmentFailed(f"{command[-1]}: not installed within {_PATIENCE:g} s") from None
+        raise EnvironmentFailed(f"{what}: not installed within {_PATIENCE:g} s") from None
     if done.returncode == 0:
         return
     said = [line for line in done.stderr.splitlines() if line.strip()]
@@ -170,4 +170,4 @@ def _run(command: Sequence[str]) -> None:
     hint = ""
     if any(word in done.stderr.lower() for word in _OFFLINE):
         hint = "; is a package registry within reach?"
-    raise EnvironmentFailed(f"{command[-1]} could not be installed: {words}{hint}")
+    raise EnvironmentFailed(f"{what} could not be installed: {words}{hint}")

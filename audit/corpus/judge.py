@@ -20,12 +20,11 @@ from audit.claims.curve_claim import read_claim
 from audit.corpus.entry import ROLES, Entry, Role
 from audit.corpus.environment import Environment, EnvironmentFailed, made
 from audit.corpus.installed import Installed, Worker
-from audit.errors import TargetFailed
 from audit.outputs.features.feature import read_feature
 from audit.runs.plan import Plan
 from audit.sample import sample
 from dpcore.command.workers import checked_jobs, in_processes
-from dpcore.errors import InvalidParameter
+from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
 __all__ = ["Judged", "Result", "judge", "steps"]
@@ -166,7 +165,7 @@ class _Task:
         begun = time.perf_counter()
         try:
             result = self._audited()
-        except TargetFailed as error:
+        except DpcoreError as error:
             result = Result(claim=self.entry.sides[self.role].claim, error=str(error))
         return replace(result, seconds=time.perf_counter() - begun)
 

@@ -78,8 +78,8 @@ def _of_vectors(values: Sequence[object], table: Table) -> tuple[Share, ...]:
     if not _hardly_repeat(values):
         return _REPEATED
     known = table.numbers[numbers]
-    fine = known[known != np.rint(known)]
-    return _FLOAT_VECTORS if 4 * len(fine) > len(known) else _VECTORS
+    fine = known[known != np.rint(known)]  # among flags there may be few of them
+    return _FLOAT_VECTORS if 4 * len(fine) > len(values) else _VECTORS
 
 
 def _is_sequence(value: object) -> bool:

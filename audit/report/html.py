@@ -28,9 +28,14 @@ from audit.report.markup import (
     table,
     text,
 )
-from audit.report.pictures import claimed_section, histogram_section, trace_section
+from audit.report.pictures import (
+    claimed_section,
+    histogram_section,
+    trace_section,
+    tradeoff_section,
+)
 from audit.report.report import SCHEMA, AuditReport, ExactWitness
-from audit.report.sentences import VERDICTS, confidence, refutals
+from audit.report.sentences import VERDICTS, confidence, refutals, scored
 from audit.wording.lines import between
 from audit.wording.shorten import shortened
 from dpcore.numbers.rounding import down
@@ -69,6 +74,7 @@ def page(report: AuditReport, *, command: str | None = None) -> str:
         _witness(report),
         histogram_section(report),
         claimed_section(report),
+        tradeoff_section(report),
         trace_section(report),
         _outcomes(report),
         _fit(report),
@@ -166,6 +172,8 @@ def _witness(report: AuditReport) -> str:
         + f" to dataset {witness.world}. "
         "The ratio of the shares is no bound: the bound is the epsilon above."
     )
+    if witness.score is not None:
+        note += f" The score was {text(scored(witness.score))}."
     return section(
         "Witness",
         copied(_cut(witness), "witness")

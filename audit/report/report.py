@@ -45,6 +45,8 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
     search          how the pair was found: {"space", "runs", "tried"}
     histogram       outputs on both datasets by cell, see ``audit.report.histogram``
     trace           the bound as the runs came in, see ``audit.evidence.trace``
+    tradeoff_band   a curve that the trade-off curve of the pair lies below everywhere, with the
+                    confidence 1 - alpha that it states, see ``audit.report.tradeoff``
     curve           of a claimed curve: [[epsilon, delta rounded up]], for a picture
     layers          [{"layer", "method", "proves"}]
     seed            repeats the audit
@@ -99,6 +101,7 @@ if TYPE_CHECKING:
     from audit.fit.report import FitReport
     from audit.replay.findings import Finding
     from audit.report.histogram import Histogram
+    from audit.report.tradeoff import TradeoffBand
     from audit.search.search import Found
 
 __all__ = [
@@ -215,6 +218,7 @@ class AuditReport:
     search: Found | None = None
     histogram: Histogram | None = None
     trace: Trace | None = None
+    tradeoff_band: TradeoffBand | None = None
     curve: tuple[tuple[float, float], ...] = ()
     layers: tuple[Layer, ...] = ()
     seed: int | None = None
@@ -284,6 +288,7 @@ class AuditReport:
             "search": None if self.search is None else self.search.to_json(),
             "histogram": None if self.histogram is None else self.histogram.to_json(),
             "trace": None if self.trace is None else self.trace.to_json(),
+            "tradeoff_band": None if self.tradeoff_band is None else self.tradeoff_band.to_json(),
             "curve": [list(point) for point in self.curve],
             "layers": [asdict(layer) for layer in self.layers],
             "seed": self.seed,

@@ -292,19 +292,18 @@ def _points(claim: CurveClaim | Guarantee) -> list[tuple[Fraction, Fraction]]:
     if isinstance(claim, CurveClaim):
         listed = [point.exact for point in claim.points]
         end = max(epsilon for epsilon, _ in listed)
-        delta = claim.delta_upper
-    elif isinstance(claim, Guarantee):
-        listed, end = [], Fraction(_finite(claim.epsilon(_END_DELTA, _RELATIVE).upper_float))
-        curve = claim
+        return [*listed, *_spread(end, _CURVE_POINTS, claim.delta_upper)]
+    if isinstance(claim, Guarantee):
+        end = Fraction(_finite(claim.epsilon(_END_DELTA, _RELATIVE).upper_float))
+        return _spread(end, _FEW_POINTS, lambda e: claim.delta(e, _RELATIVE).upper_float)
+    raise InvalidParameter("claim", claim, 'must be a claim, or text such as "epsilon=1"')
 
-        def delta(epsilon: Fraction) -> float:
-            return curve.delta(epsilon, _RELATIVE).upper_float
 
-    else:
-        raise InvalidParameter("claim", claim, 'must be a claim, or text such as "epsilon=1"')
-    points = _CURVE_POINTS if listed else _FEW_POINTS
-    spread = [end * k / points for k in range(points)]
-    return [*listed, *((epsilon, Fraction(delta(epsilon))) for epsilon in spread)]
+def _spread(
+    end: Fraction, points: int, delta: Callable[[Fraction], float]
+) -> list[tuple[Fraction, Fraction]]:
+    at = [end * k / points for k in range(points)]
+    return [(epsilon, Fraction(delta(epsilon))) for epsilon in at]
 
 
 def _finite(epsilon: float) -> float:

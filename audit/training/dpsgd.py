@@ -31,7 +31,10 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
 
-__all__ = ["TrainingStep", "dpsgd"]
+__all__ = ["JAX_PRIVACY", "TrainingStep", "dpsgd"]
+
+JAX_PRIVACY: Final = "jax-privacy"
+r"""The name of the step that comes with :mod:`audit.training.jax_step`."""
 
 Floats = NDArray[np.float64]
 
@@ -73,7 +76,8 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
 ) -> StepReport:
     r"""Audit a step of DP-SGD: does it sample, clip, add noise and divide as stated?
 
-    ``step`` is a :class:`TrainingStep` or a class of one. Stated are the number of ``records``, the
+    ``step`` is a :class:`TrainingStep`, a class of one, or "jax-privacy" for the step that this
+    library takes (extra ``bench``). Stated are the number of ``records``, the
     ``rate`` at which each enters a batch, the ``noise_multiplier`` sigma and the norm ``clip``: see
     :class:`audit.training.step_report.Stated`. ``batches`` are drawn and tested, about ``draws``
     coordinates of noise are held against the Gaussian law, and gradients of ``dimension``
@@ -103,7 +107,7 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     calls = -(-integer("draws", draws, at_least=100) // dimension)
     seed = integer("seed", seed, at_least=0)
     with stdout_to_stderr(), Watchdog(timeout) as watchdog:
-        caller = _Caller(_made(step), target, watchdog, stated, seed)
+        caller = _Caller(_made(step, stated), target, watchdog, stated, seed)
         drawn = [caller.batch(k) for k in range(batches)]
         checks = [
             *batch_checks(drawn, stated, round_down(level / _SHARES)),
@@ -146,7 +150,11 @@ def _stated(
     return found
 
 
-def _made(step: Any) -> Any:
+def _made(step: Any, stated: Stated) -> Any:
+    if isinstance(step, str) and step == JAX_PRIVACY:
+        from audit.training.jax_step import JaxPrivacyStep
+
+        return JaxPrivacyStep(stated)
     made = step() if isinstance(step, type) else step
     for name in ("sample", "update"):
         if not callable(getattr(made, name, None)):
@@ -186,7 +194,7 @@ class _Caller:
         if not whole or given.min() < 0 or given.max() >= self.stated.records:
             reason = f"must return whole numbers in 0..{self.stated.records - 1} from sample()"
             raise TargetFailed(self.target, reason, run=number + 1)
-        return given.astype(np.int64)
+        return np.asarray(given, dtype=np.int64)
 
     def update(self, gradients: Floats, *coins: int) -> Floats:
         self.updates += 1

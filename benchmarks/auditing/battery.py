@@ -17,8 +17,9 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
-__all__ = ["BATTERY", "EPSILON", "Case"]
+__all__ = ["BATTERY", "EPSILON", "Case", "ratio_of"]
 
 EPSILON: Final = 0.1
 r"""What each of them claims."""
@@ -118,7 +119,7 @@ class SparseVector:
             said = above.astype(np.float64)
         if self.most is None:
             return said
-        before = np.cumsum(above, axis=1) - above
+        before: NDArray[np.int64] = np.cumsum(above, axis=1) - above
         ended = {"same": _ENDED, "fresh": _BELOW}.get(self.values, -1.0)
         return np.where(before >= self.most, ended, said)
 
@@ -128,12 +129,58 @@ def beside(data: Any, n: int, rng: np.random.Generator, *, parts: tuple[Law, ...
     return np.concatenate([part(data, n, rng) for part in parts], axis=1)
 
 
+def of_laplace(
+    x: NDArray[Any], *, pair: tuple[Any, Any], scale: float, sums: bool = False
+) -> Floats:
+    r"""The log-likelihood ratio of B to A where each entry has Laplace noise."""
+    rows = x.reshape(len(x), -1)
+    if sums:
+        rows = np.diff(rows, prepend=0.0, axis=1)
+    a, b = (np.asarray(side, dtype=np.float64) for side in pair)
+    found: Floats = ((np.abs(rows - a) - np.abs(rows - b)) / scale).sum(axis=1)
+    return found
+
+
+def of_bits(x: NDArray[Any], *, one: float) -> Floats:
+    r"""The same of bits that are 1 with probability ``one`` where the value has one, else less."""
+    zero, other = (x[:, places].sum(axis=1) for places in _HASHES)
+    found: Floats = 2.0 * math.log(one / (1.0 - one)) * (other - zero)
+    return found
+
+
+def of_maximum(x: NDArray[Any], *, pair: tuple[Any, Any], noise: str) -> Floats:
+    r"""The same of the largest of entries that are all alike."""
+    law, scale = getattr(stats, "expon" if noise == "exponential" else noise), 2 / EPSILON
+
+    def log_density(side: Any) -> Floats:
+        near = {"loc": side[0], "scale": scale}
+        with np.errstate(divide="ignore"):
+            found: Floats = law.logpdf(x, **near) + (len(side) - 1) * law.logcdf(x, **near)
+        return np.clip(found, -700.0, None)
+
+    a, b = pair
+    return log_density(b) - log_density(a)
+
+
+def counted(x: NDArray[Any], *, run: Law, pair: tuple[Any, Any]) -> Floats:
+    r"""The same of few outputs, from a million runs a side of their own."""
+    sides = [run(data, 1_000_000, np.random.default_rng([99, i])) for i, data in enumerate(pair)]
+    rows = [each.reshape(len(each), -1).astype(np.int64) for each in (*sides, x)]
+    powers = 3 ** np.arange(rows[0].shape[1])
+    codes = [(each + 1) @ powers for each in rows]
+    known, place = np.unique(np.concatenate(codes), return_inverse=True)
+    cut = np.cumsum([len(each) for each in codes])[:-1]
+    of_a, of_b, mine = np.split(place, cut)
+    in_a, in_b = (np.bincount(side, minlength=len(known)) + 0.5 for side in (of_a, of_b))
+    found: Floats = np.log(in_b / in_a)[mine]
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     r"""A mechanism, the pair on which DP-Sniper's bound was largest, and that bound (95%).
 
-    ``keeps``: whether it is epsilon-DP, but for its floats; ``ratio``: the log-likelihood ratio of
-    the second dataset to the first, where there is a formula.
+    ``keeps``: whether it is epsilon-DP, but for its floats.
     """
 
     name: str
@@ -141,7 +188,6 @@ class Case:
     pair: tuple[list[float], list[float]]
     published: float
     keeps: bool
-    ratio: Callable[[NDArray[Any]], Floats] | None = None
 
 
 _HALVES: Final = ([0.0] * 5 + [1.0] * 5, [1.0] * 5 + [0.0] * 5)
@@ -293,3 +339,28 @@ BATTERY: Final = (
     ),
 )
 r"""In the order of the paper's table."""
+
+
+def ratio_of(case: Case) -> Callable[[NDArray[Any]], Floats] | None:
+    r"""The log-likelihood ratio of the second dataset to the first; None where there is no formula
+    and too many outputs to count.
+    """
+    laplaces = {
+        "laplace": {"scale": 10.0},
+        "noisy-histogram": {"scale": 10.0},
+        "noisy-histogram-scale-epsilon": {"scale": 0.1},
+        "twenty-laplace": {"scale": 200.0},
+        "prefix-sums": {"scale": 10.0, "sums": True},
+    }
+    match case.name:
+        case name if name in laplaces:
+            return partial(of_laplace, pair=case.pair, **laplaces[name])  # type: ignore[arg-type]
+        case "rappor":
+            return partial(of_bits, one=0.5125)
+        case "one-time-rappor":
+            return partial(of_bits, one=0.525)
+        case "noisy-max-value-laplace" | "noisy-max-value-exponential":
+            return partial(of_maximum, pair=case.pair, noise=case.name.rpartition("-")[2])
+        case "sparse-vector-3" | "sparse-vectors-side-by-side" | "numerical-sparse-vector":
+            return None
+    return partial(counted, run=case.run, pair=case.pair)

@@ -24,7 +24,7 @@ from audit.claims.curve_claim import read_claim
 from audit.runs.plan import Plan
 from audit.sample import sample
 from audit.targets.target import Vectorised
-from benchmarks.auditing.battery import BATTERY, EPSILON, Case
+from benchmarks.auditing.battery import BATTERY, EPSILON, Case, ratio_of
 from benchmarks.auditing.harness import ALPHA, Effort, Row, share
 
 __all__ = ["battery", "battery_long", "family_alarms", "vectors"]
@@ -36,10 +36,9 @@ _NORMAL: Final = 1.6448536269514722
 
 def _audited(case: Case, runs: int) -> dict[str, Any]:
     begun = time.process_time()
-    report = sample(
-        Vectorised(spelling=case.name, function=case.run),
-        Plan(claim=Claim(epsilon=str(EPSILON)), pair=case.pair, runs=runs, seed=_SEED, timeout=None),
-    )
+    claim = Claim(epsilon=str(EPSILON))
+    plan = Plan(claim=claim, pair=case.pair, runs=runs, seed=_SEED, timeout=None)
+    report = sample(Vectorised(spelling=case.name, function=case.run), plan)
     bounds = {str(each.feature): each.epsilon_lower for each in report.outcomes}
     grids = ("grid", "lowest-bit")
     by_value = [bound for name, bound in bounds.items() if name not in grids]
@@ -54,10 +53,11 @@ def _audited(case: Case, runs: int) -> dict[str, Any]:
 
 def oracle(case: Case, runs: int) -> float | None:
     r"""The bound of the best half-line of the true log-likelihood ratio, at its expected counts."""
-    if case.ratio is None:
+    ratio = ratio_of(case)
+    if ratio is None:
         return None
     rng, n = np.random.default_rng(_SEED), 400_000
-    a, b = (case.ratio(case.run(data, n, rng)) for data in case.pair)
+    a, b = (ratio(case.run(data, n, rng)) for data in case.pair)
     cuts = np.unique(np.quantile(np.concatenate((a, b)), np.linspace(0, 1, 2001)))
     found = 0.0
     for right, wrong in ((b, a), (-a, -b)):
@@ -149,7 +149,8 @@ def family_alarms(effort: Effort) -> Iterator[Row]:
     for sequential in (False, True):
         for law in _AT_BOUNDARY:
             count, runs = effort.count(60, 6000), 1000
-            found = share(sum(effort.batches(partial(_alarms, law, runs, sequential), count)), count)
+            work = partial(_alarms, law, runs, sequential)
+            found = share(sum(effort.batches(work, count)), count)
             yield Row(
                 what=f"false alarms of the default family: {law.__name__}, {runs:,} runs"
                 + (", watched" if sequential else ""),
@@ -190,7 +191,7 @@ def _goal(law: Callable[..., Any], runs: int, repeats: range) -> list[tuple[bool
 
 
 def vectors(effort: Effort) -> Iterator[Row]:
-    r"""100 coordinates of Gaussian noise: sigma 10% small, and one coordinate that is not clipped."""
+    r"""100 coordinates of Gaussian noise: sigma 10% small, or one coordinate not clipped."""
     for law, runs in _GOALS:
         count = effort.count(2, 20)
         found = effort.batches(partial(_goal, law, runs), count)

@@ -211,7 +211,7 @@ def test_lines_lie_below_what_the_points_promise() -> None:
                 mpf(delta.numerator) / delta.denominator,
             )
             for slope, offset in ((1 / up, -d / up), (up, 1 - d - up)):
-                near = min(lines, key=lambda line, s=slope: abs(line.slope - s))
+                near = lines[int(np.argmin([abs(float(line.slope - slope)) for line in lines]))]
                 assert 0 <= slope - near.slope < 1e-14
                 assert 0 <= offset - near.offset < 1e-14
 

@@ -51,7 +51,7 @@ def test_the_card_shows_the_verdict_and_loads_nothing(monkeypatch: pytest.Monkey
 
 
 def test_what_a_target_gives_is_text_in_the_card() -> None:
-    def hostile(value: Any) -> str:
+    def hostile(value: int) -> str:
         return '</iframe><script>alert("1")</script>' * value
 
     report = audit.audit(hostile, "epsilon=1", pair=(1, 2), runs=400, seed=7)

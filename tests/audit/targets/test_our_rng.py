@@ -43,7 +43,7 @@ def of_numpy(value: int, rng: np.random.Generator) -> Any:
     return value + rng.laplace()
 
 
-def unwritten(value: int, rng) -> Any:  # type: ignore[no-untyped-def]
+def unwritten(value: int, rng) -> Any:  # type: ignore[no-untyped-def]  # that is what is tested
     assert isinstance(rng, np.random.Generator)
     return value + rng.laplace()
 

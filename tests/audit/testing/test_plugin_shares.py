@@ -144,3 +144,21 @@ def test_given_and_dp_are_refused_with_what_to_write(tmp_path: Path) -> None:
     assert "audit.assert_private(noise, claim, pairs=[pair])" in answer.out
     lax = mutant(tmp_path, '"is_hypothesis_test", False', '"is_no_such_thing", False')
     assert ran(tmp_path, GIVEN, plugin=lax).code == pytest.ExitCode.TESTS_FAILED
+
+
+VACUOUS = """
+@audits
+def test_constant(dp): dp.audit(lambda bit: 3)
+@audits
+def test_nan(dp): dp.audit(lambda bit, n, rng: np.full(n, np.nan))
+@audits
+def test_meant(dp): dp.audit(lambda bit: 3, allow_constant=True)
+"""
+
+
+def test_a_marked_test_in_which_nothing_was_measured_fails(tmp_path: Path) -> None:
+    answer = ran(tmp_path, VACUOUS)
+    assert answer.code == pytest.ExitCode.TESTS_FAILED
+    assert "2 failed, 1 passed" in answer.out
+    assert answer.out.count("NothingMeasured: ") >= 2
+    assert "every output was the same" in answer.out

@@ -23,7 +23,7 @@ from audit.training.canaries import canaries, planned_guesses
 from audit.training.canary_report import SCHEMA, CanaryReport
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Scope
+from dpcore.mechanism import Relation, Scope
 from tests.effort import effort
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated, rewired
@@ -57,7 +57,7 @@ def revealing(coins: Coins, rng: np.random.Generator) -> Scores:
 
 def all_or_nothing(coins: Coins, rng: np.random.Generator) -> Scores:
     # (1, 1/10)-DP: now and then everything is shown, and then every guess is right.
-    return coins * 1.0 if rng.random() < 0.1 else response(coins, rng)
+    return coins.astype(np.float64) if rng.random() < 0.1 else response(coins, rng)
 
 
 def gaussian(coins: Coins, rng: np.random.Generator) -> Scores:
@@ -190,7 +190,7 @@ def test_the_curve_of_a_training_is_a_claim(rounds: int) -> None:
     step = PrivacyCurve(
         noise=DiscreteGaussian(sigma_squared=400),
         sensitivity=20,
-        scope=Scope(relation="add-remove"),
+        scope=Scope(relation=Relation.ADD_REMOVE),
     )
     sampled = PoissonSampled(curve=step, rate="1/4")
     training = sampled if rounds == 1 else compose((sampled, rounds))

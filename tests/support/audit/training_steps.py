@@ -23,7 +23,7 @@ class Right:
 
     def clipped(self, gradients: Floats) -> Floats:
         norms = np.linalg.norm(gradients, axis=1, keepdims=True)
-        return gradients / np.maximum(norms / CLIP, 1.0)
+        return np.asarray(gradients / np.maximum(norms / CLIP, 1.0))
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         return rng.normal(scale=SIGMA * CLIP, size=size)
@@ -159,7 +159,7 @@ class NotANumber(Right):
     def clipped(self, gradients: Floats) -> Floats:
         norms = np.linalg.norm(gradients, axis=1, keepdims=True)
         with np.errstate(invalid="ignore"):
-            return gradients * np.minimum(CLIP, norms) / norms
+            return np.asarray(gradients * np.minimum(CLIP, norms) / norms)
 
 
 class ActualSize(Right):
