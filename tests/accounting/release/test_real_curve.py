@@ -173,14 +173,14 @@ def test_among_other_parts_and_assumptions() -> None:
 @pytest.mark.parametrize("value", [0, -1, "inf", math.nan, "x", None])
 def test_sizes_that_are_none(value: object) -> None:
     with pytest.raises(InvalidParameter):
-        Gaussian(sigma=value)  # type: ignore[arg-type]  # refused
+        Gaussian(sigma=value)  # type: ignore[arg-type]  # what a caller without types may give
     with pytest.raises(InvalidParameter):
-        Laplace(scale=value)  # type: ignore[arg-type]  # refused
+        Laplace(scale=value)  # type: ignore[arg-type]  # what a caller without types may give
 
 
 def test_what_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="noise"):
-        RealCurve(noise=DiscreteGaussian(sigma_squared=1), sensitivity=1)  # type: ignore[arg-type]  # refused
+        RealCurve(noise=DiscreteGaussian(sigma_squared=1), sensitivity=1)  # type: ignore[arg-type]  # what a caller without types may give
     with pytest.raises(NotDerived, match="l1"):
         curve(Laplace(scale=1), Sensitivity.l2_squared(2))
     with pytest.raises(InvalidParameter, match="scope"):
