@@ -265,9 +265,9 @@ def test_events_of_theirs(events: Any) -> None:
         (events.LaplaceDpEvent(4.0), Laplace(scale=4)),
     ):
         for scope, moves in ((ADD_REMOVE, 1), (Scope(), 2)):
-            found = from_dp_event(event, scope)
-            assert found.parts == ((RealCurve(noise=noise, sensitivity=moves, scope=scope), 1),)
-            assert "floats" in found.assumptions[0]
+            read_as = from_dp_event(event, scope)
+            assert read_as.parts == ((RealCurve(noise=noise, sensitivity=moves, scope=scope), 1),)
+            assert "floats" in read_as.assumptions[0]
             assert to_dp_event(from_dp_event(event, ADD_REMOVE)) == event
     assert "claimed" in from_dp_event(events.ZCDpEvent(0.125)).assumptions[0]
     exact = from_dp_event(events.DiscreteLaplaceDpEvent(0.05, 3))
