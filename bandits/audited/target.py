@@ -15,10 +15,13 @@ from typing import Any, Final, cast, get_args
 
 import numpy as np
 
+from bandits.audited.linear_view import FEATURES, MODEL, LinearView, linear_view_of
 from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Route, View, Views, view_of
 from bandits.policies.elimination import NAMES, BatchedElimination
+from bandits.policies.phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.registry import ALGORITHMS, Setting, read_algorithm
+from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.radius import RadiusName, radius_of
@@ -35,9 +38,10 @@ _KEYS: Final = {
     "scaling": "of batched elimination on sums",
     "radius": " or ".join(get_args(RadiusName)),
     "path": " or ".join(get_args(Route)),
+    "calibration": f"{' or '.join(get_args(Calibrated))}, of linear algorithms",
 }
 _BITS: Final = NAMES["binary-shuffle"]
-_FLOOR: Final = NAMES["none"]
+_FLOORS: Final = (NAMES["none"], "dpe", "pe", "dpe-fixedu")
 _HORIZON: Final = 1000
 _USUAL: Final = Fraction(1, 100)
 _GRID: Final = 10**6
@@ -120,6 +124,8 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
         dist-rdp-se:s=10,epsilon=1,delta=1e-3       also ...,scaling=10
         sdp-ae:m=8,epsilon=1,radius=paper           the parameters of the paper
 
+        cdp-dpe,epsilon=1,delta=1/100               also ...,calibration=paper
+
     ``delta`` (0, or 1/100 where no noise is pure) is that of the claim, and for bits what they are
     chosen for. ``seeded`` false lets the noise come from the operating system, as in earnest.
 
@@ -141,8 +147,26 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
     if path not in get_args(Route):
         raise InvalidParameter("path", path, f"must be one of {', '.join(get_args(Route))}")
     policy = _policy(spelling, algorithm, given, delta or _USUAL)
+    if isinstance(policy, PhasedElimination):
+        if "path" in given:
+            raise InvalidParameter("path", path, f"{policy.name} has none: every client is drawn")
+        linear = linear_view_of(policy)
+        epsilon, delta = claimed(linear, delta)
+        return Viewed(
+            run=_run_of(linear, seeded=seeded),
+            pair=(0, 1),
+            epsilon=epsilon,
+            delta=delta,
+            features=FEATURES,
+        )
     view = view_of(policy, path=cast(Route, path))
     epsilon, delta = claimed(view, delta)
+    return Viewed(run=_run_of(view, seeded=seeded), pair=(0, 1), epsilon=epsilon, delta=delta)
+
+
+def _run_of(
+    view: View | LinearView, *, seeded: bool
+) -> Callable[[Any, int, np.random.Generator], Views]:
 
     def run(dataset: Any, n: int, rng: np.random.Generator) -> Views:
         reward = integer("dataset", dataset)
@@ -150,7 +174,7 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
             raise InvalidParameter("dataset", dataset, "must be 0 or 1: a reward")
         return view.views(reward, n, SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM)
 
-    return Viewed(run=run, pair=(0, 1), epsilon=epsilon, delta=delta)
+    return run
 
 
 def _known(given: Mapping[str, str]) -> str:
@@ -160,7 +184,7 @@ def _known(given: Mapping[str, str]) -> str:
     return f"; {near}{keys}"
 
 
-def claimed(view: View, delta: Fraction | None) -> tuple[Fraction, Fraction]:
+def claimed(view: View | LinearView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
     r"""(epsilon, delta): what the first release gives the watched user, epsilon rounded up.
 
     Without a ``delta`` it is 0, or 1/100 where the loss of the noise is unbounded. Raises
@@ -180,8 +204,8 @@ def claimed(view: View, delta: Fraction | None) -> tuple[Fraction, Fraction]:
 
 def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) -> Policy[Any]:
     name = text.partition(":")[0]
-    known = [entry.name for entry in ALGORITHMS if entry.name != _FLOOR]
-    if name == _FLOOR:
+    known = [entry.name for entry in ALGORITHMS if entry.name not in _FLOORS]
+    if name in _FLOORS:
         reason = f"{name} protects nobody: it claims nothing that could be refuted"
         raise InvalidParameter("target", spelling, reason)
     find_name("target", spelling, dict.fromkeys((*known, _BITS)), name=name)
@@ -192,6 +216,8 @@ def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) ->
         arms=ARMS,
         radius=cast(RadiusName, given.get("radius", "exact")),
         schedule="paper",
+        model=MODEL,
+        calibration=cast(Calibrated, given.get("calibration", "exact")),
     )
     if text == _BITS:
         bits = BitPrivatizer(
@@ -200,6 +226,8 @@ def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) ->
         policy: Policy[Any] = BatchedElimination(privatizer=bits, radius=radius_of(setting.radius))
     else:
         policy = read_algorithm(text).policy(setting)
+    if "calibration" in given and not isinstance(policy, PhasedElimination):
+        raise InvalidParameter("calibration", given["calibration"], f"{name} has none")
     if "scaling" not in given:
         return policy
     privatizer = policy.privatizer
