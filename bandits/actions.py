@@ -3,19 +3,33 @@ r"""The actions of a linear bandit, and what the server knows of its users befor
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
+from itertools import product
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from accounting.papers.arguments import ceil_sqrt
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, positive_rational, rational
+from dpcore.numbers.parameter import (
+    Exact,
+    RationalLike,
+    integer,
+    positive_rational,
+    rational,
+)
 
-__all__ = ["Actions", "LinearModel"]
+__all__ = ["Actions", "LinearModel", "Shape", "cover"]
+
+Shape: TypeAlias = Literal["ball", "box"]
+r"""The unit ball, or the largest box [-a, a]^d inside of it, a = 1/sqrt d."""
 
 _LONGEST = 1 + 1e-12
 _MOST_ACTIONS = 1 << 16
 _MOST_DIMENSION = 256
+_MOST_CELLS = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -112,3 +126,39 @@ class LinearModel:
             raise InvalidParameter("bound", self.bound, "must be >= 1: means lie in [-1, 1]")
         object.__setattr__(self, "deviation", deviation)
         object.__setattr__(self, "bound", bound)
+
+
+def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:
+    r"""Actions such that every point of an infinite set is within ``radius`` of one of them.
+
+    LZJ, Remark 3.1: an elimination that plays the cover loses at most radius a round, as |theta*|
+    <= 1. The cells of a grid of half-diagonal ``radius`` are looked at; the middle of a cell, moved
+    to the ball where it lies outside, is an action. A box takes ceil(1/radius)^d actions, a ball
+    fewer than the (3/radius)^d of the remark.
+
+    >>> cover("box", 2, "1/4"), cover("ball", 2, "1/4")
+    (Actions(16 of dimension 2), Actions(36 of dimension 2))
+
+    Raises :class:`InvalidParameter` for another shape, a dimension below 1, a radius outside of
+    (0, 1], and one that needs more than 2^16 actions.
+    """
+    if shape not in get_args(Shape):
+        raise InvalidParameter("shape", shape, f"must be one of {', '.join(get_args(Shape))}")
+    d = integer("dimension", dimension, at_least=1)
+    exact = positive_rational("radius", radius, "no finite set covers with 0")
+    if exact > 1:
+        raise InvalidParameter("radius", radius, "must be <= 1")
+    far, half = float(exact), 1.0 if shape == "ball" else 1 / math.sqrt(d)
+    # The sides of a cell are at most 2 radius/sqrt d.
+    count = ceil_sqrt((d if shape == "ball" else 1) / exact**2)
+    if d > _MOST_DIMENSION or count**d > _MOST_CELLS:
+        reason = f"needs a grid of {count}^{d} cells: take a larger radius or fewer dimensions"
+        raise InvalidParameter("radius", radius, reason)
+    middles = [half * (2 * i + 1 - count) / count for i in range(count)]
+    points = np.array([*product(middles, repeat=d)])
+    lengths = np.sqrt((points * points).sum(axis=1))
+    kept = points[lengths <= 1 + far]
+    outside = np.maximum(lengths[lengths <= 1 + far], 1)[:, None]
+    if len(kept) > _MOST_ACTIONS:
+        raise InvalidParameter("radius", radius, f"needs {len(kept)} actions: at most 65536")
+    return Actions(kept / outside)

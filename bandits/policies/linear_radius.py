@@ -30,8 +30,9 @@ _HALF: Final = 2
 class Phase:
     r"""What was played in a phase: ``times[i]`` rounds of ``design.support[i]``, seen by ``users``.
 
-    ``apart``: every round has users of its own (LZJ Appendix C), and ``users`` is 1. ``noise`` and
-    ``rounding`` are variance proxies of what a privatizer adds to each released average.
+    ``apart``: every round has users of its own (LZJ Appendix C), and ``users`` is 1. ``local``:
+    each user adds noise. ``noise`` and ``rounding`` are variance proxies of what a privatizer adds
+    to each released average.
     """
 
     model: LinearModel
@@ -44,6 +45,7 @@ class Phase:
     rounding: Floats
     horizon: int
     apart: bool = False
+    local: bool = False
 
     @property
     def chances(self) -> float:
@@ -78,8 +80,10 @@ class PaperWidth(LinearWidth):
     r"""LZJ eq. 3 and 54: x is dropped if it is 2W below the best estimate.
 
     W = (sqrt(2d/(|U| h)) + sigma/sqrt|U| + sigma_n) sqrt(2 ln(kT)), sigma_n = 2 sigma_p sqrt(Sd),
-    with sigma_p the deviation of the noise of an average and S the bound on the support; for one
-    user a round (Appendix C) |U| = 1 and sigma = 0. It is reproduced, not proven.
+    with sigma_p the deviation of the noise of an average and S the bound on the support. With a
+    user a round (Appendix C, Table 4) |U| = 1, sigma = 0 and sigma_n = 2d sigma_s sqrt(s)/h, where
+    sigma_s is the deviation of the noise of a sum; if every user adds noise 2d sigma_u sqrt(2s/h),
+    sigma_u that of one user. It is reproduced, not proven.
     """
 
     name: ClassVar[str] = "paper"
@@ -89,11 +93,22 @@ class PaperWidth(LinearWidth):
         estimates = points @ (phase.weights.T @ averages)
         d = phase.model.actions.dimension
         spread = 0.0 if phase.apart else float(phase.model.deviation)
-        private = 2 * math.sqrt(float(phase.noise.max()) * most_support(d) * d)
+        private = self._private(phase)
         width = math.sqrt(2 * d / (phase.users * phase.h)) + spread / math.sqrt(phase.users)
         width = (width + private) * math.sqrt(2 * math.log(phase.chances))
         least = estimates.max() - 2 * width
         return tuple(x for x, e in zip(phase.active, estimates, strict=True) if e >= least)
+
+    @staticmethod
+    def _private(phase: Phase) -> float:
+        # sigma_n.
+        d, s, h = phase.model.actions.dimension, len(phase.times), phase.h
+        if not phase.apart:
+            return 2 * math.sqrt(float(phase.noise.max()) * most_support(d) * d)
+        times = np.array(phase.times, dtype=np.float64)
+        if phase.local:
+            return 2 * d * math.sqrt(float((phase.noise * times).max()) * 2 * s / h)
+        return 2 * d * math.sqrt(float((phase.noise * times**2).max()) * s) / h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -216,6 +216,7 @@ class PhasedElimination(Policy[PhasedState]):
             rounding=np.array([float(self.privatizer.rounding(size)) for size in sizes]),
             horizon=state.horizon,
             apart=apart,
+            local=self.privatizer.trust == "local",
         )
 
     def sizes(self, arms: int, horizon: int) -> AverageSizes:

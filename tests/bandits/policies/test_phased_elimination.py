@@ -271,6 +271,32 @@ def test_the_papers_width_is_equation_3() -> None:
         assert (1 in PaperWidth().staying(only, support @ theta)) == stays
 
 
+def shown_width(phase: Phase) -> float:
+    """W, from where the second of two actions begins to be dropped."""
+    only = replace(phase, active=(0, 1))
+    points = phase.model.actions.points
+    support, v = points[list(phase.design.support)], points[0] - points[1]
+    low, high = 0.0, 1e6
+    for _ in range(80):
+        middle = (low + high) / 2
+        stays = 1 in PaperWidth().staying(only, support @ (v * middle / (v @ v)))
+        low, high = (middle, high) if stays else (low, middle)
+    return low / 2
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_the_papers_width_with_a_client_a_round_is_equation_54(trust: LinearTrust) -> None:
+    """Table 4: 2 d sigma sqrt(s)/h with central noise, 2 d sigma sqrt(2 s/h) with local."""
+    world = signs_instance(2, 25, dimension=5)
+    pe = policy(world, trust, "one-a-round")
+    phase = pe.played(PhasedState(active=tuple(range(25)), phase=4, horizon=HORIZON))
+    one = math.sqrt(float(pe.privatizer.proxy(Averages(users=1, coordinates=1))))
+    s, h, d = len(phase.times), pe.h(4), 5
+    private = 2 * d * one * (math.sqrt(2 * s / h) if trust == "local" else math.sqrt(s) / h)
+    width = (math.sqrt(2 * d / h) + private) * math.sqrt(2 * math.log(25 * HORIZON))
+    assert shown_width(phase) == pytest.approx(width, rel=1e-6)
+
+
 def test_the_best_action_is_not_lost() -> None:
     """At k T of a real run a loss has a chance below 20/T: none in any of these."""
     for seed in range(6):
