@@ -115,6 +115,8 @@ def _actions(given: tuple[int, ...]) -> tuple[int, ...]:
 class Plays:
     r"""A batch of ``asks`` among ``arms`` actions; then what their users sent is released.
 
+    ``active`` are the actions that may still be the best, which need not all be played.
+
     >>> Plays(3, (SharedRounds(100, (0, 2), (3, 5)),)).counts
     (3, 0, 5)
 
@@ -123,6 +125,7 @@ class Plays:
 
     arms: int
     asks: tuple[Ask, ...]
+    active: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         named = [action for ask in self.asks for action in ask.actions]
@@ -207,6 +210,11 @@ class Pulls:
         if not any(exact):
             raise InvalidParameter("counts", self.counts, "must pull some arm")
         object.__setattr__(self, "counts", exact)
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        r"""The arms that are pulled."""
+        return tuple(arm for arm, n in enumerate(self.counts) if n)
 
     @property
     def asks(self) -> tuple[Ask, ...]:

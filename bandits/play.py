@@ -33,7 +33,7 @@ class Run:
     r"""The result of a run: its regret, its releases, and the guarantee of each user.
 
     ``regret`` is the pseudo-regret sum_a gap_a N_a(t) at each t of ``checkpoints``, ``pulls`` the
-    N_a(T), ``active`` the arms that the last batch asked for, or the arm committed to. Regret is of
+    N_a(T), ``active`` the arms that the last batch left open, or the arm committed to. Regret is of
     the true means, and no release: it protects nobody whose rewards are real.
     ``releases`` holds a record of every sum that was released (none where no mechanism describes
     it); ``batches`` counts the batches that were. ``bits_per_user`` is the most that one user sent,
@@ -162,7 +162,7 @@ def _batches(
             return
         if not isinstance(choice, (Pulls, Plays)) or len(choice.counts) != arms:
             raise InvalidParameter("policy", choice, f"must pull {arms} arms, or commit to one")
-        sent.active = tuple(arm for arm, count in enumerate(choice.counts) if count)
+        sent.active = choice.active
         if choice.total > left:
             yield tuple(_cut(choice.counts, left))
             return

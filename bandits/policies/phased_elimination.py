@@ -180,9 +180,10 @@ class PhasedElimination(Policy[PhasedState]):
         actions, counts = tuple(a for a, _ in placed), tuple(n for _, n in placed)
         arms = self.model.actions.count
         if self.clients == "one-a-round":
-            return Plays(arms, tuple(OwnRounds(n, (a,)) for a, n in placed))
+            own = tuple(OwnRounds(n, (a,)) for a, n in placed)
+            return Plays(arms, own, state.active)
         users = self.users(state.phase, state.horizon)
-        return Plays(arms, (SharedRounds(users, actions, counts),))
+        return Plays(arms, (SharedRounds(users, actions, counts),), state.active)
 
     def observe(self, state: PhasedState, released: Released) -> PhasedState:
         phase = self.played(state)

@@ -68,9 +68,10 @@ def linear_figures(player: Player) -> Section:
             "averages clipped at B = 2. The paper leaves open B, the distributions and the grid "
             "of epsilon. *exact*: noise that truly keeps (epsilon, delta), and the certified "
             "width; *paper*: the numbers of the paper, whose Gaussian noise at (10, 0.25) truly "
-            "has delta = 0.789 (errata 3). With them nobody but the central server and DPE ever "
-            "drops much: the figure's shape needs the exact ones. Numbers and bits are sent by "
-            "all clients of a run, in the mean. Uniform play has a regret of about 0.65."
+            "has delta = 0.789 (errata 3). With them local and shuffled noise leave uniform play "
+            "as it is: the figure's shape needs the exact ones. *best lost* counts the runs that "
+            "dropped the best action. Numbers and bits are sent by all clients of a run, in the "
+            "mean. Uniform play has a regret of about 0.65."
         ),
         rows=tuple(_rows(exact, paper, spread, grown, alphas, middle)),
         checks=tuple(_checks(exact, paper, grown, middle)),
