@@ -67,7 +67,7 @@ def test_a_release_without_noise_is_refuted(name: str) -> None:
 @pytest.mark.parametrize("name", LINEAR)
 def test_a_release_with_half_the_noise_is_refuted(name: str) -> None:
     with drawing(halved):
-        assert audited(f"{name},epsilon=1", runs=1200, alpha=ALPHA).verdict == "refuted"
+        assert audited(f"{name},epsilon=1", runs=3000, alpha=ALPHA).verdict == "refuted"
 
 
 @pytest.mark.parametrize("name", ["cdp-dpe"])
