@@ -16,7 +16,7 @@ export LC_ALL := C.UTF-8
 export TZ := UTC
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test nightly bench figures docs lint format clean
+.PHONY: help demo test nightly corpus bench figures docs lint format clean
 
 help:  ## show the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' Makefile | expand -t 18
@@ -24,13 +24,16 @@ help:  ## show the targets
 demo: .venv/.runtime  ## what was proven, what was refuted, with which witness: half a screen
 	@$(PY) examples/demo.py
 
-test: lint  ## what CI runs: linters, types, layers, doctests, tests; in two processes
+test: .venv/.dev  ## what CI runs: linters, types, layers, doctests, tests; two processes at a time
 	@tests/install_browser
-	@$(PY) -m tests.halves
+	@$(PY) -m tests.parts
 
 nightly: lint  ## the same, the slow tests and the false-alarm sweeps; needs a package registry
 	@$(PY) -m pytest -m ""
 	@$(PY) -m benchmarks.audit --jobs 2 --rows boundary twins anytime controls
+
+corpus: .venv/.runtime  ## real failures of published packages, installed and audited: gigabytes
+	@$(PY) -m dpcore audit corpus run --all --jobs 2
 
 bench: .venv/.dev  ## speed and tightness beside the peers, as JSON; an hour
 	@set -e; for file in benchmarks/[a-z]*.py; do \

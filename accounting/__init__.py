@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 from accounting.budget.calibrate import Calibration, calibrate
 from accounting.budget.returning import per_user, routes
 from accounting.claims.bound import Bound
-from accounting.claims.claim import Approx, Assumed, Claim, Pure, Rdp, ZCdp, claim_from_json
+from accounting.claims.claim import (
+    Approx,
+    Assumed,
+    Pure,
+    Rdp,
+    StatedGuarantee,
+    ZCdp,
+    claim_from_json,
+)
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.protocols.box import BinomialBox
@@ -43,7 +51,6 @@ __all__ = [
     "Bound",
     "Calibration",
     "Certificate",
-    "Claim",
     "Composition",
     "Filter",
     "FixedSizeSampled",
@@ -58,6 +65,7 @@ __all__ = [
     "PureFilter",
     "Rdp",
     "RdpFilter",
+    "StatedGuarantee",
     "ZCdp",
     "ZCdpFilter",
     "as_approx",

@@ -2,7 +2,7 @@ r"""Test mechanisms: does the code that runs keep its epsilon? And the tools to 
 
     import audit
 
-    report = audit.audit(noisy_count, "epsilon=1", pair=([], ["ada"]))
+    report = audit.audit(noisy_count, "epsilon=1", pair=([0, 1], [1, 1]))
     print(report)
 
 The public names are loaded when they are first asked for, so that ``import audit`` costs nothing;
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from audit.evidence.event import Witness
     from audit.evidence.outcome import Outcome
     from audit.fit.report import FitReport
+    from audit.replay.declared import declare
     from audit.replay.findings import Finding
     from audit.report.report import AuditReport, ExactWitness
     from audit.targets.spelling import read_target
@@ -30,9 +31,14 @@ if TYPE_CHECKING:
         assert_private,
         assert_sensitivity,
     )
+    from audit.training.canaries import canaries
+    from audit.training.canary_report import CanaryReport
+    from audit.training.dpsgd import dpsgd
+    from audit.training.step_report import StepReport
 
 __all__ = [
     "AuditReport",
+    "CanaryReport",
     "Claim",
     "CurveClaim",
     "ExactWitness",
@@ -41,18 +47,23 @@ __all__ = [
     "NothingMeasured",
     "Outcome",
     "Refuted",
+    "StepReport",
     "TargetFailed",
     "Witness",
     "assert_fits",
     "assert_private",
     "assert_sensitivity",
     "audit",
+    "canaries",
+    "declare",
+    "dpsgd",
     "read_claim",
     "read_target",
 ]
 
 _PLACES = {
     "AuditReport": "report.report",
+    "CanaryReport": "training.canary_report",
     "Claim": "claims.claim",
     "CurveClaim": "claims.curve_claim",
     "ExactWitness": "report.report",
@@ -61,12 +72,16 @@ _PLACES = {
     "NothingMeasured": "testing.assertions",
     "Outcome": "evidence.outcome",
     "Refuted": "testing.assertions",
+    "StepReport": "training.step_report",
     "TargetFailed": "errors",
     "Witness": "evidence.event",
     "assert_fits": "testing.assertions",
     "assert_private": "testing.assertions",
     "assert_sensitivity": "testing.assertions",
     "audit": "api",
+    "canaries": "training.canaries",
+    "declare": "replay.declared",
+    "dpsgd": "training.dpsgd",
     "read_claim": "claims.curve_claim",
     "read_target": "targets.spelling",
 }

@@ -15,11 +15,12 @@ from audit.layers import LAYERS, Wanted, examine
 from audit.outputs.features.feature import read_feature
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
-from audit.search.pairs import require_neighbours
+from audit.search.neighbours import require_neighbours
 from audit.targets.spelling import Auditable, target_of
 from audit.targets.target import Catalogued, KnownLaw, Target
 from audit.testing.pairs import read_pairs
-from dpcore.errors import InvalidParameter
+from dpcore.command.progress import notebook_bar
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import RationalLike, rational
 
@@ -69,7 +70,8 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     output, ``jobs`` processes draw (-1: one a core), ``timeout`` seconds limit one call of the
     target and ``deadline`` seconds the drawing, ``resume`` is a file that keeps what was drawn.
 
-    The target runs in this process, and ``seed`` repeats the audit.
+    The target runs in this process, and ``seed`` repeats the audit. In a notebook a bar shows how
+    far it is, and the report is shown as a card.
 
     >>> def noisy_count(names, n, rng):
     ...     return len(names) + rng.geometric(0.5, n) - rng.geometric(0.5, n)
@@ -112,7 +114,8 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         space=None if search is None else _space(search, stated),
         state=None if resume is None else Path(resume),
     )
-    report = examine(subject, plan, wanted)
+    with notebook_bar("runs", plan.runs) as progress:
+        report = examine(subject, plan, wanted, progress=progress)
     if report.error is not None:
         raise report.error
     if report.interrupted or report.stopped == INTERRUPTED:  # Ctrl-C ends a script, too
@@ -152,14 +155,14 @@ def _pairs(
     given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
     if searched:
         if given:
-            raise InvalidParameter("search", "(given)", f"finds the pair: leave out {given[0]}")
+            raise InvalidParameter("search", ABSENT, f"finds the pair: leave out {given[0]}")
         return ()
     if len(given) == 2:
-        raise InvalidParameter("pairs", "(given)", "is given beside pair: leave one out")
+        raise InvalidParameter("pairs", ABSENT, "is given beside pair: leave one out")
     if not given:
         if isinstance(subject, Catalogued):
             return (subject.subject.pair,)
-        raise InvalidParameter("pair", "(none)", "must be given: two datasets, such as (0, 1)")
+        raise InvalidParameter("pair", ABSENT, "must be given: two datasets, such as (0, 1)")
     found = read_pairs(given[0], [pair] if pairs is None else pairs)
     for each in found:
         require_neighbours(given[0], each, relation)

@@ -26,8 +26,9 @@ from audit.evidence.verdict import versions
 from audit.replay.findings import Finding
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
+from audit.search.neighbours import doubts
 from audit.targets.spelling import read_target
-from audit.targets.target import KnownLaw, Target
+from audit.targets.target import Catalogued, KnownLaw, Target
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 from dpcore.spelling import write_noise
@@ -85,6 +86,8 @@ def examine(
     Raises :class:`InvalidParameter` for a layer that the target has not, and what the layers raise.
     """
     found = None
+    if wanted.space is not None and plan.timed:
+        raise InvalidParameter("feature", "time", "is for pairs that are given, not for a search")
     if wanted.space is not None:
         found = _kept_search(target, plan, wanted, wanted.space)
         if found is None:
@@ -102,7 +105,21 @@ def examine(
                 progress=progress,
             )
         plan = replace(plan, pair=found.pair, others=(), runs=plan.runs - found.runs)
-    return replace(_of_layers(target, plan, replace(wanted, found=found), progress), search=found)
+    report = _of_layers(target, plan, replace(wanted, found=found), progress)
+    said = () if found is not None else _doubted(target, plan)
+    return replace(report, search=found, warnings=(*said, *report.warnings))
+
+
+def _doubted(target: Target, plan: Plan) -> tuple[str, ...]:
+    # Of the pairs that somebody wrote down; an entry of the catalogue knows its own.
+    own = target.subject.pair if isinstance(target, Catalogued) else None
+    several = len(plan.pairs) > 1
+    return tuple(
+        (f"pair {i}: " if several else "") + doubt
+        for i, pair in enumerate(plan.pairs, 1)
+        if pair is not own
+        for doubt in doubts(pair, plan.claim.relation)
+    )
 
 
 def _kept_search(target: Target, plan: Plan, wanted: Wanted, space: Space) -> Found | None:
@@ -326,6 +343,10 @@ def _with_replay(report: AuditReport, target: Target, plan: Plan) -> AuditReport
         if not report.runs:
             raise
         return replace(_without_proof(report), interrupted=True)
+    empty = {"elsewhere", "own-entropy", *(() if plan.allow_constant else ("constant",))}
+    if not report.layers and any(finding.kind in empty for finding in findings):
+        # It was the only layer, and looked at nothing.
+        report = replace(report, verdict="nothing_measured")
     report = replace(
         report, findings=(*report.findings, *findings), layers=(*report.layers, _REPLAY)
     )

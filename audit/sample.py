@@ -36,6 +36,7 @@ from audit.runs.drawn import Collected, Drawn
 from audit.runs.jobs import Drawer, drawer
 from audit.runs.plan import Plan, Planned
 from audit.targets.target import Target
+from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ _IGNORES: Final = (
     "the target ignores the randomness it is given: --seed does not repeat its outputs"
 )
 _CURVE_STEPS: Final = 60
+_MOST_LEARNED: Final = 50_000
 _PLANNED: Final = "as many as planned"
 _FAILED: Final = "the target failed"
 _DEADLINE: Final = "the deadline was reached"
@@ -62,6 +64,14 @@ _NO_LIMIT: Final = "drawn in threads: no time limit held for calls of the target
 _MANY: Final = (
     "drawn by several processes: runs are independent only if the target seeds its own randomness "
     "from the operating system"
+)
+_NO_TIME: Final = (
+    "needs a target that is called for each run, f(dataset) or f(dataset, rng): a call that gives "
+    "many outputs has one time for all of them"
+)
+_TIMED: Final = (
+    "time was measured on this machine, as it was busy then: another one may tell more or less, "
+    "and --seed does not repeat it"
 )
 _UNTESTED: Final = "the block under way was not tested: a resumed audit draws it anew"
 _RESTARTED: Final = "resumed: the target, which has randomness of its own, was started anew"
@@ -97,13 +107,10 @@ def draw(
     Raises :class:`InvalidParameter` for a target that cannot be sent to other processes, outputs
     that cannot be stored and a feature that is no fixed map; KeyboardInterrupt before any run.
     """
-    found = Collected(plan=plan, target=target, repeatable=target.seeded)
-    for i, (a, b) in enumerate(plan.pairs):
-        if repr(a) == repr(b):
-            found.notes.append(_place(plan, i) + _EQUAL)
+    found = _begun(target, plan)
     with stdout_to_stderr(), drawer(target, plan.jobs, plan.timeout, progress) as by:
         try:
-            if target.seeded and not by.keeps_to_its_seed(probe_of(plan)):
+            if found.repeatable and not by.keeps_to_its_seed(probe_of(plan)):
                 found.repeatable = False
                 found.notes.append(_IGNORES)
             if not found.repeatable and plan.jobs != 1:
@@ -121,6 +128,18 @@ def draw(
     if state is not None and state.closed is not None:
         found.notes.append(f"stored only up to block {len(state.blocks):,}: {state.closed}")
     return found.drawn(stopped)
+
+
+def _begun(target: Target, plan: Plan) -> Collected:
+    if plan.timed and not target.tells_time:
+        raise InvalidParameter("feature", "time", _NO_TIME)
+    found = Collected(plan=plan, target=target, repeatable=target.seeded and not plan.timed)
+    if plan.timed:
+        found.notes.append(_TIMED)
+    for i, (a, b) in enumerate(plan.pairs):
+        if repr(a) == repr(b):
+            found.notes.append(_place(plan, i) + _EQUAL)
+    return found
 
 
 def _continue(found: Collected, by: Drawer, state: State | None) -> str:
@@ -228,7 +247,7 @@ def report_of(drawn: Drawn) -> AuditReport:
     return AuditReport(
         target=drawn.target.spelling,
         claim=plan.claim,
-        pair=plan.pairs[weighed.view // max(len(plan.features), 1)],
+        pair=plan.pairs[weighed.view // max(len(drawn.features), 1)],
         pairs=plan.pairs if several else (),
         verdict=None if error is not None else weighed.verdict,
         epsilon_lower=weighed.epsilon_lower,
@@ -241,6 +260,7 @@ def report_of(drawn: Drawn) -> AuditReport:
         interrupted=drawn.stopped == INTERRUPTED,
         witness=weighed.witness,
         resolution=weighed.resolution,
+        features=tuple(each.name for each in drawn.features) or ("identity",),
         coverage=weighed.coverage,
         layers=(weighed.layer,),
         outcomes=weighed.outcomes if len(weighed.outcomes) > 1 else (),
@@ -260,7 +280,8 @@ def _weighed(drawn: Drawn, alpha: Fraction) -> Weighed:
         return weigh_views(
             drawn.views, plan.claim, alpha, seed=coins_of(plan), allow_constant=accept
         )
-    return weigh_family(drawn.process, alpha, allow_constant=accept)
+    models = [view.models for view in drawn.views]
+    return weigh_family(drawn.process, alpha, allow_constant=accept, models=models)
 
 
 def beside(
@@ -280,20 +301,23 @@ def beside(
     from audit.evidence.trace import trace_anytime, trace_fixed
     from audit.outputs.reading import read
     from audit.report.histogram import histogram
+    from audit.report.tradeoff import tradeoff_band
 
     plan = drawn.plan
     shown = report.outcomes[report.row] if report.outcomes else None
-    place, feature = (0, drawn.views[0].feature) if shown is None else (shown.pair, shown.feature)
-    named = [(each.pair, each.feature) for each in drawn.views]
+    every = drawn.views
+    place, feature = (0, every[0].feature) if shown is None else (shown.pair, shown.feature)
+    named = [(each.pair, each.feature) for each in every]
     which = named.index((place, feature))
-    view, views = drawn.views[which], len(named)
+    view, views = every[which], len(named)
+    part = view.weight / sum((each.weight for each in every), Fraction(0))
     point = plan.claim.points[0] if shown is None else shown.claim
     found = compare(
         baselines,
         view.outputs,
         view.worlds,
         delta=report.at_delta,
-        alpha=rational("alpha", report.alpha) / views,
+        alpha=rational("alpha", report.alpha) * part,
         seed=plan.seed,
     )
     if plan.sequential:
@@ -302,16 +326,30 @@ def beside(
             replace(b, valid=False, says=f"{b.says}; for a number of runs fixed beforehand")
             for b in found
         )
+    if view.models is not None:
+        # They take outputs for independent, and a score depends on earlier runs.
+        found = tuple(
+            replace(b, valid=False, says=f"{b.says}; of learned scores, for which it has no proof")
+            for b in found
+        )
     report = replace(report, baselines=found)
     if not figures:
         return report
     coins = view_seeds(coins_of(plan), views)
     deltas = len({each.exact[1] for each in plan.claim.points})
-    level = rational("alpha", report.alpha) / (views * (1 if plan.sequential else deltas))
+    level = rational("alpha", report.alpha) * part / (1 if plan.sequential else deltas)
     witness = report.witness
     event = witness.where if isinstance(witness, Witness) else None
+    band = tradeoff_band(
+        view.outputs,
+        view.worlds,
+        learned=min(plan.runs // (2 * len(plan.pairs)), _MOST_LEARNED),
+        alpha=rational("alpha", report.alpha) / views,
+        claim=plan.claim.points,
+    )
     return replace(
         report,
+        tradeoff_band=None if band is None else replace(band, pair=place, feature=feature),
         histogram=histogram(
             view.outputs,
             view.worlds,
@@ -323,7 +361,7 @@ def beside(
         ),
         trace=trace_anytime(view.outputs, view.worlds, point, level)
         if plan.sequential
-        else trace_fixed(view.outputs, view.worlds, point, level, seed=coins[which]),
+        else trace_fixed(view.first or view.outputs, view.worlds, point, level, seed=coins[which]),
         curve=_curve(plan.claim),
     )
 

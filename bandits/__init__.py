@@ -18,6 +18,7 @@ from bandits.privatizers.sums import SumPrivatizer
 from bandits.worlds.environment import Bernoulli, Environment, cz_instance
 
 if TYPE_CHECKING:
+    from bandits.audited.target import audit_view
     from bandits.certificates.certificate import certificate_of, recheck
     from bandits.experiments.experiment import Experiment, run_cells
     from bandits.policies.registry import Setting, read_algorithm
@@ -33,6 +34,7 @@ __all__ = [
     "Setting",
     "ShuffleElimination",
     "SumPrivatizer",
+    "audit_view",
     "certificate_of",
     "cz_instance",
     "play",
@@ -45,6 +47,7 @@ __all__ = [
 _LATER = {
     "Experiment": "experiments.experiment",
     "Setting": "policies.registry",
+    "audit_view": "audited.target",
     "certificate_of": "certificates.certificate",
     "read_algorithm": "policies.registry",
     "recheck": "certificates.certificate",

@@ -7,9 +7,13 @@ also inherits the built-in exception a Python reader expects (``ValueError``, ``
 
 from __future__ import annotations
 
+from enum import Enum
 from fractions import Fraction
+from typing import Final
 
 __all__ = [
+    "ABSENT",
+    "Absent",
     "DpcoreError",
     "InvalidParameter",
     "PrecisionExhausted",
@@ -18,6 +22,15 @@ __all__ = [
 ]
 
 _SHOWN = 80
+
+
+class Absent(Enum):
+    r"""Stands in an error for a value that there is none of: the argument was left out."""
+
+    ABSENT = "absent"
+
+
+ABSENT: Final = Absent.ABSENT
 
 
 class DpcoreError(Exception):
@@ -35,6 +48,13 @@ class InvalidParameter(DpcoreError, ValueError):
     Traceback (most recent call last):
     ...
     dpcore.errors.InvalidParameter: scale = 0: must be > 0: scale 0 adds no noise
+
+    Where no value was given, or the word of the argument alone is wrong, it is :data:`ABSENT`:
+
+    >>> raise InvalidParameter("--pair", ABSENT, "must be given")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: --pair: must be given
     """
 
     def __init__(self, argument: str, value: object, reason: str) -> None:
@@ -44,6 +64,8 @@ class InvalidParameter(DpcoreError, ValueError):
         self.reason = reason
 
     def __str__(self) -> str:
+        if self.value is ABSENT:
+            return f"{self.argument}: {self.reason}"
         held = issubclass(type(self.value), str)
         shown = str.__str__(self.value) if held else _repr(self.value)
         shown = " ".join(shown.split())

@@ -1,15 +1,21 @@
 """How much of a long test a run does: ``make test`` a fixed part, ``make nightly`` all of it.
 
 ``@by_day(6)`` keeps six cases of a parametrised test, evenly spread, and the others wait for the
-night; ``effort(50, 300)`` is 50 by day and 300 by night. Nothing is chosen by chance, every run
-says how many cases wait, and no bound or alpha changes.
+night; ``spread(cases, 6)`` does the same for cases that one test goes through, and ``effort(50,
+300)`` is 50 by day and 300 by night. Nothing is chosen by chance, every run says how many cases
+wait, and no bound or alpha changes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 import pytest
 
-__all__ = ["by_day", "effort", "run_everything", "waiting"]
+__all__ = ["by_day", "effort", "run_everything", "spread", "waiting"]
+
+Case = TypeVar("Case")
 
 _everything = False
 
@@ -25,6 +31,16 @@ def effort(part: int, whole: int) -> int:
     if not 0 < part <= whole:
         raise ValueError(f"part = {part}: must be in 1..{whole}")
     return whole if _everything else part
+
+
+def spread(cases: Sequence[Case], most: int) -> list[Case]:
+    """Evenly spread cases by day, the first and the last among them; all of them by night."""
+    return [cases[place] for place in _places(len(cases), effort(most, max(most, len(cases))))]
+
+
+def _places(count: int, most: int) -> list[int]:
+    step = (count - 1) / max(most - 1, 1)
+    return sorted({round(i * step) for i in range(most)}) if most < count else [*range(count)]
 
 
 def by_day(most: int) -> pytest.MarkDecorator:
@@ -46,7 +62,6 @@ def waiting(items: list[pytest.Item]) -> list[pytest.Item]:
     for mine in cases.values():
         mark = mine[0].get_closest_marker("by_day")
         most = mark.args[0] if mark else len(mine)
-        step = (len(mine) - 1) / max(most - 1, 1)
-        kept = {round(i * step) for i in range(most)}
+        kept = _places(len(mine), most)
         found += [item for place, item in enumerate(mine) if place not in kept]
     return found

@@ -19,6 +19,7 @@ from mpmath import mp, mpf
 
 from accounting import guarantee
 from dpcore import DiscreteGaussian, Mechanism, Sensitivity
+from tests.effort import by_day
 from tests.purse import purse
 
 ROOT = Path(__file__).parents[1]
@@ -95,6 +96,7 @@ def load(name: str) -> ModuleType:
     return module
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", AUDITS)
 def test_what_is_kept_stands_and_what_is_not_is_refuted(name: str) -> None:
     # Peers draw from the system's entropy: what is bought is a true chance of a red run.

@@ -13,42 +13,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any, Final
 
-from accounting.budget.free_law import FreeLaw, read_free_law
-from accounting.budget.gaussian_guess import log_mu
+from accounting.budget.free_law import read_free_law
+from accounting.budget.promise import Promise, honest_part, log, one_round
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
-from accounting.pairs.shift import heaviest
-from accounting.release.curve import PrivacyCurve
+from accounting.reals.noise import RealNoise
 from accounting.totals.compose import Composition, compose
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.laws.sums import summed
 from dpcore.mechanism import Sensitivity
-from dpcore.noise import Divisible, Noise
-from dpcore.numbers.enclosure import End
+from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
-from dpcore.spelling import write_noise
 
 __all__ = ["Calibration", "calibrate"]
 
-_STEP: Final = Fraction(1, 1000)
-_WIDTHS: Final = (Fraction(1, 10**5), Fraction(1, 10**8), Fraction(1, 10**11))
 _KEPT: Final = Fraction(1, 10**6)
-_DIGITS: Final = 5
-_LARGE: Final = 10**4
-_LEAST: Final = 1e-12
 _MOST_EPSILON: Final = 10**6
-_MOST: Final = 1e30
 _FIRST_STRIDE: Final = math.log(16)
 _ASIDE: Final = 0.25
 _TRUSTED: Final = 8
 _TRIES: Final = 400
 _STEEP: Final = 4.0
-_NOTHING: Final = -1e5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +52,16 @@ class Calibration:
     Raises :class:`InvalidParameter` where ``found`` does not show that the promise is kept.
     """
 
-    noise: Noise
+    noise: Noise | RealNoise
     sensitivity: Sensitivity
     rounds: int
     epsilon: Fraction
     delta: Fraction
     honest_fraction: Fraction
     found: Bound
-    step_less: Noise | None
+    step_less: Noise | RealNoise | None
     found_less: Bound | None
+    rate: Fraction = Fraction(1)
 
     def __post_init__(self) -> None:
         # Whatever a search proposes, nothing else leaves this file.
@@ -87,8 +77,8 @@ class Calibration:
 
     def total(self) -> Composition:
         r"""The rounds, with the noise that honest users alone add."""
-        noise = _honest(self.noise, self.honest_fraction)
-        return compose((PrivacyCurve(noise=noise, sensitivity=self.sensitivity), self.rounds))
+        noise = honest_part(self.noise, self.honest_fraction)
+        return compose((one_round(noise, self.sensitivity, self.rate), self.rounds))
 
     def epsilon_at_delta(self) -> Bound:
         r"""epsilon at ``delta``, of the noise found. It is at most the target: ``found`` proves it.
@@ -107,7 +97,7 @@ class Calibration:
         step = None
         if self.step_less is not None and self.found_less is not None:
             step = {"noise": self.step_less.to_json(), self._quantity: self.found_less.to_json()}
-        curve = PrivacyCurve(noise=self.noise, sensitivity=self.sensitivity)
+        moves = one_round(self.noise, self.sensitivity, Fraction(1)).to_json()["sensitivity"]
         return {
             "epsilon": self.epsilon_at_delta().to_json(),
             "delta": str(self.delta),
@@ -115,12 +105,14 @@ class Calibration:
             "method": self.found.method,
             "theorem": self.found.theorem,
             "noise": self.noise.to_json(),
-            "sensitivity": curve.to_json()["sensitivity"],
+            "sensitivity": moves,
             "honest_fraction": str(self.honest_fraction),
             "target": {"epsilon": str(self.epsilon), "delta": str(self.delta)},
             self._quantity: self.found.to_json(),
             "one_step_less": step,
             "least": self.least,
+            **({} if self.rate == 1 else {"rate": str(self.rate)}),
+            "assumptions": list(self.total().assumptions),
         }
 
     @property
@@ -140,6 +132,7 @@ def calibrate(
     rounds: int = 1,
     sensitivity: Sensitivity | int = 1,
     honest_fraction: RationalLike = 1,
+    rate: RationalLike = 1,
 ) -> Calibration:
     r"""The least noise of a law that keeps (epsilon, delta) over ``rounds`` releases.
 
@@ -147,6 +140,9 @@ def calibrate(
     ``"discrete-gaussian"``, ``"polya-difference:shape=0.9"``, ``"binomial:probability=1/2"``.
     ``honest_fraction`` = h/n enlarges the noise of a distributed protocol, so that the shares of h
     of n users are enough. A real parameter is at most 0.12% above the least one.
+
+    ``rate`` < 1 is that of Poisson sampling, between neighbours by a unit added or removed. With
+    it, and for ``"gaussian"`` and ``"laplace"`` noise on the reals, the step is one millionth.
 
     >>> calibrate(noise="discrete-laplace", epsilon=2, rounds=50).noise
     DiscreteLaplace(scale=25)
@@ -166,8 +162,12 @@ def calibrate(
     honest = rational("honest_fraction", honest_fraction)
     if not 0 < honest <= 1:
         raise InvalidParameter("honest_fraction", honest_fraction, "must lie in (0, 1]")
-    promise = _Promise(
+    share = rational("rate", rate)
+    if not 0 < share <= 1:
+        raise InvalidParameter("rate", rate, "must lie in (0, 1]: it is a probability")
+    promise = Promise(
         family=read_free_law(noise),
+        rate=share,
         sensitivity=Sensitivity.of(sensitivity),
         rounds=integer("rounds", rounds, at_least=1),
         epsilon=at,
@@ -186,110 +186,20 @@ def calibrate(
         found=bound(value),
         step_less=None if less is None else promise.family.at(less),
         found_less=None if less is None else bound(less),
+        rate=share,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Promise:
-    family: FreeLaw
-    sensitivity: Sensitivity
-    rounds: int
-    epsilon: Fraction
-    delta: Fraction
-    honest: Fraction
-
-    @property
-    def limit(self) -> Fraction:
-        return self.delta or self.epsilon
-
-    def bound(self, value: Fraction) -> Bound:
-        # delta(epsilon), or epsilon(0), certified; narrower where the limit lies between the ends.
-        planned = self.family.at(value)
-        try:
-            return self._bound(_honest(planned, self.honest))
-        except NotDerived as error:
-            raise NotDerived(
-                f"the least {self.family.law} noise for this promise",
-                f"the search came to {write_noise(planned)}, and {error.instead}",
-            ) from error
-
-    def _bound(self, noise: Noise) -> Bound:
-        curve = PrivacyCurve(noise=noise, sensitivity=self.sensitivity)
-        total = compose((curve, self.rounds))
-        if self.delta == 0:
-            return total.epsilon(0)
-        if self.rounds == 1:
-            return replace(curve.delta(self.epsilon), method="direct")
-        for width in _WIDTHS:
-            found = total.delta(self.epsilon, width)
-            low, high = found.lower, Fraction(found.upper)
-            # What is told apart, or wider than it was asked to be, is not asked again.
-            if low is None or not low <= self.limit < high or high - low > 2 * width * high:
-                break
-        return found
-
-    def keeps(self, found: Bound) -> bool:
-        return found.upper <= self.limit
-
-    def away(self, found: Bound) -> float:
-        # How far the logarithm of the parameter is from enough, about; > 0 where noise is missing.
-        if self.delta == 0:
-            return _log(found.upper) - _log(self.limit)
-        epsilon = float(self.epsilon)
-        gap = log_mu(epsilon, _log(found.upper)) - log_mu(epsilon, _log(self.limit))
-        return 2 * gap / self.family.power
-
-    def guess(self) -> float:
-        # The logarithm of the parameter at which real Gaussian noise of that variance is enough.
-        squared = self.rounds * sum(step**2 * n for step, n in heaviest(self.sensitivity))
-        if self.delta == 0:
-            return math.log(self.rounds) + math.log(squared) / 2 - _log(self.epsilon)
-        wanted = math.log(squared) - 2 * log_mu(float(self.epsilon), _log(self.delta))
-        there = _log_variance(self.family.at(Fraction(_LARGE))) + _log(self.honest)
-        there -= self.family.power * math.log(_LARGE)
-        return (wanted - there) / self.family.power
-
-    # -- the values tried -----------------------------------------------------------------------
-
-    def inside(self, place: float, low: Fraction | None, high: Fraction | None) -> Fraction:
-        # The value at e^place or just above, kept between the two.
-        value = self._above(place)
-        if high is not None and value >= high:
-            value = self.less(high) or high
-        if low is not None and value <= low:
-            value = low + self._unit if self.family.whole else low / (1 - _STEP)
-        return value
-
-    def less(self, value: Fraction) -> Fraction | None:
-        if not self.family.whole:
-            return value * (1 - _STEP)
-        return value - self._unit if value > self._unit else None
-
-    @property
-    def _unit(self) -> int:
-        # A whole number must have shares.
-        return self.honest.denominator
-
-    def _above(self, place: float) -> Fraction:
-        if not math.log(_LEAST) < place < math.log(_MOST):
-            wanted = f"the least {self.family.law} noise for this promise"
-            if place > 0:
-                what = f"a {self.family.free} of {_MOST:g} is not enough; allow a larger delta"
-                raise NotDerived(wanted, what)
-            raise NotDerived(wanted, f"a {self.family.free} of {_LEAST:g} is more than enough")
-        value = Fraction(math.exp(place))
-        if self.family.whole:
-            return Fraction(max(math.ceil(value / self._unit), 1) * self._unit)
-        # To five digits.
-        unit = Fraction(10) ** (math.floor(math.log10(value)) - _DIGITS + 1)
-        return math.ceil(value / unit) * unit
-
-
 def _exactly(
-    promise: _Promise, bound: Callable[[Fraction], Bound]
+    promise: Promise, bound: Callable[[Fraction], Bound]
 ) -> tuple[Fraction, Fraction | None] | None:
     # At delta = 0 discrete Laplace noise loses k d/s, exactly: s = k d/epsilon.
-    if promise.family.law != "discrete-laplace" or promise.delta != 0 or promise.honest != 1:
+    if (
+        promise.family.law != "discrete-laplace"
+        or promise.delta != 0
+        or promise.honest != 1
+        or promise.rate != 1
+    ):
         return None
     at_one = bound(Fraction(1))
     if at_one.lower != at_one.upper or not isinstance(at_one.upper, Fraction):
@@ -299,7 +209,7 @@ def _exactly(
 
 
 def _least(
-    promise: _Promise, bound: Callable[[Fraction], Bound]
+    promise: Promise, bound: Callable[[Fraction], Bound]
 ) -> tuple[Fraction, Fraction | None]:
     # `low` was too little, `high` is enough. The distances to enough propose by a secant; values
     # one step apart, the larger one enough and the smaller one not shown to be, end the search.
@@ -316,7 +226,7 @@ def _least(
                 f"{promise.family.law} noise that keeps delta = 0",
                 "its losses are unbounded, or no theorem bounds them; allow a delta > 0",
             )
-        here, away = _log(value), promise.away(found)
+        here, away = log(value), promise.away(found)
         if before is not None and before[1] != away:
             slope = min(max((here - before[0]) / (before[1] - away), 1 / _STEEP), _STEEP)
         before, root = (here, away), here + slope * away
@@ -326,51 +236,34 @@ def _least(
             high, less = value, promise.less(value)
             if less is None:
                 return value, None
-            close = here - root <= 2 * (here - _log(less)) or (low is not None and less <= low)
+            close = here - root <= 2 * (here - log(less)) or (low is not None and less <= low)
             if close or attempt >= _TRUSTED:
                 if not promise.keeps(bound(less)):
                     return value, less
                 high = less
                 low = None if low is None or low >= high else low
-        place = _next(root, low, high, stride, trusted=attempt < _TRUSTED or attempt % 2 == 0)
+        trusted = attempt < _TRUSTED or attempt % 2 == 0
+        place = _next(root, low, high, stride, float(promise.step), trusted=trusted)
         stride *= 2
     raise PrecisionExhausted("no two values one step apart were told apart: ask for another target")
 
 
 def _next(
-    root: float, low: Fraction | None, high: Fraction | None, stride: float, *, trusted: bool
+    root: float,
+    low: Fraction | None,
+    high: Fraction | None,
+    stride: float,
+    step: float,
+    *,
+    trusted: bool,
 ) -> float:
     # The proposal where it lies between what is known, else the middle; beyond it by strides.
-    place = root + _ASIDE * float(_STEP)
+    place = root + _ASIDE * step
     if low is not None and high is not None:
-        least, most = _log(low), _log(high)
+        least, most = log(low), log(high)
         return place if trusted and least < place < most else (least + most) / 2
     if low is not None:
-        return min(max(place, _log(low) + float(_STEP)), _log(low) + stride)
+        return min(max(place, log(low) + step), log(low) + stride)
     if high is not None:
-        return max(min(place, _log(high) - float(_STEP)), _log(high) - stride)
+        return max(min(place, log(high) - step), log(high) - stride)
     return place
-
-
-def _honest(noise: Noise, honest: Fraction) -> Noise:
-    # The shares of h of n users, for honest = h/n.
-    if honest == 1:
-        return noise
-    if not isinstance(noise, Divisible):
-        raise InvalidParameter(
-            "honest_fraction", honest, f"must be 1: {noise.name} noise has no shares"
-        )
-    return summed(noise.share(honest.denominator), honest.numerator)
-
-
-def _log_variance(noise: Noise) -> float:
-    found = noise.variance
-    return _log(found if isinstance(found, Fraction) else found.upper)
-
-
-def _log(value: End) -> float:
-    # Of a number >= 0; 0 counts as far below everything.
-    if value <= 0:
-        return _NOTHING
-    exact = Fraction(value)
-    return math.log(exact.numerator) - math.log(exact.denominator)

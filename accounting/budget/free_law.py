@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from accounting.reals.noise import REAL_LAWS, RealNoise, real_noise_of
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.spec import pairs_of, read_keys, split_name
@@ -22,6 +23,8 @@ _FREE: Final = {
     "polya-difference": "scale",
     "poisson": "mean",
     "binomial": "trials",
+    "gaussian": "sigma",
+    "laplace": "scale",
 }
 
 
@@ -45,13 +48,20 @@ class FreeLaw:
     @property
     def power(self) -> int:
         r"""The variance grows like this power of the open parameter."""
-        return 2 if self.free == "scale" else 1
+        return 2 if self.free in ("scale", "sigma") else 1
 
-    def at(self, value: Fraction) -> Noise:
+    @property
+    def real(self) -> bool:
+        r"""Whether the law is one on the reals."""
+        return self.law in REAL_LAWS
+
+    def at(self, value: Fraction) -> Noise | RealNoise:
         r"""The noise with that parameter.
 
         Raises :class:`InvalidParameter` as the law does.
         """
+        if self.real:
+            return real_noise_of({"law": self.law, self.free: value})
         return noise_from_json({"law": self.law, self.free: str(value), **dict(self.fixed)})
 
 
@@ -76,6 +86,7 @@ def read_free_law(text: str) -> FreeLaw:
         raise InvalidParameter(
             "noise", text, f"leave out {free}: it is the number that calibrate finds"
         )
-    wanted = [name for name in parameter_names(LAWS[law]) if name != free]
+    names = (free,) if law in REAL_LAWS else parameter_names(LAWS[law])
+    wanted = [name for name in names if name != free]
     given = read_keys("noise", text, rest, wanted, owner=law, needed=wanted)
     return FreeLaw(law=law, free=free, fixed=tuple(given.items()))

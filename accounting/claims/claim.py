@@ -21,9 +21,9 @@ from dpcore.numbers.parameter import RationalLike
 __all__ = [
     "Approx",
     "Assumed",
-    "Claim",
     "Pure",
     "Rdp",
+    "StatedGuarantee",
     "Word",
     "ZCdp",
     "claim_from_json",
@@ -91,11 +91,11 @@ class Assumed(Guarantee):
 Word: TypeAlias = Pure | ZCdp | Rdp | Approx
 """A claim that is not assumed."""
 
-Claim: TypeAlias = Word | Assumed
+StatedGuarantee: TypeAlias = Word | Assumed
 """A statement in one of the five words."""
 
 
-def claim_from_json(data: Mapping[str, Any]) -> Claim:
+def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
     r"""The inverse of ``to_json``.
 
     >>> claim_from_json(Approx(1, "1e-6").to_json())
@@ -105,7 +105,7 @@ def claim_from_json(data: Mapping[str, Any]) -> Claim:
     """
     if not isinstance(data, Mapping):
         raise InvalidParameter("claim", data, "must be a JSON object")
-    words: dict[Any, tuple[type[Claim], tuple[str, ...]]] = {
+    words: dict[Any, tuple[type[StatedGuarantee], tuple[str, ...]]] = {
         "pure": (Pure, ("epsilon", "scope")),
         "zcdp": (ZCdp, ("rho", "scope")),
         "approx": (Approx, ("epsilon", "delta", "scope")),

@@ -6,31 +6,38 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from accounting.cli.options import between, counts, exact, show, whole
-from accounting.cli.releases import Noises, Rounds, Sampled, Sensitivities, composed, told
+from accounting.cli.answers import MARGIN, SCHEMA, document, line, lines_of
+from accounting.cli.most import most_of
+from accounting.cli.options import between, computed_by, counts, exact, show, whole
+from accounting.cli.releases import Noises, Rounds, Sampled, Sensitivities, composed, rate_of, told
+from accounting.cli.training import check, dpsgd
 from dpcore.command.options import AsJson, command_group, named, share
 from dpcore.command.patience import patiently
 from dpcore.command.picture import check_picture
 from dpcore.command.progress import progress_bar
-from dpcore.command.table import aligned, fact
+from dpcore.command.table import aligned
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly, up
-from dpcore.spelling import read_sensitivity, write_noise
+from dpcore.spelling import read_sensitivity
 
 if TYPE_CHECKING:
     from accounting.budget.returning import Route
     from accounting.claims.bound import Bound
-    from accounting.totals.compose import Composition
 
 __all__ = ["Noises", "Rounds", "Sampled", "Sensitivities", "budget", "composed"]
 
-_SCHEMA: Final = "dpcore-budget/1"
-_MARGIN: Final = 13
+_NO_DELTA: Final = (
+    "rare outputs tell the two datasets apart as surely as one likes: name a delta above 0"
+)
+_TOO_SMALL: Final = (
+    "outputs that only one of the two datasets can give are likelier than delta: name a larger "
+    "delta, or take noise without an end, e.g. discrete-gaussian"
+)
 _POINTS: Final = 61
 _SHOWN: Final = 6
 _DRAWN: Final = Fraction(1, 10**300)
@@ -77,9 +84,12 @@ def epsilon(
     with named(delta="--delta", relative="--relative"):
         found = total.epsilon(at, relative)
     if as_json:
-        show(_document({"epsilon": found.to_json(), "delta": exact(at)}, total, found))
+        show(document({"epsilon": found.to_json(), "delta": exact(at)}, total, found))
         return
-    show([_line("epsilon", f"{between(found)} at delta = {delta}"), *_lines(total, found)])
+    lines = [line("epsilon", f"{between(found)} at delta = {delta}")]
+    if found.lower == math.inf:
+        lines.append(line("why", _NO_DELTA if at == 0 else _TOO_SMALL))
+    show([*lines, *lines_of(total, found)])
 
 
 @budget.command("delta")
@@ -105,9 +115,9 @@ def delta_command(
     with named(epsilon="--epsilon", relative="--relative"):
         found = total.delta(at, relative)
     if as_json:
-        show(_document({"delta": found.to_json(), "epsilon": exact(at)}, total, found))
+        show(document({"delta": found.to_json(), "epsilon": exact(at)}, total, found))
         return
-    show([_line("delta", f"{between(found)} at epsilon = {epsilon}"), *_lines(total, found)])
+    show([line("delta", f"{between(found)} at epsilon = {epsilon}"), *lines_of(total, found)])
 
 
 @budget.command()
@@ -154,12 +164,12 @@ def curve(
         draw(plot, [(float(at), bound) for at, bound in found], title=title)
     if as_json:
         rows = [{"delta": exact(at), "epsilon": bound.to_json()} for at, bound in found]
-        show(_document({"curve": rows}, total, found[-1][1]))
+        show(document({"curve": rows}, total, found[-1][1]))
         return
     # The delta is exact: rounded to either side it would make one of the two ends untrue.
     shown = [(exactly(at), between(bound)) for at, bound in found]
-    lines = aligned([("delta".ljust(_MARGIN - 2), "epsilon"), *shown])
-    show([*lines, "", *_lines(total, found[-1][1])])
+    lines = aligned([("delta".ljust(MARGIN - 2), "epsilon"), *shown])
+    show([*lines, "", *lines_of(total, found[-1][1])])
 
 
 @budget.command("calibrate")
@@ -170,7 +180,8 @@ def calibrate_command(
         str,
         typer.Option(
             metavar="LAW",
-            help="The noise without its size: discrete-gaussian or polya-difference:shape=0.9.",
+            help="The noise without its size: discrete-gaussian, gaussian (added in floats) or "
+            "polya-difference:shape=0.9; with its size where rounds or a rate are looked for.",
         ),
     ],
     epsilon: Annotated[
@@ -182,8 +193,17 @@ def calibrate_command(
         typer.Option(metavar="D", help="How much one person can change the query (1 for a count)."),
     ] = "1",
     rounds: Annotated[
-        str, typer.Option(metavar="K", help="How many times the query is released.")
+        str,
+        typer.Option(metavar="K", help="How many times the query is released; most finds it."),
     ] = "1",
+    poisson: Annotated[
+        str,
+        typer.Option(
+            metavar="RATE",
+            help="The chance that a person is sampled in a round, e.g. 256/60000; or most, to find "
+            "the largest.",
+        ),
+    ] = "100%",
     honest: Annotated[
         str,
         typer.Option(
@@ -198,7 +218,11 @@ def calibrate_command(
     Example: dpcore budget calibrate --noise discrete-gaussian --rounds 50 --epsilon 2 --delta 1e-6
     """
     from accounting.budget.calibrate import calibrate
+    from accounting.budget.promise import written
 
+    if "most" in (rounds, poisson):
+        show(most_of(noise, epsilon, delta, sensitivity, rounds, poisson, as_json=as_json))
+        return
     moves, count = read_sensitivity("--sensitivity", sensitivity), whole("--rounds", rounds, 1)
     kept, target = rational("--delta", delta), rational("--epsilon", epsilon)
     laws = dict.fromkeys(("noise", "shape", "probability", "count"), "--noise")
@@ -210,21 +234,23 @@ def calibrate_command(
             rounds=count,
             sensitivity=moves,
             honest_fraction=share("--honest", honest),
+            rate=rate_of(poisson),
         )
     if as_json:
-        show({"schema": _SCHEMA, **found.to_json(), "delta": exact(kept)})
+        show({"schema": SCHEMA, **found.to_json(), "delta": exact(kept)})
         return
     quantity = f"delta({epsilon})" if kept else "epsilon(0)"
     lines = [
-        _line("noise", write_noise(found.noise)),
-        _line("promise", f"epsilon = {epsilon}, delta = {delta} over {count} rounds"),
-        _line("kept", f"{quantity} is {between(found.found)}"),
+        line("noise", written(found.noise)),
+        line("promise", f"epsilon = {epsilon}, delta = {delta} over {count} rounds"),
+        line("kept", f"{quantity} is {between(found.found)}"),
     ]
     if found.step_less is not None and found.found_less is not None:
         said = "breaks it" if found.least else "is not shown to keep it"
         bound = between(found.found_less)
-        lines.append(_line("less", f"{write_noise(found.step_less)} {said}: {quantity} is {bound}"))
-    show([*lines, _line("method", f"{found.found.method}: {found.found.theorem}")])
+        lines.append(line("less", f"{written(found.step_less)} {said}: {quantity} is {bound}"))
+    lines.append(line("method", computed_by(found.found)))
+    show([*lines, *(line("assumes", reason) for reason in found.total().assumptions)])
 
 
 @budget.command()
@@ -259,7 +285,8 @@ def returning(
     from accounting.budget.returning import per_user, routes
 
     rates = None if poisson is None else [poisson]
-    visit = composed([noise], [sensitivity], None, rates).parts[0][0]
+    one = composed([noise], [sensitivity], None, rates)
+    visit = one.parts[0][0]
     times, at = counts("--visits", visits), rational("--delta", delta)
     table: list[tuple[int, tuple[Route, ...]]] = []
     with progress_bar("visits", len(times)) as advance, named(delta="--delta"):
@@ -275,10 +302,11 @@ def returning(
             }
             for count, found in table
         ]
-        document = {"schema": _SCHEMA, "delta": exact(at), "visit": visit.to_json()}
-        show({**document, "returning": rows})
+        head = {"schema": SCHEMA, "delta": exact(at), "visit": visit.to_json()}
+        show({**head, "returning": rows, "assumptions": list(one.assumptions)})
         return
-    show(_table(table, f"epsilon of a user at delta = {delta}"))
+    lines = _table(table, f"epsilon of a user at delta = {delta}")
+    show([*lines, *(line("assumes", reason) for reason in one.assumptions)])
 
 
 def _tightest(found: Sequence[Route]) -> str | None:
@@ -320,23 +348,5 @@ def _deltas(least: Fraction, count: int) -> list[Fraction]:
     return [*found, least]
 
 
-def _document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[str, Any]:
-    return {
-        "schema": _SCHEMA,
-        **answer,
-        "rounds": total.rounds,
-        "method": found.method,
-        "theorem": found.theorem,
-        "parts": total.to_json(),
-        "assumptions": list(total.assumptions),
-    }
-
-
-def _lines(total: Composition, found: Bound) -> list[str]:
-    lines = [_line("rounds", told(source, count)) for source, count in total.parts]
-    lines.append(_line("method", f"{found.method}: {found.theorem}"))
-    return lines + [_line("assumes", reason) for reason in total.assumptions]
-
-
-def _line(name: str, value: str) -> str:
-    return fact(name, value, margin=_MARGIN)
+budget.command("dpsgd")(dpsgd)
+budget.command("check")(check)

@@ -15,6 +15,7 @@ from accounting.cli.budget import Noises, Rounds, Sensitivities, composed
 from accounting.cli.options import show, whole
 from dpcore.command.options import AsJson, command_group
 from dpcore.command.progress import progress_bar
+from dpcore.command.state_file import require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 
@@ -107,16 +108,19 @@ def verify_command(
     r"""Check a certificate: compute every claim again, independently, and print what fails.
 
     Certificates of bandit runs are checked too. Exit code: 0 all claims hold; 1 a claim fails, the
-    file was changed, or a claim could not be checked (too large, or not within --deadline); 2 the
-    file does not exist, or no installed package knows its format.
+    file was changed, or a claim could not be checked (too large, or not within --deadline); 2 there
+    is no such file, it is not a certificate, or no installed package knows its format.
 
     Example: dpcore verify c.json
     """
-    from accounting.cli.readers import MOST_TEXT, verdict_of
+    from accounting.cli.readers import MOST_TEXT, verdict_of, why_not_a_certificate
 
     # One byte more than the longest certificate tells it from a longer text, which may not end.
     with _in_time(deadline):
-        verdict = verdict_of(_read(certificate, MOST_TEXT + 1))
+        text = _read(certificate, MOST_TEXT + 1)
+        if (reason := why_not_a_certificate(text)) is not None:
+            raise InvalidParameter("FILE", certificate, reason)
+        verdict = verdict_of(text)
     if as_json:
         show(verdict.to_json())
     else:
@@ -159,10 +163,11 @@ def _word(verdict: Verdict) -> str:
 def _read(name: str, most: int) -> bytes:
     if name == "-":
         return sys.stdin.buffer.read(most)
+    if "\0" in name:
+        raise InvalidParameter("FILE", name, "cannot be read: not a valid file name")
+    require_plain("FILE", name)
     try:
         with Path(name).open("rb") as file:
             return file.read(most)
     except OSError as error:
         raise InvalidParameter("FILE", name, f"cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise InvalidParameter("FILE", name, "cannot be read: not a valid file name") from None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "between",
+    "computed_by",
     "counts",
     "each",
     "exact",
@@ -148,6 +149,24 @@ def between(bound: Bound) -> str:
     if bound.lower == bound.upper and down(bound.lower, _DIGITS) == up(bound.upper, _DIGITS):
         return f"exactly {up(bound.upper, _DIGITS)}"
     return f"between {down(bound.lower, _DIGITS)} and {up(bound.upper, _DIGITS)}"
+
+
+_ENGINES: Final = {
+    "direct": "sums over the outputs of one release",
+    "lattice": "sums over the total loss, which takes equally spaced values",
+    "line": "an integral over the total loss, enclosed from both sides",
+}
+
+
+def computed_by(bound: Bound) -> str:
+    r"""How a bound was computed, in words: the engine, and the theorem behind it.
+
+    >>> from accounting.claims.bound import Bound
+    >>> computed_by(Bound(upper=Fraction(5, 2), method="direct", theorem="one release"))
+    'direct (sums over the outputs of one release): one release'
+    """
+    engine = _ENGINES.get(bound.method)
+    return f"{bound.method}{f' ({engine})' if engine else ''}: {bound.theorem}"
 
 
 def exact(value: Fraction) -> float | str:

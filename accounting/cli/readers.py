@@ -8,6 +8,7 @@ the schema of this one, and two that read the same schema are refused.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, TypeAlias
@@ -17,7 +18,7 @@ from accounting.checker.text.fields import parsed
 from accounting.checker.text.form import SCHEMA
 from dpcore.errors import InvalidParameter
 
-__all__ = ["GROUP", "MOST_TEXT", "Reader", "reader_of", "verdict_of"]
+__all__ = ["GROUP", "MOST_TEXT", "Reader", "reader_of", "verdict_of", "why_not_a_certificate"]
 
 GROUP: Final = "dpcore.certificates"
 r"""The group of entry points."""
@@ -53,6 +54,28 @@ def verdict_of(text: bytes) -> Verdict:
     if not isinstance(answer, Verdict):
         raise _broken(entry, f"answered with {type(answer).__name__}, and no Verdict")
     return answer
+
+
+def why_not_a_certificate(text: bytes) -> str | None:
+    r"""Why the text is no certificate that an installed package can read; None where it is one.
+
+    >>> why_not_a_certificate(b'{"schema": "alien/1"}')
+    "no installed package reads certificates of the schema 'alien/1'"
+
+    A text beyond :data:`MOST_TEXT` is not looked into: :func:`verdict_of` says that it is too long.
+    """
+    if len(text) > MOST_TEXT:
+        return None
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return "is not a certificate: it is not JSON"
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if not isinstance(schema, str):
+        return 'is not a certificate: it names no "schema"'
+    if schema == SCHEMA or entry_points(group=GROUP, name=schema):
+        return None
+    return f"no installed package reads certificates of the schema {schema[:80]!a}"
 
 
 def reader_of(text: bytes) -> Reader:

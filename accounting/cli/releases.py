@@ -19,14 +19,23 @@ if TYPE_CHECKING:
     from accounting.release.curve import PrivacyCurve
     from accounting.totals.compose import Composition
 
-__all__ = ["Noises", "Rounds", "Sampled", "Sensitivities", "composed", "told"]
+__all__ = [
+    "Noises",
+    "Rounds",
+    "Sampled",
+    "Sensitivities",
+    "composed",
+    "rate_of",
+    "told",
+]
 
 Noises = Annotated[
     list[str],
     typer.Option(
         "--noise",
         metavar="NOISE",
-        help="The noise of a release, e.g. skellam:variance=400; repeat for further releases.",
+        help="The noise of a release, e.g. skellam:variance=400, or gaussian:sigma=1.1 for noise "
+        "added in floats; repeat for further releases.",
     ),
 ]
 Sensitivities = Annotated[
@@ -51,7 +60,8 @@ Sampled = Annotated[
     typer.Option(
         "--poisson",
         metavar="RATE",
-        help="Poisson subsampling: the chance that a person takes part in a round, e.g. 1%, drawn "
+        help="Poisson subsampling: the chance that a person takes part in a round, e.g. 1% or "
+        "256/60000, drawn "
         "anew each round and kept secret. Neighbours then differ by one person added or removed. "
         "Once, or once for each --noise. (default: 100%)",
     ),
@@ -69,7 +79,6 @@ def composed(
 
     Of neighbours by ``relation``; where people are sampled, by one who is added or removed.
     """
-    from accounting.release.guarantee import guarantee
     from accounting.release.subsampling import PoissonSampled
     from accounting.totals.compose import compose
 
@@ -77,21 +86,35 @@ def composed(
     moved = each("--sensitivity", sensitivities or [], count, "1")
     moves = [read_sensitivity("--sensitivity", text) for text in moved]
     times = [whole("--rounds", r, 1) for r in each("--rounds", rounds or [], count, "1")]
-    rates = [_rate(p) for p in each("--poisson", poisson or [], count, "100%")]
+    rates = [rate_of(p) for p in each("--poisson", poisson or [], count, "100%")]
     relation = Relation.ADD_REMOVE if poisson else relation
     parts: list[tuple[Guarantee, int]] = []
     for spelled, move, rate, time in zip(noises, moves, rates, times, strict=True):
-        mechanism = Mechanism(
-            noise=read_law("--noise", spelled), sensitivity=move, scope=Scope(relation=relation)
-        )
-        part = guarantee(mechanism)
+        part = _curve(spelled, move, Scope(relation=relation))
         if rate != 1:
             part = PoissonSampled(curve=cast("PrivacyCurve", part), rate=rate)  # it checks
         parts.append((part, time))
     return compose(*parts)
 
 
-def _rate(text: str) -> Fraction:
+def _curve(spelled: str, move: Sensitivity, scope: Scope) -> Guarantee:
+    from accounting.reals.noise import read_real_noise
+    from accounting.release.guarantee import guarantee
+    from accounting.release.real_curve import RealCurve
+
+    real = read_real_noise("--noise", spelled)
+    if real is not None:
+        return RealCurve(noise=real, sensitivity=move, scope=scope)
+    noise = read_law("--noise", spelled)
+    return guarantee(Mechanism(noise=noise, sensitivity=move, scope=scope))
+
+
+def rate_of(text: str) -> Fraction:
+    r"""A sampling rate: 1%, 0.01 or 256/60000.
+
+    >>> rate_of("256/60000")
+    Fraction(8, 1875)
+    """
     rate = share("--poisson", text)
     if not rate:
         raise InvalidParameter("--poisson", text, "must be above 0%: nobody is ever sampled")
@@ -101,14 +124,18 @@ def _rate(text: str) -> Fraction:
 def told(source: Guarantee, rounds: int) -> str:
     r"""One part in a line, as a command spells it."""
     from accounting.release.curve import PrivacyCurve
-    from accounting.release.subsampling import PoissonSampled
+    from accounting.release.real_curve import RealCurve
+    from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 
     match source:
-        case PrivacyCurve():
+        case PrivacyCurve() | RealCurve():
             curve, rate = source, ""
         case PoissonSampled():
             curve, rate = source.curve, f" --poisson {source.rate}"
+        case FixedSizeSampled():
+            curve, rate = source.curve, f", {source.sample} of {source.population} at a time"
         case _:
             return f"{rounds} x {source!r}"
     moves = write_sensitivity(Sensitivity.of(curve.sensitivity))
-    return f"{rounds} x {write_noise(curve.noise)} --sensitivity {moves}{rate}"
+    noise = curve.noise.written if isinstance(curve, RealCurve) else write_noise(curve.noise)
+    return f"{rounds} x {noise} --sensitivity {moves}{rate}"

@@ -79,8 +79,8 @@ class Factor(Protocol):
         r"""An upper bound of |phi(y)| over all real y: of phi(0), a little more than 1."""
         ...
 
-    def log_moment_twice(self) -> arb:
-        r"""An upper bound of log M(2c), possibly infinite."""
+    def log_moment(self, lift: Fraction) -> arb:
+        r"""An upper bound of log M((1 + lift) c), 0 < ``lift`` <= 1, possibly infinite."""
         ...
 
     def on(self, grid: Grid) -> Sampled:

@@ -49,7 +49,8 @@ _MOST_FREQUENCIES: Final = 1 << 19
 class Window:
     r"""Where the integral is summed: tilt c, smoothing tau, grid, and what may be left out.
 
-    ``tilt`` and ``smoothing`` are floats of at most 24 bits, c >= 2^-20, tau <= 1. ``budget`` is
+    ``tilt`` and ``smoothing`` are floats of at most 24 bits, c >= 2^-20, tau <= 1. The moment at
+    (1 + ``lift``) c bounds the aliases, 0 < lift <= 1. ``budget`` is
     what the frequencies that are skipped may add up to; it decides cost, and the error is counted
     anyway. ``epsilon`` is about where the sum will be asked.
     """
@@ -57,6 +58,7 @@ class Window:
     epsilon: float
     tilt: float
     smoothing: float
+    lift: Fraction
     grid: Grid
     budget: float
 
@@ -77,7 +79,7 @@ class LineSum:
     lost: float
     noise: float
     log_scale: arb
-    log_twice: arb
+    log_lifted: arb
 
     def bounds(self, epsilon: Fraction) -> tuple[arb, arb]:
         r"""(lower, upper): numbers below and above E[(1 - e^(epsilon - L))+; L < oo]."""
@@ -132,12 +134,12 @@ class LineSum:
         return square * (square / 8).exp()
 
     def _aliases(self, epsilon: Fraction) -> arb:
-        # sum over n != 0 of e^(cnT) delta(epsilon + nT), delta(x) <= 1 and <= M(2c) e^(-2cx).
-        c = ball(Fraction(self.window.tilt))
+        # sum over n != 0 of e^(cnT) delta(epsilon + nT), delta(x) <= 1 and <= M(c') e^(-c'x).
+        c, lift = Fraction(self.window.tilt), self.window.lift
         period = 2 * arb.pi() / ball(Fraction(self.window.grid.step))
-        fall = (-c * period).exp()
-        above = (self.log_twice - 2 * c * ball(epsilon)).exp()
-        return fall * (1 + above) / (1 - fall)
+        below, above = (-ball(c) * period).exp(), (-ball(lift * c) * period).exp()
+        farther = (self.log_lifted - ball((1 + lift) * c) * ball(epsilon)).exp()
+        return below / (1 - below) + farther * above / (1 - above)
 
 
 def line_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> LineSum | None:
@@ -162,7 +164,9 @@ def line_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> LineSum |
         lost=lost,
         noise=smooth.real_sum()[1] + lost,
         log_scale=sum(scales, tau**2 * c * (c + 1) / 2),
-        log_twice=sum((count * factor.log_moment_twice() for factor, count in factors), arb(0)),
+        log_lifted=sum(
+            (count * factor.log_moment(window.lift) for factor, count in factors), arb(0)
+        ),
     )
 
 

@@ -135,9 +135,10 @@ class GaussianFactor:
         r"""Theta, rounded up: by Poisson summation the lobes add to most at y = 0."""
         return _peak(self.part.variance, ctx.prec)
 
-    def log_moment_twice(self) -> arb:
-        r"""log M(2c) <= 2ac(2c+1), for E e^(wX) <= e^(vw^2/2)."""
-        return ball(2 * self.part.rate * self.tilt * (2 * self.tilt + 1))
+    def log_moment(self, lift: Fraction) -> arb:
+        r"""log M(c') <= ac'(c'+1) at c' = (1 + lift) c, for E e^(wX) <= e^(vw^2/2)."""
+        farther = (1 + lift) * self.tilt
+        return ball(self.part.rate * farther * (farther + 1))
 
     def on(self, grid: Grid) -> GaussianSampled:
         r"""The factor at the frequencies of ``grid``."""

@@ -50,7 +50,7 @@ _FROM_AFAR: Final = 0.01
 _MOST_GAIN: Final = 64.0
 _FINEST: Final = Fraction(1, 10**12)
 _NO_LOSS: Final = Fraction(1, 10**9)
-_NO_MASS: Final = Fraction(1, 10**100)
+_NO_MASS: Final = Fraction(1, 10**300)
 _FAR: Final = Fraction(10**9)
 
 _Parts: TypeAlias = tuple[tuple[Part, int], ...]
@@ -62,7 +62,7 @@ class Line:
 
     delta(epsilon) = P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. ``relative`` is the width asked
     for, relative to the result, 1e-12 at the finest; an epsilon below 1e-9 counts as 1e-9 there, a
-    delta below 1e-100 as 1e-100. The enclosure holds whatever is asked. It is wider than asked
+    delta below 1e-300 as 1e-300. The enclosure holds whatever is asked. It is wider than asked
     where that width would take more than some seconds: where epsilon is the total of losses of
     large probability, where delta is close to 1, and where it is so small that epsilon touches the
     largest loss, whose sum is then the upper end.

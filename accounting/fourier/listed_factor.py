@@ -9,6 +9,7 @@ then a product of two small tables. Proofs: docs/proofs/line.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
@@ -39,7 +40,7 @@ from accounting.pairs.losses import Losses
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
 
-__all__ = ["AtomFactor", "Atoms", "AtomsOnGrid"]
+__all__ = ["AtomFactor", "Atoms", "AtomsOnGrid", "atom_factor"]
 
 _DROPPED: Final = 2.0**-56
 _SLICE: Final = 1024
@@ -126,9 +127,12 @@ class AtomFactor:
         r"""|phi(y)| <= sum q_x + missing."""
         return (self.total + self.missing) * SLACK
 
-    def log_moment_twice(self) -> arb:
-        r"""log M(2c), from above."""
-        return self.twice.log() if self.twice.is_finite() else arb("inf")
+    def log_moment(self, lift: Fraction) -> arb:
+        r"""log M((1 + lift) c), from above: log M is convex, so below its chord from c to 2c."""
+        if not self.twice.is_finite():
+            return arb("inf")
+        here = self.log_scale + arb(self.total + self.missing).log()
+        return ball(1 - lift) * here + ball(lift) * self.twice.log()
 
     def on(self, grid: Grid) -> AtomsOnGrid:
         r"""The tables of the phases on a grid."""
@@ -198,25 +202,37 @@ def _tilted(listing: Losses, tilt: Fraction) -> AtomFactor:
     scale = sum(tilted, arb(0)).mid()
     if not (scale.is_finite() and scale > 0):
         raise PrecisionExhausted(f"the listing has no moment at {float(tilt)}")
-    exact = [w / scale for w in tilted]
+    twice = sum((w * growth for w, growth in zip(tilted, growths, strict=True)), arb(0))
+    return atom_factor(
+        [w / scale for w in tilted],
+        listing.losses,
+        rest=listing.beyond(c).upper() / scale,
+        log_scale=scale.log(),
+        twice=(twice + listing.beyond(2 * c)).upper(),
+    )
+
+
+def atom_factor(
+    exact: Sequence[arb], losses: Sequence[arb], *, rest: arb, log_scale: arb, twice: arb
+) -> AtomFactor:
+    r"""phi(y) = sum q_x e^(iyl_x) to within ``rest``, q_x = ``exact``; ``twice`` bounds M(2c)."""
     weights = np.maximum(np.array([float(q) for q in exact]), 0)
     rising = np.argsort(weights)
     small = np.cumsum(weights[rising]) <= _DROPPED
     dropped, kept = rising[small], np.sort(rising[~small])
     total = math.fsum(weights.tolist()) * SLACK
     # The radius of a sum of balls is at least the sum of their radii.
-    missing = upward(sum(exact, arb(0)).rad() + listing.beyond(c).upper() / scale)
+    missing = upward(sum(exact, arb(0)).rad() + rest)
     missing += math.fsum(weights[dropped].tolist()) + total * _READ
-    twice = sum((w * growth for w, growth in zip(tilted, growths, strict=True)), arb(0))
-    losses = tuple(listing.losses[x] for x in kept)
+    listed = tuple(losses[x] for x in kept)
     return AtomFactor(
-        log_scale=scale.log(),
-        twice=(twice + listing.beyond(2 * c)).upper(),
+        log_scale=log_scale,
+        twice=twice,
         weights=weights[kept],
-        losses=losses,
+        losses=listed,
         missing=missing * SLACK + TINY,
         total=total,
-        deviation=_deviation(weights[kept], losses, total),
+        deviation=_deviation(weights[kept], listed, total),
     )
 
 

@@ -30,7 +30,8 @@ __all__ = [
 LEAST_TILT: Final = 2.0**-20
 MOST_TILT: Final = 2.0**27
 
-_HALVINGS: Final = 20
+_HALVINGS: Final = 32
+_CLOSE: Final = 1.0001
 _CALMINGS: Final = 60
 _CALM: Final = 64.0
 _CALMER: Final = 0.8
@@ -42,6 +43,7 @@ _WIDE: Final = 0.45
 _MOST_DEPTH: Final = 10
 _BLIND_DEPTH: Final = 5
 _MOST_BLOCKS: Final = 1 << 20
+_LIFTS: Final = tuple(Fraction(1, 1 << j) for j in range(6))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +80,16 @@ def saddle_at_delta(log_delta: float, parts: Sequence[tuple[Part, int]], reach: 
 
 
 def calm(parts: Sequence[tuple[Part, int]], saddle: Saddle) -> Saddle:
-    r"""A tilt at most that of the saddle at which the moment at 2c does not drown the sum.
+    r"""A tilt at most that of the saddle at which the moment beyond c does not drown the sum.
 
-    The bound of the aliases needs E[e^(2cL)], which a rare tail of large losses may rule long
-    before it rules E[e^(cL)].
+    The bound of the aliases needs E[e^(c'L)] at some c' > c, which a rare tail of large losses may
+    rule long before it rules E[e^(cL)].
     """
     c = saddle.tilt
     for _ in range(_CALMINGS):
         factors = [(part.factor(Fraction(c)), count) for part, count in parts]
-        twice = sum(k * float(f.log_moment_twice()) for f, k in factors)
-        if not twice - 2 * c * max(saddle.epsilon, 0.0) > _CALM - 2 * saddle.log_delta:
+        at, need = replace(saddle, tilt=c, epsilon=max(saddle.epsilon, 0.0)), -saddle.log_delta
+        if not c * _period(factors, at, need)[0] - need > _CALM + 2 * need:
             break
         c = float(np.float32(c * _CALMER))
     if c == saddle.tilt:
@@ -108,9 +110,8 @@ def window(
     """
     c, tau, small = saddle.tilt, smoothing, math.log(wanted / _SHARE)
     log_scale = sum(k * float(f.log_scale) for f, k in factors)
-    twice = sum(k * float(f.log_moment_twice()) for f, k in factors)
     need = -small - saddle.log_delta
-    period = (need + max(0.0, twice - 2 * c * saddle.epsilon)) / c
+    period, lift = _period(factors, saddle, need)
     if not period < math.inf:
         return None
     step = _short(math.tau / period)
@@ -128,9 +129,24 @@ def window(
         epsilon=saddle.epsilon,
         tilt=c,
         smoothing=tau,
+        lift=lift,
         grid=Grid(step=step, depth=depth, blocks=blocks),
         budget=math.exp(min(log_budget, 600.0)),
     )
+
+
+def _period(
+    factors: Sequence[tuple[Factor, int]], saddle: Saddle, need: float
+) -> tuple[float, Fraction]:
+    # The least period at which both bounds of the aliases are below e^-need, and its lift.
+    c, best = saddle.tilt, (math.inf, Fraction(1))
+    for lift in _LIFTS:
+        log = sum(k * float(f.log_moment(lift)) for f, k in factors)
+        excess = log - (1 + float(lift)) * c * saddle.epsilon
+        best = min(best, (max(need, (need + excess) / float(lift)) / c, lift))
+        if best[0] * c <= need:
+            break
+    return best
 
 
 def _point(parts: Sequence[tuple[Part, int]], c: float) -> tuple[float, float, float]:
@@ -146,10 +162,10 @@ def _point(parts: Sequence[tuple[Part, int]], c: float) -> tuple[float, float, f
 
 
 def _bisected(below: Callable[[float], bool], reach: float) -> float:
-    # Where `below` turns false, to about a hundredth, as a float of 24 bits.
+    # Where `below` turns false, closely, as a float of 24 bits.
     low, high = LEAST_TILT, reach
     for _ in range(_HALVINGS):
-        if high < low * 1.01:
+        if high < low * _CLOSE:
             break
         center = math.sqrt(low * high)
         low, high = (center, high) if below(center) else (low, center)

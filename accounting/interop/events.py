@@ -1,38 +1,41 @@
-r"""To and from dp-accounting: its events, its loss distributions, an accountant for its users.
+r"""To and from dp-accounting: its events and its loss distributions.
 
 dp-accounting is an extra, ``pip install dpcore[interop]``; nothing here imports it before it is
 needed. It computes in floats: what leaves for it is rounded so that it promises no more than we do,
 and what its own arithmetic then adds is not ours to bound. What comes from it is read as a
-statement of its caller: the law of an integer noise gives an exact curve; noise on the reals, which
-no code draws exactly, and claims enter as assumed, with the event as the reason.
+statement of its caller: the law of a noise gives an exact curve; that code draws noise on the
+reals, which none does exactly, is an assumption, and so are claims, with the event as the reason.
 Proofs: docs/proofs/interop.md.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
-from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.claims.claim import Approx, Assumed, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.interop.distributions import MissingExtra, assumes, at_least, library, to_pld
+from accounting.interop.reading import from_dp_event, refused_part
+from accounting.reals.normal_loss import NormalLoss
+from accounting.reals.sampled_laplace import SampledLaplace
 from accounting.release.curve import PrivacyCurve
+from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from accounting.totals.compose import Composition, compose
-from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
-from dpcore.numbers.enclosure import Enclosure, ball, precision
-from dpcore.numbers.parameter import integer, positive_rational, rational
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_down
 
 __all__ = ["MissingExtra", "accountant", "from_dp_event", "to_dp_event", "to_pld"]
 
 _BITS: Final = 128
-_ORDERS: Final = (Fraction(3, 2), *(Fraction(order) for order in (2, 3, 4, 6, 8, 16, 32, 64, 256)))
-_ADD_REMOVE: Final = Scope(relation=Relation.ADD_REMOVE)
+_FAR: Final = 10**9
 
 
 # -- to events --------------------------------------------------------------------------------
@@ -76,6 +79,8 @@ def _event(dp: Any, source: Guarantee) -> Any:
         case FixedSizeSampled(curve=curve, sample=sample, population=population):
             inner = _integer_event(dp, curve)
             return dp.SampledWithoutReplacementDpEvent(population, sample, inner)
+        case RealCurve():
+            return _real_event(dp, source)
         case PrivacyCurve() if _one_laplace(source):
             return _integer_event(dp, source)
         case PrivacyCurve():
@@ -91,11 +96,31 @@ def _one_laplace(curve: PrivacyCurve) -> bool:
     return isinstance(curve.noise, DiscreteLaplace) and norm in (Norm.ABSOLUTE, Norm.L1)
 
 
-def _integer_event(dp: Any, curve: PrivacyCurve) -> Any:
+def _integer_event(dp: Any, curve: PrivacyCurve | RealCurve) -> Any:
+    if isinstance(curve, RealCurve):
+        return _real_event(dp, curve)
     if not isinstance(curve.noise, DiscreteLaplace) or not _one_laplace(curve):
         raise _no_event(repr(curve), "sampling of noise that has no event of its own")
     parameter = at_least(1 / Fraction(curve.noise.scale))
     return dp.DiscreteLaplaceDpEvent(parameter, Sensitivity.of(curve.sensitivity).amount)
+
+
+def _real_event(dp: Any, curve: RealCurve) -> Any:
+    # A larger loss is a smaller multiplier: rounded so that the event promises no more.
+    loss = curve.loss()
+    if isinstance(loss, NormalLoss):
+        return dp.GaussianDpEvent(round_down(_root(1 / loss.variance)))
+    assert isinstance(loss, SampledLaplace)  # noqa: S101  # the loss of everybody
+    return dp.LaplaceDpEvent(round_down(1 / loss.spread))
+
+
+def _root(value: Fraction) -> End:
+    # The square root, or a number below it.
+    top, bottom = math.isqrt(value.numerator), math.isqrt(value.denominator)
+    if Fraction(top * top, bottom * bottom) == value:
+        return Fraction(top, bottom)
+    with precision(_BITS):
+        return Enclosure.of(ball(value).sqrt()).lower
 
 
 def _repeated(dp: Any, event: Any, rounds: int) -> Any:
@@ -104,123 +129,6 @@ def _repeated(dp: Any, event: Any, rounds: int) -> Any:
 
 def _no_event(what: str, why: str) -> NotDerived:
     return NotDerived(f"an event of dp-accounting for {what}", why)
-
-
-# -- from events ------------------------------------------------------------------------------
-
-
-def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
-    r"""What an event of dp-accounting says, as a composition of ours under ``scope``.
-
-    An event has no scope: ``scope`` names the relation under which it is read. Bounds in events are
-    of one record, so replacing a record moves a sum by twice as much. Discrete Laplace events are
-    exact curves, sampled ones amplified curves, randomised response is pure. Gaussian and Laplace
-    events are noise on the reals: a zCDP and a pure claim, assumed, for no code draws them exactly;
-    so is a ``ZCDpEvent``. The reasons are the assumptions of the composition.
-
-    Raises :class:`InvalidParameter` for anything but an event, and :class:`NotDerived` for events
-    that no guarantee of ours states.
-    """
-    dp = library("dp_accounting.dp_event")
-    if not isinstance(event, dp.DpEvent):
-        raise InvalidParameter("event", event, "must be a DpEvent of dp_accounting")
-    if not isinstance(scope, Scope):
-        raise InvalidParameter("scope", scope, "must be a Scope")
-    return _read(dp, event, scope)
-
-
-def _read(dp: Any, event: Any, scope: Scope) -> Composition:
-    match event:
-        case dp.SelfComposedDpEvent():
-            count = integer("count", event.count, at_least=0)
-            inner = _read(dp, event.event, scope)
-            return compose((inner, count)) if count else compose(Pure(0, scope=scope))
-        case dp.ComposedDpEvent():
-            parts = [_read(dp, each, scope) for each in event.events]
-            return compose(*parts) if parts else compose(Pure(0, scope=scope))
-        case dp.PoissonSampledDpEvent() | dp.SampledWithoutReplacementDpEvent():
-            return compose(_sampled(dp, event, scope))
-    return compose(_single(dp, event, scope))
-
-
-def _single(dp: Any, event: Any, scope: Scope) -> Guarantee:
-    # How far one record can move a sum whose terms are bounded by 1.
-    moves = 2 if scope.relation is Relation.REPLACE else 1
-    match event:
-        case dp.NoOpDpEvent():
-            return Pure(0, scope=scope)
-        case dp.NonPrivateDpEvent():
-            return Approx(0, 1, scope=scope)
-        case dp.DiscreteLaplaceDpEvent(noise_parameter=0):
-            return Approx(0, 1, scope=scope)
-        case dp.DiscreteLaplaceDpEvent():
-            parameter = _positive("noise_parameter", event.noise_parameter)
-            return PrivacyCurve(
-                noise=DiscreteLaplace(scale=1 / parameter),
-                sensitivity=Sensitivity.l1(moves * integer("sensitivity", event.sensitivity)),
-                scope=scope,
-            )
-        case dp.RandomizedResponseDpEvent():
-            return _response(event, scope)
-        case dp.GaussianDpEvent() | dp.LaplaceDpEvent() if event.noise_multiplier == 0:
-            return Approx(0, 1, scope=scope)
-        case dp.GaussianDpEvent():
-            multiplier = _positive("noise_multiplier", event.noise_multiplier)
-            rho = Fraction(moves * moves) / (2 * multiplier**2)
-            return Assumed(ZCdp(rho, scope=scope), _real(event))
-        case dp.LaplaceDpEvent():
-            multiplier = _positive("noise_multiplier", event.noise_multiplier)
-            return Assumed(Pure(moves / multiplier, scope=scope), _real(event))
-        case dp.ZCDpEvent():
-            return Assumed(_concentrated(event, scope), f"claimed by the event {event!r}")
-    raise NotDerived(f"a guarantee from {event!r}", "no claim of ours states it")
-
-
-def _real(event: object) -> str:
-    return f"noise on the reals, drawn without rounding, as in the event {event!r}"
-
-
-def _concentrated(event: Any, scope: Scope) -> ZCdp | Rdp:
-    rho, xi = rational("rho", event.rho), rational("xi", event.xi)
-    if xi == 0:
-        return ZCdp(rho, scope=scope)
-    return Rdp([(order, xi + rho * order) for order in _ORDERS], scope=scope)
-
-
-def _response(event: Any, scope: Scope) -> Guarantee:
-    # Of k buckets the true one is shown with chance 1 - p + p/k, any other with p/k.
-    k = integer("num_buckets", event.num_buckets, at_least=1)
-    p = rational("noise_parameter", event.noise_parameter)
-    if not 0 <= p <= 1:
-        raise InvalidParameter("noise_parameter", p, "must lie in [0, 1]")
-    if scope.relation is not Relation.REPLACE:
-        raise NotDerived(f"a guarantee from {event!r}", "randomised response replaces a record")
-    if k == 1:
-        return Pure(0, scope=scope)
-    if p == 0:
-        return Approx(0, 1, scope=scope)
-    with precision(_BITS):
-        loss = Enclosure.of(ball((1 - p) * k / p + 1).log())
-    return Pure(Fraction(loss.upper), scope=scope)
-
-
-def _sampled(dp: Any, event: Any, scope: Scope) -> Guarantee:
-    inner = _read(dp, event.event, scope)
-    ((curve, rounds),) = inner.parts if len(inner.parts) == 1 else ((None, 0),)
-    if rounds != 1 or not isinstance(curve, PrivacyCurve) or inner.assumptions:
-        raise NotDerived(
-            f"a guarantee from {event!r}", "only one round of an exact noise is sampled"
-        )
-    if isinstance(event, dp.PoissonSampledDpEvent):
-        rate = rational("sampling_probability", event.sampling_probability)
-        return PoissonSampled(curve=curve, rate=rate) if rate else Pure(0, scope=scope)
-    return FixedSizeSampled(
-        curve=curve, sample=event.sample_size, population=event.source_dataset_size
-    )
-
-
-def _positive(argument: str, value: object) -> Fraction:
-    return positive_rational(argument, value, "it scales the noise")
 
 
 # -- an accountant ----------------------------------------------------------------------------
@@ -262,12 +170,11 @@ def _kind() -> Callable[..., Any]:
             self._parts: list[Guarantee] = []
 
         def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:  # noqa: FBT001 - its interface
-            try:
-                found = from_dp_event(event, self._scope)
-            except DpcoreError as refusal:
-                return self.CompositionErrorDetails(event, str(refusal))
+            offender = refused_part(event, self._scope)
+            if offender is not None:
+                return self.CompositionErrorDetails(offender[0], str(offender[1]))
             if do_compose and count:
-                self._parts.append(compose((found, count)))
+                self._parts.append(compose((from_dp_event(event, self._scope), count)))
             return None
 
         @property
@@ -276,10 +183,16 @@ def _kind() -> Callable[..., Any]:
             return self._total().assumptions
 
         def get_epsilon(self, target_delta: float) -> float:
-            return self._total().epsilon(target_delta).upper_float
+            total = self._total()
+            # Whatever shows everything has no epsilon, also not at the delta that allows it.
+            shown = any(
+                isinstance(part, Approx) and part.stated_delta == 1 for part, _ in total.parts
+            )
+            return math.inf if shown else total.epsilon(target_delta).upper_float
 
         def get_delta(self, target_epsilon: float) -> float:
-            return self._total().delta(target_epsilon).upper_float
+            at = _FAR if target_epsilon == math.inf else target_epsilon
+            return self._total().delta(at).upper_float
 
         def _total(self) -> Composition:
             return compose(*(self._parts or [Pure(0, scope=self._scope)]))

@@ -51,6 +51,11 @@ class OneRelease(Guarantee):
 
     theorem: ClassVar[str]
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        r"""What nobody proved: nothing, for noise that is drawn exactly."""
+        return ()
+
     @abstractmethod
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0."""
@@ -76,7 +81,7 @@ class OneRelease(Guarantee):
         return self._both(self.enclose_renyi(order, bits_of(relative)))
 
     def _both(self, found: Enclosure) -> Bound:
-        return Bound.of(found, "exact", self.theorem)
+        return replace(Bound.of(found, "exact", self.theorem), assumptions=self.assumptions)
 
 
 def bits_of(relative: RationalLike | None) -> int:

@@ -30,9 +30,10 @@ from accounting.laws.registry import candidates
 from accounting.pairs.enclose import within
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
-from accounting.release.binned import is_wide
+from accounting.release.binned import UNSEEN, is_wide
 from accounting.release.curve import OneRelease, PrivacyCurve
-from accounting.release.dominating import DottedPair, dominating
+from accounting.release.dominating import DottedPair, connected, dominating
+from accounting.release.real_curve import RealCurve, RealLoss
 from accounting.release.sampled_pair import AbsentPair, Base, PresentPair
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
@@ -44,6 +45,7 @@ __all__ = ["FixedSizeSampled", "PoissonSampled"]
 _BITS: Final = 64
 _SPARE: Final = 64
 _TRIES: Final = 4
+_DOTS: Final = 1500
 _AMPLIFIED: Final = "the curve of the noise; Balle, Barthe and Gaboardi 2018, Theorems 8 and 9"
 
 
@@ -67,7 +69,7 @@ class PoissonSampled(OneRelease):
     word: ClassVar[str] = "poisson-sampled"
     theorem: ClassVar[str] = _AMPLIFIED
 
-    curve: PrivacyCurve
+    curve: PrivacyCurve | RealCurve
     rate: RationalLike
 
     def __post_init__(self) -> None:
@@ -81,6 +83,11 @@ class PoissonSampled(OneRelease):
     def scope(self) -> Scope:
         r"""The scope of the curve, and of what is sampled."""
         return self.curve.scope
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        r"""Those of the curve."""
+        return self.curve.assumptions
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0, over both directions."""
@@ -98,7 +105,7 @@ class PoissonSampled(OneRelease):
         if self.rate == 1:
             return self.curve.enclose_renyi(order, bits)
         exact = order_above_one(order)
-        if not self.exact:
+        if not self.exact or isinstance(self.curve, RealCurve):
             raise NotDerived(
                 f"the Renyi divergence of {self!r}",
                 "no one pair is the worst: ask for epsilon(delta)",
@@ -113,15 +120,18 @@ class PoissonSampled(OneRelease):
         Else several shifts or directions compete, or the pair has too many outcomes to be listed,
         and a pair above them all is sampled.
         """
-        return isinstance(_base(self.curve), Pair)
+        return isinstance(self.curve, RealCurve) or isinstance(_base(self.curve), Pair)
 
-    def pairs(self) -> tuple[PresentPair | AbsentPair | Base, ...]:
+    def pairs(self) -> tuple[PresentPair | AbsentPair | Base | RealLoss, ...]:
         r"""The pairs of one round. In all rounds it is the same one: the datasets decide.
 
         So many rounds cost at most the larger of what the present pairs cost together and what the
         absent pairs do.
         """
-        base, rate = _base(self.curve), Fraction(self.rate)
+        rate = Fraction(self.rate)
+        if isinstance(self.curve, RealCurve):
+            return (self.curve.loss(),) if rate == 1 else self.curve.sampled(rate)
+        base = _base(self.curve)
         if rate == 1:
             return (base,)
         return PresentPair(base=base, rate=rate), AbsentPair(base=base, rate=rate)
@@ -153,7 +163,7 @@ class FixedSizeSampled(OneRelease):
     word: ClassVar[str] = "fixed-size-sampled"
     theorem: ClassVar[str] = _AMPLIFIED
 
-    curve: PrivacyCurve
+    curve: PrivacyCurve | RealCurve
     sample: int
     population: int
 
@@ -170,6 +180,11 @@ class FixedSizeSampled(OneRelease):
     def scope(self) -> Scope:
         r"""The scope of the curve, and of what is sampled."""
         return self.curve.scope
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        r"""Those of the curve."""
+        return self.curve.assumptions
 
     @property
     def rate(self) -> Fraction:
@@ -197,8 +212,7 @@ class FixedSizeSampled(OneRelease):
 
     def pair(self) -> DottedPair:
         r"""A pair above every pair of one round: many rounds cost at most its composition."""
-        pairs = candidates(self.curve.noise, Sensitivity.of(self.curve.sensitivity))
-        base, rate = dominating(pairs), self.rate
+        base, rate = _above(self.curve), self.rate
         places = [Fraction(1), *(x for x, _ in base.corners if x > 1)]
         right = [(1 + rate * (x - 1), rate * base.height(x)) for x in places]
         # Neighbours have both orders: h(1/x) = 1 - 1/x + h(x)/x.
@@ -220,12 +234,21 @@ class FixedSizeSampled(OneRelease):
 
 
 def _check(curve: object, relation: Relation, what: str) -> None:
-    if not isinstance(curve, PrivacyCurve):
-        raise InvalidParameter("curve", curve, "must be a PrivacyCurve")
+    if not isinstance(curve, (PrivacyCurve, RealCurve)):
+        raise InvalidParameter("curve", curve, "must be a PrivacyCurve or a RealCurve")
     if curve.scope.relation is not relation:
         raise InvalidParameter(
             "scope", curve.scope, f"must have the relation {relation.value!r}: {what} is proven so"
         )
+
+
+def _above(curve: PrivacyCurve | RealCurve) -> DottedPair:
+    if isinstance(curve, RealCurve):
+        # One symmetric pair: its curve stands for both orders of two neighbours.
+        losses = [*curve.places(UNSEEN, _DOTS)]
+        both = [*losses, *(-loss for loss in losses if loss)]
+        return connected(curve.enclose_delta, curve.enclose_delta, both)
+    return dominating(candidates(curve.noise, Sensitivity.of(curve.sensitivity)))
 
 
 def _base(curve: PrivacyCurve) -> Base:
@@ -237,7 +260,9 @@ def _base(curve: PrivacyCurve) -> Base:
     return pairs[0]
 
 
-def _delta(curve: PrivacyCurve, rate: Fraction, epsilon: RationalLike, bits: int) -> Enclosure:
+def _delta(
+    curve: PrivacyCurve | RealCurve, rate: Fraction, epsilon: RationalLike, bits: int
+) -> Enclosure:
     at = at_least_zero("epsilon", epsilon)
     if rate == 1:
         return curve.enclose_delta(at, bits)
@@ -256,7 +281,9 @@ def _delta(curve: PrivacyCurve, rate: Fraction, epsilon: RationalLike, bits: int
         working *= 2
 
 
-def _epsilon(curve: PrivacyCurve, rate: Fraction, delta: RationalLike, bits: int) -> Enclosure:
+def _epsilon(
+    curve: PrivacyCurve | RealCurve, rate: Fraction, delta: RationalLike, bits: int
+) -> Enclosure:
     at = probability("delta", delta)
     if rate == 1:
         return curve.enclose_epsilon(at, bits)

@@ -16,7 +16,7 @@ from functools import reduce
 from typing import Final
 
 from accounting.claims.bound import Bound
-from accounting.claims.claim import Approx, Assumed, Claim, Pure, Rdp, ZCdp
+from accounting.claims.claim import Approx, Assumed, Pure, Rdp, StatedGuarantee, ZCdp
 from accounting.claims.orders import rounded_up
 from accounting.errors import NotDerived
 from accounting.theorems.convert import Word, points_of
@@ -50,12 +50,12 @@ class Composed:
     Pure('3/10')
     """
 
-    claim: Claim
+    claim: StatedGuarantee
     theorem: str
     adaptive: str
 
 
-def basic(parts: Iterable[tuple[Claim, int]]) -> Composed:
+def basic(parts: Iterable[tuple[StatedGuarantee, int]]) -> Composed:
     r"""Sums: of epsilon, of epsilon and delta, of rho, of Renyi bounds at the common orders.
 
     ``parts`` holds claims with the number of rounds of each.
@@ -78,7 +78,7 @@ def basic(parts: Iterable[tuple[Claim, int]]) -> Composed:
     )
 
 
-def parallel(claims: Iterable[Claim]) -> Composed:
+def parallel(claims: Iterable[StatedGuarantee]) -> Composed:
     r"""The largest, for releases on disjoint sets of users.
 
     Neighbours differ in one user, who is in one set. Which set that is must not depend on data.
@@ -96,7 +96,7 @@ def parallel(claims: Iterable[Claim]) -> Composed:
     )
 
 
-def advanced(claim: Claim, rounds: int, *, slack: RationalLike) -> Composed:
+def advanced(claim: StatedGuarantee, rounds: int, *, slack: RationalLike) -> Composed:
     r"""k rounds of (e, d): (e sqrt(2k log(1/slack)) + k e (e^e - 1), k d + slack).
 
     >>> total = advanced(Pure("1/20"), 1000, slack="1e-6").claim
@@ -137,7 +137,7 @@ def advanced_share(epsilon: RationalLike, rounds: int, *, slack: RationalLike) -
     return each
 
 
-def optimal(claim: Claim, rounds: int, delta: RationalLike) -> Composed:
+def optimal(claim: StatedGuarantee, rounds: int, delta: RationalLike) -> Composed:
     r"""The least epsilon that k rounds of a Pure or Approx claim give at ``delta``, rounded up.
 
     >>> float(optimal(Pure("1/20"), 1000, "1e-6").claim.stated_epsilon)
@@ -221,7 +221,7 @@ def _epsilon_delta(word: Word) -> tuple[Fraction, Fraction]:
             )
 
 
-def _alike(claims: Sequence[Claim]) -> tuple[list[Word], list[str]]:
+def _alike(claims: Sequence[StatedGuarantee]) -> tuple[list[Word], list[str]]:
     # Assumptions aside, all of one word and one scope.
     if not claims:
         raise InvalidParameter("parts", claims, "must hold at least one claim")
@@ -244,7 +244,7 @@ def _alike(claims: Sequence[Claim]) -> tuple[list[Word], list[str]]:
     return words, sorted(reasons)
 
 
-def _kept(word: Word, reasons: Sequence[str]) -> Claim:
+def _kept(word: Word, reasons: Sequence[str]) -> StatedGuarantee:
     return Assumed(word, "; ".join(reasons)) if reasons else word
 
 

@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
-from accounting.claims.claim import Approx, Assumed, Claim, Pure, Rdp, ZCdp, claim_from_json
+from accounting.claims.claim import (
+    Approx,
+    Assumed,
+    Pure,
+    Rdp,
+    StatedGuarantee,
+    ZCdp,
+    claim_from_json,
+)
 from accounting.claims.guarantee import Guarantee
 from accounting.claims.orders import approx_from_renyi, rho_within
 from accounting.errors import NotDerived
@@ -341,7 +349,7 @@ class ApproxFilter(Filter):
         }
 
 
-def filter_for(budget: Claim) -> Filter:
+def filter_for(budget: StatedGuarantee) -> Filter:
     r"""Choose the filter that keeps ``budget``: pure, zCDP, Renyi or (epsilon, delta).
 
     >>> filter_for(ZCdp("1/2")).counters

@@ -28,8 +28,7 @@ from accounting.claims.orders import approx_from_renyi, delta_from_renyi
 from accounting.errors import NotDerived
 from accounting.laws.laplace import LaplacePair
 from accounting.pairs.enclose import narrowed
-from accounting.release.curve import PrivacyCurve
-from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
+from accounting.release.curve import OneRelease
 from accounting.totals.rounds import Laws, Ways, ways
 from accounting.totals.total import Total
 from dpcore.errors import InvalidParameter
@@ -43,7 +42,6 @@ RELATIVE: Final = Fraction(1, 10**8)
 """The relative width that totals are computed to unless asked otherwise."""
 
 _FAR: Final = Fraction(10**9)
-_SOURCES: Final = (PrivacyCurve, Pure, ZCdp, Rdp, Approx, PoissonSampled, FixedSizeSampled)
 _LOSSES: Final = "the privacy losses of all rounds are added (Koskela, Jalko and Honkela 2020)"
 _MAXIMA: Final = "one pair that is at least as bad as each possible one (Doroshenko et al. 2022)"
 
@@ -74,6 +72,8 @@ class Composition(Guarantee):
         Where a part is a claim in Renyi terms the bound is from above only.
         """
         most, near = probability("delta", delta), width(relative, RELATIVE)
+        if self._alone is not None:
+            return self._alone.epsilon(most, relative)
         if not self.in_pairs:
             return self._told(approx_from_renyi(self.renyi_upper, most))
         return self._over_totals(lambda total: total.epsilon(most, near))
@@ -85,6 +85,8 @@ class Composition(Guarantee):
             # delta falls in epsilon, and is >= 0: what no float holds needs no formula.
             nearer = self.delta(_FAR, near)
             return replace(nearer, lower=None if nearer.lower is None else Fraction(0))
+        if self._alone is not None:
+            return self._alone.delta(at, relative)
         if not self.in_pairs:
             return self._told(delta_from_renyi(self.renyi_upper, at))
         return self._over_totals(lambda total: total.delta(at, near))
@@ -108,6 +110,14 @@ class Composition(Guarantee):
     def to_json(self) -> list[dict[str, Any]]:
         r"""The parts and their rounds, as text."""
         return [{"part": source.to_json(), "rounds": rounds} for source, rounds in self.parts]
+
+    @property
+    def _alone(self) -> OneRelease | None:
+        # One round of noise on the reals: its own curve is in closed form, sampled or not.
+        source, rounds = self.parts[0]
+        if len(self.parts) > 1 or rounds > 1 or not isinstance(source, OneRelease):
+            return None
+        return source if source.assumptions else None
 
     def _told(self, found: Bound) -> Bound:
         return replace(found, assumptions=self.assumptions)
@@ -239,8 +249,8 @@ def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
             return [(claim, rounds, claim.scope, (f"{claim!r}: {reason}",))]
         case Pure() | ZCdp() | Rdp() | Approx():
             return [(part, rounds, part.scope, (f"{part!r}: taken as it is stated",))]
-        case _ if isinstance(part, _SOURCES):
-            return [(part, rounds, part.scope, ())]
+        case OneRelease():
+            return [(part, rounds, part.scope, part.assumptions)]
         case Guarantee():
             raise NotDerived(f"a composition of {part!r}", "compose what each release guarantees")
     raise InvalidParameter("parts", part, "must be a guarantee, or a guarantee and its rounds")

@@ -24,6 +24,8 @@ from accounting.laws.laplace import LaplacePair, LaplaceProduct
 from accounting.pairs.enclose import enclose_delta, enclose_epsilon
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift
+from accounting.reals.mixture import SampledLaw
+from accounting.reals.normal_loss import NormalLoss
 from accounting.release.sampled_pair import AbsentPair, PresentPair
 from accounting.totals.enumeration import MANY_OUTCOMES, Enumeration
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow, precision
@@ -104,6 +106,8 @@ class Total:
                 return self._named_or_integrated(
                     lambda each: each.delta(epsilon, relative), line, relative
                 )
+            case NormalLoss() as normal:
+                return normal.delta(epsilon, _bits(relative))
             case pair:
                 try:
                     return enclose_delta(pair, epsilon, _bits(relative))
@@ -121,6 +125,8 @@ class Total:
                 return self._named_or_integrated(
                     lambda each: each.epsilon(delta, relative), line, relative
                 )
+            case NormalLoss() as normal:
+                return normal.epsilon(delta, _bits(relative))
             case pair:
                 found = enclose_epsilon(pair, delta, _bits(relative))
                 return Enclosure(found.lower, min(found.upper, self.largest().upper))
@@ -163,12 +169,19 @@ class Total:
             return Enclosure.exactly(0)
         return narrow(lambda: -((-ball(delta)).log1p() - self._log_shown()).expm1(), _HIDDEN_BITS)
 
-    def _engine(self) -> Pair | Line | None:
+    def _engine(self) -> Pair | NormalLoss | Line | None:
         if not self.parts:
             return None
         laws = [law for law, _ in self.parts]
         if sum(count for _, count in self.parts) == 1 and isinstance(laws[0], Pair):
             return laws[0]
+        if all(isinstance(law, NormalLoss) for law in laws):
+            return NormalLoss(
+                variance=sum(
+                    (k * law.variance for law, k in self.parts if isinstance(law, NormalLoss)),
+                    Fraction(0),
+                )
+            )
         if all(isinstance(law, (GaussianPair, GaussianProduct)) for law in laws):
             noises = {law.noise for law in laws if isinstance(law, (GaussianPair, GaussianProduct))}
             if len(noises) == 1:
@@ -205,7 +218,7 @@ def _steps(law: LossLaw) -> Shift:
 
 
 def _largest(law: LossLaw) -> Enclosure:
-    if isinstance(law, (Pair, PresentPair, AbsentPair)):
+    if isinstance(law, (Pair, PresentPair, AbsentPair, NormalLoss, SampledLaw)):
         try:
             return law.largest_loss()
         except NotDerived:

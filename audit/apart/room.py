@@ -49,6 +49,10 @@ class Remote(Target):
     source: str | None
     limits_itself: ClassVar[bool] = True
 
+    @property
+    def tells_time(self) -> bool:  # type: ignore[override]  # of a class, and here of each
+        return self.one
+
     def draw(self, block: Block) -> Iterator[Outputs]:
         try:
             yield from self.room.ask(("draw", self.spelling, *_asked(block)))
@@ -159,7 +163,8 @@ def _told(target: Target) -> tuple[bool, bool, str | None]:
 def _asked(block: Block) -> tuple[Any, ...]:
     # A block as plain data; the state of its generator is a dict.
     seeds = tuple((seed.entropy, seed.spawn_key) for seed in block.seeds)
-    return block.pair, block.worlds, seeds, block.mixing.bit_generator.state, block.drawn
+    coins = block.mixing.bit_generator.state
+    return block.pair, block.worlds, seeds, coins, block.drawn, block.timed
 
 
 def _block(
@@ -169,6 +174,7 @@ def _block(
     seeds: Any,
     mixing: Any,
     drawn: int,
+    timed: bool,  # noqa: FBT001 - plain data, in the order in which it was sent
 ) -> Block:
     seed_a, seed_b = (np.random.SeedSequence(entropy, spawn_key=key) for entropy, key in seeds)
     coins = np.random.default_rng()
@@ -180,6 +186,7 @@ def _block(
         mixing=coins,
         watchdog=watchdog,
         drawn=drawn,
+        timed=timed,
     )
 
 

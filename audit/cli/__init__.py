@@ -13,6 +13,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from audit.cli.bench import bench_command
+from audit.cli.canaries import canaries_command
+from audit.cli.corpus import corpus
+from audit.cli.dpsgd import dpsgd_command
 from audit.cli.exact import exact
 from audit.cli.fit import fit
 from audit.cli.replay import replay_command
@@ -55,14 +58,18 @@ commands = typer.Typer(
 commands.command()(fit)
 commands.command("exact")(exact)
 commands.command("replay")(replay_command)
+commands.command("canaries")(canaries_command)
+commands.command("dpsgd")(dpsgd_command)
 commands.command("bench")(bench_command)
+commands.add_typer(corpus)
 commands.command(
     _DEFAULT,
     cls=_Nameless,
     hidden=True,
     epilog="Also: dpcore audit exact (two known laws), fit (a sampler and its law), replay (one "
-    "random tape for both datasets), catalogue and bench (mechanisms broken on purpose). Each has "
-    "its own --help.",
+    "random tape for both datasets), canaries (one run of a training), dpsgd (its step), catalogue "
+    "and bench (mechanisms broken on purpose), corpus (real failures of published packages). Each "
+    "has its own --help.",
 )(run)
 
 

@@ -18,7 +18,7 @@ from audit.layers import LAYERS
 from audit.targets.target import Catalogued, KnownLaw, Target
 from dpcore.command.options import named
 from dpcore.command.options import read_jobs as processes
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational, whole_number
 
@@ -110,7 +110,7 @@ def read_claim(subject: Target, text: str | None, relation: str | None) -> Claim
         with named(claim="--claim", epsilon="--claim: epsilon", delta="--claim: delta"):
             return read(text, of)
     if own is None:
-        raise InvalidParameter("--claim", "(none)", "must be given, e.g. --claim epsilon=1")
+        raise InvalidParameter("--claim", ABSENT, "must be given, e.g. --claim epsilon=1")
     if own.curve is not None:
         return read(own.curve, of)
     return Claim(epsilon=own.epsilon, delta=own.delta, relation=of)
@@ -128,7 +128,7 @@ def read_pair(subject: Target, texts: tuple[str, str] | None) -> tuple[Any, Any]
     if texts is None:
         if isinstance(subject, Catalogued):
             return subject.subject.pair
-        raise InvalidParameter("--pair", "(none)", "must be given: two datasets, e.g. --pair 0 1")
+        raise InvalidParameter("--pair", ABSENT, "must be given: two datasets, e.g. --pair 0 1")
     pair = (_dataset("A", texts[0]), _dataset("B", texts[1]))
     return subject.check(pair)
 
@@ -231,11 +231,12 @@ def read_pairs(
     given = [name for name, value in (("--pair", one), ("--pairs", file)) if value is not None]
     if searched and given:
         raise InvalidParameter(
-            "--search", "(given)", f"searches for the pair itself: leave out {given[0]}"
+            "--search", ABSENT, f"searches for the pair itself: leave out {given[0]}"
         )
     if searched:
         return ()
-    from audit.search.pairs import read_pairs_file, require_neighbours
+    from audit.search.neighbours import require_neighbours
+    from audit.search.pairs import read_pairs_file
 
     if file is None:
         pair = read_pair(subject, one)

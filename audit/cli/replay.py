@@ -62,6 +62,10 @@ def replay_command(
     deadline: Annotated[
         str | None, typer.Option(metavar="SECONDS", help="Start no new tape after this time.")
     ] = None,
+    allow_constant: Annotated[
+        bool,
+        typer.Option("--allow-constant", help="Accept a target that draws nothing, on purpose."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     r"""Replay TARGET on both datasets with the same random draws, and with draws at their extremes.
@@ -69,7 +73,7 @@ def replay_command(
     Example: dpcore audit replay clipped-to-two --sensitivity 1
 
     Exit code: 0 no error found, 1 refuted or a fault found, 2 usage, 3 the target failed or cannot
-    be replayed.
+    be replayed, 4 nothing is drawn and both datasets give the same.
     """
     from audit.apart.room import done_apart, importing
     from audit.cli.options import read_pair, read_seconds, read_seed
@@ -97,6 +101,7 @@ def replay_command(
             seed=first,
             timeout=seconds,
             deadline=until,
+            allow_constant=allow_constant,
         )
         text = report.to_text() if as_json else page(report.lines())
         return text, report.exit_code

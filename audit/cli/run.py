@@ -40,7 +40,7 @@ def run(
             help="module:callable, file.py:callable, 'exec:./program args', a noise such as "
             "discrete-laplace:scale=1, a protocol such as protocol:pure,users=64,epsilon=1, a "
             "bandit such as bandit:dist-dp-se,epsilon=1 (further keys: delta, scaling, radius, "
-            "path), or a name that dpcore audit catalogue lists.",
+            "path) or bandit:file.py:Policy, or a name that dpcore audit catalogue lists.",
         ),
     ],
     *,
@@ -88,7 +88,7 @@ def run(
         typer.Option(
             metavar="NAME",
             help="Test a feature of the output: lowest-bit, sign, length, file.py:callable, ...; "
-            "identity is the output itself. May be repeated.",
+            "identity is the output itself, time how long its call took. May be repeated.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -220,6 +220,12 @@ def run(
     Example: dpcore audit half-scale --claim epsilon=1 --pair 0 1
 
     A callable is f(dataset), f(dataset, rng) or, faster, f(dataset, n, rng) returning n outputs.
+    rng is a numpy Generator; written rng: Rng, a SeededRng of dpcore.
+
+    exec: starts a program in any language. It reads one line from its standard
+    input, {"dataset": 0, "n": 1000, "seed": 7}, writes n lines to standard
+    output, one output a line, and ends with exit code 0.
+
     Exit code: 0 not refuted or proven, 1 refuted or a fault found, 2 usage, 3 the target failed,
     4 nothing measured, or less than --resolution asks for.
     """

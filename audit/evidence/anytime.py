@@ -90,6 +90,11 @@ class EProcess:
         return reduce(lambda tally, part: tally.add(*part), self.pending, self.tally)
 
     @property
+    def tested(self) -> tuple[Trial, ...]:
+        r"""All trials, that of the runs after the last look as well."""
+        return self._all_trials()
+
+    @property
     def log_wealth(self) -> Floats:
         r"""The logarithm of the wealth now, one entry a claimed point, averaged over the bets."""
         return _log_mean(self.wealth.T, _LOG_WEIGHTS)

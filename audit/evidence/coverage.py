@@ -17,7 +17,7 @@ from audit.claims.looks import TRAINING
 from audit.evidence.event import Tally
 from audit.evidence.fixed import WEIGHTS
 
-__all__ = ["Coverage", "cover", "unmeasured", "unseen"]
+__all__ = ["Coverage", "cover", "unmeasured", "unresolved", "unseen"]
 
 _RARE: Final = 100
 
@@ -26,7 +26,7 @@ _RARE: Final = 100
 class Coverage:
     r"""Of one view, its ``runs``; those that were ``looked_at``, and those whose output came only
     ``once`` and has no order (:class:`audit.evidence.event.Tally`); whether the output is
-    ``constant``, and whether anything was ``measured``.
+    ``constant``, whether anything was ``measured``, and whether it is a ``learned`` score.
     """
 
     runs: int
@@ -36,10 +36,17 @@ class Coverage:
     measured: bool
     pair: int = 0
     feature: str | None = None
+    learned: bool = False
 
     @classmethod
     def of(
-        cls, tally: Tally, level: Fraction, *, pair: int = 0, feature: str | None = None
+        cls,
+        tally: Tally,
+        level: Fraction,
+        *,
+        pair: int = 0,
+        feature: str | None = None,
+        learned: bool = False,
     ) -> Coverage:
         r"""Of all runs of a view, tested at ``level``.
 
@@ -62,11 +69,12 @@ class Coverage:
             measured=tally.looked_at >= _enough(level),
             pair=pair,
             feature=feature,
+            learned=learned,
         )
 
     def accepted(self) -> Coverage:
         r"""Where the output is constant, and is meant to be, that was measured."""
-        return replace(self, measured=self.measured or self.constant)
+        return replace(self, measured=self.measured or (self.constant and not self.learned))
 
     @property
     def in_part(self) -> bool:
@@ -76,6 +84,8 @@ class Coverage:
     @property
     def reason(self) -> str:
         r"""Why nothing was measured, and what to do."""
+        if self.learned:
+            return "no score was learned that differs from run to run"
         if self.constant:
             return (
                 "every output was the same; --allow-constant (allow_constant=True in Python) "
@@ -105,27 +115,35 @@ def _enough(level: Fraction) -> int:
 def cover(
     tallies: Sequence[Tally],
     names: Sequence[tuple[int, str | None]],
-    level: Fraction,
+    levels: Sequence[Fraction],
     *,
     allow_constant: bool = False,
+    learned: Sequence[bool] = (),
 ) -> tuple[Coverage, ...]:
-    r"""Of several views, by the place of their pair and the name of their feature."""
+    r"""Of several views, by the place of their pair and the name of their feature, each with its
+    level; ``learned`` says which are scores.
+    """
+    scores = learned or [False] * len(tallies)
     found = (
-        Coverage.of(tally, level, pair=pair, feature=feature)
-        for tally, (pair, feature) in zip(tallies, names, strict=True)
+        Coverage.of(tally, level, pair=pair, feature=feature, learned=score)
+        for tally, level, (pair, feature), score in zip(tallies, levels, names, scores, strict=True)
     )
     return tuple(each.accepted() if allow_constant else each for each in found)
 
 
 def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
-    r"""One sentence for each view in which nothing was measured, or not of all outputs.
+    r"""One sentence for each view in which nothing was measured, or not of all outputs; none where
+    learned scores were measured in its place.
 
     >>> none = Coverage(runs=0, looked_at=0, once=0, constant=False, measured=False)
     >>> unmeasured([none], several=False)
     ['nothing was measured: no run was drawn']
     """
     found = []
+    scored = {each.pair for each in coverage if each.learned and each.measured}
     for each in coverage:
+        if each.pair in scored:
+            continue
         where = f"pair {each.pair + 1}: " if several else ""
         where += f"{each.feature}: " if each.feature is not None else ""
         if not each.measured:
@@ -138,6 +156,21 @@ def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
     return found
 
 
+def unresolved(coverage: Sequence[Coverage]) -> str | None:
+    r"""Why there is no resolution although something was measured; None where that is not so.
+
+    An output that only one dataset gives would be seen among outputs that come again, or are
+    ordered; a learned score may hide it.
+    """
+    measured = [each for each in coverage if each.measured]
+    if not measured or not all(each.learned for each in measured):
+        return None
+    return (
+        "outputs hardly ever come twice: learned scores of them were tested, and a score may miss "
+        "an output that only one dataset gives"
+    )
+
+
 def unseen(coverage: Sequence[Coverage]) -> str:
     r"""Name what a resolution does not speak of, in brackets; nothing where it speaks of all.
 
@@ -145,12 +178,13 @@ def unseen(coverage: Sequence[Coverage]) -> str:
     >>> unseen([none])
     ' (nothing was measured in 1 of 1 views)'
     """
-    kept = [each for each in coverage if each.measured]
-    missing = len(coverage) - len(kept)
+    views = [each for each in coverage if not each.learned]
+    kept = [each for each in views if each.measured]
+    missing = len(views) - len(kept)
     once = sum(each.once for each in kept if each.in_part)
     parts = []
     if missing:
-        parts.append(f"in {missing:,} of {len(coverage):,} views")
+        parts.append(f"in {missing:,} of {len(views):,} views")
     if once:
         parts.append(f"of {once:,} outputs that came only once")
     return f" (nothing was measured {' and '.join(parts)})" if parts else ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -298,7 +298,8 @@ class Witness:
     ``inside_a`` of ``runs_a`` runs on dataset A and ``inside_b`` of ``runs_b`` on B gave an
     output in ``event``; ``world`` is the one it points to. Integers, so nothing is rebuilt from a
     rate. The ratio of the two shares is no bound: the bound is ``epsilon_lower``. ``feature`` is
-    what the output was read through, None for the output itself; ``where`` is the event as data.
+    what the output was read through, None for the output itself; ``where`` is the event as data,
+    and ``score`` all that is needed to compute a learned feature (``audit.evidence.score``).
 
     >>> print(
     ...     Witness(event="output <= -1", world="A", inside_a=41, runs_a=100, inside_b=3, runs_b=97)
@@ -314,6 +315,7 @@ class Witness:
     runs_b: int
     feature: str | None = None
     where: Event | None = field(default=None, compare=False, repr=False)
+    score: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
     def through(self, feature: str | None) -> Witness:
         r"""The same about what a feature shows of the output, by its name."""
@@ -327,9 +329,9 @@ class Witness:
             f"{self.inside_b} of {self.runs_b} on dataset B (points to {self.world})"
         )
 
-    def to_json(self) -> dict[str, str | int | None]:
+    def to_json(self) -> dict[str, Any]:
         r"""The fields by name, but for ``where``."""
-        names = ("event", "world", "inside_a", "runs_a", "inside_b", "runs_b", "feature")
+        names = ("event", "world", "inside_a", "runs_a", "inside_b", "runs_b", "feature", "score")
         return {name: getattr(self, name) for name in names}
 
 

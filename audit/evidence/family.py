@@ -2,15 +2,17 @@ r"""Many tests of one claim: its points, on several pairs, through several featu
 
 A *view* is what one feature shows of the runs of one pair. Each view is learned once and every
 claimed point is weighed on it. For a number of runs fixed beforehand the tests share the level by
-Holm's method; watched as they come, they share one wealth, the mean of theirs. With one view and
-one point both are the plain test. Statement and proof: ``docs/proofs/family.md``.
+Holm's method; watched as they come, they share one wealth, the mean of theirs. A view may have a
+larger part of either than another. With one view and one point both are the plain test. Statement
+and proof: ``docs/proofs/family.md``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import product
 from typing import Final
 
@@ -20,13 +22,13 @@ from scipy.special import logsumexp
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.claims.verdicts import Layer
 from audit.evidence.anytime import EProcess, log_bar, watch_curve
 from audit.evidence.coverage import cover
 from audit.evidence.event import Floats, Witness
 from audit.evidence.fixed import gather
 from audit.evidence.multiplicity import by_averages, holm
 from audit.evidence.outcome import Outcome
+from audit.evidence.score import scored
 from audit.evidence.verdict import (
     ANYTIME,
     BERGER_BOOS_SHARE,
@@ -36,6 +38,8 @@ from audit.evidence.verdict import (
     resolution_of,
     verdict_of,
 )
+from audit.evidence.view import View, excess, layer_of, parts_of, view_seeds
+from audit.learn.additive import Score
 from audit.outputs.form import Outputs
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down
@@ -53,20 +57,6 @@ __all__ = [
 _LARGEST_EXPONENT: Final = 700.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    r"""What one feature shows of the runs of one pair, in run order.
-
-    ``pair`` is the place of the pair in the audit's list, ``feature`` the feature's name, None for
-    the outputs themselves.
-    """
-
-    pair: int = 0
-    feature: str | None = None
-    outputs: Outputs
-    worlds: NDArray[np.bool_]
-
-
 def weigh_views(
     views: Sequence[View],
     claim: Claim | CurveClaim,
@@ -80,9 +70,9 @@ def weigh_views(
     Each outcome marked ``refuted`` is, by Holm's method, at the level of the whole audit: if the
     points and views that hold are any, P(one of them is marked) <= alpha. ``p_value`` is the
     smallest adjusted one. The bounds ``epsilon_lower`` hold together with probability 1 - alpha:
-    each has alpha over the number of views and distinct deltas. ``resolution`` is that of the view
-    that resolves least, there at the point that resolves best, with alpha over the number of tests;
-    views in which nothing could be measured (``coverage``) have no part in it; with
+    each has its view's part of alpha over the number of distinct deltas. ``resolution`` is that of
+    the view that resolves least, there at the point that resolves best, with the level of one test;
+    views in which nothing could be measured (``coverage``), and scores, have no part in it; with
     ``allow_constant`` one output that always comes counts as measured. Which views there are must
     not depend on their runs.
 
@@ -95,7 +85,8 @@ def weigh_views(
     level, points = rational("alpha", alpha), claim.points
     if not views:
         raise InvalidParameter("views", views, "must hold at least one")
-    share = level / (len(views) * len(points))
+    parts = parts_of([view.weight for view in views])
+    shares = [level * part / len(points) for part in parts]
     evidence = [
         gather(view.outputs, view.worlds, seed=own)
         for view, own in zip(views, view_seeds(seed, len(views)), strict=True)
@@ -103,14 +94,15 @@ def weigh_views(
     # A p-value is never below what its bounds on kappa cost, so these are bought with its share.
     found = [
         each.p_value(*point.exact, spend=share / BERGER_BOOS_SHARE)
-        for each in evidence
+        for each, share in zip(evidence, shares, strict=True)
         for point in points
     ]
-    adjusted = holm(found)
+    weights = [part for part in parts for _ in points]
+    adjusted = holm(found, weights)
     deltas = {point.exact[1] for point in points}
     lower = {
-        (i, delta): each.epsilon_lower(level / (len(views) * len(deltas)), delta)
-        for i, each in enumerate(evidence)
+        (i, delta): each.epsilon_lower(level * part / len(deltas), delta)
+        for i, (each, part) in enumerate(zip(evidence, parts, strict=True))
         for delta in deltas
     }
     rows = zip(product(enumerate(views), points), found, adjusted, strict=True)
@@ -125,20 +117,28 @@ def weigh_views(
         )
         for ((i, view), point), p_value, holms in rows
     )
-    row = min(range(len(outcomes)), key=lambda i: (found[i], -_excess(outcomes[i])))
-    best = row // len(points)
-    witness = evidence[best].witness(*outcomes[row].claim.exact, spend=share / BERGER_BOOS_SHARE)
+    row = min(
+        range(len(outcomes)),
+        key=lambda i: (found[i] / float(weights[i]), -excess(outcomes[i])),
+    )
+    best, exact = row // len(points), outcomes[row].claim.exact
+    models = views[best].models
+    if models is None:
+        witness = evidence[best].witness(*exact, spend=shares[best] / BERGER_BOOS_SHARE)
+    else:
+        witness = scored(evidence[best].trials, exact, models)
     tallies = [each.tally for each in evidence]
     names = [(view.pair, view.feature) for view in views]
-    coverage = cover(tallies, names, share, allow_constant=allow_constant)
+    learned = [view.models is not None for view in views]
+    coverage = cover(tallies, names, shares, allow_constant=allow_constant, learned=learned)
     return Weighed(
         verdict=verdict_of(coverage, refuted=outcomes[row].refuted),
         coverage=coverage,
         epsilon_lower=outcomes[row].epsilon_lower,
         witness=None if witness is None else witness.through(views[best].feature),
-        layer=_layer(FIXED, len(outcomes)),
+        layer=layer_of(FIXED, len(outcomes)),
         p_value=min(adjusted),
-        resolution=resolution_of(tallies, coverage, points, share),
+        resolution=resolution_of(tallies, coverage, points, shares),
         outcomes=outcomes,
         row=row,
         view=best,
@@ -160,15 +160,17 @@ class FamilyProcess:
 
     ``path[t-1]`` is the logarithm of the mean wealth of all views after t runs, in the order they
     came, over all pairs; a run that is read through several features is one run. ``names`` are the
-    (pair, feature) of the views, ``processes`` their evidence, each over all claimed points.
-    ``peak`` is the block in which the mean was largest, and its place there, None where it never
-    exceeded 1.
+    (pair, feature) of the views, ``parts`` their parts in the mean, which sum to 1, ``learned``
+    which of them are scores, ``processes`` their evidence, each over all claimed points. ``peak``
+    is the block in which the mean was largest, and its place there, None where it never exceeded 1.
     """
 
     claim: Claim | CurveClaim
     names: tuple[tuple[int, str | None], ...]
     processes: tuple[EProcess, ...]
     path: Floats
+    parts: tuple[Fraction, ...]
+    learned: tuple[bool, ...]
     peak: tuple[_Block, int] | None = None
 
     @property
@@ -222,7 +224,8 @@ class FamilyProcess:
                     else np.full(len(worlds), before.path[-1] if before.runs else 0.0)
                     for i, (before, after) in enumerate(zip(self.processes, processes, strict=True))
                 ]
-            )
+            ),
+            self.parts,
         )
         higher = len(fresh) > 0 and float(fresh.max()) > self._log_e
         return replace(
@@ -255,19 +258,20 @@ class FamilyProcess:
 
         ``refuted`` marks those for which every set of tests that holds it has a mean wealth of at
         least 1/alpha, when the mean of all was largest: at all times together, P(one that holds is
-        marked) <= alpha. The bounds hold together likewise, with alpha over the number of views and
-        distinct deltas each.
+        marked) <= alpha. The bounds hold together likewise, with their view's part of alpha over
+        the number of distinct deltas each.
         """
         level, points = rational("alpha", alpha), self.claim.points
         deltas = {point.exact[1] for point in points}
         lower = {
-            (i, delta): process.epsilon_lower(level / (len(self.names) * len(deltas)), delta)
-            for i, process in enumerate(self.processes)
+            (i, delta): process.epsilon_lower(level * part / len(deltas), delta)
+            for i, (process, part) in enumerate(zip(self.processes, self.parts, strict=True))
             for delta in deltas
         }
         wealth, refuted = self.log_wealth(), self.rejected_at(level) is not None
         # The wealthiest is marked exactly if the mean of all sufficed, which the path decides.
-        marked = (by_averages(wealth) >= log_bar(level)) | (wealth == wealth.max())
+        shares = [part for part in self.parts for _ in points]
+        marked = (by_averages(wealth, shares) >= log_bar(level)) | (wealth == wealth.max())
         rows = zip(product(enumerate(self.names), points), wealth.tolist(), marked, strict=True)
         return tuple(
             Outcome(
@@ -291,20 +295,33 @@ class FamilyProcess:
         best = int(np.argmax(self.log_wealth())) // len(self.claim.points)
         return self._witness(best)
 
-    def _witness(self, view: int, place: int = 0) -> Witness | None:
-        found = self.processes[view].witness(place)
+    def _witness(
+        self, view: int, place: int = 0, models: Mapping[int, Score] | None = None
+    ) -> Witness | None:
+        process = self.processes[view]
+        if models is None:
+            found = process.witness(place)
+        else:
+            found = scored(process.tested, self.claim.points[place].exact, models)
         return None if found is None else found.through(self.names[view][1])
 
     def _row(self, outcomes: Sequence[Outcome]) -> int:
-        wealth = self.log_wealth().tolist()
-        return max(range(len(outcomes)), key=lambda i: (wealth[i], _excess(outcomes[i])))
+        shares = [math.log(part) for part in self.parts for _ in self.claim.points]
+        wealth = (self.log_wealth() + shares).tolist()
+        return max(range(len(outcomes)), key=lambda i: (wealth[i], excess(outcomes[i])))
 
 
 def watch_views(
-    claim: Claim | CurveClaim, *, pairs: int = 1, features: Sequence[str | None] = (None,)
+    claim: Claim | CurveClaim,
+    *,
+    pairs: int = 1,
+    features: Sequence[str | None] = (None,),
+    weights: Sequence[Fraction] = (),
+    learned: Sequence[bool] = (),
 ) -> FamilyProcess:
     r"""Start watching a mechanism of which ``claim`` is claimed, on pairs 0, ..., each read through
-    every one of ``features``.
+    every one of ``features``, which have ``weights`` beside each other (all alike where they are
+    left out); ``learned`` says which are scores.
 
     >>> from audit.outputs.worlds import draw_worlds
     >>> rng = np.random.default_rng(1)
@@ -321,16 +338,26 @@ def watch_views(
         raise InvalidParameter("features", features, "there must be a view: a pair and a feature")
     start = watch_curve([point.exact for point in claim.points])
     return FamilyProcess(
-        claim=claim, names=names, processes=(start,) * len(names), path=np.zeros(0)
+        claim=claim,
+        names=names,
+        processes=(start,) * len(names),
+        path=np.zeros(0),
+        parts=tuple(parts_of(list(weights or [Fraction(1)] * len(features)) * pairs)),
+        learned=tuple(learned or [False] * len(features)) * pairs,
     )
 
 
 def weigh_family(
-    process: FamilyProcess, alpha: RationalLike, *, allow_constant: bool = False
+    process: FamilyProcess,
+    alpha: RationalLike,
+    *,
+    allow_constant: bool = False,
+    models: Sequence[Mapping[int, Score] | None] = (),
 ) -> Weighed:
     r"""Of runs watched as they came: refuted where the mean wealth ever reached 1/alpha.
 
-    ``resolution`` and ``coverage`` are those of :func:`weigh_views`.
+    ``resolution`` and ``coverage`` are those of :func:`weigh_views`; ``models`` are those of the
+    views, for the witness.
 
     >>> weigh_family(watch_views(Claim(epsilon=1)), "0.05").e_value
     1.0
@@ -338,53 +365,31 @@ def weigh_family(
     level, points = rational("alpha", alpha), process.claim.points
     outcomes = process.outcomes(level)
     row = process._row(outcomes)
-    best, share = row // len(points), level / len(outcomes)
+    best = row // len(points)
+    shares = [level * part / len(points) for part in process.parts]
     tallies = [each.seen for each in process.processes]
-    coverage = cover(tallies, process.names, share, allow_constant=allow_constant)
+    coverage = cover(
+        tallies, process.names, shares, allow_constant=allow_constant, learned=process.learned
+    )
     return Weighed(
         verdict=verdict_of(coverage, refuted=process.rejected_at(level) is not None),
         coverage=coverage,
         epsilon_lower=outcomes[row].epsilon_lower,
-        witness=process._witness(best, row % len(points)),
-        layer=_layer(ANYTIME, len(outcomes)),
+        witness=process._witness(best, row % len(points), models[best] if models else None),
+        layer=layer_of(ANYTIME, len(outcomes)),
         e_value=process.e_value,
-        resolution=resolution_of(tallies, coverage, points, share),
+        resolution=resolution_of(tallies, coverage, points, shares),
         outcomes=outcomes,
         row=row,
         view=best,
     )
 
 
-def _log_mean(paths: Floats) -> Floats:
+def _log_mean(paths: Floats, parts: Sequence[Fraction]) -> Floats:
     # Over the first axis; a single one is itself, to the last bit.
     if len(paths) == 1:
         alone: Floats = paths[0]
         return alone
-    mean: Floats = logsumexp(paths, axis=0) - math.log(len(paths))
+    weights = np.array([float(part) for part in parts])
+    mean: Floats = logsumexp(paths, axis=0, b=weights[:, None])
     return mean
-
-
-def _excess(outcome: Outcome) -> float:
-    # How far the bound lies above the claim.
-    return outcome.epsilon_lower - float(outcome.claim.exact[0])
-
-
-def _layer(alone: Layer, tests: int) -> Layer:
-    if tests == 1:
-        return alone
-    shared = "mean of the wealths" if alone is ANYTIME else "Holm's method"
-    return replace(alone, method=f"{alone.method}; {shared} of {tests} tests")
-
-
-def view_seeds(seed: int, views: int) -> list[int]:
-    r"""Of each view, the seed of the coins that make its p-values exact.
-
-    That of the first is the one of an audit that has no other.
-
-    >>> view_seeds(7, 2)[0]
-    7
-    """
-    return [seed] + [
-        int(np.random.SeedSequence(seed, spawn_key=(i,)).generate_state(1, np.uint64)[0])
-        for i in range(1, views)
-    ]

@@ -35,6 +35,7 @@ __all__ = [
     "GRID",
     "WEIGHTS",
     "Evidence",
+    "block_ends",
     "gather",
     "read_claim",
     "read_level",
@@ -203,7 +204,7 @@ def gather(outputs: object, worlds: object, *, seed: int) -> Evidence:
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))
-    ends = _block_ends(len(reading))
+    ends = block_ends(len(reading))
     tally = Tally.empty().add(reading[: ends[0]], truth[: ends[0]])
     trials: list[Trial] = []
     for start, end in pairwise(ends):
@@ -217,7 +218,12 @@ def gather(outputs: object, worlds: object, *, seed: int) -> Evidence:
     return Evidence(trials=tuple(trials), uniforms=uniforms, runs=len(reading), tally=tally)
 
 
-def _block_ends(runs: int) -> list[int]:
+def block_ends(runs: int) -> list[int]:
+    r"""Where the blocks of so many runs end; of the first nothing is tested.
+
+    >>> block_ends(200)
+    [38, 58, 88, 133, 200]
+    """
     ends = [runs]
     while ends[-1] / _BLOCK_GROWTH >= _FIRST_BLOCK:
         ends.append(int(ends[-1] / _BLOCK_GROWTH))
@@ -338,5 +344,5 @@ def resolution(
         if eta <= 1.0:
             return eta
     # An output that always comes in its world leaves no run undecided once the first block is over.
-    scored = count - _block_ends(count)[0]
+    scored = count - block_ends(count)[0]
     return 1.0 if scored > 0 and enough(scored, scored, WEIGHTS[0]) else math.inf

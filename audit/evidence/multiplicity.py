@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
 
 from audit.evidence.event import Floats
+from dpcore.numbers.enclosure import round_up
 
 __all__ = ["by_averages", "holm"]
 
@@ -19,29 +21,36 @@ __all__ = ["by_averages", "holm"]
 _ROUNDING: Final = 2.0**-40
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) -> list[float]:
     r"""The adjusted p-values: those at most alpha may be rejected, P(a false one) <= alpha.
 
-    The k-th smallest of m is multiplied by m - k + 1 and is no smaller than the one before (Holm
-    1979). Rounded up; nothing is asked of how the tests depend on each other.
+    ``shares`` say how much of the level each test has (all alike where they are left out). In the
+    order of p/share each is multiplied by the shares of those not before it over its own, and is no
+    smaller than the one before (Holm 1979): with equal shares the k-th smallest of m by m - k + 1.
+    Rounded up; nothing is asked of how the tests depend on each other.
 
     >>> holm([0.25, 0.01]), holm([0.03])
     ([0.25, 0.020000000000000004], [0.03])
+    >>> holm([0.25, 0.01], [Fraction(4, 5), Fraction(1, 5)])
+    [0.25, 0.05000000000000001]
     """
-    adjusted, least = [1.0] * len(p_values), 0.0
-    for before, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        factor = len(p_values) - before
-        product = p_values[i] * factor
+    each = [Fraction(1)] * len(p_values) if shares is None else list(shares)
+    adjusted, least, left = [1.0] * len(p_values), 0.0, sum(each, Fraction(0))
+    for i in sorted(range(len(p_values)), key=lambda i: p_values[i] / float(each[i])):
+        factor = left / each[i]
+        product = p_values[i] * round_up(factor)
         least = max(least, math.nextafter(product, math.inf) if factor > 1 else product)
         adjusted[i] = min(1.0, least)
+        left -= each[i]
     return adjusted
 
 
-def by_averages(log_wealth: Floats) -> Floats:
+def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) -> Floats:
     r"""For each e-value the least mean of a set that holds it, as logarithms.
 
     Those of at least 1/alpha may be rejected, P(a false one) <= alpha (Vovk and Wang 2021, section
-    5): a set of hypotheses that all hold has a mean that reaches 1/alpha so rarely. Rounded down.
+    5): a set of hypotheses that all hold has a mean that reaches 1/alpha so rarely. The means weigh
+    each by its share, all alike where these are left out. Rounded down.
 
     >>> np.exp(by_averages(np.log([80.0, 10.0, 1e-9]))).round(3).tolist()
     [30.0, 5.0, 0.0]
@@ -50,13 +59,16 @@ def by_averages(log_wealth: Floats) -> Floats:
     if top == -math.inf:
         return log_wealth
     wealth = np.exp(log_wealth - top)
+    weights = np.ones(len(wealth)) if shares is None else np.array([float(x) for x in shares])
     order = np.argsort(wealth, kind="stable")
-    rising, sizes = wealth[order], np.arange(1, len(wealth) + 1)
+    rising, sizes = (wealth * weights)[order], weights[order]
     least = np.empty(len(wealth))
     for place, i in enumerate(order):
-        # Of all sets of one size, the one with the least others has the least mean.
+        # A mean falls by each further one below it: the set with the least mean has, beside i, the
+        # least others, up to some place.
         others = np.concatenate(([0.0], np.cumsum(np.delete(rising, place))))
-        least[i] = ((wealth[i] + others) / sizes).min()
+        counts = np.concatenate(([0.0], np.cumsum(np.delete(sizes, place))))
+        least[i] = ((weights[i] * wealth[i] + others) / (weights[i] + counts)).min()
     with np.errstate(divide="ignore"):
         found: Floats = np.log(least) + top - _ROUNDING
     return found

@@ -5,8 +5,11 @@ Data only, computed after the audit; it decides nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+import numpy as np
 
 from audit.claims.claim import Claim
 from audit.claims.looks import LOOKS
@@ -49,26 +52,32 @@ class Trace:
 
 
 def trace_fixed(
-    outputs: Outputs, worlds: object, claim: Claim, alpha: RationalLike = "0.05", *, seed: int
+    outputs: Outputs | Callable[[int], Outputs],
+    worlds: object,
+    claim: Claim,
+    alpha: RationalLike = "0.05",
+    *,
+    seed: int,
 ) -> Trace:
     r"""The prequential bound of about 16 prefixes, each taken as an audit of that many runs.
+    ``outputs`` may be a function of their number, as learned scores are.
 
     Each point holds by itself with confidence 1 - alpha: who picks the largest afterwards has no
     such confidence. The last is that of all runs.
 
-    >>> import numpy as np
     >>> from audit.outputs.worlds import draw_worlds
     >>> worlds = draw_worlds(1000, np.random.default_rng(1))
     >>> found = trace_fixed(worlds.astype(int), worlds, Claim(epsilon=1), seed=7)  # no noise
     >>> found.points[-1][0], found.points[-1][1] > 4
     (1000, True)
     """
-    truth = read_worlds(worlds, len(outputs))
+    truth = read_worlds(worlds, len(np.asarray(worlds)))
     epsilon, delta = claim.exact
     level = rational("alpha", alpha)
     points = []
     for runs in _prefixes(len(truth)):
-        evidence = gather(outputs[:runs], truth[:runs], seed=seed)
+        seen = outputs(runs) if callable(outputs) else outputs[:runs]
+        evidence = gather(seen, truth[:runs], seed=seed)
         bound = evidence.epsilon_lower(level, delta)
         p_value = evidence.p_value(epsilon, delta, spend=level / BERGER_BOOS_SHARE)
         points.append((runs, capped(bound, claim, refuted=p_value <= round_down(level))))

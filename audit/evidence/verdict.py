@@ -101,7 +101,7 @@ def weigh(
         layer=FIXED,
         p_value=p_value,
         outcomes=(Outcome(claim=claim, epsilon_lower=lower, refuted=refuted, p_value=p_value),),
-        resolution=resolution_of([evidence.tally], coverage, [claim], alpha),
+        resolution=resolution_of([evidence.tally], coverage, [claim], [alpha]),
     )
 
 
@@ -124,7 +124,7 @@ def weigh_process(process: EProcess, claim: Claim, alpha: Fraction) -> Weighed:
         layer=ANYTIME,
         e_value=e_value,
         outcomes=(Outcome(claim=claim, epsilon_lower=lower, refuted=refuted, e_value=e_value),),
-        resolution=resolution_of([process.seen], coverage, [claim], alpha),
+        resolution=resolution_of([process.seen], coverage, [claim], [alpha]),
     )
 
 
@@ -140,18 +140,21 @@ def verdict_of(coverage: Sequence[Coverage], *, refuted: bool) -> Verdict:
 
 
 def resolution_of(
-    tallies: Sequence[Tally], coverage: Sequence[Coverage], points: Sequence[Claim], share: Fraction
+    tallies: Sequence[Tally],
+    coverage: Sequence[Coverage],
+    points: Sequence[Claim],
+    shares: Sequence[Fraction],
 ) -> float:
-    r"""Of the view that resolves least among those that measured anything, at the point that
-    resolves best; infinite where none did.
+    r"""Of the view that resolves least among those that measured anything and are no scores, at the
+    point that resolves best; infinite where there is none. ``shares`` are those of one test each.
     """
     found = [
         min(
             resolution(tally.runs, epsilon, share, delta, crowd=tally.crowd)
             for epsilon, delta in (point.exact for point in points)
         )
-        for tally, each in zip(tallies, coverage, strict=True)
-        if each.measured
+        for tally, each, share in zip(tallies, coverage, shares, strict=True)
+        if each.measured and not each.learned
     ]
     return max(found, default=math.inf)
 

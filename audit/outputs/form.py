@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from audit.errors import Unreadable
 from audit.outputs.identity import identity, shown, written
+from audit.outputs.tables import is_table
 from audit.outputs.worlds import interleave
 from audit.wording.shorten import shortened
 
@@ -64,6 +65,8 @@ def kind(output: object) -> str:
             return _named(output.dtype)
         case list() | tuple():
             return f"{type(output).__name__} of {len(output)}"
+        case _ if is_table(type(output)):
+            return f"{type(output).__name__} of shape {getattr(output, 'shape', None)}"
         case _:
             return type(output).__name__
 
@@ -104,7 +107,7 @@ def _require_code(item: object) -> None:
     # What the class of an object does when outputs are told apart.
     if isinstance(item, int) and item.bit_length() > _MOST_BITS:
         raise Unreadable(f"returned an integer of more than {_MOST_BITS:,} bits")
-    if type(item) is int or isinstance(item, np.ndarray | np.generic):
+    if type(item) is int or isinstance(item, np.ndarray | np.generic) or is_table(type(item)):
         return
     name, tried = type(item).__name__, "hash"
     try:

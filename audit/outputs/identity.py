@@ -21,6 +21,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from audit.outputs.tables import table_of
+
 __all__ = ["Exact", "Name", "Number", "Written", "identity", "number_in", "shown", "written"]
 
 Exact: TypeAlias = int | float | Fraction | Decimal
@@ -174,6 +176,11 @@ def _text(value: Any, objects: list[Hashable]) -> str:
                 for each in dataclasses.fields(value)
             ]
             return f"{kind.__qualname__}({', '.join(parts)})"
+    table = table_of(value)
+    if table is not None:
+        # Its repr would leave rows out, and round.
+        shape = (table.name, table.columns, table.types, table.index, table.values)
+        return f"{kind.__qualname__}{_text(shape, objects)}"
     for base, bare in _BASES:
         if isinstance(value, base):
             own = getattr(value, "__dict__", None)

@@ -11,19 +11,19 @@ from itertools import chain, combinations
 from typing import Any, Final
 
 from audit.claims.claim import shown as exact_decimal
+from audit.outputs.identity import identity
 from audit.replay.doors import EARLY, PLAIN
 from audit.replay.findings import Finding, Norm
-from audit.replay.run import Number, Run, numbers_of, parts_of
+from audit.replay.parts import Number, named_parts, numbers_in
+from audit.replay.run import Run, numbers_of
 from audit.replay.tape import Seeded
 from dpcore.numbers.rounding import down, up
 
 __all__ = [
     "Both",
-    "failures",
     "flows",
     "moves",
     "seeds",
-    "shapes",
     "sources",
     "unnoised_parts",
     "within_reach",
@@ -105,8 +105,13 @@ def moves(pairs: Sequence[Both], declared: Fraction | None, norm: Norm) -> Itera
 
 def _move(both: Both, norm: Norm) -> tuple[tuple[Fraction, ...], Fraction, Fraction] | None:
     # The exact difference, its norm (of l2 the square) and what rounding may add to the norm.
-    a, b = numbers_of(both.a), numbers_of(both.b)
-    if a is None or b is None or len(a) != len(b) or not a or both.a.flow != both.b.flow:
+    if both.failed or both.a.flow != both.b.flow:
+        return None
+    of_a, of_b = numbers_in(both.a.output), numbers_in(both.b.output)
+    if of_a is None or of_b is None or of_a.else_ != of_b.else_:
+        return None
+    a, b = of_a.values, of_b.values
+    if len(a) != len(b):
         return None
     if both.a.tape.cut or both.b.tape.cut or not all(map(math.isfinite, (*a, *b))):
         return None
@@ -115,6 +120,7 @@ def _move(both: Both, norm: Norm) -> tuple[tuple[Fraction, ...], Fraction, Fract
     if any(isinstance(x, float) for x in (*a, *b)):
         largest = max(abs(Fraction(x)) for x in (*a, *b))
         slack = _ROUNDING * len(a) * max(Fraction(1), largest)
+    slack += of_a.rounding + of_b.rounding  # of what is written in a text
     match norm:
         case "l1":
             size = sum(map(abs, move), Fraction(0))
@@ -137,7 +143,7 @@ def _near(x: tuple[Fraction, ...], y: tuple[Fraction, ...], slack: Fraction) -> 
     return len(x) == len(y) and all(abs(p - q) <= 2 * slack for p, q in zip(x, y, strict=True))
 
 
-# -- control flow and shape ------------------------------------------------------------------
+# -- control flow -------------------------------------------------------------------------
 
 
 def flows(pairs: Iterable[Both]) -> Iterator[Finding]:
@@ -156,44 +162,6 @@ def flows(pairs: Iterable[Both]) -> Iterator[Finding]:
                 witness=both.witness(draws_a=counts[0], draws_b=counts[1]),
             )
             return
-
-
-def shapes(pairs: Sequence[Both], *, strict: bool) -> Iterator[Finding]:
-    r"""Type and shape of the outputs: an error where each dataset always gave its own."""
-    good = [both for both in pairs if not both.failed]
-    differ = next((both for both in good if both.a.kind != both.b.kind), None)
-    if differ is None:
-        return
-    kinds = {both.a.kind for both in good}, {both.b.kind for both in good}
-    apart = len(kinds[0]) == len(kinds[1]) == 1
-    shown = [" or ".join(sorted(side)) for side in kinds]
-    severity: Any = "error" if apart or strict else "note"
-    told = "that alone tells them apart" if apart else "on one tape they differ"
-    yield Finding(
-        kind="shape",
-        severity=severity,
-        refutes=strict,
-        statement=f"dataset A gives {shown[0]}, dataset B gives {shown[1]}: {told}",
-        witness=differ.witness(),
-    )
-
-
-def failures(pairs: Iterable[Both]) -> Iterator[Finding]:
-    r"""An error or a hang that a changed tape opened; worse where only one dataset has it."""
-    seen: set[tuple[object, bool]] = set()
-    for both in pairs:
-        for run in (both.a, both.b):
-            apart = both.a.key != both.b.key
-            if run.error is None or (run.key, apart) in seen:
-                continue
-            seen.add((run.key, apart))
-            yield Finding(
-                kind="hangs" if run.kind == "hangs" else "raises",
-                severity="error" if apart else "warning",
-                statement=f"on draws of positive probability the target {run.error.reason}"
-                + (": the other dataset does not" if apart else ""),
-                witness=both.witness(),
-            )
 
 
 # -- what has no noise -----------------------------------------------------------------------
@@ -221,14 +189,15 @@ def _still(runs: Sequence[Run]) -> dict[str, Any]:
     # What is the same in all runs, by name; the plainest first.
     if len({run.key for run in runs}) == 1:
         return {"the output": runs[0].key}
-    parts = [parts_of(run) for run in runs]
+    parts = [named_parts(run.output, _MOST_PARTS) for run in runs]
     found: dict[str, Any] = {}
-    if len(set(map(len, parts))) > 1 or len(parts[0]) > _MOST_PARTS:
+    if len({tuple(part) for part in parts}) > 1:
         return found
-    for i, column in enumerate(zip(*parts, strict=True)):
-        if len(set(column)) == 1:
-            found[f"part {i} of the output"] = column[0]
-    rows = [numbers_of(run) for run in runs]
+    for name in parts[0]:
+        column = {identity(part[name]) for part in parts}
+        if len(column) == 1:
+            found[f"{name} of the output"] = column.pop()
+    rows = [None if (of := numbers_in(run.output)) is None else of.values for run in runs]
     if any(row is None or len(row) > _MOST_COMPARED for row in rows):
         return found
     table: list[tuple[Number, ...]] = [row for row in rows if row is not None]

@@ -11,6 +11,7 @@ JSON, schema ``dpcore-replay/1``; every key is always there:
     pair            [dataset A, dataset B]
     declared        {"sensitivity": exact, as text, or null; "norm": "l1", "l2", "linf"; "strict"}
     verdict         "refuted", "found" (an error that refutes nothing by itself), "nothing_found",
+                    "nothing_measured" (nothing is drawn, and both datasets give the same),
                     "not_replayable"
     findings        [{"kind", "severity", "refutes", "statement", "witness"}], the gravest first
     runs            calls of the target
@@ -35,7 +36,9 @@ __all__ = ["ASSUMES", "Finding", "Norm", "ReplayReport", "Severity", "Verdict", 
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
-Verdict: TypeAlias = Literal["refuted", "found", "nothing_found", "not_replayable"]
+Verdict: TypeAlias = Literal[
+    "refuted", "found", "nothing_found", "nothing_measured", "not_replayable"
+]
 
 SCHEMA: Final = "dpcore-replay/1"
 _MOST_ITEMS: Final = 1000
@@ -52,18 +55,22 @@ _EXIT_CODES: Final[dict[Verdict, int]] = {
     "refuted": 1,
     "found": 1,
     "not_replayable": 3,
+    "nothing_measured": 4,
 }
 _WORDS: Final[dict[Verdict, str]] = {
     "refuted": "REFUTED",
     "found": "FAULTS FOUND",
     "nothing_found": "NOTHING FOUND BY REPLAY",
     "not_replayable": "CANNOT BE REPLAYED",
+    "nothing_measured": "NOTHING MEASURED",
 }
 # What a finding that refutes is a counterexample to: never the privacy claim itself.
 _DECLARED: Final = {
     "sensitivity-exceeded": "the declared sensitivity",
     "draws": "the declared draws",
-    "shape": "the declared shape of output",
+    **dict.fromkeys(("keys", "columns", "shape", "dtype", "index"), "the declared shape of output"),
+    "declared-equal": "a declared equality",
+    "declared-sensitivity": "a declared sensitivity",
 }
 
 
@@ -116,6 +123,7 @@ class ReplayReport:
     tapes: int = 0
     changed: int = 0
     seed: int = 0
+    allow_constant: bool = False
 
     def __post_init__(self) -> None:
         # Stable: of one severity the first found stays first.
@@ -129,11 +137,14 @@ class ReplayReport:
             return "refuted"
         if any(finding.severity == "error" for finding in self.findings):
             return "found"
-        return "nothing_found" if self.replayable else "not_replayable"
+        if not self.replayable:
+            return "not_replayable"
+        constant = any(finding.kind == "constant" for finding in self.findings)
+        return "nothing_measured" if constant and not self.allow_constant else "nothing_found"
 
     @property
     def exit_code(self) -> int:
-        r"""0 no error, 1 an error, 3 the target could not be replayed."""
+        r"""0 no error, 1 an error, 3 the target could not be replayed, 4 nothing was measured."""
         return _EXIT_CODES[self.verdict]
 
     def to_json(self) -> dict[str, Any]:

@@ -17,21 +17,22 @@ from itertools import chain
 from typing import Any, Final
 
 from audit.outputs.guard import Watchdog, stdout_to_stderr
+from audit.replay.appearance import appearances, failures
+from audit.replay.declared import declarations
 from audit.replay.doors import open_doors
 from audit.replay.evidence import (
     Both,
-    failures,
     flows,
     moves,
     seeds,
-    shapes,
     sources,
     unnoised_parts,
     within_reach,
 )
 from audit.replay.findings import Finding, Norm, ReplayReport
-from audit.replay.run import Run, Runner, as_target, function_of
+from audit.replay.run import Run, Runner, function_of
 from audit.replay.tape import EXTREMES, Changes, Place, Seeded, Tape
+from audit.targets.spelling import target_of
 from audit.targets.target import Target
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
@@ -70,13 +71,15 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     seed: int = 0,
     timeout: float | None = 60.0,
     deadline: float | None = None,
+    allow_constant: bool = False,
 ) -> ReplayReport:
     r"""Replay a target on two datasets.
 
     ``sensitivity`` declares that the output is a query plus noise, the query moving by at most so
     much in ``norm``; ``strict`` that draws and shape of the output do not depend on the data. Both
     are run on ``tapes`` tapes, and on at most ``changes`` with draws set to extremes, none of them
-    begun after ``deadline`` seconds. ``timeout`` seconds limit one call.
+    begun after ``deadline`` seconds. ``timeout`` seconds limit one call. ``allow_constant`` accepts
+    that nothing is drawn. What code states by :func:`audit.declare` is checked, too.
 
     >>> from audit.targets.spelling import read_target
     >>> replay(read_target("clipped-to-two"), (0, 2), sensitivity=1).verdict
@@ -85,9 +88,9 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     'nothing_found'
 
     Raises :class:`InvalidParameter` for what is out of range, and
-    :class:`audit.errors.TargetFailed` where the target fails on an ordinary tape.
+    :class:`audit.errors.TargetFailed` where the target gives no output on ordinary tapes.
     """
-    subject = as_target(target)
+    subject = target_of(target)
     declared = None if sensitivity is None else rational("sensitivity", sensitivity)
     if declared is not None and declared < 0:
         raise InvalidParameter("sensitivity", sensitivity, "must be >= 0")
@@ -100,6 +103,15 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     counted = [0]
     end = math.inf if deadline is None else time.monotonic() + deadline
     replayed = _Replayed(first=first, end=end)
+
+    def stated() -> Iterable[Finding]:  # what may refute something that was declared
+        return chain(
+            moves(replayed.pairs, declared, norm),
+            declarations(replayed.pairs),
+            appearances(replayed.pairs, strict=strict),
+            flows(replayed.pairs) if strict else (),
+        )
+
     if function is None:
         replayed.note(_elsewhere())
     else:
@@ -113,27 +125,11 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
             )
             _look(replayed, runner, tapes=tapes, changes=changes)
             if replayed.replayable:
-                _confirm(
-                    replayed,
-                    runner,
-                    chain(
-                        moves(replayed.pairs, declared, norm),
-                        shapes(replayed.pairs, strict=strict),
-                        flows(replayed.pairs) if strict else (),
-                    ),
-                )
-        for found in (
-            ()
-            if not replayed.replayable
-            else (
-                moves(replayed.pairs, declared, norm),
-                shapes(replayed.pairs, strict=strict),
-                flows(replayed.pairs) if strict else iter(()),
-                failures(replayed.pairs),
-                iter(()) if replayed.constant else unnoised_parts(replayed.pairs),
-            )
-        ):
-            replayed.findings += found
+                _confirm(replayed, runner, stated())
+        if replayed.replayable:
+            replayed.findings += chain(stated(), failures(replayed.pairs))
+            if not replayed.constant:
+                replayed.findings += unnoised_parts(replayed.pairs)
     return ReplayReport(
         target=subject.spelling,
         pair=pair,
@@ -146,6 +142,7 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
         tapes=len(replayed.pairs),
         changed=sum(bool(both.a.tape.changes) for both in replayed.pairs),
         seed=seed,
+        allow_constant=allow_constant,
     )
 
 
@@ -206,9 +203,10 @@ def _elsewhere() -> Finding:
 def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> None:
     # From the plainest to the finest; what cannot be replayed is said, and nothing else claimed.
     session = runner.session
+    _require_an_output(replayed, runner)
     session.constants = _constants(replayed, runner)
-    first = [_ordinary(runner, world, replayed.tape(0)) for world in (0, 1)]
-    again = [_ordinary(runner, world, replayed.tape(0)) for world in (0, 1)]
+    first = [runner.run(world, replayed.tape(0)) for world in (0, 1)]
+    again = [runner.run(world, replayed.tape(0)) for world in (0, 1)]
     ordinary = _both(replayed, runner, tapes)
     runs = [run for both in ordinary for run in (both.a, both.b)]
     replayed.findings += seeds(session.constants, [*first, *runs], again[0])
@@ -223,11 +221,19 @@ def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> N
     _change(replayed, runner, ordinary, changes)
 
 
-def _ordinary(runner: Runner, world: int, tape: Tape) -> Run:
-    run = runner.run(world, tape)
-    if run.error is not None:
-        raise run.error
-    return run
+def _require_an_output(replayed: _Replayed, runner: Runner) -> None:
+    # Without any output, or any end, on ordinary tapes, there is nothing to find.
+    failed: list[Run] = []
+    for number in range(_LEARNING):
+        for world in (0, 1):
+            run = runner.run(world, replayed.tape(number))
+            if run.error is None:
+                return
+            failed.append(run)
+            if run.kind == "hangs":
+                raise run.error
+    if failed[0].error is not None:
+        raise failed[0].error
 
 
 def _constants(replayed: _Replayed, runner: Runner) -> frozenset[Seeded]:
@@ -236,8 +242,8 @@ def _constants(replayed: _Replayed, runner: Runner) -> frozenset[Seeded]:
     runner.session.learning = True
     found: Counter[Seeded] = Counter()
     for world in (0, 1):
-        _ordinary(runner, world, replayed.tape(0))
-        runs = [_ordinary(runner, world, replayed.tape(i)) for i in range(_LEARNING)]
+        runner.run(world, replayed.tape(0))
+        runs = [runner.run(world, replayed.tape(i)) for i in range(_LEARNING)]
         for seed in set.intersection(*(set(run.seeds) for run in runs)):
             found[seed] += 1
     runner.session.learning = False
@@ -247,8 +253,8 @@ def _constants(replayed: _Replayed, runner: Runner) -> frozenset[Seeded]:
 def _both(replayed: _Replayed, runner: Runner, tapes: int) -> list[Both]:
     return [
         Both(
-            a=_ordinary(runner, 0, replayed.tape(i)),
-            b=_ordinary(runner, 1, replayed.tape(i)),
+            a=runner.run(0, replayed.tape(i)),
+            b=runner.run(1, replayed.tape(i)),
         )
         for i in range(tapes)
     ]
@@ -257,7 +263,7 @@ def _both(replayed: _Replayed, runner: Runner, tapes: int) -> list[Both]:
 def _repeats(replayed: _Replayed, runner: Runner, first: list[Run], times: int) -> bool:
     for world in (0, 1):
         for _ in range(times):
-            run = _ordinary(runner, world, replayed.tape(0))
+            run = runner.run(world, replayed.tape(0))
             if run.key == first[world].key:
                 continue
             replayed.note(_unsteady(first[world], run, world))
@@ -283,7 +289,7 @@ def _silence(silent: list[bool], ordinary: list[Both]) -> Finding:
         )
     if both.a.key == both.b.key:
         return Finding(
-            kind="no-noise",
+            kind="constant",
             severity="warning",
             statement="nothing is drawn: the output is certain, and the same for both datasets",
             witness=both.witness(),

@@ -3,10 +3,10 @@ r"""Run a target once on a random tape, and record what it did."""
 from __future__ import annotations
 
 import copy
-import inspect
+import re
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,21 +14,23 @@ from audit.errors import TargetFailed, Unreadable
 from audit.outputs.form import kind, require_readable
 from audit.outputs.guard import RAISED, TimeUp, Watchdog, failure
 from audit.outputs.identity import identity
+from audit.replay.parts import Facets, Number, facets, numbers_in
 from audit.replay.session import Session
 from audit.replay.tape import Asked, Place, Seeded, Tape
 from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised
 
-__all__ = ["Number", "Run", "Runner", "as_target", "function_of", "numbers_of", "parts_of"]
+__all__ = ["Run", "Runner", "function_of", "numbers_of"]
 
-Number: TypeAlias = int | float
-_DEEPEST: Final = 8
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     r"""The result of one dataset on one tape: an output, or an error.
 
-    ``key`` is equal for outputs that nobody can tell apart, ``kind`` is their type and shape.
+    ``key`` is equal for outputs that nobody can tell apart, ``kind`` is their type and shape;
+    ``facets`` are all that a reader sees of one beside its values. Of an error ``key`` holds its
+    type and its text, which are seen as well.
     """
 
     output: Any
@@ -36,6 +38,7 @@ class Run:
     kind: str
     tape: Tape
     error: TargetFailed | None = None
+    facets: Facets = field(default_factory=dict)
 
     @property
     def flow(self) -> tuple[Asked, ...]:
@@ -77,12 +80,20 @@ class Runner:
         try:
             output = self.session.play(tape, call)
             self.watchdog.stop()
-            found = Run(output=output, key=identity(output), kind=kind(output), tape=tape)
+            found = Run(
+                output=output,
+                key=identity(output),
+                kind=kind(output),
+                tape=tape,
+                facets=facets(output),
+            )
         except RAISED as error:
             self.watchdog.stop()
             failed = failure(self.target.spelling, error, dataset="AB"[world])
-            name = "hangs" if isinstance(error, TimeUp) else f"raises {type(error).__name__}"
-            found = Run(output=name, key=("failed", name), kind=name, tape=tape, error=failed)
+            hangs = isinstance(error, TimeUp)
+            name = "hangs" if hangs else f"raises {type(error).__name__}"
+            said = "" if hangs else _ADDRESS.sub("", str(error))
+            found = Run(output=name, key=("failed", name, said), kind=name, tape=tape, error=failed)
         return found
 
 
@@ -107,63 +118,23 @@ def _call(target: Target, dataset: Any, session: Session) -> Any:
         case NoiseAdded():
             return target.check((dataset, dataset))[0] + target.noise.sample()
         case Vectorised():
-            outputs = target.function(dataset, n=1, rng=session.given())
+            outputs = target.function(dataset, n=1, rng=_given(target, session))
             if not isinstance(outputs, np.ndarray | list | tuple) or len(outputs) != 1:
                 raise Unreadable("did not return one output along the first axis for n = 1")
             return outputs[0]
         case Scalar():
             if target.seeded:
-                return target.function(dataset, rng=session.given())
+                return target.function(dataset, rng=_given(target, session))
             return target.function(dataset)
         case _:  # function_of refused it
             raise Unreadable(f"{target.spelling} cannot be replayed")
 
 
-def as_target(target: Target | Callable[..., Any]) -> Target:
-    r"""A target as it is, or a function in one of the three forms as a target.
-
-    >>> as_target(lambda dataset, rng: dataset).seeded
-    True
-    """
-    if isinstance(target, Target):
-        return target
-    spelling = getattr(target, "__qualname__", repr(target))
-    names = inspect.signature(target).parameters
-    if {"n", "rng"} <= names.keys():
-        return Vectorised(spelling=spelling, function=target)
-    return Scalar(spelling=spelling, function=target, seeded="rng" in names)
-
-
-def parts_of(run: Run) -> tuple[Hashable, ...]:
-    r"""The elements of an output that is a list, a tuple or an array; else the output alone."""
-    match run.output:
-        case np.ndarray() if run.output.ndim:
-            return tuple(identity(part) for part in run.output)
-        case list() | tuple():
-            return tuple(identity(part) for part in run.output)
-        case _:
-            return (run.key,)
+def _given(target: Scalar | Vectorised, session: Session) -> Any:
+    return session.given_ours() if target.ours else session.given()
 
 
 def numbers_of(run: Run) -> tuple[Number, ...] | None:
     r"""The numbers of an output in order; None where it holds anything else."""
-    found: list[Number] = []
-    if run.error is None and _collect(run.output, found, _DEEPEST):
-        return tuple(found)
-    return None
-
-
-def _collect(output: Any, found: list[Number], depth: int) -> bool:
-    if isinstance(output, np.ndarray | np.generic):
-        output = output.tolist()
-    match output:
-        case bool():
-            found.append(int(output))
-            return True
-        case int() | float():
-            found.append(output)
-            return True
-        case list() | tuple() if depth:
-            return all(_collect(part, found, depth - 1) for part in output)
-        case _:
-            return False
+    found = None if run.error is not None else numbers_in(run.output)
+    return None if found is None or found.else_ else found.values

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from audit.replay.tape import Seeded, Stream, Tape
-from dpcore.sampling.rng import Words
+from dpcore.sampling.rng import SeededRng, Words
 
 __all__ = ["Session", "TapeBits", "TapedStream", "current", "install", "playing"]
 
@@ -132,6 +132,13 @@ class Session:
     def given(self) -> np.random.Generator:
         r"""The generator that an audit hands to a target."""
         return _GENERATOR(TapeBits(stream=Stream(_GIVEN)))
+
+    def given_ours(self) -> SeededRng:
+        r"""The same, for a target that asks for an ``Rng`` of dpcore."""
+        with self.paused():  # its seed is nobody's choice
+            rng = SeededRng(0)
+        rng._stream = TapedStream(Stream(_GIVEN), rng._stream)  # type: ignore[assignment]  # it deals as a keystream does
+        return rng
 
     def play(self, tape: Tape, call: Callable[[], Any]) -> Any:
         r"""What ``call()`` returns or raises, every draw of this thread read from ``tape``."""

@@ -15,7 +15,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -93,6 +93,7 @@ class Tape:
         self.log: list[Asked] = []
         self.seeds: list[Seeded] = []
         self.met: set[str] = set()
+        self.declared: list[Any] = []
         self.cut = False
         self._tails: dict[Place, int] = {}
         self._heads: dict[str, dict[int, int]] = {}

@@ -11,6 +11,7 @@ from typing import Any, Final
 from audit.claims.claim import shown as exact_decimal
 from audit.evidence.trace import Trace
 from audit.report.svg import (
+    FAINT,
     INK,
     PAPER,
     A,
@@ -27,6 +28,7 @@ from dpcore.command.picture import require_matplotlib
 from dpcore.numbers.rounding import down
 
 __all__ = ["Point", "check_figures", "curve_figure", "line_figure", "trace_figure"]
+__all__ += ["tradeoff_figure"]
 
 _NEAR: Final = 0.2
 r"""Texts that are closer than this share of the axis may meet."""
@@ -175,6 +177,30 @@ def curve_figure(curve: Sequence[tuple[float, float]], points: Sequence[Point]) 
         beyond = sum(point.refuted for point in points)
         words = f"{len(points)} points of the claimed curve were tested, {beyond} are refuted."
         return svg(figure, "curve", "The claimed curve and what was refuted", words)
+
+
+def tradeoff_figure(
+    band: Sequence[tuple[float, float]], claimed: Sequence[tuple[float, float]]
+) -> str:
+    r"""The trade-off curve that was measured, an upper bound, beside the claimed one."""
+    with drawing("tradeoff", 3.6) as (figure, axes):
+        axes.plot([0, 1], [1, 0], color=FAINT, linewidth=0.8, label="perfect privacy")
+        if claimed:
+            line: dict[str, Any] = {"color": B, "linewidth": 1.4, "linestyle": "--"}
+            axes.plot(*zip(*claimed, strict=True), label="claimed: not below", gid="claim", **line)
+        axes.plot(
+            *zip(*band, strict=True), color=A, linewidth=1.2, marker="o", markersize=3,
+            label="measured: not above", gid="band",
+        )  # fmt: skip
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1)
+        axes.set_xlabel("type I error: a run on A taken for one on B")
+        axes.set_ylabel("type II error")
+        figure.legend(loc="outside upper left", ncols=3)
+        number_ticks(axes.xaxis)
+        number_ticks(axes.yaxis)
+        words = f"The measured curve has {len(band)} corners, from (0, 1) to (1, 0)."
+        return svg(figure, "tradeoff", "The trade-off curve, measured and claimed", words)
 
 
 def _delta_ticks(floor: float) -> Iterator[Ticks]:

@@ -13,45 +13,38 @@ from html import escape
 from typing import Final
 
 from audit.claims.claim import shown
-from audit.claims.verdicts import Verdict
 from audit.evidence.event import Witness
 from audit.report.markup import (
-    STYLE,
     as_json,
     code,
     copied,
     definitions,
+    document,
     folded,
+    head,
     p_value,
     section,
     several,
     table,
     text,
 )
-from audit.report.pictures import claimed_section, histogram_section, trace_section
+from audit.report.pictures import (
+    claimed_section,
+    histogram_section,
+    trace_section,
+    tradeoff_section,
+)
 from audit.report.report import SCHEMA, AuditReport, ExactWitness
-from audit.report.sentences import VERDICTS, confidence, refutals
+from audit.report.sentences import VERDICTS, confidence, refutals, scored
 from audit.wording.lines import between
 from audit.wording.shorten import shortened
 from dpcore.numbers.rounding import down
 
 __all__ = ["page"]
 
-_POLICY: Final = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-    "form-action 'none'"
-)
 _EVENT: Final = 1_500
 _EMBEDDED: Final = 300_000
 r"""The most signs that the report as JSON may add to its page."""
-
-_LOOKS: Final[dict[Verdict | None, tuple[str, str]]] = {
-    "refuted": ("refuted", "✗"),
-    "not_refuted": ("open", "○"),
-    "proven": ("proven", "✓"),
-    "nothing_measured": ("failed", "!"),
-    None: ("failed", "!"),
-}
 
 
 def page(report: AuditReport, *, command: str | None = None) -> str:
@@ -81,6 +74,7 @@ def page(report: AuditReport, *, command: str | None = None) -> str:
         _witness(report),
         histogram_section(report),
         claimed_section(report),
+        tradeoff_section(report),
         trace_section(report),
         _outcomes(report),
         _fit(report),
@@ -92,25 +86,11 @@ def page(report: AuditReport, *, command: str | None = None) -> str:
         _embedded(report),
     )
     title = f"{VERDICTS[report.verdict]}: {text(report.target)}"
-    body = "\n".join(part for part in sections if part)
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        '<link rel="icon" href="data:,">\n'
-        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n{body}\n"
-        "</main>\n</body>\n</html>\n"
-    )
+    return document(title, "\n".join(part for part in sections if part))
 
 
 def _head(report: AuditReport) -> str:
-    style, sign = _LOOKS[report.verdict]
-    return (
-        f'<header><p class="kind">Audit of</p><h1>{code(report.target)}</h1>'
-        f'<div class="verdict {style}"><p class="word"><span aria-hidden="true">{sign}</span> '
-        f"<strong>{VERDICTS[report.verdict]}</strong></p><p>{_sentence(report)}</p></div></header>"
-    )
+    return head(report.target, report.verdict, VERDICTS[report.verdict], _sentence(report))
 
 
 def _sentence(report: AuditReport) -> str:
@@ -192,6 +172,8 @@ def _witness(report: AuditReport) -> str:
         + f" to dataset {witness.world}. "
         "The ratio of the shares is no bound: the bound is the epsilon above."
     )
+    if witness.score is not None:
+        note += f" The score was {text(scored(witness.score))}."
     return section(
         "Witness",
         copied(_cut(witness), "witness")

@@ -13,6 +13,7 @@ from html import escape
 from typing import Final
 
 from audit.claims.levels import shown_p_value
+from audit.claims.verdicts import Verdict
 from audit.wording.shorten import shortened
 
 __all__ = [
@@ -21,8 +22,10 @@ __all__ = [
     "code",
     "copied",
     "definitions",
+    "document",
     "figure",
     "folded",
+    "head",
     "p_value",
     "printable",
     "section",
@@ -37,6 +40,42 @@ _MOST_COPIED: Final = 2_000
 _MOST_CODE: Final = 200
 _MOST_ITEMS: Final = 40
 _MOST_ROWS: Final = 200
+
+
+_POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'"
+)
+_LOOKS: Final[dict[Verdict | None, tuple[str, str]]] = {
+    "refuted": ("refuted", "✗"),
+    "not_refuted": ("open", "○"),
+    "proven": ("proven", "✓"),
+    "nothing_measured": ("failed", "!"),
+    None: ("failed", "!"),
+}
+
+
+def document(title: str, body: str) -> str:
+    r"""A whole page, which by its own policy loads nothing; both are HTML already."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        '<link rel="icon" href="data:,">\n'
+        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n{body}\n"
+        "</main>\n</body>\n</html>\n"
+    )
+
+
+def head(target: str, verdict: Verdict | None, words: str, sentence: str) -> str:
+    r"""The verdict on a target in ``words``, and a sentence that is HTML already."""
+    style, sign = _LOOKS[verdict]
+    return (
+        f'<header><p class="kind">Audit of</p><h1>{code(target)}</h1>'
+        f'<div class="verdict {style}"><p class="word"><span aria-hidden="true">{sign}</span> '
+        f"<strong>{escape(words)}</strong></p><p>{sentence}</p></div></header>"
+    )
 
 
 def section(title: str, body: str) -> str:

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 from audit.claims.claim import Claim, shown
 from audit.evidence.outcome import Outcome
-from audit.report.figures import Point, curve_figure, line_figure, trace_figure
+from audit.report.figures import Point, curve_figure, line_figure, trace_figure, tradeoff_figure
 from audit.report.histogram_figure import cell_name, histogram_figure
 from audit.report.markup import figure, folded, section, table, text
 from audit.report.report import AuditReport
 from audit.report.sentences import confidence
 from audit.wording.lines import between
-from dpcore.numbers.rounding import down
+from dpcore.numbers.rounding import down, up
 
-__all__ = ["claimed_section", "histogram_section", "trace_section"]
+__all__ = ["claimed_section", "histogram_section", "trace_section", "tradeoff_section"]
 
 
 def histogram_section(report: AuditReport) -> str:
@@ -94,6 +94,22 @@ def trace_section(report: AuditReport) -> str:
         figure(trace_figure(found), note)
         + folded("The bounds", table(["runs", "epsilon at least"], rows, "Bounds by runs")),
     )
+
+
+def tradeoff_section(report: AuditReport) -> str:
+    r"""The measured trade-off curve beside the claimed one; nothing without ``tradeoff_band``."""
+    found = report.tradeoff_band
+    if found is None:
+        return ""
+    note = (
+        "What a test of one run can do: the errors it must make. The true curve lies below the "
+        f"measured one everywhere, with {confidence(found.alpha)} confidence; where that is below "
+        "the claimed one, the claim does not hold."
+    )
+    rows = [[up(x, 4), up(y, 4)] for x, y in found.points]
+    counts = table(["type I error", "type II error at most"], rows, "The measured curve")
+    picture = figure(tradeoff_figure(found.points, found.claimed), note)
+    return section("The trade-off curve", picture + folded("The corners", counts))
 
 
 def _point(row: Outcome) -> Point:

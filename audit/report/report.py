@@ -21,13 +21,19 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
     stopped         why no more runs were drawn
     interrupted     whether Ctrl-C ended it before all was done
     witness         {"event", "world", "inside_a", "runs_a", "inside_b", "runs_b", "feature": what
-                    the event is of, null: the output itself}: counts; or for the exact layer
+                    the event is of, null: the output itself, "score": of a learned feature all that
+                    computes it, see ``audit.learn.additive``, with "learned_from": earlier runs,
+                    "threshold", "side", "accuracy": right guesses on runs new to it, "most": the
+                    columns that move it most; null}: counts; or for the exact layer
                     {"event", "world", "probability_a", "probability_b"}: [lower, upper]
     resolution      an always-revealing output of this probability would have been seen in 95 of 100
-                    audits, in what was looked at; null: too few runs to count on refuting anything
+                    audits, in what was looked at; null: too few runs to count on refuting anything,
+                    or what "unresolved" says
+    unresolved      why there is no resolution although something was measured; null
+    features        what was looked at, by name; "identity" is the output itself
     coverage        what was looked at, one a pair and feature: {"pair", "feature", "runs",
                     "looked_at": runs of which an event could be learned, "once": outputs that came
-                    once and have no order, "constant", "measured"}
+                    once and have no order, "constant", "measured", "learned": is it a score}
     outcomes        of several pairs, features or points, one test each: {"pair": its place in
                     "pairs", "feature", "epsilon", "delta", "p_value", "e_value", "epsilon_lower",
                     "refuted"}
@@ -39,6 +45,8 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
     search          how the pair was found: {"space", "runs", "tried"}
     histogram       outputs on both datasets by cell, see ``audit.report.histogram``
     trace           the bound as the runs came in, see ``audit.evidence.trace``
+    tradeoff_band   a curve that the trade-off curve of the pair lies below everywhere, with the
+                    confidence 1 - alpha that it states, see ``audit.report.tradeoff``
     curve           of a claimed curve: [[epsilon, delta rounded up]], for a picture
     layers          [{"layer", "method", "proves"}]
     seed            repeats the audit
@@ -62,6 +70,7 @@ from audit.claims.claim import Claim, shown
 from audit.claims.levels import level_upper
 from audit.claims.verdicts import Layer, Verdict
 from audit.errors import TargetFailed
+from audit.evidence.coverage import unresolved
 from audit.evidence.event import Witness
 from audit.evidence.outcome import Outcome
 from audit.report.sentences import (
@@ -74,6 +83,7 @@ from audit.report.sentences import (
     false_alarms,
     fitted,
     repeated,
+    scored,
     tested,
 )
 from audit.wording.as_json import json_ends, json_number, json_text
@@ -91,6 +101,7 @@ if TYPE_CHECKING:
     from audit.fit.report import FitReport
     from audit.replay.findings import Finding
     from audit.report.histogram import Histogram
+    from audit.report.tradeoff import TradeoffBand
     from audit.search.search import Found
 
 __all__ = [
@@ -196,6 +207,7 @@ class AuditReport:
     e_value: float | None = None
     witness: Witness | ExactWitness | None = None
     resolution: float = math.inf
+    features: tuple[str, ...] = ()
     coverage: tuple[Coverage, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     row: int = 0
@@ -206,6 +218,7 @@ class AuditReport:
     search: Found | None = None
     histogram: Histogram | None = None
     trace: Trace | None = None
+    tradeoff_band: TradeoffBand | None = None
     curve: tuple[tuple[float, float], ...] = ()
     layers: tuple[Layer, ...] = ()
     seed: int | None = None
@@ -263,6 +276,8 @@ class AuditReport:
             "interrupted": self.interrupted,
             "witness": None if self.witness is None else self.witness.to_json(),
             "resolution": self.resolution if math.isfinite(self.resolution) else None,
+            "unresolved": unresolved(self.coverage),
+            "features": list(self.features),
             "coverage": [each.to_json() for each in self.coverage],
             "outcomes": [outcome.to_json() for outcome in self.outcomes],
             "row": self.row if self.outcomes else None,
@@ -273,6 +288,7 @@ class AuditReport:
             "search": None if self.search is None else self.search.to_json(),
             "histogram": None if self.histogram is None else self.histogram.to_json(),
             "trace": None if self.trace is None else self.trace.to_json(),
+            "tradeoff_band": None if self.tradeoff_band is None else self.tradeoff_band.to_json(),
             "curve": [list(point) for point in self.curve],
             "layers": [asdict(layer) for layer in self.layers],
             "seed": self.seed,
@@ -302,6 +318,12 @@ class AuditReport:
     def __str__(self) -> str:
         return "\n".join(self.told().lines())
 
+    def _repr_html_(self) -> str:
+        # What a notebook shows of it.
+        from audit.report.card import card
+
+        return card(self.target, self.verdict, self.told(), self.warnings)
+
     def datasets(self) -> Iterator[tuple[str, str]]:
         r"""What was tested, and the bound that was found: rows of :meth:`told`."""
         a, b = (cut(json.dumps(dataset, default=str), _SHOWN) for dataset in self.pair)
@@ -326,6 +348,8 @@ class AuditReport:
         r"""What was found beside the bound, which the HTML page shows in sections of its own."""
         if self.witness is not None and self.verdict == "refuted":
             yield "witness", str(self.witness)
+            if isinstance(self.witness, Witness) and self.witness.score is not None:
+                yield "score", scored(self.witness.score)
         if self.outcomes:
             yield "tests", tested(self.outcomes, pairs=bool(self.pairs))
         if self.fit is not None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from audit.claims.levels import shown_p_value
 from audit.claims.verdicts import Verdict
-from audit.evidence.coverage import unseen
+from audit.evidence.coverage import unresolved, unseen
 from audit.wording.lines import out_of
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down, up
@@ -34,6 +34,7 @@ __all__ = [
     "fitted",
     "refutals",
     "repeated",
+    "scored",
     "tested",
 ]
 
@@ -99,6 +100,8 @@ def blind_spot(
     """
     if verdict == "nothing_measured":
         return f"everything: {coverage[0].reason if coverage else 'no run was drawn'}"
+    if not math.isfinite(resolution) and (why := unresolved(coverage)) is not None:
+        return f"not known: {why}"
     if not math.isfinite(resolution):
         return "everything: these are too few runs to count on refuting anything"
     cases = out_of(resolution)
@@ -142,6 +145,18 @@ def compared(baseline: BaselineFinding) -> str:
     r"""The bound of another method, rounded down, and what a reader has to know about it."""
     bound = baseline.epsilon_lower
     return baseline.says if bound is None else f"{down(bound)} ({baseline.says})"
+
+
+def scored(score: dict[str, Any]) -> str:
+    r"""What a learned score is made of.
+
+    >>> most = [{"column": "coordinate:3", "share": 0.62}]
+    >>> scored({"learned_from": 6000, "accuracy": 0.712, "most": most})
+    'learned from 6,000 earlier runs, right on 71.2% of new ones; mostly coordinate:3 (62%)'
+    """
+    right = "" if score["accuracy"] is None else f", right on {score['accuracy']:.1%} of new ones"
+    most = ", ".join(f"{each['column']} ({each['share']:.0%})" for each in score["most"])
+    return f"learned from {score['learned_from']:,} earlier runs{right}; mostly {most}"
 
 
 def repeated(seed: int, *, repeatable: bool) -> str:

@@ -64,7 +64,7 @@ class Task:
     r"""All that is needed to draw a block of a target: it can be sent anywhere.
 
     ``until`` is the time of day (as ``time.time`` gives it) after which nothing more is drawn,
-    ``label`` what an error says about where it was.
+    ``label`` what an error says about where it was. ``timed`` is as in :class:`Block`.
     """
 
     pair: tuple[Any, Any]
@@ -75,6 +75,7 @@ class Task:
     timeout: float | None = None
     until: float = math.inf
     label: str = ""
+    timed: bool = False
 
     def block(self, watchdog: Watchdog) -> Block:
         r"""The block as a target takes it, its randomness at the beginning."""
@@ -89,6 +90,7 @@ class Task:
             mixing=np.random.default_rng(self.mixing),
             watchdog=watchdog,
             drawn=self.drawn,
+            timed=self.timed,
         )
 
 
@@ -134,6 +136,7 @@ def task_of(plan: Plan, block: Planned, *, until: float = math.inf) -> Task:
         timeout=plan.timeout,
         until=until,
         label=f"on pair {block.pair + 1} of {len(plan.pairs)}, " if several else "",
+        timed=plan.timed,
     )
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
 from audit.evidence.family import FamilyProcess, View, watch_views
-from audit.outputs.features.feature import Feature, require_fixed
+from audit.evidence.fixed import block_ends
+from audit.learn.additive import Score
+from audit.learn.defaults import default_family
+from audit.learn.study import Study, studied
+from audit.outputs.features.feature import Feature, read_feature, require_fixed
 from audit.outputs.form import Form, Outputs, concatenate
 from audit.outputs.guard import Watchdog, reading, stdout_to_stderr
 from audit.runs.block import worlds_of
@@ -56,6 +60,11 @@ class Drawn:
     error: TargetFailed | None
     notes: tuple[str, ...]
     repeatable: bool
+    features: tuple[Feature, ...] = ()
+    studies: dict[tuple[int, str], Study] = field(default_factory=dict)
+    _studied: dict[tuple[int, str, int], tuple[Any, Any]] = field(
+        default_factory=dict, compare=False
+    )
 
     @property
     def runs(self) -> int:
@@ -91,7 +100,7 @@ class Drawn:
 
     def untested(self) -> Drawn:
         r"""The same with no runs to test: for outputs whose own code fails when they are read."""
-        return replace(self, blocks=(), process=_no_evidence(self.plan))
+        return replace(self, blocks=(), process=_no_evidence(self.plan, self.features))
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -99,27 +108,54 @@ class Drawn:
         return tuple(
             self._view(pair, i)
             for pair in range(len(self.plan.pairs))
-            for i in range(len(_names(self.plan)))
+            for i in range(len(self.features) or 1)
         )
 
-    def _view(self, pair: int, feature: int) -> View:
+    def _view(self, pair: int, place: int) -> View:
         mine = [kept for kept in self.blocks if kept.block.pair == pair and kept.shown]
-        return View(
-            pair=pair,
-            feature=_names(self.plan)[feature],
-            outputs=concatenate([kept.shown[feature] for kept in mine]),
-            worlds=np.concatenate([np.zeros(0, np.bool_), *(kept.worlds for kept in mine)]),
+        outputs = concatenate([kept.shown[place] for kept in mine])
+        worlds = np.concatenate([np.zeros(0, np.bool_), *(kept.worlds for kept in mine)])
+        if not self.features:
+            return View(pair=pair, outputs=outputs, worlds=worlds)
+        feature = self.features[place]
+        plain = View(
+            pair=pair, feature=feature.name, outputs=outputs, worlds=worlds, weight=feature.share
         )
+        if feature.learner is None:
+            return plain
+        learner, source = feature.learner, _source(feature)
+        if self.plan.sequential:  # scored as they came
+            study = self.studies.get((pair, source))
+            models = {} if study is None else study.models
+            return replace(plain, models={runs: each[learner] for runs, each in models.items()})
+
+        def scores(runs: int) -> tuple[NDArray[np.float64], dict[int, Score]]:
+            # The features of one source learn together, once.
+            key = (pair, source, runs)
+            if key not in self._studied:
+                self._studied[key] = studied(outputs[:runs], worlds[:runs], block_ends(runs))
+            found, models = self._studied[key]
+            return found[learner], {runs: each[learner] for runs, each in models.items()}
+
+        found, models = scores(len(worlds))
+        return replace(plain, outputs=found, models=models, first=lambda runs: scores(runs)[0])
 
 
-def _no_evidence(plan: Plan) -> FamilyProcess | None:
+def _source(feature: Feature) -> str:
+    # What a learner learns from: the steps before it.
+    return feature.name.rpartition("+")[0]
+
+
+def _no_evidence(plan: Plan, features: tuple[Feature, ...]) -> FamilyProcess | None:
     if not plan.sequential:
         return None
-    return watch_views(plan.claim, pairs=len(plan.pairs), features=_names(plan))
-
-
-def _names(plan: Plan) -> tuple[str | None, ...]:
-    return tuple(feature.name for feature in plan.features) or (None,)
+    return watch_views(
+        plan.claim,
+        pairs=len(plan.pairs),
+        features=tuple(feature.name for feature in features) or (None,),
+        weights=tuple(feature.share for feature in features),
+        learned=tuple(feature.learner is not None for feature in features),
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,6 +172,8 @@ class Collected:
     notes: list[str] = field(default_factory=list)
     repeatable: bool = True
     error: TargetFailed | None = None
+    features: tuple[Feature, ...] | None = None
+    studies: dict[tuple[int, str], Study] = field(default_factory=dict)
 
     def keep(self, block: Planned, outputs: Outputs) -> None:
         r"""Keep the runs of a block, all or its first ones, and look at them.
@@ -147,9 +185,9 @@ class Collected:
         worlds = worlds_of(self.plan, block)[: len(outputs)]
         if not len(outputs):
             return
-        process = self.process
         try:
             shown = self._shown(block.pair, outputs, worlds)
+            process = self.process
             with reading(self.target.spelling):
                 if process is not None:
                     process = process.update(block.pair, shown, worlds)
@@ -163,20 +201,35 @@ class Collected:
             raise TargetFailed(self.target.spelling, "returns nothing: every output is None")
 
     def _shown(self, pair: int, outputs: Outputs, worlds: NDArray[np.bool_]) -> tuple[Outputs, ...]:
-        # A pair's first block is for training: how outputs are read is learned there.
+        # A pair's first block is for training: how outputs are read is learned there, and of the
+        # first pair's, what is looked at where nobody said so.
         form = self.forms.get((pair, None))
         first = form is None
         with reading(self.target.spelling):
             if form is None:
                 form = Form.learn(outputs, worlds, lines=self.target.lines)
                 self.forms[pair, None] = form
-            if not self.plan.features:
-                return (form.apply(outputs),)
             values = form.values(outputs)
-        return tuple(
-            self._through(feature, (pair, i), values, worlds, first=first)
-            for i, feature in enumerate(self.plan.features)
-        )
+            if self.features is None:
+                self.features = self.plan.features or _default(form, values)
+            if not self.features:
+                return (form.apply(outputs),)
+        scores: dict[str, dict[str, Outputs]] = {}
+        shown: list[Outputs] = []
+        for i, feature in enumerate(self.features):
+            if not self.plan.features and feature.name == "identity":
+                shown.append(form.apply(outputs))
+                continue
+            seen = self._through(feature, (pair, i), values, worlds, first=first)
+            if feature.learner is not None and self.plan.sequential:
+                source = _source(feature)
+                if source not in scores:
+                    with reading(self.target.spelling):
+                        study = self.studies.setdefault((pair, source), Study())
+                        scores[source] = dict(study.watched(seen, worlds))
+                seen = scores[source][feature.learner]
+            shown.append(seen)
+        return tuple(shown)
 
     def _through(
         self,
@@ -191,6 +244,8 @@ class Collected:
             if first:
                 require_fixed(feature, values)
             seen = feature.shown(values)
+            if feature.learner is not None:
+                return seen
             if view not in self.forms:
                 self.forms[view] = Form.learn(seen, worlds, lines=False)
             return self.forms[view].apply(seen)
@@ -199,7 +254,7 @@ class Collected:
     def process(self) -> FamilyProcess | None:
         r"""The anytime evidence so far, None for a fixed number of runs."""
         found = next((kept.process for kept in reversed(self.blocks) if kept.process), None)
-        return _no_evidence(self.plan) if found is None else found
+        return _no_evidence(self.plan, self.features or ()) if found is None else found
 
     @property
     def runs(self) -> int:
@@ -225,4 +280,15 @@ class Collected:
             error=self.error,
             notes=tuple(self.notes),
             repeatable=self.repeatable,
+            features=self.features or self.plan.features,
+            studies=self.studies,
         )
+
+
+def _default(form: Form, values: Outputs) -> tuple[Feature, ...]:
+    # Kinds that already tell the datasets apart need nothing more.
+    if form.by_kind:
+        return ()
+    return tuple(
+        replace(read_feature(each.feature), share=each.share) for each in default_family(values)
+    )

@@ -27,7 +27,7 @@ from audit.runs.worker import Sent, answer_of, work_block, work_probe
 from audit.targets.content import content_of
 from audit.targets.target import Target
 from dpcore.command.workers import OVERDUE, WorkerLost, in_processes, width_of
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 
 __all__ = ["BACKENDS", "Drawer", "backend", "drawer"]
 
@@ -177,7 +177,7 @@ def backend(name: str, scheduler: str | None = None) -> Iterator[None]:
         return
     if scheduler is None:
         reason = "is needed: the address of a cluster, e.g. tcp://host:8786"
-        raise InvalidParameter("--scheduler", "(none)", reason)
+        raise InvalidParameter("--scheduler", ABSENT, reason)
     try:
         from distributed import Client
     except ImportError:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from audit.claims.claim import Claim
 from audit.claims.looks import LOOKS, TRAINING
+from audit.outputs.features.feature import Feature, beside_time
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
 if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
-    from audit.outputs.features.feature import Feature
 
 __all__ = ["Plan", "Planned"]
 
@@ -85,10 +85,16 @@ class Plan:
         if self.others and self.runs < len(self.pairs):
             reason = f"must be at least one for each of the {len(self.pairs)} pairs"
             raise InvalidParameter("runs", self.runs, reason)
+        object.__setattr__(self, "features", beside_time(self.features))
         names = [feature.name for feature in self.features]
         for name in names:
             if names.count(name) > 1:
                 raise InvalidParameter("features", name, "is given twice")
+
+    @property
+    def timed(self) -> bool:
+        r"""Whether it is measured how long each call takes, for the feature ``time``."""
+        return any(feature.of_time for feature in self.features)
 
     @property
     def pairs(self) -> tuple[tuple[Any, Any], ...]:

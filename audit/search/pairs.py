@@ -22,16 +22,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from audit.wording.shorten import cut
 from dpcore.command.input_file import read_text
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Relation
 
-__all__ = ["read_pairs_file", "require_neighbours"]
+__all__ = ["read_pairs_file"]
 
 _MOST_BYTES: Final = 1 << 28
 _DEEP_KEY: Final = re.compile(r"""(?m)(?:^|[\[{,])\s*(?:[\w"'-]+[ \t]*\.[ \t]*){64}""")
-_SHOWN: Final = 40
 _TOML: Final = "the file must hold [[pair]] tables, each with a = ... and b = ..."
 _JSON: Final = "the file must hold a list of pairs [a, b]"
 
@@ -69,42 +66,6 @@ def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:
     if not pairs:
         raise InvalidParameter("--pairs", str(path), "holds no pair")
     return pairs
-
-
-def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation | str) -> None:
-    r"""Refuse two lists that are neighbours under no reading of the relation.
-
-    Lists of one length may hold answers to queries, which have the same neighbours under every
-    relation (``audit.search.space``). Where their lengths differ they are records: none is replaced
-    then, and exactly one is there in addition.
-
-    >>> require_neighbours("--pair", ([1, 2], [1]), "add-remove")
-    >>> require_neighbours("--pair", ([1, 2], [1]), "replace")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: --pair = [1, 2] [1]: must be neighbours under replace: ...
-    """
-    a, b = pair
-    if not isinstance(a, list) or not isinstance(b, list) or len(a) == len(b):
-        return
-    shown = " ".join(_short(dataset) for dataset in pair)
-    if Relation(relation) is Relation.REPLACE:
-        reason = (
-            f"must be neighbours under replace: lists of {len(a)} and {len(b)} items are not, "
-            "as a record that is replaced leaves their number; state the relation add-remove"
-        )
-        raise InvalidParameter(argument, shown, reason)
-    short, long = sorted((a, b), key=len)
-    if not any(long[:i] + long[i + 1 :] == short for i in range(len(long))):
-        reason = (
-            "must be neighbours under add-remove: the longer list must be the other one with "
-            "one record more"
-        )
-        raise InvalidParameter(argument, shown, reason)
-
-
-def _short(dataset: Any) -> str:
-    return cut(json.dumps(dataset, default=str), _SHOWN)
 
 
 def _from_toml(found: dict[str, Any], path: Path | str) -> Iterator[tuple[Any, Any]]:

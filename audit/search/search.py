@@ -25,8 +25,12 @@ from numpy.typing import NDArray
 from scipy.special import betaincc, expit
 
 from audit.claims.claim import Claim
+from audit.claims.looks import TRAINING
 from audit.errors import TargetFailed
 from audit.evidence.event import Integers, Tally
+from audit.learn.defaults import default_family
+from audit.learn.study import studied
+from audit.outputs.features.feature import read_feature
 from audit.outputs.form import Form, Outputs, concatenate
 from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.reading import read
@@ -166,8 +170,8 @@ def search(  # noqa: PLR0913  # each is one option of the command
     ``Found.runs`` are left to test it.
 
     The same arguments and a target that keeps to the randomness it is given find the same pair,
-    whatever ``jobs`` is. ``features`` are what outputs are read through, as in the test;
-    ``progress`` is told the runs drawn so far.
+    whatever ``jobs`` is. ``features`` are what outputs are read through, as in the test; where
+    there are none, what the test looks at by default. ``progress`` is told the runs drawn so far.
 
     Raises :class:`TargetFailed` with the dataset on which the target failed, and
     :class:`InvalidParameter` for a dataset that it does not take.
@@ -301,9 +305,35 @@ class _Trainer:
         outputs, worlds = concatenate(candidate.outputs), np.concatenate(candidate.worlds)
         form = Form.learn(outputs, worlds, lines=self.target.lines)
         values = form.apply(outputs)
-        views = [feature.shown(values) for feature in self.features] or [values]
-        score = max(self._of_view(view, worlds) for view in views) * math.sqrt(len(worlds))
+        score = max(
+            self._of_view(view, worlds[-len(view) :]) * math.sqrt(len(view))
+            for view in self._views(values, worlds)
+        )
         return Tried(pair=candidate.pair, runs=len(worlds), score=score)
+
+    def _views(self, values: Outputs, worlds: NDArray[np.bool_]) -> Iterator[Outputs]:
+        # A learned score is of the second half of the runs, by what the first half taught.
+        half = len(worlds) // 2
+        found: dict[str, Any] | None = None
+        if not self.features:
+            yield values
+        for name, learner, seen in self._looked_at(values):
+            if learner is None:
+                yield seen
+                continue
+            if found is None or name != learner:
+                found = studied(seen, worlds, [half, len(worlds)])[0]
+            yield found[learner][half:]
+
+    def _looked_at(self, values: Outputs) -> Iterator[tuple[str, str | None, Outputs]]:
+        if self.features:
+            for feature in self.features:
+                yield feature.name, feature.learner, feature.shown(values)
+            return
+        for each in default_family(values[:TRAINING]):
+            if each.feature != "identity":
+                feature = read_feature(each.feature)
+                yield feature.name, feature.learner, feature.shown(values)
 
     def _of_view(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> float:
         counts = Tally.empty().add(read(outputs), worlds).cells().counts

@@ -11,6 +11,7 @@ far more than n lines, or more than 2^28 bytes for one request, has failed.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -33,7 +34,7 @@ from audit.outputs.form import Outputs, join
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
 
-__all__ = ["Program", "read_program"]
+__all__ = ["Program", "read_program", "seed_of"]
 
 _SEED_BITS: Final = 53  # every JSON reader holds such an integer exactly
 _SHOWN: Final = 200
@@ -41,6 +42,10 @@ _FEW_DIGITS: Final = 4000  # any Python reads so many
 _MOST_BYTES: Final = 1 << 28
 _MORE_LINES: Final = 1000  # beyond n they are still counted, for the error to say how many
 _PIECE: Final = 1 << 16
+_RUNNERS: Final = {
+    ".awk": "awk -f", ".jl": "julia", ".js": "node", ".lua": "lua", ".php": "php", ".pl": "perl",
+    ".py": "python3", ".r": "Rscript", ".rb": "ruby", ".sh": "sh", ".ts": "node",
+}  # fmt: skip
 _PIPE: Final = 512  # a pipe that takes anything takes so many bytes
 
 
@@ -58,7 +63,7 @@ class Program(Target):
 
     def _side(self, block: Block, world: int) -> list[str]:
         runs = block.sizes[world]
-        request = {"dataset": block.pair[world], "n": runs, "seed": _seed_of(block.seeds[world])}
+        request = {"dataset": block.pair[world], "n": runs, "seed": seed_of(block.seeds[world])}
         found = self._answer(json.dumps(request) + "\n", runs, "AB"[world], block.watchdog.seconds)
         lines = found.split("\n")
         if lines[-1] == "":
@@ -82,7 +87,7 @@ class Program(Target):
                 start_new_session=True,
             )
         except OSError as error:
-            reason = f"could not be started: {error.strerror or error}"
+            reason = f"could not be started: {self._no_start(error)}"
             raise TargetFailed(self.spelling, reason, dataset=dataset) from error
         heard = _Heard(process=process, runs=runs)
         try:
@@ -98,6 +103,13 @@ class Program(Target):
             reason = f"{_ended(process.returncode)}{_last_words(heard.err)}"
             raise TargetFailed(self.spelling, reason, dataset=dataset)
         return heard.out.decode(errors="backslashreplace")
+
+    def _no_start(self, error: OSError) -> str:
+        if error.errno != errno.ENOEXEC:
+            return error.strerror or str(error)
+        words = shlex.split(self.spelling.partition(":")[2])
+        runner = _RUNNERS.get(Path(words[0]).suffix.lower(), "INTERPRETER")
+        return f"it has no #! line; try {shlex.quote(f'exec:{runner} {shlex.join(words)}')}"
 
 
 class _TooMuch(Exception):
@@ -219,7 +231,12 @@ def _last_words(stderr: bytearray) -> str:
     return f": {words if len(words) <= _SHOWN else '...' + words[-_SHOWN:]}"
 
 
-def _seed_of(seed: np.random.SeedSequence) -> int:
+def seed_of(seed: np.random.SeedSequence) -> int:
+    r"""The seed of a request: an integer that every JSON reader holds exactly.
+
+    >>> seed_of(np.random.SeedSequence(7)) < 2**53
+    True
+    """
     return int(seed.generate_state(1, np.uint64)[0]) >> (64 - _SEED_BITS)
 
 

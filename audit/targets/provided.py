@@ -8,16 +8,43 @@ sibling and imports none.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from fractions import Fraction
 from importlib.metadata import entry_points
-from typing import Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from audit.catalogue import Subject
 from audit.targets.target import Catalogued
 
-__all__ = ["GROUP", "provided"]
+__all__ = ["GROUP", "Provided", "provided", "provided_as"]
 
 GROUP: Final = "dpcore.targets"
 r"""The group of entry points."""
+
+
+@runtime_checkable
+class Provided(Protocol):
+    r"""What an entry point answers with, and ``bandits.audit_view``: see the module."""
+
+    @property
+    def run(self) -> Callable[..., Any]:
+        r"""f(dataset, n, rng), n outputs along the first axis."""
+
+    @property
+    def pair(self) -> tuple[Any, Any]:
+        r"""Two neighbouring datasets."""
+
+    @property
+    def epsilon(self) -> Fraction:
+        r"""What is claimed."""
+
+    @property
+    def delta(self) -> Fraction:
+        r"""The delta of the claim."""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        r"""What to look at in an output, as ``--feature`` spells it."""
 
 
 def provided(spelling: str, name: str, rest: str, *, seeded: bool) -> Catalogued | None:
@@ -27,14 +54,18 @@ def provided(spelling: str, name: str, rest: str, *, seeded: bool) -> Catalogued
     True
     """
     for entry in entry_points(group=GROUP, name=name):
-        found = entry.load()(spelling, rest, seeded)
-        subject = Subject(
-            name=spelling,
-            run=found.run,
-            pair=found.pair,
-            epsilon=found.epsilon,
-            delta=found.delta,
-            features=found.features,
-        )
-        return Catalogued(spelling=spelling, function=found.run, subject=subject, seeded=seeded)
+        return provided_as(spelling, entry.load()(spelling, rest, seeded), seeded=seeded)
     return None
+
+
+def provided_as(spelling: str, found: Provided, *, seeded: bool = True) -> Catalogued:
+    r"""A target from its parts."""
+    subject = Subject(
+        name=spelling,
+        run=found.run,
+        pair=found.pair,
+        epsilon=found.epsilon,
+        delta=found.delta,
+        features=found.features,
+    )
+    return Catalogued(spelling=spelling, function=found.run, subject=subject, seeded=seeded)

@@ -8,6 +8,7 @@ protocol:pure,users=64,epsilon=1
 rounds of a distributed protocol, see ``audit.targets.protocol``
 bandit:dist-dp-se,epsilon=1
 what the server sees of a bandit run, see ``audit.targets.provided``
+bandit:mine.py:Policy      the same of a policy of your own
 bandit:dist-dp-se,epsilon=1,path=devices
 the same, with a message of every user
 exec:./program args        any executable, see ``audit.targets.program``
@@ -21,6 +22,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from audit.outputs.loading import load
+from audit.targets.provided import Provided, provided, provided_as
 from audit.targets.target import (
     FORMS,
     Catalogued,
@@ -32,13 +34,16 @@ from audit.targets.target import (
 )
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
+from dpcore.sampling.rng import Rng, SeededRng
 from dpcore.spec import did_you_mean
 from dpcore.spelling import LAWS, read_noise, write_noise
 
 __all__ = ["Auditable", "as_target", "read_target", "target_of"]
 
-Auditable: TypeAlias = Target | Noise | Callable[..., Any] | str
-r"""A callable in a form of ``audit.targets.target``, a noise, or a target as spelled."""
+Auditable: TypeAlias = Target | Noise | Provided | Callable[..., Any] | str
+r"""A callable in a form of ``audit.targets.target``, a noise, a target as spelled, or what
+``bandits.audit_view`` gives of a policy.
+"""
 
 
 def read_target(
@@ -75,8 +80,6 @@ def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Tar
     if not colon:
         return _catalogued(spelling)
     if not name.endswith(".py"):
-        from audit.targets.provided import provided
-
         target = provided(spelling, name, rest, seeded=seeded)
         if target is not None:
             return target
@@ -120,6 +123,8 @@ def target_of(given: Auditable, *, seeded: bool = True) -> Target:
             return read_target(given, seeded=seeded)
         case Noise():
             return NoiseAdded(spelling=write_noise(given), noise=given, seeded=seeded)
+        case Provided():
+            return provided_as(getattr(given, "name", "provided"), given, seeded=True)
     return as_target(getattr(given, "__qualname__", None) or repr(given), given)
 
 
@@ -135,13 +140,24 @@ def as_target(spelling: str, found: Any) -> Target:
     except (TypeError, ValueError):  # native code may not say how it is called
         return Scalar(spelling=spelling, function=found, seeded=False)
     names = signature.parameters
+    ours = "rng" in names and _is_ours(found, names["rng"].annotation)
     try:
         if {"n", "rng"} <= names.keys():
             signature.bind(None, n=1, rng=None)
-            return Vectorised(spelling=spelling, function=found)
+            return Vectorised(spelling=spelling, function=found, ours=ours)
         seeded = "rng" in names
         signature.bind(None, **({"rng": None} if seeded else {}))
     except TypeError as error:
         reason = f"must be callable as {FORMS}: {error}"
         raise InvalidParameter("target", spelling, reason) from None
-    return Scalar(spelling=spelling, function=found, seeded=seeded)
+    return Scalar(spelling=spelling, function=found, seeded=seeded, ours=ours)
+
+
+def _is_ours(function: Callable[..., Any], annotation: Any) -> bool:
+    # Whether a parameter is written rng: Rng, or of a class of dpcore's that is one.
+    if isinstance(annotation, str):  # from __future__ import annotations
+        named = getattr(inspect.unwrap(function), "__globals__", {})
+        for part in annotation.split("."):
+            named = named.get(part) if isinstance(named, dict) else getattr(named, part, None)
+        annotation = named
+    return annotation is Rng or annotation is SeededRng

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -42,7 +43,11 @@ __all__ = [
 ]
 
 FORMS: Final = "f(dataset), f(dataset, rng) or f(dataset, n, rng)"
-r"""The ways in which a callable may ask to be called."""
+r"""The ways in which a callable may ask to be called.
+
+``rng`` is a Generator of numpy. A parameter written ``rng: Rng`` (of dpcore) is given a
+:class:`dpcore.SeededRng`, which is what dpcore's noises draw from.
+"""
 
 _ROOM: Final = 1 << 62
 _JSON: Final = frozenset({list, dict, str, int, float, bool, type(None)})
@@ -52,7 +57,8 @@ _JSON: Final = frozenset({list, dict, str, int, float, bool, type(None)})
 class Block:
     r"""Some consecutive runs: which world each is in (True for B), and their randomness.
 
-    ``drawn`` runs came before; ``seeds`` are one a world, never used twice.
+    ``drawn`` runs came before; ``seeds`` are one a world, never used twice. Where it is ``timed``
+    each run gives (output, nanoseconds of its call).
     """
 
     pair: tuple[Any, Any]
@@ -61,6 +67,7 @@ class Block:
     mixing: np.random.Generator
     watchdog: Watchdog
     drawn: int = 0
+    timed: bool = False
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -124,6 +131,8 @@ class Target(ABC):
     r"""Whether outputs are lines of text still to be read."""
     limits_itself: ClassVar[bool] = False
     r"""Whether its time limit holds in any thread."""
+    tells_time: ClassVar[bool] = False
+    r"""Whether each run can be a call whose time is measured."""
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
         r"""The pair, where it can be known without a run that the target takes it."""
@@ -159,27 +168,34 @@ class KnownLaw(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar(Target):
-    r"""f(dataset), or f(dataset, rng) where it is seeded: one output a call."""
+    r"""f(dataset), or f(dataset, rng) where it is seeded: one output a call.
+
+    ``ours`` where it asks for an ``rng`` of dpcore: ``rng: Rng``.
+    """
 
     function: Callable[..., Any]
+    ours: bool = False
+    tells_time: ClassVar[bool] = True
 
     def draw(self, block: Block) -> Iterator[Outputs]:
         fresh = (block.fresh(0), block.fresh(1))
         options: list[dict[str, Any]] = [
-            {"rng": np.random.default_rng(seed)} if self.seeded else {} for seed in block.seeds
+            {"rng": _given(seed, ours=self.ours)} if self.seeded else {} for seed in block.seeds
         ]
         for i, world in enumerate(block.worlds.tolist()):
             dataset = fresh[world]()
             try:
                 block.watchdog.restart()
+                begun = time.perf_counter_ns()
                 output = self.function(dataset, **options[world])
+                spent = time.perf_counter_ns() - begun
                 require_readable(output)
                 block.watchdog.stop()
             except RAISED as error:
                 block.watchdog.stop()
                 run = block.drawn + i + 1
                 raise failure(self.spelling, error, dataset="AB"[world], run=run) from error
-            yield [output]
+            yield [(output, spent)] if block.timed else [output]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +203,7 @@ class Vectorised(Target):
     r"""f(dataset, n, rng): n outputs along the first axis, in one call for each world."""
 
     function: Callable[..., Any]
+    ours: bool = False
 
     def draw(self, block: Block) -> Iterator[Outputs]:
         sides = [self._side(block, world) if block.sizes[world] else None for world in (0, 1)]
@@ -195,7 +212,7 @@ class Vectorised(Target):
         yield join(side_a, side_b, block.worlds, block.mixing)
 
     def _side(self, block: Block, world: int) -> Outputs:
-        rng = np.random.default_rng(block.seeds[world])
+        rng = _given(block.seeds[world], ours=self.ours)
         dataset = block.fresh(world)()
         try:
             block.watchdog.restart()
@@ -225,6 +242,10 @@ class Vectorised(Target):
             return outputs
         reason += f": f(dataset, n, rng) must return n = {runs:,} outputs along the first axis"
         raise TargetFailed(self.spelling, reason, dataset="AB"[world])
+
+
+def _given(seed: np.random.SeedSequence, *, ours: bool) -> np.random.Generator | SeededRng:
+    return SeededRng(_seed_of(seed)) if ours else np.random.default_rng(seed)
 
 
 def _holds_objects(returned: Any) -> bool:

@@ -15,6 +15,7 @@ import copy
 import math
 import secrets
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -26,12 +27,13 @@ from audit.outputs.features.feature import read_feature
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.sample import sample
+from audit.search.neighbours import doubts, require_neighbours
 from audit.targets.spelling import Auditable, target_of
 from audit.targets.target import KnownLaw, Target
 from audit.testing.pairs import read_pairs
 from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Norm, Sensitivity
+from dpcore.mechanism import Norm, Relation, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
 from dpcore.numbers.rounding import down
@@ -82,13 +84,15 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     again: str | None = None,
     features: Iterable[str] = (),
     allow_constant: bool = False,
+    relation: Relation | str | None = None,
 ) -> tuple[AuditReport, ...]:
     r"""Fail if an audit of ``target`` refutes ``claim`` on one of the pairs; the reports otherwise.
 
     P(:class:`Refuted`) <= ``alpha`` where the claim holds and runs are independent: each of k pairs
     is tested at alpha/k. ``runs`` are those of one pair, both its worlds together. A noise, or a
     target of known law, is proven or refuted without runs. To pass proves nothing: a report says
-    in ``resolution`` what it would have seen.
+    in ``resolution`` what it would have seen. ``relation`` is how neighbours differ, "replace"
+    unless said, or what a given claim says: pairs that contradict it are refused.
 
     Pair i is audited with ``seed`` + i, drawn where none is given and named in the failure.
     ``again`` is a sentence on how to repeat it, for a caller that knows better. Outputs are read
@@ -111,11 +115,15 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     """
     __tracebackhide__ = True
     subject, read = target_of(target), tuple(map(read_feature, features))
-    stated = read_claim(claim) if isinstance(claim, str) else claim
+    stated = read_claim(claim, relation or Relation.REPLACE) if isinstance(claim, str) else claim
     if not isinstance(stated, Claim | CurveClaim):
         reason = "must be a Claim, a CurveClaim or text such as epsilon=1 or rho=0.1"
         raise InvalidParameter("claim", claim, reason)
+    if relation is not None and Relation(relation) is not Relation(stated.relation):
+        raise InvalidParameter("relation", relation, "is not that of the claim")
     both = read_pairs("pairs", pairs)
+    for pair in both:
+        require_neighbours("pairs", pair, stated.relation)
     share = rational("alpha", alpha) / len(both)
     first = secrets.randbits(32) if seed is None else integer("seed", seed, at_least=0)
     reports = []
@@ -149,12 +157,16 @@ def _examined(subject: Target, plan: Plan) -> AuditReport:
 
         return prove(subject, plan)
     report = sample(subject, plan)
+    said = doubts(plan.pair, plan.claim.relation)
+    report = replace(report, warnings=(*said, *report.warnings))
     if report.error is not None:
         raise report.error
     if report.stopped == _INTERRUPTED:  # Ctrl-C ends the run of tests, not this test alone
         raise KeyboardInterrupt
     few = report.verdict != "refuted" and not math.isfinite(report.resolution)
-    idle = any(each.constant or 2 * each.once > each.runs for each in report.coverage)
+    idle = any(
+        each.constant or each.learned or 2 * each.once > each.runs for each in report.coverage
+    )
     if few and not idle:
         alpha = write_rational(rational("alpha", plan.alpha))
         reason = f"are too few to refute anything of {plan.claim} at alpha = {alpha}"

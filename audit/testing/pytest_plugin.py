@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from audit.report.report import AuditReport
     from audit.testing.assertions import Auditable
     from audit.testing.purse import Purse
+    from dpcore.mechanism import Relation
     from dpcore.noise import Noise
 
 __all__ = ["EFFORTS", "Auditor", "Bought", "dp"]
@@ -48,6 +49,14 @@ _MARK: Final = (
     "audits with the fixture dp, at its share of --dp-alpha. claim='epsilon=1' or claim='rho=0.1' "
     "may stand for epsilon and delta. audits: how many statistical assertions share what the test "
     "may spend."
+)
+
+
+_GIVEN: Final = (
+    "and the fixture dp do not go together: each example would be an audit that spends a part of "
+    "--dp-alpha. For a noise write audit.assert_private(noise, claim, pairs=[pair]) in the test, "
+    "without the mark: that is proven and spends nothing. For code that is run write "
+    "@pytest.mark.parametrize('pair', [...]) in place of @given"
 )
 
 
@@ -125,7 +134,7 @@ class Auditor:
             self.name, price, self.bought, self.terms.runs if runs is None else runs
         )
 
-    def audit(
+    def audit(  # noqa: PLR0913 - the options of assert_private
         self,
         target: Auditable,
         claim: Claim | CurveClaim | str | None = None,
@@ -135,16 +144,20 @@ class Auditor:
         runs: int | None = None,
         features: Iterable[str] = (),
         allow_constant: bool = False,
+        relation: Relation | str | None = None,
     ) -> tuple[AuditReport, ...]:
         r"""As ``audit.testing.assert_private``; what is not given is taken from the mark."""
         __tracebackhide__ = True
         from audit.testing.assertions import assert_private
-        from dpcore.errors import InvalidParameter
+        from dpcore.errors import ABSENT, InvalidParameter
 
         stated = self.terms.claim if claim is None else claim
         if stated is None:
-            raise InvalidParameter("claim", "(none)", "must be given: @pytest.mark.dp(epsilon=1)")
+            raise InvalidParameter("claim", ABSENT, "must be given: @pytest.mark.dp(epsilon=1)")
         both = [pair] if pair is not None else self.terms.pairs if pairs is None else pairs
+        of = relation
+        if of is None and isinstance(stated, str):
+            of = self.terms.relation
         bought = self.buy(runs)
         return assert_private(
             target,
@@ -156,6 +169,7 @@ class Auditor:
             again=self._again,
             features=features,
             allow_constant=allow_constant,
+            relation=of,
         )
 
     def fits(self, sampler: Any, noise: Noise, *, runs: int | None = None) -> FitReport:
@@ -259,7 +273,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not marked:
         return
     from audit.testing.purse import Purse, equal_share
-    from dpcore.errors import InvalidParameter
+    from dpcore.errors import ABSENT, InvalidParameter
 
     run = config.stash[_RUN]
     run.collected = len(marked)
@@ -274,7 +288,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         name = item.nodeid if again == 1 else f"{item.nodeid} ({again})"
         try:
             if "dp" not in getattr(item, "fixturenames", ()):
-                raise InvalidParameter("fixture", "(none)", "the test must take dp")
+                raise InvalidParameter("fixture", ABSENT, "the test must take dp")
+            if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+                raise InvalidParameter("test", "@given", _GIVEN)
             marks = reversed(list(item.iter_markers("dp")))
             item.stash[_SHARE] = (name, Terms.read(*map(_words, marks)), share)
         except InvalidParameter as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from audit.claims.claim import Claim
     from audit.claims.curve_claim import CurveClaim
+    from dpcore.mechanism import Relation
 
 __all__ = ["Terms"]
 
@@ -27,6 +28,7 @@ class Terms:
     pairs: tuple[tuple[Any, Any], ...]
     runs: int
     audits: int
+    relation: Relation | str = "replace"
 
     @classmethod
     def read(cls, *words: Mapping[str, Any]) -> Terms:
@@ -69,4 +71,5 @@ class Terms:
             else read_pairs("pairs" if "pairs" in given else "pair", pairs),
             runs=integer("runs", given.get("runs", _RUNS), at_least=1),
             audits=integer("audits", given.get("audits", 1), at_least=1),
+            relation=relation,
         )

@@ -16,6 +16,7 @@ from typing import Any, Final, cast, get_args
 import numpy as np
 
 from bandits.audited.linear_view import FEATURES, MODEL, LinearView, linear_view_of
+from bandits.audited.own import is_own, own_policy
 from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Route, View, Views, view_of
 from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.phased_elimination import PhasedElimination
@@ -26,11 +27,11 @@ from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.radius import RadiusName, radius_of
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, rational
 from dpcore.sampling.rng import SYSTEM, SeededRng
 from dpcore.spec import did_you_mean, find_name, read_keys
 
-__all__ = ["Viewed", "across", "claimed", "lead", "second", "target"]
+__all__ = ["Viewed", "across", "audit_view", "claimed", "lead", "second", "target"]
 
 _KEYS: Final = {
     "epsilon": "",
@@ -40,6 +41,7 @@ _KEYS: Final = {
     "path": " or ".join(get_args(Route)),
     "calibration": f"{' or '.join(get_args(Calibrated))}, of linear algorithms",
 }
+_OWN_KEYS: Final = ("delta", "path")
 _BITS: Final = NAMES["binary-shuffle"]
 _FLOORS: Final = (NAMES["none"], "dpe", "pe", "dpe-fixedu")
 _HORIZON: Final = 1000
@@ -60,6 +62,7 @@ class Viewed:
     of all columns jointly is not tested beyond these.
     """
 
+    name: str
     run: Callable[[Any, int, np.random.Generator], Views]
     pair: tuple[int, int]
     epsilon: Fraction
@@ -123,8 +126,12 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
         dist-dp-se,epsilon=1,path=devices           a message of every user
         dist-rdp-se:s=10,epsilon=1,delta=1e-3       also ...,scaling=10
         sdp-ae:m=8,epsilon=1,radius=paper           the parameters of the paper
-
         cdp-dpe,epsilon=1,delta=1/100               also ...,calibration=paper
+
+    or a policy of one's own: an instance of :class:`bandits.Policy`, or what makes one without
+    arguments, in a file or module. It takes no ``epsilon``: its privatizer says what it promises.
+
+        mine.py:Policy                              also ...,delta=1e-3,path=devices
 
     ``delta`` (0, or 1/100 where no noise is pure) is that of the claim, and for bits what they are
     chosen for. ``seeded`` false lets the noise come from the operating system, as in earnest.
@@ -137,36 +144,47 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
     are unknown, missing, given twice or out of range.
     """
     algorithm, _, keys = (part.strip() for part in rest.partition(","))
-    given = read_keys(
-        "target", spelling, keys, _KEYS, owner=algorithm, needed=("epsilon",), hint=_known
-    )
+    own = is_own(algorithm)
+    known = {key: _KEYS[key] for key in _OWN_KEYS} if own else _KEYS
+    needed = () if own else ("epsilon",)
+    given = read_keys("target", spelling, keys, known, owner=algorithm, needed=needed, hint=_known)
     delta = rational("delta", given["delta"]) if "delta" in given else None
     if delta is not None and not 0 <= delta < 1:
         raise InvalidParameter("delta", given["delta"], "must lie in [0, 1)")
     path = given.get("path", "release")
     if path not in get_args(Route):
         raise InvalidParameter("path", path, f"must be one of {', '.join(get_args(Route))}")
-    policy = _policy(spelling, algorithm, given, delta or _USUAL)
-    if isinstance(policy, PhasedElimination):
-        if "path" in given:
-            raise InvalidParameter("path", path, f"{policy.name} has none: every client is drawn")
-        linear = linear_view_of(policy)
-        epsilon, delta = claimed(linear, delta)
-        return Viewed(
-            run=_run_of(linear, seeded=seeded),
-            pair=(0, 1),
-            epsilon=epsilon,
-            delta=delta,
-            features=FEATURES,
-        )
-    view = view_of(policy, path=cast(Route, path))
-    epsilon, delta = claimed(view, delta)
-    return Viewed(run=_run_of(view, seeded=seeded), pair=(0, 1), epsilon=epsilon, delta=delta)
+    if own:
+        policy = own_policy(spelling, algorithm)
+    else:
+        policy = _policy(spelling, algorithm, given, delta or _USUAL)
+    return audit_view(policy, delta=delta, path=cast(Route, path), seeded=seeded)
 
 
-def _run_of(
-    view: View | LinearView, *, seeded: bool
-) -> Callable[[Any, int, np.random.Generator], Views]:
+def audit_view(
+    policy: Policy[Any],
+    *,
+    delta: RationalLike | None = None,
+    path: Route = "release",
+    seeded: bool = True,
+) -> Viewed:
+    r"""What an audit sees of a policy of one's own: ``audit.audit(audit_view(policy))``.
+
+    The claim is what the privatizer of the policy promises the watched user: its epsilon at
+    ``delta`` (0, or 1/100 where the loss is unbounded). ``path`` and ``seeded`` are as in
+    :func:`target`.
+
+    >>> from bandits.privatizers.sums import SumPrivatizer
+    >>> pure = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-3")
+    >>> audit_view(BatchedElimination(privatizer=pure)).epsilon
+    Fraction(1, 2)
+
+    Raises :class:`InvalidParameter` for what is no policy, and one that protects nobody.
+    """
+    if not isinstance(policy, Policy):
+        raise InvalidParameter("policy", policy, "must be a bandits.Policy")
+    view = _view_of(policy, path)
+    epsilon, chosen = claimed(view, None if delta is None else rational("delta", delta))
 
     def run(dataset: Any, n: int, rng: np.random.Generator) -> Views:
         reward = integer("dataset", dataset)
@@ -174,7 +192,17 @@ def _run_of(
             raise InvalidParameter("dataset", dataset, "must be 0 or 1: a reward")
         return view.views(reward, n, SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM)
 
-    return run
+    name = f"bandit:{policy.name}"
+    found = Viewed(name=name, run=run, pair=(0, 1), epsilon=epsilon, delta=chosen)
+    return replace(found, features=FEATURES) if isinstance(view, LinearView) else found
+
+
+def _view_of(policy: Policy[Any], path: Route) -> View | LinearView:
+    if not isinstance(policy, PhasedElimination):
+        return view_of(policy, path=path)
+    if path != "release":
+        raise InvalidParameter("path", path, f"{policy.name} has release only")
+    return linear_view_of(policy)
 
 
 def _known(given: Mapping[str, str]) -> str:

@@ -52,6 +52,7 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
         for row in rows
     ]
     assumed = dict.fromkeys(words for row in rows for words in row.guarantee["assumptions"])
+    silent = dict.fromkeys(row.algorithm for row in rows if row.guarantee["pure"] == "0")
     return [
         head,
         "",
@@ -59,6 +60,11 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
         "",
         "regret/T is a mean over instances, +- its standard error; bits are the most a user sent.",
         "Guarantees are for each user, who is new at every pull; noise of this run was simulated.",
+        *(
+            f"{name} used no reward, hence 0-DP: its first batch ends after round "
+            f"{experiment.horizon:,}. Give a longer --horizon."
+            for name in silent
+        ),
         *(f"Assumed: {words}." for words in assumed),
     ]
 

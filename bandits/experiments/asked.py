@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 from bandits.policies.registry import Algorithm, WorldKind
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
 __all__ = [
@@ -41,7 +41,7 @@ def float_up(exact: Fraction) -> float:
 def check_named(argument: str, values: Sequence[object]) -> None:
     r"""Refuse no ``values``, and one that is there twice."""
     if not values:
-        raise InvalidParameter(argument, "(none)", "must name one or more")
+        raise InvalidParameter(argument, ABSENT, "must name one or more")
     if len(set(values)) < len(values):
         raise InvalidParameter(argument, ", ".join(map(str, values)), "names one twice")
 

@@ -14,7 +14,7 @@ import numpy as np
 from bandits.policies.registry import ScheduleName, WorldKind
 from bandits.worlds.environment import Environment, Reordered
 from dpcore.command.state_file import require_plain
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.parameter import integer
 
 __all__ = ["MOST_INSTANCES", "FromFile", "Preset", "Simulated", "Worlds"]
@@ -139,7 +139,7 @@ class Preset:
                 return Worlds(environments=tuple(instance(i, wanted_arms) for i in range(count)))
             case FromFile(read=read, wanted=wanted):
                 if data is None:
-                    raise InvalidParameter("data", "(none)", f"{self.name} needs {wanted}")
+                    raise InvalidParameter("data", ABSENT, f"{self.name} needs {wanted}")
                 require_plain("data", data)
                 digest = _digest(data)
                 world = read(data, wanted_arms)

@@ -63,13 +63,13 @@ def counts_of(outputs: NDArray[Any], worlds: Worlds, seed: int) -> Counts:
 
 
 def ask_jax_privacy(
-    python: str, ask: str, datasets: list[Counts], *, delta: float = 0.0
+    python: str, ask: str, datasets: list[Counts], *, delta: float = 0.0, alpha: float = ALPHA
 ) -> dict[str, Any]:
     r"""What jax_privacy says of each dataset, in a process of its own.
 
     Raises ``subprocess.CalledProcessError`` where that interpreter does not have it.
     """
-    asked = {"ask": ask, "alpha": ALPHA, "delta": delta, "datasets": datasets}
+    asked = {"ask": ask, "alpha": alpha, "delta": delta, "datasets": datasets}
     done = subprocess.run(
         [python, "-P", str(_PROGRAM)],
         input=json.dumps(asked),

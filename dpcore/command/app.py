@@ -17,6 +17,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -75,6 +76,7 @@ def _registered() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=_GROUP)}
 
 
+@cache  # built once: the parser asks for it twice, and reads every option's annotations each time
 def _load(point: EntryPoint) -> Any:
     loaded = point.load()
     command = get_command(loaded) if isinstance(loaded, typer.Typer) else loaded
@@ -192,6 +194,11 @@ def pmf(
         print(f"{k}\t{lower!r}\t{upper!r}")
 
 
+@cache
+def _whole() -> Any:
+    return get_command(app)
+
+
 def run(arguments: Sequence[str]) -> int:
     r"""Run the command with ``arguments`` and return its exit code.
 
@@ -210,7 +217,7 @@ def run(arguments: Sequence[str]) -> int:
         _ignore_wrong_variables()
         ours_first()
         require_ours()
-        left = get_command(app).main(
+        left = _whole().main(
             args=arguments or ["--help"], prog_name="dpcore", standalone_mode=False
         )
         # A full disk or a closed pipe shows here at the latest, where it can still be said.

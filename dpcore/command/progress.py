@@ -1,15 +1,17 @@
-r"""A bar on standard error during long work, where standard error is a terminal."""
+r"""A bar during long work: on standard error where that is a terminal, or in a notebook."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["progress_bar"]
+__all__ = ["in_notebook", "notebook_bar", "progress_bar"]
 
 _STEPS: Final = 500
+_OFTEN: Final = 0.2
 
 
 @contextmanager
@@ -35,6 +37,44 @@ def progress_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
                 bar.update(task, completed=done)
 
         yield advance
+
+
+def in_notebook() -> bool:
+    r"""Whether this process shows its results in a notebook.
+
+    >>> in_notebook()
+    False
+    """
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
+
+
+@contextmanager
+def notebook_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    r"""As :func:`progress_bar`, in a cell of a notebook; nothing anywhere else.
+
+    >>> with notebook_bar("runs", 1000) as progress:
+    ...     progress(1000)
+    """
+    if not in_notebook():
+        yield _unseen
+        return
+    display = sys.modules["IPython"].display
+    shown = display.display(display.HTML(""), display_id=True)
+    last = [0.0]
+
+    def advance(done: int) -> None:
+        now = time.monotonic()
+        if now < last[0] + _OFTEN and done < total:
+            return
+        last[0] = now
+        bar = f'<progress value="{done}" max="{total}"></progress>'
+        shown.update(display.HTML(f"{bar} {done:,} of {total:,} {label}"))
+
+    try:
+        yield advance
+    finally:
+        shown.update(display.HTML(""))
 
 
 def _unseen(done: int) -> None:

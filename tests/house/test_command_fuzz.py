@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 import dpcore.command.app
+from tests.effort import by_day
 from tests.house.command_grammar import COMMANDS, HOSTILE, SECONDS, Row, line
 from tests.support.typed import Answer, typed
 
@@ -47,6 +48,7 @@ def test_hostile_lines_are_answered_or_refused(
         assert (wrong(typed(capsys, *words)), words) == (None, words)
 
 
+@by_day(16)
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
 def test_every_hostile_value_of_a_cheap_option(
     value: str, capsys: pytest.CaptureFixture[str]

@@ -32,6 +32,8 @@ def test_a_part_by_day_and_all_by_night(monkeypatch: pytest.MonkeyPatch) -> None
     for everything, runs in ((False, 3), (True, 300)):
         monkeypatch.setattr(effort, "_everything", everything)
         assert effort.effort(3, 300) == runs
+        assert effort.spread("abcdefgh", 3) == list("abcdefgh" if everything else "aeh")
+        assert effort.spread("ab", 3) == ["a", "b"]
     with pytest.raises(ValueError, match=r"part = 4: must be in 1\.\.3"):
         effort.effort(4, 3)
     with pytest.raises(ValueError, match="most = 0: must be at least 1"):

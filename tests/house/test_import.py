@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import by_day
+
 ROOT = Path(__file__).parents[2]
 
 # What a person who only draws noise must not wait for.
@@ -60,6 +62,7 @@ def test_importing_dpcore_is_silent_and_light() -> None:
     assert noise_of_import("dpcore", HEAVY) == ""
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", ["run", "IdealAggregation", "MaskedAggregation", "Shuffler"])
 def test_dpcore_loads_what_runs_protocols_when_it_is_asked_for(name: str) -> None:
     late = ("dpcore.protocols.run", "dpcore.masked.aggregation")

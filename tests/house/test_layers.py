@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.effort import by_day
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("dpcore", "accounting", "audit", "bandits")
 ALLOWED = {
@@ -64,6 +66,7 @@ def test_this_tree_keeps_its_layers() -> None:
     assert f"Contracts: {1 + len(PACKAGES)} kept, 0 broken." in run.stdout
 
 
+@by_day(4)
 @pytest.mark.parametrize(("importer", "imported"), PAIRS, ids=lambda name: name)
 def test_a_forbidden_import_breaks_the_contract(
     tmp_path: Path, importer: str, imported: str
@@ -79,6 +82,7 @@ def test_a_forbidden_import_breaks_the_contract(
         assert f"{importer}.{ground}.deep -> {imported}.{top}" in run.stdout
 
 
+@by_day(2)
 @pytest.mark.parametrize("package", PACKAGES)
 def test_an_import_of_a_higher_floor_or_a_neighbour_breaks_the_contract(
     tmp_path: Path, package: str

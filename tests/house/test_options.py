@@ -43,8 +43,8 @@ def tree(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tupl
 COMMANDS: Final = dict(tree())
 # `dpcore audit TARGET` means it.
 UNLISTED: Final = {("audit", "run")}
-# Of `python -m benchmarks.figures`.
-PARSED: Final = {"--only"}
+# Of `python -m benchmarks.figures`; of pip and venv, which the corpus calls.
+PARSED: Final = {"--only"} | {"--no-deps", "--no-input", "--python", "--quiet", "--without-pip"}
 EXTRAS: Final = set(
     tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 )

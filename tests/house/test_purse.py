@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.errors import InvalidParameter
-from tests import halves
+from tests.parts import SHARE
 from tests.purse import TOTAL, Purse, PurseError, purse
 
 ROOT = Path(__file__).parents[2]
@@ -73,17 +73,7 @@ def test_the_statement_counts() -> None:
 
 def test_the_run_has_one_purse() -> None:
     assert Fraction(1, 10**6) == TOTAL
-    assert purse.total == TOTAL * Fraction(os.environ.get(halves.SHARE, "1"))
-
-
-def test_the_halves_of_a_run_are_all_of_it_and_share_one_purse(pytestconfig: pytest.Config) -> None:
-    root = pytestconfig.rootpath
-    paths = [path for half in halves.halves(root) for path in half]
-    whole = [root / path for path in pytestconfig.getini("testpaths")]
-    files = {p for folder in whole for p in folder.rglob("*.py") if p.stem not in halves.APART}
-    covered = [[p for p in paths if file.is_relative_to(root / p)] for file in sorted(files)]
-    assert all(len(found) == 1 for found in covered), "a file in no half, or in two"
-    assert len(halves.halves(root)) * Fraction(1, len(halves.HALVES)) == 1
+    assert purse.total == TOTAL * Fraction(os.environ.get(SHARE, "1"))
 
 
 @pytest.mark.parametrize(("second", "passed"), [("4e-7", True), ("7e-7", False)])
@@ -101,7 +91,7 @@ def test_a_run_that_overspends_fails_and_every_run_prints_its_account(
             *("--rootdir", str(ROOT), str(tmp_path)),
         ],
         cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if name != halves.SHARE},
+        env={name: value for name, value in os.environ.items() if name != SHARE},
         capture_output=True,
         text=True,
         check=False,

@@ -63,7 +63,9 @@ def comments(source: str) -> Iterator[tuple[int, str]]:
 
 def unexplained_ignores(source: str) -> list[str]:
     """Comments that silence a tool and say neither what nor why."""
-    found = []
+    found: list[str] = []
+    if not (_IGNORE.search(source) or _BARE_IGNORE.search(source)):
+        return found
     for line, comment in comments(source):
         silenced = _IGNORE.search(comment)
         reason = _IGNORE.sub("", comment).strip(" #:-")

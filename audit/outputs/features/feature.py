@@ -16,7 +16,8 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -39,7 +40,15 @@ from audit.outputs.loading import load
 from dpcore.errors import InvalidParameter
 from dpcore.spec import did_you_mean
 
-__all__ = ["FEATURES", "Builtin", "Feature", "own_map", "read_feature", "require_fixed"]
+__all__ = [
+    "FEATURES",
+    "Builtin",
+    "Feature",
+    "beside_time",
+    "own_map",
+    "read_feature",
+    "require_fixed",
+]
 
 _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
 
@@ -48,7 +57,9 @@ _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
 class Feature:
     r"""A named map of outputs, each read by itself: ``apply(outputs)[i]`` is of ``outputs[i]``.
 
-    Features of one name are equal.
+    Features of one name are equal. With a ``learner`` that is what it learns from: a score of each
+    output, by what earlier runs taught, is tested in its place (``audit.learn``). ``share`` is its
+    part of the level beside that of the others.
 
     >>> read_feature("last-bits:2").apply([5, "six"])
     [1, 'no last-bits:2: str']
@@ -57,6 +68,13 @@ class Feature:
     name: str
     apply: Callable[[Outputs], Outputs] = field(compare=False, repr=False)
     as_it_is: bool = field(default=True, compare=False, repr=False)
+    learner: str | None = None
+    share: Fraction = Fraction(1)
+
+    @property
+    def of_time(self) -> bool:
+        r"""Whether it reads how long a call took: ``time``, or ``time+...``."""
+        return self.name.partition("+")[0] == "time"
 
     def shown(self, outputs: Outputs) -> Outputs:
         r"""What is tested: what it finds, by value alone unless that is taken ``as_it_is``."""
@@ -68,12 +86,14 @@ class Feature:
 class Builtin:
     r"""A feature that comes with the auditor: what it says of an output, and how it is made.
 
-    One with ``limits`` takes a number within them, written ``name:number``.
+    One with ``limits`` takes a number within them, written ``name:number``. One that is ``learned``
+    stands last in a chain: what comes before it is what it learns from.
     """
 
     says: str
     make: Callable[[int], Callable[[Outputs], Outputs]]
     limits: tuple[int, int] | None = None
+    learned: bool = False
 
 
 def _itself(outputs: Outputs) -> Outputs:
@@ -114,8 +134,27 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
         "sum": Builtin(says="the sum of all numbers in a sequence", make=_always(SUM)),
         "sorted": Builtin(says="the items without their order", make=_always(SORTED)),
         "distinct": Builtin(says="how many different items", make=_always(DISTINCT)),
+        "time": Builtin(
+            says="nanoseconds of the call, of targets that are called for each run",
+            make=lambda _: coordinate(1),
+        ),
         "hash": Builtin(
             says="a fixed hash of the whole output into K cells", make=hashed, limits=(2, 1 << 20)
+        ),
+        "coordinates": Builtin(
+            says="the coordinate, difference, sum or maximum that tells most, found as runs come",
+            make=_always(_itself),
+            learned=True,
+        ),
+        "learned": Builtin(
+            says="a score of the whole output, learned as runs come",
+            make=_always(_itself),
+            learned=True,
+        ),
+        "grid": Builtin(
+            says="the lowest bits of all floats in an output, weighed as runs come",
+            make=_always(_itself),
+            learned=True,
         ),
     }
 )
@@ -142,10 +181,14 @@ def read_feature(
     steps = [step.strip() for step in text.split("+")]
     applied = tuple(_read_step(step, text, own or own_map) for step in steps)
     last = steps[-1].partition(":")[0]
+    learned = [step for step in steps if step in FEATURES and FEATURES[step].learned]
+    if learned and learned != steps[-1:]:
+        raise InvalidParameter("feature", text, f"{learned[0]} must stand last: it gives a score")
     return Feature(
         name="+".join(steps),
         apply=applied[0] if len(applied) == 1 else _Chain(steps=applied),
-        as_it_is=last == "identity" or last not in FEATURES,
+        as_it_is=last == "identity" or last not in FEATURES or bool(learned),
+        learner=last if learned else None,
     )
 
 
@@ -247,6 +290,30 @@ def _copied(output: object) -> object:
         return copy.deepcopy(output)
     except Exception:  # noqa: BLE001 - an object that cannot be copied is handed over itself
         return output
+
+
+_OUTPUT: Final = coordinate(0)
+
+
+def beside_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
+    r"""Where one reads how long a call took, each run gives (output, nanoseconds): the others are
+    told to read the output of it.
+
+    >>> both = read_feature("identity"), read_feature("time")
+    >>> [feature.apply([(5, 90)])[0] for feature in beside_time(both)]
+    [5, 90]
+    """
+    if not any(feature.of_time for feature in features):
+        return features
+    return tuple(feature if feature.of_time else _of_output(feature) for feature in features)
+
+
+def _of_output(feature: Feature) -> Feature:
+    apply = feature.apply
+    steps = apply.steps if isinstance(apply, _Chain) else (apply,)
+    if steps[0] is _OUTPUT:
+        return feature
+    return replace(feature, apply=_Chain(steps=(_OUTPUT, *steps)))
 
 
 def require_fixed(feature: Feature, outputs: Outputs) -> None:

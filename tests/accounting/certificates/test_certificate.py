@@ -59,7 +59,7 @@ def test_one_release(text: str, sensitivity: Sensitivity | int, orders: list[str
     assert Certificate.from_text(found.text()) == found
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize(("text", "sensitivity", "orders"), SINGLES, ids=str)
 def test_every_end_moved_by_a_unit_fails(
     text: str, sensitivity: Sensitivity | int, orders: list[str]

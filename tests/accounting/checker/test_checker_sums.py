@@ -74,7 +74,7 @@ def farthest(count: int, variance: Fraction) -> int:
     return 24
 
 
-@by_day(5)
+@by_day(2)
 @pytest.mark.parametrize(("count", "variance"), SMALL)
 def test_masses_are_those_of_the_convolution_to_the_far_end(count: int, variance: Fraction) -> None:
     most = farthest(count, variance)
@@ -88,6 +88,7 @@ def test_masses_are_those_of_the_convolution_to_the_far_end(count: int, variance
             assert abs(mpmath.mpf(mass._mpf_) / exact - 1) < mpmath.mpf(10) ** -30, m
 
 
+@by_day(2)
 @pytest.mark.parametrize(("count", "variance"), SMALL)
 def test_the_bound_of_the_least_mass_is_one(count: int, variance: Fraction) -> None:
     most = farthest(count, variance)
@@ -106,6 +107,7 @@ def test_too_few_bits_are_noticed() -> None:
         broken(8, Fraction(300), Fraction(1, 2000))
 
 
+@by_day(5)
 @pytest.mark.parametrize(("count", "variance"), [*SMALL, (1000, Fraction(1, 12))])
 @pytest.mark.parametrize("step", [1, 4])
 def test_delta_is_a_probability_that_falls(count: int, variance: Fraction, step: int) -> None:
@@ -193,6 +195,7 @@ def test_what_is_out_of_reach_is_said_in_words() -> None:
 # -- what a text may cost ------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_many_claims_of_one_wide_law_share_its_listing() -> None:
     noise = {"law": "skellam", "variance": "100000000"}
     claims = [

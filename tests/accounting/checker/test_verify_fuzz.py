@@ -161,6 +161,7 @@ def test_no_false_claim_holds() -> None:
     assert seen[Status.FAILS] > 100
 
 
+@pytest.mark.nightly
 def test_no_false_claim_of_an_asymmetric_box_holds() -> None:
     bad, seen = faults(5, 20, TURNING, ("box",))
     assert bad == []
@@ -173,6 +174,7 @@ def test_no_false_claim_holds_at_length(seed: int) -> None:
     assert faults(seed, 100)[0] == []
 
 
+@pytest.mark.nightly
 def test_two_directions_alone_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def all_up_or_all_down(
         shift: list[tuple[int, int]], law: Any

@@ -254,6 +254,7 @@ def test_nothing_is_certified_that_is_not_decided_in_time() -> None:
         certify(rounds)
 
 
+@pytest.mark.nightly
 def test_few_rounds_of_a_small_noise_are_certified_in_seconds() -> None:
     rounds = compose((PrivacyCurve(noise=read_noise("skellam:variance=1"), sensitivity=1), 10))
     start = time.process_time()

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from accounting import Approx, Assumed, Claim, Pure, Rdp, ZCdp, claim_from_json
+from accounting import Approx, Assumed, Pure, Rdp, StatedGuarantee, ZCdp, claim_from_json
 from dpcore import Enclosure, InvalidParameter, Relation, Scope, Unit
 
 USER = Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE)
-CLAIMS: list[Claim] = [
+CLAIMS: list[StatedGuarantee] = [
     Pure(0),
     Pure("1/3"),
     Pure(Decimal("0.1"), scope=USER),
@@ -28,7 +28,7 @@ CLAIMS: list[Claim] = [
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=repr)
-def test_a_claim_reads_back(claim: Claim) -> None:
+def test_a_claim_reads_back(claim: StatedGuarantee) -> None:
     names: dict[str, object] = {
         kind.__name__: kind for kind in (Pure, ZCdp, Approx, Rdp, Assumed, Scope)
     }

@@ -85,6 +85,43 @@ def test_text_says_the_same(command: Command) -> None:
     assert command("delta", *LAPLACE, "--epsilon", 1).out.startswith("delta        exactly 0 ")
 
 
+@pytest.mark.parametrize(
+    ("words", "engine"),
+    [
+        (["--rounds", 1], "direct (sums over the outputs of one release): "),
+        (["--rounds", 2], "lattice (sums over the total loss, "),
+        (["--rounds", 2, "--noise", "skellam:variance=4"], "line (an integral over the total "),
+    ],
+)
+def test_the_method_is_explained_in_text_and_one_word_in_json(
+    command: Command, words: list[object], engine: str
+) -> None:
+    asked = ("epsilon", *LAPLACE, *words, "--delta", "1e-6")
+    method = next(line for line in command(*asked).out.splitlines() if line.startswith("method"))
+    assert method.split(maxsplit=1)[1].startswith(engine)
+    assert command(*asked, "--json").json["method"] == engine.partition(" ")[0]
+
+
+@pytest.mark.parametrize(
+    ("noise", "delta", "reason"),
+    [
+        ("binomial:trials=20,probability=1/2", "1e-9", "are likelier than delta"),
+        ("polya:shape=1/2,scale=3", "1e-6", "take noise without an end"),
+        ("binomial:trials=20,probability=1/2", "0", "name a delta above 0"),
+        ("discrete-gaussian:sigma_squared=4", "0", "name a delta above 0"),
+        ("binomial:trials=20,probability=1/2", "1e-5", ""),
+        ("discrete-laplace:scale=2", "0", ""),
+    ],
+)
+def test_an_infinite_epsilon_says_why_and_what_to_do(
+    command: Command, noise: str, delta: str, reason: str
+) -> None:
+    out = command("epsilon", "--noise", noise, "--delta", delta).out
+    assert out.startswith("epsilon      infinite") is bool(reason)
+    assert ("\nwhy          " in out) is bool(reason)
+    assert reason in out
+
+
 def test_unusual_points(command: Command) -> None:
     infinite = command("epsilon", *GAUSSIAN, "--delta", 0, "--json").json["epsilon"]
     assert infinite == {"lower": "inf", "upper": "inf"}

@@ -182,7 +182,7 @@ def test_no_bound_is_printed_above_a_target_that_is_met(
 # -- simulations ------------------------------------------------------------------------------
 
 
-@by_day(5)
+@by_day(2)
 @pytest.mark.parametrize("instance", INSTANCES)
 def test_simulations(command: Command, instance: str) -> None:
     words = ("--dropouts", "25%", "--runs", 20, "--seed", 3)

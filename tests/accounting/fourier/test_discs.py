@@ -93,6 +93,7 @@ def test_the_gaussian_of_a_window_is_as_near_as_it_says() -> None:
         epsilon=1.0,
         tilt=1.0,
         smoothing=0.0004119873046875,
+        lift=Fraction(1),
         grid=Grid(step=0.3125, depth=4, blocks=1 << 20),
         budget=1.0,
     )

@@ -31,6 +31,7 @@ from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, ball, precision
+from tests.effort import effort
 from tests.support.accounting.brute import real
 from tests.support.accounting.lines import (
     DIGITS,
@@ -72,7 +73,7 @@ def inverts(found: Enclosure, parts: Parts, target: Fraction) -> bool:
 # -- enumeration -------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=effort(20, 60), deadline=None)
 @given(small_parts(), st.fractions(min_value=0, max_value=12, max_denominator=40), st.data())
 def test_delta_encloses_the_enumerated_curve(
     parts: Parts, epsilon: Fraction, data: st.DataObject
@@ -85,7 +86,7 @@ def test_delta_encloses_the_enumerated_curve(
         assert relative_width(found) <= 0.01 or truth < 1e-12
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=effort(20, 60), deadline=None)
 @given(
     small_parts(),
     st.fractions(min_value=Fraction(1, 1000), max_value=Fraction(9, 10), max_denominator=1000),
@@ -309,8 +310,9 @@ class TiltedGaussian:
     def log_scale(self) -> arb:
         return ball(self.variance * self.tilt * (self.tilt + 1) / 2)
 
-    def log_moment_twice(self) -> arb:
-        return ball(self.variance * self.tilt * (2 * self.tilt + 1))
+    def log_moment(self, lift: Fraction) -> arb:
+        farther = (1 + lift) * self.tilt
+        return ball(self.variance * farther * (farther + 1) / 2)
 
     def on(self, grid: Grid) -> SampledGaussian:
         return SampledGaussian(factor=self, grid=grid)

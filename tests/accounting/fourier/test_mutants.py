@@ -19,7 +19,7 @@ import accounting.fourier.listed_factor
 from accounting.fourier.factor import Grid
 from accounting.fourier.finite_sum import LineSum, _covered
 from accounting.fourier.integral import Line
-from accounting.fourier.listed_factor import Atoms, AtomsOnGrid, _sampled, _tilted
+from accounting.fourier.listed_factor import Atoms, AtomsOnGrid, _sampled, atom_factor
 from accounting.pairs.losses import Losses
 from dpcore.numbers.enclosure import precision
 from tests.support.accounting.lines import DIGITS, Listed, encloses, finite_delta, listed, sum_of
@@ -184,7 +184,7 @@ MUTANTS: dict[str, Mutant] = {
         rare_loss,
         LineSum,
         "_aliases",
-        mutated(LineSum._aliases, "(1 + above)", "above"),
+        mutated(LineSum._aliases, "below / (1 - below) + ", ""),
     ),
     "skipped blocks forgotten": (
         skipped_blocks,
@@ -201,8 +201,8 @@ MUTANTS: dict[str, Mutant] = {
     "what is not listed forgotten": (
         unlisted,
         accounting.fourier.listed_factor,
-        "_tilted",
-        mutated(_tilted, "missing=missing * SLACK + TINY", "missing=0.0"),
+        "atom_factor",
+        mutated(atom_factor, "missing=missing * SLACK + TINY", "missing=0.0"),
     ),
 }
 

@@ -15,6 +15,8 @@ from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, ZCd
 from accounting.interop.distributions import at_least, nodes
 from accounting.interop.events import MissingExtra, accountant, from_dp_event, to_dp_event, to_pld
 from accounting.pairs.losses import Losses
+from accounting.reals.noise import Gaussian, Laplace
+from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from accounting.totals.compose import Composition, compose
 from dpcore import DiscreteGaussian, DiscreteLaplace
@@ -25,6 +27,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, precision, round_down
+from tests.effort import by_day
 from tests.support.accounting.brute import real
 from tests.support.dpcore.mutants import mutated, rewired
 
@@ -61,7 +64,8 @@ def curve(noise: Noise, shift: int = 1, scope: Scope = ADD_REMOVE) -> PrivacyCur
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("dp_accounting", "dp_accounting.dp_event"):
+    loaded = [name for name in sys.modules if name.startswith("dp_accounting.")]
+    for name in ("dp_accounting", "dp_accounting.dp_event", *loaded):
         monkeypatch.setitem(sys.modules, name, None)
     for call in (
         lambda: to_dp_event(Pure(1)),
@@ -143,6 +147,7 @@ def test_too_fine_an_interval_is_refused(dp: Any) -> None:
 # -- distributions ----------------------------------------------------------------------------
 
 
+@by_day(5)
 @pytest.mark.parametrize(("noise", "shift"), LAWS, ids=repr)
 @pytest.mark.parametrize("interval", ["1e-4", "1/128"])
 def test_every_noise_becomes_a_distribution_above_it(
@@ -244,13 +249,10 @@ def test_their_accountants_read_our_events(dp: Any) -> None:
 
 
 def test_events_of_theirs(events: Any) -> None:
-    reason = "reals"
     read: list[tuple[Any, Any, Any]] = [
         (events.NoOpDpEvent(), Pure(0), Pure(0)),
         (events.NonPrivateDpEvent(), Approx(0, 1), Approx(0, 1)),
-        (events.GaussianDpEvent(20.0), ZCdp("1/800"), ZCdp("1/200")),
         (events.GaussianDpEvent(0.0), Approx(0, 1), Approx(0, 1)),
-        (events.LaplaceDpEvent(4.0), Pure("1/4"), Pure("1/2")),
         (events.ZCDpEvent(0.125), ZCdp("1/8"), ZCdp("1/8")),
         (events.DiscreteLaplaceDpEvent(0.0, 1), Approx(0, 1), Approx(0, 1)),
     ]
@@ -258,7 +260,15 @@ def test_events_of_theirs(events: Any) -> None:
         for scope, claim in ((ADD_REMOVE, added), (Scope(), replaced)):
             ((part, rounds),) = from_dp_event(event, scope).parts
             assert (part, rounds) == (type(claim)(*_fields(claim), scope=scope), 1)
-    assert reason in from_dp_event(events.GaussianDpEvent(20.0)).assumptions[0]
+    for event, noise in (
+        (events.GaussianDpEvent(20.0), Gaussian(sigma=20)),
+        (events.LaplaceDpEvent(4.0), Laplace(scale=4)),
+    ):
+        for scope, moves in ((ADD_REMOVE, 1), (Scope(), 2)):
+            found = from_dp_event(event, scope)
+            assert found.parts == ((RealCurve(noise=noise, sensitivity=moves, scope=scope), 1),)
+            assert "floats" in found.assumptions[0]
+            assert to_dp_event(from_dp_event(event, ADD_REMOVE)) == event
     assert "claimed" in from_dp_event(events.ZCDpEvent(0.125)).assumptions[0]
     exact = from_dp_event(events.DiscreteLaplaceDpEvent(0.05, 3))
     ((found, _),) = exact.parts
@@ -304,8 +314,9 @@ def test_lists_and_samples_of_theirs(events: Any) -> None:
     assert from_dp_event(events.ComposedDpEvent([])).parts[0][0] == Pure(0, scope=ADD_REMOVE)
     for refused in (
         events.UnsupportedDpEvent(),
-        events.PoissonSampledDpEvent(0.25, events.GaussianDpEvent(1.0)),
         events.PoissonSampledDpEvent(0.25, events.SelfComposedDpEvent(laplace, 2)),
+        events.PoissonSampledDpEvent(0.25, events.ZCDpEvent(0.5)),
+        events.SingleEpochTreeAggregationDpEvent(1.0, 8),
         events.RandomizedResponseDpEvent(0.5, 2),
         events.SampledWithReplacementDpEvent(10, 3, laplace),
     ):
@@ -315,6 +326,48 @@ def test_lists_and_samples_of_theirs(events: Any) -> None:
         from_dp_event("an event")
     with pytest.raises(InvalidParameter):
         from_dp_event(events.GaussianDpEvent(-1.0))
+
+
+def test_sampled_gaussian_events_against_theirs(dp: Any, events: Any) -> None:
+    """The commonest event there is: theirs is an upper end, at a grid of 1e-4 a little above."""
+    event = events.SelfComposedDpEvent(
+        events.PoissonSampledDpEvent(0.01, events.GaussianDpEvent(1.0)), 1000
+    )
+    ours = from_dp_event(event).epsilon("1e-6")
+    theirs = dp.pld.PLDAccountant().compose(event).get_epsilon(1e-6)
+    assert ours.lower is not None
+    assert ours.lower <= theirs <= float(ours.upper) * (1 + 1e-3)
+    assert to_dp_event(from_dp_event(event)) == event
+    # An unsampled event is its own curve, not a zCDP claim.
+    alone = events.GaussianDpEvent(2.0)
+    ours_alone = accountant().compose(alone).get_epsilon(1e-5)
+    assert ours_alone <= dp.pld.PLDAccountant().compose(alone).get_epsilon(1e-5)
+    assert ours_alone < ZCdp("1/8").epsilon("1e-5").upper_float
+
+
+def test_what_a_sample_may_hold(events: Any) -> None:
+    gaussian, poisson = events.GaussianDpEvent, events.PoissonSampledDpEvent
+    # Two vectors at once are one vector: 1/2^2 + 1/2^2 = 1/sqrt(2)^2.
+    both = from_dp_event(poisson(0.1, events.SelfComposedDpEvent(gaussian(2.0), 2)))
+    one = RealCurve(
+        noise=Gaussian(sigma=2), sensitivity=Sensitivity.l2_squared(2), scope=ADD_REMOVE
+    )
+    expected = PoissonSampled(curve=one, rate="1/10").epsilon("1e-5")
+    assert float(both.epsilon("1e-5").upper) == pytest.approx(float(expected.upper), rel=1e-12)
+    # Whoever is sampled is seen: delta is the rate.
+    seen = from_dp_event(poisson(0.1, events.NonPrivateDpEvent()))
+    assert seen.parts == ((Approx(0, "1/10", scope=ADD_REMOVE), 1),)
+    assert from_dp_event(poisson(0.1, events.NoOpDpEvent())).epsilon(0).upper == 0
+    with pytest.raises(InvalidParameter, match="sampling_probability"):
+        from_dp_event(poisson(1.5, gaussian(1.0)))
+
+
+def test_a_tree_of_one_epoch(events: Any) -> None:
+    """A record is in one leaf of one tree of 8 steps: in 4 sums, moved by 2."""
+    tree = from_dp_event(events.SingleEpochTreeAggregationDpEvent(8.0, [3, 8]), Scope())
+    noise = Gaussian(sigma=8)
+    alone = RealCurve(noise=noise, sensitivity=Sensitivity.l2_squared(16))
+    assert tree.parts == ((alone, 1),)
 
 
 @pytest.mark.parametrize(("parameter", "buckets"), [(0.5, 2), (0.1, 10), (1.0, 3), (0.3, 1)])
@@ -360,7 +413,7 @@ def test_an_accountant_of_ours(dp: Any, events: Any) -> None:
     theirs = dp.pld.PLDAccountant().compose(ours.ledger)
     assert theirs.get_epsilon(1e-6) == pytest.approx(ours.get_epsilon(1e-6), rel=1e-5)
     ours.compose(events.GaussianDpEvent(20.0))
-    assert "reals" in ours.assumptions[0]
+    assert "floats" in ours.assumptions[0]
     assert not ours.supports(events.UnsupportedDpEvent())
     with pytest.raises(dp.UnsupportedEventError):
         ours.compose(events.UnsupportedDpEvent())

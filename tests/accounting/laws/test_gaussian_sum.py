@@ -45,7 +45,7 @@ def worlds(count: int, sigma_squared: str, shift: int, reach: int) -> Worlds:
     return Worlds(mass=mass, most=shift, low=-2 * reach, high=2 * reach)
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize(("count", "sigma_squared", "shift", "reach"), CASES)
 def test_the_curve_is_the_worst_over_all_shifts(
     count: int, sigma_squared: str, shift: int, reach: int

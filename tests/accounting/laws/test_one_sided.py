@@ -51,7 +51,7 @@ CASES: list[tuple[Noise, Worlds]] = [
 IDS = [repr(noise) for noise, _ in CASES]
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize(("noise", "brute"), CASES, ids=IDS)
 def test_the_curve_is_the_worst_over_shifts_and_directions(noise: Noise, brute: Worlds) -> None:
     ours = PrivacyCurve(noise=noise, sensitivity=brute.most)
@@ -134,6 +134,7 @@ def test_ties_of_rational_odds_are_settled() -> None:
     assert even.epsilon(even.enclose_delta(0).upper).upper < Fraction(1, 2**40)
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     "noise", [Poisson(mean=2**60), Binomial(trials=2**62, probability="1/3")], ids=repr
 )

@@ -47,7 +47,7 @@ def lean(shape: str, scale: str, shift: int, kind: type[LeanDifferencePair]) -> 
     return kind(noise=PolyaDifference(shape=shape, scale=scale), shift=shift)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(("shape", "scale", "shift"), SHAPES)
 def test_the_curve_is_the_worst_over_all_shifts(shape: str, scale: str, shift: int) -> None:
     ours, brute = curve(shape, scale, shift), worlds(shape, scale, shift)
@@ -106,6 +106,7 @@ def test_either_side_of_shape_1_is_near_it(shape: str) -> None:
         assert abs(near - Fraction(laplace.delta(epsilon).upper)) < Fraction(1, 10**5)
 
 
+@by_day(1)
 @pytest.mark.parametrize(("shape", "scale", "shift"), [SHAPES[0], SHAPES[3]])
 def test_zcdp_bounds_every_order_and_is_near_one(shape: str, scale: str, shift: int) -> None:
     ours = curve(shape, scale, shift)
@@ -170,7 +171,7 @@ class LateRich(RichDifferencePair):
         return cell and (cell[0] + 1, cell[1] + 1)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("alpha", ["1e-18", "691/1000", "99999/100000"])
 def test_the_tests_of_a_thin_law_under_a_large_shift(alpha: str) -> None:
     # p(29) is below 2^-30 of p(0), and no ball of 64 bits told log p(0)/p(29) from infinity.

@@ -145,6 +145,7 @@ VALUES = ["0", "7", "-1", "9223372036854775807", "1.5", "'x'", "x'ff'", "CAST(x'
 VALUES += ["CAST({column} AS BLOB)", "{column} || ' '"]
 
 
+@pytest.mark.nightly
 def test_every_cell_of_a_file_is_noticed(tmp_path: Path) -> None:
     file = str(tmp_path / "ledger.db")
     with (

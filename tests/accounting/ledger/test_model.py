@@ -22,7 +22,7 @@ from accounting.ledger import BudgetExhausted, Ledger
 from accounting.ledger.book import Book
 from accounting.theorems.filter import SHARES
 from dpcore.errors import InvalidParameter
-from tests.effort import by_day
+from tests.effort import by_day, effort
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET
 
@@ -101,7 +101,9 @@ class Against(RuleBasedStateMachine):
 
 
 def test_the_ledger_does_what_a_dictionary_does() -> None:
-    run_state_machine_as_test(Against, settings=settings(max_examples=15, stateful_step_count=10))
+    run_state_machine_as_test(
+        Against, settings=settings(max_examples=effort(5, 15), stateful_step_count=10)
+    )
 
 
 # Who, at what price, in which batch, skipping the exhausted or not.

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from accounting.ledger import Ledger, LedgerUnavailable, Receipt
+from tests.effort import effort
 from tests.support.ledger.budget import BUDGET
 from tests.support.ledger.server import Server
 from tests.support.ledger.workers import (
@@ -91,13 +92,14 @@ def survive(url_of: list[str], folder: Path, kills: int) -> None:
 
 
 def test_two_hundred_kills_leave_every_charge_whole_or_absent(tmp_path: Path) -> None:
-    survive([str(tmp_path / f"{n}.db") for n in range(20)], tmp_path, kills=200)
+    survive([str(tmp_path / f"{n}.db") for n in range(20)], tmp_path, kills=effort(60, 200))
 
 
 def test_kills_at_a_server(server: Server, tmp_path: Path) -> None:
     survive([server.database() for _ in range(2)], tmp_path, kills=20)
 
 
+@pytest.mark.nightly
 def test_a_server_that_crashes_keeps_what_it_acknowledged(server: Server) -> None:
     with Ledger.create(server.database(), budget=BUDGET) as ledger:
         receipt = ledger.charge(["ada"], PRICE, batch="one")

@@ -42,7 +42,7 @@ def fresh() -> Iterator[None]:
     forget()
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize("pair", PAIRS, ids=repr)
 @pytest.mark.parametrize("bits", [12, 53, 96, 320])
 def test_tails_hold_what_polynomial_powers_give(pair: LatticePair, bits: int) -> None:
@@ -58,7 +58,7 @@ def test_tails_are_as_tight_as_their_own_size(pair: LatticePair) -> None:
             assert min(gap.rel_accuracy_bits(), rest.rel_accuracy_bits()) >= 80
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize("pair", PAIRS, ids=repr)
 def test_enclosures_meet_at_every_precision(pair: LatticePair) -> None:
     for m in spread_of(pair)[::4]:

@@ -102,6 +102,7 @@ def test_a_broken_engine_is_caught(name: str, fresh: None, monkeypatch: pytest.M
     assert not sound()
 
 
+@pytest.mark.nightly
 def test_the_pole_at_zero_is_counted(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     left_of_the_pole(monkeypatch)
     assert sound()

@@ -60,7 +60,7 @@ from tests.support.accounting.worlds import polya
 from tests.support.dpcore.mutants import mutated, rewired
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize("name", list(CASES))
 def test_the_rests_bound_what_a_cut_leaves_out(name: str) -> None:
     one, truth = CASES[name]
@@ -332,7 +332,7 @@ MUTANTS = {
 }
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize("name", list(MUTANTS))
 def test_a_broken_cut_is_caught(name: str) -> None:
     case, cut = MUTANTS[name]

@@ -124,12 +124,21 @@ def test_a_tiny_delta_of_few_outcomes_is_narrow(
     found = law.enclose_delta(epsilon)
     assert holds(found, truth)
     assert found.width <= Fraction(1, 1000) * Fraction(found.lower)
-    least = law.enclose_epsilon(found.upper)
-    assert least.lower <= Fraction(epsilon) <= least.upper * Fraction(1001, 1000)
-    # The twin: without them it stays open.
+
+
+@pytest.mark.nightly
+def test_a_tiny_delta_stays_open_where_no_outcome_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(total, "MANY_OUTCOMES", 1)
     with pytest.raises(PrecisionExhausted):
-        law.delta(epsilon)
+        BinomialBox(trials=200, bounds=(1, 2)).delta("5")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("epsilon", ["5", "11/2"])
+def test_the_epsilon_of_a_tiny_delta_is_narrow(epsilon: str) -> None:
+    law = BinomialBox(trials=200, bounds=(1, 2))
+    least = law.enclose_epsilon(law.enclose_delta(epsilon).upper)
+    assert least.lower <= Fraction(epsilon) <= least.upper * Fraction(1001, 1000)
 
 
 def test_mixed_signs_can_be_worst() -> None:
@@ -230,6 +239,7 @@ def test_each_coordinate_alone_says_yes_only_where_the_total_is_met() -> None:
     assert whole(law, Fraction(1), Fraction(law.enclose_delta(1).lower) / 2)
 
 
+@pytest.mark.nightly
 def test_more_outcomes_than_a_list_holds_are_bounded_in_bins() -> None:
     law = BinomialBox(trials=10**9, bounds=(1, 1))
     found = law.enclose_epsilon("1e-6", "1/10")

@@ -174,7 +174,7 @@ def rewired_to(deviation: Callable[..., float]) -> Callable[..., Any]:
     )
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("kind", ["ideal", "ideal-per-user", "masked", "masked-neighbours"])
 def test_every_aggregation_gives_the_same_law(kind: Kind) -> None:
     plan = plan_of("concentrated")

@@ -59,7 +59,7 @@ CASES = [
 IDS = [f"{c.noise!r}-{c.sensitivity}" for c in CASES]
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_delta_is_the_worst_over_all_shifts_and_directions(case: Case) -> None:
     for epsilon in EPSILONS:
@@ -69,7 +69,7 @@ def test_delta_is_the_worst_over_all_shifts_and_directions(case: Case) -> None:
         assert found.width <= found.upper / 2**64
 
 
-@by_day(4)
+@by_day(2)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_epsilon_inverts_the_brute_delta(case: Case) -> None:
     for delta in ("1/3", "1/100", "1e-6", "1e-25"):
@@ -83,6 +83,7 @@ def test_epsilon_inverts_the_brute_delta(case: Case) -> None:
             assert below == 0 or case.brute.delta(below) >= wanted - slack
 
 
+@by_day(2)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_the_best_test_between_two_worlds(case: Case) -> None:
     for alpha in ("1/20", "1/2", "99/100", "1e-9"):
@@ -91,7 +92,7 @@ def test_the_best_test_between_two_worlds(case: Case) -> None:
         )
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_renyi_of_every_order(case: Case) -> None:
     for order in ("11/10", "3/2", "2", "5"):

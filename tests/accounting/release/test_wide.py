@@ -186,6 +186,7 @@ def test_beside_other_laws() -> None:
     assert above.upper - below.lower <= Fraction(1, 1000) * Fraction(above.upper)
 
 
+@pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize(("shift", "rounds"), [(60_000, 900), (1_500_000, 4)])
 def test_wide_noise_has_the_total_of_a_real_gaussian(shift: int, rounds: int) -> None:
@@ -235,6 +236,7 @@ def test_wide_laplace_noise_beside_other_laws() -> None:
     assert abs(Fraction(exact.upper) / Fraction(high) - 1) <= Fraction(1, 10**3)
 
 
+@pytest.mark.nightly
 def test_both_directions_of_wide_noise() -> None:
     curve = PrivacyCurve(noise=Poisson(mean=10**10), sensitivity=3000)
     found = ways(curve).in_bins()
@@ -265,6 +267,7 @@ def test_which_pairs_are_wide(noise: Noise, shift: int, wide: bool) -> None:
     assert is_wide(pair_of(noise, ((shift, 1),))) is wide
 
 
+@pytest.mark.nightly
 def test_a_sample_of_wide_noise_has_an_upper_bound() -> None:
     scope = Scope(relation=Relation.ADD_REMOVE)
     found = []
@@ -292,7 +295,7 @@ def all_fit(case: int) -> bool:
     return all(between(pair, world, 40, "1e-2") for pair, world in directions(*CASES[case]))
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize(
     ("case", "owner", "name", "old", "new"),
     [

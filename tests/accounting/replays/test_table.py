@@ -75,6 +75,7 @@ def test_the_quick_replay_says_what_the_design_states() -> None:
         assert any(row.ours for row in rows if row.erratum == erratum), erratum
 
 
+@pytest.mark.nightly
 def test_the_whole_replay_says_the_same() -> None:
     start = time.process_time()
     rows = replay()

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting import Approx, Assumed, Claim, NotDerived, PrivacyCurve, Pure, Rdp, ZCdp
+from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, StatedGuarantee, ZCdp
 from accounting.theorems import composition as theorems
 from accounting.theorems import optimal as closed
 from accounting.theorems.composition import (
@@ -250,7 +250,7 @@ def test_splits_of_a_curve_that_comes_back() -> None:
 # -- basic and parallel -----------------------------------------------------------------------
 
 AMOUNTS = st.fractions(min_value=0, max_value=5, max_denominator=100)
-WORDS: dict[str, st.SearchStrategy[Claim]] = {
+WORDS: dict[str, st.SearchStrategy[StatedGuarantee]] = {
     "pure": st.builds(Pure, AMOUNTS),
     "zcdp": st.builds(ZCdp, AMOUNTS),
     "approx": st.builds(Approx, AMOUNTS, st.fractions(0, 1, max_denominator=1000)),
@@ -258,14 +258,14 @@ WORDS: dict[str, st.SearchStrategy[Claim]] = {
         lambda low, more: Rdp({2: low, 5: low + more, 9: low + 2 * more}), AMOUNTS, AMOUNTS
     ),
 }
-MANY: st.SearchStrategy[list[Claim]] = st.sampled_from(sorted(WORDS)).flatmap(
+MANY: st.SearchStrategy[list[StatedGuarantee]] = st.sampled_from(sorted(WORDS)).flatmap(
     lambda name: st.lists(WORDS[name], min_size=1, max_size=5)
 )
 
 
 @given(MANY, st.integers(0, 1000), st.integers(1, 5))
 @settings(deadline=None)
-def test_order_free_and_monotone(claims: list[Claim], seed: int, rounds: int) -> None:
+def test_order_free_and_monotone(claims: list[StatedGuarantee], seed: int, rounds: int) -> None:
     shuffled = claims.copy()
     random.Random(seed).shuffle(shuffled)
     for theorem in (lambda all_: basic([(c, 1) for c in all_]), parallel):
@@ -290,7 +290,7 @@ def test_order_free_and_monotone(claims: list[Claim], seed: int, rounds: int) ->
 def test_sums_bound_what_really_happens(each: list[Fraction], delta: str) -> None:
     with mpmath.workdps(30):
         world = product([round_of(e)[1:3] for e in each])
-        claims: list[Claim] = [Pure(e) for e in each]
+        claims: list[StatedGuarantee] = [Pure(e) for e in each]
         for words in (
             claims,
             [as_zcdp(c) for c in claims],

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting import Approx, Assumed, Claim, NotDerived, PrivacyCurve, Pure, Rdp, ZCdp
+from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, StatedGuarantee, ZCdp
 from accounting.claims import orders, words
 from accounting.claims.orders import (
     approx_from_renyi,
@@ -261,7 +261,7 @@ def test_scope_and_reason_survive() -> None:
 @pytest.mark.parametrize(
     "claim", [Approx(1, "1e-6"), Approx(1, 0), Assumed(Approx(1, 0), "believed")], ids=repr
 )
-def test_what_is_no_theorem_is_refused(claim: Claim) -> None:
+def test_what_is_no_theorem_is_refused(claim: StatedGuarantee) -> None:
     with pytest.raises(NotDerived, match="no theorem"):
         as_zcdp(claim)
     with pytest.raises(NotDerived, match="no theorem"):

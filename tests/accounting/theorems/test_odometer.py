@@ -81,6 +81,7 @@ def crossing(each: Fraction, readings: Sequence[Fraction]) -> float:
     return crossed
 
 
+@pytest.mark.nightly
 def test_the_loss_crosses_the_reading_no_more_often_than_said() -> None:
     each, steps, slack = Fraction(1, 10), 300, Fraction(1, 20)
     opened = ZCdpFilter(budget=ZCdp(steps * each**2 / 2))

@@ -31,7 +31,7 @@ from dpcore import (
     Skellam,
 )
 from dpcore.noise import Noise
-from tests.effort import by_day
+from tests.effort import by_day, effort
 from tests.support.accounting import many
 from tests.support.accounting.lists import curve, sampled
 from tests.support.dpcore.mutants import mutated
@@ -223,7 +223,7 @@ def test_order_does_not_matter(parts: list[tuple[Any, int]], random: Any) -> Non
     assert compose(*parts).rounds == compose(*turned).rounds
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=effort(5, 25), deadline=None)
 @given(st.lists(st.tuples(PARTS, st.integers(1, 5)), min_size=1, max_size=3), PARTS)
 def test_one_more_round_never_costs_less(parts: list[tuple[Any, int]], more: Any) -> None:
     before, after = compose(*parts).delta(1, ROUGH), compose(*parts, more).delta(1, ROUGH)
@@ -231,7 +231,7 @@ def test_one_more_round_never_costs_less(parts: list[tuple[Any, int]], more: Any
     assert after.upper >= before.lower
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=effort(6, 20), deadline=None)
 @given(st.lists(st.tuples(PARTS, st.integers(1, 5)), min_size=1, max_size=3))
 def test_enclosures_nest_as_they_narrow(parts: list[tuple[Any, int]]) -> None:
     total = compose(*parts)

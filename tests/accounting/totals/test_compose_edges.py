@@ -57,6 +57,7 @@ def test_a_tiny_delta_is_not_lost() -> None:
     assert -Fraction(1, 10**15) < least <= most < Fraction(1, 10**15)
 
 
+@pytest.mark.nightly
 def test_a_law_too_wide_to_be_listed_is_held_from_both_sides() -> None:
     found = compose((curve(Skellam(variance=10**8), 100), 1000)).epsilon("1e-6")
     assert isinstance(found.lower, Fraction)

@@ -103,7 +103,7 @@ def test_a_slip_is_not_listed_without_a_twin_and_a_law() -> None:
 # -- what an entry costs, derived a second time --------------------------------------------------
 
 
-@by_day(10)
+@by_day(3)
 @each_entry
 def test_the_true_epsilon_is_derived(entry: Entry) -> None:
     a, b = laws(entry)
@@ -145,7 +145,7 @@ def exact(value: Fraction | float) -> Any:
     return mpf(whole.numerator) / whole.denominator
 
 
-@by_day(8)
+@by_day(3)
 @each_twin
 def test_a_twin_keeps_its_claim_and_nearly_spends_it(twin: Twin) -> None:
     a, b = laws(twin)
@@ -188,7 +188,7 @@ def fit_alpha() -> float:
     return purse.buy("catalogue: the code draws from its law", "1e-8") / (2 * len(SUBJECTS))
 
 
-@by_day(30)
+@by_day(10)
 @each_subject
 @pytest.mark.parametrize("world", [0, 1])
 def test_the_code_draws_from_the_law(subject: Subject, world: int, fit_alpha: float) -> None:
@@ -225,7 +225,7 @@ def refutations(subject: Subject, runs: int, repeats: int = REPEATS) -> int:
     return sum(e.p_value(subject.epsilon, subject.delta) <= LEVEL for e in found)
 
 
-@by_day(8)
+@by_day(3)
 @each_sampled
 def test_a_slip_is_refuted(entry: Entry) -> None:
     repeats = REPEATS if entry.runs < MANY else 1
@@ -243,7 +243,7 @@ def test_twins_are_refuted_no_oftener_than_the_level_says() -> None:
     assert binom.sf(sum(found.values()) - 1, repeats, LEVEL) > alpha, found
 
 
-@by_day(10)
+@by_day(3)
 @each_entry
 def test_a_twin_is_not_refuted(entry: Entry) -> None:
     alpha = purse.buy(f"catalogue: twin of {entry.name}", "1e-9")

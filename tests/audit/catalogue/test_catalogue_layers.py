@@ -61,7 +61,7 @@ FOUND = {
 }
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize("name", FOUND)
 def test_replay_finds_a_slip_and_not_its_twin(name: str) -> None:
     entry = entry_of(name)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.effort import spread
 from tests.support.audit.command import Shell, at
 
 HALF = ["half-scale", "-n", 2000, "--seed", 7]
@@ -124,7 +125,13 @@ def test_what_was_asked_for_is_never_left_out(audit: Shell) -> None:
     words = ("discrete-laplace:scale=1", "--claim", "epsilon=1", "--pair", 0, 1, "--seed", 7)
     alone = audit(*words, "--json").json
     assert [layer["layer"] for layer in alone["layers"]] == ["exact"]
-    for asked in (["-n", 500], ["--feature", "sign"], ["--baseline", "dkw"], ["--sequential"]):
+    options: tuple[list[object], ...] = (
+        ["-n", 500],
+        ["--feature", "sign"],
+        ["--baseline", "dkw"],
+        ["--sequential"],
+    )
+    for asked in spread(options, 2):
         found = json.loads(audit(*words, *asked, "--json").out)
         assert [layer["layer"] for layer in found["layers"]] == ["exact", "sample"], asked
 

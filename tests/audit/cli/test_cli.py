@@ -278,8 +278,8 @@ def test_a_locale_without_the_letters_is_no_error(here: Path) -> None:
         (["half-scale", "--deadline", "-1"], "--deadline = -1: must be > 0 and <= "),
         (["half-scale", "-o", "absent/report.json"], "its directory cannot be written to"),
         (["half-scale", "-o", "."], "--output = .: is a directory"),
-        (["targets.py:laplace", "--pair", "0", "1"], "--claim = (none): must be given"),
-        (["targets.py:laplace", "--claim", "epsilon=1"], "--pair = (none): must be given"),
+        (["targets.py:laplace", "--pair", "0", "1"], "--claim: must be given"),
+        (["targets.py:laplace", "--claim", "epsilon=1"], "--pair: must be given"),
     ],
 )
 def test_bad_input_is_one_line_and_2(audit: Shell, words: list[str], complaint: str) -> None:

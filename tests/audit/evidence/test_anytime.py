@@ -21,6 +21,7 @@ from audit.evidence.rule import learn_rule
 from audit.outputs.reading import read
 from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day, effort
 from tests.purse import purse
 
 Law: TypeAlias = dict[Any, tuple[Fraction, Fraction]]  # output: its mass in world A, in world B
@@ -162,7 +163,7 @@ def test_a_revealing_atom_that_delta_allows_is_not_refuted() -> None:
     assert str(refuted.witness()).startswith("output in {'B'}: 0 of ")
 
 
-@settings(max_examples=20)
+@settings(max_examples=effort(5, 20))
 @given(st.integers(0, 10), st.lists(st.integers(0, 90), max_size=6), st.booleans())
 def test_how_runs_are_cut_into_updates_does_not_matter(
     seed: int, cuts: list[int], mixed: bool
@@ -233,6 +234,7 @@ def first_rejections(scale: float, shift: int, epsilon: Any, repeats: int, most:
     return found
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("scale", "shift", "epsilon"), [(0.5, 1, 1), (1, 2, 1), (0.5, 1, "0.5"), (1000, 2000, 1)]
 )
@@ -243,18 +245,19 @@ def test_a_plain_breach_stops_early(scale: float, shift: int, epsilon: Any) -> N
 
 def test_it_holds_with_a_look_at_every_run() -> None:
     alpha = purse.buy("e-process at the boundary, every run looked at", "1e-9")
-    wrong = sum(stop < 600 for stop in first_rejections(1, 1, 1, 300, 600))
-    assert stats.binom.sf(wrong - 1, 300, 0.05) > alpha
+    repeats = effort(160, 300)
+    wrong = sum(stop < 600 for stop in first_rejections(1, 1, 1, repeats, 600))
+    assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
     # The mutant is a fixed-sample test looked at as often: it must fail the same check.
     caught = 0
-    for seed in range(300):
+    for seed in range(repeats):
         rng = np.random.default_rng(seed)
         worlds = draw_worlds(600, rng)
         right = np.cumsum((worlds + laplace(600, 1, rng) > 0) == worlds)
         runs = np.arange(1, 601)
         q = 1 / (1 + math.exp(-1))
         caught += bool(np.any(stats.binom.sf(right - 1, runs, q)[20:] <= 0.05))
-    assert stats.binom.sf(caught - 1, 300, 0.05) < alpha
+    assert stats.binom.sf(caught - 1, repeats, 0.05) < alpha
 
 
 def test_a_curve_is_the_average_of_its_points() -> None:

@@ -17,8 +17,8 @@ from audit.evidence.baselines.compare import (
     clopper_pearson_split,
     compare,
 )
-from audit.evidence.baselines.one_run import one_run_p_value
 from audit.evidence.baselines.scores import Counts
+from audit.evidence.one_run import one_run_p_value
 from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
 

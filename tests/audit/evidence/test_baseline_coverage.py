@@ -13,7 +13,7 @@ from scipy import stats
 
 from audit.evidence.baselines.assumed import gaussian_dp, gaussian_epsilon
 from audit.evidence.baselines.compare import BASELINES
-from audit.evidence.baselines.one_run import one_run, one_run_p_value
+from audit.evidence.baselines.one_run import one_run
 from audit.evidence.baselines.scores import Asked, Scores
 from audit.evidence.baselines.thresholds import (
     bonferroni_thresholds,
@@ -21,6 +21,7 @@ from audit.evidence.baselines.thresholds import (
     clopper_pearson_split,
     dkw,
 )
+from audit.evidence.one_run import one_run_p_value
 from audit.outputs.worlds import draw_worlds
 from tests.effort import by_day
 from tests.purse import purse
@@ -111,7 +112,7 @@ MUTANTS: dict[str, tuple[str, Bound]] = {
     ),
     "one run without its delta": (
         "revealing 1/20",
-        rewired(one_run, one_run_p_value=mutated(one_run_p_value, "delta == 0.0", "delta >= 0.0")),
+        rewired(one_run, one_run_p_value=mutated(one_run_p_value, "if exact:", "if exact < 0:")),
     ),
 }
 

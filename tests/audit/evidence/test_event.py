@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.evidence.event import Tally, Witness, wording
@@ -18,6 +18,7 @@ from audit.outputs.number_line import NumberLine
 from audit.outputs.reading import read, read_worlds
 from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
+from tests.effort import effort
 from tests.support.audit.words import holds, in_event
 
 PLAIN = st.one_of(
@@ -126,6 +127,7 @@ def test_worlds_are_one_truth_value_a_run(worlds: Any) -> None:
         read_worlds(worlds, 2)
 
 
+@settings(max_examples=effort(12, 1000))
 @given(st.integers(0, 30), st.booleans(), st.booleans(), st.floats(0.3, 40))
 def test_a_witness_says_what_it_counts(seed: int, whole: bool, mixed: bool, scale: float) -> None:
     rng = np.random.default_rng(seed)

@@ -25,6 +25,7 @@ from audit.evidence.fixed import Evidence, gather, resolution
 from audit.evidence.verdict import capped, weigh, weigh_process
 from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day, effort
 from tests.purse import purse
 
 ALPHA = Fraction(1, 20)
@@ -55,6 +56,7 @@ def noisy(runs: int, scale: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
 # -- one view and one point: the plain test -------------------------------------------------------
 
 
+@by_day(3)
 @pytest.mark.parametrize("text", ["epsilon=1", "epsilon=0.9,delta=0.01", "epsilon=3"])
 @pytest.mark.parametrize("runs", [0, 10, 900])
 def test_one_view_of_one_point_is_the_plain_test(text: str, runs: int) -> None:
@@ -198,7 +200,7 @@ def test_the_path_is_the_mean_in_the_order_the_runs_came() -> None:
     assert process.rejected_at("0.25") == (crossed[0] if crossed else None)
 
 
-@settings(max_examples=10)
+@settings(max_examples=effort(5, 10))
 @given(st.lists(st.integers(0, 80), max_size=5), st.booleans())
 def test_how_runs_are_cut_does_not_matter(cuts: list[int], listed: bool) -> None:
     outputs, worlds = noisy(200, 0.5, 8)
@@ -265,7 +267,7 @@ def test_the_mean_never_grows_at_the_boundary_and_the_largest_would(
         start = watch_views(Claim(epsilon=math.log(2)), features=("x", "y"))
         states.append(start.update(0, told, worlds))
     assert max(expected_growth(state, two_answers(right)) for state in states) <= 1.0
-    monkeypatch.setattr(family, "_log_mean", lambda paths: paths.max(axis=0))
+    monkeypatch.setattr(family, "_log_mean", lambda paths, _: paths.max(axis=0))
     assert max(expected_growth(state, two_answers(right)) for state in states) > 1.05
 
 
@@ -283,10 +285,10 @@ def rejections(level: float, repeats: int) -> int:
 
 
 def test_false_alarms_of_a_family_that_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    alpha, repeats = purse.buy("family of e-processes at the boundary", "1e-9"), 80
+    alpha, repeats = purse.buy("family of e-processes at the boundary", "1e-9"), effort(60, 80)
     assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) > alpha
     # The mutant adds the wealths up: three times what it may claim.
-    monkeypatch.setattr(family, "_log_mean", lambda paths: np.logaddexp.reduce(paths, axis=0))
+    monkeypatch.setattr(family, "_log_mean", lambda paths, _: np.logaddexp.reduce(paths, axis=0))
     assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) < alpha
 
 
@@ -311,10 +313,11 @@ def audits(
 def test_a_curve_sees_what_its_point_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     # Standard deviation sqrt(2) in place of 2.
     alpha = purse.buy("Gaussian curve: power and false alarms", "1e-9")
-    assert stats.binom.cdf(audits(CURVE, 2, 25, monkeypatch), 25, 0.95) > alpha
-    assert stats.binom.sf(audits(CURVE, 4, 25, monkeypatch) - 1, 25, 0.05) > alpha
+    repeats = effort(8, 25)
+    assert stats.binom.cdf(audits(CURVE, 2, repeats, monkeypatch), repeats, 0.95) > alpha
+    assert stats.binom.sf(audits(CURVE, 4, repeats, monkeypatch) - 1, repeats, 0.05) > alpha
     point = Claim(epsilon="2.02", delta="1e-5")
-    assert audits(point, 2, 6, monkeypatch) == 0
+    assert audits(point, 2, effort(3, 6), monkeypatch) == 0
 
 
 def test_a_curve_stops_early() -> None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,11 @@ from audit.evidence.event import Tally
 from audit.evidence.fixed import GRID, WEIGHTS, Evidence, gather, read_claim
 from audit.evidence.rule import EXPERTS, Rule, Trial, learn_rule
 from audit.outputs.reading import read
-from audit.outputs.worlds import draw_worlds, interleave
+from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
-from tests.effort import by_day
+from tests.effort import by_day, effort
 from tests.purse import purse
+from tests.support.dpcore.mutants import rewired
 
 LN3 = math.nextafter(math.log(3), 0)  # a hair below: binary answers right 3/4 of the time
 
@@ -55,6 +56,10 @@ def one_block(rule: Rule, counts: Any, u: float) -> Evidence:
     return Evidence(trials=(trial,), uniforms=coins, runs=trial.runs)
 
 
+# The zero cut's p-value by itself: the same code, and none of it for the other experts.
+alone = rewired(Evidence.p_values, EXPERTS=EXPERTS[:1], WEIGHTS=WEIGHTS[:1])
+
+
 def mass_of_coins(p_of: Callable[[float], float], level: float) -> float:
     """The measure of {u in [0, 1]: p(u) <= level}, for p that never falls in u."""
     low, high = 0.0, 1.0
@@ -83,6 +88,8 @@ def exact_level(
         for count, mass in zip(counts, flat, strict=True):
             ways //= math.factorial(count)
             weight *= mass**count
+        if not weight:
+            continue
         table = np.array(counts).reshape(2, -1)
         total += float(weight * ways) * mass_of_coins(partial(p_of, table), level)
     return total
@@ -100,7 +107,7 @@ def padded(table: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("level", [0.03, 0.2, 0.5, 0.9])
 def test_a_block_is_exactly_honest_at_the_boundary(level: float) -> None:
     def p_of(table: Any, u: float) -> float:
-        return one_block(BINARY, padded(table), u).p_values(math.log(3))["zero cut"]
+        return float(alone(one_block(BINARY, padded(table), u), math.log(3))["zero cut"])
 
     found = exact_level(6, THIRDS, p_of, level)
     assert found <= level + 1e-8
@@ -110,12 +117,16 @@ def test_a_block_is_exactly_honest_at_the_boundary(level: float) -> None:
 
 def test_a_rule_that_peeks_is_caught() -> None:
     # The mutant learns from the block it is tested on; the same enumeration must refuse it.
+    @cache
+    def trial(counts: tuple[int, ...]) -> Trial:
+        worlds = np.repeat([False, False, True, True], counts)
+        outputs = np.repeat([0, 1, 0, 1], counts)
+        return Trial.of(learned(outputs, worlds), read(outputs), worlds)
+
     def p_of(table: Any, u: float) -> float:
-        worlds = np.repeat([False, False, True, True], table.ravel())
-        outputs = np.repeat([0, 1, 0, 1], table.ravel())
-        trial = Trial.of(learned(outputs, worlds), read(outputs), worlds)
         coins = np.full((1, len(EXPERTS)), u)
-        return Evidence(trials=(trial,), uniforms=coins, runs=6).p_values(math.log(3))["zero cut"]
+        found = Evidence(trials=(trial(tuple(table.ravel())),), uniforms=coins, runs=6)
+        return float(alone(found, math.log(3))["zero cut"])
 
     assert exact_level(6, THIRDS, p_of, 0.2) > 0.22
 
@@ -124,7 +135,7 @@ def test_worlds_swapped_after_looking_are_caught() -> None:
     # The mutant renames the worlds when that reads better on the runs it is tested on.
     def p_of(table: Any, u: float) -> float:
         both = (table, table[::-1])
-        return min(one_block(BINARY, padded(t), u).p_values(0)["zero cut"] for t in both)
+        return min(float(alone(one_block(BINARY, padded(t), u), 0)["zero cut"]) for t in both)
 
     even = [(Fraction(1, 2), Fraction(1, 2))] * 2
     assert exact_level(6, even, p_of, 0.2) > 0.3
@@ -145,7 +156,7 @@ def test_a_block_is_honest_with_delta(level: float, spend: str) -> None:
         evidence = one_block(LEAK, padded(table), u)
         return evidence.p_value(0, fifth, spend=spend)
 
-    assert exact_level(5, cells, p_of, level) <= level + 1e-8
+    assert exact_level(effort(4, 5), cells, p_of, level) <= level + 1e-8
 
 
 def joint_p_values(
@@ -178,7 +189,7 @@ def joint_p_values(
 
 def joined(evidence: Evidence, epsilon: float) -> float:
     """The zero cut's p-value as it is."""
-    return evidence.p_values(epsilon)["zero cut"]
+    return float(alone(evidence, epsilon)["zero cut"])
 
 
 def forgetful(evidence: Evidence, epsilon: float) -> float:
@@ -191,12 +202,13 @@ def forgetful(evidence: Evidence, epsilon: float) -> float:
 
 def test_blocks_join_honestly_when_the_past_decides_what_comes() -> None:
     alpha = purse.buy("prequential: two blocks, adaptive", "1e-9")
-    found = joint_p_values(1500, 1, joined)
+    repeats = effort(500, 1500)
+    found = joint_p_values(repeats, 1, joined)
     for level in (0.05, 0.2):
         hits = int((found <= level).sum())
         assert stats.binom.sf(hits - 1, len(found), level) > alpha / 2
-    hits = int((joint_p_values(1500, 1, forgetful) <= 0.2).sum())
-    assert stats.binom.sf(hits - 1, 1500, 0.2) < alpha / 2
+    hits = int((joint_p_values(repeats, 1, forgetful) <= 0.2).sum())
+    assert stats.binom.sf(hits - 1, repeats, 0.2) < alpha / 2
 
 
 def over_claims(bound: Callable[[np.ndarray, np.ndarray, int], float], repeats: int) -> int:
@@ -219,8 +231,9 @@ def test_the_bound_holds_and_a_plug_in_ratio_does_not() -> None:
     def ours(outputs: np.ndarray, worlds: np.ndarray, seed: int) -> float:
         return gather(outputs, worlds, seed=seed).epsilon_lower()
 
-    assert stats.binom.sf(over_claims(ours, 300) - 1, 300, 0.05) > alpha
-    assert stats.binom.sf(over_claims(plug_in, 300) - 1, 300, 0.05) < alpha
+    repeats = effort(80, 300)
+    assert stats.binom.sf(over_claims(ours, repeats) - 1, repeats, 0.05) > alpha
+    assert stats.binom.sf(over_claims(plug_in, repeats) - 1, repeats, 0.05) < alpha
 
 
 @given(
@@ -342,29 +355,6 @@ def test_delta_is_needed_for_what_it_allows() -> None:
     witness = evidence.witness(0, "0.02")
     assert witness is not None
     assert witness.event in {"output >= 11", "output in {10}"}
-
-
-def test_draw_worlds_are_fair_independent_coins() -> None:
-    alpha = purse.buy("draw_worlds: patterns of three", "1e-9")
-    rng = np.random.default_rng(3)
-    drawn = np.array([draw_worlds(3, rng) for _ in range(4000)])
-    counts = np.bincount(drawn @ [1, 2, 4], minlength=8)
-    assert stats.chisquare(counts).pvalue > alpha
-    halves = np.array([rng.permutation([False, True, rng.random() < 0.5]) for _ in range(4000)])
-    assert stats.chisquare(np.bincount(halves @ [1, 2, 4], minlength=8) + 1e-9).pvalue < alpha
-
-
-def test_interleave_keeps_each_world_and_refuses_other_sizes() -> None:
-    rng = np.random.default_rng(0)
-    worlds = draw_worlds(50, rng)
-    in_b = int(worlds.sum())
-    both = interleave(np.arange(50 - in_b), -1.0 - np.arange(in_b), worlds, rng).astype(float)
-    assert sorted(both[~worlds]) == list(range(50 - in_b))
-    assert (both[worlds] < 0).all()
-    with pytest.raises(InvalidParameter, match="world_a"):
-        interleave([1], [2, 3], np.array([True, True]), rng)
-    with pytest.raises(InvalidParameter, match="world_b"):
-        interleave([[1, 2]], [[1]], np.array([True, False]), rng)
 
 
 REFUSED: dict[str, tuple[Callable[[Evidence], object], str]] = {

@@ -106,9 +106,9 @@ def test_a_family_shares_one_level_and_a_test_that_does_not_is_caught() -> None:
     assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
     # And it is not wasteful: with independent tests 1 - (1 - 1/180)^9 = 4.89% are expected.
     assert stats.binom.cdf(wrong, repeats, 0.0489) > alpha
-    forgotten = false_alarms(rewired(weigh_views, holm=list), repeats)
+    forgotten = false_alarms(rewired(weigh_views, holm=lambda found, _: list(found)), repeats)
     assert stats.binom.sf(forgotten - 1, repeats, 0.05) < alpha
     per_view = mutated(
-        weigh_views, "holm(found)", "[q for i in (0, 3, 6) for q in holm(found[i:i + 3])]"
+        weigh_views, "holm(found, weights)", "[q for i in (0, 3, 6) for q in holm(found[i:i + 3])]"
     )
     assert stats.binom.sf(false_alarms(per_view, repeats) - 1, repeats, 0.05) < alpha

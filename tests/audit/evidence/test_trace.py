@@ -18,7 +18,7 @@ from audit.catalogue import ENTRIES, Entry
 from audit.claims.claim import Claim
 from audit.evidence.anytime import watch
 from audit.evidence.event import Witness
-from audit.evidence.fixed import _block_ends, gather
+from audit.evidence.fixed import block_ends, gather
 from audit.evidence.trace import trace_anytime, trace_fixed
 from audit.outputs.form import Outputs, join
 from audit.outputs.reading import read
@@ -45,7 +45,7 @@ def drawn(entry: Entry, runs: int = RUNS, seed: int = 1) -> tuple[Outputs, Any]:
 
 def retold(witness: Witness, outputs: Outputs, worlds: Any, inside: Any) -> bool:
     """Whether the mask has the witness's own counts on some block the audit was tested on."""
-    ends = _block_ends(len(worlds))
+    ends = block_ends(len(worlds))
     counts = []
     for start, end in pairwise(ends):
         part, marked = worlds[start:end], inside[start:end]
@@ -54,7 +54,7 @@ def retold(witness: Witness, outputs: Outputs, worlds: Any, inside: Any) -> bool
     return (witness.inside_a, witness.inside_b, runs) in counts
 
 
-@by_day(8)
+@by_day(3)
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_an_event_read_back_from_its_words_has_the_counts_of_its_witness(entry: Entry) -> None:
     outputs, worlds = drawn(entry)

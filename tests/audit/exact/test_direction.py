@@ -111,7 +111,7 @@ def near(found: Enclosure, expected: Any, slack: str = "1e-25") -> bool:
     return bool(lower - mpf(slack) <= expected <= upper + mpf(slack))
 
 
-@by_day(8)
+@by_day(5)
 @each_noise
 @each_pair
 def test_each_direction_is_the_sum_of_its_excess(spelling: str, pair: tuple[int, int]) -> None:
@@ -136,6 +136,7 @@ def test_the_directions_of_a_one_sided_law_differ(spelling: str) -> None:
     assert not near(back, excess(spelling, (0, 1), "1"))
 
 
+@by_day(12)
 @each_noise
 @each_pair
 def test_the_worst_event_pays_all_there_is(spelling: str, pair: tuple[int, int]) -> None:
@@ -182,6 +183,7 @@ def test_an_interval_is_named_from_end_to_end() -> None:
     assert near(middle, mpmath.fsum(masses(spelling)[k] for k in (-1, 0, 1)))
 
 
+@by_day(3)
 @each_noise
 def test_epsilon_and_renyi_are_of_the_direction(spelling: str) -> None:
     noise = noise_of(spelling)
@@ -242,6 +244,7 @@ def decided(target: KnownLaw, claim: str, pair: tuple[Any, Any]) -> AuditReport:
     return prove(target, Plan(claim=Claim.read(claim), pair=pair))
 
 
+@by_day(3)
 @each_noise
 def test_a_claim_is_proven_above_the_curve_and_refuted_below_it(spelling: str) -> None:
     target = read_target(spelling)

@@ -26,6 +26,7 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
+from tests.effort import by_day
 
 NARROW = Fraction(1, 10**12)
 
@@ -72,6 +73,7 @@ def digits() -> Any:
 # -- against brute sums -----------------------------------------------------------------------
 
 
+@by_day(5)
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_delta_of_two_shifts_is_the_sum_of_their_excess(
@@ -88,6 +90,7 @@ def test_delta_of_two_shifts_is_the_sum_of_their_excess(
         assert found.width <= NARROW
 
 
+@by_day(5)
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_renyi_of_two_shifts_is_the_sum_of_powers(noise: Noise, pair: tuple[int, int]) -> None:

@@ -135,6 +135,7 @@ def exact_level(p_of: Callable[[Seen], float], level: float, draws: int = 12) ->
     return sum(weight for seen, weight in outcomes(THREE, draws) if p_of(seen) <= level)
 
 
+@by_day(2)
 @pytest.mark.parametrize("level", [0.01, 0.05, 0.2, 0.5])
 def test_the_bounds_are_honest_over_every_outcome(level: float) -> None:
     cells = partial(fit_fixed._binomial, lower=THREE.lower, upper=THREE.upper)
@@ -232,7 +233,7 @@ def test_correct_samplers_are_kept(noise: Noise, sequential: bool) -> None:
 FIGURES = [(10**4, Fraction(1, 20), 40), (10**5, Fraction(1, 50), 20), (10**6, Fraction(1, 200), 5)]
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(("draws", "off", "repeats"), FIGURES)
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
 def test_a_scale_slightly_off_is_refuted(law: str, draws: int, off: Fraction, repeats: int) -> None:

@@ -28,6 +28,7 @@ from audit.outputs.form import Outputs
 from audit.outputs.reading import read
 from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
 ALL = [name if b.limits is None else f"{name}:4" for name, b in FEATURES.items()]
@@ -101,7 +102,7 @@ def test_nothing_an_output_can_be_raises(name: str) -> None:
     found = feature.apply(WEIRD)
     assert len(found) == len(WEIRD)
     assert len(feature.apply([])) == 0
-    if name != "identity":
+    if name != "identity" and not FEATURES[name.partition(":")[0]].learned:
         read(found)
 
 
@@ -143,6 +144,7 @@ def test_the_kind_of_an_output_does_not_depend_on_the_others(outputs: list[Any])
     assert reads_each_by_itself(read_feature("kind").apply, outputs)
 
 
+@by_day(5)
 @pytest.mark.parametrize("name", ALL)
 @given(outputs=st.one_of(LISTS, ARRAYS))
 @settings(max_examples=60, deadline=None)
@@ -155,6 +157,7 @@ def test_a_map_that_looks_at_its_neighbours_is_seen() -> None:
     assert not reads_each_by_itself(ranks, [3, 1, 2])
 
 
+@by_day(5)
 @pytest.mark.parametrize("name", NUMBERS + ROWS)
 @given(array=ARRAYS)
 @settings(max_examples=60, deadline=None)

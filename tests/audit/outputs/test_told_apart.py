@@ -48,7 +48,7 @@ class Lines(Target):
         yield join(sides[0], sides[1], block.worlds, block.mixing)
 
 
-@by_day(30)
+@by_day(10)
 @pytest.mark.parametrize(("one", "other"), APART, ids=map(str, range(len(APART))))
 def test_constants_that_differ_are_refuted(one: Any, other: Any) -> None:
     assert verdict(one, other) == "refuted"
@@ -56,6 +56,7 @@ def test_constants_that_differ_are_refuted(one: Any, other: Any) -> None:
         assert verdict(same, same) == (None if same is None else "nothing_measured")
 
 
+@by_day(7)
 @pytest.mark.parametrize(("one", "other"), LINES, ids=map(str, range(len(LINES))))
 def test_lines_that_differ_are_refuted(one: str, other: str) -> None:
     def judged(here: str, there: str) -> str | None:

@@ -21,7 +21,7 @@ from audit.report.histogram import histogram
 from audit.report.histogram_figure import histogram_figure
 from audit.report.html import page
 from audit.report.markup import STYLE
-from tests.effort import by_day
+from tests.effort import by_day, spread
 from tests.support.audit.browser import Shown, needs_browser, show
 from tests.support.audit.figure_table import RUNS, TABLE, around
 from tests.support.audit.html_documents import (
@@ -65,18 +65,22 @@ FIGURES = {"proven": 1}
 
 
 @pytest.fixture(scope="module")
-def browsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Shown]:
+def browsed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Shown]:
+    """The documents of the cases that run."""
     folder = tmp_path_factory.mktemp("pages")
-    pages = {name: shown_of(name) for name in LOOKS}
+    cases = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    pages = {name: shown_of(name) for name in LOOKS if {"name": name} in cases}
     with ThreadPoolExecutor(4) as threads:
         opened = {
-            name: threads.submit(show, pages[name], folder, name, **look)
-            for name, look in LOOKS.items()
+            name: threads.submit(show, document, folder, name, **LOOKS[name])
+            for name, document in pages.items()
         }
         return {name: found.result() for name, found in opened.items()}
 
 
-@by_day(3)
+@by_day(2)
 @needs_browser
 @pytest.mark.parametrize("name", LOOKS)
 def test_a_browser_shows_it_and_asks_the_network_for_nothing(
@@ -177,7 +181,7 @@ def clipped(texts: list[Placed], room: list[float]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def table_of_figures() -> dict[str, str]:
-    return {name: draw() for name, draw in TABLE.items()}
+    return {name: TABLE[name]() for name in spread(list(TABLE), 8)}
 
 
 @by_day(1)

@@ -150,7 +150,7 @@ def bulky(sign: str) -> AuditReport:
     )  # fmt: skip
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("sign", ["x", "'", "\ud800", "漢"])
 def test_a_page_stays_small_and_says_what_it_cuts(sign: str) -> None:
     shown = page(bulky(sign), command=sign * 10**4)
@@ -161,6 +161,7 @@ def test_a_page_stays_small_and_says_what_it_cuts(sign: str) -> None:
     assert "Too long for a page" in shown
 
 
+@pytest.mark.nightly
 def test_a_page_that_cuts_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(markup, "shortened", lambda text, _: text)
     assert len(page(bulky("x")).encode()) > 2_000_000
@@ -186,7 +187,8 @@ def test_what_a_label_spells_is_not_taken_for_the_drawing() -> None:
 
 
 def test_a_text_that_is_not_escaped_is_caught() -> None:
-    bare = rewired(page, _head=rewired(html._head, code=lambda value: f"<code>{value}</code>"))
+    head = rewired(markup.head, code=lambda value: f"<code>{value}</code>")
+    bare = rewired(page, _head=rewired(html._head, head=head))
     assert "script" in Visible.of(bare(replace(refuted(), target=NASTY), command=None)).tags
 
 
@@ -290,6 +292,7 @@ def test_figures_name_their_axes_and_their_signs() -> None:
         assert words in drawn
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("line", "points"),
     [

@@ -24,6 +24,7 @@ from audit.sample import sample
 from audit.targets.spelling import read_target
 from audit.targets.target import Scalar, Target, Vectorised
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 from tests.support.audit.command import ROOT
 
 
@@ -55,6 +56,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@by_day(3)
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_that_was_torn_anywhere_goes_on_to_the_same_report(

@@ -21,9 +21,10 @@ from audit.search import search as module
 from audit.search.search import SHARE, STREAM, Found, search, training_runs
 from audit.search.space import key
 from audit.search.spelling import read_space
-from audit.targets.spelling import as_target, read_target
+from audit.targets.spelling import as_target, read_target, target_of
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated
 
@@ -54,6 +55,7 @@ def p_value(name: str, found: Found, runs: int, seed: int) -> float:
     return gather(interleave(side_a, side_b, worlds, rng), worlds, seed=seed).p_value(1)
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", ENTRIES)
 def test_finds_a_pair_that_refutes(name: str) -> None:
     space = read_space(ENTRIES[name])
@@ -221,3 +223,19 @@ def test_delta_is_allowed() -> None:
     pure = module._advantage(counts, ONE.points, rng)
     assert pure > 0
     assert module._advantage(counts, Claim(epsilon=1, delta="0.2").points, rng) < 0 < pure
+
+
+def few_of_three(data: Sequence[int], n: int, rng: np.random.Generator) -> Outputs:
+    """Three floats, of which the last has a tenth of the noise it needs."""
+    return np.asarray(data) + rng.normal(0, [40.0, 40.0, 0.5], (n, 3))
+
+
+def test_vectors_are_searched_by_what_the_audit_looks_at() -> None:
+    space = read_space("vector:dimension=3,low=0,high=2,norm=l1", ONE.relation)
+    found = search(target_of(few_of_three), ONE, space, runs=8000, seed=7)
+    a, b = found.pair
+    assert a[2] != b[2]
+    assert found == search(target_of(few_of_three), ONE, space, runs=8000, seed=7, jobs=1)
+    learned = (read_feature("learned"),)
+    by_name = search(target_of(few_of_three), ONE, space, runs=8000, seed=7, features=learned)
+    assert by_name.pair[0][2] != by_name.pair[1][2]

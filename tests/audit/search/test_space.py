@@ -22,6 +22,7 @@ from audit.testing.strategies import (
 )
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Sensitivity
+from tests.effort import by_day
 
 Neighbours = Callable[[Any, Any, str], bool]
 
@@ -111,6 +112,7 @@ SPACES: dict[str, tuple[Neighbours, tuple[int, int]]] = {
 BOTH = ["replace", "add-remove"]
 
 
+@by_day(11)
 @pytest.mark.parametrize("relation", BOTH)
 @pytest.mark.parametrize("text", SPACES)
 @settings(max_examples=20)  # of many pairs each

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.effort import by_day
 from tests.support.audit.command import (
     HEARS_CTRL_C,
     IGNORES_CTRL_C,
@@ -55,6 +56,7 @@ def test_what_was_drawn_before_an_exception_is_kept(audit: Shell) -> None:
     assert "17,246: the target failed" in shown.out
 
 
+@by_day(6)
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
@@ -98,6 +100,7 @@ def test_a_keyboard_interrupt_that_nobody_pressed_is_the_target_s(audit: Shell) 
     assert answer.json["error"]["run"] == answer.json["runs"] + 1
 
 
+@by_day(1)
 @pytest.mark.parametrize("where", ["target", "feature"])
 def test_what_is_the_target_s_does_not_hang_on_how_the_command_was_started(
     here: Path, where: str
@@ -180,6 +183,7 @@ def test_rows_without_columns_measure_nothing(audit: Shell) -> None:
     assert answer.json["warnings"][0] == "every output was array([], shape=(0,)), on both datasets"
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", ["bulky", "bulky_constant", "bulky_dict", "bulky_error"])
 def test_bulky_outputs_are_told_apart_whole_and_shown_short(
     audit: Shell, here: Path, name: str

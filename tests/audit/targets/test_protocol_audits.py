@@ -30,6 +30,7 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.protocols.shuffled_bits import VectorShuffle
 from dpcore.protocols.sums import AggregatedSum
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.audit.command import Shell
 
@@ -115,6 +116,7 @@ def rounds(target: ProtocolRuns, alpha: float, runs: int, claim: str | None = No
     return sample(target, plan)
 
 
+@by_day(2)
 @each_instance
 def test_rounds_do_not_refute_the_derived_guarantee(words: str, alpha: float) -> None:
     target = instance(words)
@@ -249,6 +251,7 @@ def test_the_command_runs_rounds(shell: Shell, alpha: float) -> None:
     assert "8 honest users of 8" in json.dumps(answer.json["layers"])
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     "name",
     ["dropout-blind", "wrapped-shares", "skellam-mean-as-variance", "order-kept", "shuffled-polya"],

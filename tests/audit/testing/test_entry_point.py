@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import by_day
 from tests.support.audit.plugin_runs import HEAD, PLUGIN, ROOT, Ran, mutant, started
 
 HEAVY = ("numpy", "scipy", "dpcore", "accounting", "audit.report", "audit.targets", "audit.sample")
@@ -56,6 +57,7 @@ def test_a_plugin_that_loads_numpy_is_caught(tmp_path: Path) -> None:
     assert "\nloaded: numpy\n" in run.out
 
 
+@by_day(1)
 @pytest.mark.parametrize("options", [(), ("-p", PLUGIN)], ids=["found", "found and named"])
 def test_a_marked_test_audits_and_the_plugin_is_registered_once(
     tmp_path: Path, options: tuple[str, ...]

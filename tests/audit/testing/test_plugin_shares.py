@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import by_day
 from tests.support.audit.plugin_runs import mutant, ran
 
 SHARED = """
@@ -47,6 +48,7 @@ def truth(folder: Path, told: str) -> tuple[bool, list[str]]:
     return total <= rate <= total * Fraction(101, 100), spent
 
 
+@by_day(3)
 @pytest.mark.parametrize("case", RUNS)
 def test_shares_are_fixed_at_collection_whatever_runs(tmp_path: Path, case: str) -> None:
     options, spent, tests = RUNS[case]
@@ -122,3 +124,41 @@ def test_a_second_attempt_is_the_first_again(tmp_path: Path) -> None:
     spent = (tmp_path / "spent").read_text().splitlines()
     assert spent == ["1/7000 70"] * 3
     assert "at most 1.43e-4" in run.line  # red by the first attempt alone
+
+
+GIVEN = """
+from hypothesis import given, strategies
+@audits
+@given(strategies.integers())
+def test_every_example(dp, value): dp.audit(kept)
+"""
+
+
+def test_given_and_dp_are_refused_with_what_to_write(tmp_path: Path) -> None:
+    answer = ran(tmp_path, GIVEN)
+    assert answer.code == pytest.ExitCode.USAGE_ERROR
+    assert (
+        "test_every_example: @pytest.mark.dp: test = @given: and the fixture dp do not go"
+        in answer.out
+    )
+    assert "audit.assert_private(noise, claim, pairs=[pair])" in answer.out
+    lax = mutant(tmp_path, '"is_hypothesis_test", False', '"is_no_such_thing", False')
+    assert ran(tmp_path, GIVEN, plugin=lax).code == pytest.ExitCode.TESTS_FAILED
+
+
+VACUOUS = """
+@audits
+def test_constant(dp): dp.audit(lambda bit: 3)
+@audits
+def test_nan(dp): dp.audit(lambda bit, n, rng: np.full(n, np.nan))
+@audits
+def test_meant(dp): dp.audit(lambda bit: 3, allow_constant=True)
+"""
+
+
+def test_a_marked_test_in_which_nothing_was_measured_fails(tmp_path: Path) -> None:
+    answer = ran(tmp_path, VACUOUS)
+    assert answer.code == pytest.ExitCode.TESTS_FAILED
+    assert "2 failed, 1 passed" in answer.out
+    assert answer.out.count("NothingMeasured: ") >= 2
+    assert "every output was the same" in answer.out

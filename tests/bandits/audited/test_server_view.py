@@ -179,7 +179,7 @@ def test_pure_claims_are_exact() -> None:
 # -- devices -------------------------------------------------------------------------------------
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("privatizer", [summed("pure"), summed("shuffled-pure"), BITS])
 def test_devices_release_by_the_same_law(privatizer: Privatizer) -> None:
     alpha = purse.buy(f"bandits devices against releases: {privatizer.name}", "1e-9")
@@ -221,7 +221,7 @@ def test_all_that_runs_by_name_can_be_audited() -> None:
     assert {entry.name for entry in ALGORITHMS} - {*FLOORS} == every
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("path", ["release", "devices"])
 def test_every_algorithm_has_a_view(name: str, path: str) -> None:

@@ -95,6 +95,7 @@ def test_a_release_with_half_the_noise_is_refuted(name: str) -> None:
         assert refuted(f"{name},epsilon=1", runs=1200 if name in CURVES else 600)
 
 
+@pytest.mark.nightly
 def test_half_the_noise_of_bits_is_refuted() -> None:
     with releasing(halved):
         assert refuted("sdp-ae,epsilon=1", runs=2000)
@@ -187,6 +188,7 @@ def test_a_raw_sum_that_comes_a_batch_later_is_refuted(
     assert [outcome.feature for outcome in report.outcomes if outcome.refuted] == [SECOND]
 
 
+@pytest.mark.nightly
 def test_a_user_who_is_counted_in_both_batches_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = mutated(_Fixed._encoded_sum, "if batch == 0 and arm == 0:", "if arm == 0:")
     monkeypatch.setattr(_Fixed, "_encoded_sum", wrong)
@@ -231,6 +233,7 @@ def test_devices_whose_shares_are_nothing_are_refuted(
     assert not refuted(f"{name},epsilon=1", runs=150)  # the run itself never draws a share
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     ("name", "law"),
     [("dist-rdp-se", Skellam), ("ldp-se", DiscreteLaplace), ("bit-se", Binomial)],

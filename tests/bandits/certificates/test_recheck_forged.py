@@ -160,7 +160,7 @@ def test_all_parts_share_one_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all("more than 10 values in all" in each.reason for each in failures)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("delta", ["1e-10", "1e-12", "1e-15", "1e-25"])
 def test_a_pure_run_is_certified_at_any_small_delta(delta: str) -> None:
     certificate = certificate_of(run_of(POLICIES["pure"], horizon=1000), deltas=["1e-6", delta])

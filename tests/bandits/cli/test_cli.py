@@ -131,6 +131,20 @@ def test_a_table_is_shown_without_json(bandit: Bandit) -> None:
     assert "Assumed: the aggregation shows the server the sum and who is in it only." in lines
 
 
+def test_a_run_that_is_too_short_to_use_a_reward_says_so(bandit: Bandit) -> None:
+    words = ("run", "cz/easy", "--arms", 2, "--instances", 1, "--epsilon", 1)
+    reason = "\ndp-se used no reward, hence 0-DP: its first batch ends after round 2. "
+    short = bandit(*words, "--horizon", 2, "--algorithms", "dp-se,cdp-se").out
+    assert reason in short
+    assert short.count("used no reward") == 1
+    assert [line.split()[4:] for line in short.splitlines() if line.startswith("dp-se  ")] == [
+        ["0", "0-DP"]
+    ]
+    longer = bandit(*words, "--horizon", 5000, "--algorithms", "dp-se").out
+    assert "1-DP" in longer
+    assert "used no reward" not in longer
+
+
 def test_a_folder_holds_rows_table_certificates_and_figure(bandit: Bandit) -> None:
     few = ["--epsilon", "1/2", "--epsilon", "1", "--algorithms", "dist-rdp-se:s=20,dist-dp-se,se"]
     found = document(bandit, *few, "--output", "results")
@@ -185,7 +199,7 @@ REFUSED = {
     "cz/easy --delta 0": "--delta = 0: must lie in (0, 1)",
     "cz/easy --algorithms cpd-se": "--algorithms = cpd-se: did you mean cdp-se? it must be one of",
     "cz/easy --algorithms se,se": "--algorithms = se, se: names one twice",
-    "cz/easy --algorithms ,": "--algorithms = (none)",
+    "cz/easy --algorithms ,": "--algorithms: must name one or more",
     "cz/esay": "PRESET = cz/esay: did you mean cz/easy? it must be one of",
     "cz/easy --instances 0": "--instances = 0: must be >= 1",
     "cz/easy --jobs 0": "--jobs = 0: must be a whole number in [1, 1024], or -1",
@@ -193,7 +207,7 @@ REFUSED = {
     "cz/easy --radius best": "--radius = best: must be 'exact' or 'paper'",
     "cz/easy --schedule best": "--schedule = best: must be one of",
     "cz/easy --data x": "--data = x: cz/easy is simulated",
-    "cz/mslr": "--data = (none): cz/mslr needs",
+    "cz/mslr": "--data: cz/mslr needs",
     "obd --data none.csv": "--data = none.csv: No such file",
     "cz/easy --algorithms se --output here": "--output = here: is not a folder",
     "cz/easy --algorithms se --output none/below": "--output = none/below: No such file",

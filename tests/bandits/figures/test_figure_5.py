@@ -36,6 +36,7 @@ def test_k_means_finds_the_clusters_that_were_written(file: Path) -> None:
     assert letor_text(2) != TEXT
 
 
+@pytest.mark.nightly
 def test_the_page_says_whose_data_they_are(file: Path, tmp_path: Path) -> None:
     effort = replace(QUICK, real=500)
     pages = []
@@ -52,6 +53,7 @@ def test_the_page_says_whose_data_they_are(file: Path, tmp_path: Path) -> None:
     assert stand_in.splitlines()[-10:] == given.splitlines()[-10:]
 
 
+@pytest.mark.nightly
 def test_the_committed_figure_is_not_overwritten_by_other_data(file: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.figures", "--mslr", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

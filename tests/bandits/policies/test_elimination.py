@@ -31,6 +31,7 @@ from bandits.radius.radius import ExactRadius, PaperRadius, Radius
 from bandits.worlds.environment import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.bandits.worlds import Given, Told, same_law
 from tests.support.dpcore.mutants import mutated
@@ -171,6 +172,7 @@ def losses(radius: Radius, privatizer: Privatizer, runs: int) -> int:
     return lost
 
 
+@by_day(2)
 @pytest.mark.parametrize("trust", ["none", "pure", "concentrated"])
 @pytest.mark.parametrize("radius", [ExactRadius(), PaperRadius()], ids=lambda r: r.name)
 def test_the_best_arm_is_kept_with_the_stated_chance(trust: str, radius: Radius) -> None:

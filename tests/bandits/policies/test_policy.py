@@ -130,6 +130,7 @@ def complaints(folder: Path, texts: dict[str, str]) -> dict[str, str]:
     }
 
 
+@pytest.mark.nightly
 def test_a_policy_that_peeks_at_a_reward_is_refused_by_the_types(tmp_path: Path) -> None:
     texts = {f"peek_{number}": HEAD + body for number, (body, _) in enumerate(PEEKS.values())}
     found = complaints(tmp_path, {"good": HEAD + GOOD, **texts})

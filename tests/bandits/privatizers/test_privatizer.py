@@ -35,6 +35,7 @@ from dpcore.protocols.aggregation import IdealAggregation, RelaxedAggregation, S
 from dpcore.protocols.run import run, run_relaxed
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import Rng, SeededRng, SystemRng
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.dpcore.mutants import rewired
 
@@ -72,6 +73,7 @@ def fitted(steps: list[int], law: Noise, alpha: float) -> str | None:
 # -- the law of what is released ---------------------------------------------------------------
 
 
+@by_day(2)
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_a_released_sum_is_the_encoded_sum_plus_the_stated_noise(trust: Trust) -> None:
     alpha = purse.buy(f"bandits: law of a released sum, {trust}", "1e-9")
@@ -81,6 +83,7 @@ def test_a_released_sum_is_the_encoded_sum_plus_the_stated_noise(trust: Trust) -
     assert fitted(steps, law, alpha) == "not_refuted"
 
 
+@by_day(2)
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_user_by_user_the_law_is_the_same(trust: Trust) -> None:
     alpha = purse.buy(f"bandits: law user by user, {trust}", "1e-9")

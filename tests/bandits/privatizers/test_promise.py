@@ -26,6 +26,7 @@ from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.worlds.environment import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng, SystemRng
+from tests.effort import by_day
 from tests.support.bandits.worlds import Counted
 
 EASY = Bernoulli(means=(0.25, 0.75, 0.5))
@@ -146,6 +147,7 @@ def test_pure_runs_promise_epsilon(trust: Trust) -> None:
     assert promised.to_json()["pure"] == "1"
 
 
+@by_day(1)
 @pytest.mark.parametrize("trust", ["renyi", "concentrated"])
 def test_a_run_promises_the_worst_of_its_batches(trust: Trust) -> None:
     policy = BatchedElimination(privatizer=private(trust))

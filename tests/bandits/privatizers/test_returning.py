@@ -29,6 +29,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.sampling.rng import SeededRng
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
 LAPLACE = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-3")
@@ -113,6 +114,7 @@ def test_a_release_is_the_sum_and_its_noise(steady: SteadyPrivatizer) -> None:
 # -- the pool ------------------------------------------------------------------------------------
 
 
+@by_day(2)
 @each_steady
 @pytest.mark.parametrize("held", [3, 64], ids=["book of 3", "book of 64"])
 def test_nobody_is_in_more_releases_than_allowed(steady: SteadyPrivatizer, held: int) -> None:

@@ -25,6 +25,7 @@ from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius, Radius
 from dpcore.numbers.parameter import RationalLike
 from dpcore.sampling.rng import SeededRng
+from tests.effort import by_day
 from tests.purse import purse
 
 MEANS = (0.02, 0.9)
@@ -123,6 +124,7 @@ def too_many(failed: int) -> float:
     return float(stats.binomtest(failed, RUNS, float(P), alternative="greater").pvalue)
 
 
+@by_day(2)
 @each_trust
 def test_all_means_of_a_run_are_within_their_widths(trust: str) -> None:
     alpha = purse.buy(f"bandits coverage of widths: {trust}", "1e-9")

@@ -163,6 +163,7 @@ def test_certified_width_covers_and_is_the_least_mixture(
     assert least * (1 - 1e-9) <= width <= 1.01 * least + 1e-9
 
 
+@by_day(4)
 @pytest.mark.parametrize(("noise", "steps", "pulls"), SMALL, ids=_short)
 def test_never_above_the_union_bound(noise: Noise, steps: int, pulls: int) -> None:
     for failure in ("0.2", "1e-6"):
@@ -277,6 +278,7 @@ def test_the_gap_pays_for_both_wraparounds() -> None:
 # -- coverage of what is released -----------------------------------------------------------------
 
 
+@by_day(3)
 @pytest.mark.parametrize("trust", ["central", "local", "pure", "renyi", "concentrated"])
 @pytest.mark.parametrize("mean", [0.03, 0.5])
 def test_releases_stay_within_the_width(trust: Trust, mean: float) -> None:

@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 from fractions import Fraction
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import IO
 
 import mpmath
 import pytest
+import typer.main
 
 import dpcore.command.app
 from dpcore import DiscreteLaplace, SeededRng
@@ -127,6 +129,27 @@ def test_bad_input_is_one_line_and_2(capsys: Capture, words: list[str], complain
     (line,) = err.splitlines()
     assert line.startswith("error: ")
     assert complaint in line
+
+
+def test_a_command_is_built_once(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    group, built = dpcore.command.app.command_group("more"), []
+
+    @group.command()
+    def one() -> None:
+        print("said")
+
+    def get_command(made: object) -> object:
+        built.append(made)
+        return typer.main.get_command(made)  # type: ignore[arg-type]  # what it is given
+
+    monkeypatch.setattr(dpcore.command.app, "get_command", get_command)
+    point = EntryPoint("more", "nowhere", "dpcore.commands")
+    monkeypatch.setattr(EntryPoint, "load", lambda self: group)
+    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"more": point})
+    for _ in range(2):
+        assert dpcore.command.app.run(["more"]) == 0
+        assert capsys.readouterr().out == "said\n"
+    assert built.count(group) == 1
 
 
 def test_debug_shows_the_traceback_wherever_it_stands(capsys: Capture) -> None:

@@ -117,6 +117,7 @@ def test_every_threshold(count: int, sigma_squared: str) -> None:
     assert table_of(noise).thresholds[0] == 0
 
 
+@by_day(1)
 @pytest.mark.parametrize(("count", "sigma_squared"), [(1000, "400.5"), (1 << 20, "1/3")])
 def test_thresholds_of_long_sums(count: int, sigma_squared: str) -> None:
     noise = DiscreteGaussianSum(count=count, sigma_squared=sigma_squared)

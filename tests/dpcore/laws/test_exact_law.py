@@ -212,7 +212,7 @@ def geometric_refuted(exponent: Fraction, code: Callable[..., Any]) -> list[Any]
     return law.refuted(lambda k: geometric_mass(exponent, k), range(40))
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("exponent", GEOMETRIC, ids=str)
 def test_geometric_exp_is_exact(exponent: Fraction) -> None:
     code = rewired(exact.geometric_exp, bernoulli_exp=bernoulli_exp_proven)

@@ -81,7 +81,7 @@ def float_errors(noise: Noise, function: str, ks: list[int], found: Any = None) 
     return wrong
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize("noise", cases(FLOAT_NOISES, every=4), ids=repr)
 @pytest.mark.parametrize("function", ["pmf", "log_pmf", "cdf", "sf"])
 def test_floats_are_within_their_error(noise: Noise, function: str) -> None:
@@ -183,7 +183,7 @@ LEVELS = [
 ]
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize("noise", cases(FLOAT_NOISES, every=8), ids=repr)
 def test_quantiles_are_exact(noise: Noise) -> None:
     levels = LEVELS if reach(noise) < WIDE else LEVELS[::3]
@@ -210,7 +210,7 @@ def test_rational_levels_are_decided_at_any_depth(noise: Noise) -> None:
                 assert noise.quantile(below + Fraction(1, 1 << 380)) == k + 1
 
 
-@by_day(5)
+@by_day(2)
 @pytest.mark.parametrize("text", EVERYDAY.values())
 def test_levels_beyond_floats_are_decided(text: str) -> None:
     noise = read_noise(text)

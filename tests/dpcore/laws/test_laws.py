@@ -281,14 +281,14 @@ def shares(noise: Divisible) -> list[tuple[int, Noise]]:
 SMALL = [n for n in NOISES if isinstance(n, Divisible) and reach(n) < 16]
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize("noise", SMALL, ids=repr)
 def test_shares_add_up_to_the_law(noise: Any) -> None:
     for parties, share in shares(noise):
         assert refuted(noise, share, parties) in ([], None), parties
 
 
-@by_day(5)
+@by_day(2)
 @pytest.mark.parametrize("law", [name for name in LAWS if any(n.name == name for n in SMALL)])
 def test_one_share_more_or_less_is_seen(law: str) -> None:
     checked = 0

@@ -174,6 +174,7 @@ TABLE_MUTANTS = {
 }
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", TABLE_MUTANTS)
 def test_a_mutant_of_the_table_is_caught(name: str) -> None:
     mutant = mutated(table_of_counts, *TABLE_MUTANTS[name])

@@ -50,7 +50,7 @@ UNIT_MUTANTS = {
 }
 
 
-@by_day(4)
+@by_day(2)
 @pytest.mark.parametrize("name", UNIT_MUTANTS)
 def test_a_mutant_of_the_unit_poisson_is_caught(name: str) -> None:
     mutant = mutated(poisson_module._unit_poisson, *UNIT_MUTANTS[name])
@@ -78,7 +78,7 @@ MEANS = [Fraction(m) for m in ("1/1000", "1/3", "1", "3/2", "2", "8/3")]
 STUBS: dict[str, Any] = {"_unit_poisson": unit_proven, "bernoulli": bernoulli_proven}
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("mean", MEANS, ids=str)
 def test_the_poisson_reference_is_exact(mean: Fraction) -> None:
     assert poisson_refuted(mean, rewired(Poisson.sample_reference, **STUBS)) == []

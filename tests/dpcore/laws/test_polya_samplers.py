@@ -163,7 +163,7 @@ JUMPS_MUTANTS = {
 }
 
 
-@by_day(5)
+@by_day(2)
 @pytest.mark.parametrize("name", JUMPS_MUTANTS)
 def test_a_mutant_of_the_jumps_is_caught(name: str) -> None:
     assert contradictions(mutated(LogJumps.jumps, *JUMPS_MUTANTS[name]))
@@ -242,7 +242,7 @@ def worst(noise: Polya, drawn: Any) -> float:
     return len(found) * float(min(found))
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(
     ("shape", "scale"), [("1/16", 2**20), ("9/10", 10**6), ("5/2", 10**7), ("1/1048576", 2**20)]
 )

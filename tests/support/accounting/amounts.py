@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from accounting import Approx, Assumed, Claim, Pure, Rdp, ZCdp
+from accounting import Approx, Assumed, Pure, Rdp, StatedGuarantee, ZCdp
 from accounting.theorems.convert import points_of
 from dpcore.numbers.parameter import rational
 
 
-def amounts(claim: Claim) -> tuple[Fraction, ...]:
+def amounts(claim: StatedGuarantee) -> tuple[Fraction, ...]:
     match claim:
         case Pure():
             return (rational("epsilon", claim.stated_epsilon),)
@@ -26,9 +26,9 @@ def amounts(claim: Claim) -> tuple[Fraction, ...]:
             return amounts(claim.guarantee)
 
 
-def epsilon(claim: Claim) -> Fraction:
+def epsilon(claim: StatedGuarantee) -> Fraction:
     return amounts(claim)[0]
 
 
-def delta(claim: Claim) -> Fraction:
+def delta(claim: StatedGuarantee) -> Fraction:
     return amounts(claim)[1]

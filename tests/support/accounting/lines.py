@@ -111,7 +111,14 @@ def sum_of(
         ]
         found = line_sum(
             factors,
-            Window(epsilon=0.0, tilt=tilt, smoothing=smoothing, grid=grid, budget=budget),
+            Window(
+                epsilon=0.0,
+                tilt=tilt,
+                smoothing=smoothing,
+                lift=Fraction(1),
+                grid=grid,
+                budget=budget,
+            ),
         )
     assert found is not None
     return found

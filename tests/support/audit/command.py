@@ -35,6 +35,7 @@ KEYS = {
     "p_value", "e_value", "runs", "runs_by_world", "stopped", "interrupted", "witness",
     "resolution", "coverage", "outcomes", "row", "curve", "exact", "fit", "findings", "baselines",
     "search", "histogram", "trace", "layers", "seed", "repeatable", "error", "warnings", "versions",
+    "tradeoff_band",
 }  # fmt: skip
 
 

@@ -23,8 +23,15 @@ _SET = "output in {"
 
 def in_event(event: str, outputs: Sequence[Any] | NDArray[Any]) -> NDArray[np.bool_]:
     """Which outputs of plain types lie in the event; a ValueError for words that no event has."""
-    plain = [x.item() if isinstance(x, np.generic) else x for x in outputs]
-    return np.array([holds(event, output) for output in plain], dtype=np.bool_)
+    known: dict[tuple[type, str], bool] = {}
+    found = np.empty(len(outputs), dtype=np.bool_)
+    for i, output in enumerate(outputs):
+        plain = output.item() if isinstance(output, np.generic) else output
+        key = type(plain), _shown(plain)  # all that `holds` looks at
+        if (inside := known.get(key)) is None:
+            inside = known[key] = holds(event, plain)
+        found[i] = inside
+    return found
 
 
 def _worth(number: Any) -> tuple[Fraction | float, bool]:

@@ -18,13 +18,15 @@ def rewired(original: Callable[..., Any], **stand_ins: Any) -> Callable[..., Any
     function = cast("FunctionType", original)
     missing = set(stand_ins) - set(function.__globals__)
     assert not missing, f"{function.__qualname__} has no {missing} to replace"
-    return FunctionType(
+    made = FunctionType(
         function.__code__,
         {**function.__globals__, **stand_ins},
         function.__name__,
         function.__defaults__,
         function.__closure__,
     )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
 
 
 def mutated(original: Callable[..., Any], old: str, new: str, **stand_ins: Any) -> Any:

@@ -92,6 +92,7 @@ def test_a_file_that_is_mounted_alone_takes_no_charge(two_paths: tuple[Path, Pat
     assert refused.startswith(f"{two_paths[1]}: is mounted without its folder")
 
 
+@pytest.mark.nightly
 def test_nor_where_the_system_does_not_tell_its_mounts(two_paths: tuple[Path, Path]) -> None:
     paid, refused = mounted(*two_paths, TWO_PATHS, TWO_PATHS, *two_paths, "no mounts told")
     assert paid == "paid"
@@ -103,6 +104,7 @@ def test_without_these_checks_one_budget_is_spent_twice(two_paths: tuple[Path, P
     assert mounted(*two_paths, TWO_PATHS, TWO_PATHS, *told) == ["paid", "paid"]
 
 
+@pytest.mark.nightly
 def test_a_folder_that_is_mounted_is_the_same_folder(two_paths: tuple[Path, Path]) -> None:
     here, there = (path.parent for path in two_paths)
     paid, refused = mounted(here, there, TWO_PATHS, TWO_PATHS, *two_paths)

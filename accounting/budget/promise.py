@@ -1,0 +1,207 @@
+r"""A promise (epsilon, delta) over many rounds, and how far noise of some size is from keeping it.
+
+Proofs: docs/proofs/composition.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
+
+from accounting.budget.free_law import FreeLaw
+from accounting.budget.gaussian_guess import log_mu
+from accounting.claims.bound import Bound
+from accounting.errors import NotDerived
+from accounting.pairs.shift import heaviest
+from accounting.reals.noise import RealNoise
+from accounting.release.curve import OneRelease, PrivacyCurve
+from accounting.release.real_curve import RealCurve
+from accounting.release.subsampling import PoissonSampled
+from accounting.totals.compose import compose
+from dpcore.errors import InvalidParameter
+from dpcore.laws.sums import summed
+from dpcore.mechanism import Relation, Scope, Sensitivity
+from dpcore.noise import Divisible, Noise
+from dpcore.numbers.enclosure import End
+from dpcore.spelling import write_noise
+
+__all__ = ["Promise", "honest_part", "log", "one_round", "written"]
+
+_STEP: Final = Fraction(1, 1000)
+_FINE_STEP: Final = Fraction(1, 10**6)
+_WIDTHS: Final = (Fraction(1, 10**5), Fraction(1, 10**8), Fraction(1, 10**11))
+_DIGITS: Final = 5
+_FINE_DIGITS: Final = 9
+_LARGE: Final = 10**4
+_LEAST: Final = 1e-12
+_MOST: Final = 1e30
+_NOTHING: Final = -1e5
+_ADD_REMOVE: Final = Scope(relation=Relation.ADD_REMOVE)
+
+
+def one_round(
+    noise: Noise | RealNoise, sensitivity: Sensitivity | int, rate: Fraction
+) -> OneRelease:
+    r"""One release with this noise, on a Poisson sample where the rate is below 1."""
+    scope = Scope() if rate == 1 else _ADD_REMOVE
+    curve = (
+        RealCurve(noise=noise, sensitivity=sensitivity, scope=scope)
+        if isinstance(noise, RealNoise)
+        else PrivacyCurve(noise=noise, sensitivity=sensitivity, scope=scope)
+    )
+    return curve if rate == 1 else PoissonSampled(curve=curve, rate=rate)
+
+
+def written(noise: Noise | RealNoise) -> str:
+    r"""As commands spell it."""
+    return noise.written if isinstance(noise, RealNoise) else write_noise(noise)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    r"""(epsilon, delta) over so many rounds of one law, each on a sample of this rate.
+
+    >>> from accounting.budget.free_law import read_free_law
+    >>> promise = Promise(
+    ...     family=read_free_law("gaussian"),
+    ...     sensitivity=Sensitivity(1),
+    ...     rounds=1,
+    ...     rate=Fraction(1),
+    ...     epsilon=Fraction(1),
+    ...     delta=Fraction(1, 8),
+    ...     honest=Fraction(1),
+    ... )
+    >>> promise.keeps(promise.bound(Fraction(1))), promise.keeps(promise.bound(Fraction(2)))
+    (False, True)
+    """
+
+    family: FreeLaw
+    sensitivity: Sensitivity
+    rounds: int
+    rate: Fraction
+    epsilon: Fraction
+    delta: Fraction
+    honest: Fraction
+
+    @property
+    def limit(self) -> Fraction:
+        r"""What delta(epsilon), or epsilon(0), must not exceed."""
+        return self.delta or self.epsilon
+
+    @property
+    def step(self) -> Fraction:
+        r"""How much less, relatively, is shown to fail: fine where no integer noise is scaled."""
+        return _FINE_STEP if self.family.real or self.rate != 1 else _STEP
+
+    def bound(self, value: Fraction) -> Bound:
+        r"""delta(epsilon), or epsilon(0), certified; narrower where the limit lies between."""
+        planned = self.family.at(value)
+        try:
+            return self._bound(honest_part(planned, self.honest))
+        except NotDerived as error:
+            raise NotDerived(
+                f"the least {self.family.law} noise for this promise",
+                f"the search came to {written(planned)}, and {error.instead}",
+            ) from error
+
+    def _bound(self, noise: Noise | RealNoise) -> Bound:
+        curve = one_round(noise, self.sensitivity, self.rate)
+        total = compose((curve, self.rounds))
+        if self.delta == 0:
+            return total.epsilon(0)
+        if self.rounds == 1:
+            return replace(curve.delta(self.epsilon), method="direct")
+        for width in _WIDTHS if self.step == _STEP else _WIDTHS[1:]:
+            found = total.delta(self.epsilon, width)
+            low, high = found.lower, Fraction(found.upper)
+            # What is told apart, or wider than it was asked to be, is not asked again.
+            if low is None or not low <= self.limit < high or high - low > 2 * width * high:
+                break
+        return found
+
+    def keeps(self, found: Bound) -> bool:
+        r"""Whether the promise is proven to be kept."""
+        return found.upper <= self.limit
+
+    def away(self, found: Bound) -> float:
+        r"""How far the log of the parameter is from enough, about; > 0 where noise is missing."""
+        if self.delta == 0:
+            return log(found.upper) - log(self.limit)
+        epsilon = float(self.epsilon)
+        gap = log_mu(epsilon, log(found.upper)) - log_mu(epsilon, log(self.limit))
+        return 2 * gap / self.family.power
+
+    def guess(self) -> float:
+        r"""The log of the parameter at which Gaussian noise of that variance is about enough."""
+        squared = self.rounds * sum(step**2 * n for step, n in heaviest(self.sensitivity))
+        squared = max(squared * self.rate**2, Fraction(1, 16))
+        if self.delta == 0:
+            return math.log(self.rounds) + math.log(squared) / 2 - log(self.epsilon)
+        wanted = math.log(squared) - 2 * log_mu(float(self.epsilon), log(self.delta))
+        there = log_variance(self.family.at(Fraction(_LARGE))) + log(self.honest)
+        there -= self.family.power * math.log(_LARGE)
+        return (wanted - there) / self.family.power
+
+    # -- the values tried -----------------------------------------------------------------------
+
+    def inside(self, place: float, low: Fraction | None, high: Fraction | None) -> Fraction:
+        r"""The value at e^place or just above, kept between the two."""
+        value = self._above(place)
+        if high is not None and value >= high:
+            value = self.less(high) or high
+        if low is not None and value <= low:
+            value = low + self._unit if self.family.whole else low / (1 - self.step)
+        return value
+
+    def less(self, value: Fraction) -> Fraction | None:
+        r"""One step less, None where there is none."""
+        if not self.family.whole:
+            return value * (1 - self.step)
+        return value - self._unit if value > self._unit else None
+
+    @property
+    def _unit(self) -> int:
+        # A whole number must have shares.
+        return self.honest.denominator
+
+    def _above(self, place: float) -> Fraction:
+        if not math.log(_LEAST) < place < math.log(_MOST):
+            wanted = f"the least {self.family.law} noise for this promise"
+            if place > 0:
+                what = f"a {self.family.free} of {_MOST:g} is not enough; allow a larger delta"
+                raise NotDerived(wanted, what)
+            raise NotDerived(wanted, f"a {self.family.free} of {_LEAST:g} is more than enough")
+        value = Fraction(math.exp(place))
+        if self.family.whole:
+            return Fraction(max(math.ceil(value / self._unit), 1) * self._unit)
+        # To so many digits that rounding up is far below a step.
+        digits = _DIGITS if self.step == _STEP else _FINE_DIGITS
+        unit = Fraction(10) ** (math.floor(math.log10(value)) - digits + 1)
+        return math.ceil(value / unit) * unit
+
+
+def honest_part(noise: Noise | RealNoise, honest: Fraction) -> Noise | RealNoise:
+    r"""The shares of h of n users, for honest = h/n."""
+    if honest == 1:
+        return noise
+    if not isinstance(noise, Divisible):
+        raise InvalidParameter(
+            "honest_fraction", honest, f"must be 1: {noise.name} noise has no shares"
+        )
+    return summed(noise.share(honest.denominator), honest.numerator)
+
+
+def log_variance(noise: Noise | RealNoise) -> float:
+    r"""The log of the variance, about."""
+    found = noise.variance
+    return log(found if isinstance(found, Fraction) else found.upper)
+
+
+def log(value: End) -> float:
+    r"""Of a number >= 0; 0 counts as far below everything."""
+    if value <= 0:
+        return _NOTHING
+    exact = Fraction(value)
+    return math.log(exact.numerator) - math.log(exact.denominator)

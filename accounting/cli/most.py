@@ -1,0 +1,67 @@
+r"""``dpcore budget calibrate --rounds most`` and ``--poisson most``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from accounting.cli.answers import SCHEMA, line
+from accounting.cli.options import between, exact, whole
+from accounting.cli.releases import composed, rate_of
+from dpcore.command.options import named
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import rational
+from dpcore.numbers.rounding import exactly
+from dpcore.spelling import read_sensitivity
+
+if TYPE_CHECKING:
+    from accounting.release.curve import OneRelease
+
+__all__ = ["most_of"]
+
+
+def most_of(
+    noise: str,
+    epsilon: str,
+    delta: str,
+    sensitivity: str,
+    rounds: str,
+    poisson: str,
+    *,
+    as_json: bool,
+) -> dict[str, Any] | list[str]:
+    r"""The most rounds, or the largest rate, that keep the promise; as a document or in lines."""
+    from accounting.budget.most import largest_rate, most_rounds
+
+    if rounds == poisson:
+        raise InvalidParameter("--poisson", poisson, "must be a rate: --rounds is looked for")
+    at, limit = rational("--epsilon", epsilon), rational("--delta", delta)
+    given = None if poisson == "most" or rate_of(poisson) == 1 else [poisson]
+    total = composed([noise], [sensitivity], None, given)
+    part: OneRelease = total.parts[0][0]  # type: ignore[assignment]  # one release is composed
+    with named(epsilon="--epsilon", delta="--delta", noise="--noise"):
+        if rounds == "most":
+            what, found = "rounds", most_rounds(part, epsilon=at, delta=limit)
+        else:
+            what, found = (
+                "rate",
+                largest_rate(
+                    part.noise,
+                    rounds=whole("--rounds", rounds, 1),
+                    epsilon=at,
+                    delta=limit,
+                    sensitivity=read_sensitivity("--sensitivity", sensitivity),
+                ),
+            )
+    if as_json:
+        head = {"schema": SCHEMA, "looked_for": what, "assumptions": list(total.assumptions)}
+        target = {"epsilon": exact(at), "delta": exact(limit)}
+        return {**head, "target": target, "noise": noise, **found.to_json()}
+    lines = [
+        line(what, f"at most {exactly(found.value)} keep epsilon = {epsilon}, delta = {delta}"),
+        line("kept", f"delta({epsilon}) is {between(found.found)}"),
+    ]
+    if found.more is not None and found.found_more is not None:
+        said = "breaks it" if found.most else "is not shown to keep it"
+        at_more = between(found.found_more)
+        lines.append(line("more", f"{exactly(found.more)} {said}: delta({epsilon}) is {at_more}"))
+    return [*lines, *(line("assumes", reason) for reason in total.assumptions)]

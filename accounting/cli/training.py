@@ -1,0 +1,236 @@
+r"""``dpcore budget dpsgd`` and ``check``: what a training run spends, and another tool's number."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from accounting.cli.answers import document, line, lines_of
+from accounting.cli.options import between, exact, show, whole
+from dpcore.command.input_file import read_text
+from dpcore.command.options import AsJson, named
+from dpcore.command.patience import patiently
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation, Scope
+from dpcore.numbers.parameter import positive_rational, rational
+from dpcore.numbers.rounding import down, exactly
+
+if TYPE_CHECKING:
+    from accounting.claims.guarantee import Guarantee
+
+__all__ = ["Sampling", "check", "dpsgd"]
+
+_MOST_TEXT: Final = 1 << 20
+_UNDECIDED: Final = 4
+_DIGITS: Final = 9
+_NEAR: Final = "1e-8"
+
+
+class Sampling(StrEnum):
+    r"""How a batch is drawn."""
+
+    POISSON = "poisson"
+    FIXED = "fixed"
+    SHUFFLED = "shuffled"
+
+
+_SAID: Final = {
+    Sampling.POISSON: "each example is in a batch with the same chance, drawn anew and "
+    "independently for each batch; neighbours differ by one example added or removed",
+    Sampling.FIXED: "each batch is a uniformly random subset of this size, drawn anew; neighbours "
+    "differ by one example replaced, which moves the sum by up to twice the clipping norm",
+    Sampling.SHUFFLED: "each example is in one batch of each epoch; no amplification is claimed, "
+    "so this is an upper bound whatever the order; neighbours differ by one example replaced, "
+    "which moves the sum by up to twice the clipping norm",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    multiplier: Fraction
+    batch: int
+    examples: int
+    rounds: int
+    epochs: Fraction
+
+    @property
+    def rate(self) -> Fraction:
+        return Fraction(self.batch, self.examples)
+
+    def part(self, sampling: Sampling) -> tuple[Guarantee, int]:
+        from accounting.reals.noise import Gaussian
+        from accounting.release.real_curve import RealCurve
+        from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
+
+        noise = Gaussian(sigma=self.multiplier)
+        if sampling is Sampling.POISSON:
+            scope = Scope(relation=Relation.ADD_REMOVE)
+            curve = RealCurve(noise=noise, sensitivity=1, scope=scope)
+            return (curve if self.rate == 1 else PoissonSampled(curve=curve, rate=self.rate)), (
+                self.rounds
+            )
+        curve = RealCurve(noise=noise, sensitivity=2)
+        if sampling is Sampling.SHUFFLED:
+            return curve, math.ceil(self.epochs)
+        sampled = FixedSizeSampled(curve=curve, sample=self.batch, population=self.examples)
+        return (curve if self.rate == 1 else sampled), self.rounds
+
+    def command(self, sampling: Sampling, delta: str) -> str | None:
+        noise = f"dpcore budget epsilon --noise gaussian:sigma={exactly(self.multiplier)}"
+        match sampling:
+            case Sampling.POISSON:
+                drawn = f"--poisson {self.batch}/{self.examples} --rounds {self.rounds}"
+                return f"{noise} {drawn} --delta {delta}"
+            case Sampling.SHUFFLED:
+                rounds = math.ceil(self.epochs)
+                return f"{noise} --sensitivity 2 --rounds {rounds} --delta {delta}"
+        return None
+
+
+@patiently
+def dpsgd(
+    *,
+    noise_multiplier: Annotated[
+        str,
+        typer.Option(metavar="Z", help="The deviation of the noise over the clipping norm."),
+    ],
+    batch_size: Annotated[
+        str, typer.Option(metavar="B", help="The (expected) number of examples in a batch.")
+    ],
+    examples: Annotated[str, typer.Option(metavar="N", help="The examples in the training data.")],
+    delta: Annotated[str, typer.Option(metavar="DELTA", help="The delta, e.g. 1e-5.")],
+    epochs: Annotated[
+        str | None, typer.Option(metavar="E", help="How many epochs; or give --rounds.")
+    ] = None,
+    rounds: Annotated[
+        str | None, typer.Option(metavar="K", help="How many batches, in place of --epochs.")
+    ] = None,
+    sampling: Annotated[
+        Sampling, typer.Option(help="How batches are drawn.", case_sensitive=False)
+    ] = Sampling.POISSON,
+    relative: Annotated[
+        str, typer.Option(metavar="WIDTH", help="How close the two bounds must be.")
+    ] = _NEAR,
+    as_json: AsJson = False,
+) -> None:
+    r"""Compute what DP-SGD training spends, from the numbers that a training script has.
+
+    Example: dpcore budget dpsgd --noise-multiplier 1.1 --batch-size 256 --examples 60000 \
+    --epochs 60 --delta 1e-5
+    """
+    from accounting.totals.compose import compose
+
+    run = _run(noise_multiplier, batch_size, examples, epochs, rounds)
+    at = rational("--delta", delta)
+    if not 0 < at < 1:
+        raise InvalidParameter("--delta", delta, "must lie in (0, 1)")
+    part, count = run.part(sampling)
+    total = compose((part, count))
+    with named(delta="--delta", relative="--relative"):
+        found = total.epsilon(at, relative)
+    if sampling is Sampling.SHUFFLED:
+        # A shuffle that nobody sees may hide more: what was composed is an upper bound.
+        found = replace(found, lower=None)
+    command = run.command(sampling, delta)
+    derived = {
+        "rounds": run.rounds,
+        "rate": str(run.rate),
+        "epochs": exactly(run.epochs),
+        "sampling": sampling.value,
+        "means": _SAID[sampling],
+    }
+    if as_json:
+        answer = {"epsilon": found.to_json(), "delta": exact(at), "derived": derived}
+        show({**document(answer, total, found), "command": command})
+        return
+    lines = [line("epsilon", f"{between(found)} at delta = {delta}")]
+    lines.append(
+        line("derived", f"{run.rounds} batches, each example in one with chance {run.rate}")
+    )
+    lines.append(line("sampling", f"{sampling.value}: {_SAID[sampling]}"))
+    lines += lines_of(total, found)
+    show([*lines, *([] if command is None else [line("the same", command)])])
+
+
+def _run(
+    multiplier: str, batch: str, examples: str, epochs: str | None, rounds: str | None
+) -> _Run:
+    size, population = whole("--batch-size", batch, 1), whole("--examples", examples, 1)
+    if size > population:
+        raise InvalidParameter("--batch-size", batch, f"must be at most --examples, {population}")
+    noise = positive_rational("--noise-multiplier", multiplier, "0 adds no noise")
+    if (epochs is None) == (rounds is None):
+        raise InvalidParameter("--epochs", epochs, "give --epochs or --rounds, and not both")
+    if rounds is not None:
+        count = whole("--rounds", rounds, 1)
+        spent = Fraction(count * size, population)
+    else:
+        spent = positive_rational("--epochs", str(epochs), "0 epochs train nothing")
+        # Whole batches: what is left over is no batch.
+        count = math.floor(spent * population / size)
+        if count < 1:
+            raise InvalidParameter("--epochs", epochs, "must be long enough for one batch")
+    return _Run(multiplier=noise, batch=size, examples=population, rounds=count, epochs=spent)
+
+
+@patiently
+def check(
+    *,
+    event: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="An event of dp-accounting as JSON: class_name and fields, e.g. "
+            '{"class_name": "GaussianDpEvent", "noise_multiplier": 1.1}.',
+        ),
+    ],
+    delta: Annotated[str, typer.Option(metavar="DELTA", help="The delta of that number.")],
+    says: Annotated[
+        str, typer.Option(metavar="EPSILON", help="The epsilon that another tool gives.")
+    ],
+    relation: Annotated[
+        Relation, typer.Option(help="Between which neighbours.", case_sensitive=False)
+    ] = Relation.ADD_REMOVE,
+    as_json: AsJson = False,
+) -> None:
+    r"""Check another tool's epsilon for an event: is it proven to be an upper bound?
+
+    Example: dpcore budget check --event event.json --delta 1e-6 --says 6.907419
+
+    Exit code: 0 it is a proven upper bound; 1 it is below the truth; 4 undecided; 2 a wrong option.
+    """
+    from accounting.interop.reading import from_dp_event
+    from accounting.interop.written import event_from_json
+
+    said, at = rational("--says", says), rational("--delta", delta)
+    if said < 0:
+        raise InvalidParameter("--says", says, "must be >= 0: it is an epsilon")
+    with named(event="--event", delta="--delta"):
+        spelled = event_from_json(read_text("--event", event, most=_MOST_TEXT))
+        total = from_dp_event(spelled, Scope(relation=relation))
+        found = total.epsilon(at)
+    if found.upper <= said:
+        verdict, code = "an upper bound, proven", 0
+    elif found.lower is not None and found.lower > said:
+        verdict, code = "below the truth", 1
+    else:
+        verdict, code = "undecided", _UNDECIDED
+    # The certain part of the gap: what it is too large, or too small, by at least.
+    gap = said - Fraction(found.upper) if code == 0 else None
+    if code == 1 and found.lower is not None:
+        gap = math.inf if found.lower == math.inf else Fraction(found.lower) - said
+    if as_json:
+        answer = {"epsilon": found.to_json(), "delta": exact(at), "says": exact(said)}
+        by = None if gap is None else down(gap, _DIGITS)
+        show({**document(answer, total, found), "verdict": verdict, "by_at_least": by})
+    else:
+        by = "" if gap is None else f", by at least {down(gap, _DIGITS)}"
+        lines = [line("says", f"{says} at delta = {delta}: {verdict}{by}")]
+        show([*lines, line("epsilon", between(found)), *lines_of(total, found)])
+    raise typer.Exit(code)

@@ -1,0 +1,205 @@
+r"""What an event of dp-accounting says, as a guarantee of ours. Proofs: docs/proofs/interop.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any, Final
+
+from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.claims.guarantee import Guarantee
+from accounting.errors import NotDerived
+from accounting.interop.distributions import library
+from accounting.reals.noise import Gaussian, Laplace
+from accounting.reals.normal_loss import NormalLoss
+from accounting.release.curve import PrivacyCurve
+from accounting.release.real_curve import RealCurve
+from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
+from accounting.totals.compose import Composition, compose
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.mechanism import Relation, Scope, Sensitivity
+from dpcore.numbers.enclosure import Enclosure, ball, precision
+from dpcore.numbers.parameter import integer, positive_rational, rational
+
+__all__ = ["from_dp_event", "refused_part"]
+
+_BITS: Final = 128
+_ORDERS: Final = (Fraction(3, 2), *(Fraction(order) for order in (2, 3, 4, 6, 8, 16, 32, 64, 256)))
+_ADD_REMOVE: Final = Scope(relation=Relation.ADD_REMOVE)
+
+# -- from events ------------------------------------------------------------------------------
+
+
+def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
+    r"""What an event of dp-accounting says, as a composition of ours under ``scope``.
+
+    An event has no scope: ``scope`` names the relation under which it is read. Bounds in events are
+    of one record, so replacing a record moves a sum by twice as much. Discrete Laplace events are
+    exact curves, sampled ones amplified curves, randomised response is pure. Gaussian and Laplace
+    events are the curves of noise on the reals, which code in floats is assumed to draw; a
+    ``ZCDpEvent`` is assumed as it stands. The reasons are the assumptions of the composition.
+
+    Raises :class:`InvalidParameter` for anything but an event, and :class:`NotDerived` for events
+    that no guarantee of ours states.
+    """
+    dp = library("dp_accounting.dp_event")
+    if not isinstance(event, dp.DpEvent):
+        raise InvalidParameter("event", event, "must be a DpEvent of dp_accounting")
+    if not isinstance(scope, Scope):
+        raise InvalidParameter("scope", scope, "must be a Scope")
+    return _read(dp, event, scope)
+
+
+def _read(dp: Any, event: Any, scope: Scope) -> Composition:
+    match event:
+        case dp.SelfComposedDpEvent():
+            count = integer("count", event.count, at_least=0)
+            inner = _read(dp, event.event, scope)
+            return compose((inner, count)) if count else compose(Pure(0, scope=scope))
+        case dp.ComposedDpEvent():
+            parts = [_read(dp, each, scope) for each in event.events]
+            return compose(*parts) if parts else compose(Pure(0, scope=scope))
+        case dp.PoissonSampledDpEvent() | dp.SampledWithoutReplacementDpEvent():
+            return compose(_sampled(dp, event, scope))
+    return compose(_single(dp, event, scope))
+
+
+def _single(dp: Any, event: Any, scope: Scope) -> Guarantee:
+    # How far one record can move a sum whose terms are bounded by 1.
+    moves = 2 if scope.relation is Relation.REPLACE else 1
+    match event:
+        case dp.NoOpDpEvent():
+            return Pure(0, scope=scope)
+        case dp.NonPrivateDpEvent():
+            return Approx(0, 1, scope=scope)
+        case dp.DiscreteLaplaceDpEvent(noise_parameter=0):
+            return Approx(0, 1, scope=scope)
+        case dp.DiscreteLaplaceDpEvent():
+            parameter = _positive("noise_parameter", event.noise_parameter)
+            return PrivacyCurve(
+                noise=DiscreteLaplace(scale=1 / parameter),
+                sensitivity=Sensitivity.l1(moves * integer("sensitivity", event.sensitivity)),
+                scope=scope,
+            )
+        case dp.RandomizedResponseDpEvent():
+            return _response(event, scope)
+        case dp.GaussianDpEvent() | dp.LaplaceDpEvent():
+            return _real(dp, event, moves, scope)
+        case dp.SingleEpochTreeAggregationDpEvent() if scope.relation is Relation.REPLACE:
+            return _tree(event, moves, scope)
+        case dp.ZCDpEvent():
+            return Assumed(_concentrated(event, scope), f"claimed by the event {event!r}")
+    raise NotDerived(f"a guarantee from {event!r}", "no claim of ours states it")
+
+
+def _real(dp: Any, event: Any, moves: int, scope: Scope) -> Guarantee:
+    if event.noise_multiplier == 0:
+        return Approx(0, 1, scope=scope)
+    size = _positive("noise_multiplier", event.noise_multiplier)
+    gaussian = isinstance(event, dp.GaussianDpEvent)
+    noise = Gaussian(sigma=size) if gaussian else Laplace(scale=size)
+    return RealCurve(noise=noise, sensitivity=moves, scope=scope)
+
+
+def _tree(event: Any, moves: int, scope: Scope) -> RealCurve:
+    # A record is in one leaf of one tree, so in the sums of as many nodes as the tree has levels.
+    counts = event.step_counts if isinstance(event.step_counts, Iterable) else [event.step_counts]
+    steps = [integer("step_counts", count, at_least=0) for count in counts]
+    if not any(steps):
+        raise InvalidParameter("step_counts", event.step_counts, "must hold at least one step")
+    noise = Gaussian(sigma=_positive("noise_multiplier", event.noise_multiplier))
+    moved = Sensitivity.l2_squared(max(steps).bit_length() * moves**2)
+    return RealCurve(noise=noise, sensitivity=moved, scope=scope)
+
+
+def _concentrated(event: Any, scope: Scope) -> ZCdp | Rdp:
+    rho, xi = rational("rho", event.rho), rational("xi", event.xi)
+    if xi == 0:
+        return ZCdp(rho, scope=scope)
+    return Rdp([(order, xi + rho * order) for order in _ORDERS], scope=scope)
+
+
+def _response(event: Any, scope: Scope) -> Guarantee:
+    # Of k buckets the true one is shown with chance 1 - p + p/k, any other with p/k.
+    k = integer("num_buckets", event.num_buckets, at_least=1)
+    p = rational("noise_parameter", event.noise_parameter)
+    if not 0 <= p <= 1:
+        raise InvalidParameter("noise_parameter", p, "must lie in [0, 1]")
+    if scope.relation is not Relation.REPLACE:
+        raise NotDerived(f"a guarantee from {event!r}", "randomised response replaces a record")
+    if k == 1:
+        return Pure(0, scope=scope)
+    if p == 0:
+        return Approx(0, 1, scope=scope)
+    with precision(_BITS):
+        loss = Enclosure.of(ball((1 - p) * k / p + 1).log())
+    return Pure(Fraction(loss.upper), scope=scope)
+
+
+def _sampled(dp: Any, event: Any, scope: Scope) -> Guarantee:
+    inner = _read(dp, event.event, scope)
+    if isinstance(event, dp.PoissonSampledDpEvent):
+        rate = rational("sampling_probability", event.sampling_probability)
+        if not 0 <= rate <= 1:
+            raise InvalidParameter("sampling_probability", rate, "must lie in [0, 1]")
+    else:
+        sample = integer("sample_size", event.sample_size, at_least=0)
+        population = integer("source_dataset_size", event.source_dataset_size, at_least=1)
+        rate = Fraction(sample, population)
+    if rate == 0 or inner.epsilon(0).upper == 0:
+        return Pure(0, scope=scope)
+    if any(isinstance(part, Approx) and part.stated_delta == 1 for part, _ in inner.parts):
+        # Whoever is sampled is seen.
+        return Approx(0, min(rate, Fraction(1)), scope=scope)
+    curve = _one_round(inner)
+    if curve is None:
+        raise NotDerived(
+            f"a guarantee from {event!r}",
+            "one round of one noise is sampled, or several of Gaussian noise",
+        )
+    if isinstance(event, dp.PoissonSampledDpEvent):
+        return PoissonSampled(curve=curve, rate=rate)
+    return FixedSizeSampled(curve=curve, sample=sample, population=population)
+
+
+def _one_round(inner: Composition) -> PrivacyCurve | RealCurve | None:
+    # What is sampled at once: one release, or Gaussian noise of any number of vectors, which is
+    # Gaussian noise of one: the D^2/sigma^2 add.
+    parts = inner.parts
+    first = parts[0][0]
+    if len(parts) == 1 and parts[0][1] == 1 and isinstance(first, (PrivacyCurve, RealCurve)):
+        return first
+    total = Fraction(0)
+    for part, rounds in parts:
+        loss = part.loss() if isinstance(part, RealCurve) else None
+        if not isinstance(loss, NormalLoss):
+            return None
+        total += rounds * loss.variance
+    # N/M = N M/M^2.
+    moved = Sensitivity.l2_squared(total.numerator * total.denominator)
+    return RealCurve(noise=Gaussian(sigma=total.denominator), sensitivity=moved, scope=inner.scope)
+
+
+def _positive(argument: str, value: object) -> Fraction:
+    return positive_rational(argument, value, "it scales the noise")
+
+
+def refused_part(event: Any, scope: Scope) -> tuple[Any, DpcoreError] | None:
+    r"""The first part of an event that is not accounted for, and why; None where there is none."""
+    dp = library("dp_accounting.dp_event")
+    match event:
+        case dp.SelfComposedDpEvent():
+            return refused_part(event.event, scope) or _refusal(event, scope)
+        case dp.ComposedDpEvent():
+            found = (refused_part(each, scope) for each in event.events)
+            return next(filter(None, found), None)
+    return _refusal(event, scope)
+
+
+def _refusal(event: Any, scope: Scope) -> tuple[Any, DpcoreError] | None:
+    try:
+        from_dp_event(event, scope)
+    except DpcoreError as refusal:
+        return event, refusal
+    return None

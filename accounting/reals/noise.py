@@ -1,0 +1,144 @@
+r"""Gaussian and Laplace noise on the reals: laws that others add, for accounting only.
+
+They are no :class:`dpcore.noise.Noise`: nothing here draws from them or releases with them, for no
+float is drawn from such a law. What is computed of them is true of the law, and says that it was
+assumed; ``released_by`` names the integer law that can be drawn exactly.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import RationalLike, make_positive, write_rational
+from dpcore.spec import read_keys, split_name
+
+__all__ = ["REAL_LAWS", "Gaussian", "Laplace", "RealNoise", "read_real_noise", "real_noise_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealNoise(ABC):
+    r"""A law of noise on the reals: its name and parameters, and what is assumed with it."""
+
+    name: ClassVar[str]
+    released_by: ClassVar[str]
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        r"""The parameters as exact text."""
+        return {each.name: write_rational(getattr(self, each.name)) for each in fields(self)}
+
+    @property
+    def written(self) -> str:
+        r"""As :func:`read_real_noise` reads it.
+
+        >>> Gaussian(sigma="1.1").written
+        'gaussian:sigma=11/10'
+        """
+        return f"{self.name}:{','.join(f'{key}={value}' for key, value in self.parameters.items())}"
+
+    @property
+    def assumption(self) -> str:
+        r"""What is believed of code that adds this noise in floats."""
+        return (
+            f"noise added in floats is taken to follow {self.written} exactly; "
+            f"{self.released_by} can be drawn and released without that assumption"
+        )
+
+    def to_json(self) -> dict[str, str]:
+        r"""The law and its parameters, as text."""
+        return {"law": self.name, **self.parameters}
+
+    @property
+    @abstractmethod
+    def variance(self) -> Fraction:
+        r"""The variance, exactly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaussian(RealNoise):
+    r"""Normal(0, sigma^2) in every coordinate; sigma is exact. For accounting only.
+
+    >>> Gaussian(sigma="1.1")
+    Gaussian(sigma=Fraction(11, 10))
+
+    Raises :class:`InvalidParameter` for a sigma that is not > 0.
+    """
+
+    name: ClassVar[str] = "gaussian"
+    released_by: ClassVar[str] = "discrete-gaussian noise"
+
+    sigma: RationalLike
+
+    def __post_init__(self) -> None:
+        make_positive(self, sigma="sigma 0 adds no noise")
+
+    @property
+    def variance(self) -> Fraction:
+        r"""sigma^2."""
+        return Fraction(self.sigma) ** 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laplace(RealNoise):
+    r"""The density e^(-\|x\|/scale)/(2 scale) in every coordinate. For accounting only.
+
+    >>> Laplace(scale=2).written
+    'laplace:scale=2'
+
+    Raises :class:`InvalidParameter` for a scale that is not > 0.
+    """
+
+    name: ClassVar[str] = "laplace"
+    released_by: ClassVar[str] = "discrete-laplace noise"
+
+    scale: RationalLike
+
+    def __post_init__(self) -> None:
+        make_positive(self, scale="scale 0 adds no noise")
+
+    @property
+    def variance(self) -> Fraction:
+        r"""2 scale^2."""
+        return 2 * Fraction(self.scale) ** 2
+
+
+REAL_LAWS: Final[Mapping[str, type[RealNoise]]] = MappingProxyType(
+    {"gaussian": Gaussian, "laplace": Laplace}
+)
+r"""The laws by their names."""
+
+
+def read_real_noise(argument: str, text: str) -> RealNoise | None:
+    r"""``gaussian:sigma=1.1`` or ``laplace:scale=2``; None for a law of another name.
+
+    >>> read_real_noise("--noise", "laplace:scale=1/2")
+    Laplace(scale=Fraction(1, 2))
+
+    Raises :class:`InvalidParameter`, naming the argument, for parameters that are missing, unknown
+    or out of range.
+    """
+    name, rest = split_name(text)
+    if name not in REAL_LAWS:
+        return None
+    keys = tuple(each.name for each in fields(REAL_LAWS[name]))
+    given = read_keys(argument, text, rest, keys, owner=name, needed=keys)
+    try:
+        return real_noise_of({"law": name, **given})
+    except InvalidParameter as error:
+        raise InvalidParameter(argument, text, f"{error.argument} {error.reason}") from None
+
+
+def real_noise_of(data: dict[str, Any]) -> RealNoise:
+    r"""The inverse of ``RealNoise.to_json``.
+
+    >>> real_noise_of({"law": "gaussian", "sigma": "2"})
+    Gaussian(sigma=Fraction(2, 1))
+    """
+    given = dict(data)
+    return REAL_LAWS[given.pop("law")](**given)

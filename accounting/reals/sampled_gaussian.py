@@ -1,0 +1,233 @@
+r"""One round of Gaussian noise on a random sample: its moment as a trapezoid sum of few nodes.
+
+Under a shift of length D, in any number of coordinates, noise of deviation sigma is by rotation
+one number x with Q = Normal(0, v), P = Normal(1, v), v = sigma^2/D^2, and u = (2x - 1)/2v. The
+integrand p(x) B(u)^w is analytic for |Im x| < pi v: the trapezoid sum is exponentially close.
+Proofs: docs/proofs/real_noise.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from flint import arb
+
+from accounting.fourier.discs import Floats, upward
+from accounting.fourier.smooth_factor import Nodes
+from accounting.reals.mixture import MOST_ANGLE, SampledLaw, moments
+from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.enclosure import ball
+from dpcore.numbers.floating import exp_neg
+
+__all__ = ["SampledGaussian"]
+
+_POINTS: Final = 1024
+_COARSE: Final = 192
+_ANGLES: Final = 40
+_FINER: Final = 0.75
+_CELLS: Final = 128
+_SPARE: Final = 9.0
+_STRIPS: Final = 5
+_MOST_LIFT: Final = 4.0
+_FAR_NATS: Final = 60.0
+_MOST_FALL: Final = 690.0
+_READ: Final = 2.0**-40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledGaussian(SampledLaw):
+    r"""The loss of one round, v = ``variance``, in one direction.
+
+    >>> from accounting.reals.mixture import Direction
+    >>> direction = Direction(rate=Fraction(1, 100), present=True)
+    >>> law = SampledGaussian(variance=Fraction(1), direction=direction)
+    >>> round(law.cumulants(1.0)[0], 8)  # M(1) = 1 + gamma^2 (e - 1)
+    0.00017181
+    """
+
+    variance: Fraction
+
+    @property
+    def highest(self) -> None:
+        r"""u has no end."""
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        r"""By the trapezoid rule, in floats."""
+        r = tilt + 1 if self.direction.present else -tilt
+        low, high = self._range(r, 40.0)
+        x = np.linspace(low, high, _POINTS)
+        logs = self._logs(x)
+        exponents = self._exponents(x, logs, r)
+        value, mean, spread = moments(exponents, logs if self.direction.present else -logs)
+        return value + math.log((high - low) / (_POINTS - 1)), mean, spread
+
+    def nodes(self, tilt: Fraction, reach: float, nats: float, most: int) -> Nodes:
+        r"""h p(x) B^r at x = x_0 + jh, with what the sum leaves out and its aliases."""
+        c, v = ball(tilt), ball(self.variance)
+        r = self.direction.power(c)
+        power = float(r)
+        log_scale = self.cumulants(float(tilt))[0]
+        angle = self._angle(power, reach, nats, log_scale)
+        beside = self._beside(r, angle, reach, nats)
+        # 2 N/(e^(2 pi a/h) - 1), a = angle v, for what the integrand has beside the line.
+        need = nats + max(float(beside.log()) - log_scale, 0.0) + 1
+        step = _short(math.tau * angle * float(self.variance) / need)
+        low, high = self._range(power, nats)
+        count = math.ceil((high - low) / step) + 1
+        if count > most:
+            raise PrecisionExhausted(f"a sum of {count} nodes: ask at a smaller reach")
+        aliases = 2 * beside / (2 * arb.pi() * arb(angle) * v / step).expm1()
+        weights, losses, growth = [], [], arb(0)
+        first = _short(low)
+        growth, grown = ((2 * arb(first) - 1) / (2 * v)).exp(), (arb(step) / v).exp()
+        height = (arb(step) / (2 * arb.pi() * v).sqrt()).log()
+        half, x, rise = -1 / (2 * v), arb(first), arb(step)
+        present = self.direction.present
+        rate, other = ball(self.direction.rate), ball(1 - self.direction.rate)
+        smallest_share = self.direction.beside(growth, arb(0))[2]
+        for _ in range(count):
+            log = (other + rate * growth).log()
+            weights.append((half * x * x + r * log + height).exp())
+            losses.append(log if present else -log)
+            x, growth = x + rise, growth * grown
+        last = x - rise
+        # The terms fall by these ratios at least: -(x - r s)/v is the slope of their logarithm.
+        zero = arb(0)
+        right = (-(last - r.max(zero)) * step / v).exp()
+        left = ((arb(first) - r.min(zero) * smallest_share) * step / v).exp()
+        if not (right < 1 and left < 1):
+            raise PrecisionExhausted("the nodes do not reach the tails")
+        rest = aliases + weights[-1] * right / (1 - right) + weights[0] * left / (1 - left)
+        return Nodes(weights=tuple(weights), losses=tuple(losses), rest=rest.upper())
+
+    def far(self, tilt: Fraction, frequencies: Floats) -> Floats:
+        r"""Along Im x = a the integrand falls like e^(-y arg B): the best of some angles a/v."""
+        c, v = ball(tilt), float(self.variance)
+        r = self.direction.power(c)
+        scale = arb(self.cumulants(float(tilt))[0]).exp()
+        most = min(MOST_ANGLE, _MOST_LIFT / math.sqrt(v))
+        found = np.full(len(frequencies), np.inf)
+        for j in range(_STRIPS):
+            angle = _short(most * 2.0**-j)
+            low, high = self._beside_range(float(r), 0.0, 0.0, _FAR_NATS)
+            cells = self._cells(r, arb(angle), low, high)
+            height = self._height(arb(angle)) / scale
+            sizes = np.array([upward(height * size.exp()) for size, _, _ in cells])
+            turns = np.array([max(float(turn.lower()), 0.0) * (1 - _READ) for _, turn, _ in cells])
+            falls = np.minimum(np.outer(frequencies, turns), _MOST_FALL)
+            sums = (exp_neg(falls) * (1 + _READ)) @ sizes
+            found = np.minimum(found, sums * (1 + _READ))
+        return found
+
+    # -- floats, on which only speed rests ---------------------------------------------------------
+
+    def _logs(self, x: Floats) -> Floats:
+        return self.direction.logs((2 * x - 1) / (2 * float(self.variance)))
+
+    def _exponents(self, x: Floats, logs: Floats, r: float) -> Floats:
+        v = float(self.variance)
+        found: Floats = r * logs - x * x / (2 * v) - 0.5 * math.log(math.tau * v)
+        return found
+
+    def _range(self, r: float, nats: float) -> tuple[float, float]:
+        # Where p B^r is above e^-nats of its top, and beyond the points where its tails fall.
+        sigma = math.sqrt(self.variance)
+        width = math.sqrt(2 * (nats + _SPARE))
+        low, high = self._lowest(r, nats), max(r, 0) + width * sigma
+        for _ in range(2):
+            x = np.linspace(low, high, _POINTS)
+            exponents = self._exponents(x, self._logs(x), r)
+            kept = x[exponents > exponents.max() - nats - _SPARE]
+            gap = float(x[1] - x[0])
+            low, high = float(kept[0]) - gap, float(kept[-1]) + gap
+        return self._falling(low, r), max(high, max(r, 0) + sigma)
+
+    def _lowest(self, r: float, nats: float) -> float:
+        # p B^r is below e^-nats of its top to the left: B >= 1 - gamma, and at x = 1/2 it is 1.
+        excess = 0.0 if r > 0 else r * math.log1p(-min(float(self.direction.rate), 0.5))
+        return -math.sqrt(2 * float(self.variance) * (nats + _SPARE + min(excess, 600.0) + 1))
+
+    def _falling(self, low: float, r: float) -> float:
+        # A point from which p B^r falls to the left: x < r s(u), with room to spare.
+        sigma = math.sqrt(self.variance)
+        while r < 0 and low > r and low > self._pull(low, r) - sigma:
+            low -= sigma
+        return min(low, -sigma)
+
+    def _pull(self, x: float, r: float) -> float:
+        # r s(u).
+        u, rate = (2 * x - 1) / (2 * float(self.variance)), float(self.direction.rate)
+        return r / (1 + (1 - rate) / rate * math.exp(min(max(-u, -600.0), 600.0)))
+
+    def _angle(self, r: float, reach: float, nats: float, log_scale: float) -> float:
+        # The angle a/v of the strip that needs the fewest nodes.
+        v, best, found = float(self.variance), 0.0, MOST_ANGLE
+        angle = MOST_ANGLE
+        for _ in range(_ANGLES):
+            low, high = self._beside_range(r, angle, reach, nats)
+            x = np.linspace(low, high, _COARSE)
+            u = (2 * x - 1) / (2 * v)
+            logs, turns = self.direction.logs_beside(u, angle)
+            exponents = self._exponents(x, logs, r) + reach * turns + angle * angle * v / 2
+            top = float(exponents.max())
+            size = top + math.log(float(np.exp(exponents - top).sum()) * (high - low) / _COARSE)
+            step = angle / (nats + max(size - log_scale, 0.0) + 1)
+            if step > best:
+                best, found = step, angle
+            angle *= _FINER
+        return _short(found)
+
+    def _beside_range(
+        self, r: float, angle: float, reach: float, nats: float
+    ) -> tuple[float, float]:
+        sigma = math.sqrt(self.variance)
+        far = math.sqrt(2 * (reach * angle + nats + _SPARE))
+        return self._falling(self._lowest(r, nats), r), max(r, 0) + sigma * far
+
+    # -- balls -----------------------------------------------------------------------------------
+
+    def _beside(self, r: arb, angle: float, reach: float, nats: float) -> arb:
+        # int |p(x+ia) B^(r+iy)| dx for |y| <= reach: |B^(iy)| <= e^(reach arg B).
+        turn, far = arb(angle), arb(reach)
+        cells = self._cells(r, turn, *self._beside_range(float(r), angle, reach, nats))
+        total = sum(((size + far * high).exp() for size, _, high in cells), arb(0))
+        return (total * self._height(turn)).upper()
+
+    def _height(self, angle: arb) -> arb:
+        # |p(x+ia)| = e^(-x^2/2v) times this, a = angle v.
+        v = ball(self.variance)
+        return (angle * angle * v / 2).exp() / (2 * arb.pi() * v).sqrt()
+
+    def _cells(self, r: arb, angle: arb, low: float, high: float) -> list[tuple[arb, arb, arb]]:
+        # (log of a bound of int e^(-x^2/2v) |B|^r dx, least and largest arg B) at u + i angle, for
+        # each cell: e^(-x^2/2v) is largest at the end next to 0; |B| and arg B rise.
+        v, zero, direction, up = ball(self.variance), arb(0), self.direction, r > 0
+        first, step = _short(low), _short((high - low) / _CELLS)
+        half, width = -1 / (2 * v), arb(step).log()
+        growth, grown = ((2 * arb(first) - 1) / (2 * v)).exp(), (arb(step) / v).exp()
+        at, (log, turn, share) = arb(first), direction.beside(growth, angle)
+        # The tails fall at least like exponentials, with these slopes at their ends.
+        rise = r.min(zero) * share - at
+        found = [(half * at * at + r * log + (v / rise).log(), zero, turn)]
+        for _ in range(_CELLS):
+            end, growth = at + step, growth * grown
+            log_end, turn_end, _ = direction.beside(growth, angle)
+            nearest = zero if at <= 0 <= end else end if end < 0 else at
+            most = r * (log_end if up else log)
+            found.append((half * nearest * nearest + most + width, turn, turn_end))
+            at, log, turn = end, log_end, turn_end
+        fall = at - r.max(zero)
+        if not (rise > 0 and fall > 0):
+            raise PrecisionExhausted("the strip does not reach the tails")
+        found.append((half * at * at + r * log + (v / fall).log(), turn, angle))
+        return found
+
+
+def _short(value: float) -> float:
+    # About the value, of 20 bits: as a ball it is exact.
+    mantissa, exponent = math.frexp(value)
+    return math.ldexp(round(mantissa * (1 << 20)), exponent - 20)

@@ -1,0 +1,191 @@
+r"""The privacy curve of Gaussian or Laplace noise on the reals, assumed to be what code adds.
+
+Nobody draws such noise exactly: every bound of it, and of what it is composed with, carries that as
+an assumption. Proofs: docs/proofs/real_noise.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, ClassVar, Final
+
+from flint import arb
+
+from accounting.claims.bound import Bound
+from accounting.claims.guarantee import at_least_zero, order_above_one, probability
+from accounting.errors import NotDerived
+from accounting.pairs.enclose import narrowed, within
+from accounting.pairs.renyi import supremum_over_orders
+from accounting.reals.mixture import Direction
+from accounting.reals.noise import Gaussian, Laplace, RealNoise
+from accounting.reals.normal_loss import NormalLoss
+from accounting.reals.sampled_gaussian import SampledGaussian
+from accounting.reals.sampled_laplace import SampledLaplace
+from accounting.release.curve import OneRelease
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Norm, Scope, Sensitivity
+from dpcore.numbers.enclosure import Enclosure, ball
+from dpcore.numbers.parameter import RationalLike
+
+__all__ = ["RealCurve", "RealLoss"]
+
+_BITS: Final = 64
+_THEOREMS: Final[dict[type[RealNoise], str]] = {
+    Gaussian: "the curve of the noise (Balle and Wang 2018, Theorem 8)",
+    Laplace: "the curve of the noise",
+}
+
+RealLoss = NormalLoss | SampledGaussian | SampledLaplace
+"""The loss of one round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RealCurve(OneRelease):
+    r"""The exact curve of a query with noise on the reals, assumed to be drawn so.
+
+    Gaussian noise under an l2 sensitivity costs the same in any number of coordinates; Laplace
+    noise takes a sensitivity of one number or in l1.
+
+    >>> curve = RealCurve(noise=Gaussian(sigma=1), sensitivity=1)
+    >>> curve.delta(1)
+    Bound([0.12693673750664394, 0.12693673750664395], 'exact')
+    >>> curve.delta(1).assumptions == curve.assumptions != ()
+    True
+
+    Raises :class:`InvalidParameter` for anything but a :class:`RealNoise`, and
+    :class:`NotDerived` for Laplace noise under another norm.
+    """
+
+    noise: RealNoise
+    sensitivity: Sensitivity | int
+    scope: Scope = field(default=Scope())
+    theorem: ClassVar[str] = "the curve of the noise; Balle and Wang 2018, Theorem 8"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.noise, (Gaussian, Laplace)):
+            raise InvalidParameter("noise", self.noise, "must be Gaussian or Laplace, on the reals")
+        if not isinstance(self.scope, Scope):
+            raise InvalidParameter("scope", self.scope, "must be a Scope")
+        object.__setattr__(self, "sensitivity", Sensitivity.of(self.sensitivity))
+        self.loss()
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        r"""That the law stands for the float noise."""
+        return (self.noise.assumption,)
+
+    def loss(self) -> RealLoss:
+        r"""The loss of one release.
+
+        Raises :class:`NotDerived` as the class does.
+        """
+        if isinstance(self.noise, Gaussian):
+            return NormalLoss(variance=self._squared() / Fraction(self.noise.sigma) ** 2)
+        return SampledLaplace(spread=self._spread(), direction=_EVERYBODY)
+
+    def sampled(self, rate: Fraction) -> tuple[SampledGaussian | SampledLaplace, ...]:
+        r"""The losses of one round of a Poisson sample, 0 < ``rate`` < 1, in both directions."""
+        directions = (Direction(rate=rate, present=side) for side in (True, False))
+        if isinstance(self.noise, Gaussian):
+            variance = Fraction(self.noise.sigma) ** 2 / self._squared()
+            return tuple(SampledGaussian(variance=variance, direction=d) for d in directions)
+        return tuple(SampledLaplace(spread=self._spread(), direction=d) for d in directions)
+
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least delta at ``epsilon`` >= 0."""
+        at = at_least_zero("epsilon", epsilon)
+        loss = self.loss()
+        if isinstance(loss, NormalLoss):
+            return loss.delta(at, bits)
+        if at >= self._spread():
+            return Enclosure.exactly(0)
+        rest = (at - self._spread()) / 2
+        return within(narrowed(lambda: -ball(rest).expm1(), bits), Fraction(0), Fraction(1))
+
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least epsilon at ``delta`` in [0, 1]."""
+        most = probability("delta", delta)
+        loss = self.loss()
+        if most == 1:
+            return Enclosure.exactly(0)
+        if isinstance(loss, NormalLoss):
+            return Enclosure.infinite() if most == 0 else loss.epsilon(most, bits)
+        if most == 0:
+            return Enclosure.exactly(self._spread())
+        if self.enclose_delta(0, bits).upper <= most:
+            return Enclosure.exactly(0)
+        found = narrowed(lambda: ball(self._spread()) + 2 * (-ball(most)).log1p(), bits, _TINY)
+        return within(found, Fraction(0), math.inf)
+
+    def places(self, unseen: Fraction, count: int) -> Iterator[Fraction]:
+        r"""Losses >= 0 in equal steps, up to where at most ``unseen`` of the mass lies beyond."""
+        farthest = Fraction(self.enclose_epsilon(unseen, 20).upper)
+        for i in range(count + 1):
+            yield farthest * i / count
+
+    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The largest Renyi divergence D_alpha, alpha = ``order`` > 1."""
+        at, loss = order_above_one(order), self.loss()
+        if isinstance(loss, NormalLoss):
+            return Enclosure.exactly(loss.renyi(at))
+        return narrowed(lambda: self._laplace_renyi(at), bits)
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""rho: D^2/2 sigma^2 for Gaussian noise; a supremum over orders for Laplace noise."""
+        loss = self.loss()
+        if isinstance(loss, NormalLoss):
+            return self._both(Enclosure.exactly(loss.variance / 2))
+        del relative
+        return self._both(supremum_over_orders(self._laplace_renyi, self._spread()))
+
+    def to_json(self) -> dict[str, Any]:
+        r"""Noise, sensitivity and scope, as text."""
+        moves = Sensitivity.of(self.sensitivity)
+        amount = list(moves.amount) if isinstance(moves.amount, tuple) else moves.amount
+        return {
+            "claim": "real-curve",
+            "noise": self.noise.to_json(),
+            "sensitivity": {"norm": moves.norm.value, "amount": amount},
+            "scope": {"unit": self.scope.unit.value, "relation": self.scope.relation.value},
+        }
+
+    def _both(self, found: Enclosure) -> Bound:
+        return replace(
+            Bound.of(found, "exact", _THEOREMS[type(self.noise)]), assumptions=self.assumptions
+        )
+
+    def _squared(self) -> Fraction:
+        # The largest squared l2 length of a shift.
+        moves = Sensitivity.of(self.sensitivity)
+        if isinstance(moves.amount, tuple):
+            return Fraction(sum(step * step for step in moves.amount))
+        return Fraction(moves.amount if moves.norm is Norm.L2_SQUARED else moves.amount**2)
+
+    def _spread(self) -> Fraction:
+        # l = D/scale.
+        moves = Sensitivity.of(self.sensitivity)
+        if isinstance(moves.amount, tuple) or moves.norm is Norm.L2_SQUARED:
+            raise NotDerived(
+                f"the curve of real Laplace noise under {moves!r}",
+                "its sensitivity is one number, or in l1",
+            )
+        assert isinstance(self.noise, Laplace)  # noqa: S101  # the other law has no spread
+        return moves.amount / Fraction(self.noise.scale)
+
+    def _laplace_renyi(self, order: Fraction) -> arb:
+        # (alpha e^((alpha-1) l) + (alpha-1) e^(-alpha l))/(2 alpha - 1), under log/(alpha - 1).
+        spread, excess = ball(self._spread()), ball(order - 1)
+        above, below = (excess * spread).exp(), (-ball(order) * spread).exp()
+        whole = (ball(order) * above + excess * below) / ball(2 * order - 1)
+        return whole.log() / excess
+
+    def __repr__(self) -> str:
+        scope = "" if self.scope == Scope() else f", scope={self.scope!r}"
+        return f"RealCurve(noise={self.noise!r}, sensitivity={self.sensitivity!r}{scope})"
+
+
+_EVERYBODY: Final = Direction(rate=Fraction(1), present=True)
+_TINY: Final = Fraction(1, 1 << 200)

@@ -1,0 +1,102 @@
+r"""``dpcore audit canaries``: one run of a training, judged by the scores of its canaries.
+
+``audit.cli`` registers :func:`canaries_command` under the name ``canaries``.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from dpcore.command.options import AsJson, named
+from dpcore.command.patience import patiently
+from dpcore.command.terminal import page, say
+
+__all__ = ["canaries_command"]
+
+
+@patiently
+def canaries_command(
+    scores: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCORES",
+            help="A CSV file with the columns score and included (1 or 0), one canary a line; - is "
+            "standard input.",
+        ),
+    ],
+    *,
+    claim: Annotated[
+        str,
+        typer.Option(
+            metavar="CLAIM",
+            help="epsilon=8,delta=1e-5; or a whole curve: gdp=1, rho=0.1, or NOISE@SENSITIVITY.",
+        ),
+    ],
+    relation: Annotated[
+        str,
+        typer.Option(
+            metavar="WORD",
+            help="What the coin of a canary decides: left out (add-remove), or replaced by "
+            "something fixed (replace).",
+        ),
+    ] = "add-remove",
+    guesses: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="How many canaries are guessed, fixed before you saw scores and coins together. "
+            "(default: a sixteenth of them, more where the claim needs it)",
+        ),
+    ] = None,
+    guess: Annotated[
+        str,
+        typer.Option(
+            metavar="WORD",
+            help="Guess the highest scores included, the lowest excluded, or half of each (both).",
+        ),
+    ] = "both",
+    alpha: Annotated[str, typer.Option(metavar="P", help="The chance of a false alarm.")] = "0.05",
+    seed: Annotated[
+        str, typer.Option(metavar="N", help="The seed of the order among equal scores.")
+    ] = "0",
+    as_json: AsJson = False,
+) -> None:
+    r"""Audit one run of a training by its canaries: does it keep the claim?
+
+    Example: dpcore audit canaries scores.csv --claim epsilon=8,delta=1e-5
+
+    Exit code: 0 not refuted, 1 refuted, 2 usage, 4 nothing measured.
+    """
+    from audit.cli.options import read_seed
+    from audit.training.canaries import canaries
+    from audit.training.score_file import read_scores
+    from dpcore.errors import InvalidParameter
+    from dpcore.numbers.parameter import rational, whole_number
+
+    level = rational("--alpha", alpha)
+    if not 0 < level < 1:
+        raise InvalidParameter("--alpha", alpha, "must be in (0, 1), such as 0.05")
+    number = None if guesses is None else whole_number("--guesses", guesses, at_least=1)
+    values, included = read_scores(scores)
+    options = named(
+        claim="--claim", epsilon="--claim: epsilon", delta="--claim: delta",
+        relation="--relation", guesses="--guesses", guess="--guess",
+    )  # fmt: skip
+    with options:
+        report = canaries(
+            values,
+            included,
+            claim,
+            relation=relation,
+            guesses=number,
+            guess=guess,  # type: ignore[arg-type]  # refused by name where it is another word
+            confidence=1 - level,
+            seed=read_seed(seed),
+        )
+    say((f"warning: {warning}" for warning in report.warnings), sys.stderr)
+    sys.stdout.write(report.to_text() if as_json else page(report.told().lines()))
+    sys.stdout.flush()
+    raise typer.Exit(report.exit_code)

@@ -1,0 +1,128 @@
+r"""``dpcore audit corpus``: real failures of published packages, installed and audited.
+
+``audit.cli`` registers :data:`corpus`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from dpcore.command.options import AsJson, command_group, named, read_jobs
+from dpcore.command.terminal import say
+from dpcore.errors import InvalidParameter
+
+__all__ = ["corpus"]
+
+_MISJUDGED: Final = 1
+_MISSING: Final = 3
+
+corpus = command_group("corpus", help="Audit published packages that broke their promise.")
+
+
+@corpus.command("list")
+def list_entries(*, as_json: AsJson = False) -> None:
+    r"""List the real failures: package, claim, truth, and the megabytes that trying it takes."""
+    from audit.corpus.entry import entries
+    from audit.corpus.render import entries_text, listed
+
+    if as_json:
+        sys.stdout.write(entries_text(entries()))
+    else:
+        say(listed(entries()))
+
+
+@corpus.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An entry of corpus list.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    r"""Show an entry: what was claimed, what is true, who found it, and the code that shows it."""
+    from audit.corpus.entry import find
+    from audit.corpus.render import entries_text, shown_lines
+
+    entry = find(name)
+    if as_json:
+        sys.stdout.write(entries_text([entry]))
+    else:
+        say(shown_lines(entry))
+
+
+@corpus.command()
+def run(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Entries of corpus list.")
+    ] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Every entry: gigabytes.")] = False,
+    jobs: Annotated[
+        str, typer.Option("-j", "--jobs", metavar="N", help="Processes; -1: one per core.")
+    ] = "1",
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the environments: the next run needs no network.")
+    ] = False,
+    cache: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where environments are made. (default: your cache)"),
+    ] = None,
+    alpha: Annotated[
+        str, typer.Option(metavar="P", help="The chance of a false alarm, of each audit.")
+    ] = "0.001",
+    seed: Annotated[
+        str, typer.Option(metavar="N", help="Seed: the same seed gives the same coins.")
+    ] = "1",
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Also write the JSON to a file."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    r"""Install the pinned packages and audit them: failures must be refuted, twins must not.
+
+    Each package is installed into an environment of its own, from the package index that pip is
+    set up for. Exit code: 0 every entry was judged as it should be, 1 otherwise, 2 usage, 3 an
+    environment could not be made.
+
+    Example: dpcore audit corpus run opendp-threshold
+    """
+    from audit.cli.options import read_seed
+    from audit.corpus.entry import entries, find
+    from audit.corpus.environment import cache_folder
+    from audit.corpus.judge import judge, steps
+    from audit.corpus.render import results_lines, results_text
+    from audit.evidence.verdict import versions
+    from dpcore.command.output_file import check_writable, write_whole
+    from dpcore.command.progress import progress_bar
+
+    check_writable("--output", output)
+    if bool(names) == everything:
+        raise InvalidParameter(
+            "NAME", "(none)" if not names else " ".join(names), "must be some entries, or --all"
+        )
+    chosen = entries() if everything else tuple(map(find, dict.fromkeys(names or ())))
+    width = read_jobs(jobs)
+    with named(alpha="--alpha"), progress_bar("environments, audits", steps(chosen)) as progress:
+        judged = judge(
+            chosen,
+            cache=cache_folder() if cache is None else cache,
+            keep=keep,
+            alpha=alpha,
+            seed=read_seed(seed),
+            jobs=width,
+            done=progress,
+        )
+    text = results_text(judged, versions())
+    if output is not None:
+        write_whole("--output", output, text)
+    if as_json:
+        sys.stdout.write(text)
+    else:
+        say(results_lines(judged))
+    sys.stdout.flush()
+    wrong = any(not row.right and not row.missing for row in judged)
+    missing = any(row.missing for row in judged)
+    raise typer.Exit(_MISJUDGED if wrong else _MISSING if missing else 0)

@@ -1,0 +1,109 @@
+r"""``dpcore audit dpsgd``: a step of a training, looked at from the inside.
+
+``audit.cli`` registers :func:`dpsgd_command` under the name ``dpsgd``.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from dpcore.command.options import AsJson, named
+from dpcore.command.patience import endlessly
+from dpcore.command.terminal import page
+
+__all__ = ["dpsgd_command"]
+
+
+@endlessly
+def dpsgd_command(
+    step: Annotated[
+        str,
+        typer.Argument(
+            metavar="STEP",
+            help="module:Class or file.py:Class with the methods sample(rng), the records of the "
+            "next batch, and update(gradients, rng), the vector that is released of per-example "
+            "gradients (batch x dimension); or jax-privacy: that library's step (extra: bench).",
+        ),
+    ],
+    *,
+    records: Annotated[str, typer.Option(metavar="N", help="How many records there are.")],
+    rate: Annotated[
+        str, typer.Option(metavar="Q", help="The stated rate at which each enters a batch.")
+    ],
+    noise_multiplier: Annotated[
+        str,
+        typer.Option(metavar="SIGMA", help="The stated noise, in units of the clipping norm."),
+    ],
+    clip: Annotated[str, typer.Option(metavar="C", help="The stated l2 norm of a gradient.")],
+    sampling: Annotated[
+        str,
+        typer.Option(
+            metavar="WORD", help="poisson: each by a coin; fixed: exactly rate x records."
+        ),
+    ] = "poisson",
+    dimension: Annotated[
+        str, typer.Option(metavar="D", help="The coordinates of a gradient.")
+    ] = "500",
+    batches: Annotated[str, typer.Option(metavar="N", help="How many batches to draw.")] = "400",
+    draws: Annotated[
+        str, typer.Option("-n", "--draws", metavar="N", help="Coordinates of noise to test.")
+    ] = "20000",
+    alpha: Annotated[str, typer.Option(metavar="P", help="The chance of a false alarm.")] = "0.05",
+    seed: Annotated[
+        str | None, typer.Option(metavar="N", help="Seed: repeat an audit exactly.")
+    ] = None,
+    timeout: Annotated[
+        str, typer.Option(metavar="SECONDS", help="The most time one call may take.")
+    ] = "60",
+    as_json: AsJson = False,
+) -> None:
+    r"""Audit a training step: does it sample, clip, add noise and divide as stated?
+
+    Example: dpcore audit dpsgd step.py:Step --records 1000 --rate 0.1 --noise-multiplier 1 --clip 1
+
+    Exit code: 0 not refuted, 1 refuted or a fault, 2 usage, 3 the step failed, 4 a check could not
+    be made.
+    """
+    from audit.apart.room import done_apart, importing
+    from audit.cli.options import read_seconds, read_seed
+    from dpcore.numbers.parameter import whole_number
+
+    first, seconds = read_seed(seed), read_seconds("--timeout", timeout)
+    numbers = {
+        name: whole_number(f"--{name}", text, at_least=least)
+        for name, text, least in (
+            ("records", records, 2), ("dimension", dimension, 2), ("batches", batches, 2),
+            ("draws", draws, 100),
+        )
+    }  # fmt: skip
+
+    def there() -> tuple[str, int]:
+        from audit.outputs.loading import load
+        from audit.training.dpsgd import JAX_PRIVACY, dpsgd
+
+        with importing(seconds):
+            made = step if step == JAX_PRIVACY else load(step)
+        report = dpsgd(
+            made,
+            **numbers,
+            rate=rate,
+            noise_multiplier=noise_multiplier,
+            clip=clip,
+            sampling=sampling,  # type: ignore[arg-type]  # refused by name where it is another word
+            alpha=alpha,
+            seed=first,
+            timeout=seconds,
+            target=step,
+        )
+        return report.to_text() if as_json else page(report.told().lines()), report.exit_code
+
+    names = ("records", "rate", "clip", "sampling", "alpha")
+    options = {name: f"--{name}" for name in names}
+    with named(noise_multiplier="--noise-multiplier", **options):
+        text, code = done_apart(step, there, timeout=seconds)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    raise typer.Exit(code)

@@ -1,0 +1,209 @@
+r"""Audit entries of the corpus in their environments: which are judged as they should be?
+
+A failure is judged right when its claim is refuted and the lower bound does not exceed the true
+epsilon; a twin when its claim is not refuted. A package that computes its own claim must compute
+the one that the entry states.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from audit.claims.curve_claim import read_claim
+from audit.corpus.entry import ROLES, Entry, Role
+from audit.corpus.environment import Environment, EnvironmentFailed, made
+from audit.corpus.installed import Installed, Worker
+from audit.outputs.features.feature import read_feature
+from audit.runs.plan import Plan
+from audit.sample import sample
+from dpcore.command.workers import checked_jobs, in_processes
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.numbers.parameter import RationalLike, integer, rational
+
+__all__ = ["Judged", "Result", "judge", "steps"]
+
+_RIGHT: Final[dict[Role, str]] = {"broken": "refuted", "twin": "not_refuted"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    r"""The audit of a failure or of its twin.
+
+    ``verdict`` is None where there was no audit, for the reason of ``error``; ``missing`` says that
+    it was the environment. ``right`` is whether it was judged as it should be.
+    """
+
+    claim: str
+    verdict: str | None = None
+    right: bool = False
+    epsilon_lower: float | None = None
+    runs: int = 0
+    seconds: float = 0.0
+    error: str | None = None
+    missing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    r"""An entry and the results of its sides."""
+
+    entry: Entry
+    broken: Result
+    twin: Result | None
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        r"""One or two."""
+        return (self.broken,) if self.twin is None else (self.broken, self.twin)
+
+    @property
+    def right(self) -> bool:
+        r"""Whether every side was judged as it should be."""
+        return all(result.right for result in self.results)
+
+    @property
+    def missing(self) -> bool:
+        r"""Whether an environment could not be made."""
+        return any(result.missing for result in self.results)
+
+
+def steps(entries: Sequence[Entry]) -> int:
+    r"""How many steps :func:`judge` takes: environments and audits."""
+    return len({_environment(e, r) for e in entries for r in e.sides}) + sum(
+        len(entry.sides) for entry in entries
+    )
+
+
+def judge(
+    entries: Sequence[Entry],
+    *,
+    cache: Path,
+    keep: bool = False,
+    alpha: RationalLike = "0.001",
+    seed: int = 1,
+    jobs: int = 1,
+    done: Callable[[int], None] | None = None,
+) -> tuple[Judged, ...]:
+    r"""Install what the entries pin below ``cache``, and audit each failure and each twin.
+
+    Each audit is at level ``alpha``, with the entry's runs; its coins depend on ``seed`` and the
+    entry's name, and so do the outputs where the package's randomness can be seeded. ``jobs``
+    processes audit; environments are made one after the other, and removed at the end unless
+    ``keep``. ``done`` is told the number of finished :func:`steps`.
+
+    Raises :class:`InvalidParameter` for what is out of range.
+    """
+    level = rational("alpha", alpha)
+    if not 0 < level < 1:
+        raise InvalidParameter("alpha", alpha, "must be in (0, 1)")
+    integer("seed", seed, at_least=0)
+    checked_jobs(jobs)
+    tell = done or _nobody
+    with made(cache, keep=keep) as make:
+        places: dict[Environment, Path | EnvironmentFailed] = {}
+        for environment in dict.fromkeys(_environment(e, r) for e in entries for r in e.sides):
+            try:
+                places[environment] = make(environment)
+            except EnvironmentFailed as error:
+                places[environment] = error
+            tell(len(places))
+        found: dict[tuple[str, Role], Result] = {}
+        tasks = [
+            _Task(entry=entry, role=role, alpha=level, seed=seed, place=place)
+            for entry in entries
+            for role in entry.sides
+            if isinstance(place := places[_environment(entry, role)], Path)
+        ]
+        results = in_processes(_Task.run, ((task,) for task in tasks), jobs)
+        for task, result in zip(tasks, results, strict=True):
+            found[task.entry.name, task.role] = result
+            tell(len(places) + len(found))
+    return tuple(_joined(entry, found, places) for entry in entries)
+
+
+def _nobody(_: int) -> None:
+    pass
+
+
+def _environment(entry: Entry, role: Role) -> Environment:
+    return Environment(
+        requires=entry.sides[role].requires, newest_python=entry.python, alone=entry.alone
+    )
+
+
+def _joined(
+    entry: Entry,
+    found: dict[tuple[str, Role], Result],
+    places: dict[Environment, Path | EnvironmentFailed],
+) -> Judged:
+    results: dict[Role, Result] = {}
+    for role, side in entry.sides.items():
+        place = places[_environment(entry, role)]
+        if isinstance(place, Path):
+            results[role] = found[entry.name, role]
+        else:
+            results[role] = Result(claim=side.claim, error=str(place), missing=True)
+    return Judged(entry=entry, broken=results["broken"], twin=results.get("twin"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    entry: Entry
+    role: Role
+    alpha: Fraction
+    seed: int
+    place: Path
+
+    def run(self) -> Result:
+        begun = time.perf_counter()
+        try:
+            result = self._audited()
+        except DpcoreError as error:
+            result = Result(claim=self.entry.sides[self.role].claim, error=str(error))
+        return replace(result, seconds=time.perf_counter() - begun)
+
+    def _audited(self) -> Result:
+        entry, side = self.entry, self.entry.sides[self.role]
+        name = f"{entry.name} ({self.role})"
+        with Worker(name, self.place, side.code) as worker:
+            claimed = worker.begin()
+            if claimed is not None and claimed != side.claim:
+                reason = f"the package claims {claimed}, and the entry {side.claim}"
+                return Result(claim=side.claim, error=reason)
+            plan = Plan(
+                claim=read_claim(side.claim, entry.relation),
+                pair=entry.pair,
+                features=() if entry.feature is None else (read_feature(entry.feature),),
+                runs=entry.runs,
+                alpha=self.alpha,
+                seed=self._seed,
+                timeout=None,
+                # A failure may be that nothing is hidden: each dataset then has one output.
+                allow_constant=True,
+            )
+            report = sample(Installed(spelling=name, worker=worker), plan)
+        if report.error is not None:
+            raise report.error
+        lower = report.epsilon_lower
+        right = report.verdict == _RIGHT[self.role]
+        if self.role == "broken":
+            right = right and lower <= entry.true_epsilon
+        return Result(
+            claim=side.claim,
+            verdict=str(report.verdict),
+            right=right,
+            epsilon_lower=lower,
+            runs=report.runs,
+        )
+
+    @property
+    def _seed(self) -> int:
+        words = [self.seed, ROLES.index(self.role), *self.entry.name.encode()]
+        return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])

@@ -1,0 +1,216 @@
+r"""The corpus as text: a list, an entry, a table of results, a table of the documentation, JSON.
+
+schema     "dpcore-corpus/1"
+passed     whether every side of every entry was judged as it should be
+rows       of run: per entry {"name", "package", "version", "failure", "source", "true",
+           "right", "broken", "twin"}, the last two null or {"requires", "claim", "verdict",
+           "right", "epsilon_lower": "inf" where no epsilon holds, "runs", "seconds", "error",
+           "missing": whether the environment could not be made}
+entries    of list and show: what the file of each entry says
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import Any, Final
+
+from audit.corpus.entry import Entry, Side
+from audit.corpus.judge import Judged, Result
+from audit.wording.as_json import json_number, json_text
+from dpcore.command.table import aligned
+from dpcore.numbers.parameter import rational
+from dpcore.numbers.rounding import down
+
+__all__ = ["SCHEMA", "listed", "page_table", "results_lines", "results_text", "shown_lines"]
+__all__ += ["entries_text"]
+
+SCHEMA: Final = "dpcore-corpus/1"
+
+_WIDTH: Final = 100
+_WORDS: Final = {"refuted": "refuted", "not_refuted": "not refuted"}
+
+
+def listed(entries: Sequence[Entry]) -> list[str]:
+    r"""The list: a line an entry."""
+    heads = ("name", "package", "claim", "true", "MB")
+    rows = [
+        (e.name, f"{e.package} {e.version}", e.broken.claim, _true(e), f"{e.megabytes}")
+        for e in entries
+    ]
+    return aligned([heads, *rows], right=(4,))
+
+
+def shown_lines(entry: Entry) -> list[str]:
+    r"""All that an entry says."""
+    facts = [
+        ("failure", entry.failure),
+        ("source", entry.source),
+        ("claim", f"{entry.broken.claim} ({entry.relation.value}): {entry.by}"),
+        ("true", f"{_true(entry)}: {entry.broken.known}"),
+        ("pair", f"A = {entry.pair[0]}, B = {entry.pair[1]}"),
+        ("runs", f"{entry.runs:,}" + (f", --feature {entry.feature}" if entry.feature else "")),
+        ("installs", f"{', '.join(entry.broken.requires)}: {entry.megabytes} MB"),
+        ("seen", f"epsilon >= {_number(entry.broken.seen)}"),
+    ]
+    if entry.twin is not None:
+        own = entry.twin.requires != entry.broken.requires
+        installs = f" ({', '.join(entry.twin.requires)})" if own else ""
+        facts.append(("twin", f"{entry.twin.known}{installs}"))
+    lines = [f"{entry.name}: {entry.package} {entry.version}"]
+    for name, text in facts:
+        lines += textwrap.wrap(
+            text,
+            _WIDTH,
+            initial_indent=f"  {name.ljust(10)}",
+            subsequent_indent=" " * 12,
+            break_on_hyphens=False,
+        )
+    lines.append("  code")
+    return [*lines, *textwrap.indent(entry.broken.code.strip("\n"), "    ").splitlines()]
+
+
+def results_lines(judged: Sequence[Judged]) -> list[str]:
+    r"""The table of a run, and what it comes to."""
+    heads = ("name", "package", "claim", "true", "lower", "failure", "twin", "seconds")
+    rows = [
+        (
+            row.entry.name,
+            f"{row.entry.package} {row.entry.version}",
+            row.broken.claim,
+            _true(row.entry),
+            "" if row.broken.epsilon_lower is None else _number(row.broken.epsilon_lower),
+            _verdict(row.broken),
+            "" if row.twin is None else _verdict(row.twin),
+            f"{sum(result.seconds for result in row.results):.1f}",
+        )
+        for row in judged
+    ]
+    lines = aligned([heads, *rows], right=(4, 7))
+    for row in judged:
+        for role, result in zip(("failure", "twin"), row.results, strict=False):
+            if result.error is not None:
+                said = f"{row.entry.name} ({role}): {result.error}"
+                lines += textwrap.wrap(said, _WIDTH, break_on_hyphens=False)
+    right = sum(row.right for row in judged)
+    missing = sum(row.missing for row in judged)
+    last = f"judged as they should be: {right} of {len(judged)}"
+    if missing:
+        last += f"; {missing} could not be installed"
+    return [*lines, last]
+
+
+def results_text(judged: Sequence[Judged], versions: dict[str, str]) -> str:
+    r"""The JSON document of a run."""
+    return json_text(
+        {
+            "schema": SCHEMA,
+            "passed": all(row.right for row in judged),
+            "rows": [_row(row) for row in judged],
+            "versions": versions,
+        }
+    )
+
+
+def entries_text(entries: Sequence[Entry]) -> str:
+    r"""The JSON document of a list."""
+    return json_text({"schema": SCHEMA, "entries": [_entry(entry) for entry in entries]})
+
+
+def page_table(entries: Sequence[Entry]) -> str:
+    r"""The table of docs/corpus.md, in Markdown."""
+    lines = [
+        "| entry, package | failure | claim | true | measured | twin |",
+        "|---|---|---|---|---|---|",
+    ]
+    for e in entries:
+        twin = "none" if e.twin is None else f"{_cell(e.twin.known)}: {_number(e.twin.seen)}"
+        lines.append(
+            f"| `{e.name}`, {e.package} {e.version} | {_cell(e.failure)} ([source]({e.source})) "
+            f"| {e.broken.claim} | {_true(e)} | {_number(e.broken.seen)} | {twin} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").rstrip(".")
+
+
+def _true(entry: Entry) -> str:
+    quantity, value = entry.true
+    return f"{quantity} {value}"
+
+
+def _number(value: float) -> str:
+    return "infinite" if value == math.inf else down(rational("epsilon", repr(value)), 4)
+
+
+def _verdict(result: Result) -> str:
+    if result.missing:
+        return "not installed"
+    if result.verdict is None:
+        return "failed"
+    word = _WORDS.get(result.verdict, result.verdict.replace("_", " "))
+    return word if result.right else word.upper()
+
+
+def _row(row: Judged) -> dict[str, Any]:
+    entry = row.entry
+    return {
+        "name": entry.name,
+        "package": entry.package,
+        "version": entry.version,
+        "failure": entry.failure,
+        "source": entry.source,
+        "true": dict([entry.true]),
+        "right": row.right,
+        "broken": _result(row.broken, entry.broken),
+        "twin": None if row.twin is None or entry.twin is None else _result(row.twin, entry.twin),
+    }
+
+
+def _result(result: Result, side: Side) -> dict[str, Any]:
+    lower = result.epsilon_lower
+    return {
+        "requires": list(side.requires),
+        "claim": result.claim,
+        "verdict": result.verdict,
+        "right": result.right,
+        "epsilon_lower": None if lower is None else json_number(lower),
+        "runs": result.runs,
+        "seconds": round(result.seconds, 2),
+        "error": result.error,
+        "missing": result.missing,
+    }
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "package": entry.package,
+        "version": entry.version,
+        "failure": entry.failure,
+        "source": entry.source,
+        "relation": entry.relation.value,
+        "pair": list(entry.pair),
+        "runs": entry.runs,
+        "feature": entry.feature,
+        "python": entry.python,
+        "alone": entry.alone,
+        "megabytes": entry.megabytes,
+        "claimed_by": entry.by,
+        "true": dict([entry.true]),
+        "broken": _side(entry.broken),
+        "twin": None if entry.twin is None else _side(entry.twin),
+    }
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {
+        "requires": list(side.requires),
+        "claim": side.claim,
+        "known": side.known,
+        "seen": json_number(side.seen),
+        "code": side.code,
+    }

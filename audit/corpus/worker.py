@@ -1,0 +1,57 @@
+r"""What runs in the environment of an entry: a script that needs nothing but Python.
+
+It reads one JSON document a line from standard input. The first is ``{"code": ...}``, an entry's
+code, which defines ``output(dataset)``, one output, or ``outputs(dataset, n)``, a list or array of
+n; ``claimed()``, if it is there, gives the claim as the package computes it. The answer is
+``{"claimed": ...}``. Every other request, ``{"dataset": ..., "n": ..., "seed": ...}``, is answered
+by n outputs, one a line. What the package prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from typing import Any
+
+
+def plain(value: Any) -> Any:
+    r"""An array or a number of an array library as what JSON can hold."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError("an output is a " + type(value).__name__ + ", which JSON cannot hold")
+
+
+def answer(names: dict[str, Any], request: dict[str, Any]) -> str:
+    r"""The lines of n outputs, drawn after seeding what can be seeded from outside."""
+    random.seed(request["seed"])
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(request["seed"] % 2**32)
+    dataset, n = request["dataset"], request["n"]
+    if "outputs" in names:
+        found = list(names["outputs"](dataset, n))
+    else:
+        found = [names["output"](dataset) for _ in range(n)]
+    return "".join(json.dumps(each, default=plain) + "\n" for each in found)
+
+
+def main() -> None:
+    r"""Answer requests until standard input ends."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    names: dict[str, Any] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "code" in request:
+            # What the corpus is for: running the code of an entry, in an environment of its own.
+            exec(compile(request["code"], "<entry>", "exec"), names)  # noqa: S102 - see above
+            claimed = names["claimed"]() if "claimed" in names else None
+            out.write(json.dumps({"claimed": claimed}) + "\n")
+        else:
+            out.write(answer(names, request))
+        out.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+r"""Audit a mechanism from one run with many canaries: bounds on the number of right guesses.
+
+Each of m canaries is included by a fair coin of its own, the mechanism runs once, and whoever sees
+its output guesses some of the coins. Two bounds on how many guesses can be right:
+
+    :func:`one_run_p_value`    Steinke, Nasr and Jagielski 2023, Theorem 5.2: binomial tails. Proven
+                               for delta = 0; with delta > 0 it fails for few right guesses
+    :func:`curve_p_value`      Mahloujifar, Melis and Chaudhuri 2024: a whole curve, or a point with
+                               delta > 0. Proven
+
+The number of guesses is fixed beforehand; which coins are guessed, and how, may depend on the
+output in any way. Proofs, and what each assumes: ``docs/proofs/one_run.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from flint import arb
+
+from dpcore.numbers.enclosure import Enclosure, ball, precision, round_down, round_up
+from dpcore.numbers.parameter import RationalLike, rational
+
+__all__ = [
+    "LARGEST",
+    "Line",
+    "curve_p_value",
+    "curve_refuted",
+    "largest_rejected",
+    "lines_of",
+    "one_run_p_value",
+]
+
+LARGEST: Final = 64.0
+r"""No lower bound is larger."""
+
+_BITS: Final = 128
+_NEGLIGIBLE: Final = Fraction(1, 1 << 80)
+_STEPS: Final = 26
+_ROUNDING: Final = 2.0**-50
+r"""More than what three operations on floats can be off by, as a share."""
+
+
+def one_run_p_value(
+    canaries: int, guesses: int, right: int, *, epsilon: RationalLike, delta: RationalLike
+) -> float:
+    r"""The tail of the right guesses as Steinke, Nasr and Jagielski bound it for (epsilon, delta).
+
+        P(W >= v) + 2 m delta max_{1 <= i <= v} P(v > W >= v - i)/i,
+        W ~ Bin(r, e^epsilon/(1 + e^epsilon)),
+
+    for m canaries, r guesses (fixed beforehand), v of them right, in balls and rounded up. With
+    delta = 0 it is the exact tail of the worst mechanism. With delta > 0 it is too small for v
+    below the mean of W (``docs/errata.md``); above, no mechanism is known that exceeds it.
+
+    Source: Steinke, Nasr and Jagielski 2023, "Privacy auditing with one (1) training run",
+    Theorem 5.2.
+
+    >>> one_run_p_value(10, 3, 3, epsilon=0, delta=0)
+    0.125...
+    """
+    if right == 0:
+        return 1.0
+    exact = rational("delta", delta)
+    with precision(_BITS):
+        odds = ball(rational("epsilon", epsilon)).exp()
+        mass = _mass(guesses, right, odds)
+        total = _tail(guesses, right, odds, mass)
+        if exact:
+            total += 2 * canaries * ball(exact) * _densest(guesses, right, odds, mass)
+        return min(1.0, round_up(Enclosure.of(total).upper))
+
+
+def _mass(guesses: int, right: int, odds: arb) -> arb:
+    # P(W = right).
+    choices = (
+        arb(guesses + 1).lgamma() - arb(right + 1).lgamma() - arb(guesses - right + 1).lgamma()
+    )
+    return (choices + right * odds.log() - guesses * (1 + odds).log()).exp()
+
+
+def _tail(guesses: int, right: int, odds: arb, mass: arb) -> arb:
+    # P(W >= right): the ratio of neighbours falls, so that a geometric series bounds the rest.
+    total, k = mass, right
+    while k < guesses:
+        ratio = odds * (guesses - k) / (k + 1)
+        mass, k = mass * ratio, k + 1
+        if bool(ratio < 1) and bool(mass < (1 - ratio) * total * ball(_NEGLIGIBLE)):
+            return total + mass / (1 - ratio)
+        total += mass
+    return total
+
+
+def _densest(guesses: int, right: int, odds: arb, mass: arb) -> arb:
+    # max_i P(v > W >= v - i)/i. Downwards the masses rise to the mode and fall behind it, so their
+    # mean begins to fall for good where the next mass is below it.
+    summed = arb(0)
+    for i in range(1, right + 1):
+        above = right - i + 1
+        mass = mass * above / (odds * (guesses - above + 1))
+        if i > 1 and bool(mass * (i - 1) <= summed):
+            return summed / (i - 1)
+        summed += mass
+    return summed / right
+
+
+def largest_rejected(rejected: Callable[[float], bool], *, most: float = LARGEST) -> float:
+    r"""The largest parameter in [0, ``most``] found rejected, by bisection; 0.0 where 0 is not.
+
+    >>> largest_rejected(lambda x: x < 1.5)
+    1.4999990463256836
+    """
+    if not rejected(0.0):
+        return 0.0
+    if rejected(most):
+        return most
+    low, high = 0.0, most
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rejected(middle) else (low, middle)
+    return low
+
+
+# -- a whole curve ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    r"""w >= slope R + offset: of every event, its probability w without the canary and R with it.
+
+    Floats, rounded so that the line is below the true one on all of [0, 1].
+    """
+
+    slope: float
+    offset: float
+
+
+def lines_of(points: Iterable[tuple[RationalLike, RationalLike]]) -> tuple[Line, ...]:
+    r"""The lines that (epsilon, delta) promises, both ways round, by slope.
+
+    P <= e^epsilon Q + delta gives Q >= e^-epsilon (P - delta), and of the complements
+    Q >= 1 - delta - e^epsilon (1 - P).
+
+    >>> [(line.slope, line.offset) for line in lines_of([(0, "0.25")])]
+    [(1.0, -0.25), (1.0, -0.25)]
+    """
+    found = []
+    for epsilon, delta in points:
+        with precision(_BITS):
+            up, d = ball(rational("epsilon", epsilon)).exp(), ball(rational("delta", delta))
+            found += [_line(1 / up, -d / up), _line(up, 1 - d - up)]
+    return tuple(sorted(found, key=lambda line: line.slope))
+
+
+def _line(slope: arb, offset: arb) -> Line:
+    low = (round_down(Enclosure.of(value).lower) for value in (slope, offset))
+    return Line(slope=next(low), offset=next(low))
+
+
+def curve_refuted(
+    canaries: int, guesses: int, right: int, lines: tuple[Line, ...], alpha: float
+) -> bool:
+    r"""Whether no mechanism that keeps the ``lines`` has ``right`` guesses with chance ``alpha``.
+
+    Of a mechanism that does, let p_j = P(j guesses are right). For each k <= v the right guesses
+    and the wrong ones obey
+
+        w_{k-1} >= line(R_k),   R_k = sum_{j >= k} j p_j / m,   w_k = sum_{j >= k} (r - j) p_j / m.
+
+    The least total probability that any p with P(j >= v) = alpha needs is found from v downwards;
+    beyond 1 there is no such p. Each step rounds R down and w up, which makes the total smaller.
+
+    Source: Mahloujifar, Melis and Chaudhuri 2024, "Auditing f-differential privacy in one run".
+    Proof: ``docs/proofs/one_run.md``.
+
+    >>> [curve_refuted(100, 20, k, lines_of([(1, 0)]), 0.05) for k in (17, 20)]
+    [False, True]
+    """
+    held = alpha / canaries
+    inside = held * right * (1 - _ROUNDING)
+    outside = held * (guesses - right) * (1 + _ROUNDING)
+    total, at = alpha, 0
+    for k in range(right, 0, -1):
+        while at + 1 < len(lines) and _at(lines[at + 1], inside) >= _at(lines[at], inside):
+            at += 1
+        line = lines[at]
+        value = _at(line, inside)
+        error = _ROUNDING * (line.slope * inside + abs(line.offset))
+        missing = value - error - outside
+        if missing <= 0:
+            return False  # what is below needs nothing more
+        missing *= 1 - _ROUNDING
+        inside = (inside + missing * (k - 1) / (guesses - k + 1)) * (1 - _ROUNDING)
+        total = (total + missing * canaries / (guesses - k + 1)) * (1 - _ROUNDING)
+        outside = value + error
+        if total > 1:
+            return True
+    return False
+
+
+def _at(line: Line, inside: float) -> float:
+    return line.slope * inside + line.offset
+
+
+def curve_p_value(
+    canaries: int, guesses: int, right: int, lines: tuple[Line, ...], *, least: float = 1e-12
+) -> float:
+    r"""P(at least ``right`` of the ``guesses`` are right) <= this, if the ``lines`` hold.
+
+    Found by bisection to within a thousandth, at least ``least``.
+
+    >>> curve_p_value(100, 20, 20, lines_of([(1, 0)])) < 0.05
+    True
+    """
+    if not right or not curve_refuted(canaries, guesses, right, lines, 1.0 - _ROUNDING):
+        return 1.0
+    if curve_refuted(canaries, guesses, right, lines, least):
+        return least
+    low, high = math.log(least), 0.0
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        refuted = curve_refuted(canaries, guesses, right, lines, math.exp(middle))
+        low, high = (low, middle) if refuted else (middle, high)
+    return min(1.0, math.exp(high) * (1 + _ROUNDING))

@@ -1,0 +1,96 @@
+r"""The witness of a learned score: "score >= t", from which past runs the score, and what it holds.
+
+The threshold is chosen on earlier runs, as the score was; its counts are of runs new to both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from scipy.special import expit
+
+from audit.evidence.event import Event, Witness
+from audit.evidence.rule import Trial
+from audit.learn.additive import Score
+
+__all__ = ["scored"]
+
+_DIGITS: Final = 3
+
+
+def scored(
+    trials: Sequence[Trial], claim: tuple[Any, Any], models: Mapping[int, Score]
+) -> Witness | None:
+    r"""The half-line of scores that spoke most against ``claim`` (epsilon, delta) on earlier runs,
+    counted on a block that was new to it, the one where it shows most; None where there is none.
+    """
+    found = []
+    for trial in trials:
+        learned = int(trial.rule.cells.counts.sum())
+        taught = max((runs for runs in models if runs <= learned), default=None)
+        if taught is not None and (witness := _of(trial, claim, taught, models[taught])):
+            found.append(witness)
+    return max(found, key=_margin, default=None)
+
+
+def _margin(witness: Witness) -> float:
+    # Runs of the world it points to beyond those of the other, in standard deviations.
+    beyond = witness.inside_b - witness.inside_a
+    total = witness.inside_a + witness.inside_b
+    return (beyond if witness.world == "B" else -beyond) / math.sqrt(total + 1)
+
+
+def _of(trial: Trial, claim: tuple[Any, Any], taught: int, model: Score) -> Witness | None:
+    cells = trial.rule.cells
+    past = cells.counts[:, : cells.intervals].astype(np.float64)
+    if cells.intervals < 2:
+        return None
+    q, delta = float(expit(float(claim[0]))), float(claim[1])
+    above = np.cumsum(past[:, ::-1], axis=1)[:, ::-1][:, 1:]  # at least cuts[i]
+    below = past.sum(axis=1, keepdims=True) - above
+
+    def beyond(right: Any, wrong: Any) -> Any:
+        guessed = right + wrong
+        allowed = guessed * q + float(past.sum()) * delta * (1.0 - q)
+        return (right - allowed) / np.sqrt(guessed * q * (1.0 - q) + 1.0)
+
+    of_b, of_a = beyond(above[1], above[0]), beyond(below[0], below[1])
+    world = 1 if of_b.max() >= of_a.max() else 0
+    cut = int(np.argmax(of_b if world else of_a))
+    chosen = np.zeros(cells.counts.shape[1], dtype=np.bool_)
+    if world:
+        chosen[cut + 1 : cells.intervals] = True
+    else:
+        chosen[: cut + 1] = True
+    event = Event(cells=cells, chosen=chosen, integral=trial.integral)
+    (in_a, in_b), (a, b) = trial.counts[:, chosen].sum(axis=1), trial.counts.sum(axis=1)
+    threshold = cells.cuts[cut : cut + 1].values.tolist()[0]
+    return replace(
+        Witness(
+            event=event.words(),
+            where=event,
+            world="B" if world else "A",
+            inside_a=int(in_a),
+            runs_a=int(a),
+            inside_b=int(in_b),
+            runs_b=int(b),
+        ),
+        score={
+            "learned_from": taught,
+            "threshold": float(threshold),
+            "side": ">=" if world else "<",
+            "accuracy": _accuracy(trial),
+            **model.to_json(),
+        },
+    )
+
+
+def _accuracy(trial: Trial) -> float | None:
+    # Of guesses by the learned odds in every cell, right ones on runs new to them.
+    votes = trial.rule.experts[0].votes(trial.counts, np.zeros(1))
+    guesses = int(votes.right[0] + votes.wrong[0])
+    return round(int(votes.right[0]) / guesses, _DIGITS) if guesses else None

@@ -1,0 +1,1 @@
+r"""Learn scores of outputs from earlier runs: learned witnesses that tell two datasets apart."""

@@ -1,0 +1,246 @@
+r"""The built-in learner: a sum of step functions of columns and a linear form, by least squares.
+
+Learned from earlier runs, in stages: the log-likelihood ratio of each column by its cells; their
+sum (naive Bayes); a linear form of the standardised coordinates; and the weights of all columns and
+the linear form together, on ratios that the other half of the runs taught. What comes out is one
+sum, which a reader can compute by hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.learn.columns import Column, Reader, learn_reader
+from audit.learn.steps import Steps, counted, cuts_of, heights_of, placed
+from audit.learn.table import CODES, Floats, Table
+
+__all__ = ["CANDIDATES", "Parts", "Score", "learn_parts"]
+
+CANDIDATES: Final = ("naive", "joint", "linear", "best", "grid")
+r"""Naive Bayes, all columns and the linear form jointly, the linear form, the column that tells
+most, and the lowest bits of all coordinates.
+"""
+
+_CUT_FROM: Final = 20_000
+_CELLS: Final = 30_000_000
+_MOST_CELLS: Final = 128  # more than cuts_of makes
+_NAMED: Final = 5
+_RIDGE: Final = 1e-3
+_LEAST: Final = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    r"""A sum over columns of weight * step function, and over coordinates of slope * (x - center).
+
+    ``center`` and ``slope`` are of the numbers that are no flags; elsewhere that term is 0.
+    ``most`` are the columns that move it most, with their part of all movement.
+    """
+
+    reader: Reader
+    columns: tuple[tuple[Column, float, Steps], ...]
+    center: Floats
+    slope: Floats
+    most: tuple[tuple[str, float], ...] = ()
+
+    def __call__(self, table: Table) -> Floats:
+        r"""The score of each run; larger speaks for world B."""
+        plain = self.reader.plain(table)
+        total = np.nan_to_num(plain - self.center) @ self.slope
+        for column, weight, steps in self.columns:
+            total += weight * steps(*self.reader.read(column, table, plain))
+        found: Floats = total
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        r"""All that is needed to compute the score by hand.
+
+        ``steps``: of each column ``heights[k]`` where ``cuts[k-1] <= x < cuts[k]``, the weight
+        multiplied in, and ``others`` by the code of what is no number. ``linear``: slope * (x -
+        center) of a coordinate, where x is a number that is none of ``flags``.
+        """
+        return {
+            "most": [{"column": name, "share": round(share, 3)} for name, share in self.most],
+            "flags": list(self.reader.flags),
+            "steps": [
+                {
+                    "column": column.name,
+                    "cuts": steps.cuts.tolist(),
+                    "heights": (weight * steps.heights[: len(steps.cuts) + 1]).tolist(),
+                    "others": {
+                        str(code): weight * height
+                        for code, height in enumerate(steps.heights[-CODES:].tolist())
+                        if height
+                    },
+                }
+                for column, weight, steps in self.columns
+            ],
+            "linear": [
+                {"column": f"coordinate:{i}", "center": center, "slope": slope}
+                for i, (center, slope) in enumerate(
+                    zip(self.center.tolist(), self.slope.tolist(), strict=True)
+                )
+                if slope
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    r"""What ``runs`` runs taught: a step function of each column, and candidates in the order of
+    :data:`CANDIDATES`: ``weights`` (candidates, columns) and ``slopes`` (candidates, coordinates).
+
+    ``told`` is how much each column tells alone, in nats a run; ``spread`` the standard deviation
+    of each step function, ``scale`` that of each coordinate.
+    """
+
+    runs: int
+    reader: Reader
+    steps: tuple[Steps, ...]
+    told: tuple[float, ...]
+    spread: Floats
+    scale: Floats
+    center: Floats
+    weights: Floats
+    slopes: Floats
+
+    def scores(self, table: Table) -> Floats:
+        r"""What every candidate says of each run: (runs, candidates)."""
+        plain = self.reader.plain(table)
+        found: Floats = np.nan_to_num(plain - self.center) @ self.slopes.T
+        for column, steps, weights in zip(
+            self.reader.columns, self.steps, self.weights.T, strict=True
+        ):
+            if weights.any():
+                heights = steps(*self.reader.read(column, table, plain))
+                found += heights[:, None] * weights
+        return found
+
+    def score(self, mixture: Floats) -> Score:
+        r"""A weighted sum of candidates as one score."""
+        weights, slopes = mixture @ self.weights, mixture @ self.slopes
+        names = [f"coordinate:{i}" for i in range(len(slopes))]
+        names += [column.name for column in self.reader.columns]
+        moves = np.concatenate((np.abs(slopes) * self.scale, np.abs(weights) * self.spread))
+        by_name: dict[str, float] = {}
+        for name, move in zip(names, moves.tolist(), strict=True):
+            by_name[name] = by_name.get(name, 0.0) + move
+        total = sum(by_name.values()) or 1.0
+        ranked = sorted(by_name.items(), key=lambda each: -each[1])
+        return Score(
+            reader=self.reader,
+            columns=tuple(
+                (column, weight, steps)
+                for column, weight, steps in zip(
+                    self.reader.columns, weights.tolist(), self.steps, strict=True
+                )
+                if weight
+            ),
+            center=self.center,
+            slope=slopes,
+            most=tuple((name, move / total) for name, move in ranked[:_NAMED] if move),
+        )
+
+
+def learn_parts(table: Table, worlds: NDArray[np.bool_]) -> Parts:
+    r"""Learn every candidate from the same runs.
+
+    >>> from audit.learn.table import table_of
+    >>> rng = np.random.default_rng(1)
+    >>> worlds = rng.random(4000) < 0.5
+    >>> vectors = rng.normal(size=(4000, 3))
+    >>> vectors[:, 1] += worlds
+    >>> parts = learn_parts(table_of(vectors), worlds)
+    >>> parts.told[1] > 10 * parts.told[0], parts.scores(table_of(vectors)).shape
+    (True, (4000, 5))
+    """
+    reader = learn_reader(table)
+    plain = reader.plain(table)
+    fold = np.arange(len(table)) % 2 == 0
+    shown = slice(None, None, -(-len(table) // _CUT_FROM))
+    thin = slice(None, None, max(1, len(table) * len(reader.columns) // _CELLS))
+    cuts, read = [], []
+    for column in reader.columns:
+        numbers, codes = reader.read(column, table, plain)
+        cuts.append(cuts_of(numbers[shown][codes[shown] == 0]))
+        read.append(placed(cuts[-1], numbers, codes, _MOST_CELLS))
+    halves = np.stack(
+        [
+            [counted(_MOST_CELLS + CODES, places[half], worlds[half]) for places in read]
+            for half in (fold, ~fold)
+        ]
+    )
+    heights, told = heights_of(halves[0] + halves[1])
+    # What the other half of the runs taught.
+    others = np.stack([heights_of(half)[0] for half in halves], axis=1).astype(np.float32)
+    ratios = [
+        each[fold[thin].astype(np.int8), places[thin]]
+        for each, places in zip(others, read, strict=True)
+    ]
+    center, scale, plain = _standard(plain)
+    y = worlds - np.mean(worlds)
+    slope = _least_squares(plain[thin], y[thin])
+    joint = _joint(reader, ratios, plain[thin], y[thin], fold[thin])
+    what = np.array([column.what for column in reader.columns])
+    grid = what == "lowest-bit"
+    alone = np.zeros(len(what))
+    alone[int(np.argmax(np.where(grid, -np.inf, told)))] = 1.0
+    none, slopes = np.zeros(len(what)), slope / scale
+    return Parts(
+        runs=len(table),
+        reader=reader,
+        steps=tuple(Steps(cuts=cut, heights=h) for cut, h in zip(cuts, heights, strict=True)),
+        told=tuple(told.tolist()),
+        spread=_spread(heights, (halves[0] + halves[1]).sum(axis=1)),
+        scale=scale,
+        center=center,
+        weights=np.stack([what == "coordinate", joint[0], none, alone, grid]).astype(np.float64),
+        slopes=np.outer([0.0, joint[1], 1.0, 0.0, 0.0], slopes),
+    )
+
+
+def _spread(heights: Floats, runs: Floats) -> Floats:
+    # The standard deviation of each column's height over the runs.
+    share = runs / np.maximum(runs.sum(axis=1, keepdims=True), 1.0)
+    mean = (share * heights).sum(axis=1)
+    found: Floats = np.sqrt(np.maximum((share * heights**2).sum(axis=1) - mean**2, 0.0))
+    return found
+
+
+def _standard(plain: Floats) -> tuple[Floats, Floats, Floats]:
+    known = np.isfinite(plain)
+    count = np.maximum(known.sum(axis=0), 1)
+    center = np.where(known, plain, 0.0).sum(axis=0) / count
+    moved = np.where(known, plain - center, 0.0)
+    scale = np.sqrt((moved**2).sum(axis=0) / count)
+    scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
+    return center, scale, np.nan_to_num(moved / scale)
+
+
+def _least_squares(columns: Floats, y: Floats) -> Floats:
+    # With a ridge that falls as the runs grow; a column that never moves gets nothing.
+    runs, width = columns.shape
+    moved = columns - columns.mean(axis=0)
+    gram = (moved.T @ moved).astype(np.float64) / runs
+    sizes = np.maximum(np.diag(gram), _LEAST)
+    ridge = np.diag(sizes * (_RIDGE + width / runs) + _LEAST)
+    found: Floats = np.linalg.solve(gram + ridge, (moved.T @ y) / runs)
+    return found
+
+
+def _joint(
+    reader: Reader, ratios: list[Any], plain: Floats, y: Floats, fold: NDArray[np.bool_]
+) -> tuple[Floats, float]:
+    # Weights of the columns, and of the linear form.
+    linear = np.zeros(len(y))
+    for half in (fold, ~fold):
+        linear[half] = plain[half] @ _least_squares(plain[~half], y[~half])
+    kept = [i for i, column in enumerate(reader.columns) if column.what != "lowest-bit"]
+    found = _least_squares(np.stack([*(ratios[i] for i in kept), linear], axis=1), y)
+    weights = np.zeros(len(reader.columns))
+    weights[kept] = found[:-1]
+    return weights, float(found[-1])

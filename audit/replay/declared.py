@@ -1,0 +1,116 @@
+r"""State within the code that is audited how far a value moves, for a replay to check.
+
+    from audit import declare
+
+    visits = declare(len(names), "visits", sensitivity=1)
+    top = declare(clipping_bound, "clipping bound")
+
+A person changes the first by at most 1 and the second not at all. Outside of a replay both lines
+give the value back and do nothing else. A replay compares what the two datasets declared on one
+tape; a value that moved further refutes the declaration.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, TypeVar
+
+from audit.outputs.identity import identity
+from audit.replay.findings import Finding, Norm
+from audit.replay.parts import numbers_in
+from audit.replay.session import playing
+from audit.replay.tape import Asked
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import RationalLike, rational, write_rational
+
+__all__ = ["Declared", "declarations", "declare"]
+
+T = TypeVar("T")
+
+_ROUNDING: Final = Fraction(1, 2**20)
+_MOST: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    r"""A value that the code declared in one run, after the draws of ``flow``."""
+
+    name: str
+    value: Any
+    sensitivity: Fraction
+    norm: Norm
+    flow: tuple[Asked, ...]
+
+
+def declare(value: T, name: str, *, sensitivity: RationalLike = 0, norm: Norm = "l1") -> T:
+    r"""State that one person moves ``value`` by at most ``sensitivity`` in ``norm``; return it.
+
+    With 0, the default, it is the same for all neighbouring datasets: any value may be. With more
+    it must hold numbers. ``name`` is how findings call it. Draws made before are the same for both
+    datasets, so a value that holds noise is declared by how far the data move it.
+
+    >>> declare([3, 4], "counts", sensitivity=1)
+    [3, 4]
+
+    Raises :class:`InvalidParameter` for a sensitivity < 0, and another norm.
+    """
+    exact = rational("sensitivity", sensitivity)
+    if exact < 0:
+        raise InvalidParameter("sensitivity", sensitivity, "must be >= 0")
+    if norm not in {"l1", "l2", "linf"}:
+        raise InvalidParameter("norm", norm, "must be l1, l2 or linf")
+    tape = playing()
+    if tape is not None and len(tape.declared) < _MOST:
+        kept = copy.deepcopy(value)
+        tape.declared.append(
+            Declared(name=name, value=kept, sensitivity=exact, norm=norm, flow=tuple(tape.log))
+        )
+    return value
+
+
+def declarations(pairs: Sequence[Any]) -> Iterator[Finding]:
+    r"""The first tape for each name on which a declared value moved further than declared."""
+    done: set[str] = set()
+    for both in pairs:
+        for a, b in zip(both.a.tape.declared, both.b.tape.declared, strict=False):
+            if (a.name, a.flow) != (b.name, b.flow) or a.name in done:
+                continue
+            said = _moved(a, b)
+            if said is None:
+                continue
+            done.add(a.name)
+            yield Finding(
+                kind="declared-sensitivity" if a.sensitivity else "declared-equal",
+                severity="error",
+                refutes=True,
+                statement=f"{a.name} {said}",
+                witness=both.witness(declared=a.name, of_a=a.value, of_b=b.value),
+            )
+
+
+def _moved(a: Declared, b: Declared) -> str | None:
+    if not a.sensitivity:
+        if identity(a.value) == identity(b.value):
+            return None
+        return "is not the same for both datasets, as it was declared to be"
+    of_a, of_b = numbers_in(a.value), numbers_in(b.value)
+    if of_a is None or of_b is None or len(of_a.values) != len(of_b.values):
+        return "does not hold the same numbers of values on both datasets: it was declared to move"
+    try:
+        steps = [
+            abs(Fraction(y) - Fraction(x)) for x, y in zip(of_a.values, of_b.values, strict=True)
+        ]
+    except (ValueError, OverflowError):  # nan, inf
+        return "is not finite on one of the datasets"
+    largest = max((abs(Fraction(x)) for x in (*of_a.values, *of_b.values)), default=Fraction(0))
+    floats = any(isinstance(x, float) for x in (*of_a.values, *of_b.values))
+    slack = _ROUNDING * len(steps) * max(Fraction(1), largest) if floats else Fraction(0)
+    power = 2 if a.norm == "l2" else 1
+    moved = max(steps) if a.norm == "linf" else sum((x**power for x in steps), Fraction(0))
+    if moved <= (a.sensitivity + slack) ** power:
+        return None
+    root = f"{float(moved) ** (1 / power):.6g}"
+    return f"moves by {root} ({a.norm}), declared was at most {write_rational(a.sensitivity)}"

@@ -1,0 +1,155 @@
+r"""Are the batches of a training drawn as stated: at the rate, and independently of each other?
+
+Of Poisson sampling every number below has an exact binomial law, over records or over batches that
+share nothing. Of batches of a fixed size the overlap of two is hypergeometric, whose tails are
+bounded by those of the binomial law with the same mean (Hoeffding 1963).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from audit.training.step_report import Check, Stated
+
+__all__ = ["batch_checks"]
+
+Integers = NDArray[np.int64]
+
+_HALF: Final = 0.6745
+r"""Half of a normal law lies within so many standard deviations."""
+
+_ROUNDING: Final = 1 + 1e-9
+
+
+def batch_checks(batches: Sequence[Integers], stated: Stated, level: float) -> Iterator[Check]:
+    r"""The checks of sampling, each refuted at ``level``.
+
+    >>> from fractions import Fraction
+    >>> rng = np.random.default_rng(1)
+    >>> stated = Stated(records=1000, rate=Fraction(1, 10), noise_multiplier=Fraction(1),
+    ...     clip=Fraction(1))  # fmt: skip
+    >>> fair = [np.flatnonzero(rng.random(1000) < 0.1) for _ in range(200)]
+    >>> {check.verdict for check in batch_checks(fair, stated, 1e-6)}
+    {'passed'}
+    >>> same = [fair[0]] * 200
+    >>> sorted(check.name for check in batch_checks(same, stated, 1e-6) if check.failed)
+    ['batch sizes', 'each record', 'overlap', 'rate', 'record counts']
+    """
+    twice = sum(len(np.unique(batch)) < len(batch) for batch in batches)
+    told = f"{twice:,} of {len(batches):,} batches hold a record more than once"
+    yield Check(name="no repeats", verdict="fault" if twice else "passed", statement=told)
+    found = _fixed if stated.sampling == "fixed" else _poisson
+    for name, p_value, statement in found(batches, stated):
+        p = min(1.0, p_value * _ROUNDING)
+        if p <= level:
+            yield Check(name=name, verdict="refuted", statement=statement, p_value=p)
+        else:
+            yield Check(name=name, verdict="passed", statement=statement, p_value=p)
+
+
+Found = Iterator[tuple[str, float, str]]
+
+
+def _poisson(batches: Sequence[Integers], stated: Stated) -> Found:
+    n, rate, rounds = stated.records, float(stated.rate), len(batches)
+    sizes = np.array([len(batch) for batch in batches])
+    counts = _counts(batches, n)
+    total = int(sizes.sum())
+    yield (
+        "rate",
+        _two_sided(total, n * rounds, rate),
+        f"a record is in a batch with frequency {total / (n * rounds):.5g}; stated {rate:.5g}",
+    )
+    yield "batch sizes", *_spread(sizes, n, rate, "batches", "their mean size")
+    yield "record counts", *_spread(counts, rounds, rate, "records", "their mean count")
+    yield _each(counts, rounds, rate)
+    pairs = rounds // 2
+    both = _overlap(batches)
+    yield (
+        "overlap",
+        _two_sided(both, n * pairs, rate * rate),
+        (
+            f"{both:,} records are in both of two batches in a row ({pairs:,} pairs); "
+            f"{n * pairs * rate * rate:,.0f} expected of independent ones"
+        ),
+    )
+
+
+def _fixed(batches: Sequence[Integers], stated: Stated) -> Found:
+    n, size, rounds = stated.records, int(stated.expected), len(batches)
+    other = sum(len(batch) != size for batch in batches)
+    yield (
+        "batch sizes",
+        0.0 if other else 1.0,
+        f"{other:,} of {rounds:,} batches have another size than {size:,}",
+    )
+    yield _each(_counts(batches, n), rounds, size / n)
+    pairs = rounds // 2
+    both = _overlap(batches)
+    yield (
+        "overlap",
+        _chernoff(both, size * pairs, size / n),
+        (
+            f"{both:,} records are in both of two batches in a row ({pairs:,} pairs); "
+            f"{size * pairs * size / n:,.0f} expected of independent ones"
+        ),
+    )
+
+
+def _counts(batches: Sequence[Integers], records: int) -> Integers:
+    # In how many batches each record is.
+    members = [np.unique(batch) for batch in batches]
+    return np.bincount(np.concatenate(members), minlength=records)
+
+
+def _overlap(batches: Sequence[Integers]) -> int:
+    pairs = zip(batches[::2], batches[1::2], strict=False)
+    return sum(len(np.intersect1d(one, other)) for one, other in pairs)
+
+
+def _spread(values: Integers, trials: int, rate: float, what: str, mean: str) -> tuple[float, str]:
+    # How many lie near the mean: about half of them, exactly binomial where they are independent.
+    near = _HALF * math.sqrt(trials * rate * (1 - rate))
+    low, high = math.ceil(trials * rate - near), math.floor(trials * rate + near)
+    chance = float(stats.binom.cdf(high, trials, rate) - stats.binom.cdf(low - 1, trials, rate))
+    inside = int(np.count_nonzero((values >= low) & (values <= high)))
+    return (
+        _two_sided(inside, len(values), chance),
+        (
+            f"{inside:,} of {len(values):,} {what} are near {mean}; {len(values) * chance:,.0f} "
+            "expected"
+        ),
+    )
+
+
+def _each(counts: Integers, rounds: int, rate: float) -> tuple[str, float, str]:
+    tails = np.minimum(
+        stats.binom.cdf(counts, rounds, rate), stats.binom.sf(counts - 1, rounds, rate)
+    )
+    worst = int(np.argmin(tails))
+    return (
+        "each record",
+        min(1.0, 2 * len(counts) * float(tails[worst])),
+        (
+            f"record {worst:,} is in {counts[worst]:,} of {rounds:,} batches; "
+            f"{rounds * rate:,.4g} expected, the others are nearer to it"
+        ),
+    )
+
+
+def _two_sided(hits: int, trials: int, rate: float) -> float:
+    low, high = stats.binom.cdf(hits, trials, rate), stats.binom.sf(hits - 1, trials, rate)
+    return min(1.0, 2 * float(min(low, high)))
+
+
+def _chernoff(hits: int, trials: int, rate: float) -> float:
+    share = hits / trials if trials else rate
+    parts = ((share, rate), (1 - share, 1 - rate))
+    divergence = sum(p * math.log(p / q) if p else 0.0 for p, q in parts)
+    return min(1.0, 2 * math.exp(-trials * max(divergence, 0.0)))

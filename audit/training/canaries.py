@@ -1,0 +1,336 @@
+r"""Audit one run of a training by canaries: how much do scores say about who was included?
+
+Of m canaries each is included by a fair coin; the training runs once and gives each a score. The r
+highest and lowest scores are guessed included and excluded, and the number of right guesses is held
+against what the claim allows: ``audit.evidence.one_run``. r follows from the number of canaries,
+the claim and the level alone, so choosing it costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betainc
+
+from accounting.claims.guarantee import Guarantee
+from audit.claims.claim import Claim
+from audit.claims.curve_claim import CurveClaim, read_claim
+from audit.evidence.one_run import (
+    Line,
+    curve_p_value,
+    curve_refuted,
+    largest_rejected,
+    lines_of,
+    one_run_p_value,
+)
+from audit.evidence.verdict import versions
+from audit.training.canary_report import CanaryReport, CanaryVerdict, Cell
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation
+from dpcore.numbers.enclosure import round_down
+from dpcore.numbers.parameter import RationalLike, integer, rational
+
+__all__ = ["Guessed", "canaries", "planned_guesses"]
+
+Guessed: TypeAlias = Literal["both", "included", "excluded"]
+
+_CURVE_DELTA: Final = Fraction(1, 100_000)
+_CURVE_POINTS: Final = 48
+_FEW_POINTS: Final = 12  # of a composed curve, each of which takes a while
+_RELATIVE: Final = "1e-2"
+_END_DELTA: Final = Fraction(1, 10**6)
+_SHARE: Final = 16
+_FEWEST: Final = 32
+_MOST_NEEDED: Final = 10**9
+_UNFAIR: Final = 1e-9
+_CELLS: Final = 40
+_LEAST_MU, _LARGEST_MU = 2.0**-10, 16.0
+_GAUSSIAN_POINTS: Final = 24
+_TRACE: Final = 12
+
+
+def canaries(  # noqa: PLR0913 - each is an option of the command
+    scores: ArrayLike,
+    included: ArrayLike,
+    claim: Claim | CurveClaim | Guarantee | str,
+    *,
+    relation: Relation | str = Relation.ADD_REMOVE,
+    guesses: int | None = None,
+    guess: Guessed = "both",
+    confidence: RationalLike = "0.95",
+    seed: int = 0,
+    trace: bool = False,
+) -> CanaryReport:
+    r"""Audit a training from one run: the lower bound on epsilon that its canaries' scores give.
+
+    ``scores`` has one finite number for each canary, larger where it looks more like a member of
+    the training data; ``included`` says which were in it (0 or 1). Each canary has to be included
+    by a fair coin of its own, tossed before the training, and left out otherwise (``relation``
+    "add-remove") or replaced by something that does not depend on the coins ("replace").
+
+    ``claim`` is text such as "epsilon=8,delta=1e-5" or "gdp=1", a claim, or a guarantee of
+    accounting such as the composed curve of a training. ``guesses`` is how many canaries are
+    guessed, half of them included and half excluded, or all of them what ``guess`` says: both have
+    to be fixed before anybody saw scores and coins together. By default a sixteenth of the
+    canaries, or more where the claim needs it. Canaries of equal score are put in an order drawn
+    from ``seed``. ``trace`` adds, for a picture, what other numbers of guesses would have given.
+
+    The verdict is wrong about a true claim with probability at most 1 - ``confidence``, and so is
+    the bound ``epsilon_lower``, each by itself.
+
+    >>> rng = np.random.default_rng(7)
+    >>> included = rng.integers(0, 2, 10_000)
+    >>> scores = 2 * included + rng.normal(size=10_000)
+    >>> report = canaries(scores, included, "epsilon=2,delta=1e-5")
+    >>> report.verdict, 4 < report.epsilon_lower < 5
+    ('refuted', True)
+
+    Raises :class:`InvalidParameter` for scores that are not finite, for inclusions that are not 0
+    or 1, all alike or not by a fair coin, and for a claim that cannot be read.
+    """
+    values, truth = _read(scores, included)
+    exact = rational("confidence", confidence)
+    if not 0 < exact < 1:
+        raise InvalidParameter("confidence", confidence, "must be in (0, 1), such as 0.95")
+    if guess not in get_args(Guessed):
+        raise InvalidParameter("guess", guess, f"must be one of {', '.join(get_args(Guessed))}")
+    stated = read_claim(claim, relation) if isinstance(claim, str) else claim
+    test = _Test.of(stated, len(values), 1 - exact)
+    if guesses is None:
+        number, able = planned_guesses(len(values), lambda r: test.refuted(r, r))
+    else:
+        number = integer("guesses", guesses, at_least=1)
+        if number > len(values):
+            raise InvalidParameter(
+                "guesses", guesses, f"must be at most the {len(values)} canaries"
+            )
+        if guess == "both" and number % 2:
+            raise InvalidParameter("guesses", guesses, "must be even: half of them are included")
+        able = test.refuted(number, number)
+    order = _ordered(values, integer("seed", seed, at_least=0))
+    right = _right(truth[order], number, guess)
+    constant = bool((values == values[0]).all())
+    refuted = test.refuted(number, right)
+    return CanaryReport(
+        claim=stated,
+        relation=Relation(getattr(stated, "relation", relation)),
+        verdict=_verdict(refuted=refuted, able=able and not constant),
+        epsilon_lower=test.epsilon_lower(number, right),
+        at_delta=test.delta,
+        mu_lower=test.mu_lower(number, right),
+        alpha=test.alpha,
+        p_value=test.p_value(number, right),
+        included=int(truth.sum()),
+        excluded=int((~truth).sum()),
+        guesses=number,
+        guess=guess,
+        right=right,
+        needed=None if able else _needed(test),
+        constant=constant,
+        histogram=_histogram(values, truth),
+        trace=tuple(_trace(test, truth[order], guess)) if trace else (),
+        seed=seed,
+        versions=versions(),
+    )
+
+
+def _verdict(*, refuted: bool, able: bool) -> CanaryVerdict:
+    if refuted:
+        return "refuted"
+    return "not_refuted" if able else "nothing_measured"
+
+
+def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    try:
+        values = np.asarray(scores, dtype=np.float64)
+        given = np.asarray(included)
+        truth = given.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidParameter("scores", scores, f"must be numbers ({error})") from None
+    if values.ndim != 1 or not len(values):
+        raise InvalidParameter("scores", scores, "must be a list of at least one number")
+    if truth.shape != values.shape:
+        raise InvalidParameter("included", included, f"must have {len(values)} values, as scores")
+    if not np.isfinite(values).all():
+        place = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise InvalidParameter(f"scores[{place}]", float(values[place]), "must be a finite number")
+    if not np.isin(truth, (0.0, 1.0)).all():
+        place = int(np.flatnonzero(~np.isin(truth, (0.0, 1.0)))[0])
+        raise InvalidParameter(f"included[{place}]", given[place], "must be 0 or 1")
+    inside, total = int(truth.sum()), len(values)
+    if inside in {0, total}:
+        which = "included" if inside else "excluded"
+        reason = "must hold canaries of both kinds: a fair coin decides for each"
+        raise InvalidParameter("included", f"all {total:,} {which}", reason)
+    # Twice the chance of so few, or so many.
+    fewer = min(inside, total - inside)
+    if 2 * float(betainc(total - fewer, fewer + 1, 0.5)) < _UNFAIR:
+        reason = (
+            "cannot come from fair coins (chance below 1e-9): every bound here rests on them, so "
+            "give all canaries over which coins were tossed, the excluded ones too"
+        )
+        raise InvalidParameter("included", f"{inside:,} of {total:,}", reason)
+    return values, truth.astype(np.bool_)
+
+
+def _ordered(values: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
+    # Ties by an order of its own: that of a file may be one by inclusion.
+    shuffled = np.random.default_rng(seed).permutation(len(values))
+    found: NDArray[np.int64] = shuffled[np.argsort(values[shuffled], kind="stable")]
+    return found
+
+
+def _right(truth: NDArray[np.bool_], guesses: int, guess: Guessed) -> int:
+    # By rising score.
+    ends = {"both": (guesses // 2, guesses // 2), "included": (0, guesses)}
+    low, high = ends.get(guess, (guesses, 0))
+    return int(np.count_nonzero(~truth[:low])) + int(np.count_nonzero(truth[len(truth) - high :]))
+
+
+def planned_guesses(total: int, all_right: Callable[[int], bool]) -> tuple[int, bool]:
+    r"""How many of ``total`` canaries to guess, and whether any number of them could refute.
+
+    Half as many again as the least number that refutes if all are right, at least a sixteenth of
+    the canaries.
+
+    >>> planned_guesses(10_000, lambda guesses: guesses >= 6)
+    (624, True)
+    >>> planned_guesses(100, lambda guesses: False)
+    (32, False)
+    """
+    usual = max(total // _SHARE, min(_FEWEST, total))
+    least = next((r for r in _doubling(2, total) if all_right(r)), None)
+    chosen = usual if least is None else min(total, max(usual, 3 * least // 2))
+    return max(chosen - chosen % 2, min(2, total)), least is not None
+
+
+def _doubling(first: int, last: int) -> list[int]:
+    found = []
+    while first < last:
+        found.append(first)
+        first = first * 5 // 4 + 1
+    return [*found, last - last % 2 or last]
+
+
+def _needed(test: _Test) -> int | None:
+    # With how many canaries, all of them guessed right, the claim could be refuted.
+    def enough(total: int) -> bool:
+        return replace(test, total=total).refuted(total, total)
+
+    high = next((total for total in _doubling(test.total, _MOST_NEEDED) if enough(total)), None)
+    if high is None:
+        return None
+    return bisect_left(range(high), 1, test.total, key=lambda total: int(enough(total)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Test:
+    # The claim as a test on (guesses, right). delta = 0 is a binomial tail, all else are lines.
+    claim: Claim | CurveClaim | Guarantee
+    total: int
+    alpha: Fraction
+    delta: Fraction
+    lines: tuple[Line, ...]
+
+    @classmethod
+    def of(cls, claim: Claim | CurveClaim | Guarantee, total: int, alpha: Fraction) -> _Test:
+        points = [claim.exact] if isinstance(claim, Claim) else _points(claim)
+        delta = points[0][1] if isinstance(claim, Claim) else _CURVE_DELTA
+        return cls(claim=claim, total=total, alpha=alpha, delta=delta, lines=lines_of(points))
+
+    @property
+    def level(self) -> float:
+        return round_down(self.alpha)
+
+    def refuted(self, guesses: int, right: int) -> bool:
+        if isinstance(self.claim, Claim):
+            return self.refuted_at(self.claim.exact[0], guesses, right)
+        return curve_refuted(self.total, guesses, right, self.lines, self.level)
+
+    def refuted_at(self, epsilon: Fraction, guesses: int, right: int) -> bool:
+        if self.delta:
+            lines = lines_of([(epsilon, self.delta)])
+            return curve_refuted(self.total, guesses, right, lines, self.level)
+        return self._tail(epsilon, guesses, right) <= self.level
+
+    def p_value(self, guesses: int, right: int) -> float:
+        if isinstance(self.claim, Claim) and not self.delta:
+            return self._tail(self.claim.exact[0], guesses, right)
+        return curve_p_value(self.total, guesses, right, self.lines)
+
+    def _tail(self, epsilon: Fraction, guesses: int, right: int) -> float:
+        return one_run_p_value(self.total, guesses, right, epsilon=epsilon, delta=0)
+
+    def epsilon_lower(self, guesses: int, right: int) -> float:
+        bound = largest_rejected(lambda epsilon: self.refuted_at(Fraction(epsilon), guesses, right))
+        if isinstance(self.claim, Claim) and not self.refuted(guesses, right):
+            # Rounding apart, no bound lies beyond a claim that is kept.
+            return min(bound, round_down(self.claim.exact[0]))
+        return bound
+
+    def mu_lower(self, guesses: int, right: int) -> float | None:
+        # Of a claim of Gaussian DP, the largest mu that is refuted.
+        if not (isinstance(self.claim, CurveClaim) and self.claim.spelling.startswith("gdp=")):
+            return None
+
+        def rejected(mu: float) -> bool:
+            lines = lines_of(_gaussian(Fraction(max(mu, _LEAST_MU))))
+            return curve_refuted(self.total, guesses, right, lines, self.level)
+
+        return largest_rejected(rejected, most=_LARGEST_MU)
+
+
+def _points(claim: CurveClaim | Guarantee) -> list[tuple[Fraction, Fraction]]:
+    # Each on the curve or above; which they are decides power alone.
+    if isinstance(claim, CurveClaim):
+        listed = [point.exact for point in claim.points]
+        end = max(epsilon for epsilon, _ in listed)
+        return [*listed, *_spread(end, _CURVE_POINTS, claim.delta_upper)]
+    if isinstance(claim, Guarantee):
+        end = Fraction(_finite(claim.epsilon(_END_DELTA, _RELATIVE).upper_float))
+        return _spread(end, _FEW_POINTS, lambda e: claim.delta(e, _RELATIVE).upper_float)
+    raise InvalidParameter("claim", claim, 'must be a claim, or text such as "epsilon=1"')
+
+
+def _spread(
+    end: Fraction, points: int, delta: Callable[[Fraction], float]
+) -> list[tuple[Fraction, Fraction]]:
+    at = [end * k / points for k in range(points)]
+    return [(epsilon, Fraction(delta(epsilon))) for epsilon in at]
+
+
+def _finite(epsilon: float) -> float:
+    if not epsilon < math.inf:
+        raise InvalidParameter("claim", epsilon, "must have a finite epsilon at delta = 1e-6")
+    return epsilon
+
+
+def _gaussian(mu: Fraction) -> list[tuple[Fraction, Fraction]]:
+    from accounting.papers.real_gaussian import real_gaussian_delta
+
+    end = mu * (5 + mu / 2)  # where delta is below 1e-6
+    spread = [end * k / _GAUSSIAN_POINTS for k in range(_GAUSSIAN_POINTS)]
+    return [(epsilon, Fraction(real_gaussian_delta(1 / mu, epsilon).upper)) for epsilon in spread]
+
+
+def _histogram(values: NDArray[np.float64], truth: NDArray[np.bool_]) -> tuple[Cell, ...]:
+    edges = np.histogram_bin_edges(values, bins=_CELLS)
+    counts = [np.histogram(values[truth == side], bins=edges)[0] for side in (True, False)]
+    return tuple(
+        Cell(low=float(low), high=float(high), included=int(inside), excluded=int(outside))
+        for low, high, inside, outside in zip(edges, edges[1:], *counts, strict=False)
+    )
+
+
+def _trace(test: _Test, truth: NDArray[np.bool_], guess: Guessed) -> list[tuple[int, float]]:
+    # What other numbers of guesses would have given: none of them is the bound.
+    shares = sorted({max(2, (test.total >> k) & ~1) for k in range(_TRACE)})
+    sizes = [size for size in shares if size <= test.total]
+    return [(size, test.epsilon_lower(size, _right(truth, size, guess))) for size in sizes]

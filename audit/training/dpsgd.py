@@ -1,0 +1,328 @@
+r"""Audit a training step from the inside: sampling, clipping, noise and normaliser of DP-SGD.
+
+A step is an object with two methods, or a class that makes one without arguments:
+
+    sample(rng)              the records of the next batch: their numbers in 0..records-1
+    update(gradients, rng)   the vector that is released of per-example gradients, an array of
+                             shape (batch, dimension)
+
+``rng`` is a numpy Generator; a step that draws from a source of its own seeds it from there, or its
+clipping and normaliser cannot be looked at under its noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any, Final, Protocol, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from audit.errors import TargetFailed
+from audit.evidence.verdict import versions
+from audit.fit.fit import fit
+from audit.outputs.guard import RAISED, Watchdog, failure, stdout_to_stderr
+from audit.training.batches import batch_checks
+from audit.training.step_report import Check, Sampling, Stated, StepReport
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.numbers.enclosure import round_down
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+
+__all__ = ["JAX_PRIVACY", "TrainingStep", "dpsgd"]
+
+JAX_PRIVACY: Final = "jax-privacy"
+r"""The name of the step that comes with :mod:`audit.training.jax_step`."""
+
+Floats = NDArray[np.float64]
+
+_SHARES: Final = 6
+r"""The statistical checks: five of sampling and the noise."""
+
+_GRID: Final = 1 << 20
+r"""Noise is read in units of sigma/2^20: finer than any discrete law could be told from it."""
+
+_TOLERANCE: Final = 1e-3
+_PLANTED: Final = (1.5, 10.0, 1e4, 1e8)
+
+
+class TrainingStep(Protocol):
+    r"""One step of a training, to be audited by :func:`dpsgd`."""
+
+    def sample(self, rng: np.random.Generator) -> ArrayLike:
+        r"""The numbers of the records in the next batch."""
+
+    def update(self, gradients: Floats, rng: np.random.Generator) -> ArrayLike:
+        r"""What is released of per-example gradients, (batch, dimension) to (dimension,)."""
+
+
+def dpsgd(  # noqa: PLR0913 - each is an option of the command
+    step: Any,
+    *,
+    records: int,
+    rate: RationalLike,
+    noise_multiplier: RationalLike,
+    clip: RationalLike,
+    sampling: Sampling = "poisson",
+    dimension: int = 500,
+    batches: int = 400,
+    draws: int = 20_000,
+    alpha: RationalLike = "0.05",
+    seed: int = 0,
+    timeout: float | None = 60.0,
+    target: str = "step",
+) -> StepReport:
+    r"""Audit a step of DP-SGD: does it sample, clip, add noise and divide as stated?
+
+    ``step`` is a :class:`TrainingStep`, a class of one, or "jax-privacy" for the step that this
+    library takes (extra ``bench``). Stated are the number of ``records``, the
+    ``rate`` at which each enters a batch, the ``noise_multiplier`` sigma and the norm ``clip``: see
+    :class:`audit.training.step_report.Stated`. ``batches`` are drawn and tested, about ``draws``
+    coordinates of noise are held against the Gaussian law, and gradients of ``dimension``
+    coordinates are planted. Of a step as stated at least one statistical check fails with
+    probability at most ``alpha``; faults are counterexamples, found without chance.
+
+    >>> class Step:
+    ...     def sample(self, rng):
+    ...         return np.flatnonzero(rng.random(1000) < 0.1)
+    ...
+    ...     def update(self, gradients, rng):
+    ...         norms = np.maximum(np.linalg.norm(gradients, axis=1, keepdims=True), 1.0)
+    ...         noise = rng.normal(size=gradients.shape[1])
+    ...         return ((gradients / norms).sum(axis=0) + noise) / max(1, len(gradients))
+    >>> report = dpsgd(Step, records=1000, rate="0.1", noise_multiplier=1, clip=1, seed=1)
+    >>> [check.name for check in report.checks if check.failed]
+    ['normaliser']
+
+    Raises :class:`InvalidParameter`, and :class:`TargetFailed` where the step fails.
+    """
+    stated = _stated(records, rate, noise_multiplier, clip, sampling)
+    level = rational("alpha", alpha)
+    if not 0 < level < 1:
+        raise InvalidParameter("alpha", alpha, "must be in (0, 1), such as 0.05")
+    for name, value, least in (("dimension", dimension, 2), ("batches", batches, 2)):
+        integer(name, value, at_least=least)
+    calls = -(-integer("draws", draws, at_least=100) // dimension)
+    seed = integer("seed", seed, at_least=0)
+    with stdout_to_stderr(), Watchdog(timeout) as watchdog:
+        caller = _Caller(_made(step, stated), target, watchdog, stated, seed)
+        drawn = [caller.batch(k) for k in range(batches)]
+        checks = [
+            *batch_checks(drawn, stated, round_down(level / _SHARES)),
+            caller.noise(calls, dimension, level / _SHARES),
+            *caller.replayed(dimension),
+        ]
+    return StepReport(
+        target=target,
+        stated=stated,
+        checks=tuple(checks),
+        alpha=level,
+        batches=batches,
+        updates=caller.updates,
+        seed=seed,
+        versions=versions(),
+    )
+
+
+def _stated(
+    records: int,
+    rate: RationalLike,
+    noise_multiplier: RationalLike,
+    clip: RationalLike,
+    sampling: Sampling,
+) -> Stated:
+    exact = positive_rational("rate", rate, "nobody would enter a batch")
+    if exact >= 1:
+        raise InvalidParameter("rate", rate, "must be < 1: sampling hides nobody otherwise")
+    if sampling not in get_args(Sampling):
+        raise InvalidParameter("sampling", sampling, f"must be {' or '.join(get_args(Sampling))}")
+    found = Stated(
+        records=integer("records", records, at_least=2),
+        rate=exact,
+        noise_multiplier=positive_rational("noise_multiplier", noise_multiplier, "adds no noise"),
+        clip=positive_rational("clip", clip, "leaves nothing of a gradient"),
+        sampling=sampling,
+    )
+    if sampling == "fixed" and found.expected.denominator != 1:
+        raise InvalidParameter("rate", rate, "must make rate x records a whole number of records")
+    return found
+
+
+def _made(step: Any, stated: Stated) -> Any:
+    if isinstance(step, str) and step == JAX_PRIVACY:
+        from audit.training.jax_step import JaxPrivacyStep
+
+        return JaxPrivacyStep(stated)
+    made = step() if isinstance(step, type) else step
+    for name in ("sample", "update"):
+        if not callable(getattr(made, name, None)):
+            reason = f"must have a method {name}: see dpcore audit dpsgd --help"
+            raise InvalidParameter("step", step, reason)
+    return made
+
+
+class _Caller:
+    # Calls the step, each time with coins of its own, and reads what it returns.
+
+    def __init__(
+        self, step: Any, target: str, watchdog: Watchdog, stated: Stated, seed: int
+    ) -> None:
+        self.step, self.target, self.watchdog = step, target, watchdog
+        self.stated, self.seed, self.updates = stated, seed, 0
+        self.batch_coins = np.random.default_rng([seed, 0])
+        self.size = max(1, round(stated.expected))
+        # What an update is multiplied by to be in units of the clipping norm.
+        self.unit = float(stated.expected / stated.clip)
+
+    def _call(self, work: Callable[[], Any]) -> Any:
+        try:
+            self.watchdog.restart()
+            found = work()
+            self.watchdog.stop()
+        except RAISED as error:
+            self.watchdog.stop()
+            raise failure(self.target, error) from error
+        return found
+
+    def batch(self, number: int) -> NDArray[np.int64]:
+        given = self._call(lambda: np.asarray(self.step.sample(self.batch_coins)))
+        if given.size == 0:
+            return np.zeros(0, dtype=np.int64)
+        whole = given.ndim == 1 and np.issubdtype(given.dtype, np.integer)
+        if not whole or given.min() < 0 or given.max() >= self.stated.records:
+            reason = f"must return whole numbers in 0..{self.stated.records - 1} from sample()"
+            raise TargetFailed(self.target, reason, run=number + 1)
+        return np.asarray(given, dtype=np.int64)
+
+    def update(self, gradients: Floats, *coins: int) -> Floats:
+        self.updates += 1
+        rng = np.random.default_rng([self.seed, 1, *coins])
+        given = self._call(
+            lambda: np.asarray(self.step.update(gradients.copy(), rng), dtype=np.float64)
+        )
+        if given.shape != gradients.shape[1:]:
+            reason = f"update() must return {gradients.shape[1]} numbers, not shape {given.shape}"
+            raise TargetFailed(self.target, reason)
+        return np.asarray(given, dtype=np.float64)
+
+    def zeros(self, dimension: int, size: int | None = None) -> Floats:
+        return np.zeros((self.size if size is None else size, dimension))
+
+    def noise(self, calls: int, dimension: int, level: Fraction) -> Check:
+        # The noise of an update of nothing.
+        drawn = [self.update(self.zeros(dimension), k) for k in range(calls)]
+        values = np.concatenate(drawn)
+        if not np.isfinite(values).all():
+            told = "an update of zero gradients is not finite"
+            return Check(name="noise", verdict="fault", statement=told)
+        if len({one.tobytes() for one in drawn}) < len(drawn) and values.any():
+            told = "two updates added the same noise"
+            return Check(name="noise", verdict="fault", statement=told)
+        standard = values * (self.unit / float(self.stated.noise_multiplier))
+        cells = np.rint(np.clip(standard, -1e12, 1e12) * _GRID).astype(np.int64)
+        law = DiscreteGaussian(sigma_squared=_GRID * _GRID)
+        found = fit(_Listed(cells), law, runs=len(cells), alpha=level, seed=self.seed)
+        spread = float(np.sqrt(np.mean(standard**2)))
+        told = (
+            f"{len(cells):,} coordinates of noise have {spread:.4g} times the stated standard "
+            f"deviation; {100 * found.resolution:.2g}% off would be seen"
+        )
+        refuted = found.verdict == "refuted"
+        return Check(
+            name="noise",
+            verdict="refuted" if refuted else "passed",
+            statement=told,
+            p_value=found.p_value,
+        )
+
+    def replayed(self, dimension: int) -> Iterator[Check]:
+        # Under the same noise twice: what a gradient changes is the difference.
+        if self.stated.sampling == "poisson":
+            yield self._empty(dimension)
+        one, again = (self.update(self.zeros(dimension), 0) for _ in range(2))
+        if not np.array_equal(one, again, equal_nan=True):
+            told = "the noise does not come from the rng that is given: seed it from there"
+            for name in ("clipping", "normaliser"):
+                yield Check(name=name, verdict="nothing_measured", statement=told)
+            return
+        yield self._clipping(dimension)
+        yield self._normaliser(dimension)
+
+    def _empty(self, dimension: int) -> Check:
+        # Nobody in the batch: that must not show.
+        try:
+            found = self.update(self.zeros(dimension, 0), 0)
+        except TargetFailed as error:
+            told = f"an update of an empty batch {error.reason}"
+            return Check(name="empty batch", verdict="fault", statement=told)
+        if bool(np.isfinite(found).all()) and bool(found.any()):
+            return Check(name="empty batch", verdict="passed", statement="it has noise")
+        return Check(name="empty batch", verdict="fault", statement="it has no finite noise")
+
+    def _moved(self, gradients: Floats, planted: Floats) -> float:
+        # How far one gradient in place of a zero one moves the update, in clipping norms.
+        with_it = gradients.copy()
+        with_it[0] = planted
+        before, after = self.update(gradients, 0), self.update(with_it, 0)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return float(np.linalg.norm(after - before)) * self.unit
+
+    def _clipping(self, dimension: int) -> Check:
+        clip = float(self.stated.clip)
+        rng = np.random.default_rng([self.seed, 2])
+        others = rng.normal(size=(self.size, dimension))
+        others *= clip / 2 / np.linalg.norm(others, axis=1, keepdims=True)
+        others[0] = 0.0
+        one, even, mixed = np.zeros(dimension), np.ones(dimension), rng.normal(size=dimension)
+        one[dimension // 2] = -1.0
+        worst, what = 0.0, ""
+        for beside in (self.zeros(dimension), others):
+            for name, shape in (("one coordinate", one), ("all alike", even), ("mixed", mixed)):
+                for factor in _PLANTED:
+                    planted = shape * (factor * clip / float(np.linalg.norm(shape)))
+                    moved = self._moved(beside, planted)
+                    if not moved <= worst:
+                        worst, what = moved, f"a gradient of norm {factor:g} clip, {name}"
+                    if math.isnan(moved):
+                        told = f"{what}: the update is not a number"
+                        return Check(name="clipping", verdict="fault", statement=told)
+        told = f"{what} moves the update by {worst:.6g} clip / (rate x records)"
+        fault = worst > 1 + _TOLERANCE
+        return Check(name="clipping", verdict="fault" if fault else "passed", statement=told)
+
+    def _normaliser(self, dimension: int) -> Check:
+        # A gradient within the norm, in batches of several sizes.
+        planted = np.zeros(dimension)
+        planted[0] = float(self.stated.clip) / 2
+        sizes = sorted({1, max(1, self.size // 2), self.size, 2 * self.size})
+        shares = [2 * self._moved(self.zeros(dimension, size), planted) for size in sizes]
+        if max(shares) > (1 + _TOLERANCE) * min(shares):
+            listed = ", ".join(
+                f"{share:.4g} in a batch of {size:,}"
+                for size, share in zip(sizes, shares, strict=True)
+            )
+            told = f"what a gradient adds depends on the size of the batch: {listed}"
+            return Check(name="normaliser", verdict="fault", statement=told)
+        share, expected = shares[0], float(self.stated.expected)
+        told = (
+            f"a gradient within the norm is divided by {expected / share:.6g} in every batch; "
+            f"rate x records = {expected:.6g}"
+            if share
+            else "a gradient within the norm adds nothing"
+        )
+        fault = abs(share - 1) > _TOLERANCE
+        return Check(name="normaliser", verdict="fault" if fault else "passed", statement=told)
+
+
+class _Listed:
+    # A list of draws as a sampler: handed out in order.
+
+    def __init__(self, values: NDArray[np.int64]) -> None:
+        self.values, self.at = values, 0
+
+    def rvs(self, size: int, random_state: Any) -> NDArray[np.int64]:
+        del random_state
+        self.at += size
+        return self.values[self.at - size : self.at]

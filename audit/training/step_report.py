@@ -1,0 +1,165 @@
+r"""The report of an audit of a training step: one line a check, and its JSON.
+
+JSON, schema ``dpcore-dpsgd/1``. Every key is always there; null where it does not apply.
+
+    schema       "dpcore-dpsgd/1"
+    target       as it was written
+    stated       {"records", "rate", "noise_multiplier", "clip": exact, as text; "sampling"}
+    verdict      "refuted", "not_refuted" or "nothing_measured"
+    alpha        the false-alarm level of all statistical checks together
+    checks       [{"name", "verdict", "statement", "p_value"}]; the verdict is "refuted" (the
+                 p-value is at most the check's share of alpha), "fault" (a counterexample),
+                 "passed" or "nothing_measured"
+    batches      batches drawn
+    updates      calls of the update
+    assumptions  a list of sentences
+    seed         repeats the audit
+    versions     {"dpcore", "python", "numpy"}
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from typing import Any, Final, Literal, TypeAlias
+
+from audit.claims.levels import level_upper, shown_p_value
+from audit.report.sentences import FAULTS, VERDICTS
+from audit.wording.as_json import json_text
+from audit.wording.lines import Told, out_of
+from dpcore.numbers.parameter import write_rational
+
+__all__ = ["SCHEMA", "Check", "CheckVerdict", "Sampling", "Stated", "StepReport", "StepVerdict"]
+
+SCHEMA: Final = "dpcore-dpsgd/1"
+
+CheckVerdict: TypeAlias = Literal["refuted", "fault", "passed", "nothing_measured"]
+StepVerdict: TypeAlias = Literal["refuted", "not_refuted", "nothing_measured"]
+Sampling: TypeAlias = Literal["poisson", "fixed"]
+
+ASSUMED: Final = (
+    "the training runs this step and releases nothing else of the data",
+    "the random numbers that the step is given are uniform, and independent from call to call",
+    (
+        "clipping, noise and normaliser do the same at every step and for every gradient; what was "
+        "tried is a few of them"
+    ),
+)
+_EXIT_CODES: Final[dict[StepVerdict, int]] = {"not_refuted": 0, "refuted": 1, "nothing_measured": 4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    r"""What a training says of its steps: DP-SGD's parameters, exact.
+
+    A batch holds each of ``records`` with probability ``rate`` (or exactly rate records, "fixed").
+    An update is (sum of gradients clipped to l2 norm ``clip``, plus Gaussian noise of standard
+    deviation ``noise_multiplier`` clip in each coordinate) / (rate records).
+    """
+
+    records: int
+    rate: Fraction
+    noise_multiplier: Fraction
+    clip: Fraction
+    sampling: Sampling = "poisson"
+
+    @property
+    def expected(self) -> Fraction:
+        r"""The expected size of a batch, by which the sum is divided."""
+        return self.rate * self.records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    r"""One thing that was looked at, what was found, and how much it weighs."""
+
+    name: str
+    verdict: CheckVerdict
+    statement: str
+    p_value: float | None = None
+
+    @property
+    def failed(self) -> bool:
+        r"""Whether it speaks against the step."""
+        return self.verdict in {"refuted", "fault"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepReport:
+    r"""The report of an audit of a training step: what each check found."""
+
+    target: str
+    stated: Stated
+    checks: tuple[Check, ...]
+    alpha: Fraction
+    batches: int
+    updates: int
+    seed: int
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> StepVerdict:
+        r"""Refuted where one check fails; nothing measured where one could not be made."""
+        found = {check.verdict for check in self.checks}
+        if found & {"refuted", "fault"}:
+            return "refuted"
+        return "nothing_measured" if "nothing_measured" in found else "not_refuted"
+
+    @property
+    def refuted(self) -> bool:
+        r"""Whether a check speaks against the step."""
+        return self.verdict == "refuted"
+
+    @property
+    def exit_code(self) -> int:
+        r"""0 not refuted, 1 refuted or a fault, 4 a check could not be made."""
+        return _EXIT_CODES[self.verdict]
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The report as plain values, the keys of the module's schema."""
+        stated = asdict(self.stated)
+        exact = ("rate", "noise_multiplier", "clip")
+        return {
+            "schema": SCHEMA,
+            "target": self.target,
+            "stated": {**stated, **{name: write_rational(stated[name]) for name in exact}},
+            "verdict": self.verdict,
+            "alpha": level_upper(self.alpha),
+            "checks": [asdict(check) for check in self.checks],
+            "batches": self.batches,
+            "updates": self.updates,
+            "assumptions": list(ASSUMED),
+            "seed": self.seed,
+            "versions": self.versions,
+        }
+
+    def to_text(self) -> str:
+        r"""The JSON document, with a newline at its end."""
+        return json_text(self.to_json())
+
+    def told(self) -> Told:
+        r"""The report as sentences, one row a check."""
+        faults = any(check.verdict == "fault" for check in self.checks)
+        only_faults = faults and not any(check.verdict == "refuted" for check in self.checks)
+        words = "does not do what is stated" if self.refuted else "beside what is stated"
+        cases = out_of(self.alpha, 6)
+        return Told(
+            verdict=FAULTS if only_faults else VERDICTS[self.verdict],
+            about=f"{self.target} {words}",
+            rows=(
+                *((check.name, _line(check)) for check in self.checks),
+                ("trust", f"of a step as stated, at most {cases} such audits would say REFUTED"),
+                *(("assumed", sentence) for sentence in ASSUMED),
+                ("repeat", f"--seed {self.seed}"),
+            ),
+            style="bold red" if self.refuted else "bold yellow",
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(self.told().lines())
+
+
+def _line(check: Check) -> str:
+    word = {"passed": "ok", "nothing_measured": "NOT MEASURED"}.get(check.verdict)
+    weight = "" if check.p_value is None else f" (p-value {shown_p_value(check.p_value)})"
+    return f"{word or check.verdict.upper()}: {check.statement}{weight}"

@@ -1,0 +1,195 @@
+r"""``dpcore budget dpsgd`` and ``check``, and calibration of sampled noise, as they are typed."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpcore.command.app
+from tests.support.typed import Command
+
+POINT = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
+RUN = ["--noise-multiplier", "1.1", "--batch-size", 256, "--examples", 60000, "--delta", "1e-5"]
+EVENT = {
+    "class_name": "SelfComposedDpEvent",
+    "count": 1000,
+    "event": {
+        "class_name": "PoissonSampledDpEvent",
+        "sampling_probability": 0.01,
+        "event": {"class_name": "GaussianDpEvent", "noise_multiplier": 1.0},
+    },
+}
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"budget": POINT})
+    return Command(capsys)
+
+
+def test_the_run_of_the_page(command: Command) -> None:
+    r"""dp-accounting at a grid of 1e-5 says 2.381598, an upper end; RDP says 2.597."""
+    found = command("dpsgd", *RUN, "--epochs", 60, "--json").json
+    assert 2.3815 < found["epsilon"]["lower"] <= found["epsilon"]["upper"] < 2.381598
+    assert (found["rounds"], found["derived"]["rate"]) == (14062, "8/1875")
+    assert "floats" in found["assumptions"][0]
+    # The command that it names gives the same numbers.
+    words = found["command"].split()
+    assert words[:3] == ["dpcore", "budget", "epsilon"]
+    again = command(*words[2:], "--json").json
+    assert again["epsilon"] == found["epsilon"]
+
+
+def test_other_ways_to_draw_a_batch(command: Command) -> None:
+    words = ["--noise-multiplier", 4, "--batch-size", 10, "--examples", 1000, "--delta", "1e-5"]
+    poisson, fixed, shuffled = (
+        command("dpsgd", *words, "--epochs", 2, "--sampling", each, "--json").json
+        for each in ("poisson", "fixed", "shuffled")
+    )
+    assert poisson["epsilon"]["lower"] is not None
+    # Replacing moves twice as far, and these are upper ends that claim nothing from below.
+    for each in (fixed, shuffled):
+        assert each["epsilon"]["lower"] is None
+        assert each["epsilon"]["upper"] > poisson["epsilon"]["upper"]
+    # Two epochs of Gaussian noise that moves by 2/4: the curve of one of 2 sqrt(2)/4.
+    moved = ["--noise", "gaussian:sigma=4", "--sensitivity", "l2-squared=8"]
+    once = command("epsilon", *moved, "--delta", "1e-5", "--json").json["epsilon"]
+    assert shuffled["epsilon"]["upper"] == pytest.approx(once["upper"], rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--epochs", 0], "--epochs"),
+        (["--epochs", "nan"], "--epochs"),
+        (["--epochs", "1e-9"], "--epochs"),
+        (["--rounds", 0], "--rounds"),
+        ([], "--epochs"),
+        (["--epochs", 1, "--rounds", 1], "--epochs"),
+        (["--epochs", 1, "--batch-size", 60001], "--batch-size"),
+        (["--epochs", 1, "--batch-size", 0], "--batch-size"),
+        (["--epochs", 1, "--noise-multiplier", 0], "--noise-multiplier"),
+        (["--epochs", 1, "--noise-multiplier", "inf"], "--noise-multiplier"),
+        (["--epochs", 1, "--delta", 0], "--delta"),
+        (["--epochs", 1, "--delta", 1], "--delta"),
+    ],
+)
+def test_what_is_refused(command: Command, words: list[object], what: str) -> None:
+    answer = command("dpsgd", *RUN, *words)
+    assert answer.code == 2
+    assert what in answer.err
+    assert len(answer.err.strip().splitlines()) == 1
+
+
+def _event(path: Path, document: Any) -> Path:
+    file = path / "event.json"
+    file.write_text(document if isinstance(document, str) else json.dumps(document))
+    return file
+
+
+def test_another_tools_number(command: Command, tmp_path: Path) -> None:
+    dp = pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
+    file = _event(tmp_path, EVENT)
+    from accounting.interop.written import event_from_json, event_to_json
+
+    event = event_from_json(json.dumps(EVENT))
+    assert event_to_json(event) == EVENT
+    theirs = dp.pld.PLDAccountant().compose(event).get_epsilon(1e-6)
+    words = ["check", "--event", file, "--delta", "1e-6", "--says"]
+    above = command(*words, theirs, "--json")
+    assert (above.code, above.json["verdict"]) == (0, "an upper bound, proven")
+    exact = above.json["epsilon"]
+    assert Fraction(above.json["by_at_least"]) <= Fraction(theirs) - Fraction(exact["upper"])
+    # A slip: the rate forgotten in a conversion, the direction forgotten, a digit less.
+    below = command(*words, exact["lower"] * 0.999)
+    assert (below.code, "below the truth" in below.out) == (1, True)
+    between = (exact["lower"] + exact["upper"]) / 2
+    assert command(*words, repr(between)).code == 4
+    assert command(*words, "inf").code == 2
+    assert command(*words, "-1").code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("{", "JSON"),
+        ("[]", "class_name"),
+        ('{"noise_multiplier": 1}', "class_name"),
+        ('{"class_name": "GaussDpEvent"}', "name of an event"),
+        ('{"class_name": "DpEvent"}', "name of an event"),
+        ('{"class_name": "GaussianDpEvent"}', "needs noise_multiplier"),
+        ('{"class_name": "GaussianDpEvent", "sigma": 1}', "takes noise_multiplier"),
+        ('{"class_name": "GaussianDpEvent", "noise_multiplier": NaN}', "JSON"),
+        ('{"class_name": "GaussianDpEvent", "noise_multiplier": -1}', "noise_multiplier"),
+        ('{"class_name": "GaussianDpEvent", "noise_multiplier": "a"}', "noise_multiplier"),
+        ('{"class_name": "UnsupportedDpEvent"}', "no theorem"),
+        ("[" * 100000, "JSON"),
+    ],
+)
+def test_files_that_are_no_event(command: Command, tmp_path: Path, text: str, what: str) -> None:
+    pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
+    file = _event(tmp_path, text)
+    answer = command("check", "--event", file, "--delta", "1e-6", "--says", 1)
+    assert (answer.code, what in answer.err) == (2, True)
+    assert len(answer.err.strip().splitlines()) == 1
+
+
+def test_calibrate_sampled_gaussian_noise(command: Command) -> None:
+    words = ["--poisson", "1%", "--rounds", 1000]
+    target = ["--epsilon", 2, "--delta", "1e-5"]
+    found = command("calibrate", "--noise", "gaussian", *words, *target, "--json").json
+    assert found["least"]
+    kept, less = found["noise"]["sigma"], found["one_step_less"]["noise"]["sigma"]
+    assert 0 < 1 - Fraction(less) / Fraction(kept) <= Fraction(1, 10**6)
+    # Asked again, by the other command.
+    for sigma, keeps in ((kept, True), (less, False)):
+        spelled = ["--noise", f"gaussian:sigma={sigma}"]
+        again = command("delta", *spelled, *words, "--epsilon", 2, "--json").json["delta"]
+        assert (again["upper"] <= 1e-5) is keeps
+        assert (again["lower"] > 1e-5) is not keeps
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["epsilon", "--delta", "1e-6"],
+        ["delta", "--epsilon", 1],
+        ["curve", "--points", 2],
+        ["returning", "--visits", "1,2"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_every_answer_says_what_is_assumed(command: Command, words: list[object]) -> None:
+    for noise, assumed in (
+        ("gaussian:sigma=2", True),
+        ("discrete-gaussian:sigma_squared=4", False),
+    ):
+        for form in ([], ["--json"]):
+            answer = command(*words, "--noise", noise, *form)
+            assert answer.code == 0
+            assert ("added in floats" in answer.out) is assumed
+
+
+def test_most_rounds(command: Command) -> None:
+    words = ["--noise", "gaussian:sigma=10", "--epsilon", 2, "--delta", "1e-5"]
+    most = command("calibrate", *words, "--rounds", "most", "--json").json
+    assert (most["value"], most["one_step_more"]["value"], most["most"]) == ("25", "26", True)
+    assert command("calibrate", *words, "--rounds", "most", "--poisson", "most").code == 2
+
+
+@pytest.mark.nightly
+def test_the_largest_rate(command: Command) -> None:
+    words = ["--noise", "gaussian:sigma=10", "--epsilon", 2, "--delta", "1e-5"]
+    rate = command("calibrate", *words, "--rounds", 100, "--poisson", "most", "--json").json
+    assert rate["most"]
+    value = Fraction(rate["value"])
+    assert 0 < Fraction(rate["one_step_more"]["value"]) / value - 1 <= Fraction(1, 10**6)
+    sampled = ["--rounds", 100, "--poisson", value, "--delta", "1e-5", "--json"]
+    again = command("epsilon", "--noise", "gaussian:sigma=10", *sampled).json["epsilon"]
+    assert again["upper"] <= 2
+    assert again["lower"] > 1.9999

@@ -1,0 +1,95 @@
+"""The command that audits a training by its canaries."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.audit.command import Shell
+
+
+@pytest.fixture
+def shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Shell:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    coins = rng.integers(0, 2, 2000)
+    for name, mu in (("leaking", 3.0), ("null", 0.0)):
+        scores = mu * coins + rng.normal(size=2000)
+        rows = [f"{i},{s},{c}" for i, (s, c) in enumerate(zip(scores, coins, strict=True))]
+        Path(f"{name}.csv").write_text("\n".join(["canary,score,included", *rows]) + "\n")
+    return Shell(monkeypatch, capfd, "canaries")
+
+
+def test_a_leak_is_refuted_and_null_scores_are_not(shell: Shell) -> None:
+    found = shell("leaking.csv", "--claim", "epsilon=1,delta=1e-5")
+    assert (found.code, found.err) == (1, "")
+    assert found.out.startswith("REFUTED  the training does not keep epsilon=1,delta=0.00001")
+    found = shell("null.csv", "--claim", "epsilon=1,delta=1e-5", "--json")
+    assert (found.code, found.err) == (0, "")
+    document = json.loads(found.out)
+    assert document["verdict"] == "not_refuted"
+    assert document["epsilon_lower"] < 0.5
+
+
+def test_a_claim_beyond_reach_ends_with_four(shell: Shell) -> None:
+    found = shell("leaking.csv", "--claim", "epsilon=9,delta=1e-5")
+    assert found.code == 4
+    assert found.out.startswith("NOTHING MEASURED")
+    assert "2,000 canaries cannot refute epsilon=9" in found.err
+
+
+def test_standard_input_is_read(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = Path("leaking.csv").read_text()
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    piped = shell("-", "--claim", "gdp=1", "--json")
+    assert json.loads(piped.out) == json.loads(
+        shell("leaking.csv", "--claim", "gdp=1", "--json").out
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "score"),
+        ("score\n1\n", "included"),
+        ("score,score,included\n1,1,1\n", "score"),
+        ("score,included\n", "no canaries"),
+        ("score,included\n1,0\nx,1\n", "line 3: score = x: must be a finite number"),
+        ("score,included\n1,0\nnan,1\n", "line 3: score = nan: must be a finite number"),
+        ("score,included\n1,0\n2,maybe\n", "line 3: included = maybe: must be 1 or 0"),
+        ("score,included\n1,0\n2\n", "line 3"),
+        ('score,included\n"1,0\n', "CSV"),
+        ("score,included\n1,1\n2,1\n", "both kinds"),
+    ],
+)
+def test_a_bad_file_is_one_line_of_error(shell: Shell, text: str, said: str) -> None:
+    Path("bad.csv").write_text(text)
+    found = shell("bad.csv", "--claim", "epsilon=1")
+    assert (found.code, found.out) == (2, "")
+    assert said in found.err
+    assert len(found.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--claim", "epsilon=-1"], "--claim"),
+        (["--claim", "epsilon=1", "--alpha", "0"], "--alpha"),
+        (["--claim", "epsilon=1", "--guesses", "7"], "--guesses"),
+        (["--claim", "epsilon=1", "--guess", "x"], "--guess"),
+        (["--claim", "epsilon=1", "--seed", "x"], "--seed"),
+        (["--claim", "epsilon=1", "--relation", "x"], "--relation"),
+    ],
+)
+def test_a_bad_option_is_named(shell: Shell, options: list[str], named: str) -> None:
+    found = shell("null.csv", *options)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(f"error: {named}")
+    assert shell("absent.csv", "--claim", "epsilon=1").code == 2

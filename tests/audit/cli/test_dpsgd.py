@@ -1,0 +1,73 @@
+"""The command that looks at a training step."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.purse import purse
+from tests.support.audit import training_steps
+from tests.support.audit.command import Shell
+
+ALPHA = purse.buy("the dpsgd command passes a step as stated", "1e-9")
+STATED = [
+    "--records", 2000, "--rate", 0.05, "--noise-multiplier", 1.5, "--clip", 0.5,
+    "--dimension", 200, "--draws", 4000, "--batches", 200, "--seed", 1, "--alpha", ALPHA,
+]  # fmt: skip
+
+
+@pytest.fixture
+def shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Shell:
+    shutil.copy(training_steps.__file__, tmp_path / "steps.py")
+    monkeypatch.chdir(tmp_path)
+    return Shell(monkeypatch, capfd, "dpsgd")
+
+
+def test_a_right_step_passes_and_broken_ones_do_not(shell: Shell) -> None:
+    found = shell("steps.py:Right", *STATED)
+    assert (found.code, found.err) == (0, "")
+    assert found.out.startswith("NOT REFUTED AT THIS RESOLUTION  steps.py:Right")
+    found = shell("steps.py:ActualSize", *STATED)
+    assert found.code == 1
+    assert "FAULTS FOUND" in found.out
+    found = shell("steps.py:TenthLessNoise", *STATED, "--json")
+    assert found.code == 1
+    document = json.loads(found.out)
+    assert [c["name"] for c in document["checks"] if c["verdict"] == "refuted"] == ["noise"]
+    assert shell("steps.py:OwnNoise", *STATED).code == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--rate", "2"], "--rate"),
+        (["--records", "x"], "--records"),
+        (["--noise-multiplier", "0"], "--noise-multiplier"),
+        (["--clip", "nan"], "--clip"),
+        (["--sampling", "some"], "--sampling"),
+        (["--alpha", "2"], "--alpha"),
+        (["--dimension", "1"], "--dimension"),
+    ],
+)
+def test_a_bad_option_is_named(shell: Shell, options: list[str], named: str) -> None:
+    found = shell("steps.py:Right", *STATED, *options)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(f"error: {named}")
+
+
+def test_a_step_that_is_none_or_fails_is_one_line_of_error(shell: Shell) -> None:
+    found = shell("steps.py:RECORDS", *STATED)
+    assert (found.code, len(found.err.splitlines())) == (2, 1)
+    Path("bad.py").write_text(
+        "class Step:\n"
+        "    def sample(self, rng):\n        raise OSError('no data')\n"
+        "    def update(self, gradients, rng):\n        return gradients[0]\n"
+    )
+    found = shell("bad.py:Step", *STATED)
+    assert found.code == 3
+    assert "no data" in found.err

@@ -1,0 +1,238 @@
+"""Learned scores: honest at the boundary, the same however runs come, and recounted by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from audit.claims.claim import Claim
+from audit.evidence.fixed import block_ends, gather
+from audit.learn import study
+from audit.learn.study import Study, studied
+from audit.outputs.features.feature import read_feature
+from audit.outputs.worlds import draw_worlds
+from audit.report.html import page
+from audit.resume.checkpoint import resume
+from audit.runs.plan import Plan
+from audit.sample import draw, report_of, sample
+from audit.targets.target import Target, Vectorised
+from tests.effort import by_day, effort
+from tests.purse import purse
+
+ScoreJson = dict[str, Any]
+
+
+def shifted(d: int, n: int, rng: np.random.Generator) -> Any:
+    """Six floats, of which one moves by a tenth of its noise: about 0.1-DP."""
+    return np.concatenate((d + rng.laplace(0, 10, (n, 1)), rng.laplace(0, 10, (n, 5))), axis=1)
+
+
+def broken(d: int, n: int, rng: np.random.Generator) -> Any:
+    """One of twelve integers has a tenth of the noise it needs."""
+    noise = np.rint(rng.laplace(0, 10, (n, 12))).astype(np.int64)
+    noise[:, 7] = d + rng.geometric(0.6, n) - rng.geometric(0.6, n)
+    return noise
+
+
+def of(function: Any) -> Target:
+    return Vectorised(spelling=function.__name__, function=function)
+
+
+PLAN = Plan(claim=Claim(epsilon="0.1"), pair=(0, 1), runs=3000, seed=7)
+
+
+def response(runs: int, width: int, rng: np.random.Generator) -> tuple[Any, Any]:
+    """At the boundary of epsilon = 1 in one coordinate, the others noise: much to overfit."""
+    worlds = draw_worlds(runs, rng)
+    outputs = rng.normal(size=(runs, width))
+    outputs[:, 0] = np.where(rng.random(runs) < 1 / (1 + math.exp(-1)), worlds, ~worlds)
+    return outputs, worlds
+
+
+def refuted(scores: Any, worlds: Any, seed: int) -> bool:
+    return gather(scores, worlds, seed=seed).p_value(1) <= 0.05
+
+
+def alarms(repeats: int, learned: Any) -> int:
+    found = 0
+    for repeat in range(repeats):
+        outputs, worlds = response(400, 30, np.random.default_rng([5, repeat]))
+        found += refuted(learned(outputs, worlds), worlds, repeat)
+    return found
+
+
+def honest(outputs: Any, worlds: Any) -> Any:
+    return studied(outputs, worlds, block_ends(len(worlds)))[0]["learned"]
+
+
+def peeking(outputs: Any, worlds: Any) -> Any:
+    """A mutant: what is scored was learned from."""
+    teacher = Study()
+    teacher.scores(outputs, worlds)
+    teacher.learn()
+    return teacher.scores(outputs, worlds)["learned"]
+
+
+def test_a_learner_at_the_boundary_does_not_refute_and_one_that_peeks_does() -> None:
+    alpha, repeats = purse.buy("learned scores at the boundary", "1e-9"), effort(30, 1000)
+    wrong = alarms(repeats, honest)
+    assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
+    assert stats.binom.sf(alarms(20, peeking) - 1, 20, 0.05) < 1e-9
+
+
+def test_a_block_is_scored_before_its_worlds_are_seen() -> None:
+    outputs, worlds = response(900, 4, np.random.default_rng(3))
+    ends = block_ends(900)
+    found, models = studied(outputs, worlds, ends)
+    other = worlds.copy()
+    other[ends[-2] :] ^= True
+    again, _ = studied(outputs, other, ends)
+    for name, scores in found.items():
+        assert (again[name] == scores).all()
+    assert set(models) <= set(ends[:-1])
+    other[: ends[-2]] ^= True
+    assert (studied(outputs, other, ends)[0]["learned"] != found["learned"]).any()
+
+
+def test_a_score_reads_each_output_by_itself() -> None:
+    outputs, worlds = response(900, 4, np.random.default_rng(3))
+    teacher = Study()
+    teacher.scores(outputs, worlds)
+    teacher.learn()
+    fresh = [
+        *np.random.default_rng(4).normal(size=(50, 4)).tolist(),
+        [1.0],
+        None,
+        "x",
+        [math.nan] * 9,
+    ]
+    whole = Study(models=teacher.models, _parts=teacher._parts, _mixtures=teacher._mixtures)
+    together = whole.scores(fresh, np.zeros(len(fresh), dtype=np.bool_))
+    for i in (0, 7, 49, 50, 51, 52, 53):
+        alone = Study(models=teacher.models, _parts=teacher._parts, _mixtures=teacher._mixtures)
+        found = alone.scores(fresh[i : i + 1], np.zeros(1, dtype=np.bool_))
+        for name, score in found.items():
+            assert score[0] == pytest.approx(together[name][i], abs=1e-12)
+
+
+def by_hand(row: Any, score: ScoreJson) -> float:
+    """The score of a row of numbers from its JSON, in plain Python."""
+    plain = [math.nan if x in score["flags"] else float(x) for x in row]
+    known = [x for x in plain if not math.isnan(x)]
+
+    def column(name: str) -> float:
+        if name.startswith("coordinate:") and " - " in name:
+            later, earlier = (int(part.partition(":")[2]) for part in name.split(" - "))
+            return plain[later] - plain[earlier]
+        if name.startswith("coordinate:"):
+            return float(row[int(name.partition(":")[2])])
+        if name.startswith("count of "):
+            return float(sum(x == float(name.rpartition(" ")[2]) for x in row))
+        if not known and name != "numbers":
+            return math.nan
+        return {
+            "sum": lambda: sum(known),
+            "max": lambda: max(known),
+            "min": lambda: min(known),
+            "argmax": lambda: float(plain.index(max(known))),
+            "numbers": lambda: float(len(known)),
+        }[name]()
+
+    total = 0.0
+    for each in score["linear"]:
+        x = plain[int(each["column"].partition(":")[2])]
+        total += 0.0 if math.isnan(x) else each["slope"] * (x - each["center"])
+    for each in score["steps"]:
+        x = column(each["column"])
+        if math.isnan(x):
+            total += each["others"].get("1", 0.0)
+        else:
+            total += each["heights"][sum(cut <= x for cut in each["cuts"])]
+    return total
+
+
+@pytest.mark.parametrize("function", [broken, shifted])
+def test_the_witness_is_counted_again_from_its_json(function: Any) -> None:
+    # The floats also tell the datasets apart by their lowest bits, which is another test.
+    plan = Plan(
+        claim=Claim(epsilon="0.01"),
+        pair=(0, 6),
+        runs=6000,
+        seed=11,
+        features=(read_feature("learned"),) if function is shifted else (),
+    )
+    drawn = draw(of(function), plan)
+    report = report_of(drawn)
+    shown = json.loads(report.to_text())
+    witness, score = shown["witness"], shown["witness"]["score"]
+    assert shown["verdict"] == "refuted"
+    assert witness["feature"] in {"learned", "coordinates"}
+    assert witness["event"].startswith(f"{witness['feature']}(output) {score['side']} ")
+    ends = block_ends(6000)
+    block = next(
+        slice(a, b) for a, b in pairwise(ends) if b - a == witness["runs_a"] + witness["runs_b"]
+    )
+    assert score["learned_from"] <= block.start
+    outputs, worlds = np.asarray(drawn.outputs())[block], drawn.worlds()[block]
+    found = np.array([by_hand(row, score) for row in outputs.tolist()])
+    inside = found >= score["threshold"] if score["side"] == ">=" else found < score["threshold"]
+    # Sums in another order: a score at the threshold may fall to the other side.
+    near = int((np.abs(found - score["threshold"]) < 1e-9).sum())
+    assert abs(int((inside & ~worlds).sum()) - witness["inside_a"]) <= near
+    assert abs(int((inside & worlds).sum()) - witness["inside_b"]) <= near
+
+
+def test_one_coordinate_of_many_is_found_and_named() -> None:
+    report = sample(of(broken), PLAN)
+    assert report.verdict == "refuted"
+    assert report.features == ("identity", "coordinates", "learned")
+    assert report.witness is not None
+    most = report.to_json()["witness"]["score"]["most"]
+    assert most[0]["column"] == "coordinate:7"
+    assert "mostly coordinate:7" in " ".join(str(report).split())
+    assert "mostly coordinate:7" in page(report)
+    assert report.to_json()["resolution"] is None
+    assert "hardly ever come twice" in report.to_json()["unresolved"]
+    assert "not known: outputs hardly ever come twice" in " ".join(str(report).split())
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_the_report_does_not_depend_on_how_runs_are_drawn(tmp_path: Path, sequential: bool) -> None:
+    plan = Plan(claim=Claim(epsilon=9), pair=(0, 1), runs=700, seed=7, sequential=sequential)
+    target = of(broken)
+    whole = sample(target, plan).to_json()
+    with resume(tmp_path / "a.state", target, plan) as state:
+        assert sample(target, plan, state=state).to_json() == whole
+    with resume(tmp_path / "a.state", target, plan) as state:
+        assert len(state.blocks) == len(list(plan.blocks()))
+        assert sample(target, plan, state=state).to_json() == whole
+
+
+def test_nothing_is_learned_of_constants_and_little_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    worlds = np.arange(300) % 2 == 0
+    found, models = studied([[1, 2]] * 300, worlds, [100, 200, 300])
+    assert not any(scores.any() for scores in found.values())
+    assert list(models) == [100]
+    found, models = studied([[]] * 300, worlds, [100, 200, 300])
+    assert not models
+    monkeypatch.setattr(study, "_FEWEST", 1000)
+    assert not studied([[1, 2]] * 300, worlds, [100, 200, 300])[1]
+
+
+@by_day(1)
+@pytest.mark.parametrize("sequential", [True, False])
+def test_a_gaussian_vector_with_a_tenth_too_little_noise(sequential: bool) -> None:
+    def gauss(d: int, n: int, rng: np.random.Generator) -> Any:
+        return rng.normal(0, 0.9, (n, 100)) + d / 10
+
+    from audit.claims.curve_claim import read_claim
+
+    plan = Plan(claim=read_claim("gdp=1"), pair=(0, 1), runs=20_000, seed=1, sequential=sequential)
+    assert sample(of(gauss), plan).verdict == "refuted"

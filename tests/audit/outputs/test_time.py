@@ -1,0 +1,135 @@
+r"""The feature ``time``: the duration of a call as an output."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import audit
+import audit.targets.target
+from audit.outputs.features.feature import beside_time, read_feature
+from audit.runs.plan import Plan
+from audit.sample import draw
+from audit.targets.spelling import as_target
+from dpcore.errors import InvalidParameter
+from tests.purse import purse
+from tests.support.audit.command import Shell
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "examples" / "telling_time.py"
+PAIR = ({"first": 1, "others": 3000}, {"first": 0, "others": 3000})
+ALPHA = purse.buy("time: an even clock refutes nothing", "1e-9")
+
+
+class Clock:
+    """Stands in for the clock: what a call takes is what it says."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def perf_counter_ns(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(audit.targets.target, "time", found)
+    return found
+
+
+def test_a_time_that_depends_on_the_data_refutes_and_an_even_one_does_not(clock: Clock) -> None:
+    def telling(value: int, rng: np.random.Generator) -> int:
+        clock.now += int(rng.integers(1000)) + 900 * value
+        return int(rng.integers(2))
+
+    def even(value: int, rng: np.random.Generator) -> int:
+        clock.now += int(rng.integers(1000))
+        return int(rng.integers(2))
+
+    def found(target: Any, **options: Any) -> Any:
+        return audit.audit(
+            target, "epsilon=1", pair=(0, 1), runs=2000, seed=7, confidence=1 - ALPHA, **options
+        )
+
+    told = found(telling, features=["identity", "time"])
+    assert told.refuted
+    assert "time(output)" in str(told.witness)
+    assert not told.repeatable
+    assert told.warnings[0].startswith("time was measured on this machine")
+    assert found(telling).verdict == "not_refuted"  # the outputs themselves
+    assert found(even, features=["identity", "time"]).verdict == "not_refuted"
+
+
+def test_other_features_read_the_output_as_before(clock: Clock) -> None:
+    def leaking(value: int, rng: np.random.Generator) -> float:
+        clock.now += int(rng.integers(1000))
+        return value - 0.5
+
+    report = audit.audit(
+        leaking, "epsilon=1", pair=(0, 1), runs=1000, seed=7, features=["time", "sign"]
+    )
+    assert report.refuted
+    assert "sign(output)" in str(report.witness)
+
+
+def test_calls_of_both_datasets_take_turns_at_random(clock: Clock) -> None:
+    seen: list[int] = []
+
+    def noted(value: int, rng: np.random.Generator) -> int:
+        seen.append(value)
+        clock.now += 1
+        return int(rng.integers(2))
+
+    plan = Plan(
+        claim=audit.Claim(epsilon=1), pair=(0, 1), runs=600, seed=7,
+        features=(read_feature("time"),),
+    )  # fmt: skip
+    drawn = draw(as_target("noted", noted), plan)
+    assert seen == [int(world) for world in drawn.worlds(0)]
+    changes = sum(a != b for a, b in pairwise(seen))
+    assert 200 < changes < 400
+
+
+@pytest.mark.parametrize("target", ["half-scale", "discrete-laplace:scale=1", "exec:true"])
+def test_targets_of_many_outputs_a_call_are_refused(target: str) -> None:
+    with pytest.raises(InvalidParameter, match="is called for each run"):
+        audit.audit(
+            target, "epsilon=1", pair=(0, 1), runs=400, seed=7, features=["time"], layers="sample"
+        )
+
+
+def test_a_search_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="not for a search"):
+        audit.audit(
+            lambda value, rng: value + rng.laplace(),
+            "epsilon=1",
+            search="integer:low=0,high=3",
+            features=["time"],
+            runs=400,
+        )
+
+
+def test_beside_time_is_done_once() -> None:
+    both = (read_feature("sign+round:1"), read_feature("time+round:-3"))
+    once = beside_time(both)
+    assert beside_time(once) == once
+    assert [feature.name for feature in once] == ["sign+round:1", "time+round:-3"]
+    assert [feature.apply([(-7, 12_345)])[0] for feature in once] == [-1, 12_000]
+    assert [beside_time(once)[i].apply([(-7, 12_345)])[0] for i in (0, 1)] == [-1, 12_000]
+
+
+def test_the_example_is_refuted_by_the_command(audit: Shell) -> None:
+    # By the clock of this machine: 3,000 comparisons or one. The twin is not asked, as nobody
+    # proves that a machine is even.
+    a, b = ('{"first": 1, "others": 3000}', '{"first": 0, "others": 3000}')
+    words = ("--claim", "epsilon=1", "--pair", a, b, "-n", 1500, "--seed", 7)
+    told = audit(f"{EXAMPLE}:found_early", *words, "--feature", "time")
+    assert told.code == 1, told.out + told.err
+    assert "time(output)" in told.out
+    by_output = audit(f"{EXAMPLE}:found_early", *words, "--alpha", ALPHA)
+    assert by_output.code == 0

@@ -1,0 +1,125 @@
+"""The measured trade-off curve: above the true one everywhere, at once and at all times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from audit.claims.claim import Claim
+from audit.outputs.worlds import draw_worlds
+from audit.report.tradeoff import TradeoffBand, _hull, claimed_tradeoff, tradeoff_band
+from tests.effort import effort
+from tests.purse import purse
+from tests.support.dpcore.mutants import mutated
+
+GRID = np.linspace(0, 1, 401)
+ALPHA = 0.2
+
+
+def true_curve(mu: float) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = stats.norm.cdf(stats.norm.ppf(1 - GRID) - mu)
+    return found
+
+
+def below(band: TradeoffBand, mu: float) -> bool:
+    """Whether the drawn curve is below the true one somewhere: the statement is false."""
+    drawn = np.interp(GRID, *np.array(band.points).T)
+    return bool((drawn < true_curve(mu) - 1e-12).any())
+
+
+def wrong(make: Any, *, repeats: int, mu: float = 1.0, runs: int = 600, learned: int = 200) -> int:
+    found = 0
+    for repeat in range(repeats):
+        rng = np.random.default_rng([3, repeat])
+        worlds = draw_worlds(runs, rng)
+        outputs = mu * worlds + rng.normal(size=runs)
+        found += below(make(outputs, worlds, learned=learned, alpha=ALPHA), mu)
+    return found
+
+
+@pytest.mark.parametrize("mu", [0.0, 1.0])
+def test_the_true_curve_lies_below_as_often_as_stated(mu: float) -> None:
+    bought = purse.buy(f"trade-off band, mu = {mu}", "1e-10")
+    repeats = effort(90, 4000)
+    errors = wrong(tradeoff_band, repeats=repeats, mu=mu)
+    assert float(stats.binom.sf(errors - 1, repeats, ALPHA)) > bought
+
+
+def test_at_every_number_of_runs_at_once() -> None:
+    bought = purse.buy("trade-off band, watched as runs come", "1e-10")
+    repeats, errors = effort(12, 600), 0
+    for repeat in range(repeats):
+        rng = np.random.default_rng([4, repeat])
+        worlds = draw_worlds(1200, rng)
+        outputs = worlds + rng.normal(size=1200)
+        bands = (
+            tradeoff_band(outputs[:n], worlds[:n], learned=200, alpha=ALPHA)
+            for n in range(220, 1201, 70)
+        )
+        errors += any(below(band, 1.0) for band in bands if band is not None)
+    assert float(stats.binom.sf(errors - 1, repeats, ALPHA)) > bought
+
+
+# One bound for each event, and no mixture that pays for looking: what a single point would take.
+POINTWISE = mutated(
+    tradeoff_band, "(2 * len(events))", "1",
+    _upper=lambda hits, runs, level: hits / runs
+    + float(stats.norm.isf(float(level)) * np.sqrt(hits * (runs - hits) / runs) / runs),
+)  # fmt: skip
+# Events learned on the runs that are counted, however many cells that takes.
+SEEN = mutated(
+    tradeoff_band, "events = _events(cells[:learned], truth[:learned])",
+    "cells = np.arange(len(cells)); events = _own(truth)",
+    _own=lambda truth: [np.append(truth, False)],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("mutant", [POINTWISE, SEEN], ids=["pointwise", "learned on the tested"])
+def test_a_band_that_is_not_uniform_or_learned_on_the_tested_over_claims(mutant: Any) -> None:
+    errors = wrong(mutant, repeats=250, mu=0.0)
+    assert float(stats.binom.sf(errors - 1, 250, ALPHA)) < 1e-10
+
+
+def test_with_many_runs_it_comes_close() -> None:
+    rng = np.random.default_rng(5)
+    worlds = draw_worlds(100_000, rng)
+    band = tradeoff_band(worlds + rng.normal(size=100_000), worlds, learned=20_000)
+    assert band is not None
+    drawn = np.interp(GRID, *np.array(band.points).T)
+    assert float((drawn - true_curve(1.0)).max()) < 0.045
+    assert band.runs == 80_000
+
+
+def test_labels_are_events_too() -> None:
+    rng = np.random.default_rng(6)
+    worlds = draw_worlds(4000, rng)
+    told = np.where(rng.random(4000) < 0.75, worlds, ~worlds)
+    labels = ["yes" if one else "no" for one in told]
+    labels[3900] = "never before"
+    band = tradeoff_band(labels, worlds, learned=1000)
+    assert band is not None
+    middle = min(band.points, key=lambda point: abs(point[0] - point[1]))
+    assert middle[0] == pytest.approx(0.25, abs=0.06)
+    assert middle[1] == pytest.approx(0.25, abs=0.06)
+
+
+def test_the_hull_is_convex_and_below_its_points() -> None:
+    points = [(0.2, 0.6), (0.3, 0.55), (0.5, 0.2), (0.5, 0.4), (0.9, 0.3)]
+    assert _hull(points) == [(0.0, 1.0), (0.2, 0.6), (0.5, 0.2), (1.0, 0.0)]
+
+
+def test_the_claimed_curve_is_that_of_the_points() -> None:
+    found = claimed_tradeoff([Claim(epsilon=1, delta="0.1"), Claim(epsilon=0, delta="0.3")])
+    for x, y in found:
+        lines = [0.0, 0.9 - np.e * x, (0.9 - x) / np.e, 0.7 - x]
+        assert y == pytest.approx(max(lines))
+    assert claimed_tradeoff([]) == []
+
+
+def test_too_few_runs_give_no_band() -> None:
+    assert tradeoff_band([1.0, 2.0], [False, True], learned=2) is None
+    assert tradeoff_band([1.0, 2.0], [False, True], learned=0) is None

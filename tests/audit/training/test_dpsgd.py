@@ -1,0 +1,156 @@
+"""A training step from the inside: every broken one is caught where it is broken."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.errors import TargetFailed
+from audit.training.batches import batch_checks
+from audit.training.dpsgd import dpsgd
+from audit.training.step_report import SCHEMA, StepReport
+from dpcore.errors import InvalidParameter
+from tests.effort import effort
+from tests.purse import purse
+from tests.support.audit import training_steps as steps
+from tests.support.audit.training_steps import BROKEN, RECORDS, STATED, Right
+from tests.support.dpcore.mutants import mutated
+
+ALPHA = purse.buy("steps of a training as stated", "1e-8")
+
+
+def audited(step: Any, **given: Any) -> StepReport:
+    return dpsgd(step, **{**STATED, "alpha": ALPHA / 40, "dimension": 200, "draws": 8000, **given})
+
+
+def failed(report: StepReport) -> set[str]:
+    return {check.name for check in report.checks if check.failed}
+
+
+@pytest.mark.parametrize("step", [Right, steps.SinglePrecision, Right()])
+def test_a_step_as_stated_passes(step: Any) -> None:
+    for seed in range(effort(1, 8)):
+        report = audited(step, seed=seed)
+        assert failed(report) == set()
+        assert (report.verdict, report.exit_code) == ("not_refuted", 0)
+        assert len(report.checks) == 10
+
+
+@pytest.mark.parametrize("step", list(BROKEN), ids=lambda step: step.__name__)
+def test_a_broken_step_is_caught_where_it_is_broken(step: type[Right]) -> None:
+    report = audited(step, seed=1)
+    assert BROKEN[step] in failed(report)
+    assert (report.verdict, report.exit_code) == ("refuted", 1)
+    row = next(check for check in report.checks if check.name == BROKEN[step])
+    assert row.statement in " ".join(str(report).split())
+
+
+def test_what_is_broken_elsewhere_does_not_fail_a_check() -> None:
+    assert failed(audited(steps.TenthLessNoise)) == {"noise"}
+    assert failed(audited(steps.ClippedByLayer)) == {"clipping"}
+    assert failed(audited(steps.ActualSize)) >= {"normaliser"}
+    assert failed(audited(steps.OneMoreOften)) <= {"each record", "rate"}
+
+
+def test_batches_of_a_fixed_size_are_right_where_they_are_stated() -> None:
+    assert failed(audited(steps.Fixed, sampling="fixed")) == set()
+    assert failed(audited(steps.Shuffled, sampling="fixed")) == {"overlap"}
+    assert "batch sizes" in failed(audited(Right, sampling="fixed"))
+
+
+def test_noise_of_its_own_leaves_two_checks_unmade() -> None:
+    report = audited(steps.OwnNoise)
+    assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
+    unmade = [check.name for check in report.checks if check.verdict == "nothing_measured"]
+    assert unmade == ["clipping", "normaliser"]
+
+
+def p_values(found: list[Any]) -> list[float]:
+    return [check.p_value for check in found if check.p_value is not None]
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "fixed"])
+def test_sampling_as_stated_fails_as_rarely_as_stated(sampling: Any) -> None:
+    bought = purse.buy(f"the checks of {sampling} batches", "1e-10")
+    from scipy import stats
+
+    stated = audited(Right, sampling=sampling, batches=2, draws=200).stated
+    repeats, level, hits, total = effort(25, 400), 0.2, 0, 0
+    step = Right() if sampling == "poisson" else steps.Fixed()
+    rng = np.random.default_rng(5)
+    for _ in range(repeats):
+        drawn = [np.asarray(step.sample(rng)) for _ in range(20)]
+        found = p_values(list(batch_checks(drawn, stated, 0.0)))
+        hits += min(found) <= level / len(found)
+        total += 1
+    assert float(stats.binom.sf(hits - 1, total, level)) > bought
+
+
+def test_a_one_sided_level_fails_too_often() -> None:
+    from audit.training import batches
+
+    once = mutated(batches._two_sided, "2 * float(min(low, high))", "float(min(low, high)) / 8")
+    rng = np.random.default_rng(5)
+    wrong = sum(once(int(rng.binomial(1000, 0.3)), 1000, 0.3) <= 0.05 for _ in range(400))
+    assert wrong > 100
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"records": 1}, "records"),
+        ({"rate": 0}, "rate"),
+        ({"rate": 1}, "rate"),
+        ({"rate": "nan"}, "rate"),
+        ({"noise_multiplier": 0}, "noise_multiplier"),
+        ({"clip": -1}, "clip"),
+        ({"sampling": "x"}, "sampling"),
+        ({"sampling": "fixed", "rate": "0.00001"}, "rate"),
+        ({"dimension": 1}, "dimension"),
+        ({"batches": 1}, "batches"),
+        ({"draws": 1}, "draws"),
+        ({"alpha": 1}, "alpha"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_a_bad_parameter_is_named(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidParameter, match=named):
+        dpsgd(Right, **{**STATED, **given})
+    with pytest.raises(InvalidParameter, match="must have a method sample"):
+        dpsgd(object(), **STATED)
+
+
+class Failing(Right):
+    def update(self, gradients: Any, rng: Any) -> Any:
+        raise ValueError("no gradients today")
+
+
+class Outside(Right):
+    def sample(self, rng: Any) -> Any:
+        return np.array([RECORDS])
+
+
+class Scalar(Right):
+    def update(self, gradients: Any, rng: Any) -> Any:
+        return 1.0
+
+
+@pytest.mark.parametrize(
+    ("step", "said"), [(Failing, "no gradients today"), (Outside, "0..1999"), (Scalar, "shape")]
+)
+def test_a_step_that_fails_is_told(step: type[Right], said: str) -> None:
+    with pytest.raises(TargetFailed, match=said):
+        audited(step)
+
+
+def test_the_report_as_json() -> None:
+    document = json.loads(audited(steps.TenthLessNoise).to_text())
+    assert document["schema"] == SCHEMA
+    assert document["stated"]["noise_multiplier"] == "3/2"
+    by_name = {check["name"]: check for check in document["checks"]}
+    assert by_name["noise"]["verdict"] == "refuted"
+    assert by_name["noise"]["p_value"] < 1e-9
+    assert "0.9" in by_name["noise"]["statement"]

@@ -1,0 +1,38 @@
+"""JAX Privacy's own step, where it is installed."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from audit.training.dpsgd import dpsgd
+from audit.training.jax_step import JaxPrivacyStep
+from audit.training.step_report import Stated
+from dpcore.errors import InvalidParameter
+from tests.purse import purse
+
+STATED = Stated(
+    records=1000, rate=Fraction(1, 10), noise_multiplier=Fraction(3, 2), clip=Fraction(1, 2)
+)
+
+
+def test_its_step_passes_and_half_its_noise_does_not() -> None:
+    pytest.importorskip("jax_privacy", reason="the extra bench is not installed")
+    alpha = purse.buy("the step of JAX Privacy", "1e-9")
+    step = JaxPrivacyStep(STATED)
+    for stated, failed in (("1.5", set()), ("3", {"noise"})):
+        report = dpsgd(
+            step, records=1000, rate="0.1", noise_multiplier=stated, clip="0.5", alpha=alpha,
+            dimension=100, draws=4000, batches=200,
+        )  # fmt: skip
+        assert {check.name for check in report.checks if check.failed} == failed
+
+
+def test_without_it_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise ImportError(f"No module named {name!r}")
+
+    monkeypatch.setattr("audit.training.jax_step.import_module", absent)
+    with pytest.raises(InvalidParameter, match=r"dpcore\[bench\]"):
+        JaxPrivacyStep(STATED)

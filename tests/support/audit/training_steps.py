@@ -1,0 +1,223 @@
+"""Steps of DP-SGD: one as stated, and others that are each broken in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+RECORDS, RATE, SIGMA, CLIP = 2000, 0.05, 1.5, 0.5
+STATED: dict[str, Any] = {
+    "records": RECORDS, "rate": "0.05", "noise_multiplier": "1.5", "clip": "0.5",
+}  # fmt: skip
+
+
+class Right:
+    """Poisson batches, clipped sum, Gaussian noise, the expected size of a batch."""
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        return np.flatnonzero(rng.random(RECORDS) < RATE)
+
+    def clipped(self, gradients: Floats) -> Floats:
+        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+        return np.asarray(gradients / np.maximum(norms / CLIP, 1.0))
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        return rng.normal(scale=SIGMA * CLIP, size=size)
+
+    def divisor(self, batch: int) -> float:
+        return RATE * RECORDS
+
+    def update(self, gradients: Floats, rng: np.random.Generator) -> Any:
+        total = self.clipped(gradients).sum(axis=0) + self.noise(gradients.shape[1], rng)
+        return total / self.divisor(len(gradients))
+
+
+class SinglePrecision(Right):
+    """The same in 32 bits."""
+
+    def update(self, gradients: Floats, rng: np.random.Generator) -> Any:
+        small = gradients.astype(np.float32)
+        norms = np.linalg.norm(small, axis=1, keepdims=True)
+        total = (small / np.maximum(norms / np.float32(CLIP), np.float32(1.0))).sum(axis=0)
+        noise = self.noise(gradients.shape[1], rng).astype(np.float32)
+        return (total + noise) / np.float32(RATE * RECORDS)
+
+
+class Fixed(Right):
+    """Batches of a fixed size, each drawn anew."""
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        return rng.choice(RECORDS, round(RATE * RECORDS), replace=False)
+
+
+class Shuffled(Right):
+    """Epochs: shuffled once each, cut into batches."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Any] = []
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        if not self.waiting:
+            self.waiting = np.split(rng.permutation(RECORDS), round(1 / RATE))
+        return self.waiting.pop()
+
+
+class Lagged(Right):
+    """Each batch keeps half of the one before."""
+
+    def __init__(self) -> None:
+        self.before: Any = None
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        fresh = rng.random(RECORDS) < RATE
+        if self.before is not None:
+            fresh = np.where(rng.random(RECORDS) < 0.5, self.before, fresh)
+        self.before = fresh
+        return np.flatnonzero(fresh)
+
+
+class TooOften(Right):
+    """A rate that is 5% too large."""
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        return np.flatnonzero(rng.random(RECORDS) < 1.05 * RATE)
+
+
+class OneMoreOften(Right):
+    """One record is drawn five times as often as the others."""
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        rates = np.full(RECORDS, RATE)
+        rates[17] = 5 * RATE
+        return np.flatnonzero(rng.random(RECORDS) < rates)
+
+
+class Twice(Right):
+    """Drawn with replacement: a record may be in a batch twice."""
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        return rng.integers(0, RECORDS, rng.binomial(RECORDS, RATE))
+
+
+class NoiseWithoutClip(Right):
+    """sigma where sigma times the norm belongs."""
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        return rng.normal(scale=SIGMA, size=size)
+
+
+class TenthLessNoise(Right):
+    """Nine tenths of the standard deviation."""
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        return rng.normal(scale=0.9 * SIGMA * CLIP, size=size)
+
+
+class LaplaceNoise(Right):
+    """Laplace noise of the same variance."""
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        return rng.laplace(scale=SIGMA * CLIP / np.sqrt(2), size=size)
+
+
+class SeededNoise(Right):
+    """The same noise at every step."""
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        return np.random.default_rng(0).normal(scale=SIGMA * CLIP, size=size)
+
+
+class ClippedByCoordinate(Right):
+    """Each coordinate is clipped, not the norm."""
+
+    def clipped(self, gradients: Floats) -> Floats:
+        return np.clip(gradients, -CLIP, CLIP)
+
+
+class ClippedByLayer(Right):
+    """Two layers, each clipped to the whole norm."""
+
+    def clipped(self, gradients: Floats) -> Floats:
+        halves = np.split(gradients, 2, axis=1)
+        return np.concatenate([super(ClippedByLayer, self).clipped(half) for half in halves], 1)
+
+
+class ClippedTogether(Right):
+    """The sum is clipped, and no gradient by itself."""
+
+    def clipped(self, gradients: Floats) -> Floats:
+        return gradients
+
+
+class NotANumber(Right):
+    """Divides by the norm of a gradient of zeros."""
+
+    def clipped(self, gradients: Floats) -> Floats:
+        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(gradients * np.minimum(CLIP, norms) / norms)
+
+
+class ActualSize(Right):
+    """Divides by the size of this batch."""
+
+    def divisor(self, batch: int) -> float:
+        return max(batch, 1)
+
+
+class Floored(Right):
+    """An expected size that was rounded down twice."""
+
+    def divisor(self, batch: int) -> float:
+        return RECORDS // (1 / RATE) - 1
+
+
+class EmptyWithoutNoise(Right):
+    """Nothing is added to a batch of nobody."""
+
+    def update(self, gradients: Floats, rng: np.random.Generator) -> Any:
+        if not len(gradients):
+            return np.zeros(gradients.shape[1])
+        return super().update(gradients, rng)
+
+
+class EmptyRaises(Right):
+    """Fails where nobody was drawn."""
+
+    def update(self, gradients: Floats, rng: np.random.Generator) -> Any:
+        if not len(gradients):
+            raise ValueError("empty batch")
+        return super().update(gradients, rng)
+
+
+class OwnNoise(Right):
+    """As stated, with a source of noise of its own."""
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        return np.random.default_rng().normal(scale=SIGMA * CLIP, size=size)
+
+
+BROKEN: dict[type[Right], str] = {
+    Fixed: "batch sizes",
+    Shuffled: "record counts",
+    Lagged: "overlap",
+    TooOften: "rate",
+    OneMoreOften: "each record",
+    Twice: "no repeats",
+    NoiseWithoutClip: "noise",
+    TenthLessNoise: "noise",
+    LaplaceNoise: "noise",
+    SeededNoise: "noise",
+    ClippedByCoordinate: "clipping",
+    ClippedByLayer: "clipping",
+    ClippedTogether: "clipping",
+    NotANumber: "noise",
+    ActualSize: "normaliser",
+    Floored: "normaliser",
+    EmptyWithoutNoise: "empty batch",
+    EmptyRaises: "empty batch",
+}
