@@ -187,8 +187,8 @@ def _proposed(
 def _inside(value: Fraction, low: Fraction, high: Fraction, *, whole: bool) -> Fraction | None:
     # Strictly between the two where there is room, of few digits; None where there is none.
     if whole:
-        value = Fraction(min(max(round(value), low + 1), high - 1))
-        return value if low < value < high else None
+        place = min(max(round(value), int(low) + 1), int(high) - 1)
+        return Fraction(place) if low < place < high else None
     unit = Fraction(10) ** (math.floor(math.log10(value)) - _DIGITS)
     value = round(value / unit) * unit
     if not low < value < high:

@@ -135,8 +135,8 @@ class Promise:
 
     def guess(self) -> float:
         r"""The log of the parameter at which Gaussian noise of that variance is about enough."""
-        squared = self.rounds * sum(step**2 * n for step, n in heaviest(self.sensitivity))
-        squared = max(squared * self.rate**2, Fraction(1, 16))
+        moves = sum(step**2 * n for step, n in heaviest(self.sensitivity))
+        squared = max(self.rounds * moves * self.rate**2, Fraction(1, 16))
         if self.delta == 0:
             return math.log(self.rounds) + math.log(squared) / 2 - log(self.epsilon)
         wanted = math.log(squared) - 2 * log_mu(float(self.epsilon), log(self.delta))

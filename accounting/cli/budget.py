@@ -286,7 +286,8 @@ def returning(
     from accounting.budget.returning import per_user, routes
 
     rates = None if poisson is None else [poisson]
-    visit = composed([noise], [sensitivity], None, rates).parts[0][0]
+    one = composed([noise], [sensitivity], None, rates)
+    visit = one.parts[0][0]
     times, at = counts("--visits", visits), rational("--delta", delta)
     table: list[tuple[int, tuple[Route, ...]]] = []
     with progress_bar("visits", len(times)) as advance, named(delta="--delta"):
@@ -302,10 +303,11 @@ def returning(
             }
             for count, found in table
         ]
-        document = {"schema": SCHEMA, "delta": exact(at), "visit": visit.to_json()}
-        show({**document, "returning": rows})
+        head = {"schema": SCHEMA, "delta": exact(at), "visit": visit.to_json()}
+        show({**head, "returning": rows, "assumptions": list(one.assumptions)})
         return
-    show(_table(table, f"epsilon of a user at delta = {delta}"))
+    lines = _table(table, f"epsilon of a user at delta = {delta}")
+    show([*lines, *(line("assumes", reason) for reason in one.assumptions)])
 
 
 def _tightest(found: Sequence[Route]) -> str | None:

@@ -2,7 +2,7 @@ r"""``dpcore budget calibrate --rounds most`` and ``--poisson most``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from accounting.cli.answers import SCHEMA, line
 from accounting.cli.options import between, exact, whole
@@ -14,7 +14,8 @@ from dpcore.numbers.rounding import exactly
 from dpcore.spelling import read_sensitivity
 
 if TYPE_CHECKING:
-    from accounting.release.curve import OneRelease
+    from accounting.release.curve import OneRelease, PrivacyCurve
+    from accounting.release.real_curve import RealCurve
 
 __all__ = ["most_of"]
 
@@ -37,7 +38,7 @@ def most_of(
     at, limit = rational("--epsilon", epsilon), rational("--delta", delta)
     given = None if poisson == "most" or rate_of(poisson) == 1 else [poisson]
     total = composed([noise], [sensitivity], None, given)
-    part: OneRelease = total.parts[0][0]  # type: ignore[assignment]  # one release is composed
+    part = cast("OneRelease", total.parts[0][0])  # one release is composed
     with named(epsilon="--epsilon", delta="--delta", noise="--noise"):
         if rounds == "most":
             what, found = "rounds", most_rounds(part, epsilon=at, delta=limit)
@@ -45,7 +46,7 @@ def most_of(
             what, found = (
                 "rate",
                 largest_rate(
-                    part.noise,
+                    cast("PrivacyCurve | RealCurve", part).noise,  # nobody is sampled in it
                     rounds=whole("--rounds", rounds, 1),
                     epsilon=at,
                     delta=limit,

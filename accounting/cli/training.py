@@ -18,6 +18,7 @@ from dpcore.command.options import AsJson, named
 from dpcore.command.patience import patiently
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
+from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import positive_rational, rational
 from dpcore.numbers.rounding import down, exactly
 
@@ -222,7 +223,7 @@ def check(
     else:
         verdict, code = "undecided", _UNDECIDED
     # The certain part of the gap: what it is too large, or too small, by at least.
-    gap = said - Fraction(found.upper) if code == 0 else None
+    gap: End | None = said - Fraction(found.upper) if code == 0 else None
     if code == 1 and found.lower is not None:
         gap = math.inf if found.lower == math.inf else Fraction(found.lower) - said
     if as_json:

@@ -299,7 +299,7 @@ class Witness:
     output in ``event``; ``world`` is the one it points to. Integers, so nothing is rebuilt from a
     rate. The ratio of the two shares is no bound: the bound is ``epsilon_lower``. ``feature`` is
     what the output was read through, None for the output itself; ``where`` is the event as data,
-    and ``score`` all that is needed to compute a learned feature (``audit.evidence.score``).
+    and ``score`` all that is needed to compute a learned feature (``audit.evidence.view``).
 
     >>> print(
     ...     Witness(event="output <= -1", world="A", inside_a=41, runs_a=100, inside_b=3, runs_b=97)

@@ -10,8 +10,8 @@ and proof: ``docs/proofs/family.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from typing import Final
@@ -22,14 +22,12 @@ from scipy.special import logsumexp
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.claims.verdicts import Layer
 from audit.evidence.anytime import EProcess, log_bar, watch_curve
 from audit.evidence.coverage import cover
 from audit.evidence.event import Floats, Witness
 from audit.evidence.fixed import gather
 from audit.evidence.multiplicity import by_averages, holm
 from audit.evidence.outcome import Outcome
-from audit.evidence.score import scored
 from audit.evidence.verdict import (
     ANYTIME,
     BERGER_BOOS_SHARE,
@@ -39,6 +37,7 @@ from audit.evidence.verdict import (
     resolution_of,
     verdict_of,
 )
+from audit.evidence.view import View, excess, layer_of, parts_of, scored, view_seeds
 from audit.learn.additive import Score
 from audit.outputs.form import Outputs
 from dpcore.errors import InvalidParameter
@@ -55,26 +54,6 @@ __all__ = [
 ]
 
 _LARGEST_EXPONENT: Final = 700.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    r"""What one feature shows of the runs of one pair, in run order.
-
-    ``pair`` is the place of the pair in the audit's list, ``feature`` the feature's name, None for
-    the outputs themselves. ``weight`` is its part of the level beside the others. Of a learned
-    feature ``outputs`` are scores, each by a model that only earlier blocks taught, in blocks that
-    end where those of the test do; ``models`` are these by the number of runs that taught them, and
-    ``first(runs)`` gives the scores of an audit of so many runs.
-    """
-
-    pair: int = 0
-    feature: str | None = None
-    outputs: Outputs
-    worlds: NDArray[np.bool_]
-    weight: Fraction = Fraction(1)
-    models: Mapping[int, Score] | None = None
-    first: Callable[[int], Outputs] | None = field(default=None, compare=False, repr=False)
 
 
 def weigh_views(
@@ -105,7 +84,7 @@ def weigh_views(
     level, points = rational("alpha", alpha), claim.points
     if not views:
         raise InvalidParameter("views", views, "must hold at least one")
-    parts = _parts([view.weight for view in views])
+    parts = parts_of([view.weight for view in views])
     shares = [level * part / len(points) for part in parts]
     evidence = [
         gather(view.outputs, view.worlds, seed=own)
@@ -139,7 +118,7 @@ def weigh_views(
     )
     row = min(
         range(len(outcomes)),
-        key=lambda i: (found[i] / float(weights[i]), -_excess(outcomes[i])),
+        key=lambda i: (found[i] / float(weights[i]), -excess(outcomes[i])),
     )
     best, exact = row // len(points), outcomes[row].claim.exact
     models = views[best].models
@@ -156,18 +135,13 @@ def weigh_views(
         coverage=coverage,
         epsilon_lower=outcomes[row].epsilon_lower,
         witness=None if witness is None else witness.through(views[best].feature),
-        layer=_layer(FIXED, len(outcomes)),
+        layer=layer_of(FIXED, len(outcomes)),
         p_value=min(adjusted),
         resolution=resolution_of(tallies, coverage, points, shares),
         outcomes=outcomes,
         row=row,
         view=best,
     )
-
-
-def _parts(weights: Sequence[Fraction]) -> list[Fraction]:
-    # The part of the level of each view; they sum to 1.
-    return [weight / sum(weights, Fraction(0)) for weight in weights]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,7 +307,7 @@ class FamilyProcess:
     def _row(self, outcomes: Sequence[Outcome]) -> int:
         shares = [math.log(part) for part in self.parts for _ in self.claim.points]
         wealth = (self.log_wealth() + shares).tolist()
-        return max(range(len(outcomes)), key=lambda i: (wealth[i], _excess(outcomes[i])))
+        return max(range(len(outcomes)), key=lambda i: (wealth[i], excess(outcomes[i])))
 
 
 def watch_views(
@@ -367,7 +341,7 @@ def watch_views(
         names=names,
         processes=(start,) * len(names),
         path=np.zeros(0),
-        parts=tuple(_parts(list(weights or [Fraction(1)] * len(features)) * pairs)),
+        parts=tuple(parts_of(list(weights or [Fraction(1)] * len(features)) * pairs)),
         learned=tuple(learned or [False] * len(features)) * pairs,
     )
 
@@ -401,7 +375,7 @@ def weigh_family(
         coverage=coverage,
         epsilon_lower=outcomes[row].epsilon_lower,
         witness=process._witness(best, row % len(points), models[best] if models else None),
-        layer=_layer(ANYTIME, len(outcomes)),
+        layer=layer_of(ANYTIME, len(outcomes)),
         e_value=process.e_value,
         resolution=resolution_of(tallies, coverage, points, shares),
         outcomes=outcomes,
@@ -418,29 +392,3 @@ def _log_mean(paths: Floats, parts: Sequence[Fraction]) -> Floats:
     weights = np.array([float(part) for part in parts])
     mean: Floats = logsumexp(paths, axis=0, b=weights[:, None])
     return mean
-
-
-def _excess(outcome: Outcome) -> float:
-    # How far the bound lies above the claim.
-    return outcome.epsilon_lower - float(outcome.claim.exact[0])
-
-
-def _layer(alone: Layer, tests: int) -> Layer:
-    if tests == 1:
-        return alone
-    shared = "mean of the wealths" if alone is ANYTIME else "Holm's method"
-    return replace(alone, method=f"{alone.method}; {shared} of {tests} tests")
-
-
-def view_seeds(seed: int, views: int) -> list[int]:
-    r"""Of each view, the seed of the coins that make its p-values exact.
-
-    That of the first is the one of an audit that has no other.
-
-    >>> view_seeds(7, 2)[0]
-    7
-    """
-    return [seed] + [
-        int(np.random.SeedSequence(seed, spawn_key=(i,)).generate_state(1, np.uint64)[0])
-        for i in range(1, views)
-    ]

@@ -62,11 +62,10 @@ def default_family(outputs: Outputs) -> tuple[Share, ...]:
     sequences = sum(map(_is_sequence, values))
     if 2 * sequences >= len(values):
         return _of_vectors(values, table_of(outputs))
-    if all(isinstance(value, float | np.floating) for value in values) and not sequences:
-        numbers = np.array([float(value) for value in values])  # type: ignore[arg-type]
-        fine = np.isfinite(numbers) & (numbers != np.rint(numbers))
-        if 2 * int(fine.sum()) > len(numbers) and _hardly_repeat(values):
-            return _FLOATS
+    # A number that is cut off at a bound may be an int among floats.
+    fine = sum(isinstance(value, float | np.floating) and _is_fine(value) for value in values)
+    if not sequences and 2 * fine > len(values) and _hardly_repeat(values):
+        return _FLOATS
     return ()
 
 
@@ -80,6 +79,10 @@ def _of_vectors(values: Sequence[object], table: Table) -> tuple[Share, ...]:
     known = table.numbers[numbers]
     fine = known[known != np.rint(known)]  # among flags there may be few of them
     return _FLOAT_VECTORS if 4 * len(fine) > len(values) else _VECTORS
+
+
+def _is_fine(value: float | np.floating) -> bool:
+    return bool(np.isfinite(value)) and value != np.rint(value)
 
 
 def _is_sequence(value: object) -> bool:

@@ -54,7 +54,7 @@ class Table:
     @property
     def width(self) -> int:
         r"""The number of columns."""
-        return self.numbers.shape[1]
+        return int(self.numbers.shape[1])
 
     def rows(self, part: slice | NDArray[Any]) -> Table:
         r"""Some of the runs."""

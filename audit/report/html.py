@@ -35,7 +35,7 @@ from audit.report.pictures import (
     tradeoff_section,
 )
 from audit.report.report import SCHEMA, AuditReport, ExactWitness
-from audit.report.sentences import VERDICTS, confidence, refutals
+from audit.report.sentences import VERDICTS, confidence, refutals, scored
 from audit.wording.lines import between
 from audit.wording.shorten import shortened
 from dpcore.numbers.rounding import down
@@ -172,6 +172,8 @@ def _witness(report: AuditReport) -> str:
         + f" to dataset {witness.world}. "
         "The ratio of the shares is no bound: the bound is the epsilon above."
     )
+    if witness.score is not None:
+        note += f" The score was {text(scored(witness.score))}."
     return section(
         "Witness",
         copied(_cut(witness), "witness")

@@ -126,8 +126,8 @@ class Drawn:
         learner, source = feature.learner, _source(feature)
         if self.plan.sequential:  # scored as they came
             study = self.studies.get((pair, source))
-            models = {} if study is None else study.models
-            return replace(plain, models={runs: each[learner] for runs, each in models.items()})
+            taught = {} if study is None else study.models
+            return replace(plain, models={runs: each[learner] for runs, each in taught.items()})
 
         def scores(runs: int) -> tuple[NDArray[np.float64], dict[int, Score]]:
             # The features of one source learn together, once.

@@ -119,7 +119,7 @@ class SparseVector:
             said = above.astype(np.float64)
         if self.most is None:
             return said
-        before = np.cumsum(above, axis=1) - above
+        before: NDArray[np.int64] = np.cumsum(above, axis=1) - above
         ended = {"same": _ENDED, "fresh": _BELOW}.get(self.values, -1.0)
         return np.where(before >= self.most, ended, said)
 
@@ -142,7 +142,7 @@ def of_laplace(
 
 
 def of_bits(x: NDArray[Any], *, one: float) -> Floats:
-    r"""The same of bits that are 1 with probability ``one`` where the filter has one, else 1 - one."""
+    r"""The same of bits that are 1 with probability ``one`` where the value has one, else less."""
     zero, other = (x[:, places].sum(axis=1) for places in _HASHES)
     found: Floats = 2.0 * math.log(one / (1.0 - one)) * (other - zero)
     return found
@@ -345,7 +345,7 @@ def ratio_of(case: Case) -> Callable[[NDArray[Any]], Floats] | None:
     r"""The log-likelihood ratio of the second dataset to the first; None where there is no formula
     and too many outputs to count.
     """
-    laplaces = {
+    laplaces: dict[str, dict[str, Any]] = {
         "laplace": {"scale": 10.0},
         "noisy-histogram": {"scale": 10.0},
         "noisy-histogram-scale-epsilon": {"scale": 0.1},
@@ -354,7 +354,7 @@ def ratio_of(case: Case) -> Callable[[NDArray[Any]], Floats] | None:
     }
     match case.name:
         case name if name in laplaces:
-            return partial(of_laplace, pair=case.pair, **laplaces[name])  # type: ignore[arg-type]
+            return partial(of_laplace, pair=case.pair, **laplaces[name])
         case "rappor":
             return partial(of_bits, one=0.5125)
         case "one-time-rappor":

@@ -17,4 +17,5 @@ def noisy_counts(counts: list[int], n: int, rng: np.random.Generator) -> NDArray
     keep[2] = -np.expm1(-4 * EPSILON)  # the slip: a quarter of the scale
     shape = (n, len(counts))
     noise = rng.geometric(keep, shape) - rng.geometric(keep, shape)
-    return np.asarray(counts) + noise
+    noisy: NDArray[np.int64] = np.asarray(counts) + noise
+    return noisy

@@ -13,8 +13,8 @@ from mpmath import mp
 
 from accounting import compose
 from accounting.budget.calibrate import Calibration, _least, calibrate
-from accounting.budget.promise import Promise
 from accounting.budget.gaussian_guess import log_delta, log_mu
+from accounting.budget.promise import Promise
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
 from accounting.papers.real_gaussian import real_gaussian_delta
@@ -67,9 +67,10 @@ def by_plain_sum(noise: Noise, shift: int, epsilon: Fraction) -> Any:
 
 def stands(found: Calibration) -> bool:
     """Both points again, by a fresh total at a finer width; and the step is what it should be."""
+    assert isinstance(found.noise, Noise)
     total = compose((curve_of(found.noise, found.sensitivity), found.rounds))
     kept = total.delta(found.epsilon, "1e-6").upper <= found.delta
-    if found.step_less is None:
+    if not isinstance(found.step_less, Noise):
         return kept
     (name,) = (n for n in found.noise.parameters if differs(found, n))
     here, less = (Fraction(noise.parameters[name]) for noise in (found.noise, found.step_less))
@@ -102,7 +103,8 @@ def test_a_thousand_rounds(law: str) -> None:
 def test_one_round_by_plain_sums(law: str) -> None:
     found = calibrate(noise=law, epsilon=1, delta="1e-4", sensitivity=2)
     assert found.least
-    assert found.step_less is not None
+    assert isinstance(found.noise, Noise)
+    assert isinstance(found.step_less, Noise)
     epsilon, delta = Fraction(1), real(Fraction(1, 10**4))
     assert by_plain_sum(found.noise, 2, epsilon) <= delta
     assert by_plain_sum(found.step_less, 2, epsilon) > delta

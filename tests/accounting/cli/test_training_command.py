@@ -154,6 +154,27 @@ def test_calibrate_sampled_gaussian_noise(command: Command) -> None:
         assert (again["lower"] > 1e-5) is not keeps
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["epsilon", "--delta", "1e-6"],
+        ["delta", "--epsilon", 1],
+        ["curve", "--points", 2],
+        ["returning", "--visits", "1,2"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_every_answer_says_what_is_assumed(command: Command, words: list[object]) -> None:
+    for noise, assumed in (
+        ("gaussian:sigma=2", True),
+        ("discrete-gaussian:sigma_squared=4", False),
+    ):
+        for form in ([], ["--json"]):
+            answer = command(*words, "--noise", noise, *form)
+            assert answer.code == 0
+            assert ("added in floats" in answer.out) is assumed
+
+
 def test_most_rounds(command: Command) -> None:
     words = ["--noise", "gaussian:sigma=10", "--epsilon", 2, "--delta", "1e-5"]
     most = command("calibrate", *words, "--rounds", "most", "--json").json

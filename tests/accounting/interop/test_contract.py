@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ class Mutant:
 def outcome(make: Any) -> unittest.TestResult:
     class Ours(contract.PrivacyAccountantTest):  # type: ignore[misc,name-defined]  # of their wheel
         def _make_test_accountants(self) -> list[Any]:
-            return make()
+            return list(make())
 
     found = unittest.TestResult()
     unittest.defaultTestLoader.loadTestsFromTestCase(Ours).run(found)
@@ -39,9 +40,7 @@ def outcome(make: Any) -> unittest.TestResult:
 
 
 def both() -> list[Any]:
-    import dp_accounting as dp  # an extra
-
-    relations = dp.NeighboringRelation
+    relations = import_module("dp_accounting").NeighboringRelation
     return [accountant(relations.ADD_OR_REMOVE_ONE), accountant(relations.REPLACE_ONE)]
 
 

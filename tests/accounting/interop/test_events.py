@@ -265,9 +265,9 @@ def test_events_of_theirs(events: Any) -> None:
         (events.LaplaceDpEvent(4.0), Laplace(scale=4)),
     ):
         for scope, moves in ((ADD_REMOVE, 1), (Scope(), 2)):
-            found = from_dp_event(event, scope)
-            assert found.parts == ((RealCurve(noise=noise, sensitivity=moves, scope=scope), 1),)
-            assert "floats" in found.assumptions[0]
+            read_as = from_dp_event(event, scope)
+            assert read_as.parts == ((RealCurve(noise=noise, sensitivity=moves, scope=scope), 1),)
+            assert "floats" in read_as.assumptions[0]
             assert to_dp_event(from_dp_event(event, ADD_REMOVE)) == event
     assert "claimed" in from_dp_event(events.ZCDpEvent(0.125)).assumptions[0]
     exact = from_dp_event(events.DiscreteLaplaceDpEvent(0.05, 3))
@@ -326,48 +326,6 @@ def test_lists_and_samples_of_theirs(events: Any) -> None:
         from_dp_event("an event")
     with pytest.raises(InvalidParameter):
         from_dp_event(events.GaussianDpEvent(-1.0))
-
-
-def test_sampled_gaussian_events_against_theirs(dp: Any, events: Any) -> None:
-    """The commonest event there is: theirs is an upper end, at a grid of 1e-4 a little above."""
-    event = events.SelfComposedDpEvent(
-        events.PoissonSampledDpEvent(0.01, events.GaussianDpEvent(1.0)), 1000
-    )
-    ours = from_dp_event(event).epsilon("1e-6")
-    theirs = dp.pld.PLDAccountant().compose(event).get_epsilon(1e-6)
-    assert ours.lower is not None
-    assert ours.lower <= theirs <= float(ours.upper) * (1 + 1e-3)
-    assert to_dp_event(from_dp_event(event)) == event
-    # An unsampled event is its own curve, not a zCDP claim.
-    alone = events.GaussianDpEvent(2.0)
-    ours_alone = accountant().compose(alone).get_epsilon(1e-5)
-    assert ours_alone <= dp.pld.PLDAccountant().compose(alone).get_epsilon(1e-5)
-    assert ours_alone < ZCdp("1/8").epsilon("1e-5").upper_float
-
-
-def test_what_a_sample_may_hold(events: Any) -> None:
-    gaussian, poisson = events.GaussianDpEvent, events.PoissonSampledDpEvent
-    # Two vectors at once are one vector: 1/2^2 + 1/2^2 = 1/sqrt(2)^2.
-    both = from_dp_event(poisson(0.1, events.SelfComposedDpEvent(gaussian(2.0), 2)))
-    one = RealCurve(
-        noise=Gaussian(sigma=2), sensitivity=Sensitivity.l2_squared(2), scope=ADD_REMOVE
-    )
-    expected = PoissonSampled(curve=one, rate="1/10").epsilon("1e-5")
-    assert float(both.epsilon("1e-5").upper) == pytest.approx(float(expected.upper), rel=1e-12)
-    # Whoever is sampled is seen: delta is the rate.
-    seen = from_dp_event(poisson(0.1, events.NonPrivateDpEvent()))
-    assert seen.parts == ((Approx(0, "1/10", scope=ADD_REMOVE), 1),)
-    assert from_dp_event(poisson(0.1, events.NoOpDpEvent())).epsilon(0).upper == 0
-    with pytest.raises(InvalidParameter, match="sampling_probability"):
-        from_dp_event(poisson(1.5, gaussian(1.0)))
-
-
-def test_a_tree_of_one_epoch(events: Any) -> None:
-    """A record is in one leaf of one tree of 8 steps: in 4 sums, moved by 2."""
-    tree = from_dp_event(events.SingleEpochTreeAggregationDpEvent(8.0, [3, 8]), Scope())
-    noise = Gaussian(sigma=8)
-    alone = RealCurve(noise=noise, sensitivity=Sensitivity.l2_squared(16))
-    assert tree.parts == ((alone, 1),)
 
 
 @pytest.mark.parametrize(("parameter", "buckets"), [(0.5, 2), (0.1, 10), (1.0, 3), (0.3, 1)])

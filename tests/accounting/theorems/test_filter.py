@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from accounting import (
     Approx,
     Assumed,
-    Claim,
     NotDerived,
     PrivacyCurve,
     Pure,
     Rdp,
+    StatedGuarantee,
     ZCdp,
 )
 from accounting.theorems import filter as filters
@@ -130,7 +130,7 @@ def test_counters_never_undercount(budget: Word, each: list[Fraction]) -> None:
     total, admitted = after(opened, charges)
     assert all(h <= limit for h, limit in zip(total, opened.limits, strict=True))
     if admitted == len(charges) and charges:
-        converted: list[Claim] = [*charges]
+        converted: list[StatedGuarantee] = [*charges]
         if isinstance(budget, Rdp):
             converted = [as_rdp(c, [order for order, _ in points_of(budget)]) for c in charges]
         elif not isinstance(budget, Pure):

@@ -13,16 +13,18 @@ import pytest
 from scipy import stats
 
 from audit.claims.claim import Claim
+from audit.claims.curve_claim import read_claim
 from audit.evidence.fixed import block_ends, gather
 from audit.learn import study
 from audit.learn.study import Study, studied
 from audit.outputs.features.feature import read_feature
 from audit.outputs.worlds import draw_worlds
+from audit.report.html import page
 from audit.resume.checkpoint import resume
 from audit.runs.plan import Plan
 from audit.sample import draw, report_of, sample
 from audit.targets.target import Target, Vectorised
-from tests.effort import by_day, effort
+from tests.effort import effort
 from tests.purse import purse
 
 ScoreJson = dict[str, Any]
@@ -121,35 +123,33 @@ def test_a_score_reads_each_output_by_itself() -> None:
             assert score[0] == pytest.approx(together[name][i], abs=1e-12)
 
 
+def a_column(name: str, row: Any, plain: list[float]) -> float:
+    """What a column of that name holds, nan where it holds no number."""
+    known = [x for x in plain if not math.isnan(x)]
+    if name.startswith("coordinate:") and " - " in name:
+        later, earlier = (int(part.partition(":")[2]) for part in name.split(" - "))
+        return plain[later] - plain[earlier]
+    if name.startswith("coordinate:"):
+        return float(row[int(name.partition(":")[2])])
+    if name.startswith("count of "):
+        return float(sum(x == float(name.rpartition(" ")[2]) for x in row))
+    if not known:
+        return 0.0 if name == "numbers" else math.nan
+    if name == "argmax":
+        return float(plain.index(max(known)))
+    extreme = max(known) if name == "max" else min(known)
+    return {"sum": sum(known), "numbers": float(len(known))}.get(name, extreme)
+
+
 def by_hand(row: Any, score: ScoreJson) -> float:
     """The score of a row of numbers from its JSON, in plain Python."""
     plain = [math.nan if x in score["flags"] else float(x) for x in row]
-    known = [x for x in plain if not math.isnan(x)]
-
-    def column(name: str) -> float:
-        if name.startswith("coordinate:") and " - " in name:
-            later, earlier = (int(part.partition(":")[2]) for part in name.split(" - "))
-            return plain[later] - plain[earlier]
-        if name.startswith("coordinate:"):
-            return float(row[int(name.partition(":")[2])])
-        if name.startswith("count of "):
-            return float(sum(x == float(name.rpartition(" ")[2]) for x in row))
-        if not known and name != "numbers":
-            return math.nan
-        return {
-            "sum": lambda: sum(known),
-            "max": lambda: max(known),
-            "min": lambda: min(known),
-            "argmax": lambda: float(plain.index(max(known))),
-            "numbers": lambda: float(len(known)),
-        }[name]()
-
     total = 0.0
     for each in score["linear"]:
         x = plain[int(each["column"].partition(":")[2])]
         total += 0.0 if math.isnan(x) else each["slope"] * (x - each["center"])
     for each in score["steps"]:
-        x = column(each["column"])
+        x = a_column(each["column"], row, plain)
         if math.isnan(x):
             total += each["others"].get("1", 0.0)
         else:
@@ -196,6 +196,7 @@ def test_one_coordinate_of_many_is_found_and_named() -> None:
     most = report.to_json()["witness"]["score"]["most"]
     assert most[0]["column"] == "coordinate:7"
     assert "mostly coordinate:7" in " ".join(str(report).split())
+    assert "mostly coordinate:7" in page(report)
     assert report.to_json()["resolution"] is None
     assert "hardly ever come twice" in report.to_json()["unresolved"]
     assert "not known: outputs hardly ever come twice" in " ".join(str(report).split())
@@ -224,13 +225,10 @@ def test_nothing_is_learned_of_constants_and_little_of_few(monkeypatch: pytest.M
     assert not studied([[1, 2]] * 300, worlds, [100, 200, 300])[1]
 
 
-@by_day(1)
-@pytest.mark.parametrize("sequential", [True, False])
-def test_a_gaussian_vector_with_a_tenth_too_little_noise(sequential: bool) -> None:
+@pytest.mark.nightly
+def test_a_gaussian_vector_with_a_fifth_too_little_noise() -> None:
     def gauss(d: int, n: int, rng: np.random.Generator) -> Any:
-        return rng.normal(0, 0.9, (n, 100)) + d / 10
+        return rng.normal(0, 0.8, (n, 100)) + d / 10
 
-    from audit.claims.curve_claim import read_claim
-
-    plan = Plan(claim=read_claim("gdp=1"), pair=(0, 1), runs=20_000, seed=1, sequential=sequential)
+    plan = Plan(claim=read_claim("gdp=1"), pair=(0, 1), runs=20_000, seed=1)
     assert sample(of(gauss), plan).verdict == "refuted"

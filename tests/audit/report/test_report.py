@@ -174,7 +174,7 @@ def test_infinity_is_said_and_not_written_as_a_number() -> None:
 def test_a_witness_is_copied_with_its_counts() -> None:
     assert SAMPLED.to_json()["witness"] == {
         "event": "output <= -1", "world": "A", "inside_a": 41, "runs_a": 100, "inside_b": 3,
-        "runs_b": 97, "feature": None,
+        "runs_b": 97, "feature": None, "score": None,
     }  # fmt: skip
     half = Enclosure(Fraction(1, 4), Fraction(1, 2))
     witness = dataclasses.replace(EXACT_WITNESS, probability_a=half)

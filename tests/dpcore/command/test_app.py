@@ -18,6 +18,7 @@ import typer.main
 
 import dpcore.command.app
 from dpcore import DiscreteLaplace, SeededRng
+from dpcore.command.options import command_group
 from tests.effort import by_day
 
 ROOT = Path(__file__).parents[3]
@@ -132,7 +133,7 @@ def test_bad_input_is_one_line_and_2(capsys: Capture, words: list[str], complain
 
 
 def test_a_command_is_built_once(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    group, built = dpcore.command.app.command_group("more"), []
+    group, built = command_group("more"), []
 
     @group.command()
     def one() -> None:
