@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accounting.cli.answers import SCHEMA
 from accounting.cli.options import exact, show
+from accounting.cli.releases import SCHEMA
 from dpcore.command.options import AsJson, named
 from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar

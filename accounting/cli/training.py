@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from accounting.cli.answers import document, line, lines_of
 from accounting.cli.options import between, exact, show, whole
+from accounting.cli.releases import document, line, lines_of
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named
 from dpcore.command.patience import patiently
