@@ -192,7 +192,8 @@ class _Caller:
             return np.zeros(0, dtype=np.int64)
         whole = given.ndim == 1 and np.issubdtype(given.dtype, np.integer)
         if not whole or given.min() < 0 or given.max() >= self.stated.records:
-            reason = f"must return whole numbers in 0..{self.stated.records - 1} from sample()"
+            last = self.stated.records - 1
+            reason = f"sample() must return record numbers, integers in 0..{last} (not a mask)"
             raise TargetFailed(self.target, reason, run=number + 1)
         return np.asarray(given, dtype=np.int64)
 
