@@ -16,7 +16,7 @@ from accounting.cli.releases import document, line, lines_of
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named
 from dpcore.command.patience import patiently
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import positive_rational, rational
@@ -49,6 +49,11 @@ _SAID: Final = {
     Sampling.SHUFFLED: "each example is in one batch of each epoch; no amplification is claimed, "
     "so this is an upper bound whatever the order; neighbours differ by one example replaced, "
     "which moves the sum by up to twice the clipping norm",
+}
+_CHANCE: Final = {
+    Sampling.POISSON: "each example in one with chance {rate}",
+    Sampling.FIXED: "each example in one with chance {rate}",
+    Sampling.SHUFFLED: "each example in one of each epoch",
 }
 
 
@@ -152,7 +157,7 @@ def dpsgd(
         return
     lines = [line("epsilon", f"{between(found)} at delta = {delta}")]
     lines.append(
-        line("derived", f"{run.rounds} batches, each example in one with chance {run.rate}")
+        line("derived", f"{run.rounds} batches, {_CHANCE[sampling].format(rate=run.rate)}")
     )
     lines.append(line("sampling", f"{sampling.value}: {_SAID[sampling]}"))
     lines += lines_of(total, found)
@@ -167,7 +172,8 @@ def _run(
         raise InvalidParameter("--batch-size", batch, f"must be at most --examples, {population}")
     noise = positive_rational("--noise-multiplier", multiplier, "0 adds no noise")
     if (epochs is None) == (rounds is None):
-        raise InvalidParameter("--epochs", epochs, "give --epochs or --rounds, and not both")
+        given = ABSENT if epochs is None else epochs
+        raise InvalidParameter("--epochs", given, "give either --epochs or --rounds")
     if rounds is not None:
         count = whole("--rounds", rounds, 1)
         spent = Fraction(count * size, population)
@@ -176,7 +182,8 @@ def _run(
         # Whole batches: what is left over is no batch.
         count = math.floor(spent * population / size)
         if count < 1:
-            raise InvalidParameter("--epochs", epochs, "must be long enough for one batch")
+            least = f"must be at least {size}/{population}: shorter is less than one batch"
+            raise InvalidParameter("--epochs", epochs, least)
     return _Run(multiplier=noise, batch=size, examples=population, rounds=count, epochs=spent)
 
 

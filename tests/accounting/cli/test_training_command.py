@@ -67,9 +67,9 @@ def test_other_ways_to_draw_a_batch(command: Command) -> None:
     [
         (["--epochs", 0], "--epochs"),
         (["--epochs", "nan"], "--epochs"),
-        (["--epochs", "1e-9"], "--epochs"),
+        (["--epochs", "1e-9"], "must be at least 256/60000: shorter is less than one batch"),
         (["--rounds", 0], "--rounds"),
-        ([], "--epochs"),
+        ([], "--epochs: give either --epochs or --rounds"),
         (["--epochs", 1, "--rounds", 1], "--epochs"),
         (["--epochs", 1, "--batch-size", 60001], "--batch-size"),
         (["--epochs", 1, "--batch-size", 0], "--batch-size"),
