@@ -90,8 +90,8 @@ class SampledGaussian(SampledLaw):
         half, x, rise = -1 / (2 * v), arb(first), arb(step)
         smallest_share = self.direction.beside(growth, arb(0))[2]
         for _ in range(count):
-            power, loss = self._term(growth, r)
-            weights.append((half * x * x + power + height).exp())
+            term, loss = self._term(growth, r)
+            weights.append((half * x * x + term + height).exp())
             losses.append(loss)
             x, growth = x + rise, growth * grown
         last = x - rise

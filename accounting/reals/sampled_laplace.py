@@ -23,13 +23,15 @@ from accounting.reals.mixture import MOST_ANGLE, SampledLaw, moments
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
 
-__all__ = ["SampledLaplace", "falling"]
+__all__ = ["MOST_SPREAD", "SampledLaplace", "falling"]
+
+MOST_SPREAD: Final = 1 << 11
+"""The largest loss of one round that is summed by panels."""
 
 _PANEL: Final = 1.0
 _MOST_POINTS: Final = 64
 _POINTS: Final = 24
 _ELLIPSES: Final = (1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0, 22.0)
-_MOST_PANELS: Final = 1 << 11
 _SPARE: Final = 12.0
 _SLACK: Final = 1 + 2.0**-40
 
@@ -48,7 +50,7 @@ class SampledLaplace(SampledLaw):
     spread: Fraction
 
     def __post_init__(self) -> None:
-        if self.spread > _MOST_PANELS:
+        if self.spread > MOST_SPREAD:
             raise PrecisionExhausted(f"a loss of {float(self.spread):g} is not summed by panels")
 
     @property
