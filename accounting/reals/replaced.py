@@ -132,7 +132,7 @@ class ReplacedLaplace(SampledLaw):
     >>> direction = Direction(rate=Fraction(1), present=True)
     >>> law = ReplacedLaplace(spread=Fraction(1, 2), direction=direction)
     >>> round(law.cumulants(1.0)[0], 6)  # everybody: a shift of 1, M(1) = (2 e + e^-2)/3
-    0.619055
+    0.619124
     """
 
     spread: Fraction

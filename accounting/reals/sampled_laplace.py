@@ -44,7 +44,7 @@ class SampledLaplace(SampledLaw):
     >>> direction = Direction(rate=Fraction(1), present=True)
     >>> law = SampledLaplace(spread=Fraction(1), direction=direction)
     >>> round(law.cumulants(1.0)[0], 6)  # M(1) = (2 e + e^-2)/3
-    0.619055
+    0.619124
     """
 
     spread: Fraction

@@ -53,6 +53,7 @@ _MAXIMA: Final = "one pair that is at least as bad as each possible one (Doroshe
 class Composition(Guarantee):
     r"""The total privacy of several releases: guarantees with their rounds, from :func:`compose`.
 
+    >>> from accounting import PrivacyCurve
     >>> from dpcore import DiscreteGaussian
     >>> gaussian = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
     >>> total = compose((gaussian, 1000))
