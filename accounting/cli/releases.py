@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 
 from accounting.cli.options import computed_by, each, whole
-from dpcore.command.options import read_law, share
+from dpcore.command.options import named, read_law, share
 from dpcore.command.table import fact
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
@@ -114,7 +114,8 @@ def _curve(spelled: str, move: Sensitivity, scope: Scope) -> Guarantee:
 
     real = read_real_noise("--noise", spelled)
     if real is not None:
-        return RealCurve(noise=real, sensitivity=move, scope=scope)
+        with named(scale="--noise"):
+            return RealCurve(noise=real, sensitivity=move, scope=scope)
     noise = read_law("--noise", spelled)
     return guarantee(Mechanism(noise=noise, sensitivity=move, scope=scope))
 
@@ -135,6 +136,7 @@ def told(source: Guarantee, rounds: int) -> str:
     r"""One part in a line, as a command spells it."""
     from accounting.release.curve import PrivacyCurve
     from accounting.release.real_curve import RealCurve
+    from accounting.release.replaced import PoissonReplaced
     from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 
     match source:
@@ -142,6 +144,8 @@ def told(source: Guarantee, rounds: int) -> str:
             curve, rate = source, ""
         case PoissonSampled():
             curve, rate = source.curve, f" --poisson {source.rate}"
+        case PoissonReplaced():
+            curve, rate = source.curve, f" --poisson {source.rate}, of which a unit is replaced"
         case FixedSizeSampled():
             curve, rate = source.curve, f", {source.sample} of {source.population} at a time"
         case _:

@@ -41,6 +41,10 @@ class Sampling(StrEnum):
     SHUFFLED = "shuffled"
 
 
+_REPLACED: Final = (
+    "each example is in a batch with the same chance, drawn anew and independently for each batch; "
+    "neighbours differ by one example replaced, which may then move the sum the opposite way"
+)
 _SAID: Final = {
     Sampling.POISSON: "each example is in a batch with the same chance, drawn anew and "
     "independently for each batch; neighbours differ by one example added or removed",
@@ -64,6 +68,7 @@ class _Run:
     examples: int
     rounds: int
     epochs: Fraction
+    replaced: bool
 
     @property
     def rate(self) -> Fraction:
@@ -72,12 +77,15 @@ class _Run:
     def part(self, sampling: Sampling) -> tuple[Guarantee, int]:
         from accounting.reals.noise import Gaussian
         from accounting.release.real_curve import RealCurve
+        from accounting.release.replaced import PoissonReplaced
         from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 
         noise = Gaussian(sigma=self.multiplier)
         if sampling is Sampling.POISSON:
             scope = Scope(relation=Relation.ADD_REMOVE)
             curve = RealCurve(noise=noise, sensitivity=1, scope=scope)
+            if self.replaced:
+                return PoissonReplaced(curve=curve, rate=self.rate), self.rounds
             return (curve if self.rate == 1 else PoissonSampled(curve=curve, rate=self.rate)), (
                 self.rounds
             )
@@ -90,7 +98,7 @@ class _Run:
     def command(self, sampling: Sampling, delta: str) -> str | None:
         noise = f"dpcore budget epsilon --noise gaussian:sigma={exactly(self.multiplier)}"
         match sampling:
-            case Sampling.POISSON:
+            case Sampling.POISSON if not self.replaced:
                 drawn = f"--poisson {self.batch}/{self.examples} --rounds {self.rounds}"
                 return f"{noise} {drawn} --delta {delta}"
             case Sampling.SHUFFLED:
@@ -120,6 +128,13 @@ def dpsgd(
     sampling: Annotated[
         Sampling, typer.Option(help="How batches are drawn.", case_sensitive=False)
     ] = Sampling.POISSON,
+    relation: Annotated[
+        Relation | None,
+        typer.Option(
+            help="Between which neighbours; by default add-remove for poisson, else replace.",
+            case_sensitive=False,
+        ),
+    ] = None,
     relative: Annotated[
         str, typer.Option(metavar="WIDTH", help="How close the two bounds must be.")
     ] = _NEAR,
@@ -132,7 +147,16 @@ def dpsgd(
     """
     from accounting.totals.compose import compose
 
+    if sampling is not Sampling.POISSON and relation is Relation.ADD_REMOVE:
+        raise InvalidParameter(
+            "--relation",
+            relation.value,
+            f"must be replace: {sampling.value} batches keep their size",
+        )
     run = _run(noise_multiplier, batch_size, examples, epochs, rounds)
+    poisson = sampling is Sampling.POISSON
+    run = replace(run, replaced=poisson and relation is Relation.REPLACE)
+    said = _REPLACED if run.replaced else _SAID[sampling]
     at = rational("--delta", delta)
     if not 0 < at < 1:
         raise InvalidParameter("--delta", delta, "must lie in (0, 1)")
@@ -149,7 +173,7 @@ def dpsgd(
         "rate": str(run.rate),
         "epochs": exactly(run.epochs),
         "sampling": sampling.value,
-        "means": _SAID[sampling],
+        "means": said,
     }
     if as_json:
         answer = {"epsilon": found.to_json(), "delta": exact(at), "derived": derived}
@@ -159,7 +183,7 @@ def dpsgd(
     lines.append(
         line("derived", f"{run.rounds} batches, {_CHANCE[sampling].format(rate=run.rate)}")
     )
-    lines.append(line("sampling", f"{sampling.value}: {_SAID[sampling]}"))
+    lines.append(line("sampling", f"{sampling.value}: {said}"))
     lines += lines_of(total, found)
     show([*lines, *([] if command is None else [line("the same", command)])])
 
@@ -184,7 +208,14 @@ def _run(
         if count < 1:
             least = f"must be at least {size}/{population}: shorter is less than one batch"
             raise InvalidParameter("--epochs", epochs, least)
-    return _Run(multiplier=noise, batch=size, examples=population, rounds=count, epochs=spent)
+    return _Run(
+        multiplier=noise,
+        batch=size,
+        examples=population,
+        rounds=count,
+        epochs=spent,
+        replaced=False,
+    )
 
 
 @patiently
