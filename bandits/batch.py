@@ -1,19 +1,36 @@
-r"""What a policy asks for and is given: pulls of a batch and released sums."""
+r"""What a policy asks for and is given: a batch of plays, and released sums.
+
+One shape for all families of bandits. A batch is made of *asks*: some users, and the actions that
+each of them is asked to play. What a user would send is one encoded number for each of these
+actions, its reward averaged over the rounds in which the user saw the action. An environment gives
+the sum of these numbers over the users, a privatizer releases it, and a policy sees what was
+released, action by action.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NewType
+from typing import NewType, TypeAlias
+
+import numpy as np
 
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.floating import Floats
+from dpcore.numbers.parameter import Exact, RationalLike, integer, rational
+from dpcore.protocols.encoding import MOST_STEPS
 
 __all__ = [
+    "Ask",
     "Commit",
+    "Encoding",
+    "OwnRounds",
+    "Plays",
     "Pulls",
     "Released",
     "ReleasedSum",
+    "SharedRounds",
     "arms_and_horizon",
     "chance_of",
     "confidence_of",
@@ -22,6 +39,156 @@ __all__ = [
 
 ReleasedSum = NewType("ReleasedSum", Fraction)
 """A sum of rewards as a privatizer released it, in units of reward. Only privatizers make one."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRounds:
+    r"""Each of ``users`` has a round of its own, in which ``actions`` are played: an arm, mostly.
+
+    >>> OwnRounds(8, (3,)).rounds
+    8
+
+    Raises :class:`InvalidParameter` for users < 1, and no, repeated or negative actions.
+    """
+
+    users: int
+    actions: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "users", integer("users", self.users, at_least=1))
+        object.__setattr__(self, "actions", _actions(self.actions))
+
+    @property
+    def rounds(self) -> int:
+        r"""The rounds that it takes."""
+        return self.users
+
+    @property
+    def times(self) -> tuple[int, ...]:
+        r"""How often each of the actions is played."""
+        return (self.users,) * len(self.actions)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedRounds:
+    r"""All of ``users`` watch the same rounds: ``actions[i]`` is played ``times[i]`` times.
+
+    Each user sends its average reward of each action.
+
+    >>> SharedRounds(100, (0, 4), (3, 5)).rounds
+    8
+
+    Raises :class:`InvalidParameter` for users < 1, no, repeated or negative actions, and times that
+    are not one count >= 1 for each of them.
+    """
+
+    users: int
+    actions: tuple[int, ...]
+    times: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "users", integer("users", self.users, at_least=1))
+        object.__setattr__(self, "actions", _actions(self.actions))
+        times = tuple(integer("times", count, at_least=1) for count in self.times)
+        if len(times) != len(self.actions):
+            raise InvalidParameter("times", self.times, "must be one count for each action")
+        object.__setattr__(self, "times", times)
+
+    @property
+    def rounds(self) -> int:
+        r"""The rounds that it takes."""
+        return sum(self.times)
+
+
+Ask: TypeAlias = OwnRounds | SharedRounds
+"""Some users, and what each of them is asked to play."""
+
+
+def _actions(given: tuple[int, ...]) -> tuple[int, ...]:
+    actions = tuple(integer("actions", action, at_least=0) for action in given)
+    if not actions or len(set(actions)) < len(actions):
+        raise InvalidParameter("actions", given, "must name one action or more, and none twice")
+    return actions
+
+
+@dataclass(frozen=True, slots=True)
+class Plays:
+    r"""A batch of ``asks`` among ``arms`` actions; then what their users sent is released.
+
+    ``active`` are the actions that may still be the best, which need not all be played.
+
+    >>> Plays(3, (SharedRounds(100, (0, 2), (3, 5)),)).counts
+    (3, 0, 5)
+
+    Raises :class:`InvalidParameter` for no asks, and for an action that is not there or in two.
+    """
+
+    arms: int
+    asks: tuple[Ask, ...]
+    active: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        named = [action for ask in self.asks for action in ask.actions]
+        if not named or len(set(named)) < len(named) or max(named) >= self.arms:
+            raise InvalidParameter("asks", self.asks, f"must name some of {self.arms} actions once")
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        r"""How often each action is played."""
+        found = [0] * self.arms
+        for ask in self.asks:
+            for action, times in zip(ask.actions, ask.times, strict=True):
+                found[action] = times
+        return tuple(found)
+
+    @property
+    def total(self) -> int:
+        r"""The rounds that the batch takes."""
+        return sum(ask.rounds for ask in self.asks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoding:
+    r"""How a user's number becomes an integer: clip y to [``low``, ``high``], then count steps.
+
+    (y - low)/(high - low) lies in [0, 1]; times g = ``precision``, rounded at random to one of the
+    two integers around, so that the mean stays. The result lies in [0, g] whatever y is: on that
+    range the promise of privacy rests, and on nothing else.
+
+    >>> Encoding(precision=4, low=-2, high=2).steps(np.array([-9.0, 1.0]), np.random.default_rng(1))
+    array([0, 3])
+
+    Raises :class:`InvalidParameter` for a precision outside of [1, 2^40] and high <= low.
+    """
+
+    precision: int
+    low: Exact = Exact(0)
+    high: Exact = Exact(1)
+
+    def __post_init__(self) -> None:
+        steps = integer("precision", self.precision, at_least=1)
+        if steps > MOST_STEPS:
+            raise InvalidParameter("precision", self.precision, "must be <= 2^40")
+        low, high = rational("low", self.low), rational("high", self.high)
+        if high <= low:
+            raise InvalidParameter("high", self.high, f"must be > low = {low}")
+        for name, value in (("precision", steps), ("low", low), ("high", high)):
+            object.__setattr__(self, name, value)
+
+    def steps(self, values: Floats, world: np.random.Generator) -> Integers:
+        r"""The encodings of ``values``, of the same shape; the coins are those of ``world``.
+
+        Raises :class:`InvalidParameter` for a value that is NaN: no clip makes a number of it.
+        """
+        if np.isnan(values).any():
+            raise InvalidParameter("reward", "nan", "must be a number")
+        y = np.clip(values, float(self.low), float(self.high))
+        y -= float(self.low)
+        y *= self.precision / float(self.high - self.low)
+        y -= world.random(y.shape)
+        np.ceil(y, out=y)
+        found: Integers = np.clip(y, 0, self.precision).astype(np.int64)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +210,16 @@ class Pulls:
         if not any(exact):
             raise InvalidParameter("counts", self.counts, "must pull some arm")
         object.__setattr__(self, "counts", exact)
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        r"""The arms that are pulled."""
+        return tuple(arm for arm, n in enumerate(self.counts) if n)
+
+    @property
+    def asks(self) -> tuple[Ask, ...]:
+        r"""The users of each arm that is pulled."""
+        return tuple(OwnRounds(n, (arm,)) for arm, n in enumerate(self.counts) if n)
 
     @property
     def total(self) -> int:

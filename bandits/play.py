@@ -11,13 +11,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from bandits.batch import Commit, Pulls, Released, ReleasedSum, arms_and_horizon
-from bandits.policies.policy import Policy, State
-from bandits.privatizers.privatizer import Privatizer
+from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum, arms_and_horizon
+from bandits.policies.policy import Policy, Sizes, State
 from bandits.privatizers.promise import NEW_USERS, RunGuarantee, Users
+from bandits.privatizers.releasing import Releasing
 from bandits.worlds.environment import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
@@ -32,7 +33,7 @@ class Run:
     r"""The result of a run: its regret, its releases, and the guarantee of each user.
 
     ``regret`` is the pseudo-regret sum_a gap_a N_a(t) at each t of ``checkpoints``, ``pulls`` the
-    N_a(T), ``active`` the arms that the last batch asked for, or the arm committed to. Regret is of
+    N_a(T), ``active`` the arms that the last batch left open, or the arm committed to. Regret is of
     the true means, and no release: it protects nobody whose rewards are real.
     ``releases`` holds a record of every sum that was released (none where no mechanism describes
     it); ``batches`` counts the batches that were. ``bits_per_user`` is the most that one user sent,
@@ -53,6 +54,8 @@ class Run:
     mean_bits_per_user: float
     guarantee: RunGuarantee | None
     simulated: bool
+    numbers: int = 0
+    bits_sent: int = 0
 
     @property
     def regret_per_round(self) -> float:
@@ -105,15 +108,17 @@ def play(
     if not isinstance(users, Users):
         raise InvalidParameter("users", users, "must be Users, e.g. NEW_USERS")
     arms, horizon = arms_and_horizon(environment.arms, horizon)
-    if not all(0 <= mean <= 1 for mean in environment.means):
-        raise InvalidParameter("environment", environment, "must have means in [0, 1]")
+    if not all(environment.lowest <= mean <= 1 for mean in environment.means):
+        reason = f"must have means in [{environment.lowest}, 1]"
+        raise InvalidParameter("environment", environment, reason)
     score = _Score(environment.gaps, _checked(checkpoints, horizon))
     privatizer, sizes = policy.privatizer, policy.sizes(arms, horizon)
-    if not isinstance(privatizer, Privatizer):
+    if not isinstance(privatizer, Releasing):
         reason = "must have a Privatizer; Unprotected() promises nothing"
         raise InvalidParameter("policy", policy, f"{reason}, and this has {privatizer!r}")
     promised = users.guarantee(privatizer, sizes)
-    sent = _Sent(privatizer, policy.name, users, frozenset(sizes))
+    named = frozenset(sizes) if isinstance(sizes, tuple) else sizes
+    sent = _Sent(privatizer, policy.name, users, named)
     state = policy.init(arms, horizon)
     for counts in _batches(policy, state, environment, horizon, sent, world, rng):
         score.add(counts)
@@ -130,6 +135,8 @@ def play(
         mean_bits_per_user=sent.bits / sent.users if sent.users else 0.0,
         guarantee=promised,
         simulated=type(rng) is not SystemRng,
+        numbers=sent.numbers,
+        bits_sent=sent.bits,
     )
 
 
@@ -153,9 +160,9 @@ def _batches(
             sent.active = (choice.arm,)
             yield tuple(left if arm == choice.arm else 0 for arm in range(arms))
             return
-        if not isinstance(choice, Pulls) or len(choice.counts) != arms:
+        if not isinstance(choice, (Pulls, Plays)) or len(choice.counts) != arms:
             raise InvalidParameter("policy", choice, f"must pull {arms} arms, or commit to one")
-        sent.active = tuple(arm for arm, count in enumerate(choice.counts) if count)
+        sent.active = choice.active
         if choice.total > left:
             yield tuple(_cut(choice.counts, left))
             return
@@ -187,40 +194,40 @@ def _shared(counts: tuple[int, ...], left: int) -> Iterator[int]:
 class _Sent:
     # What users sent and the server released so far.
 
-    def __init__(
-        self, privatizer: Privatizer, name: str, users: Users, sizes: frozenset[int]
-    ) -> None:
+    def __init__(self, privatizer: Releasing[Any], name: str, users: Users, sizes: Sizes) -> None:
         self.privatizer, self.name, self.people, self.sizes = privatizer, name, users, sizes
-        self.batches = self.users = self.bits = self.most_bits = 0
+        self.batches = self.users = self.numbers = self.bits = self.most_bits = 0
         self.releases: list[Release] = []
         self.active: tuple[int, ...] = ()
 
-    def admitted(self, choice: Pulls) -> bool:
-        for count in choice.counts:
-            if count and count not in self.sizes:
-                reason = f"pulls {count} users, a batch that its sizes do not name"
+    def admitted(self, choice: Pulls | Plays) -> bool:
+        for ask in choice.asks:
+            if self.privatizer.size_of(ask) not in self.sizes:
+                reason = f"pulls {ask.users} users, a batch that its sizes do not name"
                 raise InvalidParameter("policy", self.name, reason)
         return self.people.admit(choice, f"{self.name}/batch {self.batches + 1}")
 
     def batch(
-        self, choice: Pulls, environment: Environment, world: np.random.Generator, rng: Rng
+        self, choice: Pulls | Plays, environment: Environment, world: np.random.Generator, rng: Rng
     ) -> Released:
         self.batches += 1
         privatizer = self.privatizer
-        sums: list[ReleasedSum | None] = []
-        for arm, count in enumerate(choice.counts):
-            if not count:
-                sums.append(None)
-                continue
-            steps = environment.encoded_sum(arm, count, privatizer.precision(count), world)
-            sums.append(privatizer.release(steps, count, rng))
-            record = privatizer.record(count, f"{self.name}/batch {self.batches}/arm {arm}")
+        sums: list[ReleasedSum | None] = [None] * environment.arms
+        for ask in choice.asks:
+            size = privatizer.size_of(ask)
+            steps = environment.encoded_sums(ask, privatizer.encoding(size), world)
+            released = privatizer.release_sums(steps, size, rng)
+            for action, total in zip(ask.actions, released, strict=True):
+                sums[action] = total
+            place = "+".join(map(str, ask.actions))
+            record = privatizer.record(size, f"{self.name}/batch {self.batches}/arm {place}")
             if record is not None:
                 self.releases.append(record)
-            bits = privatizer.bits(count)
+            bits = privatizer.bits(size)
             self.most_bits = max(self.most_bits, bits)
-            self.users += count
-            self.bits += count * bits
+            self.users += ask.users
+            self.numbers += ask.users * len(ask.actions)
+            self.bits += ask.users * bits
         return Released(tuple(sums))
 
 
@@ -230,6 +237,7 @@ class _Score:
     def __init__(self, gaps: tuple[float, ...], checkpoints: tuple[int, ...]) -> None:
         self.gaps, self.checkpoints = gaps, checkpoints
         self.pulls = [0] * len(gaps)
+        self.played: dict[int, None] = {}  # in any order: a sum by fsum has none
         self.rounds = 0
         self.regret: list[float] = []
 
@@ -240,9 +248,12 @@ class _Score:
                 if checkpoint > self.rounds + count:
                     break
                 self.pulls[arm] = before + checkpoint - self.rounds
-                pairs = zip(self.gaps, self.pulls, strict=True)
-                self.regret.append(math.fsum(gap * pulled for gap, pulled in pairs))
+                self.played.setdefault(arm)
+                spent = (self.gaps[each] * self.pulls[each] for each in self.played)
+                self.regret.append(math.fsum(spent))
             self.pulls[arm] = before + count
+            if count:
+                self.played.setdefault(arm)
             self.rounds += count
 
 

@@ -9,6 +9,8 @@ ends with a batch: every round is drawn. The bare work is ``rng.normal`` and ``c
 number of rewards, in chunks that stay in the cache, on the same core; the first run of an algorithm
 also builds its tables of noise and its radii, which later ones find.
 
+``lzj/fig2``: a run of 10^6 rounds, beside drawing and clipping as many averages as were sent.
+
 Peer: the code released with Chowdhury and Zhou runs 0.09 to 0.12 million rounds a second. This is
 cited and not measured here.
 """
@@ -24,6 +26,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from bandits.experiments.experiment import Experiment, play_task
 from bandits.play import play
 from bandits.policies.dp_se import DpSe
 from bandits.policies.elimination import BatchedElimination
@@ -42,6 +45,10 @@ ARMS: Final = 10
 _SECONDS: Final = 20.0
 _RATIO: Final = 2.0
 _CHUNK: Final = 1 << 15
+_CLIENTS: Final = 1 << 11
+_DIMENSION: Final = 20
+_NUMBERS: Final = 28
+_LINEAR_SECONDS: Final = 0.5
 _PEER: Final = [0.09, 0.12]
 
 
@@ -131,6 +138,59 @@ def measure(
     }
 
 
+def bare_averages(drawn: Sequence[tuple[int, int]]) -> float:
+    r"""The time to draw and clip what clients of these phases hold: (clients, actions) each."""
+    world = np.random.default_rng(1)
+    start = time.perf_counter()
+    for clients, actions in drawn:
+        for first in range(0, clients, _CLIENTS):
+            rows = min(_CLIENTS, clients - first)
+            rewards = world.normal(0.0, 1.0, (rows, actions))
+            rewards += world.normal(0.0, 0.1, (rows, _DIMENSION)) @ np.ones((_DIMENSION, actions))
+            np.clip(rewards, -2.0, 2.0, out=rewards)
+            world.random((rows, actions))  # the coins of rounding
+    return time.perf_counter() - start
+
+
+def measure_linear(name: str, instances: int, horizon: int) -> dict[str, Any]:
+    r"""The time of a run of ``lzj/fig2``, the first with its calibrations and tables, and later."""
+    experiment = Experiment(
+        preset="lzj/fig2",
+        algorithms=(name,),
+        epsilons=("10",),
+        delta="0.25",
+        horizon=horizon,
+        instances=instances,
+    )
+    worlds = experiment.worlds()
+    tasks = [*experiment.tasks()]
+
+    def once() -> tuple[float, list[tuple[int, int]]]:
+        drawn: list[tuple[int, int]] = []
+        start = time.perf_counter()
+        for task in tasks:
+            run = play_task(experiment, worlds.environments[task.instance], task)
+            drawn.append((run.numbers, run.batches))
+        return (time.perf_counter() - start) / instances, drawn
+
+    first, found = once()
+    again, _ = once()
+    # As many numbers as clients sent, about 28 a client.
+    phases = [(numbers // _NUMBERS, _NUMBERS) for numbers, _ in found]
+    bare = bare_averages(phases) / instances
+    return {
+        "case": "lzj/fig2",
+        "algorithm": name,
+        "instances": instances,
+        "horizon": horizon,
+        "seconds_first": round(first, 3),
+        "seconds_per_run": round(again, 3),
+        "numbers_per_run": sum(numbers for numbers, _ in found) // instances,
+        "bare_seconds": round(bare, 3),
+        "reached": again < _LINEAR_SECONDS,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bandits", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="short runs, printed and not kept")
@@ -153,6 +213,10 @@ def main() -> None:
             quick_enough = row["seconds_per_20_runs_of_1e7"] < _SECONDS
             row["reached"] = quick_enough and row["ratio_to_bare"] <= _RATIO
             rows.append(row)
+    linear = [
+        measure_linear(name, instances, horizon // 10)
+        for name in ("dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "dpe-fixedu")
+    ]
     result = {
         "to_reach": (
             f"20 runs of 10^7 rounds, K = 10, under {_SECONDS:g} s on one core, and at most "
@@ -161,9 +225,11 @@ def main() -> None:
         ),
         "peer_million_rounds_per_second": {"cz code, cited": _PEER},
         "rows": rows,
+        "linear_to_reach": f"one run of lzj/fig2 under {_LINEAR_SECONDS:g} s on one core",
+        "linear": linear,
     }
     if quick:
-        for row in rows:
+        for row in (*rows, *linear):
             print(row)
     else:
         write("bandits", result)

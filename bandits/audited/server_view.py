@@ -22,7 +22,7 @@ from bandits.audited.devices import Devices
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination
-from bandits.policies.policy import Choice, Policy
+from bandits.policies.policy import Choice, Policy, Sizes
 from bandits.policies.schedule import Schedule
 from bandits.privatizers.privatizer import Privatizer
 from bandits.radius.radius import ExactRadius
@@ -70,6 +70,14 @@ class View:
     path: Route
 
     @property
+    def privatizer(self) -> Privatizer:
+        r"""That of the policy, which releases a sum for each arm."""
+        found = self.policy.privatizer
+        if not isinstance(found, Privatizer):
+            raise InvalidParameter("policy", self.policy.name, "must release a sum for each arm")
+        return found
+
+    @property
     def horizon(self) -> int:
         r"""All batches of both arms, and a round more: so the last decision is seen."""
         return ARMS * sum(self.sizes) + 1
@@ -77,7 +85,7 @@ class View:
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
         r"""``runs`` views of the server, a row each: that many runs of ``play``."""
         world = np.random.default_rng(0)  # nothing is drawn from it: rewards are fixed
-        privatizer = self.policy.privatizer
+        privatizer = self.privatizer
         scales = [_scale(privatizer, size) for size in self.sizes]
         units = [precision for precision, _ in scales]
         protocol = privatizer.protocol(self.sizes[0])
@@ -106,7 +114,7 @@ class View:
         Over a relaxed aggregation it is of the sum alone, which is what is shown.
         Raises :class:`InvalidParameter` where nothing is protected.
         """
-        protocol = self.policy.privatizer.protocol(self.sizes[0])
+        protocol = self.privatizer.protocol(self.sizes[0])
         if protocol is None:
             reason = "must protect: there is no claim"
             raise InvalidParameter("privatizer", self.policy.privatizer.name, reason)
@@ -255,5 +263,5 @@ class _Watching(Policy[Any]):
         self.shown.append(released)
         return self.of.observe(state, released)
 
-    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+    def sizes(self, arms: int, horizon: int) -> Sizes:
         return self.of.sizes(arms, horizon)

@@ -15,11 +15,14 @@ from typing import Any, Final, cast, get_args
 
 import numpy as np
 
+from bandits.audited.linear_view import FEATURES, MODEL, LinearView, linear_view_of
 from bandits.audited.own import is_own, own_policy
 from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Route, View, Views, view_of
 from bandits.policies.elimination import NAMES, BatchedElimination
+from bandits.policies.phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.registry import ALGORITHMS, Setting, read_algorithm
+from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.radius import RadiusName, radius_of
@@ -36,10 +39,11 @@ _KEYS: Final = {
     "scaling": "of batched elimination on sums",
     "radius": " or ".join(get_args(RadiusName)),
     "path": " or ".join(get_args(Route)),
+    "calibration": f"{' or '.join(get_args(Calibrated))}, of linear algorithms",
 }
 _OWN_KEYS: Final = ("delta", "path")
 _BITS: Final = NAMES["binary-shuffle"]
-_FLOOR: Final = NAMES["none"]
+_FLOORS: Final = (NAMES["none"], "dpe", "pe", "dpe-fixedu")
 _HORIZON: Final = 1000
 _USUAL: Final = Fraction(1, 100)
 _GRID: Final = 10**6
@@ -122,6 +126,7 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
         dist-dp-se,epsilon=1,path=devices           a message of every user
         dist-rdp-se:s=10,epsilon=1,delta=1e-3       also ...,scaling=10
         sdp-ae:m=8,epsilon=1,radius=paper           the parameters of the paper
+        cdp-dpe,epsilon=1,delta=1/100               also ...,calibration=paper
 
     or a policy of one's own: an instance of :class:`bandits.Policy`, or what makes one without
     arguments, in a file or module. It takes no ``epsilon``: its privatizer says what it promises.
@@ -178,7 +183,7 @@ def audit_view(
     """
     if not isinstance(policy, Policy):
         raise InvalidParameter("policy", policy, "must be a bandits.Policy")
-    view = view_of(policy, path=path)
+    view = _view_of(policy, path)
     epsilon, chosen = claimed(view, None if delta is None else rational("delta", delta))
 
     def run(dataset: Any, n: int, rng: np.random.Generator) -> Views:
@@ -187,7 +192,17 @@ def audit_view(
             raise InvalidParameter("dataset", dataset, "must be 0 or 1: a reward")
         return view.views(reward, n, SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM)
 
-    return Viewed(name=f"bandit:{policy.name}", run=run, pair=(0, 1), epsilon=epsilon, delta=chosen)
+    name = f"bandit:{policy.name}"
+    found = Viewed(name=name, run=run, pair=(0, 1), epsilon=epsilon, delta=chosen)
+    return replace(found, features=FEATURES) if isinstance(view, LinearView) else found
+
+
+def _view_of(policy: Policy[Any], path: Route) -> View | LinearView:
+    if not isinstance(policy, PhasedElimination):
+        return view_of(policy, path=path)
+    if path != "release":
+        raise InvalidParameter("path", path, f"{policy.name} has release only")
+    return linear_view_of(policy)
 
 
 def _known(given: Mapping[str, str]) -> str:
@@ -197,7 +212,7 @@ def _known(given: Mapping[str, str]) -> str:
     return f"; {near}{keys}"
 
 
-def claimed(view: View, delta: Fraction | None) -> tuple[Fraction, Fraction]:
+def claimed(view: View | LinearView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
     r"""(epsilon, delta): what the first release gives the watched user, epsilon rounded up.
 
     Without a ``delta`` it is 0, or 1/100 where the loss of the noise is unbounded. Raises
@@ -217,8 +232,8 @@ def claimed(view: View, delta: Fraction | None) -> tuple[Fraction, Fraction]:
 
 def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) -> Policy[Any]:
     name = text.partition(":")[0]
-    known = [entry.name for entry in ALGORITHMS if entry.name != _FLOOR]
-    if name == _FLOOR:
+    known = [entry.name for entry in ALGORITHMS if entry.name not in _FLOORS]
+    if name in _FLOORS:
         reason = f"{name} protects nobody: it claims nothing that could be refuted"
         raise InvalidParameter("target", spelling, reason)
     find_name("target", spelling, dict.fromkeys((*known, _BITS)), name=name)
@@ -229,6 +244,8 @@ def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) ->
         arms=ARMS,
         radius=cast(RadiusName, given.get("radius", "exact")),
         schedule="paper",
+        model=MODEL,
+        calibration=cast(Calibrated, given.get("calibration", "exact")),
     )
     if text == _BITS:
         bits = BitPrivatizer(
@@ -237,6 +254,8 @@ def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) ->
         policy: Policy[Any] = BatchedElimination(privatizer=bits, radius=radius_of(setting.radius))
     else:
         policy = read_algorithm(text).policy(setting)
+    if "calibration" in given and not isinstance(policy, PhasedElimination):
+        raise InvalidParameter("calibration", given["calibration"], f"{name} has none")
     if "scaling" not in given:
         return policy
     privatizer = policy.privatizer

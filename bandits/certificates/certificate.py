@@ -20,11 +20,12 @@ from typing import Any, Final, cast
 from accounting.certificates.certificate import certify
 from accounting.checker import Malformed
 from accounting.checker.text.form import ascii_text, digest_of
-from accounting.claims.claim import Assumed
+from accounting.claims.claim import Approx, Assumed
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.protocols.box import BinomialBox
 from accounting.release.curve import PrivacyCurve
+from accounting.release.guarantee import guarantee
 from accounting.totals.compose import Composition, compose
 from bandits.certificates.form import (
     SCHEMA,
@@ -39,7 +40,7 @@ from bandits.privatizers.promise import RunGuarantee
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.mechanism import Mechanism
+from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
 
@@ -49,6 +50,9 @@ _DIGITS: Final = 8
 _STEPS: Final = 10_000
 _STEPS_OF_MANY: Final = 100
 _DIGITS_OF_MANY: Final = 5
+_DIGITS_OF_SEVERAL: Final = 7
+_MOST_CHECKED: Final = 32
+_NEAR: Final = Fraction(1, 10**6)
 _MORE_DIGITS: Final = (12, 16, 20, 25, 30)
 _MOST_LETTERS: Final = 2000
 
@@ -118,13 +122,15 @@ def certificate_of(
     if not isinstance(run, Run):
         raise InvalidParameter("run", run, "must be a Run")
     most = integer("most_steps", most_steps, at_least=0)
-    promised = run.guarantee
+    promised = None if run.guarantee is None else _played(run, run.guarantee)
     if promised is None:
         raise NotDerived(f"a certificate of {run.policy}", "it protects nobody: nothing is claimed")
     if not promised.parts:
         raise NotDerived(f"a certificate of {run.policy}", "nothing is released before T")
     at = _deltas(deltas)
     released = _released(run, promised)
+    if len(promised.parts) > _MOST_CHECKED and any(map(_several, promised.parts)):
+        most = 0
     parts = tuple(_part(part, at, most) for part in promised.parts)
     draft = RunCertificate(
         algorithm=ascii_text(run.policy),
@@ -140,6 +146,15 @@ def certificate_of(
     found = replace(draft, assumptions=tuple(dict.fromkeys((*required, *assumed))))
     _check_form(found)
     return found
+
+
+def _played(run: Run, promised: RunGuarantee) -> RunGuarantee:
+    # Where each release is calibrated to one target: the releases that there were. Another would
+    # have kept the target too, or been refused by the calibration.
+    if not any(isinstance(part, Approx) for part in promised.parts):
+        return promised
+    found = {guarantee(release.mechanism): None for release in run.releases}
+    return RunGuarantee(parts=tuple(found), assumptions=promised.assumptions)
 
 
 def _deltas(deltas: Iterable[RationalLike] | RationalLike) -> list[Fraction]:
@@ -174,19 +189,26 @@ def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
     found = RunGuarantee(parts=(part,), assumptions=())
     claims = []
     for delta in deltas:
-        epsilon = found.epsilon(delta).upper
+        near = _NEAR if isinstance(part, BinomialBox) else None
+        epsilon = found.epsilon(delta, near).upper
         if epsilon == math.inf:
             raise NotDerived(f"epsilon at delta = {write_rational(delta)}", f"of {part!r}")
         claims.append({"delta": write_rational(delta), "epsilon": _above(epsilon)})
     document: dict[str, Any] = {"is": _stated(part), "claims": claims}
     most, digits = _limits(part, most)
+    if isinstance(part, BinomialBox) and len(part.bounds) > 1:
+        reason = "the second path lists no binomial noise of several numbers at once"
+        return {**document, "certificate": None, "unchecked": reason}
+    if most == 0:
+        reason = f"more than {_MOST_CHECKED} parts, each of several numbers"
+        return {**document, "certificate": None, "unchecked": reason}
     if _steps(part) > most:
         return {**document, "certificate": None, "unchecked": f"more than {most} steps"}
     try:
         largest = found.pure().upper
         known = isinstance(largest, Fraction)
-        near = known and _above(largest) in [each["epsilon"] for each in claims]
-        tried = _MORE_DIGITS if near else ()
+        close = known and _above(largest) in [each["epsilon"] for each in claims]
+        tried = _MORE_DIGITS if close else ()
         own = _certified(_certifiable(part), deltas, (digits, *tried))
     except NotDerived as error:
         reason = ascii_text(str(error))[:_MOST_LETTERS]
@@ -219,7 +241,14 @@ def _limits(part: Guarantee, most: int) -> tuple[int, int]:
     )
     if isinstance(part, Composition) and not laplace:
         return min(most, _STEPS_OF_MANY), _DIGITS_OF_MANY
-    return most, _DIGITS
+    return most, _DIGITS_OF_SEVERAL if _several(part) else _DIGITS
+
+
+def _several(part: Guarantee) -> bool:
+    # Whether it is of several numbers, which cost the second path seconds.
+    return isinstance(part, PrivacyCurve) and isinstance(
+        Sensitivity.of(part.sensitivity).amount, tuple
+    )
 
 
 def _certifiable(part: Guarantee) -> Any:
@@ -235,6 +264,9 @@ def _stated(part: Guarantee) -> dict[str, Any]:
     match part:
         case BinomialBox(bounds=(_,)):
             return _stated(_certifiable(part))
+        case BinomialBox(trials=trials, probability=p, bounds=bounds):
+            binomial = Binomial(trials=trials, probability=p)
+            return _stated(PrivacyCurve(noise=binomial, sensitivity=Sensitivity.box(bounds)))
         case Composition():
             rounds = [{"part": _stated(source), "rounds": count} for source, count in part.parts]
             return {"rounds_of": rounds, "unit": part.scope.unit.value}
@@ -250,7 +282,8 @@ def _stated(part: Guarantee) -> dict[str, Any]:
 def _steps(part: Guarantee) -> int:
     curves = [source for source, _ in part.parts] if isinstance(part, Composition) else [part]
     moved = [each.sensitivity for each in curves if isinstance(each, PrivacyCurve)]
-    return max((cast(Any, s).amount if hasattr(s, "amount") else int(s) for s in moved), default=0)
+    amounts = [Sensitivity.of(each).amount for each in moved]
+    return max((max(a) if isinstance(a, tuple) else a for a in amounts), default=0)
 
 
 def _above(value: End) -> str:

@@ -29,6 +29,7 @@ from accounting.checker.worst import WorstPart
 from accounting.claims.claim import Assumed, Pure
 from accounting.totals.compose import compose
 from bandits.policies.elimination import NAMES
+from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from dpcore.mechanism import Scope
@@ -55,6 +56,11 @@ _ALWAYS: Final = (
     "the server is semi-honest: it sees what the protocol shows it and follows the protocol",
     "rewards lie in [0, 1], and nobody's reward decides who takes part or when",
 )
+_OF_AVERAGES: Final = (
+    *_ALWAYS[:2],
+    "clients clip their averages, and nobody's reward decides who takes part or when",
+)
+_CALIBRATED: Final = "a release of another size would have been calibrated to the same claim"
 _NEW: Final = "users are new: each takes part in one release at most"
 _RETURNING: Final = "a user is in no more releases than the rounds of a part, and in each once"
 _LOCAL: Final = "each user adds the noise of the part alone"
@@ -65,6 +71,14 @@ _TRUST: Final[Mapping[str, str]] = {
     "dp-se": "central",
     "sdp-ae": "binary-shuffle",
     "vb-sdp-ae": "binary-shuffle",
+}
+_OF_LINEAR: Final[Mapping[str, LinearTrust]] = {
+    "cdp": "central",
+    "ldp": "local",
+    "sdp": "shuffle",
+}
+_AVERAGES: Final = {
+    f"{before}-{after}": trust for before, trust in _OF_LINEAR.items() for after in ("dpe", "pe")
 }
 
 
@@ -127,7 +141,7 @@ def knows(algorithm: str) -> bool:
     >>> knows("dist-dp-se"), knows("Dist-dp-se")
     (True, False)
     """
-    return algorithm in _TRUST
+    return algorithm in _TRUST or algorithm in _AVERAGES
 
 
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -142,7 +156,7 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
     reasons = (part["is"]["reason"] for part in parts if "reason" in part["is"])
     times = sum(each["times"] for each in document["released"])
     found = (
-        *_ALWAYS,
+        *(_OF_AVERAGES if name in _AVERAGES else _ALWAYS),
         f"parts: {len(parts)}, all that may befall a user of {run}; so says whoever wrote this",
         f"released: {times} in all, as the run recorded them; so says whoever wrote this",
         *_of_algorithm(name),
@@ -154,6 +168,9 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _of_algorithm(name: str) -> tuple[str, ...]:
     # What the trust model of a known algorithm assumes, but for a reason that has numbers in it.
+    if name in _AVERAGES:
+        privatizer = AveragePrivatizer(trust=_AVERAGES[name])
+        return (*privatizer.assumed(Averages(users=1, coordinates=1)), _CALIBRATED)
     trust = _TRUST.get(name)
     if trust is None:
         return (UNKNOWN,)
@@ -260,9 +277,11 @@ def _assumed(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_law(where: str, inner: Mapping[str, Any]) -> None:
-    # A release is one number, so its sensitivity has one spelling.
-    if part_of(where, inner).norm != "absolute":
-        raise Malformed(f"{where}.sensitivity.norm", "must be absolute: a release is one number")
+    # A release is one number, or several that may all move: its sensitivity has one spelling.
+    part = part_of(where, inner)
+    if part.norm != "absolute" and not (part.norm == "box" and len(part.amounts) > 1):
+        reason = "must be absolute, of one number, or box, of several"
+        raise Malformed(f"{where}.sensitivity.norm", reason)
 
 
 def _check_released(value: object, parts: tuple[WorstPart, ...], horizon: int) -> None:

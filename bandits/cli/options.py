@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from bandits.experiments.experiment import Experiment
 from bandits.policies.registry import ScheduleName
+from bandits.privatizers.averages import Calibrated
 from bandits.radius.radius import RadiusName
 from bandits.worlds import preset_of
 from dpcore.command.options import named
@@ -18,8 +19,12 @@ from dpcore.numbers.parameter import whole_number
 __all__ = ["as_options", "read_experiment", "read_path"]
 
 _SAME: Final = "algorithms arms checkpoints data delta epsilon horizon instances jobs radius"
+_OTHER: Final = "schedule seed resume calibration users alpha"
 _OPTIONS: Final = {
-    **{name: f"--{name}" for name in f"{_SAME} schedule seed resume".split()},
+    **{
+        name: f"--{name}"
+        for name in f"{_SAME} schedule seed resume calibration users alpha".split()
+    },
     "preset": "PRESET",
     "algorithm": "--algorithms",
     "worlds": "--instances",
@@ -53,6 +58,9 @@ def read_experiment(  # one for each option
     schedule: str | None = None,
     arms: str | None = None,
     seed: str = "1",
+    calibration: str | None = None,
+    users: str | None = None,
+    alpha: str | None = None,
 ) -> Experiment:
     r"""The experiment that the options spell; what is left out is the preset's.
 
@@ -74,7 +82,15 @@ def read_experiment(  # one for each option
             schedule=cast(ScheduleName | None, schedule),
             arms=None if arms is None else whole_number("arms", arms),
             seed=whole_number("seed", seed),
+            calibration=cast(Calibrated, calibration or "exact"),
+            users=None if users is None else whole_number("users", users),
+            alpha=alpha if alpha is not None else "4/5",
         )
+        linear = {"calibration": calibration, "users": users, "alpha": alpha}
+        for argument, given in linear.items():
+            if given is not None and own.kind != "linear":
+                reason = f"has no effect in {own.name}: leave it out"
+                raise InvalidParameter(argument, given, reason)
         if schedule is not None and not experiment.scheduled:
             names = ", ".join(experiment.algorithms)
             raise InvalidParameter("schedule", schedule, f"has no effect on {names}: leave it out")

@@ -110,6 +110,33 @@ def run(
             rich_help_panel=_HOW,
         ),
     ] = None,
+    calibration: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help="Noise of linear algorithms: exact (the least that keeps the promise) or paper "
+            "(its formula; the result says what that truly keeps). (default: exact)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    users: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="The population of a linear world: nobody is a client twice. (default: the "
+            "preset's)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    alpha: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ALPHA",
+            help="Phase l of a linear algorithm has 2^(ALPHA l) clients, 0 < ALPHA < 1. "
+            "(default: 0.8)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     seed: Annotated[
         str,
         typer.Option(
@@ -185,6 +212,9 @@ def run(
             schedule=schedule,
             arms=arms,
             seed=seed,
+            calibration=calibration,
+            users=users,
+            alpha=alpha,
         )
         with as_options():
             worlds = experiment.worlds(source)

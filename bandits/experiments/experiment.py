@@ -19,16 +19,30 @@ from typing import Any, Final, get_args
 
 import numpy as np
 
-from bandits.batch import arms_and_horizon
+from bandits.actions import LinearModel
+from bandits.batch import arms_and_horizon, chance_of
+from bandits.experiments.asked import (
+    check_delta,
+    check_epsilons,
+    check_named,
+    check_worlds,
+    float_up,
+    population,
+)
 from bandits.play import Run, play, run_guarantee
-from bandits.policies.registry import ScheduleName, Setting, read_algorithm
+from bandits.policies.registry import (
+    ScheduleName,
+    Setting,
+    read_algorithm,
+)
+from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.promise import RunGuarantee
 from bandits.radius.radius import RadiusName
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.environment import Environment
 from bandits.worlds.preset import MOST_INSTANCES
 from dpcore.command.workers import checked_jobs, in_processes, width_of
-from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
 from dpcore.sampling.rng import SeededRng
 
@@ -41,12 +55,6 @@ r"""Names what a cell draws and decides from its coins; whoever changes any of t
 _POINTS: Final = 81
 _DECADES: Final = 4
 _MOST_HORIZON: Final = 10**12
-_LEAST_EPSILON: Final = Fraction(1, 10**6)
-_MOST_EPSILON: Final = Fraction(10**3)
-# Exact tables of shuffled bits take minutes beyond these.
-_LEAST_OF_BITS: Final = Fraction(1, 10**2)
-_LEAST_DELTA_OF_BITS: Final = Fraction(1, 10**30)
-_BITS: Final = ("sdp-ae", "vb-sdp-ae")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +79,8 @@ class Cell:
     batches: int
     bits_per_user: int
     mean_bits_per_user: float
+    numbers: int = 0
+    bits_sent: int = 0
 
     @property
     def task(self) -> Task:
@@ -89,6 +99,9 @@ class Experiment:
 
     ``schedule`` None: the preset's under the paper's radius, exact under the exact one. ``arms``
     None: as many as the preset has.
+
+    Linear worlds have ``calibration``, ``alpha`` and ``users``, the population, None for the
+    preset's; see :class:`bandits.policies.registry.Setting`.
 
     ``checkpoints`` are rounds in rising order, the last of them the horizon; none given:
     :func:`spaced_checkpoints`. ``delta`` is for shuffled bits, and where epsilons are reported.
@@ -119,17 +132,17 @@ class Experiment:
     arms: int | None = None
     seed: int = 1
     checkpoints: tuple[int, ...] = ()
+    calibration: Calibrated = "exact"
+    users: int | None = None
+    alpha: RationalLike = "4/5"
 
     def __post_init__(self) -> None:
         preset = preset_of(self.preset)
         read = tuple(read_algorithm(text) for text in self.algorithms)
         spelled = tuple(map(str, read))
         epsilons = tuple(rational("epsilon", epsilon) for epsilon in self.epsilons)
-        for argument, values in (("algorithms", spelled), ("epsilon", epsilons)):
-            if not values:
-                raise InvalidParameter(argument, ABSENT, "must name one or more")
-            if len(set(values)) < len(values):
-                raise InvalidParameter(argument, ", ".join(map(str, values)), "names one twice")
+        check_named("algorithms", spelled)
+        check_named("epsilon", epsilons)
         horizon = integer("horizon", self.horizon, at_least=1)
         if horizon > _MOST_HORIZON:
             raise InvalidParameter("horizon", self.horizon, "must be <= 1e12")
@@ -137,8 +150,11 @@ class Experiment:
         if instances > MOST_INSTANCES:
             raise InvalidParameter("instances", self.instances, f"must be <= {MOST_INSTANCES}")
         names = [each.entry.name for each in read]
-        _check_epsilons(self.epsilons, names)
-        _check_delta(self.delta, names)
+        check_worlds(read, preset.kind)
+        check_epsilons(self.epsilons, names)
+        check_delta(self.delta, names)
+        if self.calibration not in get_args(Calibrated):
+            raise InvalidParameter("calibration", self.calibration, "must be 'exact' or 'paper'")
         if self.radius not in get_args(RadiusName):
             raise InvalidParameter("radius", self.radius, "must be 'exact' or 'paper'")
         schedule = self.schedule
@@ -157,6 +173,8 @@ class Experiment:
             ("arms", preset.arms_of(self.arms)),
             ("seed", integer("seed", self.seed, at_least=0)),
             ("checkpoints", _checked(self.checkpoints, horizon)),
+            ("users", population(self.users, preset.users)),
+            ("alpha", chance_of("alpha", self.alpha)),
         ):
             object.__setattr__(self, name, value)
 
@@ -192,8 +210,10 @@ class Experiment:
         r"""The number of cells."""
         return len(self.algorithms) * len(self.epsilons) * self.instances
 
-    def setting(self, epsilon: RationalLike, arms: int) -> Setting:
-        r"""What a policy of this experiment is made for."""
+    def setting(
+        self, epsilon: RationalLike, arms: int, model: LinearModel | None = None
+    ) -> Setting:
+        r"""What a policy of this experiment is made for; ``model`` is that of its linear world."""
         schedule = self.schedule
         assert schedule is not None  # noqa: S101  # set when it was made
         return Setting(
@@ -203,11 +223,19 @@ class Experiment:
             arms=arms,
             radius=self.radius,
             schedule=schedule,
+            model=model,
+            calibration=self.calibration,
+            users=self.users,
+            alpha=rational("alpha", self.alpha),
         )
 
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
         r"""What every run of that algorithm promises each user; None where nothing is protected."""
-        policy = read_algorithm(algorithm).policy(self.setting(epsilon, arms))
+        preset = preset_of(self.preset)
+        linear = preset.kind == "linear"
+        # The promise is of every set of actions in as many dimensions.
+        model = preset.worlds(1, arms=arms).environments[0].model if linear else None
+        policy = read_algorithm(algorithm).policy(self.setting(epsilon, arms, model))
         return run_guarantee(policy, arms, self.horizon)
 
     def to_json(self) -> dict[str, Any]:
@@ -224,7 +252,14 @@ class Experiment:
             "arms": self.arms,
             "seed": self.seed,
             "checkpoints": [*self.checkpoints],
+            **self._linear_json(),
         }
+
+    def _linear_json(self) -> dict[str, Any]:
+        if preset_of(self.preset).kind != "linear":
+            return {}
+        alpha = write_rational(Fraction(self.alpha))
+        return {"calibration": self.calibration, "users": self.users, "alpha": alpha}
 
 
 def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
@@ -238,38 +273,6 @@ def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
     steps = max(count - 1, 1)
     found = {math.ceil(rounds * 10 ** (-_DECADES * i / steps)) for i in range(count)}
     return tuple(sorted(found))
-
-
-def float_up(exact: Fraction) -> float:
-    r"""The least float whose shortest decimals, which are what is printed, are no smaller.
-
-    >>> float_up(Fraction("0.3")), float_up(Fraction(1, 3))
-    (0.3, 0.33333333333333337)
-    """
-    nearest = float(exact)
-    return nearest if Fraction(repr(nearest)) >= exact else math.nextafter(nearest, math.inf)
-
-
-def _check_delta(given: RationalLike, names: Sequence[str]) -> None:
-    delta = rational("delta", given)
-    if not 0 < delta < 1:
-        raise InvalidParameter("delta", given, "must lie in (0, 1)")
-    for name in names:
-        if name in _BITS and delta < _LEAST_DELTA_OF_BITS:
-            raise InvalidParameter("delta", given, f"must be >= 1e-30 for {name}")
-
-
-def _check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str]) -> None:
-    of_bits = [name for name in names if name in _BITS]
-    for given in epsilons:
-        epsilon = rational("epsilon", given)
-        if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
-            raise InvalidParameter("epsilon", given, "must lie in [1e-6, 1000]")
-        if of_bits and epsilon < _LEAST_OF_BITS:
-            raise InvalidParameter("epsilon", given, f"must be >= 0.01 for {of_bits[0]}")
-    if len({float_up(rational("epsilon", given)) for given in epsilons}) < len(epsilons):
-        reason = "names one twice: two of them are printed as the same float"
-        raise InvalidParameter("epsilon", ", ".join(map(str, epsilons)), reason)
 
 
 def _checked(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
@@ -347,13 +350,17 @@ def _run(
         batches=run.batches,
         bits_per_user=run.bits_per_user,
         mean_bits_per_user=run.mean_bits_per_user,
+        numbers=run.numbers,
+        bits_sent=run.bits_sent,
     )
     return cell, run if whole and not task.instance else None
 
 
 def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
     r"""The run of a cell, with the records of its releases; the same at every call."""
-    policy = read_algorithm(task.algorithm).policy(experiment.setting(task.epsilon, world.arms))
+    policy = read_algorithm(task.algorithm).policy(
+        experiment.setting(task.epsilon, world.arms, world.model)
+    )
     return play(
         policy,
         world,

@@ -50,9 +50,12 @@ _WORDS: Final = {
     "recipe": "recipe of a cell",
     "worlds": "set of worlds",
     "numpy": "numpy",
+    "calibration": "calibration",
+    "users": "number of users",
+    "alpha": "alpha",
 }
 _UNSHOWN: Final = ("data", "worlds", "checkpoints")
-_COUNTS: Final = ("instance", "batches", "bits_per_user")
+_COUNTS: Final = ("instance", "batches", "bits_per_user", "numbers", "bits_sent")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,8 +158,8 @@ def _compare(path: Path, stored: Any, wanted: dict[str, Any]) -> None:
         reason = f"is not of schema {SCHEMA}, or damaged in its first line"
         raise InvalidParameter("resume", str(path), reason)
     for key, words in _WORDS.items():
-        if stored.get(key) != wanted[key]:
-            was, now = (json.dumps(side) for side in (stored.get(key), wanted[key]))
+        if stored.get(key) != wanted.get(key):
+            was, now = (json.dumps(side) for side in (stored.get(key), wanted.get(key)))
             reason = f"was begun with another {words}: {was} there, {now} here"
             if key in _UNSHOWN:
                 reason = f"was begun with another {words}"

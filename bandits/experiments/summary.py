@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from bandits.experiments.averages import mean_and_error
 from bandits.experiments.experiment import Cell, Experiment, float_up
+from bandits.policies.registry import read_algorithm
 from bandits.privatizers.promise import RunGuarantee
 from bandits.worlds import Worlds
 from dpcore.errors import DpcoreError, InvalidParameter
@@ -31,6 +32,7 @@ Promises: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 r"""What an algorithm promises at an epsilon, both as they are written."""
 
 _SHORT: Final = 12
+_OWN: Final = ("users", "horizon")
 _LENGTHS: Final = ("precision", "modulus")
 
 _SIMULATED: Final = (
@@ -45,18 +47,21 @@ class Row:
 
     ``regret_per_round`` is the mean of Reg(T)/T over instances, ``standard_error`` its standard
     error (None for one instance), ``by_instance`` each Reg(T)/T. ``bits_per_user`` is the most that
-    a user sent in any instance, ``mean_bits_per_user`` the mean. ``guarantee`` is as
+    a user sent in any instance, ``mean_bits_per_user`` the mean. ``communication`` is what
+    all users sent together, the mean over instances: ``numbers`` and ``bits``. ``guarantee`` is as
     :func:`guarantee_json` writes it.
     """
 
     algorithm: str
     epsilon: float
+    delta: float
     horizon: int
     instances: int
     regret_per_round: float
     standard_error: float | None
     bits_per_user: int
     mean_bits_per_user: float
+    communication: dict[str, float]
     guarantee: dict[str, Any]
     by_instance: tuple[float, ...]
 
@@ -81,11 +86,28 @@ def promises_of(
         try:
             promised = experiment.guarantee(algorithm, epsilon, arms)
             found[algorithm, epsilon] = guarantee_json(promised, experiment.delta)
+            if read_algorithm(algorithm).entry.world == "linear":
+                found[algorithm, epsilon] |= _labelled(found[algorithm, epsilon], promised, epsilon)
         except DpcoreError as error:
+            if isinstance(error, InvalidParameter) and error.argument in _OWN:
+                raise
             raise InvalidParameter(f"epsilon (for {algorithm})", epsilon, _reason(error)) from error
         if progress is not None:
             progress(len(found))
     return found
+
+
+def _labelled(
+    written: dict[str, Any], promised: RunGuarantee | None, epsilon: str
+) -> dict[str, Any]:
+    # The true delta at the epsilon that was asked for, in words where it is not the one asked for.
+    if promised is None:
+        return {"delta_upper": None}
+    true = promised.delta(epsilon).upper
+    if true <= Fraction(written["delta"]):
+        return {"delta_upper": float_up(Fraction(true))}
+    words = f"{written['text']}; at epsilon {epsilon} the true delta is {up(true)}"
+    return {"delta_upper": float_up(Fraction(true)), "text": words}
 
 
 def _reason(error: DpcoreError) -> str:
@@ -106,21 +128,27 @@ def rows_of(
     grouped: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         grouped.setdefault((cell.algorithm, cell.epsilon), []).append(cell)
-    return tuple(_row(experiment.horizon, found, promises[key]) for key, found in grouped.items())
+    return tuple(_row(experiment, found, promises[key]) for key, found in grouped.items())
 
 
-def _row(horizon: int, cells: list[Cell], promised: dict[str, Any]) -> Row:
+def _row(experiment: Experiment, cells: list[Cell], promised: dict[str, Any]) -> Row:
+    horizon = experiment.horizon
     each = tuple(cell.regret[-1] / horizon for cell in cells)
     mean, error = mean_and_error(each)
     return Row(
         algorithm=cells[0].algorithm,
         epsilon=float_up(Fraction(cells[0].epsilon)),
+        delta=float_up(rational("delta", experiment.delta)),
         horizon=horizon,
         instances=len(cells),
         regret_per_round=mean,
         standard_error=error,
         bits_per_user=max(cell.bits_per_user for cell in cells),
         mean_bits_per_user=math.fsum(cell.mean_bits_per_user for cell in cells) / len(cells),
+        communication={
+            "numbers": math.fsum(cell.numbers for cell in cells) / len(cells),
+            "bits": math.fsum(cell.bits_sent for cell in cells) / len(cells),
+        },
         guarantee=promised,
         by_instance=each,
     )

@@ -75,6 +75,11 @@ class SuccessiveElimination(Policy[EliminationState]):
             raise InvalidParameter("radius", self.radius, "must be a Radius, e.g. ExactRadius()")
         object.__setattr__(self, "confidence", confidence_of(self.confidence))
 
+    @property
+    @abstractmethod
+    def privatizer(self) -> Privatizer:
+        r"""What releases the sum of each arm."""
+
     @abstractmethod
     def length(self, batch: int, active: int) -> int:
         r"""How often batch b = 1, 2, ... pulls each of ``active`` arms: no fewer for more arms."""

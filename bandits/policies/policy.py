@@ -11,16 +11,18 @@ privatizers are trusted code, and ``dpcore audit`` is there to doubt it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from bandits.batch import Commit, Pulls, Released
+from bandits.batch import Commit, Plays, Pulls, Released
 
 if TYPE_CHECKING:
-    from bandits.privatizers.privatizer import Privatizer
+    from bandits.privatizers.releasing import Releasing
 
 __all__ = [
     "Choice",
     "Policy",
+    "Sizes",
     "State",
 ]
 
@@ -28,7 +30,17 @@ __all__ = [
 State = TypeVar("State")
 
 
-Choice: TypeAlias = Pulls | Commit
+class Sizes(Protocol):
+    r"""Sizes of releases: ``in`` says which there may be, and iteration is over enough of them.
+
+    A tuple of all of them will do. Where sizes have one promise, one of these is enough.
+    """
+
+    def __contains__(self, size: object, /) -> bool: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+Choice: TypeAlias = Pulls | Plays | Commit
 """What a policy may ask for."""
 
 
@@ -46,7 +58,7 @@ class Policy(ABC, Generic[State]):
     >>> from dataclasses import dataclass, field
     >>> @dataclass(frozen=True, slots=True, kw_only=True)
     ... class Forever(Policy[int]):
-    ...     privatizer: "Privatizer" = field()
+    ...     privatizer: "Releasing[int]" = field()
     ...     name: str = "forever"
     ...
     ...     def init(self, arms: int, horizon: int) -> int:
@@ -75,7 +87,7 @@ class Policy(ABC, Generic[State]):
 
     @property
     @abstractmethod
-    def privatizer(self) -> Privatizer:
+    def privatizer(self) -> Releasing[Any]:
         r"""The only way by which the policy learns of rewards."""
 
     @abstractmethod
@@ -94,9 +106,10 @@ class Policy(ABC, Generic[State]):
         r"""The state after the batch that :meth:`choose` asked for."""
 
     @abstractmethod
-    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
-        r"""Every number of users whose rewards one sum of a run could hold, whatever is released.
+    def sizes(self, arms: int, horizon: int) -> Sizes:
+        r"""Every size of a release that a run could make, whatever is released before.
 
+        Of sums, the numbers of users whose rewards one could hold.
         Which sum a user is in depends on what was released before; the promise to the user is the
         worst over all of these. ``play`` refuses a batch of a size that is missing; one too many
         can only make the promise weaker. A batch that the horizon cuts counts for nothing.

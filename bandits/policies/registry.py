@@ -12,12 +12,16 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
+from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon, chance_of, confidence_of
 from bandits.policies.dp_se import DpSe
 from bandits.policies.elimination import NAMES, BatchedElimination
+from bandits.policies.linear_radius import ExactWidth, PaperWidth
+from bandits.policies.phased_elimination import Clients, PhasedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.schedule import EXACT_SCALING, PAPER, RELEASED, Schedule, exact_schedule
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
+from bandits.privatizers.averages import AveragePrivatizer, Calibrated, LinearTrust
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.sums import SumPrivatizer, Trust
@@ -32,16 +36,40 @@ __all__ = [
     "Entry",
     "ScheduleName",
     "Setting",
+    "WorldKind",
     "read_algorithm",
 ]
 
 ScheduleName: TypeAlias = Literal["exact", "paper", "released"]
 r"""How long batches are: ``exact_schedule``, 2^b (the paper), 4^b (the code released with it)."""
 
+WorldKind: TypeAlias = Literal["arms", "linear"]
+r"""Independent arms, or actions whose rewards are linear in one unknown vector."""
+
 _TRUST: Final = {name: trust for trust, name in NAMES.items()}
 _MOST_BATCH: Final = 1 << 40
 _SHORTEST: Final = Schedule(first=1, growth=2)
 _OF_A_SHARE: Final = Fraction(1, 100)
+
+
+_CLIENTS: Final[dict[str, tuple[Clients, str]]] = {
+    "dpe": ("growing", "phased elimination of linear actions, 2^(alpha l) clients a phase"),
+    "pe": ("one-a-round", "phased elimination of linear actions, a client a round"),
+}
+_MODELS: Final[dict[str, tuple[LinearTrust, str]]] = {
+    "": ("none", "without privacy"),
+    "cdp-": ("central", "a trusted server adds discrete Gaussian noise"),
+    "ldp-": ("local", "every client adds discrete Gaussian noise"),
+    "sdp-": ("shuffle", "clients' random bits, shuffled"),
+}
+_LINEAR: Final[dict[str, tuple[Clients, LinearTrust, str]]] = {
+    **{
+        f"{before}{after}": (clients, trust, f"{sentence}; {hidden}")
+        for after, (clients, sentence) in _CLIENTS.items()
+        for before, (trust, hidden) in _MODELS.items()
+    },
+    "dpe-fixedu": ("fixed", "none", "as dpe, with equally many clients in every phase"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +81,9 @@ class Setting:
     >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
     Fraction(1, 2)
 
-    ``confidence`` is p, the chance that the run makes a mistake.
+    ``confidence`` is p, the chance that the run makes a mistake. Algorithms of linear bandits have
+    the other parameters: ``model`` is what the server knows, ``calibration`` says how their noise
+    is chosen, ``users`` is the population (None for no end), ``alpha`` says how fast clients grow.
 
     Raises :class:`InvalidParameter` for epsilon not > 0, a delta outside of (0, 1), arms < 1, a
     horizon below the number of arms, a confidence outside of (0, 1/2), and names of no radius or
@@ -67,12 +97,20 @@ class Setting:
     radius: RadiusName = "exact"
     schedule: ScheduleName = "exact"
     confidence: Exact = Exact("1/10")
+    model: LinearModel | None = None
+    calibration: Calibrated = "exact"
+    users: int | None = None
+    alpha: Exact = Exact("4/5")
 
     def __post_init__(self) -> None:
         make_positive(self, epsilon="no noise gives epsilon 0")
         delta = chance_of("delta", self.delta)
         arms, horizon = arms_and_horizon(self.arms, self.horizon)
-        for argument, names in (("radius", RadiusName), ("schedule", ScheduleName)):
+        for argument, names in (
+            ("radius", RadiusName),
+            ("schedule", ScheduleName),
+            ("calibration", Calibrated),
+        ):
             if getattr(self, argument) not in get_args(names):
                 reason = f"must be one of {', '.join(get_args(names))}"
                 raise InvalidParameter(argument, getattr(self, argument), reason)
@@ -107,6 +145,7 @@ class Entry:
     r"""A name, what it means, and its parameter with the default (None: found from the setting).
 
     ``lengths`` say who chooses how long batches are: the schedule of a setting, or the algorithm.
+    ``world`` is the kind of world that it is played in.
     """
 
     name: str
@@ -114,6 +153,7 @@ class Entry:
     parameter: Literal["s", "m"] | None = None
     default: int | None = None
     lengths: Literal["schedule", "own"] = "schedule"
+    world: WorldKind = "arms"
 
 
 ALGORITHMS: Final[tuple[Entry, ...]] = (
@@ -149,6 +189,10 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
         name="vb-sdp-ae",
         sentence="elimination over shuffled bits, batches that double",
         lengths="own",
+    ),
+    *(
+        Entry(name=name, sentence=sentence, lengths="own", world="linear")
+        for name, (_, _, sentence) in _LINEAR.items()
     ),
 )
 
@@ -222,6 +266,8 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
         )
     if name in ("sdp-ae", "vb-sdp-ae"):
         return _of_bits(algorithm, setting)
+    if name in _LINEAR:
+        return _linear(name, setting)
     privatizer = _privatizer(algorithm, setting)
     schedule = _schedule(privatizer, setting)
     return BatchedElimination(
@@ -229,6 +275,27 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
         schedule=schedule,
         radius=_radius(schedule, setting),
         confidence=setting.confidence,
+    )
+
+
+def _linear(name: str, setting: Setting) -> PhasedElimination:
+    model, (clients, trust, _) = setting.model, _LINEAR[name]
+    if model is None:
+        reason = f"{name} is played in linear worlds, such as lzj/fig2"
+        raise InvalidParameter("algorithms", name, reason)
+    return PhasedElimination(
+        model=model,
+        privatizer=AveragePrivatizer(
+            trust=trust,
+            epsilon=setting.epsilon,
+            delta=setting.delta,
+            bound=model.bound,
+            calibration=setting.calibration,
+        ),
+        clients=clients,
+        alpha=setting.alpha,
+        population=setting.users,
+        width=ExactWidth() if setting.radius == "exact" else PaperWidth(),
     )
 
 

@@ -7,8 +7,8 @@ The kinds: ``none`` (here), sums (``privatizer_sum``) and shuffled bits (``priva
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -20,12 +20,13 @@ from accounting.claims.claim import Assumed, Pure
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.protocols.choose import protocol_guarantee
-from bandits.batch import ReleasedSum
+from bandits.batch import Ask, Encoding, OwnRounds, ReleasedSum
+from bandits.privatizers.releasing import Releasing
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.parameter import integer
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -66,7 +67,7 @@ class Relaxed:
         return f"an {hats}-relaxed aggregation (CZ Theorem 3)"
 
 
-class Privatizer(ABC):
+class Privatizer(Releasing[int]):
     r"""Release the sum of ``pulls`` rewards privately. Subclass it for a method of your own.
 
     All methods take the number of users n = ``pulls`` >= 1, since g, m and noise depend on it. One
@@ -94,16 +95,6 @@ class Privatizer(ABC):
         # `final` is for type checkers; a slip is refused without one, too.
         for name in sorted(_DERIVED & vars(cls).keys()):
             raise TypeError(f"{cls.__name__}.{name} follows from the protocol: leave it out")
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        r"""The trust model, e.g. ``"central"``."""
-
-    @property
-    @abstractmethod
-    def epsilon(self) -> RationalLike | None:
-        r"""The epsilon of the papers' formulas; None where nothing is protected."""
 
     @abstractmethod
     def protocol(self, pulls: int) -> SumProtocol | BinaryShuffle | None:
@@ -193,6 +184,23 @@ class Privatizer(ABC):
         return Release(mechanism=protocol.mechanism(protocol.users), batch=batch)
 
     @final
+    def size_of(self, ask: Ask) -> int:
+        if not isinstance(ask, OwnRounds) or len(ask.actions) != 1:
+            reason = "releases sums of one arm: averages of several actions need another privatizer"
+            raise InvalidParameter("privatizer", self.name, reason)
+        return ask.users
+
+    @final
+    def encoding(self, pulls: int) -> Encoding:
+        return Encoding(precision=self.precision(pulls))
+
+    @final
+    def release_sums(
+        self, encoded: Sequence[int], size: int, rng: Rng = SYSTEM
+    ) -> tuple[ReleasedSum, ...]:
+        return tuple(self.release(total, size, rng) for total in encoded)
+
+    @final
     def checked(self, encoded_sum: int, pulls: int) -> int:
         r"""``encoded_sum``, if n encodings can have it; :class:`InvalidParameter` otherwise."""
         total = integer("encoded_sum", encoded_sum, at_least=0)
@@ -213,6 +221,7 @@ class Privatizer(ABC):
 
 _DERIVED: Final = frozenset(
     {"precision", "bits", "noise", "guarantee", "assumed", "record", "checked", "_of"}
+    | {"size_of", "encoding", "release_sums"}
 )
 
 

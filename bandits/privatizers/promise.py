@@ -7,17 +7,18 @@ docs/proofs/bandits.md.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
 
 from accounting.claims.bound import Bound
-from accounting.claims.claim import Assumed, Pure
+from accounting.claims.claim import Approx, Assumed, Pure
 from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one, probability
-from bandits.batch import Pulls
-from bandits.privatizers.privatizer import Privatizer
+from bandits.batch import Plays, Pulls
+from bandits.privatizers.releasing import Releasing
 from dpcore.mechanism import Scope
 from dpcore.numbers.parameter import RationalLike
 
@@ -54,7 +55,7 @@ class RunGuarantee(Guarantee):
         r"""An upper bound of epsilon at ``delta`` in [0, 1]; no lower end is claimed."""
         exact = probability("delta", delta)
         return self._worst(
-            part.pure() if _assumed_pure(part) else part.epsilon(exact, relative)
+            part.pure() if _assumed_pure(part) else _epsilon(part, exact, relative)
             for part in self.parts
         )
 
@@ -102,15 +103,15 @@ class Users(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def admit(self, pulls: Pulls, batch: str) -> bool:
-        r"""Finds ``pulls.counts[a]`` users for the release of each arm a, and charges them.
+    def admit(self, pulls: Pulls | Plays, batch: str) -> bool:
+        r"""Finds the users of every ask of ``pulls``, and charges them.
 
         It is asked before any reward is drawn. False where too few can take part: then nothing is
         released any more.
         """
 
     @abstractmethod
-    def guarantee(self, privatizer: Privatizer, sizes: Sequence[int]) -> RunGuarantee | None:
+    def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
         r"""What releases of ``privatizer``, of so many users each, promise every user.
 
         It is asked before the first batch. None where nothing is protected.
@@ -122,10 +123,10 @@ class NewUsers(Users):
 
     __slots__ = ()
 
-    def admit(self, pulls: Pulls, batch: str) -> bool:  # noqa: ARG002  # nobody is turned away
+    def admit(self, pulls: Pulls | Plays, batch: str) -> bool:  # noqa: ARG002  # nobody is turned away
         return True
 
-    def guarantee(self, privatizer: Privatizer, sizes: Sequence[int]) -> RunGuarantee | None:
+    def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
         parts: dict[Guarantee, None] = {}
         assumed: dict[str, None] = {}
         for size in sizes:
@@ -143,6 +144,13 @@ NEW_USERS: Final = NewUsers()
 def _assumed_pure(part: Guarantee) -> bool:
     # What is assumed is told as it is stated: one epsilon at every delta.
     return isinstance(part, Assumed) and isinstance(part.guarantee, Pure)
+
+
+def _epsilon(part: Guarantee, delta: Fraction, relative: RationalLike | None) -> Bound:
+    # Of what is kept at one delta nothing finite follows below it.
+    if isinstance(part, Approx) and delta < Fraction(part.stated_delta):
+        return Bound(upper=math.inf, method="worst", theorem=_THEOREM)
+    return part.epsilon(delta, relative)
 
 
 def _all_or_nothing(part: Guarantee, epsilon: Fraction) -> Bound:

@@ -11,12 +11,12 @@ Proofs: docs/proofs/bandits.md.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import count as counted
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,9 +24,10 @@ from accounting.budget.returning import per_user
 from accounting.papers.arguments import ceil_sqrt
 from accounting.release.curve import PrivacyCurve
 from accounting.totals.compose import Composition
-from bandits.batch import Pulls, chance_of
+from bandits.batch import Plays, Pulls, chance_of
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.promise import RunGuarantee, Users
+from bandits.privatizers.releasing import Releasing
 from bandits.privatizers.visits import Book, MemoryBook, Names, people, visits_of
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -171,7 +172,7 @@ class Pool(Users):
         self.visited = np.zeros(self.users, dtype=np.int64)
         self.alone = threading.Lock()
 
-    def admit(self, pulls: Pulls, batch: str) -> bool:
+    def admit(self, pulls: Pulls | Plays, batch: str) -> bool:
         with self.alone:  # who has visits left is asked and charged in one go, by one thread
             found = all(
                 self._filled(count, f"{batch}/arm {arm}")
@@ -181,7 +182,7 @@ class Pool(Users):
             self.dry = self.dry or not found
         return found
 
-    def guarantee(self, privatizer: Privatizer, sizes: Sequence[int]) -> RunGuarantee | None:
+    def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
         if privatizer != self.privatizer:
             raise InvalidParameter("policy", privatizer, "must have the privatizer of its users")
         assumed: dict[str, None] = {}

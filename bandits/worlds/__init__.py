@@ -6,6 +6,7 @@ from typing import Final
 
 from bandits.worlds.cz import EASY, HARD
 from bandits.worlds.letor import MSLR
+from bandits.worlds.linear import FIGURE_2, TABLE_2
 from bandits.worlds.obd import OBD
 from bandits.worlds.preset import FromFile, Preset, Simulated, Worlds
 from bandits.worlds.tkms import BINARY
@@ -13,7 +14,7 @@ from dpcore.spec import find_name
 
 __all__ = ["PRESETS", "FromFile", "Preset", "Simulated", "Worlds", "preset_of"]
 
-PRESETS: Final[tuple[Preset, ...]] = (EASY, HARD, MSLR, BINARY, OBD)
+PRESETS: Final[tuple[Preset, ...]] = (EASY, HARD, MSLR, BINARY, OBD, FIGURE_2, TABLE_2)
 
 
 def preset_of(name: str) -> Preset:

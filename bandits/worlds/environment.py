@@ -12,10 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from bandits.actions import LinearModel
+from bandits.batch import Ask, Encoding, OwnRounds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
 from dpcore.protocols.encoding import MOST_STEPS
@@ -30,9 +32,21 @@ _MOST_DEVIATION: Final = 1000
 
 
 class Environment(ABC):
-    r"""K arms; a pull of arm a gives an independent reward in [0, 1] of mean ``means[a]``."""
+    r"""K arms; a pull of arm a gives an independent reward of mean ``means[a]``.
+
+    Rewards lie in [0, 1], but for an environment that takes other asks than pulls of one arm and
+    says so itself by ``lowest``.
+    """
 
     __slots__ = ()
+
+    lowest: ClassVar[int] = 0
+    r"""The least mean that an action may have; the largest is 1."""
+
+    @property
+    def model(self) -> LinearModel | None:
+        r"""What the server knows before it plays: of independent arms nothing."""
+        return None
 
     @property
     @abstractmethod
@@ -53,6 +67,18 @@ class Environment(ABC):
         """
         best = max(self.means)
         return tuple(best - mean for mean in self.means)
+
+    def encoded_sums(
+        self, ask: Ask, encoding: Encoding, world: np.random.Generator
+    ) -> tuple[int, ...]:
+        r"""What the users of ``ask`` would send, encoded and summed over them, for each action.
+
+        Here an arm that each of them pulls once. Raises :class:`InvalidParameter` for another ask.
+        """
+        if not isinstance(ask, OwnRounds) or len(ask.actions) != 1 or encoding.low != 0:
+            reason = "must be pulls of one arm with rewards in [0, 1]: this world has no other"
+            raise InvalidParameter("ask", ask, reason)
+        return (self.encoded_sum(ask.actions[0], ask.users, encoding.precision, world),)
 
     def encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         r"""The sum of ``pulls`` fresh rewards of ``arm``, each encoded in ``precision`` steps.

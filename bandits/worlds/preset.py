@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from bandits.policies.registry import ScheduleName
+from bandits.policies.registry import ScheduleName, WorldKind
 from bandits.worlds.environment import Environment, Reordered
 from dpcore.command.state_file import require_plain
 from dpcore.errors import ABSENT, InvalidParameter
@@ -77,7 +77,8 @@ class Preset:
     r"""Worlds, and what runs in them unless something else is asked for.
 
     ``schedule`` is that of batched elimination under the paper's radius; the exact radius has its
-    own. ``arms`` is None where the data say how many there are.
+    own. ``arms`` is None where the data say how many there are. ``users`` is the population of a
+    linear world, None for one without end.
     """
 
     name: str
@@ -90,6 +91,8 @@ class Preset:
     arms: int | None
     instances: int = 20
     delta: str = "1e-6"
+    kind: WorldKind = "arms"
+    users: int | None = None
 
     def arms_of(self, arms: int | None) -> int | None:
         r"""K as it was asked for, or the preset's own.

@@ -13,6 +13,7 @@ from typing import Any, Final
 from bandits.plots.plots import ERROR_NOTE, draw_panels
 from benchmarks.figures.contenders import Player
 from benchmarks.figures.cz import paper_figures
+from benchmarks.figures.lzj import linear_figures
 from benchmarks.figures.page import page
 from benchmarks.figures.real import real_rewards
 from benchmarks.figures.returning import returning_users
@@ -32,6 +33,7 @@ STUDIES: Final[tuple[Callable[[Player], Section], ...]] = (
     equal_promises,
     shuffled_bits,
     returning_users,
+    linear_figures,
 )
 
 WHOLE: Final = Effort(instances=20, easy=10**6, hard=10**7)
@@ -44,6 +46,8 @@ QUICK: Final = Effort(
     returning=2000,
     visits=(1, 2),
     real=4000,
+    linear=(1000, 3000),
+    linear_epsilons=("3", "10"),
 )
 
 

@@ -48,6 +48,8 @@ class Effort:
     returning: int = 10**5
     visits: tuple[int, ...] = (1, 4, 16, 64)
     real: int = 10**6
+    linear: tuple[int, ...] = (10**5, 10**6, 10**7)
+    linear_epsilons: tuple[str, ...] = ("1", "3", "10", "30")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,8 @@ class Outcome:
 
     ``wrong`` counts the instances where no arm of the largest mean was among the arms of the last
     choice: the best was dropped. ``bits`` is the most that a user sent in any run, ``mean_bits``
-    the mean over instances; ``pure`` the derived pure epsilon and ``epsilon`` the proven upper
+    the mean over instances, ``numbers`` and ``sent`` the numbers and bits of all users together, in
+    the mean; ``pure`` the derived pure epsilon and ``epsilon`` the proven upper
     bound at ``DELTA``, None where there is none.
     """
 
@@ -54,6 +55,8 @@ class Outcome:
     mean_bits: float
     pure: str | None
     epsilon: float | None
+    numbers: float = 0.0
+    sent: float = 0.0
 
     @property
     def final(self) -> tuple[float, ...]:
@@ -130,6 +133,8 @@ def _outcome(
         mean_bits=sum(run.mean_bits_per_user for _, run in runs) / len(runs),
         pure=None if pure is None else write_rational(pure),
         epsilon=promised.epsilon(DELTA).upper_float if promised else None,
+        numbers=sum(run.numbers for _, run in runs) / len(runs),
+        sent=sum(run.bits_sent for _, run in runs) / len(runs),
     )
 
 

@@ -180,6 +180,11 @@ NEED_A_PROOF = (
     "bandits.audited.target",
     "bandits.audited.server_view",
     "bandits.audited.devices",
+    "bandits.audited.linear_view",
+    "bandits.policies.linear_design",
+    "bandits.policies.linear_radius",
+    "bandits.policies.phased_elimination",
+    "bandits.privatizers.averages",
 )
 
 _HASH_LENGTH = 16

@@ -30,7 +30,7 @@ from dpcore.protocols.sums import LocalSum
 from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
 from tests.purse import purse
-from tests.support.bandits.audited import EVERY, viewed
+from tests.support.bandits.audited import EVERY, FLOORS, LINEAR, viewed
 from tests.support.bandits.worlds import Pulled, same_law
 
 BITS = BitPrivatizer(epsilon=1, delta="1e-2")
@@ -197,7 +197,7 @@ def test_devices_release_by_the_same_law(privatizer: Privatizer) -> None:
 def test_a_message_is_the_users_own() -> None:
     found = view("local", path="devices")
     users = found.sizes[0]
-    protocol = found.policy.privatizer.protocol(users)
+    protocol = found.privatizer.protocol(users)
     assert isinstance(protocol, LocalSum)
     assert users > 1
     zero, one = (found.views(reward, 1, SeededRng(4))[0] for reward in (0, 1))
@@ -217,7 +217,8 @@ def test_devices_take_rewards_that_they_can_hold() -> None:
 
 
 def test_all_that_runs_by_name_can_be_audited() -> None:
-    assert {entry.name for entry in ALGORITHMS} - {"se"} == {*EVERY} - {"bit-se"}
+    every = {*EVERY, *LINEAR} - {"bit-se"}
+    assert {entry.name for entry in ALGORITHMS} - {*FLOORS} == every
 
 
 @by_day(2)
@@ -246,7 +247,7 @@ def test_parameters_may_be_spelled_in_two_ways() -> None:
         (
             "dist-dp-se,epsilon=1,arms=3",
             "target",
-            "'arms=3': dist-dp-se takes epsilon, delta, scaling, radius, path; delta: of the claim",
+            "'arms=3': dist-dp-se takes epsilon, delta, scaling, radius, path, calibration; delta",
         ),
         (
             "dist-dp-se,epsilon=1,pathe=wide",

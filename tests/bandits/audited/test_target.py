@@ -139,8 +139,7 @@ def test_a_run_that_repeats_its_coins_for_every_arm_is_refuted(
         return SeededRng(coins[batch])
 
     wrong = mutated(
-        _Sent.batch, "release(steps, count, rng)", "release(steps, count, again(self, rng))",
-        again=again,
+        _Sent.batch, "size, rng)", "size, again(self, rng))", again=again,
     )  # fmt: skip
     monkeypatch.setattr(_Sent, "batch", wrong)
     assert refuted("dist-dp-se,epsilon=1", runs=150)

@@ -130,7 +130,7 @@ def test_a_part_in_another_spelling_is_refused(norm: str, amount: Any) -> None:
     edited["parts"].append(again)
     where, reason = reason_of(told(edited))
     assert where == f"parts[{len(edited['parts']) - 1}].is.sensitivity.norm"
-    assert reason == "must be absolute: a release is one number"
+    assert reason == "must be absolute, of one number, or box, of several"
 
 
 def test_no_more_is_released_than_there_were_rounds() -> None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bandits.audited.linear_view import MODEL
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.summary import promises_of
 from bandits.policies.registry import ALGORITHMS, Setting, read_algorithm
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from tests.effort import by_day
 from tests.support.bandits.command import Bandit
+
+PLAYED = {"arms": "cz/easy", "linear": "lzj/table2"}
+"""A world of each kind."""
 
 PLACES = ("--output", "out", "--resume", "st")
 SMALL = ("-T", "3000", "--instances", "2", "--arms", "4", "--algorithms")
@@ -29,6 +34,10 @@ NOT_MADE: dict[str, str] = {
     "it would need a precision of ",
     "se --epsilon=1 --jobs 1e3000": "--jobs = 1e3000: must be a whole number in [1, 1024]",
     "se --epsilon=1 --schedule=": "--schedule = : must be one of exact, paper, released",
+    "dpe --epsilon=1": "--algorithms = dpe: is played in worlds with linear rewards",
+    "se --epsilon=1 --alpha=0.5": "--alpha = 0.5: has no effect in cz/easy: leave it out",
+    "se --epsilon=1 --users=50": "--users = 50: has no effect in cz/easy: leave it out",
+    "se --epsilon=1 --calibration=paper": "--calibration = paper: has no effect in cz/easy",
     "dp-se,sdp-ae --epsilon=1 --schedule paper": "--schedule = paper: has no effect on dp-se, sdp",
 }
 
@@ -82,11 +91,12 @@ def test_no_command_is_help_and_no_empty_error(bandit: Bandit) -> None:
 
 
 @by_day(1)
+@pytest.mark.parametrize("kind", PLAYED)
 @pytest.mark.parametrize("epsilon", ["1/100", "1000"])
-def test_every_algorithm_is_made_at_both_ends(epsilon: str) -> None:
-    names = tuple(entry.name for entry in ALGORITHMS)
+def test_every_algorithm_is_made_at_both_ends(epsilon: str, kind: str) -> None:
+    names = tuple(entry.name for entry in ALGORITHMS if entry.world == kind)
     ends = Experiment(
-        preset="cz/easy", algorithms=names, epsilons=(epsilon,), horizon=10_000, instances=1
+        preset=PLAYED[kind], algorithms=names, epsilons=(epsilon,), horizon=10_000, instances=1
     )
     assert len(promises_of(ends, 10)) == len(names)
 
@@ -106,17 +116,20 @@ def test_what_cannot_be_promised_names_its_algorithm(monkeypatch: pytest.MonkeyP
 
 def test_a_schedule_without_effect_is_known() -> None:
     def policies(name: str) -> list[Any]:
+        setting = Setting(epsilon=1, delta="1e-6", horizon=10_000, arms=2, model=MODEL)
         return [
-            read_algorithm(name).policy(
-                Setting(epsilon=1, delta="1e-6", horizon=10_000, arms=4, schedule=schedule)
-            )
+            read_algorithm(name).policy(replace(setting, schedule=schedule))
             for schedule in ("paper", "released")
         ]
 
     for entry in ALGORITHMS:
         paper, released = policies(entry.name)
         one = Experiment(
-            preset="cz/easy", algorithms=(entry.name,), epsilons=(1,), horizon=100, instances=1
+            preset=PLAYED[entry.world],
+            algorithms=(entry.name,),
+            epsilons=(1,),
+            horizon=1000,
+            instances=1,
         )
         assert one.scheduled == (paper != released), entry.name
 

@@ -21,6 +21,7 @@ from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius
 from bandits.worlds.environment import Bernoulli
+from bandits.worlds.linear import sphere_instance
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
@@ -29,6 +30,9 @@ from tests.support.dpcore.mutants import mutated
 NAMES = [
     "cdp-se", "ldp-se", "dist-dp-se", "dist-rdp-se", "dist-cdp-se", "shuffled-se", "dp-se", "se",
     "sdp-ae", "vb-sdp-ae",
+]  # fmt: skip
+LINEAR = [
+    "dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "pe", "cdp-pe", "ldp-pe", "sdp-pe", "dpe-fixedu",
 ]  # fmt: skip
 TRUST = {
     "cdp-se": "central",
@@ -49,7 +53,25 @@ PAPERS = setting(radius="paper", schedule="released")
 
 
 def test_the_names_are_those_of_the_papers() -> None:
-    assert [entry.name for entry in ALGORITHMS] == NAMES
+    assert [entry.name for entry in ALGORITHMS if entry.world == "arms"] == NAMES
+    linear = [entry.name for entry in ALGORITHMS if entry.world == "linear"]
+    assert linear == LINEAR
+
+
+@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.parametrize("radius", ["exact", "paper"])
+def test_every_linear_algorithm_is_made_under_its_own_name(name: str, radius: str) -> None:
+    model = sphere_instance(1, 30, dimension=3).model
+    policy = read_algorithm(name).policy(setting(model=model, radius=radius))
+    assert policy.name == name
+    assert policy.privatizer.name == {"c": "central", "l": "local", "s": "shuffle"}.get(
+        name[0], "none"
+    )
+
+
+def test_a_linear_algorithm_without_a_model_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="is played in linear worlds, such as lzj/fig2"):
+        read_algorithm("dpe").policy(setting())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -172,6 +194,8 @@ def test_bits_are_chosen_for_the_epsilon_and_delta_of_the_setting(name: str) -> 
 
 def test_another_scaling_is_another_precision() -> None:
     ten, hundred = (read_algorithm(f"dist-rdp-se:s={s}").policy(PAPERS) for s in (10, 100))
+    assert isinstance(ten.privatizer, SumPrivatizer)
+    assert isinstance(hundred.privatizer, SumPrivatizer)
     assert ten.privatizer.precision(1024) == 160
     assert hundred.privatizer.precision(1024) == 1600
     assert str(read_algorithm(" dist-cdp-se:s=25/2 ")) == "dist-cdp-se:s=25/2"

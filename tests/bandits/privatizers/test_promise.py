@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from accounting.claims.claim import Pure
 from accounting.claims.guarantee import Guarantee
 from accounting.theorems.convert import as_pure
-from bandits.batch import Commit, Pulls, Released
+from bandits.batch import Commit, Plays, Pulls, Released
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.policy import Choice, Policy
@@ -20,6 +21,7 @@ from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import ALL_HONEST, SUM_ONLY, Privatizer, Unprotected
 from bandits.privatizers.promise import NEW_USERS, RunGuarantee, Users
+from bandits.privatizers.releasing import Releasing
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.worlds.environment import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
@@ -84,11 +86,11 @@ class Asked(Users):
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def admit(self, pulls: Pulls, batch: str) -> bool:
+    def admit(self, pulls: Pulls | Plays, batch: str) -> bool:
         self.calls.append("admit")
         return True
 
-    def guarantee(self, privatizer: Privatizer, sizes: Sequence[int]) -> RunGuarantee | None:
+    def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
         self.calls.append("guarantee")
         return NEW_USERS.guarantee(privatizer, sizes)
 

@@ -28,7 +28,8 @@ from dpcore.errors import InvalidParameter
 
 def test_the_presets_are_known_by_name_and_name_known_algorithms() -> None:
     names = [preset.name for preset in PRESETS]
-    assert names == ["cz/easy", "cz/hard", "cz/mslr", "tkms/binary", "obd"]
+    arms = ["cz/easy", "cz/hard", "cz/mslr", "tkms/binary", "obd"]
+    assert names == [*arms, "lzj/fig2", "lzj/table2"]
     for preset in PRESETS:
         assert preset_of(preset.name) is preset
         assert [str(read_algorithm(name)) for name in preset.algorithms] == [*preset.algorithms]

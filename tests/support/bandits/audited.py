@@ -28,7 +28,13 @@ from dpcore.sampling.rng import SYSTEM, Rng
 SUMS = ("cdp-se", "ldp-se", "dist-dp-se", "dist-rdp-se", "dist-cdp-se", "shuffled-se", "dp-se")
 BITS = ("sdp-ae", "vb-sdp-ae", "bit-se")
 EVERY = (*SUMS, *BITS)
-"""All that can be audited."""
+"""All on independent arms that can be audited."""
+
+LINEAR = ("cdp-dpe", "ldp-dpe", "sdp-dpe", "cdp-pe", "ldp-pe", "sdp-pe")
+"""All on linear actions that can be audited."""
+
+FLOORS = ("se", "dpe", "pe", "dpe-fixedu")
+"""What protects nobody."""
 
 Release = Callable[[Privatizer, int, int, Rng], ReleasedSum]
 

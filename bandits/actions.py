@@ -1,0 +1,164 @@
+r"""The actions of a linear bandit, and what the server knows of its users before it plays."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from accounting.papers.arguments import ceil_sqrt
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.floating import Floats
+from dpcore.numbers.parameter import (
+    Exact,
+    RationalLike,
+    integer,
+    positive_rational,
+    rational,
+)
+
+__all__ = ["Actions", "LinearModel", "Shape", "cover"]
+
+Shape: TypeAlias = Literal["ball", "box"]
+r"""The unit ball, or the largest box [-a, a]^d inside of it, a = 1/sqrt d."""
+
+_LONGEST = 1 + 1e-12
+_MOST_ACTIONS = 1 << 16
+_MOST_DIMENSION = 256
+_MOST_CELLS = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Actions:
+    r"""A finite set of actions: the rows of ``points``, vectors of norm at most 1.
+
+    Equal where all numbers are. A row that is there twice is two actions.
+
+    >>> actions = Actions(np.eye(3))
+    >>> actions, actions == Actions(np.eye(3))
+    (Actions(3 of dimension 3), True)
+
+    Raises :class:`InvalidParameter` for anything but a table of floats, no action or more than
+    2^16, no dimension or more than 256, a number that is NaN or infinite, and a norm above 1.
+    """
+
+    points: Floats
+
+    def __post_init__(self) -> None:
+        given = self.points
+        if not isinstance(given, np.ndarray) or given.dtype.kind not in "iuf" or given.ndim != 2:
+            raise InvalidParameter("actions", given, "must be a table of numbers, an action a row")
+        own = np.ascontiguousarray(given, dtype=np.float64).copy()
+        count, dimension = own.shape
+        if not 1 <= count <= _MOST_ACTIONS or not 1 <= dimension <= _MOST_DIMENSION:
+            reason = "must hold 1 to 65536 actions of 1 to 256 coordinates"
+            raise InvalidParameter("actions", own.shape, reason)
+        if not np.isfinite(own).all():
+            raise InvalidParameter("actions", "nan or infinity", "must hold finite numbers")
+        longest = float(np.sqrt((own * own).sum(axis=1)).max())
+        if longest > _LONGEST:
+            raise InvalidParameter("actions", longest, "must have norms at most 1")
+        own.flags.writeable = False
+        object.__setattr__(self, "points", own)
+
+    @property
+    def count(self) -> int:
+        r"""k."""
+        return len(self.points)
+
+    @property
+    def dimension(self) -> int:
+        r"""d."""
+        return int(self.points.shape[1])
+
+    @property
+    def digest(self) -> str:
+        r"""SHA-256 of the shape and the numbers."""
+        return hashlib.sha256(repr(self.points.shape).encode() + self.points.tobytes()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Actions) and np.array_equal(self.points, other.points)
+
+    def __hash__(self) -> int:
+        return hash(self.points.tobytes())
+
+    def __repr__(self) -> str:
+        return f"Actions({self.count} of dimension {self.dimension})"
+
+    def __str__(self) -> str:
+        return self.digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearModel:
+    r"""What a server knows of a linear bandit: the reward of x to user u is <theta_u, x> + noise.
+
+    theta_u = theta* + xi_u with |theta*| <= 1 and xi_u sub-Gaussian of ``deviation`` sigma in every
+    direction; the noise is 1-sub-Gaussian. Privatizers clip what a user sends to [-B, B],
+    B = ``bound``. ``bounded``: rewards lie in [-B, B] themselves, so that the clip changes nothing;
+    otherwise xi and the noise are taken as normal, of standard deviations sigma and 1, where the
+    effect of the clip is bounded.
+
+    >>> LinearModel(actions=Actions(np.eye(3)), deviation="0.1").bound
+    Fraction(2, 1)
+
+    Raises :class:`InvalidParameter` for a bound below 1, which would clip means as well, and a
+    deviation outside of [0, 1].
+    """
+
+    actions: Actions
+    deviation: Exact = Exact()
+    bound: Exact = Exact(2)
+    bounded: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.actions, Actions):
+            raise InvalidParameter("actions", self.actions, "must be Actions")
+        deviation = rational("deviation", self.deviation)
+        if not 0 <= deviation <= 1:
+            raise InvalidParameter("deviation", self.deviation, "must lie in [0, 1]")
+        bound = positive_rational("bound", self.bound, "a bound of 0 leaves nothing")
+        if bound < 1:
+            raise InvalidParameter("bound", self.bound, "must be >= 1: means lie in [-1, 1]")
+        object.__setattr__(self, "deviation", deviation)
+        object.__setattr__(self, "bound", bound)
+
+
+def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:
+    r"""Actions such that every point of an infinite set is within ``radius`` of one of them.
+
+    LZJ, Remark 3.1: an elimination that plays the cover loses at most radius a round, as |theta*|
+    <= 1. The cells of a grid of half-diagonal ``radius`` are looked at; the middle of a cell, moved
+    to the ball where it lies outside, is an action. A box takes ceil(1/radius)^d actions, a ball
+    fewer than the (3/radius)^d of the remark.
+
+    >>> cover("box", 2, "1/4"), cover("ball", 2, "1/4")
+    (Actions(16 of dimension 2), Actions(36 of dimension 2))
+
+    Raises :class:`InvalidParameter` for another shape, a dimension below 1, a radius outside of
+    (0, 1], and one that needs more than 2^16 actions.
+    """
+    if shape not in get_args(Shape):
+        raise InvalidParameter("shape", shape, f"must be one of {', '.join(get_args(Shape))}")
+    d = integer("dimension", dimension, at_least=1)
+    exact = positive_rational("radius", radius, "no finite set covers with 0")
+    if exact > 1:
+        raise InvalidParameter("radius", radius, "must be <= 1")
+    far, half = float(exact), 1.0 if shape == "ball" else 1 / math.sqrt(d)
+    # The sides of a cell are at most 2 radius/sqrt d.
+    count = ceil_sqrt((d if shape == "ball" else 1) / exact**2)
+    if d > _MOST_DIMENSION or count**d > _MOST_CELLS:
+        reason = f"needs a grid of {count}^{d} cells: take a larger radius or fewer dimensions"
+        raise InvalidParameter("radius", radius, reason)
+    middles = [half * (2 * i + 1 - count) / count for i in range(count)]
+    points = np.array([*product(middles, repeat=d)])
+    lengths = np.sqrt((points * points).sum(axis=1))
+    kept = points[lengths <= 1 + far]
+    outside = np.maximum(lengths[lengths <= 1 + far], 1)[:, None]
+    if len(kept) > _MOST_ACTIONS:
+        raise InvalidParameter("radius", radius, f"needs {len(kept)} actions: at most 65536")
+    return Actions(kept / outside)

@@ -1,0 +1,213 @@
+r"""The server's view of a short linear run, for an audit: ``play`` itself, watched from outside.
+
+Two orthogonal actions and two phases. In the first phase one client holds the largest average of
+one action and the least of the other, or the other way round: all released sums move at once as far
+as one client can move them, which is the worst pair, and noise that both sums share would cancel in
+their difference. All others hold the middle. In the local model that client is alone, so that the
+release is its message.
+Proofs: docs/proofs/bandits.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+from accounting.claims.guarantee import Guarantee
+from bandits.actions import Actions, LinearModel
+from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Views
+from bandits.batch import Ask, Encoding, Released
+from bandits.play import play
+from bandits.policies.phased_elimination import PhasedElimination, PhasedState
+from bandits.policies.policy import Choice, Policy, Sizes
+from bandits.privatizers.averages import AveragePrivatizer, Averages
+from bandits.worlds.environment import Environment
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.sampling.rng import Rng
+
+__all__ = ["FEATURES", "MODEL", "LinearView", "lead", "linear_view_of", "second"]
+
+MODEL: Final = LinearModel(actions=Actions(np.eye(ARMS)), deviation=0, bound=1, bounded=True)
+r"""Two actions of orthogonal directions; rewards in [-1, 1]."""
+
+FEATURES: Final = (
+    "coordinate:0",
+    "bandits.audited.linear_view:lead",
+    "bandits.audited.linear_view:second",
+    "coordinate:-1",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearView:
+    r"""The short run of ``policy``. A view is a row of integers.
+
+    Of each action in each phase the released sum in steps, ``ABSENT`` where there was none; at the
+    end the actions that are left, bit a for action a.
+    """
+
+    policy: PhasedElimination
+
+    @property
+    def privatizer(self) -> AveragePrivatizer:
+        r"""That of the policy."""
+        return self.policy.privatizer
+
+    @property
+    def horizon(self) -> int:
+        r"""Two phases of both actions, and no third."""
+        return sum(ARMS * (self.policy.h(phase) // ARMS or 1) for phase in (1, 2)) + 1
+
+    @property
+    def size(self) -> Averages:
+        r"""The release that the watched client is in."""
+        choice = self.policy.choose(self.policy.init(ARMS, self.horizon))
+        (ask, *_) = choice.asks  # type: ignore[union-attr]  # of two actions none is left alone
+        return self.privatizer.size_of(ask)
+
+    def views(self, reward: int, runs: int, rng: Rng) -> Views:
+        r"""``runs`` views of the server, a row each: that many runs of ``play``."""
+        world = np.random.default_rng(0)  # nothing is drawn from it
+        rows = []
+        for _ in range(runs):
+            watching = _Watching(of=self.policy)
+            fixed = _Fixed(reward=reward)
+            run = play(watching, fixed, horizon=self.horizon, world=world, rng=rng)
+            row = []
+            for phase in range(BATCHES):
+                there = phase < len(watching.shown)
+                row += watching.shown[phase] if there else [ABSENT] * ARMS
+            left = watching.left[min(BATCHES, len(watching.left)) - 1] if watching.left else ()
+            rows.append([*row, sum(1 << action for action in left or run.active)])
+        return np.array(rows, dtype=np.int64)
+
+    def curve(self) -> Guarantee:
+        r"""What the one release that the watched client is in gives this client, derived."""
+        return self.privatizer.curve(self.size)
+
+
+def linear_view_of(policy: PhasedElimination) -> LinearView:
+    r"""The short run of ``policy``, whose model is :data:`MODEL`.
+
+    Raises :class:`InvalidParameter` where nothing is protected, and for another model.
+    """
+    if policy.privatizer.trust == "none":
+        raise InvalidParameter("privatizer", "none", "must protect: there is no claim")
+    if policy.model != MODEL:
+        raise InvalidParameter("model", policy.model, "must be that of the view")
+    if policy.privatizer.trust == "local":
+        held = {each.name: getattr(policy, each.name) for each in fields(policy)}
+        policy = _Alone(**held)
+    return LinearView(policy=policy)
+
+
+def lead(view: Any) -> int:
+    r"""The sum of action 0 less that of action 1 in the first phase, in steps.
+
+    >>> lead([3, 4, 9, 7, 3]), second([3, 4, 9, 7, 3])
+    (-1, 2)
+    """
+    return int(view[0]) - int(view[1])
+
+
+def second(view: Any) -> int:
+    r"""The same of the second phase, in which the client is not; ``ABSENT`` without one."""
+    held = [int(each) for each in view[ARMS : 2 * ARMS]]
+    return ABSENT if ABSENT in held else held[0] - held[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Alone(PhasedElimination):
+    # One client a phase, or a round: what is released is what that client sent.
+    def users(self, phase: int, horizon: int) -> int:
+        del phase, horizon
+        return 1
+
+    def h(self, phase: int) -> int:
+        # With a client a round: one of each action.
+        return 1 if self.clients == "one-a-round" else PhasedElimination.h(self, phase)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fixed(Environment):
+    # The world of a view: everyone holds the middle, and the watched client one of the two ends.
+    # Of one run only.
+    reward: int
+    asked: list[Ask] = field(default_factory=list)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        return (1.0, 0.5)
+
+    @property
+    def model(self) -> LinearModel:
+        return MODEL
+
+    def encoded_sums(
+        self,
+        ask: Ask,
+        encoding: Encoding,
+        world: np.random.Generator,  # noqa: ARG002  # nothing is drawn
+    ) -> tuple[int, ...]:
+        middle = encoding.precision // 2
+        ends = (0, encoding.precision)
+        watched = not self.asked
+        self.asked.append(ask)
+        return tuple(
+            ask.users * middle + (ends[self.reward ^ (action % ARMS)] - middle if watched else 0)
+            for action in ask.actions
+        )
+
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        raise InvalidParameter("ask", (arm, pulls, precision, world), "must be of averages")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watching(Policy[PhasedState]):
+    # A policy that notes what it is shown, in steps, and what it leaves. Of one run only.
+    of: PhasedElimination
+    shown: list[list[int]] = field(default_factory=list)
+    left: list[tuple[int, ...]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.of.name
+
+    @property
+    def privatizer(self) -> AveragePrivatizer:
+        return self.of.privatizer
+
+    def init(self, arms: int, horizon: int) -> PhasedState:
+        return self.of.init(arms, horizon)
+
+    def choose(self, state: PhasedState) -> Choice:
+        return self.of.choose(state)
+
+    def observe(self, state: PhasedState, released: Released) -> PhasedState:
+        choice = self.of.choose(state)
+        row = [ABSENT] * ARMS
+        for ask in choice.asks:  # type: ignore[union-attr]  # something was released
+            size = self.privatizer.size_of(ask)
+            for action in ask.actions:
+                row[action] = _steps(self.privatizer, size, released.sums[action])
+        self.shown.append(row)
+        after = self.of.observe(state, released)
+        self.left.append(after.active)
+        return after
+
+    def sizes(self, arms: int, horizon: int) -> Sizes:
+        return self.of.sizes(arms, horizon)
+
+
+def _steps(privatizer: AveragePrivatizer, size: Averages, released: Fraction | None) -> int:
+    unit, noise = privatizer.encoding(size), privatizer.noise(size)
+    centre = noise.mean if isinstance(noise, Binomial) else Fraction(0)
+    step = (Fraction(unit.high) - Fraction(unit.low)) / unit.precision
+    steps = ((released or Fraction(0)) - size.users * unit.low) / step + centre
+    if steps.denominator != 1:
+        raise InvalidParameter("released", released, "must be a whole number of steps")
+    return int(steps)

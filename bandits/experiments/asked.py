@@ -1,0 +1,84 @@
+r"""What an experiment may be asked for: each argument is refused by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Final
+
+from bandits.policies.registry import Algorithm, WorldKind
+from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.numbers.parameter import RationalLike, integer, rational
+
+__all__ = [
+    "check_delta",
+    "check_epsilons",
+    "check_named",
+    "check_worlds",
+    "float_up",
+    "population",
+]
+
+_LEAST_EPSILON: Final = Fraction(1, 10**6)
+_MOST_EPSILON: Final = Fraction(10**3)
+# Exact tables of shuffled bits take minutes beyond these.
+_LEAST_OF_BITS: Final = Fraction(1, 10**2)
+_LEAST_DELTA_OF_BITS: Final = Fraction(1, 10**30)
+_BITS: Final = ("sdp-ae", "vb-sdp-ae", "sdp-dpe", "sdp-pe")
+
+
+def float_up(exact: Fraction) -> float:
+    r"""The least float whose shortest decimals, which are what is printed, are no smaller.
+
+    >>> float_up(Fraction("0.3")), float_up(Fraction(1, 3))
+    (0.3, 0.33333333333333337)
+    """
+    nearest = float(exact)
+    return nearest if Fraction(repr(nearest)) >= exact else math.nextafter(nearest, math.inf)
+
+
+def check_named(argument: str, values: Sequence[object]) -> None:
+    r"""Refuse no ``values``, and one that is there twice."""
+    if not values:
+        raise InvalidParameter(argument, ABSENT, "must name one or more")
+    if len(set(values)) < len(values):
+        raise InvalidParameter(argument, ", ".join(map(str, values)), "names one twice")
+
+
+def population(given: int | None, own: int | None) -> int | None:
+    r"""The population asked for, or the preset's own."""
+    return own if given is None else integer("users", given, at_least=1)
+
+
+def check_worlds(algorithms: Sequence[Algorithm], kind: WorldKind) -> None:
+    r"""Refuse an algorithm that is played in another kind of world."""
+    kinds = {"arms": "independent arms, such as cz/easy", "linear": "linear rewards, as lzj/fig2"}
+    for entry in (each.entry for each in algorithms):
+        if entry.world != kind:
+            reason = f"is played in worlds with {kinds[entry.world]}"
+            raise InvalidParameter("algorithms", entry.name, reason)
+
+
+def check_delta(given: RationalLike, names: Sequence[str]) -> None:
+    r"""Refuse a delta outside of (0, 1), or that an algorithm cannot keep."""
+    delta = rational("delta", given)
+    if not 0 < delta < 1:
+        raise InvalidParameter("delta", given, "must lie in (0, 1)")
+    for name in names:
+        if name in _BITS and delta < _LEAST_DELTA_OF_BITS:
+            raise InvalidParameter("delta", given, f"must be >= 1e-30 for {name}")
+
+
+def check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str]) -> None:
+    r"""Refuse epsilons that an algorithm cannot be made for, and two of one float."""
+    of_bits = [name for name in names if name in _BITS]
+    for given in epsilons:
+        epsilon = rational("epsilon", given)
+        if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
+            raise InvalidParameter("epsilon", given, "must lie in [1e-6, 1000]")
+        if of_bits and epsilon < _LEAST_OF_BITS:
+            raise InvalidParameter("epsilon", given, f"must be >= 0.01 for {of_bits[0]}")
+    if len({float_up(rational("epsilon", given)) for given in epsilons}) < len(epsilons):
+        reason = "names one twice: two of them are printed as the same float"
+        raise InvalidParameter("epsilon", ", ".join(map(str, epsilons)), reason)

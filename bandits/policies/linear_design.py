@@ -1,0 +1,208 @@
+r"""Choose how often to play which actions of a linear bandit: near-G-optimal designs.
+
+A design pi has V = sum_x pi(x) x x^T and the value max_x x^T V^-1 x, over the active actions: the
+largest variance of an estimated reward, if h pi(x) rounds play x, times h. The least value is d,
+the dimension of the span (Kiefer and Wolfowitz 1960); at most 2d is all that elimination needs, and
+few actions are enough for it. Actions that do not span are worked in their span (LZJ, Remark 3.2).
+
+The value that a design states is an upper bound of the true one: an approximate inverse A of V is
+checked by the residual R = I - A V, whatever the way it was found, with the rounding errors of all
+sums added (Higham 2002, section 3.1). Proofs: docs/proofs/linear.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from bandits.actions import Actions
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.numbers.floating import Floats
+from dpcore.numbers.parameter import integer
+
+__all__ = ["Design", "most_support", "near_optimal_design"]
+
+_UNIT: Final = 2.0**-53
+_RANK: Final = 1e-9
+_LEAST: Final = 1e-100
+_AIM: Final = 1.9
+_SWAPS: Final = 200
+_STEPS: Final = 20_000
+_REFRESH: Final = 64
+_GAIN: Final = 1 + 1e-6
+_FAR: Final = 0.5
+_LEAST_FOR_LOGS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Design:
+    r"""Weights of some active actions: ``support`` (indices), ``weights`` (they add up to about 1).
+
+    ``basis`` has orthonormal columns that span the active actions, ``rank`` of them. ``value`` is a
+    proven upper bound of max_x x^T V^-1 x over these actions, in their coordinates in ``basis`` as
+    floats give them.
+    """
+
+    support: tuple[int, ...]
+    weights: Floats
+    basis: Floats
+    value: float
+
+    @property
+    def rank(self) -> int:
+        r"""The dimension of the span."""
+        return int(self.basis.shape[1])
+
+    def times(self, h: int) -> tuple[int, ...]:
+        r"""T(x) = ceil(h pi(x)) for each action of the support."""
+        return tuple(math.ceil(h * weight) for weight in self.weights.tolist())
+
+
+def most_support(dimension: int) -> int:
+    r"""The most actions that a design of :func:`near_optimal_design` plays in d dimensions.
+
+    d (d+1)/2, which is always enough, or 4 d ln ln d + 16 where that is more.
+
+    >>> [most_support(d) for d in (1, 2, 3, 20)]
+    [1, 3, 17, 210]
+    """
+    d = integer("dimension", dimension, at_least=1)
+    few = d * (d + 1) // 2
+    if d < _LEAST_FOR_LOGS:
+        return few
+    return max(few, math.floor(4 * d * math.log(math.log(d)) + 16))
+
+
+def near_optimal_design(actions: Actions, active: tuple[int, ...]) -> Design:
+    r"""A design on the ``active`` actions whose value is proven to be at most twice their rank.
+
+    It starts from actions that span a large volume, shifts weight to whatever action is estimated
+    worst, and stops as soon as it is good enough: about d to 2d actions are played.
+
+    >>> design = near_optimal_design(Actions(np.eye(3)), (0, 1, 2))
+    >>> design.support, design.rank, round(design.value, 6)
+    ((0, 1, 2), 3, 3.0)
+
+    Raises :class:`InvalidParameter` where no action is active, or all are 0 or below 1e-100;
+    :class:`DpcoreError` where no design could be proven good enough: numbers of too many sizes.
+    """
+    if not active:
+        raise InvalidParameter("active", active, "must name an action or more")
+    points = actions.points[list(active)]
+    basis = _span(points)
+    if not basis.shape[1]:
+        raise InvalidParameter("actions", active, "must hold an action other than 0")
+    if np.abs(points).max() < _LEAST:
+        raise InvalidParameter("actions", active, f"must hold an action of size {_LEAST} or more")
+    # By a power of two, which is exact and changes no value.
+    held = np.ldexp(points @ basis, -int(np.frexp(np.abs(points).max())[1]))
+    weights = _weights(held)
+    value = _certified(held, weights)
+    chosen = np.flatnonzero(weights)
+    rank = basis.shape[1]
+    if not value <= 2 * rank or len(chosen) > most_support(rank):
+        raise DpcoreError(
+            f"no design on {len(active)} actions of rank {rank} is proven to have a value of at "
+            "most twice the rank: their numbers are of too many sizes"
+        )
+    support = tuple(active[i] for i in chosen.tolist())
+    return Design(support=support, weights=weights[chosen], basis=basis, value=value)
+
+
+def _span(points: Floats) -> Floats:
+    # Orthonormal columns; directions in which all actions are 1e-9 of the largest count as none.
+    _, sizes, rows = np.linalg.svd(points, full_matrices=False)
+    rank = int((sizes > _RANK * sizes[0]).sum()) if sizes.size and sizes[0] > 0 else 0
+    found: Floats = np.ascontiguousarray(rows[:rank].T)
+    return found
+
+
+# -- finding one -----------------------------------------------------------------------------------
+
+
+def _weights(held: Floats) -> Floats:
+    # Any way of finding it is sound: what is returned is certified.
+    count, d = held.shape
+    weights = np.zeros(count)
+    weights[_spanning(held)] = 1 / d
+    inverse = np.linalg.inv((held * weights[:, None]).T @ held)
+    for step in range(1, _STEPS + 1):
+        values = ((held @ inverse) * held).sum(axis=1)
+        worst = int(values.argmax())
+        if values[worst] <= _AIM * d and np.count_nonzero(weights) <= most_support(d):
+            break
+        # Wynn and Fedorov: the weight that raises det V most along this action.
+        size = values[worst]
+        move = (size - d) / (d * (size - 1)) if size > 1 else 0.0
+        if move <= 0:
+            break
+        weights *= 1 - move
+        weights[worst] += move
+        if step % _REFRESH == 0:
+            inverse = np.linalg.inv((held * weights[:, None]).T @ held)
+            continue
+        toward = inverse @ held[worst]
+        inverse /= 1 - move
+        toward /= 1 - move
+        inverse -= move / (1 + move * float(held[worst] @ toward)) * np.outer(toward, toward)
+    return weights
+
+
+def _spanning(held: Floats) -> list[int]:
+    # d actions of large volume: greedy, then swaps that enlarge it by half again.
+    rest = held.copy()
+    chosen: list[int] = []
+    for _ in range(held.shape[1]):
+        lengths = (rest * rest).sum(axis=1)
+        place = int(lengths.argmax())
+        chosen.append(place)
+        along = rest[place] / math.sqrt(lengths[place])
+        rest -= np.outer(rest @ along, along)
+    for _ in range(_SWAPS):
+        # Cramer: |coordinate j of x| is the factor by which x in the place of j changes the volume.
+        factors = np.abs(np.linalg.solve(held[chosen].T, held.T))
+        j, x = np.unravel_index(int(factors.argmax()), factors.shape)
+        if factors[j, x] <= _GAIN:
+            break
+        chosen[int(j)] = int(x)
+    return chosen
+
+
+# -- proving it ------------------------------------------------------------------------------------
+
+
+def _certified(held: Floats, weights: Floats) -> float:
+    r"""An upper bound of max_x x^T V^-1 x for the rows x of ``held``, V = sum pi(x) x x^T."""
+    used = np.flatnonzero(weights)
+    points, pi = held[used], weights[used]
+    count, d = points.shape
+    about = (points * pi[:, None]).T @ points
+    try:
+        inverse = np.linalg.inv((about + about.T) / 2)
+    except np.linalg.LinAlgError:
+        return math.inf
+    inverse = (inverse + inverse.T) / 2
+    grown = np.abs(inverse)
+    sizes = np.abs(points)
+    # Every entry of V is off by at most gamma_{n+2} of the sum of absolute values.
+    off = _gamma(count + 2) * ((sizes * pi[:, None]).T @ sizes)
+    residual = np.abs(np.eye(d) - inverse @ about)
+    residual += _gamma(d + 2) * (np.eye(d) + grown @ np.abs(about)) + 2 * (grown @ off)
+    far = float(np.sqrt((residual * residual).sum())) * (1 + 1e-9)
+    if not far < _FAR:
+        return math.inf
+    # V^-1 = (A V)^-1 A = A + ((I - R)^-1 - I) A, and the second part is at most far/(1-far) |A|.
+    norm = float(np.sqrt((inverse * inverse).sum())) * (1 + 1e-9)
+    lengths = (held * held).sum(axis=1) * (1 + 1e-9)
+    values = ((held @ inverse) * held).sum(axis=1)
+    values += 2 * _gamma(2 * d + 2) * ((np.abs(held) @ grown) * np.abs(held)).sum(axis=1)
+    values += far / (1 - far) * norm * lengths
+    return float(values.max()) * (1 + 1e-12)
+
+
+def _gamma(n: int) -> float:
+    # The relative error of a sum of n products in any order, and a little more.
+    return 1.01 * n * _UNIT

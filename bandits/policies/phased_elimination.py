@@ -1,0 +1,277 @@
+r"""Phased elimination of linear bandits, in the trust models of Li, Zhou and Ji.
+
+Phase l = 1, 2, ... has h = 2^l: a near-G-optimal design pi on the active actions
+is played T(x) = ceil(h pi(x)) times. DP-DPE (their Algorithm 1): ceil(2^(alpha l)) fresh clients
+watch all rounds of the phase and send their average reward of each action. DPE-FixedU: the same
+with equally many clients in every phase, and as many in all. DP-PE (Appendix C, Algorithm 3): every
+round has a client of its own. What a privatizer releases gives a least-squares estimate of theta*,
+and actions that are certainly not the best are dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+from flint import arb
+
+from bandits.actions import Actions, LinearModel
+from bandits.batch import Commit, OwnRounds, Plays, Released, SharedRounds, arms_and_horizon
+from bandits.policies.linear_design import Design, most_support, near_optimal_design
+from bandits.policies.linear_radius import ExactWidth, LinearWidth, Phase
+from bandits.policies.policy import Choice, Policy
+from bandits.privatizers.averages import AveragePrivatizer, Averages
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import ball, integer_below
+from dpcore.numbers.parameter import Exact, integer, rational
+
+__all__ = ["AverageSizes", "Clients", "PhasedElimination", "PhasedState", "clients_needed"]
+
+Clients: TypeAlias = Literal["growing", "fixed", "one-a-round"]
+r"""How many clients a phase has: 2^(alpha l), the same in each, or one for each round."""
+
+_FAMILIES: Final[dict[Clients, str]] = {
+    "growing": "dpe",
+    "fixed": "dpe-fixedu",
+    "one-a-round": "pe",
+}
+_MODELS: Final = {"none": "", "central": "cdp-", "local": "ldp-", "shuffle": "sdp-"}
+_MOST_CLIENTS: Final = 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AverageSizes:
+    r"""The releases that there may be: of at most ``users`` clients and ``coordinates`` actions.
+
+    The promise of :class:`bandits.privatizers.averages.AveragePrivatizer` does not depend on the
+    number of clients, so one of each number of coordinates stands for all.
+
+    >>> Averages(users=5, coordinates=2) in AverageSizes(users=9, coordinates=3)
+    True
+    >>> len([*AverageSizes(users=9, coordinates=3)])
+    3
+    """
+
+    users: int
+    coordinates: int
+
+    def __contains__(self, size: object) -> bool:
+        return (
+            isinstance(size, Averages)
+            and 1 <= size.users <= self.users
+            and 1 <= size.coordinates <= self.coordinates
+        )
+
+    def __iter__(self) -> Iterator[Averages]:
+        for count in range(1, self.coordinates + 1 if self.users else 1):
+            yield Averages(users=self.users, coordinates=count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhasedState:
+    r"""The active actions in rising order, the phase that comes next, and T."""
+
+    active: tuple[int, ...]
+    phase: int
+    horizon: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhasedElimination(Policy[PhasedState]):
+    r"""Phased elimination on ``model``, released by ``privatizer``.
+
+    ``alpha`` is that of the clients. ``population`` is how many people there are, None for no end:
+    a client is in one phase, so a horizon whose phases need more is refused by ``init`` and
+    ``sizes``. ``width`` says what is dropped.
+
+    >>> model = LinearModel(actions=Actions(np.eye(3)), deviation="0.1")
+    >>> dpe = PhasedElimination(model=model, privatizer=AveragePrivatizer(trust="central"))
+    >>> dpe.name, dpe.choose(dpe.init(3, 1000)).asks
+    ('cdp-dpe', (SharedRounds(users=2, actions=(0, 1, 2), times=(1, 1, 1)),))
+
+    Raises :class:`InvalidParameter` for an alpha outside of (0, 1), a population below 1, bounds of
+    model and privatizer that differ, and parts of another kind.
+    """
+
+    model: LinearModel
+    privatizer: AveragePrivatizer = field()
+    clients: Clients = "growing"
+    alpha: Exact = Exact("4/5")
+    population: int | None = None
+    width: LinearWidth = field(default=ExactWidth())
+
+    def __post_init__(self) -> None:
+        for argument, kind in (
+            ("model", LinearModel),
+            ("privatizer", AveragePrivatizer),
+            ("width", LinearWidth),
+        ):
+            if not isinstance(getattr(self, argument), kind):
+                reason = f"must be a {kind.__name__}"
+                raise InvalidParameter(argument, getattr(self, argument), reason)
+        if self.clients not in _FAMILIES:
+            reason = f"must be one of {', '.join(_FAMILIES)}"
+            raise InvalidParameter("clients", self.clients, reason)
+        if self.privatizer.bound != self.model.bound:
+            reason = f"must clip at the bound of the model, {self.model.bound}"
+            raise InvalidParameter("privatizer", self.privatizer.bound, reason)
+        alpha = rational("alpha", self.alpha)
+        if not 0 < alpha < 1:
+            raise InvalidParameter("alpha", self.alpha, "must lie in (0, 1)")
+        object.__setattr__(self, "alpha", alpha)
+        if self.population is not None:
+            people = integer("users", self.population, at_least=1)
+            object.__setattr__(self, "population", people)
+
+    @property
+    def name(self) -> str:
+        return f"{_MODELS[self.privatizer.trust]}{_FAMILIES[self.clients]}"
+
+    def h(self, phase: int) -> int:
+        r"""h of phase l: 2^l, and with a client a round (4 d ln ln d + 16) 2^(l-1)."""
+        if self.clients != "one-a-round":
+            return int(2**phase)
+        return int(_first(self.model.actions.dimension) * 2 ** (phase - 1))
+
+    def users(self, phase: int, horizon: int) -> int:
+        r"""The clients of phase l who watch it together."""
+        match self.clients:
+            case "growing":
+                return _clients(self.alpha, phase)
+            case "fixed":
+                last = self.phases(horizon)
+                return -(-sum(_clients(self.alpha, each) for each in range(1, last + 1)) // last)
+            case _:
+                return 1
+
+    def phases(self, horizon: int) -> int:
+        r"""The most phases that can begin within T rounds: each is at least h rounds long.
+
+        >>> model = LinearModel(actions=Actions(np.eye(20)), deviation="0.1")
+        >>> dpe = PhasedElimination(model=model, privatizer=AveragePrivatizer(trust="none"))
+        >>> dpe.phases(10**6), clients_needed(dpe, 10**6), clients_needed(dpe, 10**7)
+        (19, 88437, 812649)
+        """
+        begun, spent = 0, 0
+        while spent < horizon:
+            begun += 1
+            spent += self.h(begun)
+        return begun
+
+    def init(self, arms: int, horizon: int) -> PhasedState:
+        arms, horizon = arms_and_horizon(arms, horizon)
+        if arms != self.model.actions.count:
+            reason = f"must be those of the model, {self.model.actions.count}"
+            raise InvalidParameter("arms", arms, reason)
+        self._check_population(horizon)
+        return PhasedState(active=tuple(range(arms)), phase=1, horizon=horizon)
+
+    def choose(self, state: PhasedState) -> Choice:
+        if len(state.active) == 1 or self._hopeless(state):
+            return Commit(state.active[0])
+        design = _design(self.model.actions, state.active)
+        times = design.times(self.h(state.phase))
+        placed = sorted(zip(design.support, times, strict=True))
+        actions, counts = tuple(a for a, _ in placed), tuple(n for _, n in placed)
+        arms = self.model.actions.count
+        if self.clients == "one-a-round":
+            own = tuple(OwnRounds(n, (a,)) for a, n in placed)
+            return Plays(arms, own, state.active)
+        users = self.users(state.phase, state.horizon)
+        return Plays(arms, (SharedRounds(users, actions, counts),), state.active)
+
+    def observe(self, state: PhasedState, released: Released) -> PhasedState:
+        phase = self.played(state)
+        divide = phase.times if phase.apart else (phase.users,) * len(phase.times)
+        averages = []
+        for action, count in zip(phase.design.support, divide, strict=True):
+            total = released.sums[action] if action < len(released.sums) else None
+            if total is None:
+                raise InvalidParameter("released", "None", f"must hold a sum of action {action}")
+            averages.append(float(total / count))
+        active = self.width.staying(phase, np.array(averages))
+        return replace(state, active=active, phase=state.phase + 1)
+
+    def played(self, state: PhasedState) -> Phase:
+        r"""What the phase of ``state`` plays, and what its privatizer adds."""
+        design = _design(self.model.actions, state.active)
+        h, apart = self.h(state.phase), self.clients == "one-a-round"
+        times, users = design.times(h), self.users(state.phase, state.horizon)
+        sizes = [
+            Averages(users=n, coordinates=1 if apart else len(times))
+            for n in (times if apart else (users,) * len(times))
+        ]
+        return Phase(
+            model=self.model,
+            design=design,
+            active=state.active,
+            h=h,
+            times=times,
+            users=users,
+            noise=np.array([float(self.privatizer.proxy(size)) for size in sizes]),
+            rounding=np.array([float(self.privatizer.rounding(size)) for size in sizes]),
+            horizon=state.horizon,
+            apart=apart,
+            local=self.privatizer.trust == "local",
+        )
+
+    def sizes(self, arms: int, horizon: int) -> AverageSizes:
+        arms_and_horizon(arms, horizon)
+        self._check_population(horizon)
+        last = self.phases(horizon)
+        if self.clients == "one-a-round":
+            return AverageSizes(users=self.h(last), coordinates=1)
+        most = max(self.users(phase, horizon) for phase in (1, last))
+        return AverageSizes(users=most, coordinates=most_support(self.model.actions.dimension))
+
+    def _hopeless(self, state: PhasedState) -> bool:
+        # Only actions that are all 0, or all alike: nothing tells them apart.
+        points = self.model.actions.points[list(state.active)]
+        return bool((points == points[0]).all())
+
+    def _check_population(self, horizon: int) -> None:
+        needed = clients_needed(self, horizon)
+        if needed > _MOST_CLIENTS:
+            raise InvalidParameter("horizon", horizon, f"needs {needed} clients: at most 10^9")
+        if self.population is not None and needed > self.population:
+            reason = (
+                f"are too few: {horizon} rounds of {self.name} need {needed} clients, and a client "
+                "would be needed twice; take more users, a smaller horizon or a smaller alpha"
+            )
+            raise InvalidParameter("users", self.population, reason)
+
+
+def clients_needed(policy: PhasedElimination, horizon: int) -> int:
+    r"""The most clients that a run of T rounds may ask for, its last phase counted whole."""
+    if policy.clients == "one-a-round":
+        return horizon
+    last = policy.phases(horizon)
+    if policy.clients == "fixed":
+        return last * policy.users(1, horizon)
+    return sum(policy.users(phase, horizon) for phase in range(1, last + 1))
+
+
+@lru_cache(maxsize=1 << 12)
+def _clients(alpha: Fraction, phase: int) -> int:
+    # ceil(2^(alpha l)): exact, since 2^(p/q) is whole only if q divides p.
+    power = alpha * phase
+    if power.denominator == 1:
+        return int(2**power)
+    return integer_below(arb(2) ** ball(power)) + 1
+
+
+def _first(dimension: int) -> int:
+    # h_1 = 4 d ln ln d + 16 (LZJ Algorithm 3), without the logarithms where there are none.
+    if dimension < 3:  # ln ln d <= 0
+        return 16
+    return math.ceil(4 * dimension * math.log(math.log(dimension)) + 16)
+
+
+@lru_cache(maxsize=1 << 8)
+def _design(actions: Actions, active: tuple[int, ...]) -> Design:
+    return near_optimal_design(actions, active)

@@ -1,0 +1,362 @@
+r"""Privatize the averages of several actions at once: the PRIVATIZERs of Li, Zhou and Ji.
+
+A client sends one average reward for each of s actions, clipped to [-B, B] and counted in g steps
+(:class:`bandits.batch.Encoding`), so that no client moves any of the s sums over clients by more
+than g, whatever it holds. The noise is discrete. ``calibration="exact"`` takes the least noise that
+certainly gives (epsilon, delta) to a client all of whose s averages move by g at once;
+``"paper"`` the paper's formula, whose true epsilon and delta are then derived from that noise.
+
+LZJ: eq. 5 (central), eq. 7 (local), Algorithm 2 (shuffle); for one action a client Appendix C: eq.
+55, eq. 57, Algorithm 4. Proofs: docs/proofs/linear.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias, get_args
+
+from accounting import papers
+from accounting.budget.calibrate import calibrate
+from accounting.claims.claim import Approx
+from accounting.claims.guarantee import Guarantee
+from accounting.errors import NotDerived
+from accounting.papers.real_gaussian import real_gaussian_ratio
+from accounting.protocols.box import BinomialBox
+from accounting.release.curve import PrivacyCurve
+from bandits.batch import Ask, Encoding, ReleasedSum, chance_of
+from bandits.privatizers.privatizer import ALL_HONEST, BITS_ONLY, TRUSTED
+from bandits.privatizers.releasing import Releasing
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.mechanism import Mechanism, Release, Sensitivity
+from dpcore.noise import Noise
+from dpcore.numbers.parameter import Exact, integer, make_positive
+from dpcore.protocols.shuffled_bits import VectorShuffle
+from dpcore.sampling.rng import SYSTEM, Rng
+
+__all__ = ["AveragePrivatizer", "Averages", "Calibrated", "LinearTrust"]
+
+LinearTrust: TypeAlias = Literal["none", "central", "local", "shuffle"]
+Calibrated: TypeAlias = Literal["exact", "paper"]
+
+_PLAIN: Final = 1 << 20
+_STEPS: Final = 1 << 6
+_SHUFFLED: Final = (1 << 6, 1 << 5, 1 << 4)
+_MOST_BITS: Final = 1 << 21
+_COUNTED: Final = 1 << 20
+_AT_ONCE: Final = 1 << 20
+_WORD: Final = 64
+_ROUNDED: Final = 1 << 64
+_MORE: Final = tuple(Fraction(n, 1000) for n in (1001, 1005, 1020, 1100, 1300, 2000, 4000, 16000))
+_FEW: Final = 1 << 18
+_CLIPPED: Final = "clients clip and round their averages before anything leaves them"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Averages:
+    r"""The size of a release: ``users`` clients, each with averages of ``coordinates`` actions.
+
+    >>> Averages(users=100, coordinates=20)
+    Averages(users=100, coordinates=20)
+    """
+
+    users: int
+    coordinates: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AveragePrivatizer(Releasing[Averages]):
+    r"""Release sums over clients of their averages of s actions, B = ``bound``, with noise.
+
+    ``trust`` says who adds it: ``central`` the server (discrete Gaussian), ``local`` every client
+    alone (the same, to its own message), ``shuffle`` every client some random bits, which a
+    shuffler mixes with those of its numbers (binomial noise); ``none`` nobody.
+
+    >>> central = AveragePrivatizer(trust="central", epsilon=10, delta="1/4")
+    >>> size = Averages(users=100, coordinates=20)
+    >>> central.noise(size), central.guarantee(size)
+    (DiscreteGaussian(sigma_squared=5005.4), Approx(epsilon=10, delta='1/4'))
+    >>> paper = AveragePrivatizer(trust="central", epsilon=10, delta="1/4", calibration="paper")
+    >>> print(round(paper.guarantee(size).delta(10).upper_float, 4))
+    0.7886
+
+    Raises :class:`InvalidParameter` for a trust model that is none of these, epsilon not > 0, a
+    delta outside of (0, 1) and a bound not > 0.
+    """
+
+    trust: LinearTrust
+    epsilon: Exact = Exact(1)
+    delta: Exact = Exact("1e-6")
+    bound: Exact = Exact(2)
+    calibration: Calibrated = "exact"
+
+    def __post_init__(self) -> None:
+        for argument, names in (("trust", LinearTrust), ("calibration", Calibrated)):
+            if getattr(self, argument) not in get_args(names):
+                reason = f"must be one of {', '.join(get_args(names))}"
+                raise InvalidParameter(argument, getattr(self, argument), reason)
+        make_positive(self, epsilon="no noise gives epsilon 0", bound="0 leaves nothing")
+        object.__setattr__(self, "delta", chance_of("delta", self.delta))
+
+    @property
+    def name(self) -> str:
+        return self.trust
+
+    def size_of(self, ask: Ask) -> Averages:
+        return Averages(users=ask.users, coordinates=len(ask.actions))
+
+    def encoding(self, size: Averages) -> Encoding:
+        wide = Fraction(self.bound)
+        if self._paper_bits:
+            # Algorithm 2 encodes each coordinate on the range of the norm, B sqrt s.
+            wide *= math.isqrt(size.coordinates - 1) + 1
+        return Encoding(precision=self._steps(size), low=-wide, high=wide)
+
+    def bits(self, size: Averages) -> int:
+        r"""Of s numbers: g + b bits each if shuffled, 64 with noise, else as many as g has."""
+        match self.trust:
+            case "shuffle":
+                return self.shuffle(size).bits_per_user
+            case "local":
+                return _WORD * size.coordinates
+            case _:
+                return self._steps(size).bit_length() * size.coordinates
+
+    def shuffle(self, size: Averages) -> VectorShuffle:
+        r"""The protocol of the shuffle model for a release of this size."""
+        return _shuffle(self, size)
+
+    def noise(self, size: Averages) -> Noise | None:
+        r"""The law of the noise of each sum over clients, in steps; binomial noise not centred."""
+        match self.trust:
+            case "none":
+                return None
+            case "shuffle":
+                return self.shuffle(size).planned_noise
+            case "central":
+                return self._own(size)
+            case _:
+                own = self._own(size)
+                return DiscreteGaussianSum(count=size.users, sigma_squared=own.sigma_squared)
+
+    def proxy(self, size: Averages) -> Fraction:
+        r"""A variance proxy of the noise of one released *average* over clients, in rewards^2.
+
+        With it the noise, less its mean, is sub-Gaussian: E e^(tX) <= e^(t^2 proxy/2) for every t.
+        """
+        unit = self.encoding(size)
+        step = (Fraction(unit.high) - Fraction(unit.low)) / (unit.precision * size.users)
+        match self.trust:
+            case "none":
+                return Fraction(0)
+            case "shuffle":
+                # Hoeffding's lemma for each bit: 1/4.
+                return Fraction(self.shuffle(size).planned_noise.trials, 4) * step**2
+            case "central":
+                return self._own(size).sigma_squared * step**2
+            case _:
+                return size.users * self._own(size).sigma_squared * step**2
+
+    def rounding(self, size: Averages) -> Fraction:
+        r"""A variance proxy of what rounding at random adds to one released average."""
+        unit = self.encoding(size)
+        return ((Fraction(unit.high) - Fraction(unit.low)) / unit.precision) ** 2 / (4 * size.users)
+
+    def release_sums(
+        self, encoded: Sequence[int], size: Averages, rng: Rng = SYSTEM
+    ) -> tuple[ReleasedSum, ...]:
+        r"""The released sums. In the local model every client's noise is drawn, in parts.
+
+        Raises :class:`InvalidParameter` for a sum that n encodings cannot have, and for more or
+        fewer sums than the size has coordinates.
+        """
+        unit, n = self.encoding(size), size.users
+        exact = [integer("encoded", total, at_least=0) for total in encoded]
+        if len(exact) != size.coordinates or max(exact) > n * unit.precision:
+            raise InvalidParameter("encoded", encoded, f"must be what {size} can send")
+        noise = self.noise(size)
+        if noise is not None:
+            drawn = self._drawn(noise, size, rng)
+            exact = [total + each for total, each in zip(exact, drawn, strict=True)]
+        centre = Fraction(noise.mean) if isinstance(noise, Binomial) else Fraction(0)
+        step = (Fraction(unit.high) - Fraction(unit.low)) / unit.precision
+        return tuple(ReleasedSum((total - centre) * step + n * unit.low) for total in exact)
+
+    def _drawn(self, noise: Noise, size: Averages, rng: Rng) -> list[int]:
+        s = size.coordinates
+        if isinstance(noise, Binomial) and noise.trials <= _COUNTED and 2 * noise.probability == 1:
+            # Fair bits, counted: quicker than a table of a law that is drawn from once.
+            return [_ones(noise.trials, rng) for _ in range(s)]
+        if self.trust != "local":
+            return [int(each) for each in noise.sample(s, rng=rng)]
+        # Each client's own message; the law of their sum is known, but needs a table for every n.
+        own, rows = self._own(size), max(_AT_ONCE // s, 1)
+        parts = [
+            own.sample((min(rows, size.users - start), s), rng=rng).sum(axis=0)
+            for start in range(0, size.users, rows)
+        ]
+        drawn: list[int] = sum(parts).tolist()
+        return drawn
+
+    def guarantee(self, size: Averages) -> Guarantee | None:
+        r"""The target, where the noise is chosen to keep it; else what the paper's noise keeps."""
+        if self.trust == "none":
+            return None
+        if self.calibration == "exact" or self._paper_bits:
+            return Approx(self.epsilon, self.delta)
+        return self.curve(size)
+
+    def curve(self, size: Averages) -> Guarantee:
+        r"""What one release of this size gives a client, derived from its noise."""
+        if self.trust == "shuffle":
+            protocol = self.shuffle(size)
+            return BinomialBox(
+                trials=protocol.planned_noise.trials,
+                bounds=(protocol.precision,) * size.coordinates,
+                probability=protocol.probability,
+            )
+        return PrivacyCurve(noise=self._own(size), sensitivity=_moves(size.coordinates))
+
+    def assumed(self, size: Averages) -> tuple[str, ...]:
+        del size
+        match self.trust:
+            case "central":
+                return (TRUSTED, _CLIPPED)
+            case "shuffle":
+                return (BITS_ONLY, ALL_HONEST, _CLIPPED)
+            case "local":
+                return (_CLIPPED,)
+            case _:
+                return ()
+
+    def record(self, size: Averages, batch: str) -> Release | None:
+        r"""What a client is in: of the local model its own message."""
+        if self.trust == "none":
+            return None
+        if self.trust == "shuffle":
+            protocol = self.shuffle(size)
+            return Release(mechanism=protocol.mechanism(protocol.users), batch=batch)
+        moves = _moves(size.coordinates)
+        return Release(mechanism=Mechanism(noise=self._own(size), sensitivity=moves), batch=batch)
+
+    @property
+    def _paper_bits(self) -> bool:
+        return self.trust == "shuffle" and self.calibration == "paper"
+
+    def _steps(self, size: Averages) -> int:
+        # Rounding adds at most 1/(4 n) of a squared step to an average: with 64 steps and B = 2 a
+        # tenth of sigma^2 = 0.01. More steps would make certificates slow to check.
+        match self.trust:
+            case "none":
+                return _PLAIN
+            case "shuffle":
+                return (
+                    _bit_steps(self, size.coordinates)
+                    if not self._paper_bits
+                    else (self.shuffle(size).precision)
+                )
+            case _:
+                return _STEPS
+
+    def _own(self, size: Averages) -> DiscreteGaussian:
+        # What the server adds to each sum, or a client to each of its numbers.
+        return _gaussian(self, size.coordinates)
+
+
+def _moves(s: int) -> Sensitivity:
+    # How far a client moves s sums of Gaussian noise: each by g.
+    return Sensitivity(_STEPS) if s == 1 else Sensitivity.box((_STEPS,) * s)
+
+
+def _ones(bits: int, rng: Rng) -> int:
+    # How many of so many fair bits are 1.
+    words = int.from_bytes(rng.words(-(-bits // 64)).tobytes(), "little")
+    return (words >> (-bits % 64)).bit_count()
+
+
+@lru_cache(maxsize=1 << 12)
+def _gaussian(privatizer: AveragePrivatizer, s: int) -> DiscreteGaussian:
+    e, d = Fraction(privatizer.epsilon), Fraction(privatizer.delta)
+    if privatizer.calibration == "paper":
+        ratio = Fraction(papers.lzj_classical_gaussian(e, d).upper)
+        return DiscreteGaussian(sigma_squared=math.ceil(ratio**2 * s * _STEPS**2))
+    found = calibrate(
+        noise="discrete-gaussian",
+        epsilon=e,
+        delta=d,
+        sensitivity=_moves(s),
+    ).noise
+    if not isinstance(found, DiscreteGaussian):
+        raise NotDerived("discrete Gaussian noise", f"the calibration gave {found!r}")
+    return found
+
+
+@lru_cache(maxsize=1 << 12)
+def _shuffle(privatizer: AveragePrivatizer, size: Averages) -> VectorShuffle:
+    n, s = size.users, size.coordinates
+    if privatizer.calibration == "paper":
+        found = papers.lzj_vector(n, s, privatizer.epsilon, privatizer.delta)
+        up = Fraction(math.ceil(Fraction(found.probability.upper) * _ROUNDED), _ROUNDED)
+        protocol = VectorShuffle(
+            users=n,
+            noise_bits=found.bits,
+            probability=min(up, Fraction(1, 2)),
+            precision=found.precision,
+            coordinates=s,
+        )
+        _check_kept(privatizer, protocol)
+        return protocol
+    bits = -(-_enough(privatizer, s) // n)
+    return VectorShuffle(
+        users=n,
+        noise_bits=bits,
+        probability="1/2",
+        precision=_bit_steps(privatizer, s),
+        coordinates=s,
+    )
+
+
+@lru_cache(maxsize=1 << 10)
+def _enough(privatizer: AveragePrivatizer, s: int) -> int:
+    # Fair bits that keep the target: a tenth of a percent more than Gaussian noise would need, or
+    # more where that is not certified to do. More bits are noise on top, so more never harms.
+    g = _bit_steps(privatizer, s)
+    real = _as_gaussian(privatizer, s) * g * g
+    e, d = Fraction(privatizer.epsilon), Fraction(privatizer.delta)
+    for more in _MORE:
+        box = BinomialBox(trials=math.ceil(real * more), bounds=(g,) * s)
+        if box.meets(e, d):
+            return box.trials
+    raise NotDerived(f"shuffled bits for ({e}, {d})", "take a larger delta or a smaller epsilon")
+
+
+@lru_cache(maxsize=1 << 10)
+def _as_gaussian(privatizer: AveragePrivatizer, s: int) -> Fraction:
+    # The fair bits for one squared step that have the variance of real Gaussian noise.
+    ratio = real_gaussian_ratio(Fraction(privatizer.epsilon), Fraction(privatizer.delta))
+    return 4 * Fraction(ratio.upper) ** 2 * s
+
+
+def _bit_steps(privatizer: AveragePrivatizer, s: int) -> int:
+    # Fewer steps where the bits for more would be too many to certify.
+    bits = _as_gaussian(privatizer, s)
+    return next((g for g in _SHUFFLED if bits * g * g <= _MOST_BITS), _SHUFFLED[-1])
+
+
+def _check_kept(privatizer: AveragePrivatizer, protocol: VectorShuffle) -> None:
+    # The paper's bits keep the target many times over: some of them already do, by basic
+    # composition of the coordinates.
+    g, s = protocol.precision, protocol.coordinates
+    e, d = Fraction(privatizer.epsilon), Fraction(privatizer.delta)
+    every = protocol.planned_noise.trials
+    for some in dict.fromkeys((min(every, _FEW), every)):
+        one = BinomialBox(trials=some, bounds=(g,), probability=protocol.probability)
+        if s * Fraction(one.delta(e / s).upper) <= d:
+            return
+    raise NotDerived(f"that the bits of LZJ Algorithm 2 keep ({e}, {d})", "calibrate exactly")

@@ -1,0 +1,228 @@
+"""Averages of several actions: ranges, laws of the noise and what it truly keeps."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from accounting.claims.claim import Approx
+from accounting.protocols.box import BinomialBox
+from accounting.release.curve import PrivacyCurve
+from bandits.batch import Encoding, OwnRounds, SharedRounds
+from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust, _ones
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.noise import Noise
+from dpcore.sampling.rng import SeededRng
+from tests.purse import purse
+
+TRUSTS: tuple[LinearTrust, ...] = ("central", "local", "shuffle")
+
+
+def private(trust: LinearTrust, epsilon: str = "10", delta: str = "1/4") -> AveragePrivatizer:
+    return AveragePrivatizer(trust=trust, epsilon=epsilon, delta=delta)
+
+
+def variance_of(noise: Noise) -> float:
+    if isinstance(noise, Binomial):
+        return noise.trials / 4
+    found = noise.variance
+    return float(found if isinstance(found, Fraction) else found.upper)
+
+
+def gaussian_delta(ratio: float, epsilon: float) -> float:
+    """Balle and Wang 2018, Theorem 8, in floats of scipy."""
+    low, high = 1 / (2 * ratio) - epsilon * ratio, -1 / (2 * ratio) - epsilon * ratio
+    return float(stats.norm.cdf(low) - math.exp(epsilon) * stats.norm.cdf(high))
+
+
+@pytest.mark.parametrize("coordinates", [1, 7, 26])
+@pytest.mark.parametrize(("epsilon", "delta"), [("10", "1/4"), ("3", "1/10")])
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_exact_noise_keeps_the_target_and_hardly_more(
+    trust: LinearTrust, epsilon: str, delta: str, coordinates: int
+) -> None:
+    privatizer = private(trust, epsilon, delta)
+    size = Averages(users=1, coordinates=coordinates)
+    assert privatizer.guarantee(size) == Approx(epsilon, delta)
+    curve = privatizer.curve(size)
+    assert curve.delta(epsilon).upper <= Fraction(delta)
+    # Another path: real Gaussian noise of that variance, all coordinates moved by g at once.
+    noise = privatizer.noise(size)
+    assert noise is not None
+    variance = variance_of(noise)
+    moved = privatizer.encoding(size).precision * math.sqrt(coordinates)
+    found = gaussian_delta(math.sqrt(variance) / moved, float(epsilon))
+    assert found == pytest.approx(float(Fraction(delta)), rel=0.05)
+    # A hundredth less noise does not keep it.
+    less = gaussian_delta(math.sqrt(0.9 * variance) / moved, float(epsilon))
+    assert less > float(Fraction(delta))
+
+
+def test_the_noise_of_a_target_is_the_least_of_its_grid() -> None:
+    size = Averages(users=1, coordinates=9)
+    law = private("central").noise(size)
+    assert isinstance(law, DiscreteGaussian)
+    moves = private("central").curve(size)
+    assert isinstance(moves, PrivacyCurve)
+    less = DiscreteGaussian(sigma_squared=law.sigma_squared * Fraction(99, 100))
+    curve = PrivacyCurve(noise=less, sensitivity=moves.sensitivity)
+    lower = curve.delta(10).lower
+    assert lower is not None
+    assert lower > Fraction(1, 4)
+
+
+def test_the_papers_gaussian_is_labelled_with_its_true_delta() -> None:
+    """Errata 3: at (10, 0.25) it keeps (10, 0.788621) only."""
+    for trust in ("central", "local"):
+        paper = AveragePrivatizer(trust=trust, epsilon=10, delta="1/4", calibration="paper")
+        kept = paper.guarantee(Averages(users=3, coordinates=20))
+        assert kept is not None
+        assert kept.delta(10).upper_float == pytest.approx(0.788621, abs=2e-4)
+        assert gaussian_delta(math.sqrt(2 * math.log(5)) / 10, 10) == pytest.approx(
+            kept.delta(10).upper_float, abs=2e-4
+        )
+
+
+def test_the_papers_bits_keep_what_they_claim_with_far_more_noise() -> None:
+    size = Averages(users=100, coordinates=20)
+    paper = AveragePrivatizer(trust="shuffle", epsilon=10, delta="1/4", calibration="paper")
+    assert paper.guarantee(size) == Approx(10, "1/4")
+    exact = private("shuffle")
+    assert paper.proxy(size) > 10_000 * exact.proxy(size)
+    encoding = paper.encoding(size)
+    assert encoding.high >= 2 * math.isqrt(20)  # the norm of the vector, on each coordinate
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_released_sums_have_the_law_of_their_noise(trust: LinearTrust) -> None:
+    privatizer, runs = private(trust), 400
+    size = Averages(users=6, coordinates=5)
+    rng, unit = SeededRng(3), privatizer.encoding(size)
+    step = float(unit.high - unit.low) / unit.precision
+    held = [0, 1, 100, 200, 6 * unit.precision]
+    found = np.array(
+        [[float(v) for v in privatizer.release_sums(held, size, rng)] for _ in range(runs)]
+    )
+    centre = np.array(held) * step + 6 * float(unit.low)
+    drawn = ((found - centre) / step).ravel()
+    noise = privatizer.noise(size)
+    assert noise is not None
+    variance = variance_of(noise)
+    alpha = purse.buy(f"released averages, {trust}: law of the noise", "1e-9")
+    assert stats.kstest(drawn, stats.norm(0, math.sqrt(variance)).cdf).pvalue > alpha
+    # Half of the noise would be seen, and so would one draw for all coordinates.
+    assert stats.kstest(drawn / 2, stats.norm(0, math.sqrt(variance)).cdf).pvalue < alpha
+    correlation = np.corrcoef((found - centre).T)
+    assert np.abs(correlation - np.eye(5)).max() < 0.35
+    shared = np.repeat((found - centre)[:, :1], 5, axis=1)
+    assert np.abs(np.corrcoef(shared.T) - np.eye(5)).max() > 0.9
+    # The proxy is no smaller than the variance that is seen.
+    proxy = float(privatizer.proxy(size)) * 36
+    assert np.var(found - centre) < proxy * 1.25
+    assert np.var(found - centre) > proxy * 0.75
+
+
+def test_ones_are_binomial() -> None:
+    rng, runs = SeededRng(5), 4000
+    drawn = np.array([_ones(67, rng) for _ in range(runs)])
+    cells = np.histogram(drawn, bins=[0, 28, 31, 33, 34, 36, 39, 68])[0]
+    law = stats.binom(67, 0.5)
+    edges = law.cdf(np.array([27, 30, 32, 33, 35, 38, 67]))
+    expected = runs * np.diff(np.concatenate([[0.0], edges]))
+    alpha = purse.buy("ones among fair bits", "1e-9")
+    assert stats.chisquare(cells, expected).pvalue > alpha
+    other = stats.binom(68, 0.5).cdf(np.array([27, 30, 32, 33, 35, 38, 68]))
+    wrong = runs * np.diff(np.concatenate([[0.0], other]))
+    assert stats.chisquare(cells, wrong).pvalue < stats.chisquare(cells, expected).pvalue
+
+
+def test_without_privacy_averages_come_back_as_they_are() -> None:
+    plain, size = AveragePrivatizer(trust="none"), Averages(users=4, coordinates=2)
+    steps = plain.encoding(size).precision
+    assert plain.release_sums([0, 4 * steps], size) == (Fraction(-8), Fraction(8))
+    assert plain.guarantee(size) is None
+    assert plain.record(size, "b") is None
+
+
+@pytest.mark.parametrize("wild", [-1e300, -2.1, -2.0, 0.3, 1.999, 2.0, 7.0, 1e300])
+def test_no_client_moves_a_sum_by_more_than_g(wild: float) -> None:
+    """Whatever a client holds, its encoding lies in [0, g]: on that the promise rests."""
+    encoding = private("central").encoding(Averages(users=1, coordinates=1))
+    world = np.random.default_rng(1)
+    found = encoding.steps(np.full(200, wild), world)
+    assert found.min() >= 0
+    assert found.max() <= encoding.precision
+    mean = min(max(wild, -2.0), 2.0)
+    assert found.mean() == pytest.approx((mean + 2) / 4 * encoding.precision, abs=0.3)
+
+
+def test_rounding_keeps_the_mean() -> None:
+    encoding = Encoding(precision=3, low=-1, high=1)
+    drawn = encoding.steps(np.full(40_000, 0.2), np.random.default_rng(3))  # 1.8 steps
+    assert {*drawn.tolist()} == {1, 2}
+    assert drawn.mean() == pytest.approx(1.8, abs=0.015)
+
+
+def test_what_is_no_number_is_refused() -> None:
+    encoding = Encoding(precision=4)
+    with pytest.raises(InvalidParameter, match="reward"):
+        encoding.steps(np.array([0.5, math.nan]), np.random.default_rng(1))
+
+
+@pytest.mark.parametrize("encoded", [[0], [0, 0, 0], [-1, 0], [0, 10**9], [0, 0.5]])
+def test_sums_that_clients_cannot_send_are_refused(encoded: list[int]) -> None:
+    with pytest.raises(InvalidParameter, match="encoded"):
+        private("central").release_sums(encoded, Averages(users=2, coordinates=2))
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"trust": "nobody"}, "trust"),
+        ({"epsilon": 0}, "epsilon"),
+        ({"delta": 0}, "delta"),
+        ({"delta": 1}, "delta"),
+        ({"bound": 0}, "bound"),
+        ({"calibration": "guess"}, "calibration"),
+        ({"epsilon": "nan"}, "epsilon"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(changed: dict[str, Any], name: str) -> None:
+    with pytest.raises(InvalidParameter, match=name):
+        AveragePrivatizer(**{"trust": "central", **changed})
+
+
+def test_sizes_are_those_of_the_asks() -> None:
+    privatizer = private("central")
+    assert privatizer.size_of(OwnRounds(9, (4,))) == Averages(users=9, coordinates=1)
+    shared = SharedRounds(9, (1, 4), (3, 1))
+    assert privatizer.size_of(shared) == Averages(users=9, coordinates=2)
+
+
+def test_records_are_of_what_a_client_is_in() -> None:
+    size = Averages(users=50, coordinates=3)
+    central, local, shuffle = (private(trust).record(size, "b") for trust in TRUSTS)
+    assert central is not None
+    assert local is not None
+    assert shuffle is not None
+    assert central.mechanism == local.mechanism  # a message has the noise of the whole sum
+    assert isinstance(shuffle.mechanism.noise, Binomial)
+    assert private("shuffle").curve(size) == BinomialBox(
+        trials=shuffle.mechanism.noise.trials, bounds=(64,) * 3
+    )
+    assert private("local").proxy(size) == 50 * private("central").proxy(size)
+
+
+def test_bits_a_user_sends() -> None:
+    size = Averages(users=10, coordinates=3)
+    protocol = private("shuffle").shuffle(size)
+    assert private("shuffle").bits(size) == 3 * (64 + protocol.noise_bits)
+    assert private("central").bits(size) == 3 * 7
+    assert private("local").bits(size) == 3 * 64

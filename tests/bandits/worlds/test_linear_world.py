@@ -1,0 +1,163 @@
+"""Linear worlds: the law of what clients send, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bandits.actions import Actions, LinearModel
+from bandits.batch import Encoding, OwnRounds, Plays, SharedRounds
+from bandits.worlds import preset_of
+from bandits.worlds.environment import Bernoulli
+from bandits.worlds.linear import LinearWorld, signs_instance, sphere_instance
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.floating import Floats
+from tests.purse import purse
+
+FINE = Encoding(precision=1 << 30, low=-64, high=64)
+
+
+def sums(world: LinearWorld, ask: SharedRounds | OwnRounds, runs: int, seed: int) -> Floats:
+    """Sums of unclipped rewards, a row for each run."""
+    coins = np.random.default_rng(seed)
+    held = np.array([world.encoded_sums(ask, FINE, coins) for _ in range(runs)], dtype=np.float64)
+    return held / (1 << 30) * 128 - 64 * ask.users
+
+
+def test_the_figures_settings_are_the_papers() -> None:
+    preset = preset_of("lzj/fig2")
+    assert (preset.arms, preset.users, preset.horizon, preset.instances) == (1000, 10**5, 10**6, 20)
+    assert (preset.epsilons, preset.delta) == (("10",), "0.25")
+    world = preset.worlds(2).environments[1]
+    assert isinstance(world, LinearWorld)
+    model = world.model
+    assert (model.actions.count, model.actions.dimension) == (1000, 20)
+    assert float(model.deviation) == 0.1
+    norms = np.sqrt((model.actions.points**2).sum(axis=1))
+    assert np.abs(norms - 1).max() < 1e-12
+    assert math.hypot(*world.theta) == pytest.approx(1)
+    assert sphere_instance(1, 1000) == world  # the same at every call
+    assert sphere_instance(2, 1000).theta != world.theta
+
+
+def test_means_are_inner_products() -> None:
+    world = sphere_instance(3, 40, dimension=4)
+    for mean, point in zip(world.means, world.model.actions.points, strict=True):
+        assert mean == pytest.approx(
+            math.fsum(a * b for a, b in zip(point, world.theta, strict=True))
+        )
+    assert max(world.gaps) <= 2
+    assert min(world.gaps) == 0
+
+
+def test_shared_rounds_have_the_covariance_of_the_model() -> None:
+    """Of averages over T(x) rounds: 1/T(x) for the noise, sigma^2 <x, x'> for the clients."""
+    points = np.array([[0.6, 0.8], [1.0, 0.0], [0.0, 0.5]])
+    world = LinearWorld(of=LinearModel(actions=Actions(points), deviation="1/2"), theta=(0.3, -0.4))
+    times, users, runs = (4, 1, 9), 5, 4000
+    found = sums(world, SharedRounds(users, (0, 1, 2), times), runs, 3)
+    expected = users * (0.25 * points @ points.T + np.diag(1 / np.array(times)))
+    mean = users * (points @ np.array(world.theta))
+    spread = np.sqrt(np.diag(expected) / runs)
+    assert (np.abs(found.mean(axis=0) - mean) < 6 * spread).all()
+    seen = np.cov(found.T)
+    off = np.abs(seen - expected).max()
+    alone = users * np.diag(0.25 * (points**2).sum(axis=1) + 1 / np.array(times))
+    assert off < 0.25
+    assert np.abs(seen - alone).max() > 0.5  # clients who drew xi for each action would be seen
+
+
+def test_own_rounds_have_the_variance_of_one_reward() -> None:
+    world = LinearWorld(
+        of=LinearModel(actions=Actions(np.array([[0.6, 0.0]])), deviation="1/2"), theta=(1.0, 0.0)
+    )
+    found = sums(world, OwnRounds(8, (0,)), 3000, 5)[:, 0]
+    alpha = purse.buy("linear world: own rounds are normal", "1e-9")
+    law = stats.norm(8 * 0.6, math.sqrt(8 * (1 + 0.25 * 0.36)))
+    assert stats.kstest(found, law.cdf).pvalue > alpha
+    assert stats.kstest(found, stats.norm(8 * 0.6, math.sqrt(8)).cdf).statistic > 0.01
+
+
+def test_signs_are_bounded_and_have_the_mean() -> None:
+    world = signs_instance(1, 5, dimension=2)
+    encoding = Encoding(precision=4, low=-1, high=1)
+    coins = np.random.default_rng(2)
+    one = [world.encoded_sums(OwnRounds(1, (3,)), encoding, coins)[0] for _ in range(50)]
+    assert {*one} <= {0, 4}
+    many = world.encoded_sums(OwnRounds(400_000, (3,)), encoding, coins)[0]
+    assert many / 400_000 / 2 - 1 == pytest.approx(world.means[3], abs=0.01)
+    shared = world.encoded_sums(SharedRounds(3000, (0, 3), (2, 5)), encoding, coins)
+    for action, total in zip((0, 3), shared, strict=True):
+        assert total / 3000 / 2 - 1 == pytest.approx(world.means[action], abs=0.06)
+
+
+def test_the_clip_is_that_of_the_encoding() -> None:
+    world = LinearWorld(
+        of=LinearModel(actions=Actions(np.array([[1.0]])), deviation=0), theta=(1.0,)
+    )
+    encoding = Encoding(precision=1 << 20, low=-2, high=2)
+    total = world.encoded_sums(OwnRounds(200_000, (0,)), encoding, np.random.default_rng(1))[0]
+    mean = total / 200_000 / (1 << 20) * 4 - 2
+    # E clip(N(1, 1)) = 1 - E(Z - 1)^+ + E(-Z - 3)^+.
+    above = stats.norm.pdf(1) - stats.norm.sf(1)
+    below = stats.norm.pdf(3) - 3 * stats.norm.sf(3)
+    assert mean == pytest.approx(1 - above + below, abs=0.01)
+    assert abs(mean - 1) > 0.05
+
+
+@pytest.mark.parametrize(
+    ("theta", "name"),
+    [
+        ((1.0,), "theta"),
+        ((math.nan, 0.0), "theta"),
+        ((math.inf, 0.0), "theta"),
+        ((1.0, 1.0), "theta"),
+    ],
+)
+def test_a_theta_that_does_not_fit_is_refused(theta: tuple[float, ...], name: str) -> None:
+    with pytest.raises(InvalidParameter, match=name):
+        LinearWorld(of=LinearModel(actions=Actions(np.eye(2)), deviation=0), theta=theta)
+
+
+def test_bounded_rewards_of_users_who_differ_are_refused() -> None:
+    model = LinearModel(actions=Actions(np.eye(2)), deviation="0.1", bounded=True)
+    with pytest.raises(InvalidParameter, match="deviation"):
+        LinearWorld(of=model, theta=(0.0, 0.0))
+
+
+def test_arms_have_no_shared_rounds_and_linear_worlds_no_rewards_in_0_1() -> None:
+    coins = np.random.default_rng(1)
+    with pytest.raises(InvalidParameter, match="ask"):
+        Bernoulli(means=(0.5,)).encoded_sums(
+            SharedRounds(3, (0,), (2,)), Encoding(precision=1), coins
+        )
+    with pytest.raises(InvalidParameter, match="ask"):
+        Bernoulli(means=(0.5,)).encoded_sums(OwnRounds(3, (0,)), FINE, coins)
+    with pytest.raises(InvalidParameter, match="averages"):
+        sphere_instance(1, 3, dimension=2).encoded_sum(0, 3, 4, coins)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: OwnRounds(0, (1,)),
+        lambda: OwnRounds(1, ()),
+        lambda: OwnRounds(1, (1, 1)),
+        lambda: OwnRounds(1, (-1,)),
+        lambda: SharedRounds(1, (0, 1), (2,)),
+        lambda: SharedRounds(1, (0,), (0,)),
+        lambda: Plays(2, ()),
+        lambda: Plays(2, (OwnRounds(1, (2,)),)),
+        lambda: Plays(2, (OwnRounds(1, (0,)), OwnRounds(1, (0,)))),
+        lambda: Encoding(precision=0),
+        lambda: Encoding(precision=1, low=1, high=1),
+    ],
+    ids=[*map(str, range(11))],
+)
+def test_asks_that_mean_nothing_are_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidParameter):
+        make()
