@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -114,16 +115,17 @@ def test_a_score_reads_each_output_by_itself() -> None:
         "x",
         [math.nan] * 9,
     ]
-    taught = {
-        "models": teacher.models,
-        "_parts": teacher._parts,
-        "_mixtures": teacher._mixtures,
-        "_units": teacher._units,
-    }
-    whole = Study(**taught)
+    taught = partial(
+        Study,
+        models=teacher.models,
+        _parts=teacher._parts,
+        _mixtures=teacher._mixtures,
+        _units=teacher._units,
+    )
+    whole = taught()
     together = whole.scores(fresh, np.zeros(len(fresh), dtype=np.bool_))
     for i in (0, 7, 49, 50, 51, 52, 53):
-        alone = Study(**taught)
+        alone = taught()
         found = alone.scores(fresh[i : i + 1], np.zeros(1, dtype=np.bool_))
         for name, score in found.items():
             assert score[0] == pytest.approx(together[name][i], abs=1e-12)
