@@ -1,7 +1,7 @@
 r"""What the auditor gets out of its runs: tightness, false alarms, detection and time.
 
 ``python -m benchmarks.audit [--quick] [--jobs 2] [--rows bounds boundary ...] [--output FILE]
-[--peer-python /path/to/python]``.
+[--peer-python /path/to/python] [--only rappor ...]``.
 
 Runs are counted over both worlds together, alpha is 0.05, and a share of repeats comes with its
 exact one-sided 95% bounds. Methods that over-claim go through the harness of the false alarms as
@@ -71,13 +71,18 @@ _WIDTH: Final = 150
 _SHOWN: Final = 160
 
 
-def measure(name: str, effort: Effort) -> dict[str, Any]:
-    r"""A section of the results; each line is told as soon as it is there."""
+def measure(name: str, effort: Effort, before: Mapping[str, Any]) -> dict[str, Any]:
+    r"""A section of the results; each line is told as soon as it is there. Where only some of the
+    mechanisms were asked for, the rows of the others stay as they were ``before``.
+    """
     rows = []
     for row, seconds in timed(ROWS[name](effort)):
         mark = {None: "", True: ": reached", False: ": NOT REACHED"}[row.reached]
         print(f"{name}, {seconds:.1f} s: {row.what}{mark}", file=sys.stderr, flush=True)
         rows.append(row.to_json(seconds))
+    if effort.only:
+        fresh = {row["what"] for row in rows}
+        rows = [row for row in before.get("rows", ()) if row["what"] not in fresh] + rows
     return {
         "command": command(),
         "quick": effort.quick,
@@ -166,6 +171,9 @@ def main() -> None:
     parser.add_argument(
         "--peer-python", default=sys.executable, help="an interpreter that has jax_privacy"
     )
+    parser.add_argument(
+        "--only", nargs="+", default=(), metavar="NAME", help="of the battery, these mechanisms"
+    )
     chosen = parser.parse_args()
     path = chosen.output or (None if chosen.quick else _RESULT)
     here = machine()
@@ -176,9 +184,10 @@ def main() -> None:
             jobs=chosen.jobs,
             quick=chosen.quick,
             peer_python=chosen.peer_python,
+            only=tuple(chosen.only),
         )
         for name in (name for name in ROWS if name in chosen.rows):
-            sections[name] = measure(name, effort)
+            sections[name] = measure(name, effort, sections.get(name, {}))
             if path is not None:
                 ordered = {known: sections[known] for known in ROWS if known in sections}
                 about = {"benchmark": "audit", "command": command(), "machine": here}

@@ -18,7 +18,7 @@ from audit.learn.columns import Column, Reader, learn_reader
 from audit.learn.steps import Steps, counted, cuts_of, heights_of, placed
 from audit.learn.table import CODES, Floats, Table
 
-__all__ = ["CANDIDATES", "Parts", "Score", "learn_parts"]
+__all__ = ["CANDIDATES", "Parts", "Score", "learn_parts", "rounded"]
 
 CANDIDATES: Final = ("naive", "joint", "linear", "best", "grid")
 r"""Naive Bayes, all columns and the linear form jointly, the linear form, the column that tells
@@ -31,6 +31,7 @@ _MOST_CELLS: Final = 128  # more than cuts_of makes
 _NAMED: Final = 5
 _RIDGE: Final = 1e-3
 _LEAST: Final = 1e-12
+_CHANCE: Final = 4.0  # two standard deviations, squared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,8 @@ class Score:
     r"""A sum over columns of weight * step function, and over coordinates of slope * (x - center).
 
     ``center`` and ``slope`` are of the numbers that are no flags; elsewhere that term is 0.
-    ``most`` are the columns that move it most, with their part of all movement.
+    ``most`` are the columns that move it most, with their part of all movement. ``unit``: the sum
+    is rounded to its multiples; 0: it is not.
     """
 
     reader: Reader
@@ -46,6 +48,7 @@ class Score:
     center: Floats
     slope: Floats
     most: tuple[tuple[str, float], ...] = ()
+    unit: float = 0.0
 
     def __call__(self, table: Table) -> Floats:
         r"""The score of each run; larger speaks for world B."""
@@ -53,17 +56,18 @@ class Score:
         total = np.nan_to_num(plain - self.center) @ self.slope
         for column, weight, steps in self.columns:
             total += weight * steps(*self.reader.read(column, table, plain))
-        found: Floats = total
-        return found
+        return rounded(total, self.unit)
 
     def to_json(self) -> dict[str, Any]:
         r"""All that is needed to compute the score by hand.
 
         ``steps``: of each column ``heights[k]`` where ``cuts[k-1] <= x < cuts[k]``, the weight
         multiplied in, and ``others`` by the code of what is no number. ``linear``: slope * (x -
-        center) of a coordinate, where x is a number that is none of ``flags``.
+        center) of a coordinate, where x is a number that is none of ``flags``. ``unit``: the sum
+        is rounded to its multiples, where it is not 0.
         """
         return {
+            "unit": self.unit,
             "most": [{"column": name, "share": round(share, 3)} for name, share in self.most],
             "flags": list(self.reader.flags),
             "steps": [
@@ -120,8 +124,8 @@ class Parts:
                 found += heights[:, None] * weights
         return found
 
-    def score(self, mixture: Floats) -> Score:
-        r"""A weighted sum of candidates as one score."""
+    def score(self, mixture: Floats, unit: float = 0.0) -> Score:
+        r"""A weighted sum of candidates as one score, rounded to multiples of ``unit``."""
         weights, slopes = mixture @ self.weights, mixture @ self.slopes
         names = [f"coordinate:{i}" for i in range(len(slopes))]
         names += [column.name for column in self.reader.columns]
@@ -143,7 +147,14 @@ class Parts:
             center=self.center,
             slope=slopes,
             most=tuple((name, move / total) for name, move in ranked[:_NAMED] if move),
+            unit=unit,
         )
+
+
+def rounded(scores: Floats, unit: float) -> Floats:
+    r"""To the nearest multiples of ``unit``; 0: as they are."""
+    found: Floats = np.rint(scores / unit) * unit if unit else scores
+    return found
 
 
 def learn_parts(table: Table, worlds: NDArray[np.bool_]) -> Parts:
@@ -184,6 +195,7 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_]) -> Parts:
     center, scale, plain = _standard(plain)
     y = worlds - np.mean(worlds)
     slope = _least_squares(plain[thin], y[thin])
+    sure = _sure(ratios, y[thin])
     joint = _joint(reader, ratios, plain[thin], y[thin], fold[thin])
     what = np.array([column.what for column in reader.columns])
     grid = what == "lowest-bit"
@@ -198,9 +210,18 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_]) -> Parts:
         spread=_spread(heights, (halves[0] + halves[1]).sum(axis=1)),
         scale=scale,
         center=center,
-        weights=np.stack([what == "coordinate", joint[0], none, alone, grid]).astype(np.float64),
+        weights=np.stack([(what == "coordinate") * sure, joint[0] * sure, none, alone, grid]),
         slopes=np.outer([0.0, joint[1], 1.0, 0.0, 0.0], slopes),
     )
+
+
+def _sure(ratios: list[Any], y: Floats) -> Floats:
+    # How much of each column is more than chance, by what the other half taught of it (a
+    # James-Stein factor): a column that tells nothing is left out, not added as noise.
+    told = np.array([float(each @ y) for each in ratios])
+    chance = np.array([float(each @ each) for each in ratios]) * float(np.mean(y**2))
+    found: Floats = np.clip(1.0 - _CHANCE * chance / np.maximum(told, _LEAST) ** 2, 0.0, 1.0)
+    return found
 
 
 def _spread(heights: Floats, runs: Floats) -> Floats:

@@ -7,6 +7,7 @@ reads scores keeps its level whatever is learned (``docs/proofs/learned.md``).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from audit.claims.looks import LOOKS
-from audit.learn.additive import CANDIDATES, Parts, Score, learn_parts
+from audit.learn.additive import CANDIDATES, Parts, Score, learn_parts, rounded
 from audit.learn.table import Floats, Table, joined, table_of
 from audit.outputs.form import Outputs
 
@@ -33,6 +34,8 @@ _SMALL: Final = 4096  # up to here it learns half as often
 _MIXED: Final = 4  # of the candidates, all but the grid
 _RECALLED: Final = 0.5
 _RIDGE: Final = 1e-2
+_LEAST: Final = 1e-12
+_LEVELS: Final = 8  # of a mean absolute score
 _LOOKS: Final = frozenset(LOOKS)
 
 
@@ -49,6 +52,7 @@ class Study:
     _past: list[Floats] = field(default_factory=list)
     _parts: Parts | None = None
     _mixtures: dict[str, Floats] = field(default_factory=dict)
+    _units: dict[str, float] = field(default_factory=dict)
 
     @property
     def runs(self) -> int:
@@ -71,7 +75,21 @@ class Study:
             "learned": self._mixed(worlds),
             "grid": _only("grid"),
         }
-        self.models[runs] = {name: parts.score(each) for name, each in self._mixtures.items()}
+        self._units = {"learned": self._unit(runs - before)}
+        self.models[runs] = {
+            name: parts.score(each, self._units.get(name, 0.0))
+            for name, each in self._mixtures.items()
+        }
+
+    def _unit(self, fresh: int) -> float:
+        # A sum of many columns never comes twice: its cells are then so many that chance picks
+        # among them. A power of two, so that multiples are exact and those of blocks agree; from
+        # the runs that the model before this one scored, however they were cut into blocks.
+        if not self._past:
+            return 0.0
+        found = np.concatenate(self._past)[-fresh:] @ self._mixtures["learned"]
+        size = float(np.abs(found).mean())
+        return 2.0 ** round(math.log2(size / _LEVELS)) if size > _LEAST else 0.0
 
     def _mixed(self, worlds: NDArray[np.bool_]) -> Floats:
         # Candidates weighed by how their predecessors did on runs that were new to them.
@@ -99,7 +117,10 @@ class Study:
         found = {name: np.zeros(len(table)) for name in LEARNERS}
         if self._parts is not None:
             tried = self._parts.scores(table)
-            found = {name: tried @ mixture for name, mixture in self._mixtures.items()}
+            found = {
+                name: rounded(tried @ mixture, self._units.get(name, 0.0))
+                for name, mixture in self._mixtures.items()
+            }
             self._past.append(tried)
         self._tables.append(table)
         self._worlds.append(worlds)

@@ -76,12 +76,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    r"""How often to repeat, in how many processes, and whose interpreter has the peer."""
+    r"""How often to repeat, in how many processes, and whose interpreter has the peer.
+
+    ``only`` are names of mechanisms, where not all of a section are asked for.
+    """
 
     parallel: Parallel
     jobs: int
     quick: bool
     peer_python: str | None = None
+    only: tuple[str, ...] = ()
 
     def count(self, quick: int, full: int) -> int:
         r"""One of two numbers of repeats."""

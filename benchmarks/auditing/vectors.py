@@ -74,6 +74,8 @@ def oracle(case: Case, runs: int) -> float | None:
 
 def _battery(effort: Effort, runs: int) -> Iterator[Row]:
     for case in BATTERY:
+        if effort.only and case.name not in effort.only:
+            continue
         value = _audited(case, effort.count(20_000, runs))
         best = oracle(case, runs)
         goal = min(case.published, math.inf if best is None else best)

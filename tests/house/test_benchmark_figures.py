@@ -114,13 +114,32 @@ def masked_lines(masked: Any) -> list[str]:
     return lines
 
 
+def battery_lines(audit: Any) -> list[str]:
+    """The rows of the table of DP-Sniper's battery: the mechanisms that were measured."""
+    lines = []
+    for row in audit["sections"]["battery"]["rows"]:
+        value, (name, runs) = row["value"], row["what"].split(", ", 1)
+        assert runs == "1,000,000 runs"
+        oracle = "-" if value["oracle"] is None else f"{value['oracle']:.3f}"
+        verdict = "refuted" if value["refuted"] else "not refuted"
+        lines.append(
+            f"| {name} | {verdict} | {value['epsilon_lower']:.3f} | {value['by_value']:.3f} "
+            f"| {oracle} | {value['dp_sniper']:.3f} |"
+        )
+    return lines
+
+
 def up(variance: float) -> str:
     """To a hundredth, never below what is needed."""
     return f"{math.ceil(variance * 100) / 100:.2f}"
 
 
 def expected(
-    samplers: Any = None, saved: Any = None, accounting: Any = None, masked: Any = None
+    samplers: Any = None,
+    saved: Any = None,
+    accounting: Any = None,
+    masked: Any = None,
+    audit: Any = None,
 ) -> list[str]:
     """Every row of every table, from the committed results or those that are given instead."""
     return [
@@ -128,6 +147,7 @@ def expected(
         *saved_lines(saved or result("noise_saved")),
         *total_lines(accounting or result("accounting")),
         *masked_lines(masked or result("masked_aggregation")),
+        *battery_lines(audit or result("audit")),
     ]
 
 
@@ -156,6 +176,9 @@ def test_a_table_of_other_figures_is_refused() -> None:
     masked = result("masked_aggregation")
     masked["rows"][-1]["bytes_per_user"]["sent"] += 1000
     assert sorted(expected(masked=masked)) != page
+    audit = result("audit")
+    audit["sections"]["battery"]["rows"][0]["value"]["by_value"] += 0.01
+    assert sorted(expected(audit=audit)) != page
     assert sorted(shown(PAGE.read_text("utf-8") + "\n| made up | 1 | 2 |\n")) != page
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -114,10 +115,17 @@ def test_a_score_reads_each_output_by_itself() -> None:
         "x",
         [math.nan] * 9,
     ]
-    whole = Study(models=teacher.models, _parts=teacher._parts, _mixtures=teacher._mixtures)
+    taught = partial(
+        Study,
+        models=teacher.models,
+        _parts=teacher._parts,
+        _mixtures=teacher._mixtures,
+        _units=teacher._units,
+    )
+    whole = taught()
     together = whole.scores(fresh, np.zeros(len(fresh), dtype=np.bool_))
     for i in (0, 7, 49, 50, 51, 52, 53):
-        alone = Study(models=teacher.models, _parts=teacher._parts, _mixtures=teacher._mixtures)
+        alone = taught()
         found = alone.scores(fresh[i : i + 1], np.zeros(1, dtype=np.bool_))
         for name, score in found.items():
             assert score[0] == pytest.approx(together[name][i], abs=1e-12)
@@ -142,7 +150,7 @@ def a_column(name: str, row: Any, plain: list[float]) -> float:
 
 
 def by_hand(row: Any, score: ScoreJson) -> float:
-    """The score of a row of numbers from its JSON, in plain Python."""
+    """The score of a row of numbers from its JSON, in plain Python, before it is rounded."""
     plain = [math.nan if x in score["flags"] else float(x) for x in row]
     total = 0.0
     for each in score["linear"]:
@@ -181,11 +189,16 @@ def test_the_witness_is_counted_again_from_its_json(function: Any) -> None:
     assert score["learned_from"] <= block.start
     outputs, worlds = np.asarray(drawn.outputs())[block], drawn.worlds()[block]
     found = np.array([by_hand(row, score) for row in outputs.tolist()])
+    # Sums in another order: one between two multiples, or at the threshold, may fall elsewhere.
+    near = np.abs(found - score["threshold"]) < 1e-9
+    if unit := score["unit"]:
+        near = np.abs(np.abs(found / unit - np.rint(found / unit)) - 0.5) < 1e-6
+        found = np.rint(found / unit) * unit
     inside = found >= score["threshold"] if score["side"] == ">=" else found < score["threshold"]
-    # Sums in another order: a score at the threshold may fall to the other side.
-    near = int((np.abs(found - score["threshold"]) < 1e-9).sum())
-    assert abs(int((inside & ~worlds).sum()) - witness["inside_a"]) <= near
-    assert abs(int((inside & worlds).sum()) - witness["inside_b"]) <= near
+    allowed = int(near.sum())
+    assert allowed < 10
+    assert abs(int((inside & ~worlds).sum()) - witness["inside_a"]) <= allowed
+    assert abs(int((inside & worlds).sum()) - witness["inside_b"]) <= allowed
 
 
 def test_one_coordinate_of_many_is_found_and_named() -> None:
