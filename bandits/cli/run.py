@@ -88,9 +88,11 @@ def run(
         ),
     ] = None,
     data: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="FILE", help="The data file that cz/mslr and obd need.", rich_help_panel=_WHAT
+            metavar="FILE",
+            help="The data file that cz/mslr and obd need; cz/mslr takes several, --data repeated.",
+            rich_help_panel=_WHAT,
         ),
     ] = None,
     radius: Annotated[
@@ -196,11 +198,10 @@ def run(
         from bandits.experiments.ownership import refuse_inputs
 
         workers = read_jobs(jobs)
-        folder, state, source = (
-            read_path(option, text)
-            for option, text in (("--output", output), ("--resume", resume), ("--data", data))
-        )
-        refuse_inputs(folder, {"--data": source, "--resume": state})
+        folder, state = read_path("--output", output), read_path("--resume", resume)
+        source = [place for text in data or () if (place := read_path("--data", text))]
+        for place in source or [None]:
+            refuse_inputs(folder, {"--data": place, "--resume": state})
         experiment = read_experiment(
             preset,
             algorithms=algorithms,

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final, get_args
 
 import numpy as np
@@ -40,7 +39,7 @@ from bandits.privatizers.promise import RunGuarantee
 from bandits.radius.radius import RadiusName
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.environment import Environment
-from bandits.worlds.preset import MOST_INSTANCES
+from bandits.worlds.preset import MOST_INSTANCES, Data
 from dpcore.command.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
@@ -178,8 +177,8 @@ class Experiment:
         ):
             object.__setattr__(self, name, value)
 
-    def worlds(self, data: Path | None = None) -> Worlds:
-        r"""The environments of its instances; ``data`` is the file of a preset that needs one.
+    def worlds(self, data: Data = None) -> Worlds:
+        r"""The environments of its instances; ``data`` is what a preset is read from that needs it.
 
         Raises :class:`InvalidParameter` also for a horizon below the number of arms.
         """
