@@ -95,6 +95,15 @@ def run(
             rich_help_panel=_WHAT,
         ),
     ] = None,
+    rewards: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="With the preset own: a CSV of rewards in [0, 1], a column for each arm, drawn "
+            "with replacement.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
     radius: Annotated[
         str,
         typer.Option(
@@ -109,6 +118,24 @@ def run(
             metavar="WORD",
             help="Batch lengths: exact, paper (2^b) or released (4^b, as in the paper's code). "
             "(default: exact with --radius exact, else the preset's)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    confidence: Annotated[
+        str | None,
+        typer.Option(
+            metavar="P",
+            help="The chance that a run drops the best arm, e.g. 1e-3, or 1/T as in the theorems. "
+            "(default: 0.1)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    renyi_tail: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help="The h of dist-rdp-se in --radius paper: printed (the paper) or released (its "
+            "code). (default: released with --schedule released, else printed)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -199,9 +226,13 @@ def run(
 
         workers = read_jobs(jobs)
         folder, state = read_path("--output", output), read_path("--resume", resume)
-        source = [place for text in data or () if (place := read_path("--data", text))]
+        if rewards is not None and (data or preset != "own"):
+            reason = f"is for the preset own without --data, not {preset}: leave it out"
+            raise InvalidParameter("--rewards", rewards, reason)
+        option, data = ("--data", data) if rewards is None else ("--rewards", [rewards])
+        source = [place for text in data or () if (place := read_path(option, text))]
         for place in source or [None]:
-            refuse_inputs(folder, {"--data": place, "--resume": state})
+            refuse_inputs(folder, {option: place, "--resume": state})
         experiment = read_experiment(
             preset,
             algorithms=algorithms,
@@ -216,8 +247,10 @@ def run(
             calibration=calibration,
             users=users,
             alpha=alpha,
+            confidence=confidence,
+            renyi_tail=renyi_tail,
         )
-        with as_options():
+        with as_options(data=option):
             worlds = experiment.worlds(source)
             promises = _promises(experiment, worlds)
             with _folder(experiment, folder):

@@ -20,7 +20,6 @@ from accounting.certificates.certificate import certify
 from accounting.checker import Finding, Status, Verdict, verify
 from accounting.checker.laws.losses import losses_of
 from accounting.checker.text.form import digest_of
-from accounting.checker.text.words import decimal_of, rounds_in_words
 from accounting.checker.verdict import _checked
 from accounting.cli import certificate as command_file
 from accounting.cli import readers
@@ -123,20 +122,6 @@ def test_parts_beyond_the_second_path_are_not_called_false(command: Verify) -> N
     assert "parts[1]: unchecked: more than 1 steps" in lines
     assert lines[-1].startswith("NOT CHECKED IN FULL")
     assert "fails" not in "".join(lines[:-1])
-
-
-def test_what_was_verified_is_said_in_short_lines() -> None:
-    gaussian = str(verify(of_one_gaussian())).splitlines()[0]
-    assert gaussian.startswith("claims[0] (epsilon): holds: epsilon in [0.18920733, 0.18920734]")
-    assert "1 round of discrete-gaussian:sigma_squared=400 (sensitivity 1): just" in gaussian
-    # Whoever wrote the text cannot make a line long.
-    law = {"law": "skellam", "variance": "1" * 500}
-    one = {"noise": law, "sensitivity": {"norm": "box", "amount": [1] * 500}, "rounds": 2}
-    words = rounds_in_words([{**one, "honest": "3/4"}] * 500)
-    assert len(words) < 1000
-    assert "a box of 500 numbers, share of the honest 3/4" in words
-    assert words.endswith(" and 497 kinds more")
-    assert decimal_of(Fraction(1, 3)) == "1/3"
 
 
 def test_a_result_is_told_from_a_certificate(command: Verify) -> None:
