@@ -231,7 +231,7 @@ def run(
             raise InvalidParameter("--rewards", rewards, reason)
         option, data = ("--data", data) if rewards is None else ("--rewards", [rewards])
         source = [place for text in data or () if (place := read_path(option, text))]
-        for place in source or [None]:
+        for place in [*source, None]:
             refuse_inputs(folder, {option: place, "--resume": state})
         experiment = read_experiment(
             preset,
