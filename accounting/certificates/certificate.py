@@ -29,6 +29,7 @@ from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
+from dpcore.continual.stream import ContinualSum
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope
 from dpcore.numbers.enclosure import Enclosure
@@ -63,7 +64,7 @@ class Certifiable(Protocol):
     def renyi(self, order: RationalLike) -> Bound: ...
 
 
-Subject: TypeAlias = Certifiable | Guarantee | Mechanism | Sequence[Release]
+Subject: TypeAlias = Certifiable | Guarantee | Mechanism | ContinualSum | Sequence[Release]
 """What may be certified."""
 
 
@@ -164,7 +165,7 @@ def certify(
     orders: Iterable[RationalLike] | RationalLike = (),
     digits: int = 8,
 ) -> Certificate:
-    r"""The certificate of a composition, of one mechanism or curve, or of a run of releases.
+    r"""The certificate of a composition, of one mechanism, stream or curve, or of some releases.
 
     It claims epsilon at each of ``deltas``, delta at each of ``epsilons``, the Renyi divergence at
     each of ``orders``, and the exact pure and zCDP parameters where every part has one. Each claim
@@ -268,7 +269,7 @@ def _fewer(verdict: Verdict, counts: list[int]) -> None:
 def _read(subject: Subject) -> tuple[Certifiable, Counter[tuple[Any, Fraction]]]:
     # The total, and its parts with the honest fraction that each is the rest of.
     match subject:
-        case Mechanism():
+        case Mechanism() | ContinualSum():
             return _read(guarantee(subject))
         case PrivacyCurve():
             return _OneRound(curve=subject), Counter({(subject, Fraction(1)): 1})

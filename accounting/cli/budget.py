@@ -10,10 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from accounting.cli.answers import MARGIN, SCHEMA, document, line, lines_of
+from accounting.cli.continual import continual
 from accounting.cli.most import most_of
 from accounting.cli.options import between, computed_by, counts, exact, show, whole
-from accounting.cli.releases import Noises, Rounds, Sampled, Sensitivities, composed, rate_of, told
+from accounting.cli.releases import (
+    MARGIN,
+    SCHEMA,
+    Noises,
+    Rounds,
+    Sampled,
+    Sensitivities,
+    composed,
+    document,
+    line,
+    lines_of,
+    rate_of,
+    told,
+)
 from accounting.cli.training import check, dpsgd
 from dpcore.command.options import AsJson, command_group, named, share
 from dpcore.command.patience import patiently
@@ -350,3 +363,4 @@ def _deltas(least: Fraction, count: int) -> list[Fraction]:
 
 budget.command("dpsgd")(dpsgd)
 budget.command("check")(check)
+budget.command("continual")(continual)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from accounting.cli.answers import SCHEMA, line
 from accounting.cli.options import between, exact, whole
-from accounting.cli.releases import composed, rate_of
+from accounting.cli.releases import SCHEMA, composed, line, rate_of
 from dpcore.command.options import named
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational

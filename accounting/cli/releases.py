@@ -1,33 +1,43 @@
-r"""The releases that repeated options spell, read into a composition and written back."""
+r"""The releases that repeated options spell, read into a composition, and how answers show them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
-from accounting.cli.options import each, whole
-from dpcore.command.options import read_law, share
+from accounting.cli.options import computed_by, each, whole
+from dpcore.command.options import named, read_law, share
+from dpcore.command.table import fact
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
 from dpcore.spelling import read_sensitivity, write_noise, write_sensitivity
 
 if TYPE_CHECKING:
+    from accounting.claims.bound import Bound
     from accounting.claims.guarantee import Guarantee
     from accounting.release.curve import PrivacyCurve
     from accounting.totals.compose import Composition
 
 __all__ = [
+    "MARGIN",
+    "SCHEMA",
     "Noises",
     "Rounds",
     "Sampled",
     "Sensitivities",
     "composed",
+    "document",
+    "line",
+    "lines_of",
     "rate_of",
     "told",
 ]
+
+SCHEMA: Final = "dpcore-budget/1"
+MARGIN: Final = 13
 
 Noises = Annotated[
     list[str],
@@ -104,7 +114,8 @@ def _curve(spelled: str, move: Sensitivity, scope: Scope) -> Guarantee:
 
     real = read_real_noise("--noise", spelled)
     if real is not None:
-        return RealCurve(noise=real, sensitivity=move, scope=scope)
+        with named(scale="--noise"):
+            return RealCurve(noise=real, sensitivity=move, scope=scope)
     noise = read_law("--noise", spelled)
     return guarantee(Mechanism(noise=noise, sensitivity=move, scope=scope))
 
@@ -125,6 +136,7 @@ def told(source: Guarantee, rounds: int) -> str:
     r"""One part in a line, as a command spells it."""
     from accounting.release.curve import PrivacyCurve
     from accounting.release.real_curve import RealCurve
+    from accounting.release.replaced import PoissonReplaced
     from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 
     match source:
@@ -132,6 +144,8 @@ def told(source: Guarantee, rounds: int) -> str:
             curve, rate = source, ""
         case PoissonSampled():
             curve, rate = source.curve, f" --poisson {source.rate}"
+        case PoissonReplaced():
+            curve, rate = source.curve, f" --poisson {source.rate}, of which a unit is replaced"
         case FixedSizeSampled():
             curve, rate = source.curve, f", {source.sample} of {source.population} at a time"
         case _:
@@ -139,3 +153,28 @@ def told(source: Guarantee, rounds: int) -> str:
     moves = write_sensitivity(Sensitivity.of(curve.sensitivity))
     noise = curve.noise.written if isinstance(curve, RealCurve) else write_noise(curve.noise)
     return f"{rounds} x {noise} --sensitivity {moves}{rate}"
+
+
+def document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[str, Any]:
+    r"""The answer with what it is of, for ``--json``."""
+    return {
+        "schema": SCHEMA,
+        **answer,
+        "rounds": total.rounds,
+        "method": found.method,
+        "theorem": found.theorem,
+        "parts": total.to_json(),
+        "assumptions": list(total.assumptions),
+    }
+
+
+def lines_of(total: Composition, found: Bound) -> list[str]:
+    r"""What was composed, by which method, and what is assumed."""
+    lines = [line("rounds", told(source, count)) for source, count in total.parts]
+    lines.append(line("method", computed_by(found)))
+    return lines + [line("assumes", reason) for reason in total.assumptions]
+
+
+def line(name: str, value: str) -> str:
+    r"""One fact."""
+    return fact(name, value, margin=MARGIN)

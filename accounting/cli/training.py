@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from accounting.cli.answers import document, line, lines_of
 from accounting.cli.options import between, exact, show, whole
+from accounting.cli.releases import document, line, lines_of
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named
 from dpcore.command.patience import patiently
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import positive_rational, rational
@@ -41,6 +41,10 @@ class Sampling(StrEnum):
     SHUFFLED = "shuffled"
 
 
+_REPLACED: Final = (
+    "each example is in a batch with the same chance, drawn anew and independently for each batch; "
+    "neighbours differ by one example replaced, which may then move the sum the opposite way"
+)
 _SAID: Final = {
     Sampling.POISSON: "each example is in a batch with the same chance, drawn anew and "
     "independently for each batch; neighbours differ by one example added or removed",
@@ -49,6 +53,11 @@ _SAID: Final = {
     Sampling.SHUFFLED: "each example is in one batch of each epoch; no amplification is claimed, "
     "so this is an upper bound whatever the order; neighbours differ by one example replaced, "
     "which moves the sum by up to twice the clipping norm",
+}
+_CHANCE: Final = {
+    Sampling.POISSON: "each example in one with chance {rate}",
+    Sampling.FIXED: "each example in one with chance {rate}",
+    Sampling.SHUFFLED: "each example in one of each epoch",
 }
 
 
@@ -59,6 +68,7 @@ class _Run:
     examples: int
     rounds: int
     epochs: Fraction
+    replaced: bool
 
     @property
     def rate(self) -> Fraction:
@@ -67,12 +77,15 @@ class _Run:
     def part(self, sampling: Sampling) -> tuple[Guarantee, int]:
         from accounting.reals.noise import Gaussian
         from accounting.release.real_curve import RealCurve
+        from accounting.release.replaced import PoissonReplaced
         from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 
         noise = Gaussian(sigma=self.multiplier)
         if sampling is Sampling.POISSON:
             scope = Scope(relation=Relation.ADD_REMOVE)
             curve = RealCurve(noise=noise, sensitivity=1, scope=scope)
+            if self.replaced:
+                return PoissonReplaced(curve=curve, rate=self.rate), self.rounds
             return (curve if self.rate == 1 else PoissonSampled(curve=curve, rate=self.rate)), (
                 self.rounds
             )
@@ -85,7 +98,7 @@ class _Run:
     def command(self, sampling: Sampling, delta: str) -> str | None:
         noise = f"dpcore budget epsilon --noise gaussian:sigma={exactly(self.multiplier)}"
         match sampling:
-            case Sampling.POISSON:
+            case Sampling.POISSON if not self.replaced:
                 drawn = f"--poisson {self.batch}/{self.examples} --rounds {self.rounds}"
                 return f"{noise} {drawn} --delta {delta}"
             case Sampling.SHUFFLED:
@@ -115,6 +128,13 @@ def dpsgd(
     sampling: Annotated[
         Sampling, typer.Option(help="How batches are drawn.", case_sensitive=False)
     ] = Sampling.POISSON,
+    relation: Annotated[
+        Relation | None,
+        typer.Option(
+            help="Between which neighbours; by default add-remove for poisson, else replace.",
+            case_sensitive=False,
+        ),
+    ] = None,
     relative: Annotated[
         str, typer.Option(metavar="WIDTH", help="How close the two bounds must be.")
     ] = _NEAR,
@@ -127,7 +147,16 @@ def dpsgd(
     """
     from accounting.totals.compose import compose
 
+    if sampling is not Sampling.POISSON and relation is Relation.ADD_REMOVE:
+        raise InvalidParameter(
+            "--relation",
+            relation.value,
+            f"must be replace: {sampling.value} batches keep their size",
+        )
     run = _run(noise_multiplier, batch_size, examples, epochs, rounds)
+    poisson = sampling is Sampling.POISSON
+    run = replace(run, replaced=poisson and relation is Relation.REPLACE)
+    said = _REPLACED if run.replaced else _SAID[sampling]
     at = rational("--delta", delta)
     if not 0 < at < 1:
         raise InvalidParameter("--delta", delta, "must lie in (0, 1)")
@@ -144,7 +173,7 @@ def dpsgd(
         "rate": str(run.rate),
         "epochs": exactly(run.epochs),
         "sampling": sampling.value,
-        "means": _SAID[sampling],
+        "means": said,
     }
     if as_json:
         answer = {"epsilon": found.to_json(), "delta": exact(at), "derived": derived}
@@ -152,9 +181,9 @@ def dpsgd(
         return
     lines = [line("epsilon", f"{between(found)} at delta = {delta}")]
     lines.append(
-        line("derived", f"{run.rounds} batches, each example in one with chance {run.rate}")
+        line("derived", f"{run.rounds} batches, {_CHANCE[sampling].format(rate=run.rate)}")
     )
-    lines.append(line("sampling", f"{sampling.value}: {_SAID[sampling]}"))
+    lines.append(line("sampling", f"{sampling.value}: {said}"))
     lines += lines_of(total, found)
     show([*lines, *([] if command is None else [line("the same", command)])])
 
@@ -167,7 +196,8 @@ def _run(
         raise InvalidParameter("--batch-size", batch, f"must be at most --examples, {population}")
     noise = positive_rational("--noise-multiplier", multiplier, "0 adds no noise")
     if (epochs is None) == (rounds is None):
-        raise InvalidParameter("--epochs", epochs, "give --epochs or --rounds, and not both")
+        given = ABSENT if epochs is None else epochs
+        raise InvalidParameter("--epochs", given, "give either --epochs or --rounds")
     if rounds is not None:
         count = whole("--rounds", rounds, 1)
         spent = Fraction(count * size, population)
@@ -176,8 +206,16 @@ def _run(
         # Whole batches: what is left over is no batch.
         count = math.floor(spent * population / size)
         if count < 1:
-            raise InvalidParameter("--epochs", epochs, "must be long enough for one batch")
-    return _Run(multiplier=noise, batch=size, examples=population, rounds=count, epochs=spent)
+            least = f"must be at least {size}/{population}: shorter is less than one batch"
+            raise InvalidParameter("--epochs", epochs, least)
+    return _Run(
+        multiplier=noise,
+        batch=size,
+        examples=population,
+        rounds=count,
+        epochs=spent,
+        replaced=False,
+    )
 
 
 @patiently

@@ -14,6 +14,7 @@ from accounting.reals.noise import Gaussian, Laplace
 from accounting.reals.normal_loss import NormalLoss
 from accounting.release.curve import PrivacyCurve
 from accounting.release.real_curve import RealCurve
+from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from accounting.totals.compose import Composition, compose
 from dpcore.errors import DpcoreError, InvalidParameter
@@ -138,8 +139,11 @@ def _response(event: Any, scope: Scope) -> Guarantee:
 
 
 def _sampled(dp: Any, event: Any, scope: Scope) -> Guarantee:
-    inner = _read(dp, event.event, scope)
-    if isinstance(event, dp.PoissonSampledDpEvent):
+    poisson = isinstance(event, dp.PoissonSampledDpEvent)
+    # Whether a unit is in a Poisson sample is a question of its own, whatever the relation.
+    alone = Scope(unit=scope.unit, relation=Relation.ADD_REMOVE) if poisson else scope
+    inner = _read(dp, event.event, alone)
+    if poisson:
         rate = rational("sampling_probability", event.sampling_probability)
         if not 0 <= rate <= 1:
             raise InvalidParameter("sampling_probability", rate, "must lie in [0, 1]")
@@ -158,7 +162,11 @@ def _sampled(dp: Any, event: Any, scope: Scope) -> Guarantee:
             f"a guarantee from {event!r}",
             "one round of one noise is sampled, or several of Gaussian noise",
         )
-    if isinstance(event, dp.PoissonSampledDpEvent):
+    if poisson and scope.relation is Relation.REPLACE:
+        if not isinstance(curve, RealCurve):
+            raise NotDerived(f"a guarantee from {event!r}", "it is known for noise on the reals")
+        return PoissonReplaced(curve=curve, rate=rate)
+    if poisson:
         return PoissonSampled(curve=curve, rate=rate)
     return FixedSizeSampled(curve=curve, sample=sample, population=population)
 

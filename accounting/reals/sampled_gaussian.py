@@ -23,13 +23,15 @@ from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.floating import exp_neg
 
-__all__ = ["SampledGaussian"]
+__all__ = ["CELLS", "SampledGaussian", "short"]
 
 _POINTS: Final = 1024
 _COARSE: Final = 192
 _ANGLES: Final = 40
 _FINER: Final = 0.75
-_CELLS: Final = 128
+CELLS: Final = 128
+"""Into how many cells a strip is cut to be bounded."""
+
 _SPARE: Final = 9.0
 _STRIPS: Final = 5
 _MOST_LIFT: Final = 4.0
@@ -62,7 +64,7 @@ class SampledGaussian(SampledLaw):
         x = np.linspace(low, high, _POINTS)
         logs = self._logs(x)
         exponents = self._exponents(x, logs, r)
-        value, mean, spread = moments(exponents, logs if self.direction.present else -logs)
+        value, mean, spread = moments(exponents, self._losses(x, logs))
         return value + math.log((high - low) / (_POINTS - 1)), mean, spread
 
     def nodes(self, tilt: Fraction, reach: float, nats: float, most: int) -> Nodes:
@@ -75,29 +77,27 @@ class SampledGaussian(SampledLaw):
         beside = self._beside(r, angle, reach, nats)
         # 2 N/(e^(2 pi a/h) - 1), a = angle v, for what the integrand has beside the line.
         need = nats + max(float(beside.log()) - log_scale, 0.0) + 1
-        step = _short(math.tau * angle * float(self.variance) / need)
+        step = short(math.tau * angle * float(self.variance) / need)
         low, high = self._range(power, nats)
         count = math.ceil((high - low) / step) + 1
         if count > most:
             raise PrecisionExhausted(f"a sum of {count} nodes: ask at a smaller reach")
         aliases = 2 * beside / (2 * arb.pi() * arb(angle) * v / step).expm1()
         weights, losses, growth = [], [], arb(0)
-        first = _short(low)
+        first = short(low)
         growth, grown = ((2 * arb(first) - 1) / (2 * v)).exp(), (arb(step) / v).exp()
         height = (arb(step) / (2 * arb.pi() * v).sqrt()).log()
         half, x, rise = -1 / (2 * v), arb(first), arb(step)
-        present = self.direction.present
-        rate, other = ball(self.direction.rate), ball(1 - self.direction.rate)
         smallest_share = self.direction.beside(growth, arb(0))[2]
         for _ in range(count):
-            log = (other + rate * growth).log()
-            weights.append((half * x * x + r * log + height).exp())
-            losses.append(log if present else -log)
+            term, loss = self._term(growth, r)
+            weights.append((half * x * x + term + height).exp())
+            losses.append(loss)
             x, growth = x + rise, growth * grown
         last = x - rise
         # The terms fall by these ratios at least: -(x - r s)/v is the slope of their logarithm.
         zero = arb(0)
-        right = (-(last - r.max(zero)) * step / v).exp()
+        right = (-(last - self._steepest(r)) * step / v).exp()
         left = ((arb(first) - r.min(zero) * smallest_share) * step / v).exp()
         if not (right < 1 and left < 1):
             raise PrecisionExhausted("the nodes do not reach the tails")
@@ -112,7 +112,7 @@ class SampledGaussian(SampledLaw):
         most = min(MOST_ANGLE, _MOST_LIFT / math.sqrt(v))
         found = np.full(len(frequencies), np.inf)
         for j in range(_STRIPS):
-            angle = _short(most * 2.0**-j)
+            angle = short(most * 2.0**-j)
             low, high = self._beside_range(float(r), 0.0, 0.0, _FAR_NATS)
             cells = self._cells(r, arb(angle), low, high)
             height = self._height(arb(angle)) / scale
@@ -133,18 +133,28 @@ class SampledGaussian(SampledLaw):
         found: Floats = r * logs - x * x / (2 * v) - 0.5 * math.log(math.tau * v)
         return found
 
+    def _losses(self, x: Floats, logs: Floats) -> Floats:
+        del x
+        return logs if self.direction.present else -logs
+
+    def _exponents_beside(self, x: Floats, r: float, angle: float, reach: float) -> Floats:
+        logs, turns = self.direction.logs_beside((2 * x - 1) / (2 * float(self.variance)), angle)
+        found: Floats = self._exponents(x, logs, r) + reach * turns
+        return found
+
     def _range(self, r: float, nats: float) -> tuple[float, float]:
         # Where p B^r is above e^-nats of its top, and beyond the points where its tails fall.
         sigma = math.sqrt(self.variance)
         width = math.sqrt(2 * (nats + _SPARE))
-        low, high = self._lowest(r, nats), max(r, 0) + width * sigma
+        most = float(self._steepest(arb(r)))
+        low, high = self._lowest(r, nats), most + width * sigma
         for _ in range(2):
             x = np.linspace(low, high, _POINTS)
             exponents = self._exponents(x, self._logs(x), r)
             kept = x[exponents > exponents.max() - nats - _SPARE]
             gap = float(x[1] - x[0])
             low, high = float(kept[0]) - gap, float(kept[-1]) + gap
-        return self._falling(low, r), max(high, max(r, 0) + sigma)
+        return self._falling(low, r), max(high, most + sigma)
 
     def _lowest(self, r: float, nats: float) -> float:
         # p B^r is below e^-nats of its top to the left: B >= 1 - gamma, and at x = 1/2 it is 1.
@@ -170,25 +180,33 @@ class SampledGaussian(SampledLaw):
         for _ in range(_ANGLES):
             low, high = self._beside_range(r, angle, reach, nats)
             x = np.linspace(low, high, _COARSE)
-            u = (2 * x - 1) / (2 * v)
-            logs, turns = self.direction.logs_beside(u, angle)
-            exponents = self._exponents(x, logs, r) + reach * turns + angle * angle * v / 2
+            exponents = self._exponents_beside(x, r, angle, reach) + angle * angle * v / 2
             top = float(exponents.max())
             size = top + math.log(float(np.exp(exponents - top).sum()) * (high - low) / _COARSE)
             step = angle / (nats + max(size - log_scale, 0.0) + 1)
             if step > best:
                 best, found = step, angle
             angle *= _FINER
-        return _short(found)
+        return short(found)
 
     def _beside_range(
         self, r: float, angle: float, reach: float, nats: float
     ) -> tuple[float, float]:
         sigma = math.sqrt(self.variance)
         far = math.sqrt(2 * (reach * angle + nats + _SPARE))
-        return self._falling(self._lowest(r, nats), r), max(r, 0) + sigma * far
+        most = float(self._steepest(arb(r)))
+        return self._falling(self._lowest(r, nats), r), most + sigma * far
 
     # -- balls -----------------------------------------------------------------------------------
+
+    def _steepest(self, r: arb) -> arb:
+        # The most that v times the slope of log |B|^r comes to.
+        return r.max(arb(0))
+
+    def _term(self, growth: arb, r: arb) -> tuple[arb, arb]:
+        # r log B and the loss, from e^u.
+        log = self.direction.mixed(growth).log()
+        return r * log, self.direction.signed(log)
 
     def _beside(self, r: arb, angle: float, reach: float, nats: float) -> arb:
         # int |p(x+ia) B^(r+iy)| dx for |y| <= reach: |B^(iy)| <= e^(reach arg B).
@@ -206,28 +224,28 @@ class SampledGaussian(SampledLaw):
         # (log of a bound of int e^(-x^2/2v) |B|^r dx, least and largest arg B) at u + i angle, for
         # each cell: e^(-x^2/2v) is largest at the end next to 0; |B| and arg B rise.
         v, zero, direction, up = ball(self.variance), arb(0), self.direction, r > 0
-        first, step = _short(low), _short((high - low) / _CELLS)
+        first, step = short(low), short((high - low) / CELLS)
         half, width = -1 / (2 * v), arb(step).log()
         growth, grown = ((2 * arb(first) - 1) / (2 * v)).exp(), (arb(step) / v).exp()
         at, (log, turn, share) = arb(first), direction.beside(growth, angle)
         # The tails fall at least like exponentials, with these slopes at their ends.
         rise = r.min(zero) * share - at
         found = [(half * at * at + r * log + (v / rise).log(), zero, turn)]
-        for _ in range(_CELLS):
+        for _ in range(CELLS):
             end, growth = at + step, growth * grown
             log_end, turn_end, _ = direction.beside(growth, angle)
             nearest = zero if at <= 0 <= end else end if end < 0 else at
             most = r * (log_end if up else log)
             found.append((half * nearest * nearest + most + width, turn, turn_end))
             at, log, turn = end, log_end, turn_end
-        fall = at - r.max(zero)
+        fall = at - self._steepest(r)
         if not (rise > 0 and fall > 0):
             raise PrecisionExhausted("the strip does not reach the tails")
         found.append((half * at * at + r * log + (v / fall).log(), turn, angle))
         return found
 
 
-def _short(value: float) -> float:
-    # About the value, of 20 bits: as a ball it is exact.
+def short(value: float) -> float:
+    r"""About the value, of 20 bits: as a ball it is exact."""
     mantissa, exponent = math.frexp(value)
     return math.ldexp(round(mantissa * (1 << 20)), exponent - 20)

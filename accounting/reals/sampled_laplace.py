@@ -23,13 +23,15 @@ from accounting.reals.mixture import MOST_ANGLE, SampledLaw, moments
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
 
-__all__ = ["SampledLaplace"]
+__all__ = ["MOST_SPREAD", "SampledLaplace", "falling"]
+
+MOST_SPREAD: Final = 1 << 11
+"""The largest loss of one round that is summed by panels."""
 
 _PANEL: Final = 1.0
 _MOST_POINTS: Final = 64
 _POINTS: Final = 24
 _ELLIPSES: Final = (1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0, 22.0)
-_MOST_PANELS: Final = 1 << 11
 _SPARE: Final = 12.0
 _SLACK: Final = 1 + 2.0**-40
 
@@ -42,13 +44,13 @@ class SampledLaplace(SampledLaw):
     >>> direction = Direction(rate=Fraction(1), present=True)
     >>> law = SampledLaplace(spread=Fraction(1), direction=direction)
     >>> round(law.cumulants(1.0)[0], 6)  # M(1) = (2 e + e^-2)/3
-    0.619055
+    0.619124
     """
 
     spread: Fraction
 
     def __post_init__(self) -> None:
-        if self.spread > _MOST_PANELS:
+        if self.spread > MOST_SPREAD:
             raise PrecisionExhausted(f"a loss of {float(self.spread):g} is not summed by panels")
 
     @property
@@ -59,7 +61,7 @@ class SampledLaplace(SampledLaw):
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         r"""By Gauss-Legendre panels, in floats."""
         r = tilt + 1 if self.direction.present else -tilt
-        u, exponents = _in_floats(float(self.spread))
+        u, exponents = self.in_floats()
         logs = self.direction.logs(u)
         return moments(exponents + r * logs, logs if self.direction.present else -logs)
 
@@ -99,16 +101,26 @@ class SampledLaplace(SampledLaw):
 
     def far(self, tilt: Fraction, frequencies: Floats) -> Floats:
         r"""The atoms, and b/y for the density: its density in the loss has one valley at most."""
-        c, spread = ball(tilt), ball(self.spread)
-        r, scale = self.direction.power(c), arb(self.cumulants(float(tilt))[0]).exp()
-        atoms, slope = arb(0), arb(0)
+        scale = arb(self.cumulants(float(tilt))[0]).exp()
+        low, high = self.ends(ball(tilt))
+        return falling((low[0] + high[0]) / scale, (low[1] + high[1]) / scale, frequencies)
+
+    def ends(self, tilt: arb) -> tuple[tuple[arb, arb], tuple[arb, arb]]:
+        r"""For u = -l and u = l: what the atom adds to M(c), and a bound 2f of the density's end.
+
+        Far up the line the density adds at most the sum of both bounds over y.
+        """
+        spread, r, rate = ball(self.spread), self.direction.power(tilt), ball(self.direction.rate)
+        found = []
         for u, mass in ((-spread, arb(0.5)), (spread, (-spread).exp() / 2)):
             log = self.direction.mixed(u.exp()).log()
-            atoms += mass * (r * log).exp()
-            slope += ((r + 1) * log - (3 * u + spread) / 2).exp() / 2
-        a, b = upward(atoms / scale), upward(slope / scale / ball(self.direction.rate))
-        found: Floats = (a + b / frequencies) * _SLACK
-        return found
+            slope = ((r + 1) * log - (3 * u + spread) / 2).exp() / 2
+            found.append((mass * (r * log).exp(), slope / rate))
+        return found[0], found[1]
+
+    def in_floats(self) -> tuple[Floats, Floats]:
+        r"""u and the logarithms of masses: the atoms at -l and l, and the density by panels."""
+        return _in_floats(float(self.spread))
 
     def _panels(self, count: int) -> Iterator[tuple[Fraction, Fraction]]:
         step = 2 * self.spread / count
@@ -151,6 +163,12 @@ class SampledLaplace(SampledLaw):
         return count, error.upper()
 
 
+def falling(atoms: arb, slope: arb, frequencies: Floats) -> Floats:
+    r"""a + b/y for each frequency y, from above."""
+    found: Floats = (upward(atoms) + upward(slope) / frequencies) * _SLACK
+    return found
+
+
 @lru_cache(maxsize=1 << 8)
 def _legendre(count: int, bits: int) -> tuple[tuple[arb, arb], ...]:
     del bits
@@ -159,7 +177,6 @@ def _legendre(count: int, bits: int) -> tuple[tuple[arb, arb], ...]:
 
 @lru_cache(maxsize=1 << 6)
 def _in_floats(spread: float) -> tuple[Floats, Floats]:
-    # u and the logarithms of masses: the atoms and the density, by panels.
     panels = math.ceil(2 * spread / _PANEL)
     roots, weights = np.polynomial.legendre.leggauss(_POINTS)
     half = spread / panels

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from accounting.claims.guarantee import Guarantee
 from accounting.laws.registry import worst
 from accounting.release.curve import PrivacyCurve
+from dpcore.continual.stream import ContinualSum
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.noise import Noise
@@ -23,8 +24,8 @@ Derive: TypeAlias = Callable[[Mechanism], Guarantee | None]
 _SERVED: Final[dict[type[Noise], Derive]] = {}
 
 
-def guarantee(mechanism: Mechanism) -> Guarantee:
-    r"""The exact privacy of one release of ``mechanism``, under its scope.
+def guarantee(mechanism: Mechanism | ContinualSum) -> Guarantee:
+    r"""The exact privacy of one release of ``mechanism``, or of a stream's sums, under its scope.
 
     >>> from dpcore import DiscreteLaplace
     >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
@@ -33,6 +34,8 @@ def guarantee(mechanism: Mechanism) -> Guarantee:
     Raises :class:`NotDerived` for a law whose worst shift no theorem gives: what is believed of it
     can be written as :class:`Assumed`, with a reason.
     """
+    if isinstance(mechanism, ContinualSum):
+        mechanism = mechanism.mechanism
     if not isinstance(mechanism, Mechanism):
         raise InvalidParameter(
             "mechanism", mechanism, "must be a Mechanism; of a protocol, protocol.mechanism(honest)"

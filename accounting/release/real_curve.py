@@ -23,7 +23,7 @@ from accounting.reals.mixture import Direction
 from accounting.reals.noise import Gaussian, Laplace, RealNoise
 from accounting.reals.normal_loss import NormalLoss
 from accounting.reals.sampled_gaussian import SampledGaussian
-from accounting.reals.sampled_laplace import SampledLaplace
+from accounting.reals.sampled_laplace import MOST_SPREAD, SampledLaplace
 from accounting.release.curve import OneRelease
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Scope, Sensitivity
@@ -55,8 +55,8 @@ class RealCurve(OneRelease):
     >>> curve.delta(1).assumptions == curve.assumptions != ()
     True
 
-    Raises :class:`InvalidParameter` for anything but a :class:`RealNoise`, and
-    :class:`NotDerived` for Laplace noise under another norm.
+    Raises :class:`InvalidParameter` for anything but a :class:`RealNoise` and for a scale far below
+    the sensitivity, and :class:`NotDerived` for Laplace noise under another norm.
     """
 
     noise: RealNoise
@@ -70,6 +70,10 @@ class RealCurve(OneRelease):
         if not isinstance(self.scope, Scope):
             raise InvalidParameter("scope", self.scope, "must be a Scope")
         object.__setattr__(self, "sensitivity", Sensitivity.of(self.sensitivity))
+        if isinstance(self.noise, Laplace) and self._spread() > MOST_SPREAD:
+            raise InvalidParameter(
+                "scale", self.noise.scale, f"must be at least the sensitivity over {MOST_SPREAD}"
+            )
         self.loss()
 
     @property

@@ -122,6 +122,11 @@ class PoissonSampled(OneRelease):
         """
         return isinstance(self.curve, RealCurve) or isinstance(_base(self.curve), Pair)
 
+    @property
+    def unsampled(self) -> PrivacyCurve | RealCurve:
+        r"""What everybody costs: a sample costs no more."""
+        return self.curve
+
     def pairs(self) -> tuple[PresentPair | AbsentPair | Base | RealLoss, ...]:
         r"""The pairs of one round. In all rounds it is the same one: the datasets decide.
 

@@ -29,6 +29,8 @@ from accounting.errors import NotDerived
 from accounting.laws.laplace import LaplacePair
 from accounting.pairs.enclose import narrowed
 from accounting.release.curve import OneRelease
+from accounting.release.replaced import PoissonReplaced
+from accounting.release.subsampling import PoissonSampled
 from accounting.totals.rounds import Laws, Ways, ways
 from accounting.totals.total import Total
 from dpcore.errors import InvalidParameter
@@ -42,6 +44,7 @@ RELATIVE: Final = Fraction(1, 10**8)
 """The relative width that totals are computed to unless asked otherwise."""
 
 _FAR: Final = Fraction(10**9)
+_NO_MORE: Final = "at most what everybody costs, at least what one round does"
 _LOSSES: Final = "the privacy losses of all rounds are added (Koskela, Jalko and Honkela 2020)"
 _MAXIMA: Final = "one pair that is at least as bad as each possible one (Doroshenko et al. 2022)"
 
@@ -50,6 +53,7 @@ _MAXIMA: Final = "one pair that is at least as bad as each possible one (Doroshe
 class Composition(Guarantee):
     r"""The total privacy of several releases: guarantees with their rounds, from :func:`compose`.
 
+    >>> from accounting import PrivacyCurve
     >>> from dpcore import DiscreteGaussian
     >>> gaussian = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
     >>> total = compose((gaussian, 1000))
@@ -76,7 +80,8 @@ class Composition(Guarantee):
             return self._alone.epsilon(most, relative)
         if not self.in_pairs:
             return self._told(approx_from_renyi(self.renyi_upper, most))
-        return self._over_totals(lambda total: total.epsilon(most, near))
+        found = self._over_totals(lambda total: total.epsilon(most, near))
+        return self._informed(found, lambda part: part.epsilon(most, near))
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""delta at ``epsilon`` >= 0, enclosed to about this relative width (1e-8)."""
@@ -89,7 +94,8 @@ class Composition(Guarantee):
             return self._alone.delta(at, relative)
         if not self.in_pairs:
             return self._told(delta_from_renyi(self.renyi_upper, at))
-        return self._over_totals(lambda total: total.delta(at, near))
+        found = self._over_totals(lambda total: total.delta(at, near))
+        return self._informed(found, lambda part: part.delta(at, near))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""D_alpha of the whole list at alpha = ``order`` > 1: divergences of rounds add."""
@@ -132,6 +138,24 @@ class Composition(Guarantee):
     def _over_totals(self, ask: Callable[[Total], Enclosure]) -> Bound:
         found = [(ways(source), rounds) for source, rounds in self.parts]
         return self._told(over_totals(found, ask))
+
+    def _informed(self, found: Bound, ask: Callable[[Guarantee], Bound]) -> Bound:
+        # Where floats say little of samples: everybody costs at least as much as a sample, and one
+        # round costs at most what all of them do.
+        lower = found.lower
+        if found.upper < math.inf if lower is None else 2 * lower >= found.upper:
+            return found
+        sampled = (PoissonSampled, PoissonReplaced)
+        chosen = [s for s, _ in self.parts if isinstance(s, sampled) and s.assumptions]
+        if not chosen:
+            return found
+        if lower is not None:
+            lower = max(lower, *(low for s in chosen if (low := ask(s).lower) is not None))
+        whole = compose(*((s.unsampled if s in chosen else s, k) for s, k in self.parts))
+        upper = min(found.upper, ask(whole).upper)
+        if (lower, upper) == (found.lower, found.upper):
+            return found
+        return replace(found, lower=lower, upper=upper, theorem=f"{found.theorem}; {_NO_MORE}")
 
     # -- orders -------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ from accounting.release.binned import MergedPair, fineness, is_wide
 from accounting.release.curve import PrivacyCurve
 from accounting.release.dominating import dominating
 from accounting.release.real_curve import RealCurve
+from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Sensitivity
@@ -110,7 +111,7 @@ def ways(source: Guarantee) -> Ways:
     match source:
         case PrivacyCurve():
             return _of_curve(source.noise, Sensitivity.of(source.sensitivity))
-        case RealCurve():
+        case RealCurve() | PoissonReplaced():
             return _exactly(((source.loss(), 1),))
         case Pure(stated_epsilon=epsilon):
             return _exactly(_response(Fraction(epsilon)))

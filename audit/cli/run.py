@@ -40,7 +40,8 @@ def run(
             help="module:callable, file.py:callable, 'exec:./program args', a noise such as "
             "discrete-laplace:scale=1, a protocol such as protocol:pure,users=64,epsilon=1, a "
             "bandit such as bandit:dist-dp-se,epsilon=1 (further keys: delta, scaling, radius, "
-            "path) or bandit:file.py:Policy, or a name that dpcore audit catalogue lists.",
+            "path) or bandit:file.py:Policy, running sums such as continual:tree,horizon=64,"
+            "epsilon=1, or a name that dpcore audit catalogue lists.",
         ),
     ],
     *,

@@ -143,7 +143,9 @@ def find(name: str) -> Entry:
     by_name = {entry.name: entry for entry in entries()}
     if name not in by_name:
         hint = did_you_mean(name, [*by_name])
-        raise InvalidParameter("NAME", name, f"{hint}names: dpcore audit corpus list")
+        raise InvalidParameter(
+            "NAME", name, f"{hint}must be an entry that dpcore audit corpus list shows"
+        )
     return by_name[name]
 
 

@@ -321,7 +321,8 @@ class Witness:
         r"""The same about what a feature shows of the output, by its name."""
         if feature is None or self.where is None:
             return self
-        return replace(self, feature=feature, event=self.where.words(f"{feature}(output)"))
+        of = "output" if feature == "identity" else f"{feature}(output)"
+        return replace(self, feature=feature, event=self.where.words(of))
 
     def __str__(self) -> str:
         return (

@@ -75,7 +75,9 @@ from audit.evidence.event import Witness
 from audit.evidence.outcome import Outcome
 from audit.report.sentences import (
     FAULTS,
+    SCALE_ALONE,
     VERDICTS,
+    bits_told,
     blind_spot,
     compared,
     confidence,
@@ -348,6 +350,8 @@ class AuditReport:
         r"""What was found beside the bound, which the HTML page shows in sections of its own."""
         if self.witness is not None and self.verdict == "refuted":
             yield "witness", str(self.witness)
+            if isinstance(self.witness, Witness) and self.witness.feature in SCALE_ALONE:
+                yield "leak", bits_told(self.witness.feature)
             if isinstance(self.witness, Witness) and self.witness.score is not None:
                 yield "score", scored(self.witness.score)
         if self.outcomes:

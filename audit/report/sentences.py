@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAULTS",
+    "SCALE_ALONE",
     "VERDICTS",
+    "bits_told",
     "blind_spot",
     "compared",
     "confidence",
@@ -47,6 +49,8 @@ VERDICTS: Final[dict[Verdict | None, str]] = {
 }
 r"""The word that every report begins with."""
 
+SCALE_ALONE: Final = {"lowest-bit": "identity", "grid": "learned"}
+r"""Features that read the lowest bits, and the one that reads the same outputs without them."""
 FAULTS: Final = "FAULTS FOUND"
 r"""What it begins with where nothing refutes the claim, and the code has a fault."""
 
@@ -167,3 +171,12 @@ def repeated(seed: int, *, repeatable: bool) -> str:
     """
     only = "" if repeatable else " (repeats the coins of the audit; the target has its own)"
     return f"--seed {seed}{only}"
+
+
+def bits_told(feature: str) -> str:
+    r"""What a witness in the lowest bits of an output means, and how to audit the scale alone."""
+    return (
+        "the lowest bits of the output. In floats they come from the floating-point representation "
+        "of the noise, not from its scale: use exact integer noise, or round the output to a fixed "
+        f"grid. To audit the scale alone: --feature {SCALE_ALONE[feature]}"
+    )

@@ -6,6 +6,8 @@ discrete-laplace:scale=1   an exact noise of dpcore: dataset + noise
 half-scale                 a name of the catalogue (``dpcore audit catalogue``)
 protocol:pure,users=64,epsilon=1
 rounds of a distributed protocol, see ``audit.targets.protocol``
+continual:tree,horizon=64,epsilon=1
+running sums of a stream, see ``audit.targets.continual``
 bandit:dist-dp-se,epsilon=1
 what the server sees of a bandit run, see ``audit.targets.provided``
 bandit:mine.py:Policy      the same of a policy of your own
@@ -75,6 +77,10 @@ def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Tar
         from audit.targets.protocol import read_protocol
 
         return read_protocol(spelling, rest, seeded=seeded)
+    if name == "continual" and colon:
+        from audit.targets.continual import read_continual
+
+        return read_continual(spelling, rest, seeded=seeded)
     if name in LAWS:
         return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
     if not colon:
@@ -98,7 +104,7 @@ def _catalogued(spelling: str) -> Target:
         "target",
         spelling,
         f"{hint}a target is written module:callable, file.py:callable, exec:./program, "
-        "a noise such as discrete-laplace:scale=1, a protocol:..., or a name of "
+        "a noise such as discrete-laplace:scale=1, a protocol:..., a continual:..., or a name of "
         "dpcore audit catalogue",
     )
 

@@ -174,7 +174,7 @@ class CanaryReport:
 
     def told(self) -> Told:
         r"""The report as sentences."""
-        words = "does not keep" if self.refuted else "on"
+        words = "does not keep" if self.refuted else "tested against"
         return Told(
             verdict=VERDICTS[self.verdict],
             about=f"the training {words} {self.claim}",

@@ -192,7 +192,8 @@ class _Caller:
             return np.zeros(0, dtype=np.int64)
         whole = given.ndim == 1 and np.issubdtype(given.dtype, np.integer)
         if not whole or given.min() < 0 or given.max() >= self.stated.records:
-            reason = f"must return whole numbers in 0..{self.stated.records - 1} from sample()"
+            last = self.stated.records - 1
+            reason = f"sample() must return record numbers, integers in 0..{last} (not a mask)"
             raise TargetFailed(self.target, reason, run=number + 1)
         return np.asarray(given, dtype=np.int64)
 
@@ -289,6 +290,7 @@ class _Caller:
                         told = f"{what}: the update is not a number"
                         return Check(name="clipping", verdict="fault", statement=told)
         told = f"{what} moves the update by {worst:.6g} clip / (rate x records)"
+        told = told if what else "no planted gradient moves the update"
         fault = worst > 1 + _TOLERANCE
         return Check(name="clipping", verdict="fault" if fault else "passed", statement=told)
 
@@ -298,6 +300,9 @@ class _Caller:
         planted[0] = float(self.stated.clip) / 2
         sizes = sorted({1, max(1, self.size // 2), self.size, 2 * self.size})
         shares = [2 * self._moved(self.zeros(dimension, size), planted) for size in sizes]
+        if not all(map(math.isfinite, shares)):
+            told = "a gradient within the norm makes the update infinite or not a number"
+            return Check(name="normaliser", verdict="fault", statement=told)
         if max(shares) > (1 + _TOLERANCE) * min(shares):
             listed = ", ".join(
                 f"{share:.4g} in a batch of {size:,}"

@@ -141,7 +141,11 @@ class StepReport:
         r"""The report as sentences, one row a check."""
         faults = any(check.verdict == "fault" for check in self.checks)
         only_faults = faults and not any(check.verdict == "refuted" for check in self.checks)
-        words = "does not do what is stated" if self.refuted else "beside what is stated"
+        words = (
+            "does not do what is stated"
+            if self.refuted
+            else "against the stated sampling, clipping and noise"
+        )
         cases = out_of(self.alpha, 6)
         return Told(
             verdict=FAULTS if only_faults else VERDICTS[self.verdict],

@@ -45,6 +45,21 @@ def test_the_run_of_the_page(command: Command) -> None:
     assert again["epsilon"] == found["epsilon"]
 
 
+def test_a_replaced_example(command: Command) -> None:
+    r"""dp-accounting's PLD under REPLACE_ONE says 3.214237 for this run, an upper end."""
+    words = ["--noise-multiplier", 1, "--batch-size", 10, "--examples", 1000, "--delta", "1e-6"]
+    found = command("dpsgd", *words, "--rounds", 1000, "--relation", "replace", "--json").json
+    assert 3.2142 < found["epsilon"]["lower"] <= found["epsilon"]["upper"] < 3.214237
+    assert "opposite" in found["derived"]["means"]
+    told = command("dpsgd", *words, "--rounds", 10, "--relation", "replace", "--relative", "1e-2")
+    assert (told.code, "replaced" in told.out) == (0, True)
+
+
+def test_a_scale_that_no_sum_holds_names_the_option(command: Command) -> None:
+    answer = command("epsilon", "--noise", "laplace:scale=1e-6", "--delta", "1e-6")
+    assert (answer.code, "--noise" in answer.err) == (2, True)
+
+
 def test_other_ways_to_draw_a_batch(command: Command) -> None:
     words = ["--noise-multiplier", 4, "--batch-size", 10, "--examples", 1000, "--delta", "1e-5"]
     poisson, fixed, shuffled = (
@@ -67,9 +82,9 @@ def test_other_ways_to_draw_a_batch(command: Command) -> None:
     [
         (["--epochs", 0], "--epochs"),
         (["--epochs", "nan"], "--epochs"),
-        (["--epochs", "1e-9"], "--epochs"),
+        (["--epochs", "1e-9"], "must be at least 256/60000: shorter is less than one batch"),
         (["--rounds", 0], "--rounds"),
-        ([], "--epochs"),
+        ([], "--epochs: give either --epochs or --rounds"),
         (["--epochs", 1, "--rounds", 1], "--epochs"),
         (["--epochs", 1, "--batch-size", 60001], "--batch-size"),
         (["--epochs", 1, "--batch-size", 0], "--batch-size"),
@@ -77,6 +92,7 @@ def test_other_ways_to_draw_a_batch(command: Command) -> None:
         (["--epochs", 1, "--noise-multiplier", "inf"], "--noise-multiplier"),
         (["--epochs", 1, "--delta", 0], "--delta"),
         (["--epochs", 1, "--delta", 1], "--delta"),
+        (["--epochs", 1, "--sampling", "fixed", "--relation", "add-remove"], "--relation"),
     ],
 )
 def test_what_is_refused(command: Command, words: list[object], what: str) -> None:

@@ -184,6 +184,9 @@ def test_what_is_refused() -> None:
         RealCurve(noise=DiscreteGaussian(sigma_squared=1), sensitivity=1)  # type: ignore[arg-type]  # what a caller without types may give
     with pytest.raises(NotDerived, match="l1"):
         curve(Laplace(scale=1), Sensitivity.l2_squared(2))
+    with pytest.raises(InvalidParameter, match=r"scale = .*must be at least the sensitivity"):
+        curve(Laplace(scale="1e-6"))
+    assert curve(Laplace(scale="1/2048")).epsilon(0).upper == 2048
     with pytest.raises(InvalidParameter, match="scope"):
         PoissonSampled(curve=RealCurve(noise=Gaussian(sigma=1), sensitivity=1), rate="1/2")
     for rate in (0, "1.1", -1):

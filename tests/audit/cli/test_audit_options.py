@@ -67,7 +67,7 @@ def test_a_page_with_figures_is_written_whole(audit: Shell, here: Path) -> None:
     answer = audit(*HALF, "--html", "page.html", "--json")
     page = (here / "page.html").read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>")
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 4
     assert answer.json["witness"]["event"].split(" or ")[0].replace("<", "&lt;") in page.replace(
         "&gt;", ">"
     )

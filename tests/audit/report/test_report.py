@@ -10,8 +10,10 @@ import re
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
+from audit.api import audit
 from audit.claims.claim import Claim
 from audit.claims.verdicts import Layer
 from audit.errors import TargetFailed
@@ -188,3 +190,18 @@ def test_a_witness_is_copied_with_its_counts() -> None:
 def test_exit_codes_follow_the_verdict() -> None:
     codes = {report.verdict: report.exit_code for report in variants()}
     assert codes == {"refuted": 1, "not_refuted": 0, "proven": 0, None: 3}
+
+
+def test_a_leak_in_the_lowest_bits_says_how_to_audit_the_scale_alone() -> None:
+    def textbook(value: float, n: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+        return value + rng.laplace(scale=1, size=n)
+
+    told = {}
+    for feature, runs in (("lowest-bit", 20_000), ("identity", 2000)):
+        report = audit(textbook, "epsilon=1", pair=(0, 1), runs=runs, seed=1, features=[feature])
+        told[feature] = " ".join(str(report).split())
+    assert "not from its scale" in told["lowest-bit"]
+    assert "To audit the scale alone: --feature identity" in told["lowest-bit"]
+    # The option that it names does audit the scale alone, and has nothing to say about bits.
+    assert told["identity"].startswith("NOT REFUTED")
+    assert "not from its scale" not in told["identity"]

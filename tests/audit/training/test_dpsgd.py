@@ -154,3 +154,22 @@ def test_the_report_as_json() -> None:
     assert by_name["noise"]["verdict"] == "refuted"
     assert by_name["noise"]["p_value"] < 1e-9
     assert "0.9" in by_name["noise"]["statement"]
+
+
+class NotFinite(Right):
+    def update(self, gradients: Any, rng: Any) -> Any:
+        return np.full(gradients.shape[1], np.nan)
+
+
+class Nothing(Right):
+    def update(self, gradients: Any, rng: Any) -> Any:
+        return np.zeros(gradients.shape[1])
+
+
+def test_an_update_that_is_not_finite_fails_the_normaliser_too() -> None:
+    assert failed(audited(NotFinite)) >= {"noise", "empty batch", "clipping", "normaliser"}
+
+
+def test_an_update_that_nothing_moves_is_told_in_a_whole_sentence() -> None:
+    row = next(check for check in audited(Nothing).checks if check.name == "clipping")
+    assert row.statement == "no planted gradient moves the update"

@@ -33,7 +33,8 @@ ALPHA = purse.buy("the audit command keeps true claims", "1e-8") / 100
 KEYS = {
     "schema", "target", "claim", "pair", "pairs", "verdict", "epsilon_lower", "at_delta", "alpha",
     "p_value", "e_value", "runs", "runs_by_world", "stopped", "interrupted", "witness",
-    "resolution", "coverage", "outcomes", "row", "curve", "exact", "fit", "findings", "baselines",
+    "resolution", "unresolved", "features", "coverage", "outcomes", "row", "curve", "exact", "fit",
+    "findings", "baselines",
     "search", "histogram", "trace", "layers", "seed", "repeatable", "error", "warnings", "versions",
     "tradeoff_band",
 }  # fmt: skip

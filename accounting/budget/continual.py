@@ -1,0 +1,145 @@
+r"""The least noise of a stream's running sums for a promise, and the error that is left.
+
+The three mechanisms of ``dpcore.continual`` at one (epsilon, delta): what each adds and how far its
+sums are off, exactly from the coefficients of its noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final
+
+from accounting.budget.calibrate import Calibration, calibrate
+from accounting.budget.promise import written
+from dpcore.continual import ContinualSum, DoublingSum, SquareRootSum, TreeSum
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.mechanism import Scope
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure, round_down, round_up
+from dpcore.numbers.parameter import RationalLike, integer, rational
+
+__all__ = ["MECHANISMS", "MOST_COMPARED", "CalibratedSum", "calibrate_sum", "compare_sums"]
+
+MECHANISMS: Final[dict[str, type[ContinualSum]]] = {
+    kind.name: kind for kind in (TreeSum, DoublingSum, SquareRootSum)
+}
+r"""By name: tree, doubling, square-root."""
+
+MOST_COMPARED: Final = SquareRootSum.most
+r"""The longest horizon whose errors are summed item by item."""
+
+_ANY: Final = DiscreteLaplace(scale=1)
+_SCOPE: Final = Scope()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratedSum:
+    r"""A mechanism with the least noise for a promise: ``setting`` can be started as it is.
+
+    ``mean`` and ``largest`` enclose the squared error E[(value - sum)^2] over the totals after
+    1, ..., horizon items: its mean and its maximum. ``behind`` is the most items that have come and
+    are not in the total yet: the error does not count them.
+    """
+
+    setting: ContinualSum
+    calibration: Calibration
+    mean: Enclosure
+    largest: Enclosure
+    behind: int
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The noise as text and as data, errors as two ends, rounded outwards."""
+        setting, found = self.setting, self.calibration
+        grid = {"grid": setting.grid} if isinstance(setting, SquareRootSum) else {}
+        return {
+            "mechanism": setting.name,
+            "noise": setting.noise.to_json(),
+            **grid,
+            "draws_moved": len(setting.moves),
+            "epsilon": found.epsilon_at_delta().to_json(),
+            "delta": str(found.delta),
+            "mean_squared_error": _ends(self.mean),
+            "largest_squared_error": _ends(self.largest),
+            "items_behind": self.behind,
+        }
+
+    @property
+    def noise(self) -> str:
+        r"""As commands spell it."""
+        return written(self.setting.noise)
+
+
+def _ends(found: Enclosure) -> dict[str, float]:
+    return {"lower": round_down(found.lower), "upper": round_up(found.upper)}
+
+
+def calibrate_sum(
+    mechanism: str,
+    *,
+    horizon: int,
+    epsilon: RationalLike,
+    delta: RationalLike = 0,
+    scope: Scope = _SCOPE,
+    **items: RationalLike,
+) -> CalibratedSum:
+    r"""The running sum by name with the least noise that keeps (epsilon, delta) over the stream.
+
+    The noise is discrete Laplace at delta = 0. At delta > 0 it is that, or a discrete Gaussian
+    where its mean squared error is smaller. ``items`` are low, high and unit of the items.
+
+    >>> found = calibrate_sum("tree", horizon=1000, epsilon=1)
+    >>> found.setting.noise, found.behind
+    (DiscreteLaplace(scale=10), 0)
+
+    Raises :class:`InvalidParameter` for an unknown mechanism, as the mechanism and ``calibrate``
+    do, and for a horizon above 2^14.
+    """
+    if mechanism not in MECHANISMS:
+        choices = ", ".join(MECHANISMS)
+        raise InvalidParameter("mechanism", mechanism, f"must be one of {choices}")
+    if integer("horizon", horizon, at_least=1) > MOST_COMPARED:
+        raise InvalidParameter("horizon", horizon, f"must be at most {MOST_COMPARED}")
+    setting = MECHANISMS[mechanism](horizon=horizon, noise=_ANY, scope=scope, **items)
+    pure = rational("delta", delta) == 0
+    promises = [("discrete-laplace", Fraction(0))]
+    promises += [] if pure else [("discrete-gaussian", rational("delta", delta))]
+    found = [
+        _with_noise(
+            setting,
+            calibrate(noise=law, epsilon=epsilon, delta=at, sensitivity=setting.sensitivity),
+        )
+        for law, at in promises
+    ]
+    return min(found, key=lambda each: each.mean.upper)
+
+
+def compare_sums(
+    *, horizon: int, epsilon: RationalLike, delta: RationalLike = 0, **items: Any
+) -> Iterator[CalibratedSum]:
+    r"""Every mechanism at one promise; ``items`` are low, high, unit and scope.
+
+    >>> [one.setting.name for one in compare_sums(horizon=8, epsilon=1)]
+    ['tree', 'doubling', 'square-root']
+    """
+    for name in MECHANISMS:
+        yield calibrate_sum(name, horizon=horizon, epsilon=epsilon, delta=delta, **items)
+
+
+def _with_noise(setting: ContinualSum, found: Calibration) -> CalibratedSum:
+    noise = found.noise
+    if not isinstance(noise, Noise):
+        raise InvalidParameter("noise", noise, "must be a law on the integers")
+    calibrated = replace(setting, noise=noise)
+    times = range(1, setting.horizon + 1)
+    errors = [calibrated.mean_squared_error(taken) for taken in times]
+    low, high = zip(*((Fraction(e.lower), Fraction(e.upper)) for e in errors), strict=True)
+    return CalibratedSum(
+        setting=calibrated,
+        calibration=found,
+        mean=Enclosure(sum(low) / len(low), sum(high) / len(high)),
+        largest=Enclosure(max(low), max(high)),
+        behind=max(taken - setting.covered(taken) for taken in times),
+    )

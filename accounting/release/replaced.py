@@ -1,0 +1,146 @@
+r"""Poisson samples whose neighbours replace a unit: noise on the reals, one pair for every round.
+
+The worst two units move the sum in opposite directions, and that pair dominates all others, so
+rounds compose exactly. Proofs: docs/proofs/replaced_units.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Final
+
+from accounting.claims.guarantee import at_least_zero, order_above_one, probability
+from accounting.errors import NotDerived
+from accounting.pairs.enclose import narrowed, within
+from accounting.reals.inverse import inverse
+from accounting.reals.mixture import Direction
+from accounting.reals.replaced import ReplacedGaussian, ReplacedLaplace
+from accounting.reals.sampled_gaussian import SampledGaussian
+from accounting.release.curve import OneRelease
+from accounting.release.real_curve import RealCurve, RealLoss
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
+from dpcore.numbers.enclosure import Enclosure, ball
+from dpcore.numbers.parameter import RationalLike, rational
+
+__all__ = ["PoissonReplaced"]
+
+_BITS: Final = 64
+_TINY: Final = Fraction(1, 1 << 2000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PoissonReplaced(OneRelease):
+    r"""Privacy amplified by Poisson sampling where neighbours differ by a unit replaced.
+
+    ``curve`` is of noise on the reals under add-remove: its sensitivity D is how far one unit moves
+    the query when it is added. Replaced, a unit moves it by up to D the other way.
+
+    >>> from accounting.reals.noise import Gaussian
+    >>> scope = Scope(relation="add-remove")
+    >>> curve = RealCurve(noise=Gaussian(sigma=2), sensitivity=1, scope=scope)
+    >>> PoissonReplaced(curve=curve, rate="1/100").epsilon("1e-6")
+    Bound([0.052436627334552..., 0.0524366273345523...], 'exact')
+
+    Raises :class:`InvalidParameter` for anything but a :class:`RealCurve` of the scope add-remove,
+    and a rate in (0, 1].
+    """
+
+    word: ClassVar[str] = "poisson-replaced"
+    theorem: ClassVar[str] = (
+        "one pair above all neighbours: advanced joint convexity (Balle, Barthe and Gaboardi 2018, "
+        "Theorem 2) and the Neyman-Pearson lemma"
+    )
+
+    curve: RealCurve
+    rate: RationalLike
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.curve, RealCurve):
+            raise InvalidParameter("curve", self.curve, "must be a RealCurve: noise on the reals")
+        if self.curve.scope.relation is not Relation.ADD_REMOVE:
+            raise InvalidParameter(
+                "scope",
+                self.curve.scope,
+                "must have the relation 'add-remove': the sensitivity is that of one unit added",
+            )
+        rate = rational("rate", self.rate)
+        if not 0 < rate <= 1:
+            raise InvalidParameter("rate", self.rate, "must lie in (0, 1]: it is a probability")
+        object.__setattr__(self, "rate", rate)
+
+    @property
+    def scope(self) -> Scope:
+        r"""That of the curve, with a unit replaced."""
+        return Scope(unit=self.curve.scope.unit, relation=Relation.REPLACE)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        r"""Those of the curve."""
+        return self.curve.assumptions
+
+    def loss(self) -> RealLoss | ReplacedGaussian | ReplacedLaplace:
+        r"""The loss of one round: the same pair for all neighbours, in both orders."""
+        if self.rate == 1:
+            return self.unsampled.loss()
+        return self._law
+
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least delta at ``epsilon`` >= 0."""
+        at = at_least_zero("epsilon", epsilon)
+        if self.rate == 1:
+            return self.unsampled.enclose_delta(at, bits)
+        law = self._law
+        largest = law.largest_loss()
+        if at >= largest.upper:
+            return Enclosure.exactly(0)
+        found = narrowed(lambda: law.curve(ball(at)), bits, _TINY)
+        return within(found, Fraction(0), Fraction(1))
+
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least epsilon at ``delta`` in [0, 1]."""
+        most = probability("delta", delta)
+        if most == 1:
+            return Enclosure.exactly(0)
+        if self.rate == 1:
+            return self.unsampled.enclose_epsilon(most, bits)
+        law = self._law
+        if most == 0:
+            return law.largest_loss()
+        return inverse(law.curve, most, bits)
+
+    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""Of everybody only; raises :class:`NotDerived` for a sample."""
+        at = order_above_one(order)
+        if self.rate == 1:
+            return self.unsampled.enclose_renyi(at, bits)
+        raise NotDerived(
+            f"the Renyi divergence of order {at} of {self!r}", "ask for epsilon(delta)"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The rate and the curve, as text."""
+        return {"claim": self.word, "rate": str(self.rate), "curve": self.curve.to_json()}
+
+    @property
+    def _law(self) -> ReplacedGaussian | ReplacedLaplace:
+        law = self.curve.sampled(Fraction(self.rate))[0]
+        direction = Direction(rate=Fraction(self.rate), present=True)
+        if isinstance(law, SampledGaussian):
+            return ReplacedGaussian(variance=law.variance, direction=direction)
+        return ReplacedLaplace(spread=law.spread, direction=direction)
+
+    @property
+    def unsampled(self) -> RealCurve:
+        r"""What everybody costs: a unit replaced moves the query by 2D. Sampling costs no more."""
+        moves = Sensitivity.of(self.curve.sensitivity)
+        if isinstance(moves.amount, tuple):
+            twice = Sensitivity.box(tuple(2 * step for step in moves.amount))
+        else:
+            factor = 4 if moves.norm is Norm.L2_SQUARED else 2
+            twice = Sensitivity(norm=moves.norm, amount=factor * moves.amount)
+        return RealCurve(noise=self.curve.noise, sensitivity=twice, scope=self.scope)
+
+    def __repr__(self) -> str:
+        return f"PoissonReplaced(curve={self.curve!r}, rate={str(self.rate)!r})"

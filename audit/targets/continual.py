@@ -1,0 +1,124 @@
+r"""Running sums of a stream as a target: all that is released, run by run.
+
+    continual:tree,horizon=64,epsilon=1
+    continual:square-root,horizon=64,epsilon=1,delta=1e-6,high=3,unit=1/4
+
+The first word is tree, doubling or square-root, the others are arguments of
+``accounting.budget.continual.calibrate_sum``. A dataset is a stream, a list of as many items as the
+horizon; the pair differs in the first item, which is in the most draws. An output is the list of
+the sums after each item, in units (square-root: in units/grid).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.budget.continual import calibrate_sum
+from audit.catalogue import Subject
+from audit.targets.target import Catalogued
+from dpcore.continual import ContinualSum, SquareRootSum
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import whole_number
+from dpcore.sampling.rng import SYSTEM, SeededRng
+from dpcore.spec import read_keys
+
+__all__ = ["doubled", "read_continual", "target_of", "weighed"]
+
+_ITEMS: Final = ("low", "high", "unit")
+_SEEDS: Final = 1 << 63
+_SCALE: Final = 60
+_FEATURES: Final = (
+    "coordinate:0",
+    "audit.targets.continual:doubled",
+    "audit.targets.continual:weighed",
+)
+
+
+def read_continual(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
+    r"""The target that ``words`` describe; see the module.
+
+    >>> target = read_continual("continual:...", "tree,horizon=3,epsilon=1")
+    >>> target.subject.pair, target.function([0, 1, 1], 5, np.random.default_rng(1)).shape
+    (([0, 0, 0], [1, 0, 0]), (5, 3))
+
+    Raises :class:`InvalidParameter` for what is unknown, missing, given twice or out of range.
+    """
+    mechanism, _, rest = (part.strip() for part in words.partition(","))
+    keys, needed = ("horizon", "epsilon", "delta", *_ITEMS), ("horizon", "epsilon")
+    given = read_keys("target", spelling, rest, keys, owner="a continual sum", needed=needed)
+    horizon = whole_number("horizon", given.pop("horizon"), at_least=1)
+    found = calibrate_sum(mechanism, horizon=horizon, **given)  # type: ignore[arg-type]  # no scope
+    epsilon, delta = found.calibration.epsilon, found.calibration.delta
+    return target_of(found.setting, epsilon, delta, spelling=spelling, seeded=seeded)
+
+
+def target_of(
+    setting: ContinualSum,
+    epsilon: Fraction,
+    delta: Fraction = Fraction(0),
+    *,
+    spelling: str,
+    seeded: bool = True,
+) -> Catalogued:
+    r"""Streams of ``setting`` with a claim, and features that show the first item."""
+    grid = setting.grid if isinstance(setting, SquareRootSum) else 1
+
+    def run(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        if not isinstance(dataset, list) or len(dataset) != setting.horizon:
+            reason = f"must be a list of {setting.horizon} items: the stream"
+            raise InvalidParameter("dataset", dataset, reason)
+        drawn = SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM
+        shown = np.zeros((n, setting.horizon), dtype=np.int64)
+        for row in shown:
+            stream = setting.start(rng=drawn)
+            totals = [stream.add(item).value for item in dataset]
+            row[:] = [int(total / setting.unit * grid) for total in totals]
+        return shown
+
+    rest = [_written(setting.low)] * (setting.horizon - 1)
+    subject = Subject(
+        name=spelling,
+        run=run,
+        pair=([_written(setting.low), *rest], [_written(setting.high), *rest]),
+        epsilon=epsilon,
+        delta=delta,
+        relation=setting.scope.relation,
+        features=_FEATURES,
+    )
+    return Catalogued(spelling=spelling, function=run, subject=subject, seeded=seeded)
+
+
+def doubled(sums: Any) -> int:
+    r"""The sums after 1, 2, 4, ... items added up: in a tree each has a draw of its own.
+
+    >>> doubled([5, 1, 7, 2, 9])
+    8
+    """
+    return sum(int(sums[(1 << k) - 1]) for k in range(len(sums).bit_length()))
+
+
+def weighed(sums: Any) -> int:
+    r"""All sums added up, each over the number of blocks in it: shows noise that is drawn anew.
+
+    In sixtieths rounded down: whole numbers.
+
+    >>> weighed([5, 1, 7])  # 60 (5 + 1 + 7/2)
+    570
+    """
+    return int(np.asarray(sums, dtype=np.int64) @ _weights(len(sums)))
+
+
+@cache
+def _weights(count: int) -> NDArray[np.int64]:
+    return np.array([_SCALE // t.bit_count() for t in range(1, count + 1)], dtype=np.int64)
+
+
+def _written(item: Any) -> int | str:
+    # As a command line would give it.
+    exact = Fraction(item)
+    return int(exact) if exact.denominator == 1 else str(exact)

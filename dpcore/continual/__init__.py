@@ -1,0 +1,12 @@
+r"""Running sums of a stream, each release with exact noise: tree, doubling blocks, square root.
+
+``TreeSum``, ``DoublingSum`` and ``SquareRootSum`` say what is run; ``start()`` takes the items one
+after another. What they guarantee is derived by ``accounting.guarantee``. Proofs:
+docs/proofs/continual.md.
+"""
+
+from dpcore.continual.blocks import DoublingSum, TreeSum
+from dpcore.continual.square_root import SquareRootSum
+from dpcore.continual.stream import ContinualSum, RunningSum, Total
+
+__all__ = ["ContinualSum", "DoublingSum", "RunningSum", "SquareRootSum", "Total", "TreeSum"]

@@ -1,0 +1,254 @@
+r"""A stream of bounded items, and the released sums of what has come so far.
+
+A :class:`ContinualSum` is a frozen configuration: the horizon, the noise, the range of the items.
+Whatever it releases is a function of integers with fresh noise each: the noised numbers. One item
+moves them by at most ``moves``, in the steps of the items, and by just that if it is the first
+item: so one release of ``mechanism`` costs exactly what the whole stream costs, also when items
+are chosen after earlier releases. Proofs: docs/proofs/continual.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, Final, NoReturn, final
+
+from dpcore.errors import DpcoreError, InvalidParameter, Unrepresentable
+from dpcore.forks import HERE, ProcessLock, forget_after_fork, forget_inherited
+from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.parameter import Exact, integer, rational
+from dpcore.sampling.rng import SYSTEM, Rng
+
+__all__ = ["MOST_ITEMS", "ContinualSum", "RunningSum", "Total", "variance"]
+
+MOST_ITEMS: Final = 1 << 40
+r"""The longest horizon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    r"""A released sum: ``value`` estimates the sum of the first ``items`` items.
+
+    >>> Total(value=Fraction(7, 2), items=4).items
+    4
+    """
+
+    value: Fraction
+    items: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinualSum(ABC):
+    r"""Release running sums of at most ``horizon`` items: the configuration, without any state.
+
+    Items are multiples of ``unit`` in [``low``, ``high``] (fixed point: ``unit="1/16"``). Under
+    the scope's relation ``replace`` one item takes another value of that range; under
+    ``add-remove`` an item becomes 0, or a 0 an item, in its place. A unit of the scope is one item:
+    under ``user`` that each user gives at most one item is the caller's promise.
+
+    ``noise`` is added to each noised number, in steps of the items (``SquareRootSum``: of
+    1/``grid`` of a step).
+
+    Raises :class:`InvalidParameter` for a horizon that is not an integer >= 1 or is too long, a
+    noise that is not symmetric or of another type, and a range without two items, with ends that
+    are not multiples of ``unit``, or without 0 where the scope needs it.
+    """
+
+    name: ClassVar[str]
+    most: ClassVar[int] = MOST_ITEMS
+
+    horizon: int
+    noise: Noise
+    low: Exact = Exact(0)
+    high: Exact = Exact(1)
+    unit: Exact = Exact(1)
+    scope: Scope = field(default=Scope())
+
+    def __post_init__(self) -> None:
+        horizon = integer("horizon", self.horizon, at_least=1)
+        if horizon > self.most:
+            raise InvalidParameter("horizon", horizon, f"must be at most {self.most}")
+        object.__setattr__(self, "horizon", horizon)
+        for name in ("low", "high", "unit"):
+            object.__setattr__(self, name, rational(name, getattr(self, name)))
+        if self.unit <= 0:
+            raise InvalidParameter("unit", self.unit, "must be > 0: items are multiples of it")
+        for name in ("low", "high"):
+            end = getattr(self, name)
+            if (end / self.unit).denominator != 1:
+                raise InvalidParameter(name, end, f"must be a multiple of the unit {self.unit}")
+        if self.low >= self.high:
+            raise InvalidParameter("high", self.high, f"must be > low = {self.low}")
+        Mechanism(noise=self.noise, sensitivity=1, scope=self.scope)  # refuses other types
+        if not self.noise.symmetric:
+            raise InvalidParameter("noise", self.noise, "must be symmetric: totals would be biased")
+        if self.scope.relation is Relation.ADD_REMOVE and not self.low <= 0 <= self.high:
+            reason = "must hold 0, which stands for an item that is not there"
+            raise InvalidParameter("low, high", (self.low, self.high), reason)
+
+    @property
+    def step(self) -> int:
+        r"""The most that neighbouring items differ, in units."""
+        ends = self.high, -self.low
+        apart = max(ends) if self.scope.relation is Relation.ADD_REMOVE else sum(ends)
+        return int(apart / self.unit)
+
+    @property
+    @abstractmethod
+    def moves(self) -> tuple[int, ...]:
+        r"""How far the noised numbers move when the first item moves by one unit, zeros left out.
+
+        No item moves more numbers, nor the k-th largest of its moves further.
+        """
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        r"""Of all noised numbers together: a box, which is exact, as its corner is attained."""
+        return Sensitivity.box(tuple(self.step * move for move in self.moves))
+
+    @property
+    def mechanism(self) -> Mechanism:
+        r"""The one release that costs what the whole stream costs."""
+        return Mechanism(noise=self.noise, sensitivity=self.sensitivity, scope=self.scope)
+
+    @abstractmethod
+    def mean_squared_error(self, taken: int) -> Enclosure:
+        r"""E[(value - sum)^2] after ``taken`` items, of the sum of the items the total is of."""
+
+    @abstractmethod
+    def covered(self, taken: int) -> int:
+        r"""How many items the total is of, after ``taken`` items."""
+
+    def start(self, *, rng: Rng = SYSTEM) -> RunningSum:
+        r"""A new stream, before its first item."""
+        return RunningSum(self, rng)
+
+    def checked_count(self, taken: object) -> int:
+        r"""``taken`` as an integer from 0 to the horizon."""
+        exact = integer("taken", taken, at_least=0)
+        if exact > self.horizon:
+            raise InvalidParameter("taken", taken, f"must be at most the horizon {self.horizon}")
+        return exact
+
+    # -- what a mechanism provides: pure functions of a state ---------------------------------
+
+    @abstractmethod
+    def _begin(self) -> Any:
+        r"""The state before the first item."""
+
+    @abstractmethod
+    def _next(self, state: Any, taken: int, item: int, rng: Rng) -> tuple[Any, Fraction | None]:
+        r"""The state after item number ``taken``, and the total in units; None: as before."""
+
+    def _units(self, item: object) -> int:
+        exact = rational("item", item)
+        if not self.low <= exact <= self.high:
+            raise InvalidParameter("item", item, f"must lie in [{self.low}, {self.high}]")
+        steps = exact / self.unit
+        if steps.denominator != 1:
+            raise InvalidParameter("item", item, f"must be a multiple of the unit {self.unit}")
+        return int(steps)
+
+
+def variance(noise: Noise) -> tuple[Fraction, Fraction]:
+    r"""Two ends of the variance of ``noise``.
+
+    Raises :class:`Unrepresentable` where it is not bounded.
+    """
+    found = noise.variance
+    ends = (found, found) if isinstance(found, Fraction) else (found.lower, found.upper)
+    if not (isinstance(ends[0], Fraction) and isinstance(ends[1], Fraction)):
+        raise Unrepresentable(f"the variance of {noise!r} has no finite bound")
+    return ends[0], ends[1]
+
+
+@final
+class RunningSum:
+    r"""Add items one after another; each call returns the released sum of what has come so far.
+
+    >>> from dpcore import DiscreteLaplace, SeededRng
+    >>> from dpcore.continual import TreeSum
+    >>> tree = TreeSum(horizon=4, noise=DiscreteLaplace(scale=3))
+    >>> stream = tree.start(rng=SeededRng(1))
+    >>> [stream.add(item).items for item in (1, 0, 1, 1)]
+    [1, 2, 3, 4]
+    >>> stream.add(1)
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: item = 1: is one too many: the guarantee is for 4 items
+
+    A refused item leaves the stream as it was. After any other error in the middle of an item, and
+    in a forked process, nothing more is answered; copying and pickling raise ``TypeError``: a
+    second stream from the same state would draw noise for the same items again.
+    """
+
+    __slots__ = ("__weakref__", "_lock", "_rng", "_state", "_taken", "_total", "configuration")
+
+    def __init__(self, configuration: ContinualSum, rng: Rng = SYSTEM) -> None:
+        if not isinstance(configuration, ContinualSum):
+            raise InvalidParameter("configuration", configuration, "must be a ContinualSum")
+        if not isinstance(rng, Rng):
+            raise InvalidParameter("rng", rng, "must be an Rng")
+        self.configuration: Final = configuration
+        self._rng = rng
+        self._state: Any = configuration._begin()
+        self._taken = 0
+        self._total = Total(value=Fraction(0), items=0)
+        self._lock = ProcessLock()
+        forget_after_fork(self)
+
+    @property
+    def taken(self) -> int:
+        r"""How many items have come."""
+        return self._taken
+
+    @property
+    def total(self) -> Total:
+        r"""What was released last; before that, the sum 0 of no items, without noise."""
+        return self._total
+
+    def add(self, item: object) -> Total:
+        r"""Take one item, and release the sum so far, or again the last one (``DoublingSum``).
+
+        Raises :class:`InvalidParameter`, with nothing drawn, for an item that is not a number, out
+        of range or between two multiples of the unit, and for an item beyond the horizon.
+        """
+        if not HERE:
+            forget_inherited()
+        with self._lock.here():
+            state, taken, setting = self._state, self._taken + 1, self.configuration
+            if state is None:
+                reason = "is refused: an item is being added, adding one broke off, or the process "
+                raise InvalidParameter("item", item, reason + "forked: start a new stream")
+            if taken > setting.horizon:
+                reason = f"is one too many: the guarantee is for {setting.horizon} items"
+                raise InvalidParameter("item", item, reason)
+            units = setting._units(item)
+            # Gone while noise is drawn: a signal handler or an Rng that calls back finds nothing.
+            self._state = None
+            try:
+                after, value = setting._next(state, taken, units, self._rng)
+            except DpcoreError:
+                self._state = state  # nothing was released, and the noise drawn is forgotten
+                raise
+            if not HERE:
+                forget_inherited()
+                raise InvalidParameter("item", item, "is refused: the process forked")
+            self._taken, self._state = taken, after
+            if value is not None:
+                self._total = Total(value=value * setting.unit, items=taken)
+            return self._total
+
+    def forget(self) -> None:
+        r"""Drop the state, so that nothing more is answered; called in the child of a fork."""
+        self._state = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.configuration.name}: {self._taken} items>"
+
+    def __reduce__(self) -> NoReturn:
+        reason = "a copy would draw other noise for the same items"
+        raise TypeError(f"a {type(self).__name__} cannot be copied or pickled: {reason}")

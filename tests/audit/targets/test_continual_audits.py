@@ -1,0 +1,110 @@
+"""Running sums under audit: never refuted at what is derived, refuted where a level is bare or
+noise is drawn anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from audit.api import audit
+from audit.report.report import AuditReport
+from audit.targets.continual import target_of
+from audit.targets.spelling import read_target
+from audit.targets.target import Catalogued
+from dpcore import DiscreteLaplace, InvalidParameter, SeededRng
+from dpcore.continual import TreeSum
+from tests.purse import purse
+from tests.support.audit.command import Shell
+from tests.support.dpcore.running_sums import BareLevelTree
+
+SPELLED = (
+    "continual:tree,horizon=8,epsilon=1",
+    "continual:doubling,horizon=8,epsilon=1,high=2",
+    "continual:square-root,horizon=8,epsilon=1,delta=1e-2",
+)
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(monkeypatch, capsys)
+
+
+def report_of(target: Any, runs: int, alpha: float = 1e-3) -> AuditReport:
+    return audit(target, runs=runs, confidence=1 - Fraction(alpha), seed=3)
+
+
+@pytest.mark.parametrize("spelled", SPELLED)
+def test_the_derived_epsilon_is_not_refuted(spelled: str) -> None:
+    alpha = purse.buy(f"audit of running sums: {spelled}", "1e-9")
+    report = report_of(read_target(spelled), 200, alpha)
+    assert (report.error, report.verdict) == (None, "not_refuted")
+
+
+def test_a_level_without_noise_is_refuted() -> None:
+    tree = BareLevelTree(horizon=8, noise=DiscreteLaplace(scale=4))
+    assert report_of(target_of(tree, Fraction(1), spelling="bare"), 200).verdict == "refuted"
+
+
+def redrawn(T: int, *, anew: bool) -> Catalogued:
+    """A tree over T items, in arrays; ``anew``: each node gets new noise whenever it is used."""
+    noise = DiscreteLaplace(scale=Fraction(T.bit_length(), 4))
+    claimed = target_of(TreeSum(horizon=T, noise=noise), Fraction(4), spelling="tree in arrays")
+
+    def run(dataset: list[int], n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        drawn = SeededRng(int(rng.integers(1 << 62)))
+        sums = np.tile(np.cumsum(dataset), (n, 1))
+        for level in range(T.bit_length()):
+            times = np.array([t for t in range(1, T + 1) if t >> level & 1])
+            nodes = times if anew else times >> level
+            places = np.unique(nodes, return_inverse=True)[1]
+            sums[:, times - 1] += noise.sample((n, places.max() + 1), rng=drawn)[:, places]
+        return sums
+
+    return replace(claimed, function=run, subject=replace(claimed.subject, run=run))
+
+
+def test_noise_drawn_anew_is_refuted_and_the_same_tree_with_noise_drawn_once_is_not() -> None:
+    alpha = purse.buy("audit of a tree in arrays", "1e-9")
+    assert report_of(redrawn(255, anew=True), 4000).verdict == "refuted"
+    assert report_of(redrawn(255, anew=False), 1000, alpha).verdict == "not_refuted"
+
+
+def test_the_command_reads_the_target(shell: Shell) -> None:
+    words = ["--runs", "200", "--seed", "1", "--json"]
+    answer = shell("continual:tree,horizon=4,epsilon=1", *words)
+    assert answer.code == 0
+    assert answer.json["verdict"] == "not_refuted"
+
+
+@pytest.mark.parametrize(
+    ("spelled", "named"),
+    [
+        ("continual:", "target"),
+        ("continual:trie,horizon=4,epsilon=1", "mechanism"),
+        ("continual:tree,epsilon=1", "target"),
+        ("continual:tree,horizon=4", "target"),
+        ("continual:tree,horizon=4,epsilon=1,epsilon=2", "target"),
+        ("continual:tree,horizon=4,epsilon=1,depth=2", "target"),
+        ("continual:tree,horizon=0,epsilon=1", "horizon"),
+        ("continual:tree,horizon=4,epsilon=x", "epsilon"),
+        ("continual:tree,horizon=4,epsilon=1,high=0", "high"),
+    ],
+)
+def test_a_bad_spelling_is_refused_by_name(spelled: str, named: str) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        read_target(spelled)
+    assert refused.value.argument == named
+
+
+@pytest.mark.parametrize("dataset", [[1, 0], 3, "1111", [1, 0, 2, 0]])
+def test_a_dataset_is_a_stream_of_items(dataset: Any) -> None:
+    target = read_target(SPELLED[0].replace("8", "4"))
+    assert isinstance(target, Catalogued)
+    with pytest.raises(InvalidParameter, match=r"dataset|item"):
+        target.function(dataset, 1, np.random.default_rng(1))
