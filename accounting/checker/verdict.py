@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
@@ -31,6 +31,7 @@ from accounting.checker.laws.value import Value, Wanted
 from accounting.checker.rounds import Rounds, alternatives
 from accounting.checker.sums.totals import deltas
 from accounting.checker.text.reading import Claim, Malformed, Part, Read, parsed, read
+from accounting.checker.text.words import claim_in_words, rounds_in_words
 
 __all__ = ["Allowance", "Finding", "Status", "Verdict", "judged", "verify"]
 
@@ -170,8 +171,12 @@ def _findings(
     found = read(document)
     for where, reason in found.complaints:
         yield Finding(where=where, status=Status.FAILS, reason=reason)
-    for i in range(len(found.claims)):
-        yield _finding(found, i, allowance)
+    for i, stated in enumerate(document["claims"]):
+        finding = _finding(found, i, allowance)
+        if finding.status is Status.HOLDS:
+            said = f"{claim_in_words(stated)}, of {rounds_in_words(document['parts'])}"
+            finding = replace(finding, reason=f"{said}: {finding.reason}")
+        yield finding
 
 
 def _finding(found: Read, index: int, allowance: Allowance) -> Finding:

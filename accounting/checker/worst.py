@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from accounting.checker.text.reading import Malformed, read
+from accounting.checker.text.words import decimal_of, rounds_in_words
 from accounting.checker.verdict import Allowance, Finding, Status, verify
 
 __all__ = ["WorstPart", "check_certificates", "stated_parts", "worst_of"]
@@ -68,7 +69,8 @@ def worst_of(
         if epsilon < max(part.claims[delta] for part in parts):
             yield _fails(where, "is less than that of a part")
         else:
-            reason = f"no less than any of {len(parts)} parts"
+            stated = f"epsilon <= {decimal_of(epsilon)} at delta {delta}"
+            reason = f"{stated}: no less than any of {len(parts)} parts"
             yield Finding(where=where, status=Status.HOLDS, reason=reason)
     for i, part in enumerate(parts):
         yield from _of_part(f"parts[{i}]", part, allowance)
@@ -81,9 +83,9 @@ def _of_part(where: str, part: WorstPart, allowance: Allowance) -> Iterator[Find
     found = [*_wrong(where, part, part.certificate, allowance)]
     yield from found
     if not found:
-        reason = "epsilon computed again, of this very noise and rounds"
-        if part.reason:
-            reason = "epsilon follows from what is stated"
+        how = "follows from what is stated" if part.reason else "computed again"
+        stated = ", ".join(f"<= {decimal_of(e)} at delta {d}" for d, e in part.claims.items())
+        reason = f"epsilon {stated}, of {rounds_in_words(part.inner)}: {how}"
         yield Finding(where=where, status=Status.HOLDS, reason=reason)
 
 

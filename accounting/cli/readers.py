@@ -26,6 +26,8 @@ r"""The group of entry points."""
 MOST_TEXT: Final = 1 << 22
 r"""The bytes of the longest certificate of any schema."""
 
+_OURS: Final = "dpcore-"
+
 Reader: TypeAlias = Callable[[bytes], Verdict]
 """Checks the text of a certificate."""
 
@@ -75,6 +77,11 @@ def why_not_a_certificate(text: bytes) -> str | None:
         return 'is not a certificate: it names no "schema"'
     if schema == SCHEMA or entry_points(group=GROUP, name=schema):
         return None
+    if schema.startswith(_OURS):
+        return (
+            f"is a result ({schema[:80]!a}), and no certificate: give the certificate that was "
+            "written with it, of a bandit run certificate-*.json in the folder of --output"
+        )
     return f"no installed package reads certificates of the schema {schema[:80]!a}"
 
 

@@ -67,8 +67,8 @@ class Plan:
 
     ``guarantee`` is derived, whatever the target; ``meets`` says whether it is certified to reach
     it. ``size`` is None for bits, which never wrap around. ``assumes`` names what a protocol needs
-    beyond its noise ("" for nothing): then ``guarantee`` is of the sum alone, and ``meets`` counts
-    what the assumption costs.
+    beyond its noise ("" for nothing): then ``guarantee`` is of the sum alone, what the server sees
+    beside it costs ``assumed_epsilon`` more, and ``meets`` counts both.
     """
 
     instance: Instance
@@ -81,6 +81,7 @@ class Plan:
     meets: bool
     size: ProtocolSize | None
     assumes: str = ""
+    assumed_epsilon: Fraction = Fraction(0)
 
 
 def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
@@ -173,6 +174,7 @@ class _Target:
             meets=_meets(curve, self.epsilon - spent, self.delta),
             size=size,
             assumes=f"an ({self.epsilon / 4}, q)-relaxed aggregation" if relaxed else "",
+            assumed_epsilon=spent,
         )
 
 

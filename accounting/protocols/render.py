@@ -35,10 +35,9 @@ def plan_lines(plan: Plan) -> list[str]:
     lines = [
         f"{plan.instance} for {protocol.users} users, parameters {plan.parameters}",
         _line("promise", f"{_target(plan)} with {plan.honest} honest users"),
-        _line("guarantee", f"{_at(plan, plan.guarantee, plan.honest)}: {_kept(plan)}"),
+        _line("guarantee", f"{_whole(plan, plan.guarantee, plan.honest)}: {_kept(plan)}"),
     ]
-    if plan.assumes:
-        lines.append(_line("assumes", f"{plan.assumes}; the guarantee is of the sum alone"))
+    lines += _assumed(plan, plan.guarantee, plan.honest)
     lines += [_line(name, value) for name, value in _parameters(plan)]
     return lines
 
@@ -50,6 +49,8 @@ def simulation_lines(result: Simulation) -> list[str]:
     runs = f"{result.runs} runs, {result.aggregation}"
     error = f"mean |error| {result.mean_absolute_error:.4g}, root mean square "
     error += f"{result.root_mean_square_error:.4g}, of a sum of {result.present} values in [0, 1]"
+    planned = _whole(plan, result.planned, plan.honest)
+    kept = _whole(plan, result.kept, result.present)
     lines = [
         f"{plan.instance} for {plan.protocol.users} users, parameters {plan.parameters}",
         _line("runs", runs),
@@ -57,11 +58,10 @@ def simulation_lines(result: Simulation) -> list[str]:
         _line("error", error),
         _line("noise", f"standard deviation {up(result.noise_deviation)} at most, exact law"),
         _line("bits", f"{plan.protocol.bits_per_user} a user"),
-        _line("planned", f"{_at(plan, result.planned, plan.honest)} ({plan.honest} honest users)"),
-        _line("kept", f"{_at(plan, result.kept, result.present)} ({result.present} users stayed)"),
+        _line("planned", f"{planned} ({plan.honest} honest users)"),
+        _line("kept", f"{kept} ({result.present} users stayed)"),
     ]
-    if plan.assumes:
-        lines.append(_line("assumes", f"{plan.assumes}; both are of the sum alone"))
+    lines += _assumed(plan, result.kept, result.present)
     return lines
 
 
@@ -82,6 +82,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "guarantee": _curve_json(plan, plan.guarantee, plan.honest),
         "meets_target": plan.meets,
         "assumes": plan.assumes or None,
+        "assumed_epsilon": write_rational(plan.assumed_epsilon),
         "noise_of_a_user": _noise_json(_of_a_user(plan.protocol)),
         "noise_of_the_sum": _noise_json(plan.protocol.planned_noise),
         **_numbers(plan),
@@ -137,6 +138,24 @@ def _at(plan: Plan, curve: Guarantee, present: int) -> str:
     high = up(found.upper, 6)
     value = f"exactly {low}" if low == high else f"between {low} and {high}"
     return f"epsilon {value}" + (f" at delta = {exactly(delta)}" if delta else "")
+
+
+def _whole(plan: Plan, curve: Guarantee, present: int) -> str:
+    # With what an assumed aggregation shows beside the sum: the two add up, and no lower end.
+    if not plan.assumes:
+        return _at(plan, curve, present)
+    most = up(_epsilon(plan, curve, present).upper + plan.assumed_epsilon, 6)
+    return f"epsilon at most {most}, given what is assumed"
+
+
+def _assumed(plan: Plan, curve: Guarantee, present: int) -> list[str]:
+    if not plan.assumes:
+        return []
+    spent = exactly(plan.assumed_epsilon)
+    return [
+        _line("assumes", f"{plan.assumes}, which may cost {spent}"),
+        _line("sum alone", _at(plan, curve, present)),
+    ]
 
 
 def _curve_json(plan: Plan, curve: Guarantee, present: int) -> dict[str, Any]:

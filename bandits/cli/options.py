@@ -10,7 +10,7 @@ from typing import Final, cast
 from bandits.experiments.experiment import Experiment
 from bandits.policies.registry import ScheduleName
 from bandits.privatizers.averages import Calibrated
-from bandits.radius.radius import RadiusName
+from bandits.radius.radius import RadiusName, TailName
 from bandits.worlds import preset_of
 from dpcore.command.options import named
 from dpcore.errors import InvalidParameter
@@ -19,12 +19,10 @@ from dpcore.numbers.parameter import whole_number
 __all__ = ["as_options", "read_experiment", "read_path"]
 
 _SAME: Final = "algorithms arms checkpoints data delta epsilon horizon instances jobs radius"
-_OTHER: Final = "schedule seed resume calibration users alpha"
+_OTHER: Final = "schedule seed resume calibration users alpha confidence"
 _OPTIONS: Final = {
-    **{
-        name: f"--{name}"
-        for name in f"{_SAME} schedule seed resume calibration users alpha".split()
-    },
+    **{name: f"--{name}" for name in f"{_SAME} {_OTHER}".split()},
+    "renyi_tail": "--renyi-tail",
     "preset": "PRESET",
     "algorithm": "--algorithms",
     "worlds": "--instances",
@@ -61,6 +59,8 @@ def read_experiment(  # one for each option
     calibration: str | None = None,
     users: str | None = None,
     alpha: str | None = None,
+    confidence: str | None = None,
+    renyi_tail: str | None = None,
 ) -> Experiment:
     r"""The experiment that the options spell; what is left out is the preset's.
 
@@ -71,12 +71,13 @@ def read_experiment(  # one for each option
     """
     with as_options():
         own = preset_of(preset)
+        rounds = own.horizon if horizon is None else whole_number("horizon", horizon)
         experiment = Experiment(
             preset=own.name,
             algorithms=_names(algorithms) if algorithms is not None else own.algorithms,
             epsilons=tuple(epsilons) if epsilons else own.epsilons,
             delta=delta if delta is not None else own.delta,
-            horizon=own.horizon if horizon is None else whole_number("horizon", horizon),
+            horizon=rounds,
             instances=own.instances if instances is None else whole_number("instances", instances),
             radius=cast(RadiusName, radius),
             schedule=cast(ScheduleName | None, schedule),
@@ -85,20 +86,31 @@ def read_experiment(  # one for each option
             calibration=cast(Calibrated, calibration or "exact"),
             users=None if users is None else whole_number("users", users),
             alpha=alpha if alpha is not None else "4/5",
+            confidence=_chance(confidence, rounds),
+            renyi_tail=cast(TailName | None, renyi_tail),
         )
         linear = {"calibration": calibration, "users": users, "alpha": alpha}
         for argument, given in linear.items():
             if given is not None and own.kind != "linear":
                 reason = f"has no effect in {own.name}: leave it out"
                 raise InvalidParameter(argument, given, reason)
+        names = ", ".join(experiment.algorithms)
+        uses = experiment.scheduled or "dp-se" in experiment.algorithms
+        if confidence is not None and not uses:
+            reason = f"has no effect on {names}: leave it out"
+            raise InvalidParameter("confidence", confidence, reason)
+        if renyi_tail is not None and not experiment.has_renyi_tail:
+            reason = "is of dist-rdp-se with --radius paper: leave it out"
+            raise InvalidParameter("renyi_tail", renyi_tail, reason)
         if schedule is not None and not experiment.scheduled:
-            names = ", ".join(experiment.algorithms)
             raise InvalidParameter("schedule", schedule, f"has no effect on {names}: leave it out")
         return experiment
 
 
-def as_options() -> AbstractContextManager[None]:
+def as_options(**others: str) -> AbstractContextManager[None]:
     r"""Errors about an argument name the option that a user of the command typed.
+
+    ``others`` are names of options that stand for an argument in this run.
 
     >>> with as_options():
     ...     raise InvalidParameter("epsilon", "0", "must be > 0")
@@ -106,7 +118,14 @@ def as_options() -> AbstractContextManager[None]:
     ...
     dpcore.errors.InvalidParameter: --epsilon = 0: must be > 0
     """
-    return named(**_OPTIONS)
+    return named(**{**_OPTIONS, **others})
+
+
+def _chance(text: str | None, horizon: int) -> str:
+    # The theorems take p = 1/T.
+    if text is None:
+        return "1/10"
+    return f"1/{horizon}" if text.strip() == "1/T" else text
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -35,9 +35,13 @@ def _spelled(entry: Entry) -> str:
 def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     r"""What an experiment found, a line for each row."""
     schedule = f"schedule {experiment.schedule}, " if experiment.scheduled else ""
+    tail = experiment.renyi_tail or ("released" if experiment.schedule == "released" else "printed")
+    chosen = f"Renyi tail {tail}, " if experiment.has_renyi_tail else ""
+    if experiment.confidence != Fraction(1, 10):
+        chosen += f"p = {experiment.confidence}, "
     head = (
         f"{experiment.preset}: T = {experiment.horizon:,}, {experiment.instances} instances, "
-        f"radius {experiment.radius}, {schedule}seed {experiment.seed}"
+        f"radius {experiment.radius}, {schedule}{chosen}seed {experiment.seed}"
     )
     table = [("algorithm", "epsilon", "regret/T", "+-", "bits", "guarantee")]
     table += [

@@ -88,9 +88,20 @@ def run(
         ),
     ] = None,
     data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="The data file that cz/mslr and obd need; cz/mslr takes several, --data repeated.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    rewards: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="The data file that cz/mslr and obd need.", rich_help_panel=_WHAT
+            metavar="FILE",
+            help="With the preset own: a CSV of rewards in [0, 1], a column for each arm, drawn "
+            "with replacement.",
+            rich_help_panel=_WHAT,
         ),
     ] = None,
     radius: Annotated[
@@ -107,6 +118,24 @@ def run(
             metavar="WORD",
             help="Batch lengths: exact, paper (2^b) or released (4^b, as in the paper's code). "
             "(default: exact with --radius exact, else the preset's)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    confidence: Annotated[
+        str | None,
+        typer.Option(
+            metavar="P",
+            help="The chance that a run drops the best arm, e.g. 1e-3, or 1/T as in the theorems. "
+            "(default: 0.1)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    renyi_tail: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help="The h of dist-rdp-se in --radius paper: printed (the paper) or released (its "
+            "code). (default: released with --schedule released, else printed)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -196,11 +225,14 @@ def run(
         from bandits.experiments.ownership import refuse_inputs
 
         workers = read_jobs(jobs)
-        folder, state, source = (
-            read_path(option, text)
-            for option, text in (("--output", output), ("--resume", resume), ("--data", data))
-        )
-        refuse_inputs(folder, {"--data": source, "--resume": state})
+        folder, state = read_path("--output", output), read_path("--resume", resume)
+        if rewards is not None and (data or preset != "own"):
+            reason = f"is for the preset own without --data, not {preset}: leave it out"
+            raise InvalidParameter("--rewards", rewards, reason)
+        option, data = ("--data", data) if rewards is None else ("--rewards", [rewards])
+        source = [place for text in data or () if (place := read_path(option, text))]
+        for place in [*source, None]:
+            refuse_inputs(folder, {option: place, "--resume": state})
         experiment = read_experiment(
             preset,
             algorithms=algorithms,
@@ -215,8 +247,10 @@ def run(
             calibration=calibration,
             users=users,
             alpha=alpha,
+            confidence=confidence,
+            renyi_tail=renyi_tail,
         )
-        with as_options():
+        with as_options(data=option):
             worlds = experiment.worlds(source)
             promises = _promises(experiment, worlds)
             with _folder(experiment, folder):

@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final, get_args
 
 import numpy as np
 
 from bandits.actions import LinearModel
-from bandits.batch import arms_and_horizon, chance_of
+from bandits.batch import arms_and_horizon, chance_of, confidence_of
 from bandits.experiments.asked import (
     check_delta,
     check_epsilons,
@@ -37,10 +36,10 @@ from bandits.policies.registry import (
 )
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.promise import RunGuarantee
-from bandits.radius.radius import RadiusName
+from bandits.radius.radius import RadiusName, TailName
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.environment import Environment
-from bandits.worlds.preset import MOST_INSTANCES
+from bandits.worlds.preset import MOST_INSTANCES, Data
 from dpcore.command.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
@@ -98,7 +97,7 @@ class Experiment:
     Equal experiments give equal numbers.
 
     ``schedule`` None: the preset's under the paper's radius, exact under the exact one. ``arms``
-    None: as many as the preset has.
+    None: as many as the preset has. ``confidence`` and ``renyi_tail`` are those of a ``Setting``.
 
     Linear worlds have ``calibration``, ``alpha`` and ``users``, the population, None for the
     preset's; see :class:`bandits.policies.registry.Setting`.
@@ -135,6 +134,8 @@ class Experiment:
     calibration: Calibrated = "exact"
     users: int | None = None
     alpha: RationalLike = "4/5"
+    confidence: RationalLike = "1/10"
+    renyi_tail: TailName | None = None
 
     def __post_init__(self) -> None:
         preset = preset_of(self.preset)
@@ -160,6 +161,9 @@ class Experiment:
         schedule = self.schedule
         if schedule is None:
             schedule = "exact" if self.radius == "exact" else preset.schedule
+        if self.renyi_tail not in (None, *get_args(TailName)):
+            reason = "must be 'printed' or 'released'"
+            raise InvalidParameter("renyi_tail", self.renyi_tail, reason)
         if schedule not in get_args(ScheduleName):
             reason = f"must be one of {', '.join(get_args(ScheduleName))}"
             raise InvalidParameter("schedule", self.schedule, reason)
@@ -175,11 +179,12 @@ class Experiment:
             ("checkpoints", _checked(self.checkpoints, horizon)),
             ("users", population(self.users, preset.users)),
             ("alpha", chance_of("alpha", self.alpha)),
+            ("confidence", confidence_of(self.confidence)),
         ):
             object.__setattr__(self, name, value)
 
-    def worlds(self, data: Path | None = None) -> Worlds:
-        r"""The environments of its instances; ``data`` is the file of a preset that needs one.
+    def worlds(self, data: Data = None) -> Worlds:
+        r"""The environments of its instances; ``data`` is what a preset is read from that needs it.
 
         Raises :class:`InvalidParameter` also for a horizon below the number of arms.
         """
@@ -206,6 +211,12 @@ class Experiment:
         return any(entry.lengths == "schedule" for entry in entries)
 
     @property
+    def has_renyi_tail(self) -> bool:
+        r"""Whether any of its algorithms has a radius that ``renyi_tail`` decides."""
+        names = {read_algorithm(algorithm).entry.name for algorithm in self.algorithms}
+        return self.radius == "paper" and "dist-rdp-se" in names
+
+    @property
     def size(self) -> int:
         r"""The number of cells."""
         return len(self.algorithms) * len(self.epsilons) * self.instances
@@ -227,6 +238,8 @@ class Experiment:
             calibration=self.calibration,
             users=self.users,
             alpha=rational("alpha", self.alpha),
+            confidence=rational("confidence", self.confidence),
+            renyi_tail=self.renyi_tail,
         )
 
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
@@ -253,7 +266,15 @@ class Experiment:
             "seed": self.seed,
             "checkpoints": [*self.checkpoints],
             **self._linear_json(),
+            **self._chosen_json(),
         }
+
+    def _chosen_json(self) -> dict[str, Any]:
+        # What is not as it always was: a state of before goes on.
+        chosen = {} if self.renyi_tail is None else {"renyi_tail": self.renyi_tail}
+        if self.confidence == Fraction(1, 10):
+            return chosen
+        return {"confidence": write_rational(Fraction(self.confidence)), **chosen}
 
     def _linear_json(self) -> dict[str, Any]:
         if preset_of(self.preset).kind != "linear":

@@ -53,6 +53,8 @@ _WORDS: Final = {
     "calibration": "calibration",
     "users": "number of users",
     "alpha": "alpha",
+    "confidence": "confidence",
+    "renyi_tail": "tail of Renyi noise",
 }
 _UNSHOWN: Final = ("data", "worlds", "checkpoints")
 _COUNTS: Final = ("instance", "batches", "bits_per_user", "numbers", "bits_sent")

@@ -25,7 +25,7 @@ from bandits.privatizers.averages import AveragePrivatizer, Calibrated, LinearTr
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.sums import SumPrivatizer, Trust
-from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, RadiusName
+from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, RadiusName, TailName
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import Exact, make_positive, rational, write_rational
 from dpcore.spec import find_name, read_keys, split_name
@@ -81,7 +81,9 @@ class Setting:
     >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
     Fraction(1, 2)
 
-    ``confidence`` is p, the chance that the run makes a mistake. Algorithms of linear bandits have
+    ``confidence`` is p, the chance that the run makes a mistake. ``renyi_tail`` is the h of Renyi
+    noise in the paper's radius, None for the released code's with its schedule and the printed one
+    with any other (:class:`bandits.radius.radius.PaperRadius`). Algorithms of linear bandits have
     the other parameters: ``model`` is what the server knows, ``calibration`` says how their noise
     is chosen, ``users`` is the population (None for no end), ``alpha`` says how fast clients grow.
 
@@ -97,6 +99,7 @@ class Setting:
     radius: RadiusName = "exact"
     schedule: ScheduleName = "exact"
     confidence: Exact = Exact("1/10")
+    renyi_tail: TailName | None = None
     model: LinearModel | None = None
     calibration: Calibrated = "exact"
     users: int | None = None
@@ -114,6 +117,9 @@ class Setting:
             if getattr(self, argument) not in get_args(names):
                 reason = f"must be one of {', '.join(get_args(names))}"
                 raise InvalidParameter(argument, getattr(self, argument), reason)
+        if self.renyi_tail not in (None, *get_args(TailName)):
+            reason = "must be 'printed' or 'released'"
+            raise InvalidParameter("renyi_tail", self.renyi_tail, reason)
         object.__setattr__(self, "delta", delta)
         object.__setattr__(self, "arms", arms)
         object.__setattr__(self, "horizon", horizon)
@@ -349,4 +355,5 @@ def _schedule(privatizer: Privatizer, setting: Setting) -> Schedule:
 def _radius(schedule: Schedule, setting: Setting) -> Radius:
     if setting.radius == "exact":
         return ExactRadius(batches=schedule.batches(setting.horizon))
-    return PaperRadius(form="released" if setting.schedule == "released" else "printed")
+    own: TailName = "released" if setting.schedule == "released" else "printed"
+    return PaperRadius(form=setting.renyi_tail or own)

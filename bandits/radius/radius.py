@@ -31,11 +31,15 @@ __all__ = [
     "PaperRadius",
     "Radius",
     "RadiusName",
+    "TailName",
     "radius_of",
     "tkms_width",
 ]
 
 RadiusName: TypeAlias = Literal["exact", "paper"]
+
+TailName: TypeAlias = Literal["printed", "released"]
+r"""Whose h a :class:`PaperRadius` has for Renyi noise: the paper's, or its code's."""
 
 _BITS: Final = 64
 
@@ -147,7 +151,7 @@ class PaperRadius(Radius):
 
     name: ClassVar[str] = "paper"
 
-    form: Literal["printed", "released"] = "printed"
+    form: TailName = "printed"
 
     def __post_init__(self) -> None:
         if self.form not in ("printed", "released"):

@@ -8,13 +8,14 @@ from bandits.worlds.cz import EASY, HARD
 from bandits.worlds.letor import MSLR
 from bandits.worlds.linear import FIGURE_2, TABLE_2
 from bandits.worlds.obd import OBD
+from bandits.worlds.own import OWN
 from bandits.worlds.preset import FromFile, Preset, Simulated, Worlds
 from bandits.worlds.tkms import BINARY
 from dpcore.spec import find_name
 
 __all__ = ["PRESETS", "FromFile", "Preset", "Simulated", "Worlds", "preset_of"]
 
-PRESETS: Final[tuple[Preset, ...]] = (EASY, HARD, MSLR, BINARY, OBD, FIGURE_2, TABLE_2)
+PRESETS: Final[tuple[Preset, ...]] = (EASY, HARD, MSLR, BINARY, OBD, FIGURE_2, TABLE_2, OWN)
 
 
 def preset_of(name: str) -> Preset:

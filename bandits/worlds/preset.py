@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -17,7 +17,7 @@ from dpcore.command.state_file import require_plain
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.parameter import integer
 
-__all__ = ["MOST_INSTANCES", "FromFile", "Preset", "Simulated", "Worlds"]
+__all__ = ["MOST_INSTANCES", "Data", "FromFile", "Preset", "Simulated", "Worlds"]
 
 MOST_INSTANCES: Final = 1 << 20
 _MOST_ARMS: Final = 1 << 16
@@ -36,19 +36,27 @@ class FromFile:
     r"""Instance i is the world that ``read(path, K)`` finds, its arms in an order drawn from i.
 
     K is None where the file says how many arms there are; ``wanted`` describes the file. The order
-    is that of numpy's legacy generator under seed i, which never changes.
+    is that of numpy's legacy generator under seed i, which never changes. Where ``several`` files
+    may be one world, ``read`` takes a tuple of two or more as well.
     """
 
-    read: Callable[[Path, int | None], Environment]
+    read: Callable[[Any, int | None], Environment]
     wanted: str
+    several: bool = False
 
 
 Source: TypeAlias = Simulated | FromFile
 
+Data: TypeAlias = Path | Sequence[Path] | None
+"""The file that a world is read from, or several of one world."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worlds:
-    r"""An environment for each instance; ``data`` is the SHA-256 of the file they are from."""
+    r"""An environment for each instance; ``data`` is the SHA-256 of the file they are from.
+
+    Of several files it is that of their SHA-256 in hexadecimal, a line each.
+    """
 
     environments: tuple[Environment, ...]
     data: str | None = None
@@ -113,36 +121,41 @@ class Preset:
             raise InvalidParameter("arms", arms, f"must be <= {_MOST_ARMS}")
         return count
 
-    def worlds(
-        self, instances: int, *, arms: int | None = None, data: Path | None = None
-    ) -> Worlds:
-        r"""The first ``instances`` worlds, from the file ``data`` where the preset needs one.
+    def worlds(self, instances: int, *, arms: int | None = None, data: Data = None) -> Worlds:
+        r"""The first ``instances`` worlds, from the file or files where the preset needs them.
 
         >>> from bandits.worlds import preset_of
         >>> preset_of("cz/easy").worlds(2).environments[1].arms
         10
 
         Raises :class:`InvalidParameter` for instances outside of [1, 2^20], arms as
-        :meth:`arms_of`, a file that is missing or not of its format, and one that the preset has no
-        use for.
+        :meth:`arms_of`, a file that is missing or not of its format, one that the preset has no use
+        for, one that is named twice, and several where the preset reads one.
         """
+        paths = () if data is None else (data,) if isinstance(data, Path) else tuple(data)
+        named = ", ".join(map(str, paths))
         count = integer("instances", instances, at_least=1)
         if count > MOST_INSTANCES:
             raise InvalidParameter("instances", instances, f"must be <= {MOST_INSTANCES}")
         wanted_arms = self.arms_of(arms)
         match self.source:
             case Simulated(instance=instance):
-                if data is not None:
+                if paths:
                     reason = f"{self.name} is simulated: leave the file out"
-                    raise InvalidParameter("data", str(data), reason)
+                    raise InvalidParameter("data", named, reason)
                 assert wanted_arms is not None  # noqa: S101  # simulated presets say how many
                 return Worlds(environments=tuple(instance(i, wanted_arms) for i in range(count)))
-            case FromFile(read=read, wanted=wanted):
-                if data is None:
+            case FromFile(read=read, wanted=wanted, several=several):
+                if not paths:
                     raise InvalidParameter("data", ABSENT, f"{self.name} needs {wanted}")
-                require_plain("data", data)
-                digest = _digest(data)
-                world = read(data, wanted_arms)
+                if len(paths) > 1 and not several:
+                    raise InvalidParameter("data", named, f"{self.name} reads one file")
+                if len({path.resolve() for path in paths}) < len(paths):
+                    raise InvalidParameter("data", named, "names one file twice")
+                for path in paths:
+                    require_plain("data", path)
+                digest = _digest_of(paths)
+                world = read(paths if len(paths) > 1 else paths[0], wanted_arms)
                 environments = tuple(_in_order_of(world, i) for i in range(count))
                 return Worlds(environments=environments, data=digest)
 
@@ -162,6 +175,13 @@ def _defined(value: Any) -> Any:
 def _in_order_of(world: Environment, instance: int) -> Reordered:
     order = np.random.RandomState(instance).permutation(world.arms)
     return Reordered(world=world, order=tuple(order.tolist()))
+
+
+def _digest_of(paths: Sequence[Path]) -> str:
+    each = [_digest(path) for path in paths]
+    if len(each) == 1:
+        return each[0]
+    return hashlib.sha256("\n".join(each).encode()).hexdigest()
 
 
 def _digest(path: Path) -> str:

@@ -47,13 +47,15 @@ _FLOOR: Final = "se"
 _NOTE: Final = """Presets `cz/easy` (means of the arms uniform in [0.25, 0.75]) and `cz/hard`
 ([0.45, 0.55]): rewards Normal(mean, 0.1) clipped to [0, 1], K = 10, p = 0.1, s = 10 unless said.
 Regret is Reg(T)/T, the mean over instances and its standard error. *paper*: radius, g and tau of
-the paper, batches of 4^b. *exact radius*: certified radius and tau, four times the g; still 4^b.
+the paper, batches of 4^b as in the code released with it (its Algorithm 1 has 2^b).
+*exact radius*: certified radius and tau, four times the g; still 4^b.
 *exact*: batches chosen as well. All three draw from the same seeds: with the same batches, 4^b,
 they see the same rewards. dp-se has its own epochs in all. *exact/se*: to the regret of se, which
 has no privacy, by exact numbers. *wrong arm* counts the instances where the best arm was dropped:
 the last choice of the run has no arm of the largest mean. By version; p allows it in one run of
 ten. Bits are the most that one user sends, by the paper's numbers and by the exact ones. Both
-epsilons are derived; what one parameter promises differs by algorithm."""
+epsilons are derived, for the exact version alone; what one parameter promises differs by
+algorithm."""
 
 
 def paper_figures(player: Player) -> Section:

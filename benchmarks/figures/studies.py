@@ -143,7 +143,7 @@ def trade_off(player: Player) -> Section:
         note=(
             f"Preset `cz/easy`, T = {power(player.effort.easy)}. A reward has ceil(s epsilon sqrt "
             "n) steps. Bits are the most that a user sends and the mean over users, by the paper's "
-            "numbers and the exact ones."
+            f"numbers and the exact ones. Epsilon at {DELTA} is that of the exact version alone."
         ),
         rows=tuple(rows),
         checks=tuple(_scaling_checks(paper, epsilons, scalings)),

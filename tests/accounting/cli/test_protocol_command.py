@@ -38,7 +38,7 @@ INSTANCES = (
 SHUFFLED = ("binary-shuffle", "vector-shuffle")
 PLAN_KEYS = {
     "schema", "instance", "parameters", "users", "honest", "target", "guarantee", "meets_target",
-    "assumes", "noise_of_a_user", "noise_of_the_sum", "bits_per_user",
+    "assumes", "assumed_epsilon", "noise_of_a_user", "noise_of_the_sum", "bits_per_user",
 }  # fmt: skip
 SUM_KEYS = {"precision", "threshold", "modulus", "wraparound_upper"}
 NUMBERS = {
@@ -145,6 +145,28 @@ def test_plans_in_words(command: Command, instance: str) -> None:
     assert f" {noise}" in answer.out  # its label ends before it
 
 
+@pytest.mark.parametrize("epsilon", ["1", "1/3"])
+def test_a_plan_over_an_assumed_aggregation_says_the_whole_epsilon(
+    command: Command, epsilon: str
+) -> None:
+    answer = command("plan", "shuffled-pure", "--epsilon", epsilon)
+    found = command("plan", "shuffled-pure", "--epsilon", epsilon, "--json").json
+    # Twice the epsilon/4 of the aggregation, and what the sum has: CZ Theorem 3, corrected.
+    assert Fraction(found["assumed_epsilon"]) == Fraction(epsilon) / 2
+    lines = {line[2:12].strip(): line[14:] for line in answer.out.splitlines()}
+    said = Fraction(lines["guarantee"].split()[3].rstrip(","))
+    assert Fraction(epsilon) <= said <= Fraction(epsilon) + Fraction(1, 10**5)
+    assert lines["guarantee"].endswith(", given what is assumed: kept")
+    assert lines["sum alone"].startswith("epsilon ")
+
+
+def test_a_plan_of_many_bits_ends_within_the_time_allowed(command: Command) -> None:
+    paper = ("--coordinates", 20, "--parameters", "paper", "--within", 1)
+    answer = command("plan", "vector-shuffle", *paper, users=1000)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: no answer within 1 seconds of computing: --within allows")
+
+
 def test_a_promise_that_is_not_kept_is_called_so(command: Command) -> None:
     answer = command("plan", "pure", "--parameters", "paper", "--honest", "50%")
     assert answer.code == 0
@@ -201,7 +223,7 @@ def test_simulations(command: Command, instance: str) -> None:
     assert command("simulate", instance, *words, "--json").json == found
     lines = command("simulate", instance, *words).out.splitlines()
     names = ["runs", "dropouts", "error", "noise", "bits", "planned", "kept"]
-    names += ["assumes"] if instance == "shuffled-pure" else []
+    names += ["assumes", "sum"] if instance == "shuffled-pure" else []
     assert [line.split()[0] for line in lines[1:]] == names
 
 

@@ -85,8 +85,17 @@ def test_an_honest_run_holds(command: Verify) -> None:
     answer = command(of_a_run())
     assert answer.code == 0
     lines = answer.out.splitlines()
-    assert lines[0].startswith("claims[0] (epsilon): holds: no less than any of ")
-    assert lines[1] == "parts[0]: holds: epsilon computed again, of this very noise and rounds"
+    claim = "claims[0] (epsilon): holds: epsilon <= 0.4999984 at delta 1/1000000: no less than any"
+    assert lines[0].startswith(claim)
+    # What was verified, as the document has it: epsilon, noise, sensitivity and rounds.
+    written = json.loads(of_a_run())["parts"]
+    for i, part in enumerate(written):
+        noise, moved = part["is"]["noise"], part["is"]["sensitivity"]["amount"]
+        epsilon = part["claims"][0]["epsilon"]
+        assert lines[1 + i] == (
+            f"parts[{i}]: holds: epsilon <= {epsilon} at delta 1/1000000, of 1 round of "
+            f"discrete-laplace:scale={noise['scale']} (sensitivity {moved}): computed again"
+        )
     assert lines[-1] == "every claim holds"
 
 
@@ -113,6 +122,15 @@ def test_parts_beyond_the_second_path_are_not_called_false(command: Verify) -> N
     assert "parts[1]: unchecked: more than 1 steps" in lines
     assert lines[-1].startswith("NOT CHECKED IN FULL")
     assert "fails" not in "".join(lines[:-1])
+
+
+def test_a_result_is_told_from_a_certificate(command: Verify) -> None:
+    answer = command('{"schema": "dpcore-bandit/1"}')
+    assert answer.code == 2
+    assert "is a result ('dpcore-bandit/1'), and no certificate: give the" in answer.err
+    assert "certificate-*.json" in answer.err
+    foreign = command('{"schema": "alien/1"}').err
+    assert "certificate-*.json" not in foreign
 
 
 def test_a_changed_run_does_not_hold(command: Verify) -> None:

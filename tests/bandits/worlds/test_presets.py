@@ -24,12 +24,13 @@ from bandits.worlds.environment import (
 from bandits.worlds.letor import FEATURES, letor_arms
 from bandits.worlds.obd import obd_arms
 from dpcore.errors import InvalidParameter
+from tests.support.typed import typed
 
 
 def test_the_presets_are_known_by_name_and_name_known_algorithms() -> None:
     names = [preset.name for preset in PRESETS]
     arms = ["cz/easy", "cz/hard", "cz/mslr", "tkms/binary", "obd"]
-    assert names == [*arms, "lzj/fig2", "lzj/table2"]
+    assert names == [*arms, "lzj/fig2", "lzj/table2", "own"]
     for preset in PRESETS:
         assert preset_of(preset.name) is preset
         assert [str(read_algorithm(name)) for name in preset.algorithms] == [*preset.algorithms]
@@ -135,6 +136,48 @@ def test_clusters_of_pairs_are_arms(tmp_path: Path) -> None:
     assert worlds.arms == 5
     assert worlds.data is not None
     assert len(worlds.data) == 64
+
+
+def test_several_files_are_one_world(tmp_path: Path) -> None:
+    # The paper's pairs are those of train, vali and test: cut anywhere, they are the same pairs.
+    lines = letor_text(5).splitlines(keepends=True)
+    whole, parts = (
+        tmp_path / "all.txt",
+        [tmp_path / f"{name}.txt" for name in ("train", "vali", "test")],
+    )
+    whole.write_text("".join(lines), encoding="ascii")
+    for part, (start, end) in zip(parts, ((0, 31), (31, 44), (44, 60)), strict=True):
+        part.write_text("".join(lines[start:end]), encoding="ascii")
+    together, alone = letor_arms(parts, 5), letor_arms(whole, 5)
+    assert (together.values, together.counts) == (alone.values, alone.counts)
+    assert letor_arms(parts[:2], 5).counts != alone.counts
+    worlds = preset_of("cz/mslr").worlds(1, arms=5, data=parts)
+    digests = [hashlib.sha256(part.read_bytes()).hexdigest() for part in parts]
+    assert worlds.data == hashlib.sha256("\n".join(digests).encode()).hexdigest()
+    assert preset_of("cz/mslr").worlds(1, arms=5, data=parts[:1]).data == digests[0]
+    with pytest.raises(InvalidParameter, match="names one file twice"):
+        preset_of("cz/mslr").worlds(1, arms=5, data=[parts[0], *parts])
+    with pytest.raises(InvalidParameter, match="obd reads one file"):
+        preset_of("obd").worlds(1, data=parts)
+    with pytest.raises(InvalidParameter, match="must name one file or more"):
+        letor_arms([], 5)
+
+
+def test_the_command_takes_several_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = [tmp_path / "train.txt", tmp_path / "vali.txt"]
+    for part in parts:
+        part.write_text(letor_text(5), encoding="ascii")
+    words = ["--arms", 5, "-T", 2000, "--instances", 1, "--algorithms", "se", "--json"]
+    both = [word for part in parts for word in ("--data", part)]
+    answer = typed(capsys, "bandit", "run", "cz/mslr", *both, *words)
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.json["data"] == preset_of("cz/mslr").worlds(1, arms=5, data=parts).data
+    none = typed(capsys, "bandit", "run", "cz/mslr", *both, "--data", tmp_path / "none", *words)
+    assert (none.code, "none: No such file" in none.err) == (2, True)
+    twice = typed(capsys, "bandit", "run", "cz/mslr", *both[:2], *both[:2], *words)
+    assert (twice.code, "names one file twice" in twice.err) == (2, True)
 
 
 def test_as_many_pairs_as_clusters_are_enough(tmp_path: Path) -> None:

@@ -1,0 +1,93 @@
+r"""A reward table of one's own: a CSV whose columns are arms and whose rows are rewards in [0, 1].
+
+Rewards are drawn with replacement, each arm from its own column: what was seen together in a row is
+drawn apart. A first row that holds no number at all names the arms.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+from bandits.worlds.cz import CZ_ALGORITHMS
+from bandits.worlds.environment import Table
+from bandits.worlds.preset import FromFile, Preset
+from dpcore.command.state_file import require_plain
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import rational
+
+__all__ = ["OWN", "table_arms"]
+
+
+def table_arms(path: Path, arms: int | None = None) -> Table:
+    r"""One arm a column, in the order of the file; values are exact decimals or fractions.
+
+    Raises :class:`InvalidParameter` for what is no plain file, cannot be read or has no rewards, a
+    row of another length than the first, a cell that is no number in [0, 1], and columns that are
+    not as many as ``arms`` where that is given.
+    """
+    require_plain("data", path)
+    columns: list[list[Fraction]] = []
+    for line, row in _rows(path):
+        columns = columns or [[] for _ in row]
+        if len(row) != len(columns):
+            reason = f"line {line} has {len(row)} cells, the first row of rewards {len(columns)}"
+            raise InvalidParameter("data", str(path), reason)
+        for number, (column, cell) in enumerate(zip(columns, row, strict=True), start=1):
+            value = _number(cell)
+            if value is None or not 0 <= value <= 1:
+                reason = f"line {line}, column {number}: {cell[:40]!a} is no reward in [0, 1]"
+                raise InvalidParameter("data", str(path), reason)
+            column.append(value)
+    if not columns:
+        raise InvalidParameter("data", str(path), "holds no row of rewards")
+    if arms is not None and len(columns) != arms:
+        reason = f"must be {len(columns)}: so many columns are in the file"
+        raise InvalidParameter("arms", arms, reason)
+    return Table(rewards=columns)
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(file, strict=True)
+            first = True
+            for row in rows:
+                if not row:  # a blank line
+                    continue
+                names = first and all(cell.strip() and _number(cell) is None for cell in row)
+                first = False
+                if not names:
+                    yield rows.line_num, row
+    except OSError as error:
+        raise InvalidParameter("data", str(path), error.strerror or str(error)) from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidParameter("data", str(path), f"is no CSV text ({error})") from None
+
+
+def _number(cell: str) -> Fraction | None:
+    # NaN and infinity are numbers to nobody here, and refused as rewards, not taken for a name.
+    if cell.strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
+        return Fraction(-1)
+    try:
+        return rational("data", cell.strip())
+    except InvalidParameter:
+        return None
+
+
+OWN: Final = Preset(
+    name="own",
+    sentence="an arm a column of your own table of rewards in [0, 1] (--rewards FILE)",
+    source=FromFile(
+        read=table_arms,
+        wanted="--rewards FILE: a CSV whose columns are arms and whose rows are rewards in [0, 1]",
+    ),
+    algorithms=CZ_ALGORITHMS,
+    epsilons=("0.5", "1"),
+    horizon=10**5,
+    schedule="paper",
+    arms=None,
+)
