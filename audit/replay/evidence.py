@@ -173,8 +173,8 @@ def unnoised_parts(pairs: Iterable[Both]) -> Iterator[Finding]:
     if not good:
         return
     a, b = _still([both.a for both in good]), _still([both.b for both in good])
-    for name in a.keys() & b.keys():
-        if a[name] != b[name]:
+    for name in a:
+        if name in b and a[name] != b[name]:
             yield Finding(
                 kind="unnoised-part",
                 severity="error",

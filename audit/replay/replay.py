@@ -13,7 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, product
 from typing import Any, Final
 
 from audit.outputs.guard import Watchdog, stdout_to_stderr
@@ -205,12 +205,11 @@ def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> N
     session = runner.session
     _require_an_output(replayed, runner)
     session.constants = _constants(replayed, runner)
-    first = [runner.run(world, replayed.tape(0)) for world in (0, 1)]
-    again = [runner.run(world, replayed.tape(0)) for world in (0, 1)]
+    first, again = ([runner.run(world, replayed.tape(0)) for world in (0, 1)] for _ in range(2))
     ordinary = _both(replayed, runner, tapes)
-    alike = [both.a for both in ordinary if both.a.error is not None and both.a.key == both.b.key]
-    if 2 * len(alike) > len(ordinary) and alike[0].error is not None:
-        raise alike[0].error  # whatever the dataset, and however the noise fell
+    late = [both.a.error for both in ordinary[len(ordinary) // 2 :] if both.a.key == both.b.key]
+    if 2 * len(late) >= max(len(ordinary), 2 * _REPEATS) and late[0] and None not in late:
+        raise late[0]  # from here on it fails, whatever the dataset
     runs = [run for both in ordinary for run in (both.a, both.b)]
     replayed.findings += seeds(session.constants, [*first, *runs], again[0])
     replayed.findings += sources(runs)
@@ -227,14 +226,12 @@ def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> N
 def _require_an_output(replayed: _Replayed, runner: Runner) -> None:
     # Without any output, or any end, on ordinary tapes, there is nothing to find.
     failed: list[Run] = []
-    for number in range(_LEARNING):
-        for world in (0, 1):
-            run = runner.run(world, replayed.tape(number))
-            if run.error is None:
-                return
-            failed.append(run)
-            if run.kind == "hangs":
-                raise run.error
+    for number, world in product(range(_LEARNING), (0, 1)):
+        failed.append(runner.run(world, replayed.tape(number)))
+        if failed[-1].error is None:
+            return
+        if failed[-1].kind == "hangs":
+            raise failed[-1].error
     if failed[0].error is not None:
         raise failed[0].error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ def test_the_tail_is_heavier_than_the_proof_allows() -> None:
         small = log_tail(12, mpmath.mpf("0.1"), 5)
         exact = sum(mpmath.binomial(12, k) * 0.1**k * 0.9 ** (12 - k) for k in range(5, 13))
         assert small[0] < mpmath.log(exact) < small[1]
-        chance = real(papers.tkms_bits(USERS, "0.5", "1e-6").probability.lower)
+        lower = papers.tkms_bits(USERS, "0.5", "1e-6").probability.lower
+        chance = real(Fraction(lower))
         mean = USERS * chance
         least = int(mpmath.ceil(3 * mean))
         low, high = log_tail(USERS, chance, least)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -28,14 +29,15 @@ def test_schedule_and_tail_are_chosen_apart(schedule: str, tail: str | None) -> 
         schedule=schedule,  # type: ignore[arg-type]  # two of the literals
         renyi_tail=tail,  # type: ignore[arg-type]  # two of the literals
     )
-    policy = read_algorithm("dist-rdp-se").policy(setting)
+    policy: Any = read_algorithm("dist-rdp-se").policy(setting)
     assert policy.schedule == (PAPER if schedule == "paper" else RELEASED)
     own = "released" if schedule == "released" else "printed"
     assert policy.radius == PaperRadius(form=tail or own)  # type: ignore[arg-type]  # two of the literals
     # Without a choice of its own the tail follows a schedule that is replaced.
     if tail is None:
         other = replace(setting, schedule="paper")
-        assert read_algorithm("dist-rdp-se").policy(other).radius == PaperRadius()
+        followed: Any = read_algorithm("dist-rdp-se").policy(other)
+        assert followed.radius == PaperRadius()
 
 
 def test_the_tail_that_is_played_is_said(bandit: Bandit) -> None:
@@ -63,7 +65,7 @@ def test_confidence_is_an_option(bandit: Bandit) -> None:
     # A smaller p is a wider interval: the width that is played, of the policy that is made.
     setting = Setting(epsilon=1, delta="1e-6", horizon=3000, arms=3)
     sure = replace(setting, confidence=Fraction(1, 3000))
-    policies = [read_algorithm("dist-dp-se").policy(each) for each in (setting, sure)]
+    policies: list[Any] = [read_algorithm("dist-dp-se").policy(each) for each in (setting, sure)]
     assert [policy.confidence for policy in policies] == [Fraction(1, 10), Fraction(1, 3000)]
 
 
