@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ def test_the_hull_is_convex_and_below_its_points() -> None:
 def test_the_claimed_curve_is_that_of_the_points() -> None:
     found = claimed_tradeoff([Claim(epsilon=1, delta="0.1"), Claim(epsilon=0, delta="0.3")])
     for x, y in found:
-        lines = [0.0, 0.9 - np.e * x, (0.9 - x) / np.e, 0.7 - x]
+        lines = [0.0, 0.9 - math.e * x, (0.9 - x) / math.e, 0.7 - x]
         assert y == pytest.approx(max(lines))
     assert claimed_tradeoff([]) == []
 
