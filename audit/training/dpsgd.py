@@ -41,6 +41,7 @@ Floats = NDArray[np.float64]
 _SHARES: Final = 6
 r"""The statistical checks: five of sampling and the noise."""
 
+_MOST: Final = {"records": 10**9, "dimension": 10**6, "batches": 10**5, "draws": 10**8}
 _GRID: Final = 1 << 20
 r"""Noise is read in units of sigma/2^20: finer than any discrete law could be told from it."""
 
@@ -102,8 +103,10 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     level = rational("alpha", alpha)
     if not 0 < level < 1:
         raise InvalidParameter("alpha", alpha, "must be in (0, 1), such as 0.05")
-    for name, value, least in (("dimension", dimension, 2), ("batches", batches, 2)):
-        integer(name, value, at_least=least)
+    asked = {"records": records, "dimension": dimension, "batches": batches, "draws": draws}
+    for name, value in asked.items():
+        if integer(name, value, at_least=2) > _MOST[name]:
+            raise InvalidParameter(name, value, f"must be <= {_MOST[name]:,}")
     calls = -(-integer("draws", draws, at_least=100) // dimension)
     seed = integer("seed", seed, at_least=0)
     with stdout_to_stderr(), Watchdog(timeout) as watchdog:
@@ -200,13 +203,15 @@ class _Caller:
     def update(self, gradients: Floats, *coins: int) -> Floats:
         self.updates += 1
         rng = np.random.default_rng([self.seed, 1, *coins])
-        given = self._call(
-            lambda: np.asarray(self.step.update(gradients.copy(), rng), dtype=np.float64)
-        )
+        found = self._call(lambda: np.asarray(self.step.update(gradients.copy(), rng)))
+        if found.dtype.kind not in "iuf":
+            reason = f"update() must return an array of numbers, not of type {found.dtype}"
+            raise TargetFailed(self.target, reason)
+        given = found.astype(np.float64)
         if given.shape != gradients.shape[1:]:
             reason = f"update() must return {gradients.shape[1]} numbers, not shape {given.shape}"
             raise TargetFailed(self.target, reason)
-        return np.asarray(given, dtype=np.float64)
+        return given
 
     def zeros(self, dimension: int, size: int | None = None) -> Floats:
         return np.zeros((self.size if size is None else size, dimension))

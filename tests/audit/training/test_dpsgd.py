@@ -138,8 +138,26 @@ class Scalar(Right):
         return 1.0
 
 
+class Named(Right):
+    def update(self, gradients: Any, rng: Any) -> Any:
+        return {"weights": gradients.sum(axis=0)}
+
+
+@pytest.mark.parametrize("name", ["records", "dimension", "batches", "draws"])
+def test_what_nobody_can_wait_for_is_refused(name: str) -> None:
+    given: dict[str, Any] = {"records": 1000, "rate": "0.1", "noise_multiplier": 1, "clip": 1}
+    with pytest.raises(InvalidParameter, match=f"{name} = .*must be <= "):
+        dpsgd(Right, **{**given, name: 10**30})
+
+
 @pytest.mark.parametrize(
-    ("step", "said"), [(Failing, "no gradients today"), (Outside, "0..1999"), (Scalar, "shape")]
+    ("step", "said"),
+    [
+        (Failing, "no gradients today"),
+        (Outside, "0..1999"),
+        (Scalar, "shape"),
+        (Named, "array of numbers, not of type object"),
+    ],
 )
 def test_a_step_that_fails_is_told(step: type[Right], said: str) -> None:
     with pytest.raises(TargetFailed, match=said):
