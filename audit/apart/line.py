@@ -20,7 +20,7 @@ from typing import Any, Final
 from audit.errors import TargetFailed
 from audit.outputs.guard import RAISED, failure, flush, reading
 from audit.outputs.wire import Objects, pack, unpack
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 
 __all__ = ["LENGTH", "Board", "Line"]
 
@@ -111,7 +111,8 @@ class Line:
         try:
             self.send("done", work())
         except InvalidParameter as error:
-            self.send("refused", (error.argument, str(error.value), error.reason))
+            given = None if error.value is ABSENT else str(error.value)
+            self.send("refused", (error.argument, given, error.reason))
         except TargetFailed as error:
             place = (error.dataset, error.run)
             self.send("failed", (error.target, error.reason, *place, _traced(error)))

@@ -29,7 +29,7 @@ from audit.errors import TargetFailed
 from audit.outputs import guard
 from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.wire import Objects, pack, unpack
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 
 __all__ = ["Apart", "Ended", "end_group"]
 
@@ -118,8 +118,8 @@ class Apart:
         match kind, value:
             case "done", _:
                 return value
-            case "refused", (str(argument), str(given), str(reason)):
-                raise InvalidParameter(argument, given, reason)
+            case "refused", (str(argument), None | str() as given, str(reason)):
+                raise InvalidParameter(argument, ABSENT if given is None else given, reason)
             case "failed", (str(target), str(reason), dataset, run, str(traced)):
                 failed = TargetFailed(target, reason, dataset=dataset, run=run)
                 failed.add_note(f"where it runs:\n{traced}")

@@ -207,7 +207,7 @@ class _Caller:
         if found.dtype.kind not in "iuf":
             reason = f"update() must return an array of numbers, not of type {found.dtype}"
             raise TargetFailed(self.target, reason)
-        given = found.astype(np.float64)
+        given: Floats = found.astype(np.float64)
         if given.shape != gradients.shape[1:]:
             reason = f"update() must return {gradients.shape[1]} numbers, not shape {given.shape}"
             raise TargetFailed(self.target, reason)

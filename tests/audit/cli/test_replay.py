@@ -64,3 +64,9 @@ def test_a_target_that_fails_exits_with_3() -> None:
     with pytest.raises(TargetFailed) as caught:
         replayed("operator:neg", "--pair", "[]", "[]")
     assert caught.value.exit_code == 3
+
+
+def test_a_pair_that_was_left_out_is_asked_for_by_name() -> None:
+    # The target is called by another process, which is who finds out.
+    with pytest.raises(InvalidParameter, match=r"^--pair: must be given"):
+        replayed("examples/broken_counter.py:visitors")
