@@ -153,7 +153,7 @@ class Parts:
 
 def rounded(scores: Floats, unit: float) -> Floats:
     r"""To the nearest multiples of ``unit``; 0: as they are."""
-    found: Floats = np.rint(scores / unit) * unit if unit else scores
+    found: Floats = np.rint(scores / unit) * unit + 0.0 if unit else scores
     return found
 
 

@@ -20,6 +20,7 @@ from audit.evidence.outcome import Outcome
 from audit.evidence.trace import trace_anytime, trace_fixed
 from audit.exact.proof import prove
 from audit.fit.report import FitReport
+from audit.outputs.features.feature import read_feature
 from audit.replay.findings import Finding
 from audit.report.html import page
 from audit.report.report import AuditReport
@@ -54,7 +55,14 @@ def sampled(name: str, *, twin: bool = False, sequential: bool = False) -> Audit
 
     target = Vectorised(spelling=name, function=run)
     claim = Claim(epsilon=tested.epsilon, delta=tested.delta, relation=tested.relation)
-    plan = Plan(claim=claim, pair=tested.pair, runs=RUNS, seed=7, sequential=sequential)
+    plan = Plan(
+        claim=claim,
+        pair=tested.pair,
+        features=(read_feature("identity"),),
+        runs=RUNS,
+        seed=7,
+        sequential=sequential,
+    )
     report = sample(target, plan)
     # The last ones: what came before them were the probe's, which are never tested.
     tested_runs: list[tuple[bool, Any]] = []
