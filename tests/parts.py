@@ -148,6 +148,10 @@ def main(options: Sequence[str]) -> int:
         return run(jobs(options))
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # Nobody reads: what is still to be written must not fail once more at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 if __name__ == "__main__":

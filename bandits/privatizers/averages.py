@@ -81,7 +81,7 @@ class AveragePrivatizer(Releasing[Averages]):
     >>> central = AveragePrivatizer(trust="central", epsilon=10, delta="1/4")
     >>> size = Averages(users=100, coordinates=20)
     >>> central.noise(size), central.guarantee(size)
-    (DiscreteGaussian(sigma_squared=5005.4), Approx(epsilon=10, delta='1/4'))
+    (DiscreteGaussian(sigma_squared=5005), Approx(10, '1/4'))
     >>> paper = AveragePrivatizer(trust="central", epsilon=10, delta="1/4", calibration="paper")
     >>> print(round(paper.guarantee(size).delta(10).upper_float, 4))
     0.7886

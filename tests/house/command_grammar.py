@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import Final
@@ -39,6 +40,7 @@ _LAWS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     }
 )
 NOISE: Final = "noise"
+EVENT: Final = str(Path(__file__).with_name("event.json"))
 SENSITIVITY: Final = ("1", "2", "l1=3", "l2-squared=4", "box=1x2")
 INSTANCES: Final = (
     "pure", "renyi", "concentrated", "central", "local", "shuffled-pure", "binary-shuffle",
@@ -51,12 +53,14 @@ class Row:
     r"""One command: its words, its values that stand alone, and its options with sane values.
 
     ``NOISE`` stands for any noise. ``optional`` are left out of about half of the lines.
+    ``answers`` are the exit codes of an answer.
     """
 
     words: tuple[str, ...]
     values: tuple[tuple[str, ...], ...] = ()
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     optional: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    answers: tuple[int, ...] = (0,)
 
 
 _RELEASES: Final = {"--noise": (NOISE,)}
@@ -116,6 +120,39 @@ COMMANDS: Final = (
         words=("budget", "returning"),
         options={"--noise": (NOISE,), "--visits": ("1,2",)},
         optional={"--delta": ("1e-6",), "--sensitivity": SENSITIVITY, "--poisson": ("1%",)},
+    ),
+    Row(
+        words=("budget", "dpsgd"),
+        options={
+            "--noise-multiplier": ("1.1",),
+            "--batch-size": ("256",),
+            "--examples": ("60000",),
+            "--epochs": ("1",),
+            "--delta": ("1e-5",),
+        },
+        optional={
+            "--sampling": ("poisson", "fixed", "shuffled"),
+            "--relation": ("add-remove", "replace"),
+            "--json": (),
+        },
+    ),
+    Row(
+        words=("budget", "check"),
+        options={"--event": (EVENT,), "--delta": ("1e-6",), "--says": ("1.5",)},
+        optional={"--relation": ("add-remove", "replace"), "--json": ()},
+        answers=(0, 1, 4),
+    ),
+    Row(
+        words=("budget", "continual"),
+        options={"--horizon": ("8",), "--epsilon": ("1",)},
+        optional={
+            "--delta": ("1e-6",),
+            "--low": ("-1",),
+            "--high": ("2",),
+            "--unit": ("1/2",),
+            "--relation": ("add-remove", "replace"),
+            "--json": (),
+        },
     ),
     Row(words=("protocol", "plan"), options=_PROTOCOL, optional=_PROTOCOL_MORE),
     Row(
