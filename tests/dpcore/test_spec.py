@@ -91,7 +91,7 @@ def test_blanks_and_empty_parts_are_nothing() -> None:
 
 
 def test_a_law_to_calibrate_is_told_by_its_other_names() -> None:
-    assert refusal(read_free_law, "gaussian").reason.endswith("; did you mean discrete-gaussian?")
+    assert refusal(read_free_law, "normal").reason.endswith("; did you mean discrete-gaussian?")
     assert "did you mean" not in refusal(read_free_law, "cauchy").reason
 
 
