@@ -60,8 +60,8 @@ def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation 
 def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
     r"""Warnings about a pair that a usual reading of its datasets makes no neighbours.
 
-    Nothing is said of numbers that move by at most 1 each: they may be answers to counting queries,
-    or a histogram.
+    Numbers that move by at most 1 each give no warning: they may be answers to counting queries, or
+    a histogram.
 
     >>> print(*doubts(([1, 2, 3], [7, 8, 9]), "replace"))
     the datasets differ in 3 of 3 items: they are neighbours if the items are answers to queries...
