@@ -43,4 +43,5 @@ def test_a_score_that_speaks_for_a_is_left_alone() -> None:
     worlds = draw_worlds(3000, rng)
     tally = Tally.empty().add(read(0.5 - worlds + rng.normal(size=3000)), worlds)
     lean = learn_rule(tally, isotonic=True).lean[:-1]
-    assert np.ptp(lean) < 0.5 < 2.0 < np.ptp(learn_rule(tally).lean[:-1])
+    assert np.ptp(lean) < 0.5
+    assert np.ptp(learn_rule(tally).lean[:-1]) > 2.0

@@ -1,4 +1,4 @@
-"""The linear form against the best direction there is, which is known where the noise is Gaussian."""
+"""The linear form against the best direction, which is known where the noise is Gaussian."""
 
 from __future__ import annotations
 
