@@ -93,3 +93,8 @@ def test_a_bad_option_is_named(shell: Shell, options: list[str], named: str) -> 
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(f"error: {named}")
     assert shell("absent.csv", "--claim", "epsilon=1").code == 2
+
+
+def test_an_alpha_beyond_floats_is_told_by_its_power(shell: Shell) -> None:
+    found = shell("null.csv", "--claim", "epsilon=1", "--alpha", "1e-400")
+    assert "at most 1 of 10^400 such audits" in " ".join(found.out.split())
