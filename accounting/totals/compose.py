@@ -233,7 +233,7 @@ def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None =
         return source.renyi(order, relative)
     if source.stated_epsilon == 0:
         return Bound.of(Enclosure.exactly(0), "exact", "nothing is lost")
-    pair = LaplacePair(scale=1 / Fraction(source.stated_epsilon), shift=1)
+    pair = LaplacePair(scale=1 / source.stated_epsilon, shift=1)
     found = narrowed(lambda: pair.renyi(order), 64)
     return Bound.of(found, "exact", "randomised response dominates")
 

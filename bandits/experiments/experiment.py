@@ -42,7 +42,7 @@ from bandits.worlds.environment import Environment
 from bandits.worlds.preset import MOST_INSTANCES, Data
 from dpcore.command.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
+from dpcore.numbers.parameter import Exact, RationalLike, integer, rational, write_rational
 from dpcore.sampling.rng import SeededRng
 
 __all__ = ["RECIPE", "Cell", "Experiment", "Task", "play_task", "run_cells"]
@@ -125,7 +125,7 @@ class Experiment:
     epsilons: tuple[RationalLike, ...]
     horizon: int
     instances: int
-    delta: RationalLike = "1e-6"
+    delta: Exact = Exact("1e-6")
     radius: RadiusName = "exact"
     schedule: ScheduleName | None = None
     arms: int | None = None
@@ -133,8 +133,8 @@ class Experiment:
     checkpoints: tuple[int, ...] = ()
     calibration: Calibrated = "exact"
     users: int | None = None
-    alpha: RationalLike = "4/5"
-    confidence: RationalLike = "1/10"
+    alpha: Exact = Exact("4/5")
+    confidence: Exact = Exact("1/10")
     renyi_tail: TailName | None = None
 
     def __post_init__(self) -> None:
@@ -257,7 +257,7 @@ class Experiment:
             "preset": self.preset,
             "algorithms": [*self.algorithms],
             "epsilons": [write_rational(Fraction(e)) for e in self.epsilons],
-            "delta": write_rational(Fraction(self.delta)),
+            "delta": write_rational(self.delta),
             "horizon": self.horizon,
             "instances": self.instances,
             "radius": self.radius,
@@ -274,12 +274,12 @@ class Experiment:
         chosen = {} if self.renyi_tail is None else {"renyi_tail": self.renyi_tail}
         if self.confidence == Fraction(1, 10):
             return chosen
-        return {"confidence": write_rational(Fraction(self.confidence)), **chosen}
+        return {"confidence": write_rational(self.confidence), **chosen}
 
     def _linear_json(self) -> dict[str, Any]:
         if preset_of(self.preset).kind != "linear":
             return {}
-        alpha = write_rational(Fraction(self.alpha))
+        alpha = write_rational(self.alpha)
         return {"calibration": self.calibration, "users": self.users, "alpha": alpha}
 
 
