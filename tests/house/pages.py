@@ -35,7 +35,7 @@ LANGUAGES = frozenset({"python", "console", "text", "json", "toml"})
 RUN = frozenset({"dpcore", "python", "echo", "cat", "ls"})
 SHOWN_ONLY = frozenset({"make", "pip", "git"})
 TIMEOUT_SECONDS = 120
-PRELOADED = ("accounting.cli.budget", "accounting.ledger.ledger", "audit.cli.run", "bandits.cli.run")
+GROUPS = ("accounting.cli.budget", "accounting.ledger.ledger", "audit.cli.run", "bandits.cli.run")
 
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL
@@ -172,7 +172,7 @@ def _forked(line: str, folder: Path) -> tuple[int, str]:
     # The same from a process that has loaded the package and has done nothing else: starting is
     # most of a short command.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__", *PRELOADED])
+    context.set_forkserver_preload(["__main__", *GROUPS])
     with tempfile.NamedTemporaryFile() as printed:
         words = shlex.split(line, comments=True)
         process = context.Process(target=_command, args=(words, folder, printed.name))
