@@ -112,7 +112,7 @@ def _threshold(steady: SteadyPrivatizer) -> int:
 
 
 class Pool(Users):
-    r"""M = ``users`` people, of whom each may be in ``visits`` releases, and in each once.
+    r"""M = ``users`` people, of whom each may be in ``max_visits`` releases, and in each once.
 
     To every release people come in a random order, drawn by ``arrivals``: who has been in B
     releases of this pool, or cannot pay by its ``book``, is turned away, until the release has its
@@ -130,7 +130,7 @@ class Pool(Users):
     >>> from dpcore import SeededRng
     >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-6")
     >>> arrivals = np.random.default_rng(1)
-    >>> pool = Pool(users=500, visits=4, privatizer=steady, arrivals=arrivals)
+    >>> pool = Pool(users=500, max_visits=4, privatizer=steady, arrivals=arrivals)
     >>> policy, arms = BatchedElimination(privatizer=steady), Bernoulli(means=(0.55, 0.5))
     >>> world = np.random.default_rng(1)
     >>> run = play(policy, arms, horizon=5000, world=world, rng=SeededRng(1), users=pool)
@@ -138,27 +138,27 @@ class Pool(Users):
     (Bound(at most 0.5, 'worst'), 4, True)
 
     ``book`` is one in memory if none is given. Raises :class:`InvalidParameter` for users outside
-    of [1, 2^27], visits outside of [1, 2^29], another kind of privatizer or of arrivals, and a book
-    of another curve than the privatizer's or of other users.
+    of [1, 2^27], max_visits outside of [1, 2^29], another kind of privatizer or of arrivals, and a
+    book of another curve than the privatizer's or of other users.
     """
 
     def __init__(
         self,
         *,
         users: int,
-        visits: int,
+        max_visits: int,
         privatizer: SteadyPrivatizer,
         arrivals: np.random.Generator,
         book: Book | None = None,
     ) -> None:
-        self.users, self.visits = people(users), visits_of(visits)
+        self.users, self.max_visits = people(users), visits_of(max_visits)
         if not isinstance(privatizer, SteadyPrivatizer):
             reason = "must be a SteadyPrivatizer: a visit costs the same in every release"
             raise InvalidParameter("privatizer", privatizer, reason)
         if not isinstance(arrivals, np.random.Generator):
             raise InvalidParameter("arrivals", arrivals, "must be a numpy.random.Generator")
         if book is None:
-            book = MemoryBook(users=self.users, curve=privatizer.curve, visits=self.visits)
+            book = MemoryBook(users=self.users, curve=privatizer.curve, max_visits=self.max_visits)
         if not isinstance(book, Book):
             raise InvalidParameter("book", book, "must be a Book, e.g. LedgerBook(...)")
         if book.curve != privatizer.curve:
@@ -196,7 +196,7 @@ class Pool(Users):
     @property
     def total(self) -> Composition:
         r"""What all visits of a user cost, in the scope of a user."""
-        return per_user(self.privatizer.curve, max_visits=self.visits)
+        return per_user(self.privatizer.curve, max_visits=self.max_visits)
 
     @property
     def most_visits(self) -> int:
@@ -227,7 +227,7 @@ class Pool(Users):
     def _first_able(self, waiting: Names, count: int) -> Names:
         # Where the first who can take part stand, in order; all of them, if fewer than ``count``.
         # The book is asked about as many as are wanted, and about the others if these do not do.
-        places = np.flatnonzero(self.visited[waiting] < self.visits)
+        places = np.flatnonzero(self.visited[waiting] < self.max_visits)
         near, far = places[:count], places[count:]
         near = near[self.book.able(waiting[near])]
         if len(near) == count:
