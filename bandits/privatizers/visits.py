@@ -25,6 +25,7 @@ from accounting.release.curve import PrivacyCurve
 from accounting.theorems.convert import Word
 from accounting.theorems.filter import SHARES, filter_for
 from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Scope, Unit
 from dpcore.numbers.parameter import integer
 
@@ -166,6 +167,8 @@ class MemoryBook(Book):
 @lru_cache(maxsize=1 << 8)
 def _priced(curve: PrivacyCurve, max_visits: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     # The limits of a filter that holds so many visits, and what one costs.
+    if isinstance(curve.noise, Binomial):
+        return (visits_of(max_visits),), (1,)  # of bits no divergence is finite: visits are counted
     budget = visits_budget(curve, max_visits)
     keeper = filter_for(budget)
     return keeper.limits, keeper.price(replace(curve, scope=budget.scope)).amounts
