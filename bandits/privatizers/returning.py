@@ -22,6 +22,7 @@ from typing import Any, Final, TypeAlias, get_args
 import numpy as np
 
 from accounting.budget.returning import per_user
+from accounting.errors import NotDerived
 from accounting.papers.arguments import ceil_sqrt
 from accounting.release.curve import PrivacyCurve
 from bandits.batch import Plays, Pulls, chance_of
@@ -205,9 +206,12 @@ def returning_guarantee(
     assumed: dict[str, None] = {}
     charged = Mechanism(noise=privatizer.law, sensitivity=privatizer.steps)
     for size in sizes:
-        record = privatizer.record(size, "a release")
+        reason = f"must release what the pool charges, also to {size} users"
+        try:
+            record = privatizer.record(size, "a release")
+        except NotDerived as error:
+            raise InvalidParameter("policy", privatizer, reason) from error
         if record is None or record.mechanism != charged:
-            reason = f"must release what the pool charges, also to {size} users"
             raise InvalidParameter("policy", privatizer, reason)
         assumed |= dict.fromkeys(privatizer.assumed(size))
     total = per_user(privatizer.curve, max_visits=max_visits)

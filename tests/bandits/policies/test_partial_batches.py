@@ -121,7 +121,7 @@ def test_the_gap_covers_the_noise_of_all_parts(privatizer: SteadyPrivatizer) -> 
     class OfOneNoise(PartedElimination):
         gap = mutated(
             PartedElimination.gap,
-            "summed(self.privatizer.law, len(parts))",
+            "self.privatizer.noise_of(parts)",
             "self.privatizer.law",
         )
 
