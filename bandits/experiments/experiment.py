@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,10 +22,14 @@ from bandits.experiments.asked import (
     check_delta,
     check_epsilons,
     check_named,
+    check_word,
     check_worlds,
+    checked_rounds,
     float_up,
     population,
+    spaced_checkpoints,
 )
+from bandits.experiments.cells import Cell, Task
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.registry import (
     ScheduleName,
@@ -51,43 +53,7 @@ __all__ += ["float_up", "spaced_checkpoints"]
 RECIPE: Final = "dpcore-bandit-cell/1"
 r"""Names what a cell draws and decides from its coins; whoever changes any of that changes it."""
 
-_POINTS: Final = 81
-_DECADES: Final = 4
 _MOST_HORIZON: Final = 10**12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    r"""One cell to come; ``epsilon`` as it is written, exact."""
-
-    algorithm: str
-    epsilon: str
-    instance: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    r"""What one run gave: the fields are those of :class:`bandits.play.Run`."""
-
-    algorithm: str
-    epsilon: str
-    instance: int
-    regret: tuple[float, ...]
-    pulls: tuple[int, ...]
-    active: tuple[int, ...]
-    batches: int
-    bits_per_user: int
-    mean_bits_per_user: float
-    numbers: int = 0
-    bits_sent: int = 0
-
-    @property
-    def task(self) -> Task:
-        return Task(algorithm=self.algorithm, epsilon=self.epsilon, instance=self.instance)
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name, in order; floats are read back as they were."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,19 +120,14 @@ class Experiment:
         check_worlds(read, preset.kind)
         check_epsilons(self.epsilons, names)
         check_delta(self.delta, names)
-        if self.calibration not in get_args(Calibrated):
-            raise InvalidParameter("calibration", self.calibration, "must be 'exact' or 'paper'")
-        if self.radius not in get_args(RadiusName):
-            raise InvalidParameter("radius", self.radius, "must be 'exact' or 'paper'")
+        check_word("calibration", self.calibration, Calibrated)
+        check_word("radius", self.radius, RadiusName)
         schedule = self.schedule
         if schedule is None:
             schedule = "exact" if self.radius == "exact" else preset.schedule
-        if self.renyi_tail not in (None, *get_args(TailName)):
-            reason = "must be 'printed' or 'released'"
-            raise InvalidParameter("renyi_tail", self.renyi_tail, reason)
-        if schedule not in get_args(ScheduleName):
-            reason = f"must be one of {', '.join(get_args(ScheduleName))}"
-            raise InvalidParameter("schedule", self.schedule, reason)
+        if self.renyi_tail is not None:
+            check_word("renyi_tail", self.renyi_tail, TailName)
+        check_word("schedule", schedule, ScheduleName)
         for name, value in (
             ("algorithms", spelled),
             ("epsilons", epsilons),
@@ -176,7 +137,7 @@ class Experiment:
             ("schedule", schedule),
             ("arms", preset.arms_of(self.arms)),
             ("seed", integer("seed", self.seed, at_least=0)),
-            ("checkpoints", _checked(self.checkpoints, horizon)),
+            ("checkpoints", checked_rounds(self.checkpoints, horizon)),
             ("users", population(self.users, preset.users)),
             ("alpha", chance_of("alpha", self.alpha)),
             ("confidence", confidence_of(self.confidence)),
@@ -281,29 +242,6 @@ class Experiment:
             return {}
         alpha = write_rational(self.alpha)
         return {"calibration": self.calibration, "users": self.users, "alpha": alpha}
-
-
-def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
-    r"""At most ``points`` rounds up to the horizon, evenly spaced by ratio over four powers of ten.
-
-    >>> spaced_checkpoints(10**5, 5), spaced_checkpoints(20, 3)
-    ((10, 100, 1000, 10000, 100000), (1, 20))
-    """
-    rounds = integer("horizon", horizon, at_least=1)
-    count = integer("points", points, at_least=1)
-    steps = max(count - 1, 1)
-    found = {math.ceil(rounds * 10 ** (-_DECADES * i / steps)) for i in range(count)}
-    return tuple(sorted(found))
-
-
-def _checked(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
-    if not checkpoints:
-        return spaced_checkpoints(horizon)
-    exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints)
-    if exact[-1] != horizon or any(b <= a for a, b in pairwise(exact)):
-        reason = f"must rise, and end with the horizon, {horizon}"
-        raise InvalidParameter("checkpoints", checkpoints, reason)
-    return exact
 
 
 # -- running ----------------------------------------------------------------------------------
