@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from accounting.cli.continual import continual
+from accounting.cli.continual import continual, matrix
 from accounting.cli.most import most_of
 from accounting.cli.options import between, computed_by, counts, exact, show, whole
 from accounting.cli.releases import (
@@ -364,3 +364,4 @@ def _deltas(least: Fraction, count: int) -> list[Fraction]:
 budget.command("dpsgd")(dpsgd)
 budget.command("check")(check)
 budget.command("continual")(continual)
+budget.command("matrix")(matrix)

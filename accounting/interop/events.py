@@ -24,6 +24,7 @@ from accounting.interop.reading import from_dp_event, refused_part
 from accounting.reals.normal_loss import NormalLoss
 from accounting.reals.sampled_laplace import SampledLaplace
 from accounting.release.curve import PrivacyCurve
+from accounting.release.matrix import MatrixCurve, MatrixOrders
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from accounting.totals.compose import Composition, compose
@@ -78,11 +79,11 @@ def _event(dp: Any, source: Guarantee) -> Any:
         case FixedSizeSampled(curve=curve, sample=sample, population=population):
             inner = _integer_event(dp, curve)
             return dp.SampledWithoutReplacementDpEvent(population, sample, inner)
-        case RealCurve():
+        case RealCurve() | MatrixCurve():
             return _real_event(dp, source)
         case PrivacyCurve() if _one_laplace(source):
             return _integer_event(dp, source)
-        case PrivacyCurve():
+        case PrivacyCurve() | MatrixOrders():
             found = source.zcdp().upper
             if not isinstance(found, Fraction):
                 raise _no_event(repr(source), "its zCDP parameter is infinite: use to_pld")
@@ -104,7 +105,7 @@ def _integer_event(dp: Any, curve: PrivacyCurve | RealCurve) -> Any:
     return dp.DiscreteLaplaceDpEvent(parameter, Sensitivity.of(curve.sensitivity).amount)
 
 
-def _real_event(dp: Any, curve: RealCurve) -> Any:
+def _real_event(dp: Any, curve: RealCurve | MatrixCurve) -> Any:
     # A larger loss is a smaller multiplier: rounded so that the event promises no more.
     loss = curve.loss()
     if isinstance(loss, NormalLoss):
