@@ -93,7 +93,7 @@ def false_alarms(test: Callable[..., Any], repeats: int) -> int:
     count = 0
     for _ in range(repeats):
         coins = iter(rng.random(9))
-        stubbed = rewired(test, gather=lambda *_, seed, coins=coins: Chance(coins=coins))
+        stubbed = rewired(test, gather=lambda *_, coins=coins, **__: Chance(coins=coins))
         found = stubbed(views, claim, ALPHA, seed=0, allow_constant=False)
         assert (found.verdict == "refuted") == any(row.refuted for row in found.outcomes)
         count += found.verdict == "refuted"
