@@ -326,7 +326,7 @@ def beside(
             replace(b, valid=False, says=f"{b.says}; for a number of runs fixed beforehand")
             for b in found
         )
-    if view.models is not None:
+    if learned := view.models is not None:
         # They take outputs for independent, and a score depends on earlier runs.
         found = tuple(
             replace(b, valid=False, says=f"{b.says}; of learned scores, for which it has no proof")
@@ -359,9 +359,16 @@ def beside(
             pair=place,
             feature=feature,
         ),
-        trace=trace_anytime(view.outputs, view.worlds, point, level)
+        trace=trace_anytime(view.outputs, view.worlds, point, level, isotonic=learned)
         if plan.sequential
-        else trace_fixed(view.first or view.outputs, view.worlds, point, level, seed=coins[which]),
+        else trace_fixed(
+            view.first or view.outputs,
+            view.worlds,
+            point,
+            level,
+            seed=coins[which],
+            isotonic=learned,
+        ),
         curve=_curve(plan.claim),
     )
 

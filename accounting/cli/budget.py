@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from accounting.cli.continual import continual
+from accounting.cli.continual import continual, matrix
 from accounting.cli.most import most_of
 from accounting.cli.options import between, computed_by, counts, exact, show, whole
 from accounting.cli.releases import (
     MARGIN,
     SCHEMA,
+    CertificateFile,
     Noises,
     Rounds,
     Sampled,
@@ -26,6 +27,7 @@ from accounting.cli.releases import (
     lines_of,
     rate_of,
     told,
+    write_certificate,
 )
 from accounting.cli.training import check, dpsgd
 from dpcore.command.options import AsJson, command_group, named, share
@@ -86,6 +88,7 @@ def epsilon(
     rounds: Rounds = None,
     poisson: Sampled = None,
     relative: Relative = "1e-8",
+    certificate: CertificateFile = None,
     as_json: AsJson = False,
 ) -> None:
     r"""Compute epsilon at a delta, for all rounds together.
@@ -96,6 +99,7 @@ def epsilon(
     at = rational("--delta", delta)
     with named(delta="--delta", relative="--relative"):
         found = total.epsilon(at, relative)
+    write_certificate(certificate, total, at)
     if as_json:
         show(document({"epsilon": found.to_json(), "delta": exact(at)}, total, found))
         return
@@ -364,3 +368,4 @@ def _deltas(least: Fraction, count: int) -> list[Fraction]:
 budget.command("dpsgd")(dpsgd)
 budget.command("check")(check)
 budget.command("continual")(continual)
+budget.command("matrix")(matrix)

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from accounting.cli.options import between, exact, show, whole
-from accounting.cli.releases import document, line, lines_of
+from accounting.cli.releases import (
+    CertificateFile,
+    document,
+    line,
+    lines_of,
+    write_certificate,
+)
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named
 from dpcore.command.patience import patiently
@@ -138,6 +144,7 @@ def dpsgd(
     relative: Annotated[
         str, typer.Option(metavar="WIDTH", help="How close the two bounds must be.")
     ] = _NEAR,
+    certificate: CertificateFile = None,
     as_json: AsJson = False,
 ) -> None:
     r"""Compute what DP-SGD training spends, from the numbers that a training script has.
@@ -167,6 +174,7 @@ def dpsgd(
     if sampling is Sampling.SHUFFLED:
         # A shuffle that nobody sees may hide more: what was composed is an upper bound.
         found = replace(found, lower=None)
+    write_certificate(certificate, total, at)
     command = run.command(sampling, delta)
     derived = {
         "rounds": run.rounds,

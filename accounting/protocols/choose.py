@@ -30,6 +30,7 @@ from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
+from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
@@ -39,7 +40,8 @@ from dpcore.protocols.sizing import ProtocolSize, size_protocol
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.spec import find_name
 
-__all__ = ["GRID", "Instance", "Plan", "Protocol", "choose", "protocol_guarantee"]
+__all__ = ["GRID", "Instance", "Plan", "Protocol", "choose", "mechanism_guarantee"]
+__all__ += ["protocol_guarantee"]
 
 Instance: TypeAlias = Literal[
     "pure",
@@ -111,6 +113,11 @@ def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
         if isinstance(protocol, ShuffledPure)
         else protocol.mechanism(honest)
     )
+    return mechanism_guarantee(mechanism)
+
+
+def mechanism_guarantee(mechanism: Mechanism) -> Guarantee:
+    r"""The guarantee of a protocol's mechanism: that of a box of bits for binomial noise."""
     return box_of(mechanism) if isinstance(mechanism.noise, Binomial) else guarantee(mechanism)
 
 

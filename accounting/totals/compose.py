@@ -28,6 +28,7 @@ from accounting.claims.orders import approx_from_renyi, delta_from_renyi
 from accounting.errors import NotDerived
 from accounting.laws.laplace import LaplacePair
 from accounting.pairs.enclose import narrowed
+from accounting.release.by_order import ByOrder
 from accounting.release.curve import OneRelease
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import PoissonSampled
@@ -133,7 +134,7 @@ class Composition(Guarantee):
     @property
     def in_pairs(self) -> bool:
         r"""Whether every part stands for pairs: no claim in Renyi terms is among them."""
-        return not any(isinstance(source, (ZCdp, Rdp)) for source, _ in self.parts)
+        return not any(isinstance(source, (ZCdp, Rdp, ByOrder)) for source, _ in self.parts)
 
     def _over_totals(self, ask: Callable[[Total], Enclosure]) -> Bound:
         found = [(ways(source), rounds) for source, rounds in self.parts]
@@ -233,7 +234,7 @@ def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None =
         return source.renyi(order, relative)
     if source.stated_epsilon == 0:
         return Bound.of(Enclosure.exactly(0), "exact", "nothing is lost")
-    pair = LaplacePair(scale=1 / Fraction(source.stated_epsilon), shift=1)
+    pair = LaplacePair(scale=1 / source.stated_epsilon, shift=1)
     found = narrowed(lambda: pair.renyi(order), 64)
     return Bound.of(found, "exact", "randomised response dominates")
 

@@ -33,6 +33,7 @@ from accounting.pairs.shift import Shift, heaviest, maximal
 from accounting.release.binned import MergedPair, fineness, is_wide
 from accounting.release.curve import PrivacyCurve
 from accounting.release.dominating import dominating
+from accounting.release.matrix import MatrixCurve
 from accounting.release.real_curve import RealCurve
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
@@ -113,6 +114,9 @@ def ways(source: Guarantee) -> Ways:
             return _of_curve(source.noise, Sensitivity.of(source.sensitivity))
         case RealCurve() | PoissonReplaced():
             return _exactly(((source.loss(), 1),))
+        case MatrixCurve():
+            low, high = source.losses()
+            return Ways(above=(((high, 1),),), attained=(((low, 1),),))
         case Pure(stated_epsilon=epsilon):
             return _exactly(_response(Fraction(epsilon)))
         case Approx(stated_epsilon=epsilon, stated_delta=delta):

@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,10 +22,14 @@ from bandits.experiments.asked import (
     check_delta,
     check_epsilons,
     check_named,
+    check_word,
     check_worlds,
+    checked_rounds,
     float_up,
     population,
+    spaced_checkpoints,
 )
+from bandits.experiments.cells import Cell, Task
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.registry import (
     ScheduleName,
@@ -42,7 +44,7 @@ from bandits.worlds.environment import Environment
 from bandits.worlds.preset import MOST_INSTANCES, Data
 from dpcore.command.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
+from dpcore.numbers.parameter import Exact, RationalLike, integer, rational, write_rational
 from dpcore.sampling.rng import SeededRng
 
 __all__ = ["RECIPE", "Cell", "Experiment", "Task", "play_task", "run_cells"]
@@ -51,43 +53,7 @@ __all__ += ["float_up", "spaced_checkpoints"]
 RECIPE: Final = "dpcore-bandit-cell/1"
 r"""Names what a cell draws and decides from its coins; whoever changes any of that changes it."""
 
-_POINTS: Final = 81
-_DECADES: Final = 4
 _MOST_HORIZON: Final = 10**12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    r"""One cell to come; ``epsilon`` as it is written, exact."""
-
-    algorithm: str
-    epsilon: str
-    instance: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    r"""What one run gave: the fields are those of :class:`bandits.play.Run`."""
-
-    algorithm: str
-    epsilon: str
-    instance: int
-    regret: tuple[float, ...]
-    pulls: tuple[int, ...]
-    active: tuple[int, ...]
-    batches: int
-    bits_per_user: int
-    mean_bits_per_user: float
-    numbers: int = 0
-    bits_sent: int = 0
-
-    @property
-    def task(self) -> Task:
-        return Task(algorithm=self.algorithm, epsilon=self.epsilon, instance=self.instance)
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name, in order; floats are read back as they were."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +91,7 @@ class Experiment:
     epsilons: tuple[RationalLike, ...]
     horizon: int
     instances: int
-    delta: RationalLike = "1e-6"
+    delta: Exact = Exact("1e-6")
     radius: RadiusName = "exact"
     schedule: ScheduleName | None = None
     arms: int | None = None
@@ -133,8 +99,8 @@ class Experiment:
     checkpoints: tuple[int, ...] = ()
     calibration: Calibrated = "exact"
     users: int | None = None
-    alpha: RationalLike = "4/5"
-    confidence: RationalLike = "1/10"
+    alpha: Exact = Exact("4/5")
+    confidence: Exact = Exact("1/10")
     renyi_tail: TailName | None = None
 
     def __post_init__(self) -> None:
@@ -154,19 +120,14 @@ class Experiment:
         check_worlds(read, preset.kind)
         check_epsilons(self.epsilons, names)
         check_delta(self.delta, names)
-        if self.calibration not in get_args(Calibrated):
-            raise InvalidParameter("calibration", self.calibration, "must be 'exact' or 'paper'")
-        if self.radius not in get_args(RadiusName):
-            raise InvalidParameter("radius", self.radius, "must be 'exact' or 'paper'")
+        check_word("calibration", self.calibration, Calibrated)
+        check_word("radius", self.radius, RadiusName)
         schedule = self.schedule
         if schedule is None:
             schedule = "exact" if self.radius == "exact" else preset.schedule
-        if self.renyi_tail not in (None, *get_args(TailName)):
-            reason = "must be 'printed' or 'released'"
-            raise InvalidParameter("renyi_tail", self.renyi_tail, reason)
-        if schedule not in get_args(ScheduleName):
-            reason = f"must be one of {', '.join(get_args(ScheduleName))}"
-            raise InvalidParameter("schedule", self.schedule, reason)
+        if self.renyi_tail is not None:
+            check_word("renyi_tail", self.renyi_tail, TailName)
+        check_word("schedule", schedule, ScheduleName)
         for name, value in (
             ("algorithms", spelled),
             ("epsilons", epsilons),
@@ -176,7 +137,7 @@ class Experiment:
             ("schedule", schedule),
             ("arms", preset.arms_of(self.arms)),
             ("seed", integer("seed", self.seed, at_least=0)),
-            ("checkpoints", _checked(self.checkpoints, horizon)),
+            ("checkpoints", checked_rounds(self.checkpoints, horizon)),
             ("users", population(self.users, preset.users)),
             ("alpha", chance_of("alpha", self.alpha)),
             ("confidence", confidence_of(self.confidence)),
@@ -257,7 +218,7 @@ class Experiment:
             "preset": self.preset,
             "algorithms": [*self.algorithms],
             "epsilons": [write_rational(Fraction(e)) for e in self.epsilons],
-            "delta": write_rational(Fraction(self.delta)),
+            "delta": write_rational(self.delta),
             "horizon": self.horizon,
             "instances": self.instances,
             "radius": self.radius,
@@ -274,36 +235,13 @@ class Experiment:
         chosen = {} if self.renyi_tail is None else {"renyi_tail": self.renyi_tail}
         if self.confidence == Fraction(1, 10):
             return chosen
-        return {"confidence": write_rational(Fraction(self.confidence)), **chosen}
+        return {"confidence": write_rational(self.confidence), **chosen}
 
     def _linear_json(self) -> dict[str, Any]:
         if preset_of(self.preset).kind != "linear":
             return {}
-        alpha = write_rational(Fraction(self.alpha))
+        alpha = write_rational(self.alpha)
         return {"calibration": self.calibration, "users": self.users, "alpha": alpha}
-
-
-def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
-    r"""At most ``points`` rounds up to the horizon, evenly spaced by ratio over four powers of ten.
-
-    >>> spaced_checkpoints(10**5, 5), spaced_checkpoints(20, 3)
-    ((10, 100, 1000, 10000, 100000), (1, 20))
-    """
-    rounds = integer("horizon", horizon, at_least=1)
-    count = integer("points", points, at_least=1)
-    steps = max(count - 1, 1)
-    found = {math.ceil(rounds * 10 ** (-_DECADES * i / steps)) for i in range(count)}
-    return tuple(sorted(found))
-
-
-def _checked(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
-    if not checkpoints:
-        return spaced_checkpoints(horizon)
-    exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints)
-    if exact[-1] != horizon or any(b <= a for a, b in pairwise(exact)):
-        reason = f"must rise, and end with the horizon, {horizon}"
-        raise InvalidParameter("checkpoints", checkpoints, reason)
-    return exact
 
 
 # -- running ----------------------------------------------------------------------------------

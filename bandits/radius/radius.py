@@ -111,7 +111,7 @@ class ExactRadius(Radius):
         return certified_width(
             privatizer.noise(pulls),
             precision=privatizer.precision(pulls),
-            pulls=pulls,
+            pulls=privatizer.reporting(pulls),
             failure=share,
             threshold=_threshold(privatizer, pulls),
         )
@@ -133,7 +133,7 @@ class ExactRadius(Radius):
         return certified_gap(
             noise,
             precision=privatizer.precision(pulls),
-            pulls=pulls,
+            pulls=privatizer.reporting(pulls),
             failure=share,
             threshold=_threshold(privatizer, pulls),
         )
@@ -178,6 +178,7 @@ class PaperRadius(Radius):
         """
         if isinstance(privatizer, Unprotected):
             return arb(0), arb(0)
+        _check_all_stay(privatizer)
         if not isinstance(privatizer, SumPrivatizer):
             raise InvalidParameter("privatizer", privatizer.name, "CZ has no radius for it")
         if privatizer.delta:
@@ -274,9 +275,16 @@ def _laplace_scale(privatizer: Privatizer) -> Fraction:
     # In units of reward, of the one draw in a sum.
     if isinstance(privatizer, Unprotected):
         return Fraction(0)
+    _check_all_stay(privatizer)
     if isinstance(privatizer, SumPrivatizer) and privatizer.trust in ("central", "pure"):
         return 1 / Fraction(privatizer.epsilon)
     raise InvalidParameter("privatizer", privatizer.name, "DP-SE adds discrete Laplace noise")
+
+
+def _check_all_stay(privatizer: Privatizer) -> None:
+    if privatizer.deployment.factor != 1:
+        reason = "the papers have no radius for users who vanish or collude: take ExactRadius()"
+        raise InvalidParameter("privatizer", privatizer.name, reason)
 
 
 def _threshold(privatizer: Privatizer, pulls: int) -> int | None:

@@ -154,6 +154,22 @@ COMMANDS: Final = (
             "--json": (),
         },
     ),
+    Row(
+        words=("budget", "matrix"),
+        options={
+            "--strategy": ("tree", "square-root", "banded:bands=3", "toeplitz:c=1 1/2"),
+            "--rounds": ("8",),
+            "--noise": ("gaussian:sigma=4",),
+            "--delta": ("1e-6",),
+        },
+        optional={
+            "--participations": ("2",),
+            "--apart": ("3",),
+            "--sensitivity": ("1", "l2-squared=2"),
+            "--relation": ("add-remove", "replace"),
+            "--json": (),
+        },
+    ),
     Row(words=("protocol", "plan"), options=_PROTOCOL, optional=_PROTOCOL_MORE),
     Row(
         words=("protocol", "simulate"),

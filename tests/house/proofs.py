@@ -177,6 +177,7 @@ NEED_A_PROOF = (
     "bandits.worlds.environment",
     "bandits.policies.shuffle_elimination",
     "bandits.play",
+    "bandits.privatizers.deployment",
     "bandits.privatizers.privatizer",
     "bandits.privatizers.promise",
     "bandits.privatizers.visits",

@@ -71,7 +71,7 @@ POLICIES: dict[str, Policy[Any]] = {
 
 def pooled_run() -> Run:
     steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=4, failure="1e-3")
-    pool = Pool(users=600, visits=3, privatizer=steady, arrivals=np.random.default_rng(2))
+    pool = Pool(users=600, max_visits=3, privatizer=steady, arrivals=np.random.default_rng(2))
     return run_of(elimination(steady), pool)
 
 

@@ -1,0 +1,139 @@
+r"""Choose the noise and the policy for users who come back: one promise for all their visits.
+
+The least noise that is certified to keep (epsilon, delta) over B releases of one law
+(``accounting.budget.calibrate``), and elimination in releases of at most half of the people
+(``bandits.policies.partial_batches``), or over shuffled bits.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final
+
+from accounting.budget.calibrate import calibrate
+from accounting.budget.returning import per_user
+from accounting.errors import NotDerived
+from accounting.release.curve import PrivacyCurve
+from bandits.policies.partial_batches import PartedElimination
+from bandits.policies.policy import Policy
+from bandits.policies.schedule import Schedule, exact_schedule
+from bandits.policies.shuffle_elimination import ShuffleElimination
+from bandits.privatizers.deployment import EVERYONE, Deployment
+from bandits.privatizers.returning import SteadyLaw, SteadyPrivatizer
+from bandits.privatizers.visits import visits_of
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.numbers.parameter import RationalLike, rational
+
+__all__ = ["RETURNING", "STEPS", "returning_policy", "steady_for"]
+
+STEPS: Final = 16
+r"""The most g of a steady release: rounding adds at most 1/1024 a reward to a sum's variance."""
+
+_BITS: Final = "binomial:probability=1/2"
+_GAUSSIAN: Final = "discrete-gaussian"
+_LAWS: Final = {
+    "dist-dp-se": "discrete-laplace",
+    "dist-rdp-se": "skellam",
+    "dist-cdp-se": _GAUSSIAN,
+    "sdp-ae": _BITS,
+    "vb-sdp-ae": _BITS,
+}
+RETURNING: Final = tuple(_LAWS)
+r"""The algorithms whose releases can all have one law of noise."""
+
+_MOST_MASKED: Final = (1 << 16) - 1
+_WIDE: Final = 1 << 18
+_MOST_SHARES: Final = 1 << 10
+_GRID: Final = 1 << 20
+_NEAR: Final = Fraction(1, 1000)
+_MORE: Final = tuple(Fraction(n, 1000) for n in (1003, 1020, 1200, 2000, 4000))
+
+
+def steady_for(
+    algorithm: str,
+    *,
+    epsilon: RationalLike,
+    delta: RationalLike,
+    max_visits: int,
+    failure: RationalLike,
+    deployment: Deployment = EVERYONE,
+) -> SteadyPrivatizer:
+    r"""The least noise of an algorithm's law that keeps (epsilon, delta) over ``max_visits``.
+
+    >>> once, often = (
+    ...     steady_for("sdp-ae", epsilon=1, delta="1e-6", max_visits=b, failure="1e-9")
+    ...     for b in (1, 16)
+    ... )
+    >>> once.law, often.law
+    (Binomial(trials=69, probability='1/2'), Binomial(trials=1141, probability='1/2'))
+
+    Raises :class:`InvalidParameter` for another algorithm, epsilon not > 0, a delta outside of
+    (0, 1) and ``max_visits`` below 1; :class:`NotDerived` where no noise within reach keeps it.
+    """
+    if algorithm not in _LAWS:
+        reason = f"has noise that visits cannot share; those that can are {', '.join(_LAWS)}"
+        raise InvalidParameter("algorithms", algorithm, reason)
+    e, d, most = rational("epsilon", epsilon), rational("delta", delta), visits_of(max_visits)
+    law, steps = _law(_LAWS[algorithm], e, d, most)
+    return SteadyPrivatizer(law=law, steps=steps, failure=failure, deployment=deployment)
+
+
+@lru_cache(maxsize=1 << 8)
+def _law(law: str, epsilon: Fraction, delta: Fraction, max_visits: int) -> tuple[SteadyLaw, int]:
+    def least(noise: str, steps: int) -> Any:
+        return calibrate(
+            noise=noise, epsilon=epsilon, delta=delta, rounds=max_visits, sensitivity=steps
+        ).noise
+
+    if law == _BITS:
+        return least(law, 1), 1
+    steps = STEPS
+    gaussian = least(_GAUSSIAN, steps)
+    while gaussian.sigma_squared > _WIDE and steps > 1:
+        # Beside so much noise coarser rewards do not show, and the law is bounded in less time.
+        steps //= 2
+        gaussian = least(_GAUSSIAN, steps)
+    if law != _GAUSSIAN:
+        return least(law, steps), steps
+    # Of variance 1 each at least: the sum is as good as one Gaussian of a little more variance.
+    count = min(max(math.floor(gaussian.sigma_squared), 1), _MOST_SHARES)
+    for more in _MORE:
+        share = Fraction(math.ceil(gaussian.sigma_squared * more * _GRID / count), _GRID)
+        found = DiscreteGaussianSum(count=count, sigma_squared=share)
+        visit = PrivacyCurve(noise=found, sensitivity=steps)
+        if per_user(visit, max_visits=max_visits).epsilon(delta, _NEAR).upper <= epsilon:
+            return found, steps
+    raise NotDerived("a sum of discrete Gaussians for this promise", "take a larger delta")
+
+
+def returning_policy(  # noqa: PLR0913 - what a setting says, by keyword
+    algorithm: str,
+    privatizer: SteadyPrivatizer,
+    *,
+    arms: int,
+    horizon: int,
+    people: int,
+    confidence: Fraction,
+    schedule: Schedule | None = None,
+    batch: int | None = None,
+) -> Policy[Any]:
+    r"""The policy of that name among so many people: no release has more than half of them.
+
+    ``schedule`` None is the exact one. ``batch`` is the m of sdp-ae, None for as many as there are
+    noise bits.
+    """
+    most = max(people // 2, 1)
+    if algorithm == "vb-sdp-ae":
+        return ShuffleElimination(privatizer=privatizer)
+    if algorithm == "sdp-ae":
+        own = int(privatizer.law.parameters["trials"]) if batch is None else batch
+        return ShuffleElimination(privatizer=privatizer, batch=min(own, most))
+    if privatizer.deployment.aggregation == "masked":
+        most = min(most, _MOST_MASKED)
+    chosen = schedule or exact_schedule(privatizer, arms=arms, horizon=horizon, failure=confidence)
+    return PartedElimination(
+        privatizer=privatizer, schedule=chosen, most=most, confidence=confidence
+    )
