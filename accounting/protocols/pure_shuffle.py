@@ -86,8 +86,11 @@ def purity(protocol: PureShuffle, honest: int) -> Purity:
         reason = f"messages of {protocol.width} bits are too long to certify: at most {MOST_WIDTH}"
         raise InvalidParameter("protocol", protocol, reason)
     own = Fraction(protocol.precision) / protocol.share.scale
-    covers, of_covers = _least(lambda t: _loss_of_covers(protocol, t), own, _MOST_COVERS)
-    jumps, of_jumps = _least(lambda b: _loss_of_jumps(protocol, b), own, _MOST_JUMPS)
+    covers, of_covers = _enough_covers(protocol, present, own)
+    jumps, of_jumps = _FIRST, _loss_of_jumps(protocol, _FIRST)
+    while of_jumps > own and jumps < _MOST_JUMPS:
+        jumps *= 2
+        of_jumps = _loss_of_jumps(protocol, jumps)
     # Of h - 1 others fewer than t send covers; where t = 0 will do nothing more is needed.
     others = max(present - max(covers, 1), 0)
     centre = _loss_at_centre(protocol, others, jumps)
@@ -155,6 +158,16 @@ def plan_pure_shuffle(
 def _covers_for(protocol: PureShuffle) -> int:
     own = Fraction(protocol.precision) / protocol.share.scale
     return _least(lambda t: _loss_of_covers(protocol, t), own, _MOST_COVERS)[0]
+
+
+def _enough_covers(protocol: PureShuffle, honest: int, goal: Fraction) -> tuple[int, Fraction]:
+    # As many as the shares were planned for, if that will do; else the least.
+    planned = honest + 1 - math.ceil(1 / Fraction(protocol.share.shape))
+    if 1 <= planned <= _MOST_COVERS:
+        loss = _loss_of_covers(protocol, planned)
+        if loss <= goal:
+            return planned, loss
+    return _least(lambda t: _loss_of_covers(protocol, t), goal, _MOST_COVERS)
 
 
 def _least(loss: Callable[[int], Fraction], goal: Fraction, most: int) -> tuple[int, Fraction]:
@@ -231,11 +244,16 @@ class _Law:
 
 
 def _masses(share: PolyaDifference, reach: int) -> list[arb]:
+    return _masses_at(share, reach, ctx.prec)
+
+
+@lru_cache(maxsize=16)
+def _masses_at(share: PolyaDifference, reach: int, bits: int) -> list[arb]:
     # P(Z = j), j = 0, ..., J, of the difference of two Polya draws of shape r <= 1: sums of
     # products of P(X = k), which falls in k, so what the sum over k < M leaves out is at most
     # P(X = M).
     beta, shape = (-1 / ball(Fraction(share.scale))).exp(), ball(Fraction(share.shape))
-    many = reach + math.ceil(ctx.prec * Fraction(share.scale) * Fraction(7, 10)) + 1
+    many = reach + math.ceil(bits * Fraction(share.scale) * Fraction(7, 10)) + 1
     draws = [(1 - beta) ** shape]
     for k in range(many):
         draws.append(draws[-1] * beta * (shape + k) / (k + 1))

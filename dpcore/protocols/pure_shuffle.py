@@ -25,6 +25,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Exact, integer, rational
 from dpcore.protocols.encoding import FixedPoint, RealsLike, as_array
 from dpcore.protocols.shuffled_bits import BitMessages, Bits
+from dpcore.sampling.inversion import BLOCK
 from dpcore.sampling.rng import SYSTEM, Rng
 
 __all__ = ["PureShuffle"]
@@ -155,9 +156,12 @@ class PureShuffle:
         count, left = integer("present", present, at_least=1), integer("total", total, at_least=0)
         if count > self.users or left > count:
             raise InvalidParameter("total", total, f"must be a sum of {count} bits of {self.users}")
-        noise, covered = self.noise_and_covers(count, rng=rng)
-        ones = int(noise[covered == 0].sum()) + left + self.reach * count
-        for out in range(int(covered.sum())):
+        ones, covers = left + self.reach * count, 0
+        for start in range(0, count, BLOCK):
+            noise, covered = self.noise_and_covers(min(BLOCK, count - start), rng=rng)
+            ones += int(noise[covered == 0].sum())
+            covers += int(covered.sum())
+        for out in range(covers):
             # Whose bit the next cover stands for: one of those not yet replaced.
             held = int(rng.below(count - out) < left)
             left -= held
