@@ -15,12 +15,13 @@ from typing import Final, cast
 import numpy as np
 
 from bandits.batch import ReleasedSum
-from bandits.privatizers.privatizer import Privatizer, Relaxed, SumProtocol
+from bandits.privatizers.privatizer import BitProtocol, Privatizer, Relaxed, SumProtocol
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import RationalLike
 from dpcore.protocols.aggregation import IdealAggregation, Shuffler, Step, Total
-from dpcore.protocols.run import run
+from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.run import run, run_pure
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -65,7 +66,7 @@ class Devices(Privatizer):
     def relaxed(self) -> Relaxed | None:
         return self.of.relaxed
 
-    def protocol(self, pulls: int) -> SumProtocol | BinaryShuffle | None:
+    def protocol(self, pulls: int) -> SumProtocol | BitProtocol | None:
         return self.of.protocol(pulls)
 
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
@@ -84,6 +85,8 @@ class Devices(Privatizer):
             case BinaryShuffle():
                 shuffled = run(protocol, held, Shuffler(), batch=_BATCH, rng=rng)
                 return ReleasedSum(cast(Fraction, shuffled.estimate))  # of one coordinate
+            case PureShuffle():
+                return ReleasedSum(run_pure(protocol, held, Shuffler(), rng=rng).estimate)
             case ShuffledPure():
                 # The relaxed aggregation is assumed and cannot be run: the sum itself is one.
                 sent = protocol.randomize(held, rng=rng)

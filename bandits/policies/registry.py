@@ -24,6 +24,7 @@ from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination
 from bandits.privatizers.averages import AveragePrivatizer, Calibrated, LinearTrust
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
+from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, RadiusName, TailName
 from dpcore.errors import InvalidParameter
@@ -178,7 +179,7 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
         parameter="s",
         default=10,
     ),
-    Entry(name="shuffled-se", sentence="batched elimination over a relaxed aggregation (assumed)"),
+    Entry(name="shuffled-se", sentence="batched elimination over shuffled bits, pure epsilon"),
     Entry(
         name="dp-se",
         sentence="Sajed and Sheffet's elimination, a trusted analyzer",
@@ -326,6 +327,10 @@ def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:
     trust = _TRUST[algorithm.entry.name]
     if trust == "none":
         return Unprotected()
+    if trust == "pure-shuffle":
+        if setting.radius == "exact":
+            return PureShufflePrivatizer(epsilon=setting.epsilon, failure=setting.failure)
+        trust = "shuffled-pure"  # the paper's, over an aggregation that it assumes
     default: int = algorithm.entry.default or (EXACT_SCALING if setting.radius == "exact" else 1)
     return SumPrivatizer(
         trust=cast(Trust, trust),
