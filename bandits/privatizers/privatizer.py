@@ -217,6 +217,10 @@ class Privatizer(Releasing[int]):
         return ask.users
 
     @final
+    def present(self, ask: Ask) -> Ask:
+        return OwnRounds(self.reporting(ask.users), ask.actions)
+
+    @final
     def encoding(self, pulls: int) -> Encoding:
         return Encoding(precision=self.precision(pulls))
 
@@ -247,7 +251,18 @@ class Privatizer(Releasing[int]):
 
 
 _DERIVED: Final = frozenset(
-    {"precision", "bits", "noise", "guarantee", "assumed", "record", "checked", "_of", "reporting"}
+    {
+        "precision",
+        "bits",
+        "noise",
+        "guarantee",
+        "assumed",
+        "record",
+        "checked",
+        "_of",
+        "reporting",
+        "present",
+    }
     | {"size_of", "encoding", "release_sums"}
 )
 
