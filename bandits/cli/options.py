@@ -13,7 +13,7 @@ from bandits.policies.registry import ScheduleName
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.deployment import AggregationName, Deployment
 from bandits.radius.radius import RadiusName, TailName
-from bandits.worlds import preset_of
+from bandits.worlds import FromFile, preset_of
 from bandits.worlds.own import OWN
 from dpcore.command.options import named, share
 from dpcore.errors import InvalidParameter
@@ -83,7 +83,7 @@ def read_experiment(  # one for each option
     """
     with as_options():
         own = preset_of(preset)
-        if rewards and (own.kind != "arms" or own.arms is None) and own is not OWN:
+        if rewards and own is not OWN and (own.kind != "arms" or isinstance(own.source, FromFile)):
             reason = f"has rewards of its own: give --rewards to {OWN.name}, or to cz/easy"
             raise InvalidParameter("preset", own.name, reason)
         visitors = Visitors(

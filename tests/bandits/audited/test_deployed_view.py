@@ -24,8 +24,8 @@ from dpcore.sampling.rng import SeededRng
 RUNS = 600
 
 
-def refuted(viewed: Viewed) -> bool:
-    return audit.audit(viewed, runs=RUNS, seed=7).verdict == "refuted"
+def refuted(viewed: Viewed, runs: int = RUNS) -> bool:
+    return audit.audit(viewed, runs=runs, seed=7).verdict == "refuted"
 
 
 def policy_of(privatizer: Any) -> BatchedElimination:
@@ -86,7 +86,8 @@ def test_shares_for_everyone_are_refuted_when_users_vanish(
 ) -> None:
     claim = audit_view(policy_of(private(SumPrivatizer)), delta="1e-2")
     seen = audit_view(policy_of(private(kind)), delta="1e-2", path=path)
-    assert refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta)) is wrong
+    runs = RUNS if path == "release" else 10 * RUNS  # 16 devices, so little is to be seen
+    assert refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta), runs) is wrong
 
 
 def test_the_derived_claim_of_shares_for_everyone_is_what_is_left() -> None:
