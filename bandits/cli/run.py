@@ -99,8 +99,8 @@ def run(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="With the preset own: a CSV of rewards in [0, 1], a column for each arm, drawn "
-            "with replacement.",
+            help="A CSV of rewards in [0, 1], a column for each arm, drawn with replacement: in "
+            "the place of the preset's arms.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -152,8 +152,8 @@ def run(
         str | None,
         typer.Option(
             metavar="N",
-            help="The population of a linear world: nobody is a client twice. (default: the "
-            "preset's)",
+            help="The population: of a linear world, where nobody is a client twice, or with "
+            "--visits. (default: the preset's, or T/B)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -163,6 +163,42 @@ def run(
             metavar="ALPHA",
             help="Phase l of a linear algorithm has 2^(ALPHA l) clients, 0 < ALPHA < 1. "
             "(default: 0.8)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    visits: Annotated[
+        str | None,
+        typer.Option(
+            metavar="B",
+            help="A user may return up to B times: EPSILON and DELTA are then for all visits, and "
+            "who has no visit left is turned away. (default: every user is new)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    honest: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="The share of a release's users who keep their noise secret, e.g. 90%. "
+            "(default: 100%)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    dropouts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="The share of a release's users who may vanish, e.g. 5%: the noise of the others "
+            "suffices, and as many do vanish. (default: 0%)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    aggregation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help="What adds up messages: ideal, or masked (the working secure aggregation, about "
+            "10 ms a reward). (default: ideal)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -226,9 +262,8 @@ def run(
 
         workers = read_jobs(jobs)
         folder, state = read_path("--output", output), read_path("--resume", resume)
-        if rewards is not None and (data or preset != "own"):
-            reason = f"is for the preset own without --data, not {preset}: leave it out"
-            raise InvalidParameter("--rewards", rewards, reason)
+        if rewards is not None and data:
+            raise InvalidParameter("--rewards", rewards, "is in the place of --data: leave one out")
         option, data = ("--data", data) if rewards is None else ("--rewards", [rewards])
         source = [place for text in data or () if (place := read_path(option, text))]
         for place in [*source, None]:
@@ -249,6 +284,11 @@ def run(
             alpha=alpha,
             confidence=confidence,
             renyi_tail=renyi_tail,
+            visits=visits,
+            honest=honest,
+            dropouts=dropouts,
+            aggregation=aggregation,
+            rewards=rewards is not None,
         )
         with as_options(data=option):
             worlds = experiment.worlds(source)

@@ -30,13 +30,15 @@ from bandits.experiments.asked import (
     spaced_checkpoints,
 )
 from bandits.experiments.cells import Cell, Task
-from bandits.play import Run, play, run_guarantee
+from bandits.experiments.people import Visitors
+from bandits.play import Run, play
 from bandits.policies.registry import (
     ScheduleName,
     Setting,
     read_algorithm,
 )
 from bandits.privatizers.averages import Calibrated
+from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.promise import RunGuarantee
 from bandits.radius.radius import RadiusName, TailName
 from bandits.worlds import Worlds, preset_of
@@ -66,7 +68,8 @@ class Experiment:
     None: as many as the preset has. ``confidence`` and ``renyi_tail`` are those of a ``Setting``.
 
     Linear worlds have ``calibration``, ``alpha`` and ``users``, the population, None for the
-    preset's; see :class:`bandits.policies.registry.Setting`.
+    preset's; see :class:`bandits.policies.registry.Setting`. In other worlds ``users`` is the
+    population of whom each may come ``max_visits`` times, and ``deployment`` who of them stays.
 
     ``checkpoints`` are rounds in rising order, the last of them the horizon; none given:
     :func:`spaced_checkpoints`. ``delta`` is for shuffled bits, and where epsilons are reported.
@@ -102,6 +105,8 @@ class Experiment:
     alpha: Exact = Exact("4/5")
     confidence: Exact = Exact("1/10")
     renyi_tail: TailName | None = None
+    max_visits: int | None = None
+    deployment: Deployment = EVERYONE
 
     def __post_init__(self) -> None:
         preset = preset_of(self.preset)
@@ -118,6 +123,7 @@ class Experiment:
             raise InvalidParameter("instances", self.instances, f"must be <= {MOST_INSTANCES}")
         names = [each.entry.name for each in read]
         check_worlds(read, preset.kind)
+        self.visitors.check(names, self.radius)
         check_epsilons(self.epsilons, names)
         check_delta(self.delta, names)
         check_word("calibration", self.calibration, Calibrated)
@@ -166,6 +172,11 @@ class Experiment:
                 yield algorithm, write_rational(Fraction(epsilon))
 
     @property
+    def visitors(self) -> Visitors:
+        r"""How often a user may come, of how many, and who of them stays."""
+        return Visitors(max_visits=self.max_visits, users=self.users, deployment=self.deployment)
+
+    @property
     def scheduled(self) -> bool:
         r"""Whether any of its algorithms has batches that ``schedule`` decides."""
         entries = (read_algorithm(algorithm).entry for algorithm in self.algorithms)
@@ -201,6 +212,8 @@ class Experiment:
             alpha=rational("alpha", self.alpha),
             confidence=rational("confidence", self.confidence),
             renyi_tail=self.renyi_tail,
+            max_visits=self.max_visits,
+            deployment=self.deployment,
         )
 
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
@@ -210,7 +223,7 @@ class Experiment:
         # The promise is of every set of actions in as many dimensions.
         model = preset.worlds(1, arms=arms).environments[0].model if linear else None
         policy = read_algorithm(algorithm).policy(self.setting(epsilon, arms, model))
-        return run_guarantee(policy, arms, self.horizon)
+        return self.visitors.guarantee(policy, arms, self.horizon)
 
     def to_json(self) -> dict[str, Any]:
         r"""Every field, exact numbers as they are written."""
@@ -228,6 +241,7 @@ class Experiment:
             "checkpoints": [*self.checkpoints],
             **self._linear_json(),
             **self._chosen_json(),
+            **self.visitors.to_json(),
         }
 
     def _chosen_json(self) -> dict[str, Any]:
@@ -239,7 +253,7 @@ class Experiment:
 
     def _linear_json(self) -> dict[str, Any]:
         if preset_of(self.preset).kind != "linear":
-            return {}
+            return {"users": self.users} if self.users is not None else {}
         alpha = write_rational(self.alpha)
         return {"calibration": self.calibration, "users": self.users, "alpha": alpha}
 
@@ -327,6 +341,9 @@ def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
         world=np.random.default_rng(_coins("rewards", experiment, task)),
         rng=SeededRng(_coins("noise", experiment, task)),
         checkpoints=experiment.checkpoints,
+        users=experiment.visitors.of_run(
+            policy, experiment.horizon, _coins("arrivals", experiment, task)
+        ),
     )
 
 

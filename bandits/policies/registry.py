@@ -19,10 +19,12 @@ from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.linear_radius import ExactWidth, PaperWidth
 from bandits.policies.phased_elimination import Clients, PhasedElimination
 from bandits.policies.policy import Policy
+from bandits.policies.returning import returning_policy
 from bandits.policies.schedule import EXACT_SCALING, PAPER, RELEASED, Schedule, exact_schedule
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.averages import AveragePrivatizer, Calibrated, LinearTrust
 from bandits.privatizers.bits import BitPrivatizer
+from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
 from bandits.privatizers.sums import SumPrivatizer, Trust
@@ -49,6 +51,7 @@ r"""Independent arms, or actions whose rewards are linear in one unknown vector.
 
 _TRUST: Final = {name: trust for trust, name in NAMES.items()}
 _MOST_BATCH: Final = 1 << 40
+_OF_PAPERS: Final = {"paper": PAPER, "released": RELEASED}
 _SHORTEST: Final = Schedule(first=1, growth=2)
 _OF_A_SHARE: Final = Fraction(1, 100)
 
@@ -87,6 +90,8 @@ class Setting:
     with any other (:class:`bandits.radius.radius.PaperRadius`). Algorithms of linear bandits have
     the other parameters: ``model`` is what the server knows, ``calibration`` says how their noise
     is chosen, ``users`` is the population (None for no end), ``alpha`` says how fast clients grow.
+    ``max_visits`` is how often a user of a population of ``users`` may come, ``deployment`` who of
+    the users of a release stays.
 
     Raises :class:`InvalidParameter` for epsilon not > 0, a delta outside of (0, 1), arms < 1, a
     horizon below the number of arms, a confidence outside of (0, 1/2), and names of no radius or
@@ -105,6 +110,8 @@ class Setting:
     calibration: Calibrated = "exact"
     users: int | None = None
     alpha: Exact = Exact("4/5")
+    max_visits: int | None = None
+    deployment: Deployment = EVERYONE
 
     def __post_init__(self) -> None:
         make_positive(self, epsilon="no noise gives epsilon 0")
@@ -264,6 +271,21 @@ def read_algorithm(text: str) -> Algorithm:
 @lru_cache(maxsize=1 << 8)
 def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     name = algorithm.entry.name
+    if setting.max_visits is not None and name != NAMES["none"]:
+        return returning_policy(
+            name,
+            value=algorithm.value,
+            epsilon=setting.epsilon,
+            delta=setting.delta,
+            max_visits=setting.max_visits,
+            people=setting.users,
+            deployment=setting.deployment,
+            failure=setting.failure,
+            arms=setting.arms,
+            horizon=setting.horizon,
+            confidence=setting.confidence,
+            schedule=_OF_PAPERS.get(setting.schedule),
+        )
     if name == "dp-se":
         return DpSe(
             epsilon=setting.epsilon,
@@ -308,7 +330,10 @@ def _linear(name: str, setting: Setting) -> PhasedElimination:
 
 def _of_bits(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     privatizer = BitPrivatizer(
-        epsilon=setting.epsilon, delta=setting.delta, parameters=setting.radius
+        epsilon=setting.epsilon,
+        delta=setting.delta,
+        parameters=setting.radius,
+        deployment=setting.deployment,
     )
     radius = JointRadius() if setting.radius == "exact" else TkmsRadius()
     if algorithm.entry.name == "vb-sdp-ae":
@@ -329,7 +354,9 @@ def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:
         return Unprotected()
     if trust == "pure-shuffle":
         if setting.radius == "exact":
-            return PureShufflePrivatizer(epsilon=setting.epsilon, failure=setting.failure)
+            return PureShufflePrivatizer(
+                epsilon=setting.epsilon, failure=setting.failure, deployment=setting.deployment
+            )
         trust = "shuffled-pure"  # the paper's, over an aggregation that it assumes
     default: int = algorithm.entry.default or (EXACT_SCALING if setting.radius == "exact" else 1)
     return SumPrivatizer(
@@ -339,22 +366,15 @@ def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:
         failure=setting.failure / (2 if trust == "shuffled-pure" else 1),
         scaling=default if algorithm.value is None else algorithm.value,
         parameters=setting.radius,
+        deployment=setting.deployment,
     )
 
 
 def _schedule(privatizer: Privatizer, setting: Setting) -> Schedule:
-    match setting.schedule:
-        case "paper":
-            return PAPER
-        case "released":
-            return RELEASED
-        case "exact":
-            return exact_schedule(
-                privatizer,
-                arms=setting.arms,
-                horizon=setting.horizon,
-                failure=setting.confidence,
-            )
+    own = _OF_PAPERS.get(setting.schedule)
+    return own or exact_schedule(
+        privatizer, arms=setting.arms, horizon=setting.horizon, failure=setting.confidence
+    )
 
 
 def _radius(schedule: Schedule, setting: Setting) -> Radius:
