@@ -256,10 +256,10 @@ def calibrate_command(
     if as_json:
         show({"schema": SCHEMA, **found.to_json(), "delta": exact(kept)})
         return
-    quantity = f"delta({epsilon})" if kept else "epsilon(0)"
+    quantity, plural = f"delta({epsilon})" if kept else "epsilon(0)", "s" * (count != 1)
     lines = [
         line("noise", written(found.noise)),
-        line("promise", f"epsilon = {epsilon}, delta = {delta} over {count} rounds"),
+        line("promise", f"epsilon = {epsilon}, delta = {delta} over {count} round{plural}"),
         line("kept", f"{quantity} is {between(found.found)}"),
     ]
     if found.step_less is not None and found.found_less is not None:

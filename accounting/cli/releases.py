@@ -147,6 +147,7 @@ def rate_of(text: str) -> Fraction:
 
 def told(source: Guarantee, rounds: int) -> str:
     r"""One part in a line, as a command spells it."""
+    from accounting.claims.claim import Approx, Pure, Rdp, ZCdp, said
     from accounting.release.curve import PrivacyCurve
     from accounting.release.real_curve import RealCurve
     from accounting.release.replaced import PoissonReplaced
@@ -161,6 +162,8 @@ def told(source: Guarantee, rounds: int) -> str:
             curve, rate = source.curve, f" --poisson {source.rate}, of which a unit is replaced"
         case FixedSizeSampled():
             curve, rate = source.curve, f", {source.sample} of {source.population} at a time"
+        case Pure() | Approx() | ZCdp() | Rdp():
+            return f"{rounds} x a claim of {said(source)}"
         case _:
             return f"{rounds} x {source!r}"
     moves = write_sensitivity(Sensitivity.of(curve.sensitivity))

@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from accounting.claims.bound import Bound
-from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, said
 from accounting.claims.guarantee import (
     Guarantee,
     at_least_zero,
@@ -273,7 +273,7 @@ def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
         case Assumed(guarantee=claim, reason=reason):
             return [(claim, rounds, claim.scope, (f"{claim!r}: {reason}",))]
         case Pure() | ZCdp() | Rdp() | Approx():
-            return [(part, rounds, part.scope, (f"{part!r}: taken as it is stated",))]
+            return [(part, rounds, part.scope, (f"{said(part)}: taken as it is stated",))]
         case OneRelease():
             return [(part, rounds, part.scope, part.assumptions)]
         case Guarantee():

@@ -124,7 +124,8 @@ def ways(source: Guarantee) -> Ways:
             return Ways(above=laws, attained=laws, lost=Fraction(delta))
         case PoissonSampled():
             found = tuple(((pair, 1),) for pair in source.pairs())
-            return Ways(above=found, attained=found if source.exact else ())
+            reached = tuple(((pair, 1),) for pair in source.attained())
+            return Ways(above=found, attained=found if source.exact else reached)
         case FixedSizeSampled():
             return Ways(above=(((source.pair(), 1),),), attained=())
     raise NotDerived(
