@@ -30,6 +30,7 @@ from accounting.laws.laplace import LaplacePair
 from accounting.pairs.enclose import narrowed
 from accounting.release.by_order import ByOrder
 from accounting.release.curve import OneRelease
+from accounting.release.group import GroupSampled
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals.rounds import Laws, Ways, ways
@@ -146,7 +147,7 @@ class Composition(Guarantee):
         lower = found.lower
         if found.upper < math.inf if lower is None else 2 * lower >= found.upper:
             return found
-        sampled = (PoissonSampled, PoissonReplaced)
+        sampled = (PoissonSampled, PoissonReplaced, GroupSampled)
         chosen = [s for s, _ in self.parts if isinstance(s, sampled) and s.assumptions]
         if not chosen:
             return found
