@@ -10,6 +10,7 @@ from typing import Final, cast
 from bandits.experiments.experiment import Experiment
 from bandits.policies.registry import ScheduleName
 from bandits.privatizers.averages import Calibrated
+from bandits.privatizers.streams import StreamRelease
 from bandits.radius.radius import RadiusName, TailName
 from bandits.worlds import preset_of
 from dpcore.command.options import named
@@ -19,10 +20,11 @@ from dpcore.numbers.parameter import whole_number
 __all__ = ["as_options", "read_experiment", "read_path"]
 
 _SAME: Final = "algorithms arms checkpoints data delta epsilon horizon instances jobs radius"
-_OTHER: Final = "schedule seed resume calibration users alpha confidence"
+_OTHER: Final = "schedule seed resume calibration users alpha confidence release"
 _OPTIONS: Final = {
     **{name: f"--{name}" for name in f"{_SAME} {_OTHER}".split()},
     "renyi_tail": "--renyi-tail",
+    "super_arm": "--super-arm",
     "preset": "PRESET",
     "algorithm": "--algorithms",
     "worlds": "--instances",
@@ -61,6 +63,8 @@ def read_experiment(  # one for each option
     alpha: str | None = None,
     confidence: str | None = None,
     renyi_tail: str | None = None,
+    super_arm: str | None = None,
+    release: str | None = None,
 ) -> Experiment:
     r"""The experiment that the options spell; what is left out is the preset's.
 
@@ -88,6 +92,8 @@ def read_experiment(  # one for each option
             alpha=alpha if alpha is not None else "4/5",
             confidence=_chance(confidence, rounds),
             renyi_tail=cast(TailName | None, renyi_tail),
+            super_arm=None if super_arm is None else whole_number("super_arm", super_arm),
+            release=cast(StreamRelease, release or "tree"),
         )
         linear = {"calibration": calibration, "users": users, "alpha": alpha}
         for argument, given in linear.items():
@@ -95,6 +101,8 @@ def read_experiment(  # one for each option
                 reason = f"has no effect in {own.name}: leave it out"
                 raise InvalidParameter(argument, given, reason)
         names = ", ".join(experiment.algorithms)
+        if release is not None and not {*experiment.algorithms} & {"cucb-dp", "cucb-dp2"}:
+            raise InvalidParameter("release", release, f"has no effect on {names}: leave it out")
         uses = experiment.scheduled or "dp-se" in experiment.algorithms
         if confidence is not None and not uses:
             reason = f"has no effect on {names}: leave it out"

@@ -166,6 +166,23 @@ def run(
             rich_help_panel=_HOW,
         ),
     ] = None,
+    super_arm: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K",
+            help="Base arms of a super arm in combinatorial worlds. (default: the preset's)",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    release: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help="How cucb-dp releases running sums: tree (the paper), doubling (disjoint blocks), "
+            "or factorisation (Gaussian noise, keeps DELTA). (default: tree)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     seed: Annotated[
         str,
         typer.Option(
@@ -249,6 +266,8 @@ def run(
             alpha=alpha,
             confidence=confidence,
             renyi_tail=renyi_tail,
+            super_arm=super_arm,
+            release=release,
         )
         with as_options(data=option):
             worlds = experiment.worlds(source)

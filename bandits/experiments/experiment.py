@@ -9,26 +9,31 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
-from itertools import pairwise
-from typing import Any, Final, get_args
+from itertools import chain, groupby
+from typing import Any, Final
 
 import numpy as np
 
 from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon, chance_of, confidence_of
+from bandits.combinatorial.problem import Problem
 from bandits.experiments.asked import (
     check_delta,
     check_epsilons,
     check_named,
+    check_word,
     check_worlds,
+    checked_rounds,
     float_up,
     population,
+    spaced_checkpoints,
 )
+from bandits.experiments.cells import Cell, Task
 from bandits.play import Run, play, run_guarantee
+from bandits.policies.combinatorial import cucb_of
 from bandits.policies.registry import (
     ScheduleName,
     Setting,
@@ -36,8 +41,11 @@ from bandits.policies.registry import (
 )
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.promise import RunGuarantee
+from bandits.privatizers.streams import StreamRelease
 from bandits.radius.radius import RadiusName, TailName
+from bandits.rounds import Coins, play_together
 from bandits.worlds import Worlds, preset_of
+from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.environment import Environment
 from bandits.worlds.preset import MOST_INSTANCES, Data
 from dpcore.command.workers import checked_jobs, in_processes, width_of
@@ -51,43 +59,7 @@ __all__ += ["float_up", "spaced_checkpoints"]
 RECIPE: Final = "dpcore-bandit-cell/1"
 r"""Names what a cell draws and decides from its coins; whoever changes any of that changes it."""
 
-_POINTS: Final = 81
-_DECADES: Final = 4
 _MOST_HORIZON: Final = 10**12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    r"""One cell to come; ``epsilon`` as it is written, exact."""
-
-    algorithm: str
-    epsilon: str
-    instance: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    r"""What one run gave: the fields are those of :class:`bandits.play.Run`."""
-
-    algorithm: str
-    epsilon: str
-    instance: int
-    regret: tuple[float, ...]
-    pulls: tuple[int, ...]
-    active: tuple[int, ...]
-    batches: int
-    bits_per_user: int
-    mean_bits_per_user: float
-    numbers: int = 0
-    bits_sent: int = 0
-
-    @property
-    def task(self) -> Task:
-        return Task(algorithm=self.algorithm, epsilon=self.epsilon, instance=self.instance)
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name, in order; floats are read back as they were."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +108,8 @@ class Experiment:
     alpha: RationalLike = "4/5"
     confidence: RationalLike = "1/10"
     renyi_tail: TailName | None = None
+    super_arm: int | None = None
+    release: StreamRelease = "tree"
 
     def __post_init__(self) -> None:
         preset = preset_of(self.preset)
@@ -154,19 +128,15 @@ class Experiment:
         check_worlds(read, preset.kind)
         check_epsilons(self.epsilons, names)
         check_delta(self.delta, names)
-        if self.calibration not in get_args(Calibrated):
-            raise InvalidParameter("calibration", self.calibration, "must be 'exact' or 'paper'")
-        if self.radius not in get_args(RadiusName):
-            raise InvalidParameter("radius", self.radius, "must be 'exact' or 'paper'")
+        check_word("calibration", self.calibration, Calibrated)
+        check_word("radius", self.radius, RadiusName)
+        check_word("release", self.release, StreamRelease)
         schedule = self.schedule
         if schedule is None:
             schedule = "exact" if self.radius == "exact" else preset.schedule
-        if self.renyi_tail not in (None, *get_args(TailName)):
-            reason = "must be 'printed' or 'released'"
-            raise InvalidParameter("renyi_tail", self.renyi_tail, reason)
-        if schedule not in get_args(ScheduleName):
-            reason = f"must be one of {', '.join(get_args(ScheduleName))}"
-            raise InvalidParameter("schedule", self.schedule, reason)
+        if self.renyi_tail is not None:
+            check_word("renyi_tail", self.renyi_tail, TailName)
+        check_word("schedule", schedule, ScheduleName)
         for name, value in (
             ("algorithms", spelled),
             ("epsilons", epsilons),
@@ -175,8 +145,9 @@ class Experiment:
             ("delta", rational("delta", self.delta)),
             ("schedule", schedule),
             ("arms", preset.arms_of(self.arms)),
+            ("super_arm", preset.super_arm_of(self.super_arm)),
             ("seed", integer("seed", self.seed, at_least=0)),
-            ("checkpoints", _checked(self.checkpoints, horizon)),
+            ("checkpoints", checked_rounds(self.checkpoints, horizon)),
             ("users", population(self.users, preset.users)),
             ("alpha", chance_of("alpha", self.alpha)),
             ("confidence", confidence_of(self.confidence)),
@@ -188,7 +159,8 @@ class Experiment:
 
         Raises :class:`InvalidParameter` also for a horizon below the number of arms.
         """
-        found = preset_of(self.preset).worlds(self.instances, arms=self.arms, data=data)
+        preset = preset_of(self.preset)
+        found = preset.worlds(self.instances, arms=self.arms, data=data, super_arm=self.super_arm)
         arms_and_horizon(found.arms, self.horizon)
         return found
 
@@ -222,9 +194,9 @@ class Experiment:
         return len(self.algorithms) * len(self.epsilons) * self.instances
 
     def setting(
-        self, epsilon: RationalLike, arms: int, model: LinearModel | None = None
+        self, epsilon: RationalLike, arms: int, model: LinearModel | Problem | None = None
     ) -> Setting:
-        r"""What a policy of this experiment is made for; ``model`` is that of its linear world."""
+        r"""What a policy of this experiment is made for; ``model`` is that of its world."""
         schedule = self.schedule
         assert schedule is not None  # noqa: S101  # set when it was made
         return Setting(
@@ -240,16 +212,21 @@ class Experiment:
             alpha=rational("alpha", self.alpha),
             confidence=rational("confidence", self.confidence),
             renyi_tail=self.renyi_tail,
+            release=self.release,
         )
 
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
         r"""What every run of that algorithm promises each user; None where nothing is protected."""
-        preset = preset_of(self.preset)
-        linear = preset.kind == "linear"
-        # The promise is of every set of actions in as many dimensions.
-        model = preset.worlds(1, arms=arms).environments[0].model if linear else None
-        policy = read_algorithm(algorithm).policy(self.setting(epsilon, arms, model))
-        return run_guarantee(policy, arms, self.horizon)
+        preset, named = preset_of(self.preset), read_algorithm(algorithm)
+        if preset.kind == "arms":
+            model = None
+        else:
+            # The promise is of every set of actions in as many dimensions, or of as many base arms.
+            model = preset.worlds(1, arms=arms, super_arm=self.super_arm).environments[0].model
+        setting = self.setting(epsilon, arms, model)
+        if preset.kind == "combinatorial":
+            return cucb_of(named, setting).promise()
+        return run_guarantee(named.policy(setting), arms, self.horizon)
 
     def to_json(self) -> dict[str, Any]:
         r"""Every field, exact numbers as they are written."""
@@ -277,33 +254,13 @@ class Experiment:
         return {"confidence": write_rational(Fraction(self.confidence)), **chosen}
 
     def _linear_json(self) -> dict[str, Any]:
-        if preset_of(self.preset).kind != "linear":
+        kind = preset_of(self.preset).kind
+        if kind == "combinatorial":
+            return {"super_arm": self.super_arm, "release": self.release}
+        if kind != "linear":
             return {}
         alpha = write_rational(Fraction(self.alpha))
         return {"calibration": self.calibration, "users": self.users, "alpha": alpha}
-
-
-def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
-    r"""At most ``points`` rounds up to the horizon, evenly spaced by ratio over four powers of ten.
-
-    >>> spaced_checkpoints(10**5, 5), spaced_checkpoints(20, 3)
-    ((10, 100, 1000, 10000, 100000), (1, 20))
-    """
-    rounds = integer("horizon", horizon, at_least=1)
-    count = integer("points", points, at_least=1)
-    steps = max(count - 1, 1)
-    found = {math.ceil(rounds * 10 ** (-_DECADES * i / steps)) for i in range(count)}
-    return tuple(sorted(found))
-
-
-def _checked(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
-    if not checkpoints:
-        return spaced_checkpoints(horizon)
-    exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints)
-    if exact[-1] != horizon or any(b <= a for a, b in pairwise(exact)):
-        reason = f"must rise, and end with the horizon, {horizon}"
-        raise InvalidParameter("checkpoints", checkpoints, reason)
-    return exact
 
 
 # -- running ----------------------------------------------------------------------------------
@@ -338,11 +295,16 @@ def run_cells(
     if [cell.task for cell in found] != tasks[: len(found)]:
         raise InvalidParameter("done", len(found), "must be the first cells, in order")
     whole = runs is not None
-    left = [(experiment, worlds.environments[t.instance], t, whole) for t in tasks[len(found) :]]
+    left = [
+        (experiment, [worlds.environments[t.instance] for t in group], group, whole)
+        for group in _groups(experiment, tasks[len(found) :])
+    ]
     if progress is not None:
         progress(len(found))
-    with contextlib.closing(in_processes(_run, left, max(min(workers, len(left)), 1))) as cells:
-        for cell, run in cells:
+    with contextlib.closing(
+        in_processes(_play_group, left, max(min(workers, len(left)), 1))
+    ) as cells:
+        for cell, run in chain.from_iterable(cells):
             if runs is not None and run is not None:
                 runs[cell.algorithm, cell.epsilon] = run
             if store is not None:
@@ -353,32 +315,68 @@ def run_cells(
     return found
 
 
+def _groups(experiment: Experiment, tasks: list[Task]) -> list[list[Task]]:
+    # What is played together: of a combinatorial preset all instances of a kind.
+    if preset_of(experiment.preset).kind != "combinatorial":
+        return [[task] for task in tasks]
+    return [[*each] for _, each in groupby(tasks, key=lambda task: (task.algorithm, task.epsilon))]
+
+
+def _play_group(
+    experiment: Experiment,
+    worlds: list[Environment],
+    tasks: list[Task],
+    whole: bool,  # noqa: FBT001  # a call of another process
+) -> list[tuple[Cell, Run | None]]:
+    if len(tasks) == 1:
+        return [_run(experiment, worlds[0], tasks[0], whole)]
+    played = zip(tasks, play_tasks(experiment, worlds, tasks), strict=True)
+    return [_cell(task, run, whole) for task, run in played]
+
+
 def _run(
     experiment: Experiment,
     world: Environment,
     task: Task,
-    whole: bool,  # noqa: FBT001  # a call of another process
+    whole: bool,  # noqa: FBT001  # as above
 ) -> tuple[Cell, Run | None]:
+    return _cell(task, play_task(experiment, world, task), whole)
+
+
+def _cell(task: Task, run: Run, whole: bool) -> tuple[Cell, Run | None]:  # noqa: FBT001  # as above
     # The cell, and of instance 0 the whole run, where it is asked for.
-    run = play_task(experiment, world, task)
-    cell = Cell(
-        algorithm=task.algorithm,
-        epsilon=task.epsilon,
-        instance=task.instance,
-        regret=run.regret,
-        pulls=run.pulls,
-        active=run.active,
-        batches=run.batches,
-        bits_per_user=run.bits_per_user,
-        mean_bits_per_user=run.mean_bits_per_user,
-        numbers=run.numbers,
-        bits_sent=run.bits_sent,
-    )
+    shared = (field.name for field in fields(Run) if field.name in Cell.__slots__)
+    cell = Cell(**asdict(task), **{name: getattr(run, name) for name in shared})
     return cell, run if whole and not task.instance else None
+
+
+def play_tasks(
+    experiment: Experiment, worlds: Sequence[Environment], tasks: Sequence[Task]
+) -> list[Run]:
+    r"""The runs of cells of one algorithm and epsilon, each as :func:`play_task` plays it."""
+    bits = [world for world in worlds if isinstance(world, BitWorld)]
+    if len(bits) < len(worlds):
+        return [play_task(experiment, *each) for each in zip(worlds, tasks, strict=True)]
+    setting = experiment.setting(tasks[0].epsilon, bits[0].arms, bits[0].of)
+    runs = play_together(
+        cucb_of(read_algorithm(tasks[0].algorithm), setting),
+        bits,
+        [
+            Coins(
+                world=np.random.default_rng(_coins("rewards", experiment, task)),
+                rng=SeededRng(_coins("noise", experiment, task)),
+            )
+            for task in tasks
+        ],
+        checkpoints=experiment.checkpoints,
+    )
+    return [*runs]
 
 
 def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
     r"""The run of a cell, with the records of its releases; the same at every call."""
+    if isinstance(world, BitWorld):
+        return play_tasks(experiment, [world], [task])[0]
     policy = read_algorithm(task.algorithm).policy(
         experiment.setting(task.epsilon, world.arms, world.model)
     )

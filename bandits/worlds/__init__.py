@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from bandits.worlds.combinatorial import CORRELATED, COVERAGE, INFLUENCE, PATH, TOP_K, TREE
 from bandits.worlds.cz import EASY, HARD
 from bandits.worlds.letor import MSLR
 from bandits.worlds.linear import FIGURE_2, TABLE_2
@@ -15,7 +16,9 @@ from dpcore.spec import find_name
 
 __all__ = ["PRESETS", "FromFile", "Preset", "Simulated", "Worlds", "preset_of"]
 
-PRESETS: Final[tuple[Preset, ...]] = (EASY, HARD, MSLR, BINARY, OBD, FIGURE_2, TABLE_2, OWN)
+_CSB: Final = (TOP_K, CORRELATED, COVERAGE, PATH, TREE, INFLUENCE)
+
+PRESETS: Final[tuple[Preset, ...]] = (EASY, HARD, MSLR, BINARY, OBD, FIGURE_2, TABLE_2, *_CSB, OWN)
 
 
 def preset_of(name: str) -> Preset:
