@@ -25,7 +25,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 from dpcore.sampling.rng import Rng, SystemRng
 
-__all__ = ["Coins", "play_together"]
+__all__ = ["Coins", "Game", "play_together"]
 
 _BLOCK: Final = 512
 _TIE: Final = 1e-9
@@ -73,15 +73,19 @@ def play_together(
     if len(coins) != len(worlds):
         raise InvalidParameter("coins", len(coins), f"must be one for each of {len(worlds)} worlds")
     at = checked_checkpoints(checkpoints, policy.privatizer.horizon)
-    game = _Game(policy, worlds, coins)
+    game = Game(policy, worlds, coins)
     score = _Score(policy, worlds, at)
     for start in range(0, policy.privatizer.horizon, _BLOCK):
         score.add(game.play(min(_BLOCK, policy.privatizer.horizon - start)))
     return tuple(_run(policy, game, score, i, each) for i, each in enumerate(coins))
 
 
-class _Game:
-    # The runs side by side: a row of each table is a run.
+class Game:
+    r"""The runs side by side: a row of each table is a run; ``sums`` are what was released.
+
+    It reads and draws by :meth:`play`, and no run sees another. :func:`play_together` checks what
+    it is made of.
+    """
 
     def __init__(self, policy: Cucb, worlds: Sequence[BitWorld], coins: Sequence[Coins]) -> None:
         m = policy.problem.arms
@@ -170,7 +174,7 @@ class _Score:
         self.rounds += len(played)
 
 
-def _run(policy: Cucb, game: _Game, score: _Score, i: int, coins: Coins) -> Run:
+def _run(policy: Cucb, game: Game, score: _Score, i: int, coins: Coins) -> Run:
     privatizer, mechanism = policy.privatizer, policy.privatizer.mechanism
     numbers, bits = int(game.sent[i]), privatizer.bits
     # Local: a release for each user. Central: all are in one, over the whole run.

@@ -11,19 +11,24 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, TypeAlias, cast, get_args
 
 import numpy as np
 
-from bandits.audited.linear_view import FEATURES, MODEL, LinearView, linear_view_of
+from bandits.audited import combinatorial_view, linear_view
+from bandits.audited.combinatorial_view import PAIR, CombinatorialView, combinatorial_view_of
+from bandits.audited.linear_view import MODEL, LinearView, linear_view_of
 from bandits.audited.own import is_own, own_policy
 from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Route, View, Views, view_of
+from bandits.combinatorial.cucb import FAMILY, Cucb
+from bandits.policies.combinatorial import cucb_of
 from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.registry import ALGORITHMS, Setting, read_algorithm
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.bits import BitPrivatizer
+from bandits.privatizers.streams import StreamRelease
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.radius import RadiusName, radius_of
 from dpcore.errors import InvalidParameter
@@ -40,10 +45,12 @@ _KEYS: Final = {
     "radius": " or ".join(get_args(RadiusName)),
     "path": " or ".join(get_args(Route)),
     "calibration": f"{' or '.join(get_args(Calibrated))}, of linear algorithms",
+    "release": f"{' or '.join(get_args(StreamRelease))}, of cucb-dp and cucb-dp2",
 }
+AnyView: TypeAlias = View | LinearView | CombinatorialView
 _OWN_KEYS: Final = ("delta", "path")
 _BITS: Final = NAMES["binary-shuffle"]
-_FLOORS: Final = (NAMES["none"], "dpe", "pe", "dpe-fixedu")
+_FLOORS: Final = (NAMES["none"], "dpe", "pe", "dpe-fixedu", "cucb")
 _HORIZON: Final = 1000
 _USUAL: Final = Fraction(1, 100)
 _GRID: Final = 10**6
@@ -127,6 +134,7 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
         dist-rdp-se:s=10,epsilon=1,delta=1e-3       also ...,scaling=10
         sdp-ae:m=8,epsilon=1,radius=paper           the parameters of the paper
         cdp-dpe,epsilon=1,delta=1/100               also ...,calibration=paper
+        cucb-dp,epsilon=1,release=doubling          also tree (if nothing is said), factorisation
 
     or a policy of one's own: an instance of :class:`bandits.Policy`, or what makes one without
     arguments, in a file or module. It takes no ``epsilon``: its privatizer says what it promises.
@@ -162,7 +170,7 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
 
 
 def audit_view(
-    policy: Policy[Any],
+    policy: Policy[Any] | Cucb,
     *,
     delta: RationalLike | None = None,
     path: Route = "release",
@@ -181,7 +189,7 @@ def audit_view(
 
     Raises :class:`InvalidParameter` for what is no policy, and one that protects nobody.
     """
-    if not isinstance(policy, Policy):
+    if not isinstance(policy, (Policy, Cucb)):
         raise InvalidParameter("policy", policy, "must be a bandits.Policy")
     view = _view_of(policy, path)
     epsilon, chosen = claimed(view, None if delta is None else rational("delta", delta))
@@ -194,15 +202,20 @@ def audit_view(
 
     name = f"bandit:{policy.name}"
     found = Viewed(name=name, run=run, pair=(0, 1), epsilon=epsilon, delta=chosen)
-    return replace(found, features=FEATURES) if isinstance(view, LinearView) else found
+    match view:
+        case LinearView():
+            return replace(found, features=linear_view.FEATURES)
+        case CombinatorialView():
+            return replace(found, features=combinatorial_view.FEATURES)
+    return found
 
 
-def _view_of(policy: Policy[Any], path: Route) -> View | LinearView:
-    if not isinstance(policy, PhasedElimination):
+def _view_of(policy: Policy[Any] | Cucb, path: Route) -> AnyView:
+    if not isinstance(policy, (PhasedElimination, Cucb)):
         return view_of(policy, path=path)
     if path != "release":
         raise InvalidParameter("path", path, f"{policy.name} has release only")
-    return linear_view_of(policy)
+    return combinatorial_view_of(policy) if isinstance(policy, Cucb) else linear_view_of(policy)
 
 
 def _known(given: Mapping[str, str]) -> str:
@@ -212,7 +225,7 @@ def _known(given: Mapping[str, str]) -> str:
     return f"; {near}{keys}"
 
 
-def claimed(view: View | LinearView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
+def claimed(view: AnyView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
     r"""(epsilon, delta): what the first release gives the watched user, epsilon rounded up.
 
     Without a ``delta`` it is 0, or 1/100 where the loss of the noise is unbounded. Raises
@@ -230,13 +243,14 @@ def claimed(view: View | LinearView, delta: Fraction | None) -> tuple[Fraction, 
     return Fraction(math.ceil(Fraction(curve.epsilon(delta).upper) * _GRID), _GRID), delta
 
 
-def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) -> Policy[Any]:
+def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) -> Policy[Any] | Cucb:
     name = text.partition(":")[0]
     known = [entry.name for entry in ALGORITHMS if entry.name not in _FLOORS]
     if name in _FLOORS:
         reason = f"{name} protects nobody: it claims nothing that could be refuted"
         raise InvalidParameter("target", spelling, reason)
     find_name("target", spelling, dict.fromkeys((*known, _BITS)), name=name)
+    combinatorial = name in FAMILY
     setting = Setting(
         epsilon=given["epsilon"],
         delta=delta,
@@ -244,9 +258,13 @@ def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) ->
         arms=ARMS,
         radius=cast(RadiusName, given.get("radius", "exact")),
         schedule="paper",
-        model=MODEL,
+        model=PAIR if combinatorial else MODEL,
         calibration=cast(Calibrated, given.get("calibration", "exact")),
+        release=cast(StreamRelease, given.get("release", "tree")),
     )
+    _check_keys(name, given)
+    if combinatorial:
+        return cucb_of(read_algorithm(text), setting)
     if text == _BITS:
         bits = BitPrivatizer(
             epsilon=setting.epsilon, delta=setting.delta, parameters=setting.radius
@@ -264,3 +282,14 @@ def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) ->
     if text != name:
         raise InvalidParameter("scaling", given["scaling"], f"is given twice: {text}")
     return replace(policy, privatizer=replace(privatizer, scaling=given["scaling"]))
+
+
+def _check_keys(name: str, given: Mapping[str, str]) -> None:
+    # What only some algorithms have.
+    combinatorial = name in FAMILY
+    others = ("calibration", "scaling", "radius") if combinatorial else ("release",)
+    if name in ("cucb-ldp1", "cucb-ldp2"):
+        others += ("release",)
+    for key in others:
+        if key in given:
+            raise InvalidParameter(key, given[key], f"{name} has none")
