@@ -21,7 +21,16 @@ from bandits.worlds.preset import Preset, SuperArms
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 
-__all__ = ["CORRELATED", "COVERAGE", "INFLUENCE", "PATH", "TOP_K", "TREE", "BitWorld"]
+__all__ = [
+    "CORRELATED",
+    "COVERAGE",
+    "INFLUENCE",
+    "PATH",
+    "TOP_K",
+    "TREE",
+    "BitWorld",
+    "combinatorial_preset",
+]
 
 _HIGH, _LOW = 0.7, 0.3
 _EDGES: Final = 2
@@ -183,7 +192,10 @@ def _shuffled(seed: int, means: list[float]) -> tuple[float, ...]:
     return tuple(np.random.RandomState(seed).permutation(means).tolist())
 
 
-def _preset(name: str, sentence: str, source: SuperArms, arms: int, size: int) -> Preset:
+def combinatorial_preset(
+    name: str, sentence: str, source: SuperArms, arms: int, size: int
+) -> Preset:
+    r"""A preset of ``arms`` base arms and super arms of ``size``: 10^5 rounds at epsilon 2."""
     return Preset(
         name=name,
         sentence=sentence,
@@ -198,21 +210,21 @@ def _preset(name: str, sentence: str, source: SuperArms, arms: int, size: int) -
     )
 
 
-TOP_K: Final = _preset(
+TOP_K: Final = combinatorial_preset(
     "csb/topk", "20 base arms of mean 0.7 or 0.3, the sum of K of them", SuperArms(top_k), 20, 2
 )
-CORRELATED: Final = _preset(
+CORRELATED: Final = combinatorial_preset(
     "csb/correlated", "as csb/topk, all base arms from one coin", SuperArms(correlated), 20, 2
 )
-COVERAGE: Final = _preset(
+COVERAGE: Final = combinatorial_preset(
     "csb/coverage", "cover six targets from K/2 of ten places, greedily", SuperArms(coverage), 20, 6
 )
-PATH: Final = _preset(
+PATH: Final = combinatorial_preset(
     "csb/path", "the cheapest road through a grid of 4 by 4 crossings", SuperArms(path), 24, 6
 )
-TREE: Final = _preset(
+TREE: Final = combinatorial_preset(
     "csb/tree", "the spanning tree of most weight of six nodes", SuperArms(tree), 15, 5
 )
-INFLUENCE: Final = _preset(
+INFLUENCE: Final = combinatorial_preset(
     "csb/influence", "two sources that reach most of nine people", SuperArms(influence), 10, 6
 )

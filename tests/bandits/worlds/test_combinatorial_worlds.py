@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -11,6 +14,7 @@ from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.rewards import AtLeastOne
 from bandits.worlds import PRESETS, preset_of
 from bandits.worlds.combinatorial import BitWorld, coverage, path, top_k, tree
+from bandits.worlds.hard import GAP, hard_mab, hard_paths, hard_public, lower_bound
 from dpcore.errors import InvalidParameter
 from tests.purse import purse
 
@@ -120,3 +124,55 @@ def test_numbers_that_no_instance_has_are_refused_by_name() -> None:
     for name in ("cz/easy", "lzj/fig2"):
         with pytest.raises(InvalidParameter, match="super_arm = 3"):
             preset_of(name).worlds(1, super_arm=3)
+
+
+# -- the hard instances -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "arms", "size"), [(hard_mab, 20, 1), (hard_paths, 20, 4), (hard_public, 20, 4)]
+)
+def test_all_super_arms_but_one_are_worse_by_one_gap(make: Any, arms: int, size: int) -> None:
+    for seed in range(3):
+        world = make(seed, arms, size)
+        every = world.of.decisions.listed()
+        rewards = np.sort(world.of.reward.of(np.array(world.means), every))
+        gaps = rewards[-1] - rewards
+        assert gaps[-1] == 0
+        assert gaps[:-1] == pytest.approx(GAP * size)
+        assert world.of.most == size
+        assert (every.sum(axis=1) == size).all()
+    assert len(hard_public(0, 20, 4).of.decisions.listed()) == 1 + 20 - 2 * 4 + 1
+
+
+def test_base_arms_of_a_path_have_one_outcome() -> None:
+    rows = hard_paths(1, 12, 3).outcomes(200, np.random.default_rng(1)).reshape(200, 4, 3)
+    assert (rows == rows[:, :, :1]).all()
+    assert len(np.unique(rows[:, :, 0], axis=0)) == 16
+    shared = hard_public(1, 12, 3).outcomes(200, np.random.default_rng(1))[:, 3:5]
+    assert (shared[:, 0] == shared[:, 1]).all()
+
+
+def test_lower_bounds_are_those_of_the_theorems() -> None:
+    at = {"horizon": 10**4, "epsilon": "1/2"}
+    log, local = math.log(10**4), 64 * (math.exp(0.5) - 1) ** 2
+    for name, arms, size, wanted in (
+        ("csb/hard-mab", 20, 1, 19 / (local * GAP) * log),
+        ("csb/hard-paths", 20, 4, 16 * 4 / (local * GAP * 4) * log),
+        ("csb/hard-public", 20, 4, 80 * (1 / (GAP * 4) + 2) * log),
+    ):
+        found = lower_bound(name, arms=arms, super_arm=size, **at)  # type: ignore[arg-type]  # numbers
+        assert found is not None
+        assert found.regret == pytest.approx(wanted)
+    assert lower_bound("csb/topk", arms=20, super_arm=2, **at) is None  # type: ignore[arg-type]  # as above
+
+
+def test_hard_instances_that_do_not_exist_are_refused_by_name() -> None:
+    for make, arms, size, argument in (
+        (hard_mab, 20, 2, "super_arm"),
+        (hard_paths, 20, 3, "super_arm"),
+        (hard_public, 7, 4, "arms"),
+    ):
+        with pytest.raises(InvalidParameter) as caught:
+            make(0, arms, size)
+        assert caught.value.argument == argument
