@@ -95,6 +95,7 @@ class Game:
         self.bounds = np.full((len(worlds), m), self.clip)
         self.rows = np.arange(len(worlds))
         self.fresh = np.ones((len(worlds), m), dtype=np.bool_)
+        self.waiting = True
         self.sent = np.zeros(len(worlds), dtype=np.int64)
         self.last = np.zeros((len(worlds), m), dtype=np.bool_)
 
@@ -115,7 +116,7 @@ class Game:
         for t in range(rounds):
             values = self.bounds + ties[t]
             chosen = problem.choose(values, luck[t])
-            if self.fresh.any():
+            if self.waiting:
                 chosen = self._first(chosen, ties[t])
             played[t] = self.last = chosen
             self._send(chosen, outcomes[t], ties[t], noise[t])
@@ -129,23 +130,27 @@ class Game:
         return np.where(missing[:, None], found, chosen)
 
     def _send(self, chosen: Bools, outcomes: Integers, ties: Floats, noise: Integers) -> None:
-        sums = self.sums
+        sums, m = self.sums, chosen.shape[1]
         if self.policy.least:
-            taken = np.where(chosen, sums.taken + ties, np.inf)
-            rows, arms, drawn = self.rows, taken.argmin(axis=1), noise[:, 0]
+            taken = np.where(chosen, sums.taken.reshape(chosen.shape) + ties, np.inf)
+            cells = self.rows * m + taken.argmin(axis=1)
         else:
-            rows, arms = np.nonzero(chosen)
+            cells = np.flatnonzero(chosen)
+        drawn = noise.ravel()
+        if len(cells) == noise.size:
+            self.sent += noise.shape[1]
+        else:  # some super arms are smaller
             sizes = chosen.sum(axis=1)
-            place = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-            drawn = noise[rows, place]
-        sums.add(rows, arms, outcomes[rows, arms], drawn)
-        self.sent += np.bincount(rows, minlength=len(self.rows))
-        count = sums.count[rows, arms]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            bounds = sums.value[rows, arms] / count + self.bonus[count]
-        self.bounds[rows, arms] = np.where(count > 0, np.minimum(bounds, self.clip), self.clip)
-        if self.fresh.any():
-            self.fresh[rows, arms] &= count == 0
+            self.sent += sizes
+            drawn = noise[np.arange(noise.shape[1]) < sizes[:, None]]
+        sums.add(cells, outcomes.ravel()[cells], drawn)
+        count = sums.count.ravel()[cells]
+        # Of no released outcome the bonus is infinite.
+        bounds = sums.value.ravel()[cells] / np.maximum(count, 1) + self.bonus[count]
+        self.bounds.ravel()[cells] = np.minimum(bounds, self.clip)
+        if self.waiting:
+            self.fresh.ravel()[cells] &= count == 0
+            self.waiting = bool(self.fresh.any())
 
 
 class _Score:

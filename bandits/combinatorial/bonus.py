@@ -103,7 +103,7 @@ def laplace_quantile(draws: Integers, scale: float, rare: float) -> Floats:
     such a q, so the grid decides only how good it is.
 
     >>> laplace_quantile(np.array([1]), 1.0, 10.0).round(1)
-    array([12.6])
+    array([12.8])
 
     Raises :class:`InvalidParameter` for a scale not > 0.
     """

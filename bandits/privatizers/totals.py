@@ -1,9 +1,9 @@
 r"""Running sums of many runs and base arms at once, as ``dpcore.continual`` makes them one by one.
 
-A table has a row for each run and a column for each base arm. What is released of a cell is its
-``value``, an estimate of the sum of its first ``count`` outcomes. The tests hold the tables against
-``TreeSum``, ``DoublingSum`` and ``SquareRootSum`` with the same draws. Proofs:
-docs/proofs/combinatorial.md.
+A table has a row for each run and a column for each base arm; cells are numbered row by row. What
+is released of a cell is its ``value``, an estimate of the sum of its first ``count`` outcomes. The
+tests hold the tables against ``TreeSum``, ``DoublingSum`` and ``SquareRootSum`` with the same
+draws. Proofs: docs/proofs/combinatorial.md.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ class Totals:
     def __init__(self, privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> None:
         shape = (len(rngs), arms)
         self.privatizer = privatizer
-        self.taken = np.zeros(shape, dtype=np.int64)
-        self.exact = np.zeros(shape, dtype=np.int64)
         self.count = np.zeros(shape, dtype=np.int64)
         self.value = np.zeros(shape, dtype=np.float64)
+        self.taken = np.zeros(self.count.size, dtype=np.int64)
+        self.exact = np.zeros(self.count.size, dtype=np.int64)
         self._begin(shape, rngs)
 
-    def add(self, rows: Integers, arms: Integers, outcomes: Integers, drawn: Integers) -> None:
-        r"""Take one outcome in each of the cells (rows[i], arms[i]), which are distinct.
+    def add(self, cells: Integers, outcomes: Integers, drawn: Integers) -> None:
+        r"""Take one outcome in each of ``cells``, which are distinct.
 
         ``drawn`` are fresh draws for them where ``each`` says so; nothing else reads them.
         """
-        self.taken[rows, arms] += 1
-        self.exact[rows, arms] += outcomes
-        self._release(rows, arms, drawn)
+        self.taken[cells] += 1
+        self.exact[cells] += outcomes
+        self._release(cells, drawn)
 
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         pass
 
-    def _release(self, rows: Integers, arms: Integers, drawn: Integers) -> None:
+    def _release(self, cells: Integers, drawn: Integers) -> None:
         del drawn
-        self._set(rows, arms, self.exact[rows, arms])
+        self._set(cells, self.exact[cells])
 
-    def _set(self, rows: Integers, arms: Integers, values: Integers | Floats) -> None:
-        self.value[rows, arms] = values
-        self.count[rows, arms] = self.taken[rows, arms]
+    def _set(self, cells: Integers, values: Integers | Floats) -> None:
+        self.value.ravel()[cells] = values
+        self.count.ravel()[cells] = self.taken[cells]
 
 
 class _Each(Totals):
@@ -68,31 +68,31 @@ class _Each(Totals):
 
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         del rngs
-        self.noise = np.zeros(shape, dtype=np.int64)
+        self.noise = np.zeros(shape[0] * shape[1], dtype=np.int64)
 
-    def _release(self, rows: Integers, arms: Integers, drawn: Integers) -> None:
-        self.noise[rows, arms] += drawn
-        self._set(rows, arms, self.exact[rows, arms] + self.noise[rows, arms])
+    def _release(self, cells: Integers, drawn: Integers) -> None:
+        self.noise[cells] += drawn
+        self._set(cells, self.exact[cells] + self.noise[cells])
 
 
 class _Tree(Totals):
-    # nodes[.., j] is the draw of the open block of 2^j outcomes: those of the binary form of t.
+    # nodes[cell, j] is the draw of the open block of 2^j outcomes: those of the binary form of t.
     each = True
 
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         del rngs
         self.levels = np.arange(len(self.privatizer.moves))
-        self.nodes = np.zeros((*shape, len(self.levels)), dtype=np.int64)
+        self.nodes = np.zeros((shape[0] * shape[1], len(self.levels)), dtype=np.int64)
 
-    def _release(self, rows: Integers, arms: Integers, drawn: Integers) -> None:
-        taken = self.taken[rows, arms]
+    def _release(self, cells: Integers, drawn: Integers) -> None:
+        taken = self.taken[cells]
         # As many blocks as t ends in zeros are merged with the outcome: the block of 2^level.
         level = np.bitwise_count((taken & -taken) - 1)
-        nodes = self.nodes[rows, arms]
-        nodes[self.levels < level[:, None]] = 0
-        nodes[np.arange(len(rows)), level] = self.drawn(level, drawn)
-        self.nodes[rows, arms] = nodes
-        self._set(rows, arms, self.exact[rows, arms] + nodes.sum(axis=1))
+        nodes = self.nodes[cells]
+        nodes *= self.levels > level[:, None]
+        nodes[np.arange(len(cells)), level] = self.drawn(level, drawn)
+        self.nodes[cells] = nodes
+        self._set(cells, self.exact[cells] + nodes.sum(axis=1))
 
     def drawn(self, level: Integers, drawn: Integers) -> Integers:
         r"""The noise of blocks of 2^level outcomes."""
@@ -101,20 +101,19 @@ class _Tree(Totals):
 
 
 class _Doubling(Totals):
-    # A block closes when t is a power of two; noise[r, i] is the sum of the draws of closed blocks.
+    # A block closes when t is a power of two; noise[cell, j] is the sum of the first j + 1 draws.
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         blocks = self.privatizer.horizon.bit_length()
         drawn = np.array([self.privatizer.draw((shape[1], blocks), rng) for rng in rngs])
-        self.noise = np.cumsum(drawn, axis=2)
+        self.noise = np.cumsum(drawn, axis=2).reshape(-1, blocks)
 
-    def _release(self, rows: Integers, arms: Integers, drawn: Integers) -> None:
+    def _release(self, cells: Integers, drawn: Integers) -> None:
         del drawn
-        taken = self.taken[rows, arms]
+        taken = self.taken[cells]
         closed = np.flatnonzero((taken & (taken - 1)) == 0)
         if len(closed):
-            rows, arms = rows[closed], arms[closed]
-            level = np.bitwise_count(taken[closed] - 1)
-            self._set(rows, arms, self.exact[rows, arms] + self.noise[rows, arms, level])
+            cells, level = cells[closed], np.bitwise_count(taken[closed] - 1)
+            self._set(cells, self.exact[cells] + self.noise[cells, level])
 
 
 class _Factorisation(Totals):
@@ -122,24 +121,24 @@ class _Factorisation(Totals):
     # A C^-1 y in floats: errors of floats are errors of the estimate, not of the promise.
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         held = self.privatizer
-        self.items = np.zeros((*shape, held.items), dtype=np.int64)
-        self.noised = np.array([held.draw((shape[1], held.items), rng) for rng in rngs])
-        self.before = np.zeros(shape, dtype=np.int64)
+        drawn = np.array([held.draw((shape[1], held.items), rng) for rng in rngs])
+        self.noised = drawn.reshape(-1, held.items)
+        self.items = np.zeros(self.noised.shape, dtype=np.int64)
+        self.before = np.zeros(len(self.noised), dtype=np.int64)
         # Reversed, so that the last i + 1 of them are the weights of item i and those before it.
         self.column = np.array(column(held.items, held.grid)[::-1], dtype=np.int64)
         self.inverse = inverse(held.items, held.grid)[::-1]
 
-    def _release(self, rows: Integers, arms: Integers, drawn: Integers) -> None:
+    def _release(self, cells: Integers, drawn: Integers) -> None:
         del drawn
-        full = np.flatnonzero(self.taken[rows, arms] % self.privatizer.block == 0)
-        for row, arm in zip(rows[full].tolist(), arms[full].tolist(), strict=True):
-            i = int(self.taken[row, arm]) // self.privatizer.block - 1
-            items, noised = self.items[row, arm], self.noised[row, arm]
-            items[i] = self.exact[row, arm] - self.before[row, arm]
-            self.before[row, arm] = self.exact[row, arm]
+        for cell in cells[self.taken[cells] % self.privatizer.block == 0].tolist():
+            i = int(self.taken[cell]) // self.privatizer.block - 1
+            items, noised = self.items[cell], self.noised[cell]
+            items[i] = self.exact[cell] - self.before[cell]
+            self.before[cell] = self.exact[cell]
             noised[i] += self.column[-i - 1 :] @ items[: i + 1]
-            self.value[row, arm] = self.inverse[-i - 1 :] @ noised[: i + 1]
-            self.count[row, arm] = self.taken[row, arm]
+            estimate = self.inverse[-i - 1 :] @ noised[: i + 1]
+            self._set(np.array([cell]), np.array([estimate]))
 
 
 def inverse(items: int, grid: int) -> Floats:
@@ -169,7 +168,7 @@ def totals_of(privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> T
     >>> from dpcore import SeededRng
     >>> plain = StreamPrivatizer(trust="none", sent=2, horizon=10)
     >>> sums = totals_of(plain, 3, [SeededRng(1)])
-    >>> sums.add(np.array([0, 0]), np.array([0, 2]), np.array([1, 0]), np.array([0, 0]))
+    >>> sums.add(np.array([0, 2]), np.array([1, 0]), np.array([0, 0]))
     >>> sums.value, sums.count
     (array([[1., 0., 0.]]), array([[1, 0, 1]]))
 

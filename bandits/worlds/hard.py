@@ -29,7 +29,7 @@ _MIDDLE: Final = 0.5
 
 
 class LowerBound(NamedTuple):
-    r"""``regret`` is the constant of the theorem times ln T, for T to infinity, as the paper claims."""
+    r"""``regret`` is the constant of the theorem times ln T: the paper's, for T to infinity."""
 
     theorem: str
     regret: float

@@ -67,15 +67,14 @@ def test_released_sums_stay_within_their_noise_bound(release: str) -> None:
         trust="central", epsilon=1, sent=2, horizon=horizon, release=release,  # type: ignore[arg-type]  # words of a Literal, or what is refused
     )  # fmt: skip
     sums = totals_of(setting, 20, [SeededRng(i) for i in range(runs)])
-    rows, arms = (each.ravel() for each in np.indices((runs, 20)))
-    outcomes, none = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
+    cells, none = np.arange(runs * 20), np.zeros(runs * 20, dtype=np.int64)
     bonus = bonus_table(setting, 20, "exact", 4)
     rewards = np.zeros(horizon + 1)
     rewards[1:] = np.sqrt(math.log(horizon) / np.arange(1, horizon + 1))
     missed = narrow = 0
     for t in range(1, horizon + 1):
-        drawn = setting.draw((len(rows),), SeededRng(10**6 + t)) if sums.each else none
-        sums.add(rows, arms, outcomes, drawn)
+        drawn = setting.draw((len(cells),), SeededRng(10**6 + t)) if sums.each else none
+        sums.add(cells, none, drawn)
         width = (bonus[t] - rewards[t]) * t
         missed += int((sums.value[sums.count == t] > width).sum())
         narrow += int((sums.value[sums.count == t] > width / 3).sum())
