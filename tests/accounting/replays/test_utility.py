@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -176,6 +177,9 @@ def test_regret_by_the_papers_intervals(statement: str, doubling: bool) -> None:
         assert printed > 500_000
     assert printed == pytest.approx(float(Fraction(row.claimed.upper)), rel=1e-6)
     assert "uniform play loses 250000" in row.note
+    page = (Path(__file__).parents[3] / "docs" / "errata.md").read_text(encoding="utf-8")
+    assert f"**{int(printed + (statement == '3.1')):,}**" in page
+    assert f"**{math.ceil(upper(row)):,}**" in page
 
 
 def test_information_of_randomised_response() -> None:
