@@ -16,13 +16,14 @@ import numpy as np
 
 from bandits.batch import ReleasedSum
 from bandits.privatizers.deployment import Deployment
-from bandits.privatizers.privatizer import Privatizer, Relaxed, SumProtocol
+from bandits.privatizers.privatizer import BitProtocol, Privatizer, Relaxed, SumProtocol
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import RationalLike
 from dpcore.protocols.aggregation import IdealAggregation, Shuffler, Step, Total
-from dpcore.protocols.run import run
+from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.run import run, run_pure
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -75,7 +76,7 @@ class Devices(Privatizer):
     def least_noise(self) -> Noise | None:
         return self.of.least_noise
 
-    def protocol(self, pulls: int) -> SumProtocol | BinaryShuffle | None:
+    def protocol(self, pulls: int) -> SumProtocol | BitProtocol | None:
         return self.of.protocol(pulls)
 
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
@@ -97,6 +98,9 @@ class Devices(Privatizer):
             case BinaryShuffle():
                 shuffled = run(protocol, held, Shuffler(), batch=_BATCH, vanish=vanish, rng=rng)
                 return ReleasedSum(cast(Fraction, shuffled.estimate))  # of one coordinate
+            case PureShuffle():
+                pure = run_pure(protocol, held, Shuffler(), vanish=vanish, rng=rng)
+                return ReleasedSum(pure.estimate)
             case ShuffledPure():
                 # The relaxed aggregation is assumed and cannot be run: the sum itself is one.
                 sent = protocol.randomize(held[: pulls - gone], rng=rng)

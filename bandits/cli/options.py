@@ -12,6 +12,7 @@ from bandits.experiments.people import Visitors, supported
 from bandits.policies.registry import ScheduleName
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.deployment import AggregationName, Deployment
+from bandits.privatizers.streams import StreamRelease
 from bandits.radius.radius import RadiusName, TailName
 from bandits.worlds import FromFile, preset_of
 from bandits.worlds.own import OWN
@@ -22,12 +23,13 @@ from dpcore.numbers.parameter import whole_number
 __all__ = ["as_options", "read_experiment", "read_path"]
 
 _SAME: Final = "algorithms arms checkpoints data delta epsilon horizon instances jobs radius"
-_OTHER: Final = "schedule seed resume calibration users alpha confidence honest dropouts"
+_OTHER: Final = "schedule seed resume calibration users alpha confidence honest dropouts release"
 _OPTIONS: Final = {
     **{name: f"--{name}" for name in f"{_SAME} {_OTHER}".split()},
     "renyi_tail": "--renyi-tail",
     "max_visits": "--visits",
     "aggregation": "--aggregation",
+    "super_arm": "--super-arm",
     "preset": "PRESET",
     "algorithm": "--algorithms",
     "worlds": "--instances",
@@ -71,6 +73,8 @@ def read_experiment(  # one for each option
     dropouts: str | None = None,
     aggregation: str | None = None,
     rewards: bool = False,
+    super_arm: str | None = None,
+    release: str | None = None,
 ) -> Experiment:
     r"""The experiment that the options spell; what is left out is the preset's.
 
@@ -115,6 +119,8 @@ def read_experiment(  # one for each option
             renyi_tail=cast(TailName | None, renyi_tail),
             max_visits=visitors.max_visits,
             deployment=visitors.deployment,
+            super_arm=None if super_arm is None else whole_number("super_arm", super_arm),
+            release=cast(StreamRelease, release or "tree"),
         )
         linear = {"calibration": calibration, "users": users, "alpha": alpha}
         for argument, given in linear.items():
@@ -123,6 +129,8 @@ def read_experiment(  # one for each option
                 reason = f"has no effect in {own.name}: leave it out"
                 raise InvalidParameter(argument, given, reason)
         names = ", ".join(experiment.algorithms)
+        if release is not None and not {*experiment.algorithms} & {"cucb-dp", "cucb-dp2"}:
+            raise InvalidParameter("release", release, f"has no effect on {names}: leave it out")
         uses = experiment.scheduled or "dp-se" in experiment.algorithms
         if confidence is not None and not uses:
             reason = f"has no effect on {names}: leave it out"

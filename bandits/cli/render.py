@@ -8,7 +8,7 @@ from typing import Final
 
 from bandits.experiments.comparison import Ratio
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.summary import Row, for_each_user
+from bandits.experiments.summary import Row, for_each_user, lower_bounds
 from bandits.policies.registry import Entry
 from bandits.worlds import Preset
 from dpcore.command.table import aligned
@@ -70,6 +70,11 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
             f"{name} used no reward, hence 0-DP: its first batch ends after round "
             f"{experiment.horizon:,}. Give a longer --horizon."
             for name in silent
+        ),
+        *(
+            f"{bound['theorem']} at epsilon {_epsilon(bound['epsilon'])}: in the limit at least "
+            f"{_figure(bound['regret_per_round'])} for any algorithm ({bound['of']})."
+            for bound in lower_bounds(experiment)
         ),
         *(f"Assumed: {words}." for words in assumed),
     ]

@@ -44,6 +44,8 @@ _WORDS: Final = {
     "radius": "radius",
     "schedule": "schedule",
     "arms": "number of arms",
+    "super_arm": "size of a super arm",
+    "release": "release of running sums",
     "seed": "seed",
     "checkpoints": "list of checkpoints",
     "dpcore": "dpcore",

@@ -19,12 +19,13 @@ from bandits.experiments.experiment import Cell, Experiment, float_up
 from bandits.policies.registry import read_algorithm
 from bandits.privatizers.promise import RunGuarantee
 from bandits.worlds import Worlds
+from bandits.worlds.hard import lower_bound
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
 from dpcore.numbers.rounding import up
 
 __all__ = ["SCHEMA", "Row", "document", "guarantee_json", "promises_of", "rows_of", "write_json"]
-__all__ += ["Promises", "for_each_user", "written_up"]
+__all__ += ["Promises", "for_each_user", "lower_bounds", "written_up"]
 
 SCHEMA: Final = "dpcore-bandit/1"
 
@@ -32,7 +33,7 @@ Promises: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 r"""What an algorithm promises at an epsilon, both as they are written."""
 
 _SHORT: Final = 12
-_OWN: Final = ("users", "horizon")
+_OWN: Final = ("users", "horizon", "algorithms")
 _LENGTHS: Final = ("precision", "modulus")
 
 _SIMULATED: Final = (
@@ -230,8 +231,27 @@ def document(experiment: Experiment, worlds: Worlds, rows: Sequence[Row]) -> dic
         "data": worlds.data,
         "note": _SIMULATED,
         "rows": [row.to_json() for row in rows],
+        **({"lower_bounds": bounds} if (bounds := lower_bounds(experiment)) else {}),
         "versions": {name: version(name) for name in ("dpcore", "numpy")},
     }
+
+
+def lower_bounds(experiment: Experiment) -> list[dict[str, Any]]:
+    r"""Of a hard instance what its theorem says of the regret at each epsilon; else nothing."""
+    found = []
+    for epsilon in experiment.epsilons:
+        bound = lower_bound(
+            experiment.preset,
+            arms=experiment.arms or 0,
+            super_arm=experiment.super_arm or 0,
+            horizon=experiment.horizon,
+            epsilon=epsilon,
+        )
+        if bound is not None:
+            each = {"theorem": bound.theorem, "epsilon": float_up(rational("epsilon", epsilon))}
+            per_round = bound.regret / experiment.horizon
+            found.append({**each, "regret_per_round": per_round, "of": bound.of})
+    return found
 
 
 def write_json(found: dict[str, Any]) -> str:

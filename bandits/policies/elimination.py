@@ -42,6 +42,7 @@ NAMES: Final[dict[str, str]] = {
     "renyi": "dist-rdp-se",
     "concentrated": "dist-cdp-se",
     "shuffled-pure": "shuffled-se",
+    "pure-shuffle": "shuffled-se",
     "binary-shuffle": "bit-se",
 }
 """What batched elimination is called, by the name of its privatizer."""

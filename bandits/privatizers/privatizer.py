@@ -20,6 +20,7 @@ from accounting.claims.claim import Assumed, Pure
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.protocols.choose import mechanism_guarantee
+from accounting.protocols.pure_shuffle import purity
 from bandits.batch import Ask, Encoding, OwnRounds, ReleasedSum
 from bandits.privatizers.deployment import ALL_HONEST, EVERYONE, MASKED, Deployment, masked_sum
 from bandits.privatizers.releasing import Releasing
@@ -32,6 +33,7 @@ from dpcore.mechanism import Mechanism, Release
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import integer
+from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -41,6 +43,7 @@ __all__ = [
     "BITS_ONLY",
     "SUM_ONLY",
     "TRUSTED",
+    "BitProtocol",
     "Privatizer",
     "Relaxed",
     "SumProtocol",
@@ -54,6 +57,9 @@ SUM_ONLY: Final = "the aggregation shows the server the sum and who is in it onl
 
 SumProtocol: TypeAlias = AggregatedSum | CentralSum | LocalSum | ShuffledPure
 """The protocols that release a sum mod m."""
+
+BitProtocol: TypeAlias = BinaryShuffle | PureShuffle
+"""The protocols whose messages are bits, in shuffled order."""
 
 _AT_ONCE: Final = 1 << 16
 _PLAIN_STEPS: Final = 1 << 20
@@ -101,7 +107,7 @@ class Privatizer(Releasing[int]):
             raise TypeError(f"{cls.__name__}.{name} follows from the protocol: leave it out")
 
     @abstractmethod
-    def protocol(self, pulls: int) -> SumProtocol | BinaryShuffle | None:
+    def protocol(self, pulls: int) -> SumProtocol | BitProtocol | None:
         r"""What n users run, the same for equal n; None where nothing is protected."""
 
     @property
@@ -152,6 +158,17 @@ class Privatizer(Releasing[int]):
         protocol = self._of(pulls)
         return None if protocol is None else _noise_of(protocol, self.reporting(pulls))
 
+    @final
+    def missed(self, pulls: int) -> Fraction:
+        r"""An upper bound of the chance that the noise of a batch of n is none of :meth:`noise`.
+
+        0 but for a :class:`PureShuffle`, whose covers stand for rewards.
+        """
+        protocol = self._of(pulls)
+        if not isinstance(protocol, PureShuffle):
+            return Fraction(0)
+        return protocol.missed(self.reporting(pulls))
+
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
         r"""The released sum of rewards, in units of reward, from the sum of their encodings.
 
@@ -168,6 +185,9 @@ class Privatizer(Releasing[int]):
             case BinaryShuffle():
                 ones = total + protocol.observed_noise(present).sample(rng=rng)
                 return ReleasedSum(protocol.estimates(np.array([ones]), present)[0])
+            case PureShuffle():
+                ones = protocol.ones_of_bits(total, present, rng=rng)
+                return ReleasedSum(protocol.estimate(ones, present))
             case LocalSum():
                 # The law of the sum is known, but its tables would take longer to build.
                 drawn = noise_by_user(protocol.noise, users=present, runs=1, rng=rng)
@@ -184,11 +204,14 @@ class Privatizer(Releasing[int]):
     def guarantee(self, pulls: int) -> Guarantee | None:
         r"""What a release of a batch of n promises each user in it; None where nothing is.
 
-        Raises :class:`NotDerived` for :class:`ShuffledPure` over nothing that is ``relaxed``.
+        Raises :class:`NotDerived` for :class:`ShuffledPure` over nothing that is ``relaxed``, and
+        for a :class:`PureShuffle` that is not certified for the epsilon of its shares.
         """
         protocol = self._of(pulls)
         if protocol is None:
             return None
+        if isinstance(protocol, PureShuffle):
+            return _certified(protocol, self.deployment.counted_on(protocol.users))
         return _guarantee(protocol, self.deployment, self.least_noise, self.relaxed)
 
     @final
@@ -204,7 +227,7 @@ class Privatizer(Releasing[int]):
         None where no mechanism says all that the server sees.
         """
         protocol = self._of(pulls)
-        if protocol is None or isinstance(protocol, ShuffledPure):
+        if protocol is None or isinstance(protocol, (ShuffledPure, PureShuffle)):
             return None
         mechanism = _mechanism(protocol, self.deployment, self.least_noise)
         return Release(mechanism=mechanism, batch=batch)
@@ -239,7 +262,7 @@ class Privatizer(Releasing[int]):
         return total
 
     @final
-    def _of(self, pulls: int) -> SumProtocol | BinaryShuffle | None:
+    def _of(self, pulls: int) -> SumProtocol | BitProtocol | None:
         # The protocol of n users: the noise of fewer would be taken for that of all.
         users = integer("pulls", pulls, at_least=1)
         protocol = self.protocol(users)
@@ -251,24 +274,13 @@ class Privatizer(Releasing[int]):
 
 
 _DERIVED: Final = frozenset(
-    {
-        "precision",
-        "bits",
-        "noise",
-        "guarantee",
-        "assumed",
-        "record",
-        "checked",
-        "_of",
-        "reporting",
-        "present",
-    }
-    | {"size_of", "encoding", "release_sums"}
+    {"precision", "bits", "noise", "guarantee", "assumed", "record", "checked", "_of", "reporting"}
+    | {"size_of", "encoding", "release_sums", "missed", "present"}
 )
 
 
 def _implied(
-    protocol: SumProtocol | BinaryShuffle | None, relaxed: Relaxed | None, plan: Deployment
+    protocol: SumProtocol | BitProtocol | None, relaxed: Relaxed | None, plan: Deployment
 ) -> tuple[str, ...]:
     match protocol:
         case AggregatedSum():
@@ -278,16 +290,16 @@ def _implied(
             return (TRUSTED,)
         case ShuffledPure():
             return (str(relaxed), plan.assumption)
-        case BinaryShuffle():
+        case BinaryShuffle() | PureShuffle():
             return (BITS_ONLY, plan.assumption)
         case LocalSum() | None:
             return ()
 
 
-def _noise_of(protocol: SumProtocol | BinaryShuffle, present: int) -> Noise:
+def _noise_of(protocol: SumProtocol | BitProtocol, present: int) -> Noise:
     # All the noise in the estimate when so many users sent their message.
     match protocol:
-        case BinaryShuffle():
+        case BinaryShuffle() | PureShuffle():
             return protocol.observed_noise(present)
         case LocalSum():
             return summed(protocol.noise, present)
@@ -295,6 +307,13 @@ def _noise_of(protocol: SumProtocol | BinaryShuffle, present: int) -> Noise:
             return summed(protocol.share, present)
         case CentralSum():
             return protocol.planned_noise
+
+
+def _certified(protocol: PureShuffle, honest: int) -> Pure:
+    found, own = purity(protocol, honest).guarantee, protocol.precision / protocol.share.scale
+    if found != Pure(own):
+        raise NotDerived(f"pure DP at epsilon = {own}", f"certified for {found!r} only")
+    return found
 
 
 def _mechanism(

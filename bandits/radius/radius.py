@@ -9,6 +9,7 @@ failure probability of a protocol, which chooses tau. Proofs: docs/proofs/radius
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
@@ -108,6 +109,9 @@ class ExactRadius(Radius):
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
     ) -> float:
         share = _confidence(failure) * self.weight(batch) / _active(active)
+        share -= privatizer.missed(pulls)
+        if share <= 0:
+            return math.inf
         return certified_width(
             privatizer.noise(pulls),
             precision=privatizer.precision(pulls),
@@ -126,7 +130,10 @@ class ExactRadius(Radius):
         whose difference is unknown falls back to 2 beta.
         """
         others = max(_active(active) - 1, 1)
-        share = _confidence(failure) * self.weight(batch) / others
+        # A release of either arm may hold noise of another law: both must be paid for.
+        share = _confidence(failure) * self.weight(batch) / others - 2 * privatizer.missed(pulls)
+        if share <= 0:
+            return math.inf
         noise = privatizer.noise(pulls)
         if not has_gap(noise):
             return Radius.gap(self, privatizer, pulls, batch=batch, active=active, failure=failure)

@@ -14,8 +14,9 @@ from accounting.checker.text.form import digest_of
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.options import read_experiment
-from bandits.experiments.experiment import Experiment, run_cells
+from bandits.experiments.experiment import Experiment
 from bandits.experiments.people import Visitors
+from bandits.experiments.playing import run_cells
 from bandits.policies.registry import read_algorithm
 from bandits.policies.returning import RETURNING, returning_policy, steady_for
 from bandits.privatizers.deployment import Deployment

@@ -21,8 +21,10 @@ from benchmarks.figures.returning_table import Route, returning_table, visit_noi
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import round_up
+from tests.effort import by_day
 
 
+@by_day(1)
 @pytest.mark.parametrize("max_visits", [1, 4, 16])
 def test_each_route_certifies_its_noise_and_looser_ones_need_more(max_visits: int) -> None:
     found = {

@@ -110,6 +110,7 @@ def dropped(policy: PartedElimination, seed: int) -> int:
     return found
 
 
+@pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize("privatizer", [LAPLACE, SKELLAM], ids=["laplace", "skellam"])
 def test_the_gap_covers_the_noise_of_all_parts(privatizer: SteadyPrivatizer) -> None:
