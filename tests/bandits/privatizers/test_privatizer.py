@@ -150,10 +150,10 @@ def test_a_pure_shuffle_that_is_not_certified_releases_nothing(
     privatizer = PureShufflePrivatizer(epsilon=1, failure="1e-3")
     with pytest.raises(NotDerived, match="certified for Pure"):
         privatizer.guarantee(12)
-    wrong: dict[str, Any]
+    given: dict[str, Any] = {"epsilon": 1, "failure": "1e-3"}
     for wrong in ({"epsilon": 0}, {"failure": 0}, {"failure": 1}, {"deployment": 3}):
         with pytest.raises(InvalidParameter):
-            PureShufflePrivatizer(**{"epsilon": 1, "failure": "1e-3", **wrong})
+            PureShufflePrivatizer(**(given | wrong))
 
 
 def test_covers_are_paid_for_by_the_radius() -> None:

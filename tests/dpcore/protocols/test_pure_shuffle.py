@@ -139,6 +139,7 @@ def test_bad_values_are_refused(x: Any) -> None:
 def test_a_server_refuses_what_nobody_sent() -> None:
     row = np.zeros((1, SMALL.width), dtype=np.uint8)
     assert SMALL.analyze(row) == Fraction(-3, 2)
+    bad: Any
     for bad in (row[0], row.astype(int), row[:, 1:], row + 2, np.repeat(row, 4, 1), "bits"):
         assert names(refusal(partial(SMALL.analyze, bad)), "shuffled")
     for total in (4, -1):
