@@ -66,8 +66,8 @@ _MANY: Final = (
     "from the operating system"
 )
 _NO_TIME: Final = (
-    "needs a target that is called for each run, f(dataset) or f(dataset, rng): a call that gives "
-    "many outputs has one time for all of them"
+    "is measured of Python functions that are called for each run, f(dataset) or f(dataset, rng): "
+    "a program, a noise and a call that gives many outputs have no time for each of them"
 )
 _TIMED: Final = (
     "time was measured on this machine, as it was busy then: another one may tell more or less, "

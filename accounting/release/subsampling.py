@@ -23,18 +23,19 @@ from flint import arb
 
 from accounting.claims.guarantee import at_least_zero, order_above_one, probability
 from accounting.errors import NotDerived
-from accounting.laws.gaussian import GaussianProduct
+from accounting.laws.gaussian import GaussianPair, GaussianProduct
 from accounting.laws.laplace import LaplaceProduct
 from accounting.laws.polya import DisclosingPair
 from accounting.laws.registry import candidates
 from accounting.pairs.enclose import within
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
+from accounting.reals.grid_gaussian import GridGaussian
 from accounting.release.binned import UNSEEN, is_wide
 from accounting.release.curve import OneRelease, PrivacyCurve
 from accounting.release.dominating import DottedPair, connected, dominating
 from accounting.release.real_curve import RealCurve, RealLoss
-from accounting.release.sampled_pair import AbsentPair, Base, PresentPair
+from accounting.release.sampled_pair import AbsentPair, Base, PresentPair, smooth
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
@@ -140,6 +141,20 @@ class PoissonSampled(OneRelease):
         if rate == 1:
             return (base,)
         return PresentPair(base=base, rate=rate), AbsentPair(base=base, rate=rate)
+
+    def attained(self) -> tuple[PresentPair | AbsentPair | Base | RealLoss | GridGaussian, ...]:
+        r"""The pairs that some neighbours have in every round, none where none is known.
+
+        Of discrete Gaussian noise with too many outcomes to be listed, by the real one's moments.
+        """
+        if self.exact or isinstance(self.curve, RealCurve):
+            return self.pairs()
+        pairs = candidates(self.curve.noise, Sensitivity.of(self.curve.sensitivity))
+        if len(pairs) > 1 or not isinstance(pairs[0], GaussianPair) or self.rate == 1:
+            return ()
+        rate = Fraction(self.rate)
+        both = (PresentPair(base=pairs[0], rate=rate), AbsentPair(base=pairs[0], rate=rate))
+        return tuple(found for each in both if (found := smooth(each)) is not None)
 
     def to_json(self) -> dict[str, Any]:
         r"""The rate and the curve, as text."""

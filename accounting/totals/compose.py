@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from accounting.claims.bound import Bound
-from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, said
 from accounting.claims.guarantee import (
     Guarantee,
     at_least_zero,
@@ -30,6 +30,7 @@ from accounting.laws.laplace import LaplacePair
 from accounting.pairs.enclose import narrowed
 from accounting.release.by_order import ByOrder
 from accounting.release.curve import OneRelease
+from accounting.release.group import GroupSampled
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals.rounds import Laws, Ways, ways
@@ -146,7 +147,7 @@ class Composition(Guarantee):
         lower = found.lower
         if found.upper < math.inf if lower is None else 2 * lower >= found.upper:
             return found
-        sampled = (PoissonSampled, PoissonReplaced)
+        sampled = (PoissonSampled, PoissonReplaced, GroupSampled)
         chosen = [s for s, _ in self.parts if isinstance(s, sampled) and s.assumptions]
         if not chosen:
             return found
@@ -273,7 +274,7 @@ def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
         case Assumed(guarantee=claim, reason=reason):
             return [(claim, rounds, claim.scope, (f"{claim!r}: {reason}",))]
         case Pure() | ZCdp() | Rdp() | Approx():
-            return [(part, rounds, part.scope, (f"{part!r}: taken as it is stated",))]
+            return [(part, rounds, part.scope, (f"{said(part)}: taken as it is stated",))]
         case OneRelease():
             return [(part, rounds, part.scope, part.assumptions)]
         case Guarantee():

@@ -142,9 +142,9 @@ def certificate_of(
         claims=tuple(_worst(parts, delta) for delta in at),
         parts=parts,
         released=released,
-        assumptions=(),
+        assumptions=(*map(ascii_text, promised.assumptions), SEEDED if run.simulated else SYSTEM),
     )
-    assumed = (*map(ascii_text, promised.assumptions), SEEDED if run.simulated else SYSTEM)
+    assumed = draft.assumptions
     required = required_assumptions(draft.to_json())
     found = replace(draft, assumptions=tuple(dict.fromkeys((*required, *assumed))))
     _check_form(found)

@@ -66,7 +66,11 @@ def population(given: int | None, own: int | None) -> int | None:
 
 def check_worlds(algorithms: Sequence[Algorithm], kind: WorldKind) -> None:
     r"""Refuse an algorithm that is played in another kind of world."""
-    kinds = {"arms": "independent arms, such as cz/easy", "linear": "linear rewards, as lzj/fig2"}
+    kinds = {
+        "arms": "independent arms, such as cz/easy",
+        "linear": "linear rewards, as lzj/fig2",
+        "combinatorial": "super arms, as csb/topk",
+    }
     for entry in (each.entry for each in algorithms):
         if entry.world != kind:
             reason = f"is played in worlds with {kinds[entry.world]}"

@@ -6,18 +6,14 @@ and in whatever order. Simulated runs draw their noise from a seed, so they prot
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-import numpy as np
-
 from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon, chance_of, confidence_of
+from bandits.combinatorial.problem import Problem
 from bandits.experiments.asked import (
     check_delta,
     check_epsilons,
@@ -30,25 +26,24 @@ from bandits.experiments.asked import (
     spaced_checkpoints,
 )
 from bandits.experiments.cells import Cell, Task
-from bandits.play import Run, play, run_guarantee
+from bandits.experiments.people import Visitors
+from bandits.policies.combinatorial import cucb_of
 from bandits.policies.registry import (
     ScheduleName,
     Setting,
     read_algorithm,
 )
 from bandits.privatizers.averages import Calibrated
+from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.promise import RunGuarantee
+from bandits.privatizers.streams import StreamRelease
 from bandits.radius.radius import RadiusName, TailName
 from bandits.worlds import Worlds, preset_of
-from bandits.worlds.environment import Environment
 from bandits.worlds.preset import MOST_INSTANCES, Data
-from dpcore.command.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import Exact, RationalLike, integer, rational, write_rational
-from dpcore.sampling.rng import SeededRng
 
-__all__ = ["RECIPE", "Cell", "Experiment", "Task", "play_task", "run_cells"]
-__all__ += ["float_up", "spaced_checkpoints"]
+__all__ = ["RECIPE", "Cell", "Experiment", "Task", "float_up", "spaced_checkpoints"]
 
 RECIPE: Final = "dpcore-bandit-cell/1"
 r"""Names what a cell draws and decides from its coins; whoever changes any of that changes it."""
@@ -66,7 +61,8 @@ class Experiment:
     None: as many as the preset has. ``confidence`` and ``renyi_tail`` are those of a ``Setting``.
 
     Linear worlds have ``calibration``, ``alpha`` and ``users``, the population, None for the
-    preset's; see :class:`bandits.policies.registry.Setting`.
+    preset's; see :class:`bandits.policies.registry.Setting`. In other worlds ``users`` is the
+    population of whom each may come ``max_visits`` times, and ``deployment`` who of them stays.
 
     ``checkpoints`` are rounds in rising order, the last of them the horizon; none given:
     :func:`spaced_checkpoints`. ``delta`` is for shuffled bits, and where epsilons are reported.
@@ -102,6 +98,10 @@ class Experiment:
     alpha: Exact = Exact("4/5")
     confidence: Exact = Exact("1/10")
     renyi_tail: TailName | None = None
+    max_visits: int | None = None
+    deployment: Deployment = EVERYONE
+    super_arm: int | None = None
+    release: StreamRelease = "tree"
 
     def __post_init__(self) -> None:
         preset = preset_of(self.preset)
@@ -118,10 +118,12 @@ class Experiment:
             raise InvalidParameter("instances", self.instances, f"must be <= {MOST_INSTANCES}")
         names = [each.entry.name for each in read]
         check_worlds(read, preset.kind)
+        self.visitors.check(names, self.radius)
         check_epsilons(self.epsilons, names)
         check_delta(self.delta, names)
         check_word("calibration", self.calibration, Calibrated)
         check_word("radius", self.radius, RadiusName)
+        check_word("release", self.release, StreamRelease)
         schedule = self.schedule
         if schedule is None:
             schedule = "exact" if self.radius == "exact" else preset.schedule
@@ -136,6 +138,7 @@ class Experiment:
             ("delta", rational("delta", self.delta)),
             ("schedule", schedule),
             ("arms", preset.arms_of(self.arms)),
+            ("super_arm", preset.super_arm_of(self.super_arm)),
             ("seed", integer("seed", self.seed, at_least=0)),
             ("checkpoints", checked_rounds(self.checkpoints, horizon)),
             ("users", population(self.users, preset.users)),
@@ -149,7 +152,8 @@ class Experiment:
 
         Raises :class:`InvalidParameter` also for a horizon below the number of arms.
         """
-        found = preset_of(self.preset).worlds(self.instances, arms=self.arms, data=data)
+        preset = preset_of(self.preset)
+        found = preset.worlds(self.instances, arms=self.arms, data=data, super_arm=self.super_arm)
         arms_and_horizon(found.arms, self.horizon)
         return found
 
@@ -164,6 +168,11 @@ class Experiment:
         for algorithm in self.algorithms:
             for epsilon in self.epsilons:
                 yield algorithm, write_rational(Fraction(epsilon))
+
+    @property
+    def visitors(self) -> Visitors:
+        r"""How often a user may come, of how many, and who of them stays."""
+        return Visitors(max_visits=self.max_visits, users=self.users, deployment=self.deployment)
 
     @property
     def scheduled(self) -> bool:
@@ -183,9 +192,9 @@ class Experiment:
         return len(self.algorithms) * len(self.epsilons) * self.instances
 
     def setting(
-        self, epsilon: RationalLike, arms: int, model: LinearModel | None = None
+        self, epsilon: RationalLike, arms: int, model: LinearModel | Problem | None = None
     ) -> Setting:
-        r"""What a policy of this experiment is made for; ``model`` is that of its linear world."""
+        r"""What a policy of this experiment is made for; ``model`` is that of its world."""
         schedule = self.schedule
         assert schedule is not None  # noqa: S101  # set when it was made
         return Setting(
@@ -201,16 +210,23 @@ class Experiment:
             alpha=rational("alpha", self.alpha),
             confidence=rational("confidence", self.confidence),
             renyi_tail=self.renyi_tail,
+            max_visits=self.max_visits,
+            deployment=self.deployment,
+            release=self.release,
         )
 
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
         r"""What every run of that algorithm promises each user; None where nothing is protected."""
-        preset = preset_of(self.preset)
-        linear = preset.kind == "linear"
-        # The promise is of every set of actions in as many dimensions.
-        model = preset.worlds(1, arms=arms).environments[0].model if linear else None
-        policy = read_algorithm(algorithm).policy(self.setting(epsilon, arms, model))
-        return run_guarantee(policy, arms, self.horizon)
+        preset, named = preset_of(self.preset), read_algorithm(algorithm)
+        if preset.kind == "arms":
+            model = None
+        else:
+            # The promise is of every set of actions in as many dimensions, or of as many base arms.
+            model = preset.worlds(1, arms=arms, super_arm=self.super_arm).environments[0].model
+        setting = self.setting(epsilon, arms, model)
+        if preset.kind == "combinatorial":
+            return cucb_of(named, setting).promise()
+        return self.visitors.guarantee(named.policy(setting), arms, self.horizon)
 
     def to_json(self) -> dict[str, Any]:
         r"""Every field, exact numbers as they are written."""
@@ -228,6 +244,7 @@ class Experiment:
             "checkpoints": [*self.checkpoints],
             **self._linear_json(),
             **self._chosen_json(),
+            **self.visitors.to_json(),
         }
 
     def _chosen_json(self) -> dict[str, Any]:
@@ -238,99 +255,13 @@ class Experiment:
         return {"confidence": write_rational(self.confidence), **chosen}
 
     def _linear_json(self) -> dict[str, Any]:
-        if preset_of(self.preset).kind != "linear":
-            return {}
+        kind = preset_of(self.preset).kind
+        if kind == "combinatorial":
+            return {"super_arm": self.super_arm, "release": self.release}
+        if kind != "linear":
+            return {"users": self.users} if self.users is not None else {}
         alpha = write_rational(self.alpha)
         return {"calibration": self.calibration, "users": self.users, "alpha": alpha}
 
 
 # -- running ----------------------------------------------------------------------------------
-
-
-def run_cells(
-    experiment: Experiment,
-    worlds: Worlds,
-    *,
-    jobs: int = 1,
-    done: Sequence[Cell] = (),
-    store: Callable[[Cell], None] | None = None,
-    progress: Callable[[int], None] | None = None,
-    runs: dict[tuple[str, str], Run] | None = None,
-) -> list[Cell]:
-    r"""All cells in the order of ``experiment.tasks()``; the first of them may be ``done``.
-
-    ``jobs`` processes draw (-1: one for each core), through joblib where it is not one. ``store``
-    is given each new cell, in order, ``progress`` the number of cells there are, ``runs`` the run
-    of instance 0 of each kind that is played here, with the records of its releases.
-
-    Raises :class:`InvalidParameter` for jobs that are neither -1 nor >= 1, worlds that do not match
-    the experiment and cells that are not its first; :class:`DpcoreError` where a worker died.
-    """
-    workers = width_of(checked_jobs(jobs))
-    tasks = list(experiment.tasks())
-    if len(worlds.environments) != experiment.instances:
-        reason = f"must be as many as instances, {experiment.instances}"
-        raise InvalidParameter("worlds", len(worlds.environments), reason)
-    arms_and_horizon(worlds.arms, experiment.horizon)
-    found = list(done)
-    if [cell.task for cell in found] != tasks[: len(found)]:
-        raise InvalidParameter("done", len(found), "must be the first cells, in order")
-    whole = runs is not None
-    left = [(experiment, worlds.environments[t.instance], t, whole) for t in tasks[len(found) :]]
-    if progress is not None:
-        progress(len(found))
-    with contextlib.closing(in_processes(_run, left, max(min(workers, len(left)), 1))) as cells:
-        for cell, run in cells:
-            if runs is not None and run is not None:
-                runs[cell.algorithm, cell.epsilon] = run
-            if store is not None:
-                store(cell)
-            found.append(cell)
-            if progress is not None:
-                progress(len(found))
-    return found
-
-
-def _run(
-    experiment: Experiment,
-    world: Environment,
-    task: Task,
-    whole: bool,  # noqa: FBT001  # a call of another process
-) -> tuple[Cell, Run | None]:
-    # The cell, and of instance 0 the whole run, where it is asked for.
-    run = play_task(experiment, world, task)
-    cell = Cell(
-        algorithm=task.algorithm,
-        epsilon=task.epsilon,
-        instance=task.instance,
-        regret=run.regret,
-        pulls=run.pulls,
-        active=run.active,
-        batches=run.batches,
-        bits_per_user=run.bits_per_user,
-        mean_bits_per_user=run.mean_bits_per_user,
-        numbers=run.numbers,
-        bits_sent=run.bits_sent,
-    )
-    return cell, run if whole and not task.instance else None
-
-
-def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
-    r"""The run of a cell, with the records of its releases; the same at every call."""
-    policy = read_algorithm(task.algorithm).policy(
-        experiment.setting(task.epsilon, world.arms, world.model)
-    )
-    return play(
-        policy,
-        world,
-        horizon=experiment.horizon,
-        world=np.random.default_rng(_coins("rewards", experiment, task)),
-        rng=SeededRng(_coins("noise", experiment, task)),
-        checkpoints=experiment.checkpoints,
-    )
-
-
-def _coins(use: str, experiment: Experiment, task: Task) -> int:
-    cell = [experiment.preset, task.algorithm, task.epsilon, task.instance]
-    words = json.dumps([use, experiment.seed, *cell])
-    return int.from_bytes(hashlib.sha256(words.encode()).digest(), "big")

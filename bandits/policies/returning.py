@@ -24,6 +24,7 @@ from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.returning import SteadyLaw, SteadyPrivatizer
 from bandits.privatizers.visits import visits_of
 from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.numbers.parameter import RationalLike, rational
 
@@ -111,29 +112,51 @@ def _law(law: str, epsilon: Fraction, delta: Fraction, max_visits: int) -> tuple
 
 def returning_policy(  # noqa: PLR0913 - what a setting says, by keyword
     algorithm: str,
-    privatizer: SteadyPrivatizer,
     *,
+    value: Fraction | None = None,
+    epsilon: RationalLike,
+    delta: RationalLike,
+    max_visits: int,
+    people: int | None = None,
+    deployment: Deployment = EVERYONE,
+    failure: Fraction,
     arms: int,
     horizon: int,
-    people: int,
     confidence: Fraction,
     schedule: Schedule | None = None,
-    batch: int | None = None,
 ) -> Policy[Any]:
-    r"""The policy of that name among so many people: no release has more than half of them.
+    r"""The policy of that name for users who return: no release has more than half of the people.
 
-    ``schedule`` None is the exact one. ``batch`` is the m of sdp-ae, None for as many as there are
-    noise bits.
+    ``people`` None is T/B. ``schedule`` None is the exact one. ``value`` is the m of sdp-ae, None
+    for as many users as there are noise bits. ``failure`` is the chance that a sum is read wrongly.
+
+    Raises :class:`InvalidParameter` and :class:`NotDerived` as :func:`steady_for`, and
+    :class:`InvalidParameter` for the s of other algorithms.
     """
-    most = max(people // 2, 1)
-    if algorithm == "vb-sdp-ae":
-        return ShuffleElimination(privatizer=privatizer)
-    if algorithm == "sdp-ae":
-        own = int(privatizer.law.parameters["trials"]) if batch is None else batch
-        return ShuffleElimination(privatizer=privatizer, batch=min(own, most))
-    if privatizer.deployment.aggregation == "masked":
+    private = steady_for(
+        algorithm,
+        epsilon=epsilon,
+        delta=delta,
+        max_visits=max_visits,
+        # A batch may be released in many parts, each of which may be read wrongly.
+        failure=failure / horizon,
+        deployment=deployment,
+    )
+    most = max((people or -(-horizon // max_visits)) // 2, 1)
+    if isinstance(private.law, Binomial):
+        if algorithm == "vb-sdp-ae":
+            return ShuffleElimination(privatizer=private)
+        own = private.law.trials if value is None else value
+        return ShuffleElimination(privatizer=private, batch=min(int(own), most))
+    if value is not None:
+        reason = f"{algorithm} has its own g where users return: leave s out"
+        raise InvalidParameter("algorithms", f"{algorithm}:s={value}", reason)
+    if deployment.aggregation == "masked":
         most = min(most, _MOST_MASKED)
-    chosen = schedule or exact_schedule(privatizer, arms=arms, horizon=horizon, failure=confidence)
     return PartedElimination(
-        privatizer=privatizer, schedule=chosen, most=most, confidence=confidence
+        privatizer=private,
+        schedule=schedule
+        or exact_schedule(private, arms=arms, horizon=horizon, failure=confidence),
+        most=most,
+        confidence=confidence,
     )

@@ -61,7 +61,9 @@ class Deployment:
     def __post_init__(self) -> None:
         honest, dropouts = rational("honest", self.honest), rational("dropouts", self.dropouts)
         if not 0 < honest <= 1:
-            raise InvalidParameter("honest", self.honest, "must lie in (0, 1]: noise hides")
+            raise InvalidParameter(
+                "honest", self.honest, "must lie in (0, 1]: only noise of honest users hides"
+            )
         if not 0 <= dropouts < 1:
             raise InvalidParameter("dropouts", self.dropouts, "must lie in [0, 1): somebody stays")
         if honest <= dropouts:

@@ -240,6 +240,10 @@ class Privatizer(Releasing[int]):
         return ask.users
 
     @final
+    def present(self, ask: Ask) -> Ask:
+        return OwnRounds(self.reporting(ask.users), ask.actions)
+
+    @final
     def encoding(self, pulls: int) -> Encoding:
         return Encoding(precision=self.precision(pulls))
 
@@ -271,7 +275,7 @@ class Privatizer(Releasing[int]):
 
 _DERIVED: Final = frozenset(
     {"precision", "bits", "noise", "guarantee", "assumed", "record", "checked", "_of", "reporting"}
-    | {"size_of", "encoding", "release_sums", "missed"}
+    | {"size_of", "encoding", "release_sums", "missed", "present"}
 )
 
 

@@ -289,7 +289,7 @@ class Pool(Users):
             self.dry = self.dry or not found
         return found
 
-    def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
+    def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee:
         if privatizer != self.privatizer:
             raise InvalidParameter("policy", privatizer, "must have the privatizer of its users")
         return returning_guarantee(self.privatizer, sizes, max_visits=self.max_visits)

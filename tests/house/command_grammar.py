@@ -68,6 +68,8 @@ _MORE: Final = {
     "--sensitivity": SENSITIVITY,
     "--rounds": ("1", "3", "10"),
     "--relative": ("1e-4",),
+    "--relation": ("add-remove", "replace"),
+    "--group": ("1", "2"),
     "--json": (),
 }
 _SAMPLED: Final = {**_MORE, "--poisson": ("1%", "1/2")}

@@ -33,7 +33,7 @@ _WIDE: Final = 10.0
 _ENDS: Final = math.exp(-48)
 """More than what lies beyond ten deviations, over the whole."""
 
-_ANGLES: Final = tuple(1.5 * 0.6**i for i in range(14))
+_ANGLES: Final = tuple(1.5 * 0.5**i for i in range(10))
 _FINE: Final = 8
 _FEWEST: Final = 256
 _MOST_NODES: Final = 1 << 15
@@ -191,13 +191,13 @@ class Density:
     def _beside(self, c: float, angle: float, reach: float) -> float:
         # log of the integral of |p e^((c+iy)L)| at x + i a, a = angle v, from above for every
         # |y| <= reach; for reach < 0 on the side where it falls in y, for all y >= -reach.
-        v = float(self.size)
+        v, rate = float(self.size), float(self.rate)
         low, high = self._span(c, max(reach, 0.0) * angle * (2 if self.way == "replaced" else 1))
         # Steps that resolve both the normal factor and B, whose zeros lie at the angle pi.
         places = self._grid(low, high, min(math.sqrt(v), v) / _FINE)
         logs = []
         for x in ticking(places):
-            size, turn = self._turned((2 * x - 1) / (2 * v), angle)
+            size, turn = _turned((2 * x - 1) / (2 * v), angle, rate)
             match self.way:
                 case "present":
                     power = (c + 1) * size
@@ -205,22 +205,11 @@ class Density:
                     power = -c * size
                 case _:
                     # Of the mirrored shift the angle is -angle, so both turns add.
-                    other, back = self._turned((-2 * x - 1) / (2 * v), angle)
+                    other, back = _turned((-2 * x - 1) / (2 * v), angle, rate)
                     power, turn = (c + 1) * size - c * other, turn + back
             logs.append(power - x * x / (2 * v) + reach * turn)
         height = angle * angle * v / 2 - math.log(2 * math.pi * v) / 2
         return _log_sum(logs) + math.log(places[1] - places[0]) + height
-
-    def _turned(self, u: float, angle: float) -> tuple[float, float]:
-        # log |B| and arg B at u + i angle.
-        rate = float(self.rate)
-        if u > 0:
-            share = (1 - rate) * math.exp(-u)
-            real_part, imaginary = share + rate * math.cos(angle), rate * math.sin(angle)
-            return u + math.log(math.hypot(real_part, imaginary)), math.atan2(imaginary, real_part)
-        grown = rate * math.exp(u)
-        real_part, imaginary = 1 - rate + grown * math.cos(angle), grown * math.sin(angle)
-        return math.log(math.hypot(real_part, imaginary)), math.atan2(imaginary, real_part)
 
     # -- Laplace noise: two atoms at u = -l and l, and between the density e^(-(u+l)/2)/4 of Q -----
 
@@ -254,6 +243,17 @@ class Density:
             total += mass * math.exp(r * log)
             total += math.exp((r + 1) * log - (3 * u + spread) / 2) / (2 * rate * y)
         return total
+
+
+def _turned(u: float, angle: float, rate: float) -> tuple[float, float]:
+    # log |B| and arg B at u + i angle.
+    if u > 0:
+        share = (1 - rate) * math.exp(-u)
+        real_part, imaginary = share + rate * math.cos(angle), rate * math.sin(angle)
+        return u + math.log(math.hypot(real_part, imaginary)), math.atan2(imaginary, real_part)
+    grown = rate * math.exp(u)
+    real_part, imaginary = 1 - rate + grown * math.cos(angle), grown * math.sin(angle)
+    return math.log(math.hypot(real_part, imaginary)), math.atan2(imaginary, real_part)
 
 
 def _log_mixed(u: float, rate: float) -> float:

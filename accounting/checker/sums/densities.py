@@ -51,7 +51,7 @@ def _terms(
     # moments are off by.
     terms: list[tuple[complex, complex]] = []
     weight, bulk, work, j = c * (c + 1), 0.0, 0, 0
-    reach, check = 0.0, _AHEAD * eta
+    reach, check, last = 0.0, _AHEAD * eta, 1.0
     while True:
         y = j * eta
         if y > reach:
@@ -59,7 +59,11 @@ def _terms(
             laws = tilted(listed, c, reach)
             off = math.fsum(one.count * one.off for one in laws)
         if y >= check:
-            rest = _beyond(listed, c, y, laws) * 2 * weight / (y - eta) / bulk
+            ahead = 2 * weight / (y - eta) / bulk
+            # The bound is no less than the last product.
+            rest = last * ahead
+            if rest < goal:
+                rest = _beyond(listed, c, y, laws) * ahead
             if rest < goal:
                 return terms, rest + off
             check *= _FARTHER
@@ -72,6 +76,7 @@ def _terms(
             raise Unchecked("the loss is too uneven: too many frequencies matter")
         z = complex(c, y)
         doubled = 2 if j else 1
+        last = abs(product)
         terms.append((z, product * cmath.exp(1j * y * drift) / (z * (z + 1)) * doubled))
         bulk += doubled * eta * weight * abs(product / (z * (z + 1)))
         j += 1

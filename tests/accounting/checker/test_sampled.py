@@ -37,6 +37,7 @@ from accounting.release.subsampling import PoissonSampled
 from accounting.totals.compose import compose
 from dpcore import DiscreteGaussian, DiscreteLaplace, Relation, Scope
 from tests.accounting.certificates.test_certificate import move, resealed
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
@@ -236,6 +237,7 @@ TAMPERED: list[tuple[str, Callable[[dict[str, Any]], Any]]] = [
 ]
 
 
+@by_day(4)
 @pytest.mark.parametrize(("what", "change"), TAMPERED, ids=[what for what, _ in TAMPERED])
 def test_a_changed_parameter_with_everything_made_to_fit_is_caught(what: str, change: Any) -> None:
     document = training()
@@ -298,6 +300,7 @@ MUTANTS = [
 ]
 
 
+@by_day(2)
 @pytest.mark.parametrize("row", MUTANTS, ids=lambda row: row[1])
 def test_a_broken_formula_disagrees(
     row: tuple[Any, str, str, str], monkeypatch: pytest.MonkeyPatch
@@ -310,6 +313,7 @@ def test_a_broken_formula_disagrees(
     assert not verify(good).holds
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     "change",
     [("other * q + share * p", "share * q + other * p"), ("low - step, high,", "low, high,")],
