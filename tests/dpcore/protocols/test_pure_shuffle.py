@@ -150,6 +150,6 @@ def test_a_server_refuses_what_nobody_sent() -> None:
 
 def test_only_a_shuffler_runs_it() -> None:
     ideal = IdealAggregation(modulus=8)
-    assert names(refusal(lambda: run_pure(SMALL, [0, 0, 0], ideal)), "functionality")  # type: ignore[arg-type]
-    assert names(refusal(lambda: run(SMALL, [0, 0, 0], Shuffler(), batch="b")), "protocol")  # type: ignore[call-overload]
-    assert names(refusal(lambda: run_pure(3, [0], Shuffler())), "protocol")  # type: ignore[arg-type]
+    assert names(refusal(lambda: run_pure(SMALL, [0, 0, 0], ideal)), "functionality")  # type: ignore[arg-type]  # it is refused
+    assert names(refusal(lambda: run(SMALL, [0, 0, 0], Shuffler(), batch="b")), "protocol")  # type: ignore[call-overload]  # it is refused
+    assert names(refusal(lambda: run_pure(3, [0], Shuffler())), "protocol")  # type: ignore[arg-type]  # it is refused
