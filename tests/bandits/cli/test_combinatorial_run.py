@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from accounting.release.curve import PrivacyCurve
+from bandits.certificates.recheck import recheck
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Sensitivity
 from tests.support.bandits.command import Bandit
@@ -88,6 +89,12 @@ def test_certificates_are_written_and_hold(bandit: Bandit, release: str) -> None
     for document in found.values():
         assert Fraction(document["claims"][0]["epsilon"]) <= 2
         assert document["parts"][0]["unchecked"] is None
+        # All but the noise, which was a seed's: two findings are assumed, and none fails.
+        verdict = recheck(json.dumps(document))
+        assert {each.status.name for each in verdict.findings} == {"ASSUMED", "HOLDS"}
+        assert not any(each.where == "algorithm" for each in verdict.findings)
+        forged = {**document, "claims": [{**document["claims"][0], "epsilon": "0.1"}]}
+        assert any("fails" in str(each) for each in recheck(json.dumps(forged)).findings)
 
 
 @pytest.mark.parametrize(
