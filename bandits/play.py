@@ -215,7 +215,8 @@ class _Sent:
         sums: list[ReleasedSum | None] = [None] * environment.arms
         for ask in choice.asks:
             size = privatizer.size_of(ask)
-            steps = environment.encoded_sums(ask, privatizer.encoding(size), world)
+            present = privatizer.present(ask)
+            steps = environment.encoded_sums(present, privatizer.encoding(size), world)
             released = privatizer.release_sums(steps, size, rng)
             for action, total in zip(ask.actions, released, strict=True):
                 sums[action] = total

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from accounting.cli.continual import continual
+from accounting.cli.continual import continual, matrix
 from accounting.cli.most import most_of
 from accounting.cli.options import between, computed_by, counts, exact, show, whole
 from accounting.cli.releases import (
     MARGIN,
     SCHEMA,
+    CertificateFile,
+    Group,
+    Neighbours,
     Noises,
     Rounds,
     Sampled,
@@ -26,6 +29,7 @@ from accounting.cli.releases import (
     lines_of,
     rate_of,
     told,
+    write_certificate,
 )
 from accounting.cli.training import check, dpsgd
 from dpcore.command.options import AsJson, command_group, named, share
@@ -85,17 +89,21 @@ def epsilon(
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
     poisson: Sampled = None,
+    relation: Neighbours = None,
+    group: Group = "1",
     relative: Relative = "1e-8",
+    certificate: CertificateFile = None,
     as_json: AsJson = False,
 ) -> None:
     r"""Compute epsilon at a delta, for all rounds together.
 
     Example: dpcore budget epsilon --noise skellam:variance=400 --rounds 1000 --delta 1e-6
     """
-    total = composed(noise, sensitivity, rounds, poisson)
+    total = composed(noise, sensitivity, rounds, poisson, relation, group)
     at = rational("--delta", delta)
     with named(delta="--delta", relative="--relative"):
         found = total.epsilon(at, relative)
+    write_certificate(certificate, total, at)
     if as_json:
         show(document({"epsilon": found.to_json(), "delta": exact(at)}, total, found))
         return
@@ -116,6 +124,8 @@ def delta_command(
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
     poisson: Sampled = None,
+    relation: Neighbours = None,
+    group: Group = "1",
     relative: Relative = "1e-8",
     as_json: AsJson = False,
 ) -> None:
@@ -123,7 +133,7 @@ def delta_command(
 
     Example: dpcore budget delta --noise discrete-laplace:scale=20 --rounds 100 --epsilon 2
     """
-    total = composed(noise, sensitivity, rounds, poisson)
+    total = composed(noise, sensitivity, rounds, poisson, relation, group)
     at = rational("--epsilon", epsilon)
     with named(epsilon="--epsilon", relative="--relative"):
         found = total.delta(at, relative)
@@ -141,6 +151,8 @@ def curve(
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
     poisson: Sampled = None,
+    relation: Neighbours = None,
+    group: Group = "1",
     least: Annotated[
         str, typer.Option("--least-delta", metavar="DELTA", help="The smallest delta of the curve.")
     ] = "1e-12",
@@ -165,7 +177,7 @@ def curve(
         check_picture("--plot", plot)
         if lowest < _DRAWN:
             raise InvalidParameter("--least-delta", least, "must be >= 1e-300 for a picture")
-    total = composed(noise, sensitivity, rounds, poisson)
+    total = composed(noise, sensitivity, rounds, poisson, relation, group)
     deltas = _deltas(lowest, whole("--points", points, 2))
     found: list[tuple[Fraction, Bound]] = []
     with progress_bar("points", len(deltas)) as advance, named(relative="--relative"):
@@ -252,10 +264,10 @@ def calibrate_command(
     if as_json:
         show({"schema": SCHEMA, **found.to_json(), "delta": exact(kept)})
         return
-    quantity = f"delta({epsilon})" if kept else "epsilon(0)"
+    quantity, plural = f"delta({epsilon})" if kept else "epsilon(0)", "s" * (count != 1)
     lines = [
         line("noise", written(found.noise)),
-        line("promise", f"epsilon = {epsilon}, delta = {delta} over {count} rounds"),
+        line("promise", f"epsilon = {epsilon}, delta = {delta} over {count} round{plural}"),
         line("kept", f"{quantity} is {between(found.found)}"),
     ]
     if found.step_less is not None and found.found_less is not None:
@@ -364,3 +376,4 @@ def _deltas(least: Fraction, count: int) -> list[Fraction]:
 budget.command("dpsgd")(dpsgd)
 budget.command("check")(check)
 budget.command("continual")(continual)
+budget.command("matrix")(matrix)

@@ -41,6 +41,21 @@ class Direction:
     rate: Fraction
     present: bool
 
+    @property
+    def degree(self) -> int:
+        r"""B grows like this power of e^u, and its argument stays below this many angles of it."""
+        return 1
+
+    @property
+    def least(self) -> Fraction:
+        r"""B where u falls without end."""
+        return 1 - self.rate
+
+    def share(self, u: float) -> float:
+        r"""s(u), in floats."""
+        rate = float(self.rate)
+        return 1 / (1 + (1 - rate) / rate * math.exp(min(max(-u, -600.0), 600.0)))
+
     def power(self, tilt: arb) -> arb:
         r"""r = c + 1 or -c."""
         return tilt + 1 if self.present else -tilt
@@ -105,6 +120,11 @@ class SampledLaw:
     def far(self, tilt: Fraction, frequencies: Floats) -> Floats:
         r"""Bounds of the moment far up the line."""
 
+    def ripple(self, tilt: Fraction, frequencies: Floats) -> Floats:
+        r"""Nothing: the bounds far up the line hold at every frequency."""
+        del tilt
+        return np.zeros_like(frequencies, dtype=np.float64)
+
     def part(self) -> SmoothPart:
         r"""The law, for the line."""
         return SmoothPart(law=self)
@@ -120,7 +140,7 @@ class SampledLaw:
         if high is None and direction.present:
             return arb("inf")
         if high is None:
-            return -ball(1 - direction.rate).log()
+            return -ball(direction.least).log()
         end = ball(high if direction.present else -high)
         return direction.signed(direction.mixed(end.exp()).log())
 

@@ -21,22 +21,25 @@ from bandits.audited.linear_view import MODEL, LinearView, linear_view_of
 from bandits.audited.own import is_own, own_policy
 from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Route, View, Views, view_of
 from bandits.combinatorial.cucb import FAMILY, Cucb
-from bandits.policies.combinatorial import cucb_of
+from bandits.combinatorial.streams import StreamRelease
 from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.registry import ALGORITHMS, Setting, read_algorithm
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.bits import BitPrivatizer
-from bandits.privatizers.streams import StreamRelease
+from bandits.privatizers.deployment import Deployment
+from bandits.privatizers.returning import SteadyPrivatizer
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.radius import RadiusName, radius_of
+from bandits.rounds import cucb_of
+from dpcore.command.options import share
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, rational, whole_number
 from dpcore.sampling.rng import SYSTEM, SeededRng
 from dpcore.spec import did_you_mean, find_name, read_keys
 
-__all__ = ["Viewed", "across", "audit_view", "claimed", "lead", "second", "target"]
+__all__ = ["Viewed", "across", "audit_view", "both", "claimed", "lead", "second", "target"]
 
 _KEYS: Final = {
     "epsilon": "",
@@ -44,6 +47,9 @@ _KEYS: Final = {
     "scaling": "of batched elimination on sums",
     "radius": " or ".join(get_args(RadiusName)),
     "path": " or ".join(get_args(Route)),
+    "visits": "1 or 2: so often the watched user comes, and noise for as many (new users)",
+    "honest": "the share of honest users",
+    "dropouts": "the share of users who vanish",
     "calibration": f"{' or '.join(get_args(Calibrated))}, of linear algorithms",
     "release": f"{' or '.join(get_args(StreamRelease))}, of cucb-dp and cucb-dp2",
 }
@@ -109,6 +115,21 @@ def across(view: Any) -> int:
     return round(2 * difference)
 
 
+def both(view: Any) -> int:
+    r"""The sum of arm 0 in the first batch and in the second, in halves of a reward of 1.
+
+    ``ABSENT`` where there was no second batch.
+
+    >>> both([9, 4, 20, 7, 2, 3, 3])  # 2 (9/2 + 20/3) = 67/3
+    22
+    """
+    after = second(view)
+    if after == ABSENT:
+        return ABSENT
+    units = [int(unit) for unit in view[-1 - BATCHES : -1]]
+    return round(2 * (Fraction(int(view[_first(view)]), units[0]) + Fraction(after, units[1])))
+
+
 def second(view: Any) -> int:
     r"""The sum of arm 0 in the second batch, in steps; ``ABSENT`` where there was none.
 
@@ -166,7 +187,13 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
         policy = own_policy(spelling, algorithm)
     else:
         policy = _policy(spelling, algorithm, given, delta or _USUAL)
-    return audit_view(policy, delta=delta, path=cast(Route, path), seeded=seeded)
+    return audit_view(
+        policy,
+        delta=delta,
+        path=cast(Route, path),
+        seeded=seeded,
+        visits=_visits(given),
+    )
 
 
 def audit_view(
@@ -175,12 +202,14 @@ def audit_view(
     delta: RationalLike | None = None,
     path: Route = "release",
     seeded: bool = True,
+    visits: int = 1,
 ) -> Viewed:
     r"""What an audit sees of a policy of one's own: ``audit.audit(audit_view(policy))``.
 
     The claim is what the privatizer of the policy promises the watched user: its epsilon at
     ``delta`` (0, or 1/100 where the loss is unbounded). ``path`` and ``seeded`` are as in
-    :func:`target`.
+    :func:`target`. With ``visits=2`` the watched user is in both batches, and the claim is for
+    both: of a policy whose releases have one law (``bandits.privatizers.returning``).
 
     >>> from bandits.privatizers.sums import SumPrivatizer
     >>> pure = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-3")
@@ -191,7 +220,7 @@ def audit_view(
     """
     if not isinstance(policy, (Policy, Cucb)):
         raise InvalidParameter("policy", policy, "must be a bandits.Policy")
-    view = _view_of(policy, path)
+    view = _view_of(policy, path, visits)
     epsilon, chosen = claimed(view, None if delta is None else rational("delta", delta))
 
     def run(dataset: Any, n: int, rng: np.random.Generator) -> Views:
@@ -202,6 +231,8 @@ def audit_view(
 
     name = f"bandit:{policy.name}"
     found = Viewed(name=name, run=run, pair=(0, 1), epsilon=epsilon, delta=chosen)
+    if visits > 1:
+        found = replace(found, features=(*found.features, "bandits.audited.target:both"))
     match view:
         case LinearView():
             return replace(found, features=linear_view.FEATURES)
@@ -210,9 +241,20 @@ def audit_view(
     return found
 
 
-def _view_of(policy: Policy[Any] | Cucb, path: Route) -> AnyView:
+def _visits(given: Mapping[str, str]) -> int:
+    return whole_number("visits", given.get("visits", "1"))
+
+
+def _view_of(policy: Policy[Any] | Cucb, path: Route, visits: int) -> AnyView:
+    if visits not in (1, BATCHES):
+        raise InvalidParameter(
+            "visits", visits, f"must be 1 or {BATCHES}: so many batches are seen"
+        )
+    if visits > 1 and not isinstance(policy.privatizer, SteadyPrivatizer):
+        reason = f"must be 1: releases of {policy.name} have no one law that visits share"
+        raise InvalidParameter("visits", visits, reason)
     if not isinstance(policy, (PhasedElimination, Cucb)):
-        return view_of(policy, path=path)
+        return view_of(policy, path=path, visits=visits)
     if path != "release":
         raise InvalidParameter("path", path, f"{policy.name} has release only")
     return combinatorial_view_of(policy) if isinstance(policy, Cucb) else linear_view_of(policy)
@@ -261,13 +303,21 @@ def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) ->
         model=PAIR if combinatorial else MODEL,
         calibration=cast(Calibrated, given.get("calibration", "exact")),
         release=cast(StreamRelease, given.get("release", "tree")),
+        max_visits=None if _visits(given) == 1 else _visits(given),
+        deployment=Deployment(
+            honest=share("honest", given.get("honest", "1")),
+            dropouts=share("dropouts", given.get("dropouts", "0")),
+        ),
     )
     _check_keys(name, given)
     if combinatorial:
         return cucb_of(read_algorithm(text), setting)
     if text == _BITS:
         bits = BitPrivatizer(
-            epsilon=setting.epsilon, delta=setting.delta, parameters=setting.radius
+            epsilon=setting.epsilon,
+            delta=setting.delta,
+            parameters=setting.radius,
+            deployment=setting.deployment,
         )
         policy: Policy[Any] = BatchedElimination(privatizer=bits, radius=radius_of(setting.radius))
     else:

@@ -7,24 +7,29 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, cast
 
+from bandits.combinatorial.streams import StreamRelease
 from bandits.experiments.experiment import Experiment
+from bandits.experiments.people import Visitors, supported
 from bandits.policies.registry import ScheduleName
 from bandits.privatizers.averages import Calibrated
-from bandits.privatizers.streams import StreamRelease
+from bandits.privatizers.deployment import AggregationName, Deployment
 from bandits.radius.radius import RadiusName, TailName
-from bandits.worlds import preset_of
-from dpcore.command.options import named
+from bandits.worlds import FromFile, preset_of
+from bandits.worlds.own import OWN
+from dpcore.command.options import named, share
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
 
 __all__ = ["as_options", "read_experiment", "read_path"]
 
 _SAME: Final = "algorithms arms checkpoints data delta epsilon horizon instances jobs radius"
-_OTHER: Final = "schedule seed resume calibration users alpha confidence release"
+_OTHER: Final = "schedule seed resume calibration users alpha confidence honest dropouts release"
 _OPTIONS: Final = {
     **{name: f"--{name}" for name in f"{_SAME} {_OTHER}".split()},
     "renyi_tail": "--renyi-tail",
     "super_arm": "--super-arm",
+    "max_visits": "--visits",
+    "aggregation": "--aggregation",
     "preset": "PRESET",
     "algorithm": "--algorithms",
     "worlds": "--instances",
@@ -65,20 +70,40 @@ def read_experiment(  # one for each option
     renyi_tail: str | None = None,
     super_arm: str | None = None,
     release: str | None = None,
+    visits: str | None = None,
+    honest: str | None = None,
+    dropouts: str | None = None,
+    aggregation: str | None = None,
+    rewards: bool = False,
 ) -> Experiment:
     r"""The experiment that the options spell; what is left out is the preset's.
 
     >>> read_experiment("cz/easy", epsilons=["0.5"], horizon="1e5").instances
     20
 
+    With ``rewards`` the arms are those of a table of the user's, and the rest is the preset's.
+
     Raises :class:`InvalidParameter`, naming the option.
     """
     with as_options():
         own = preset_of(preset)
+        if rewards and own is not OWN and (own.kind != "arms" or isinstance(own.source, FromFile)):
+            reason = f"has rewards of its own: give --rewards to {OWN.name}, or to cz/easy"
+            raise InvalidParameter("preset", own.name, reason)
+        visitors = Visitors(
+            max_visits=None if visits is None else whole_number("max_visits", visits),
+            deployment=Deployment(
+                honest="1" if honest is None else share("--honest", honest),
+                dropouts="0" if dropouts is None else share("--dropouts", dropouts),
+                aggregation=cast(AggregationName, aggregation or "ideal"),
+            ),
+        )
         rounds = own.horizon if horizon is None else whole_number("horizon", horizon)
         experiment = Experiment(
-            preset=own.name,
-            algorithms=_names(algorithms) if algorithms is not None else own.algorithms,
+            preset=OWN.name if rewards else own.name,
+            algorithms=supported(visitors, own.algorithms)
+            if algorithms is None
+            else _names(algorithms),
             epsilons=tuple(epsilons) if epsilons else own.epsilons,
             delta=delta if delta is not None else own.delta,
             horizon=rounds,
@@ -94,10 +119,13 @@ def read_experiment(  # one for each option
             renyi_tail=cast(TailName | None, renyi_tail),
             super_arm=None if super_arm is None else whole_number("super_arm", super_arm),
             release=cast(StreamRelease, release or "tree"),
+            max_visits=visitors.max_visits,
+            deployment=visitors.deployment,
         )
         linear = {"calibration": calibration, "users": users, "alpha": alpha}
         for argument, given in linear.items():
-            if given is not None and own.kind != "linear":
+            returning = argument == "users" and visits is not None
+            if given is not None and own.kind != "linear" and not returning:
                 reason = f"has no effect in {own.name}: leave it out"
                 raise InvalidParameter(argument, given, reason)
         names = ", ".join(experiment.algorithms)

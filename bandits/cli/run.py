@@ -99,8 +99,8 @@ def run(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="With the preset own: a CSV of rewards in [0, 1], a column for each arm, drawn "
-            "with replacement.",
+            help="A CSV of rewards in [0, 1], a column for each arm, drawn with replacement: in "
+            "the place of the preset's arms.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -152,8 +152,8 @@ def run(
         str | None,
         typer.Option(
             metavar="N",
-            help="The population of a linear world: nobody is a client twice. (default: the "
-            "preset's)",
+            help="The population: of a linear world, where nobody is a client twice, or with "
+            "--visits. (default: the preset's, or T/B)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -169,17 +169,48 @@ def run(
     super_arm: Annotated[
         str | None,
         typer.Option(
-            metavar="K",
-            help="Base arms of a super arm in combinatorial worlds. (default: the preset's)",
-            rich_help_panel=_WHAT,
+            metavar="K", help="Size of super arms. (default: the preset's)", rich_help_panel=_WHAT
         ),
     ] = None,
     release: Annotated[
         str | None,
         typer.Option(
             metavar="WORD",
-            help="How cucb-dp releases running sums: tree (the paper), doubling (disjoint blocks), "
-            "or factorisation (Gaussian noise, keeps DELTA). (default: tree)",
+            help="How cucb-dp releases sums: tree, doubling or factorisation. (default: tree)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    visits: Annotated[
+        str | None,
+        typer.Option(
+            metavar="B",
+            help="A user may return up to B times: EPSILON and DELTA are then for all visits, and "
+            "who has no visit left is turned away. (default: every user is new)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    honest: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="The share of users who keep their noise secret, e.g. 90%. (default: 100%)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    dropouts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="The share of a release's users who may vanish, e.g. 5%: the noise of the others "
+            "suffices, and as many do vanish. (default: 0%)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    aggregation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help="What adds up messages: ideal, or masked (about 10 ms a reward). (default: ideal)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -243,9 +274,8 @@ def run(
 
         workers = read_jobs(jobs)
         folder, state = read_path("--output", output), read_path("--resume", resume)
-        if rewards is not None and (data or preset != "own"):
-            reason = f"is for the preset own without --data, not {preset}: leave it out"
-            raise InvalidParameter("--rewards", rewards, reason)
+        if rewards is not None and data:
+            raise InvalidParameter("--rewards", rewards, "is in the place of --data: leave one out")
         option, data = ("--data", data) if rewards is None else ("--rewards", [rewards])
         source = [place for text in data or () if (place := read_path(option, text))]
         for place in [*source, None]:
@@ -268,6 +298,11 @@ def run(
             renyi_tail=renyi_tail,
             super_arm=super_arm,
             release=release,
+            visits=visits,
+            honest=honest,
+            dropouts=dropouts,
+            aggregation=aggregation,
+            rewards=rewards is not None,
         )
         with as_options(data=option):
             worlds = experiment.worlds(source)

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, groupby
 from typing import Any, Final
@@ -20,6 +20,7 @@ import numpy as np
 from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon, chance_of, confidence_of
 from bandits.combinatorial.problem import Problem
+from bandits.combinatorial.streams import StreamRelease
 from bandits.experiments.asked import (
     check_delta,
     check_epsilons,
@@ -31,26 +32,22 @@ from bandits.experiments.asked import (
     population,
     spaced_checkpoints,
 )
-from bandits.experiments.cells import Cell, Task
-from bandits.play import Run, play, run_guarantee
-from bandits.policies.combinatorial import cucb_of
-from bandits.policies.registry import (
-    ScheduleName,
-    Setting,
-    read_algorithm,
-)
+from bandits.experiments.cells import Cell, Task, cell_of
+from bandits.experiments.people import Visitors
+from bandits.play import Run, play
+from bandits.policies.registry import ScheduleName, Setting, read_algorithm
 from bandits.privatizers.averages import Calibrated
+from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.promise import RunGuarantee
-from bandits.privatizers.streams import StreamRelease
 from bandits.radius.radius import RadiusName, TailName
-from bandits.rounds import Coins, play_together
+from bandits.rounds import Coins, cucb_of, play_together
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.environment import Environment
 from bandits.worlds.preset import MOST_INSTANCES, Data
 from dpcore.command.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
+from dpcore.numbers.parameter import Exact, RationalLike, integer, rational, write_rational
 from dpcore.sampling.rng import SeededRng
 
 __all__ = ["RECIPE", "Cell", "Experiment", "Task", "play_task", "run_cells"]
@@ -72,7 +69,8 @@ class Experiment:
     None: as many as the preset has. ``confidence`` and ``renyi_tail`` are those of a ``Setting``.
 
     Linear worlds have ``calibration``, ``alpha`` and ``users``, the population, None for the
-    preset's; see :class:`bandits.policies.registry.Setting`.
+    preset's; see :class:`bandits.policies.registry.Setting`. In other worlds ``users`` is the
+    population of whom each may come ``max_visits`` times, and ``deployment`` who of them stays.
 
     ``checkpoints`` are rounds in rising order, the last of them the horizon; none given:
     :func:`spaced_checkpoints`. ``delta`` is for shuffled bits, and where epsilons are reported.
@@ -97,7 +95,7 @@ class Experiment:
     epsilons: tuple[RationalLike, ...]
     horizon: int
     instances: int
-    delta: RationalLike = "1e-6"
+    delta: Exact = Exact("1e-6")
     radius: RadiusName = "exact"
     schedule: ScheduleName | None = None
     arms: int | None = None
@@ -105,11 +103,13 @@ class Experiment:
     checkpoints: tuple[int, ...] = ()
     calibration: Calibrated = "exact"
     users: int | None = None
-    alpha: RationalLike = "4/5"
-    confidence: RationalLike = "1/10"
+    alpha: Exact = Exact("4/5")
+    confidence: Exact = Exact("1/10")
     renyi_tail: TailName | None = None
     super_arm: int | None = None
     release: StreamRelease = "tree"
+    max_visits: int | None = None
+    deployment: Deployment = EVERYONE
 
     def __post_init__(self) -> None:
         preset = preset_of(self.preset)
@@ -126,6 +126,7 @@ class Experiment:
             raise InvalidParameter("instances", self.instances, f"must be <= {MOST_INSTANCES}")
         names = [each.entry.name for each in read]
         check_worlds(read, preset.kind)
+        self.visitors.check(names, self.radius)
         check_epsilons(self.epsilons, names)
         check_delta(self.delta, names)
         check_word("calibration", self.calibration, Calibrated)
@@ -177,6 +178,11 @@ class Experiment:
                 yield algorithm, write_rational(Fraction(epsilon))
 
     @property
+    def visitors(self) -> Visitors:
+        r"""How often a user may come, of how many, and who of them stays."""
+        return Visitors(max_visits=self.max_visits, users=self.users, deployment=self.deployment)
+
+    @property
     def scheduled(self) -> bool:
         r"""Whether any of its algorithms has batches that ``schedule`` decides."""
         entries = (read_algorithm(algorithm).entry for algorithm in self.algorithms)
@@ -212,21 +218,23 @@ class Experiment:
             alpha=rational("alpha", self.alpha),
             confidence=rational("confidence", self.confidence),
             renyi_tail=self.renyi_tail,
+            max_visits=self.max_visits,
+            deployment=self.deployment,
             release=self.release,
         )
 
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
         r"""What every run of that algorithm promises each user; None where nothing is protected."""
         preset, named = preset_of(self.preset), read_algorithm(algorithm)
-        if preset.kind == "arms":
-            model = None
-        else:
+        model = None
+        if preset.kind != "arms":
             # The promise is of every set of actions in as many dimensions, or of as many base arms.
             model = preset.worlds(1, arms=arms, super_arm=self.super_arm).environments[0].model
         setting = self.setting(epsilon, arms, model)
         if preset.kind == "combinatorial":
             return cucb_of(named, setting).promise()
-        return run_guarantee(named.policy(setting), arms, self.horizon)
+        policy = named.policy(setting)
+        return self.visitors.guarantee(policy, arms, self.horizon)
 
     def to_json(self) -> dict[str, Any]:
         r"""Every field, exact numbers as they are written."""
@@ -234,7 +242,7 @@ class Experiment:
             "preset": self.preset,
             "algorithms": [*self.algorithms],
             "epsilons": [write_rational(Fraction(e)) for e in self.epsilons],
-            "delta": write_rational(Fraction(self.delta)),
+            "delta": write_rational(self.delta),
             "horizon": self.horizon,
             "instances": self.instances,
             "radius": self.radius,
@@ -244,6 +252,7 @@ class Experiment:
             "checkpoints": [*self.checkpoints],
             **self._linear_json(),
             **self._chosen_json(),
+            **self.visitors.to_json(),
         }
 
     def _chosen_json(self) -> dict[str, Any]:
@@ -251,15 +260,15 @@ class Experiment:
         chosen = {} if self.renyi_tail is None else {"renyi_tail": self.renyi_tail}
         if self.confidence == Fraction(1, 10):
             return chosen
-        return {"confidence": write_rational(Fraction(self.confidence)), **chosen}
+        return {"confidence": write_rational(self.confidence), **chosen}
 
     def _linear_json(self) -> dict[str, Any]:
         kind = preset_of(self.preset).kind
         if kind == "combinatorial":
             return {"super_arm": self.super_arm, "release": self.release}
         if kind != "linear":
-            return {}
-        alpha = write_rational(Fraction(self.alpha))
+            return {"users": self.users} if self.users is not None else {}
+        alpha = write_rational(self.alpha)
         return {"calibration": self.calibration, "users": self.users, "alpha": alpha}
 
 
@@ -301,10 +310,9 @@ def run_cells(
     ]
     if progress is not None:
         progress(len(found))
-    with contextlib.closing(
-        in_processes(_play_group, left, max(min(workers, len(left)), 1))
-    ) as cells:
-        for cell, run in chain.from_iterable(cells):
+    width = max(min(workers, len(left)), 1)
+    with contextlib.closing(in_processes(_play_group, left, width)) as groups:
+        for cell, run in chain.from_iterable(groups):
             if runs is not None and run is not None:
                 runs[cell.algorithm, cell.epsilon] = run
             if store is not None:
@@ -328,10 +336,12 @@ def _play_group(
     tasks: list[Task],
     whole: bool,  # noqa: FBT001  # a call of another process
 ) -> list[tuple[Cell, Run | None]]:
+    # The cells, and of instance 0 the whole run, where it is asked for.
     if len(tasks) == 1:
         return [_run(experiment, worlds[0], tasks[0], whole)]
-    played = zip(tasks, play_tasks(experiment, worlds, tasks), strict=True)
-    return [_cell(task, run, whole) for task, run in played]
+    kept = (whole and not task.instance for task in tasks)
+    runs = zip(tasks, play_tasks(experiment, worlds, tasks), kept, strict=True)
+    return [(cell_of(task, run), run if keep else None) for task, run, keep in runs]
 
 
 def _run(
@@ -340,37 +350,27 @@ def _run(
     task: Task,
     whole: bool,  # noqa: FBT001  # as above
 ) -> tuple[Cell, Run | None]:
-    return _cell(task, play_task(experiment, world, task), whole)
-
-
-def _cell(task: Task, run: Run, whole: bool) -> tuple[Cell, Run | None]:  # noqa: FBT001  # as above
-    # The cell, and of instance 0 the whole run, where it is asked for.
-    shared = (field.name for field in fields(Run) if field.name in Cell.__slots__)
-    cell = Cell(**asdict(task), **{name: getattr(run, name) for name in shared})
-    return cell, run if whole and not task.instance else None
+    run = play_task(experiment, world, task)
+    return cell_of(task, run), run if whole and not task.instance else None
 
 
 def play_tasks(
     experiment: Experiment, worlds: Sequence[Environment], tasks: Sequence[Task]
 ) -> list[Run]:
-    r"""The runs of cells of one algorithm and epsilon, each as :func:`play_task` plays it."""
+    r"""The runs of cells of one combinatorial algorithm and epsilon, as :func:`play_task` each."""
     bits = [world for world in worlds if isinstance(world, BitWorld)]
-    if len(bits) < len(worlds):
-        return [play_task(experiment, *each) for each in zip(worlds, tasks, strict=True)]
-    setting = experiment.setting(tasks[0].epsilon, bits[0].arms, bits[0].of)
-    runs = play_together(
-        cucb_of(read_algorithm(tasks[0].algorithm), setting),
-        bits,
-        [
-            Coins(
-                world=np.random.default_rng(_coins("rewards", experiment, task)),
-                rng=SeededRng(_coins("noise", experiment, task)),
-            )
-            for task in tasks
-        ],
-        checkpoints=experiment.checkpoints,
+    policy = cucb_of(
+        read_algorithm(tasks[0].algorithm),
+        experiment.setting(tasks[0].epsilon, bits[0].arms, bits[0].of),
     )
-    return [*runs]
+    coins = [
+        Coins(
+            world=np.random.default_rng(_coins("rewards", experiment, task)),
+            rng=SeededRng(_coins("noise", experiment, task)),
+        )
+        for task in tasks
+    ]
+    return [*play_together(policy, bits, coins, checkpoints=experiment.checkpoints)]
 
 
 def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
@@ -387,6 +387,9 @@ def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
         world=np.random.default_rng(_coins("rewards", experiment, task)),
         rng=SeededRng(_coins("noise", experiment, task)),
         checkpoints=experiment.checkpoints,
+        users=experiment.visitors.of_run(
+            policy, experiment.horizon, _coins("arrivals", experiment, task)
+        ),
     )
 
 

@@ -16,17 +16,20 @@ from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon, chance_of, confidence_of
 from bandits.combinatorial.cucb import FAMILY
 from bandits.combinatorial.problem import Problem
+from bandits.combinatorial.streams import StreamRelease
 from bandits.policies.dp_se import DpSe
 from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.linear_radius import ExactWidth, PaperWidth
 from bandits.policies.phased_elimination import Clients, PhasedElimination
 from bandits.policies.policy import Policy
+from bandits.policies.returning import returning_policy
 from bandits.policies.schedule import EXACT_SCALING, PAPER, RELEASED, Schedule, exact_schedule
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.averages import AveragePrivatizer, Calibrated, LinearTrust
 from bandits.privatizers.bits import BitPrivatizer
+from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.streams import StreamRelease
+from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, RadiusName, TailName
 from dpcore.errors import InvalidParameter
@@ -51,6 +54,8 @@ r"""Independent arms, actions whose rewards are linear in one unknown vector, or
 
 _TRUST: Final = {name: trust for trust, name in NAMES.items()}
 _MOST_BATCH: Final = 1 << 40
+_C: Final[dict[str, Any]] = {"local": {"parameter": "c", "default": 4}, "none": {}, "central": {}}
+_OF_PAPERS: Final = {"paper": PAPER, "released": RELEASED}
 _SHORTEST: Final = Schedule(first=1, growth=2)
 _OF_A_SHARE: Final = Fraction(1, 100)
 
@@ -90,6 +95,8 @@ class Setting:
     the other parameters: ``model`` is what the server knows, ``calibration`` says how their noise
     is chosen, ``users`` is the population (None for no end), ``alpha`` says how fast clients grow.
     Combinatorial ones have ``model``, their problem, and ``release``, how cucb-dp releases sums.
+    ``max_visits`` is how often a user of a population of ``users`` may come, ``deployment`` who of
+    the users of a release stays.
 
     Raises :class:`InvalidParameter` for epsilon not > 0, a delta outside of (0, 1), arms < 1, a
     horizon below the number of arms, a confidence outside of (0, 1/2), and names of no radius or
@@ -109,6 +116,8 @@ class Setting:
     users: int | None = None
     alpha: Exact = Exact("4/5")
     release: StreamRelease = "tree"
+    max_visits: int | None = None
+    deployment: Deployment = EVERYONE
 
     def __post_init__(self) -> None:
         make_positive(self, epsilon="no noise gives epsilon 0")
@@ -184,7 +193,7 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
         parameter="s",
         default=10,
     ),
-    Entry(name="shuffled-se", sentence="batched elimination over a relaxed aggregation (assumed)"),
+    Entry(name="shuffled-se", sentence="batched elimination over shuffled bits, pure epsilon"),
     Entry(
         name="dp-se",
         sentence="Sajed and Sheffet's elimination, a trusted analyzer",
@@ -207,15 +216,8 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
         for name, (_, _, sentence) in _LINEAR.items()
     ),
     *(
-        Entry(
-            name=name,
-            sentence=sentence,
-            parameter="c" if trust == "local" else None,
-            default=4 if trust == "local" else None,
-            lengths="own",
-            world="combinatorial",
-        )
-        for name, (trust, sentence) in FAMILY.items()
+        Entry(name=name, sentence=words, lengths="own", world="combinatorial", **_C[trust])
+        for name, (trust, words) in FAMILY.items()
     ),
 )
 
@@ -284,6 +286,21 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     if name in FAMILY:
         reason = f"{name} is played in combinatorial worlds, such as csb/topk"
         raise InvalidParameter("algorithms", name, reason)
+    if setting.max_visits is not None and name != NAMES["none"]:
+        return returning_policy(
+            name,
+            value=algorithm.value,
+            epsilon=setting.epsilon,
+            delta=setting.delta,
+            max_visits=setting.max_visits,
+            people=setting.users,
+            deployment=setting.deployment,
+            failure=setting.failure,
+            arms=setting.arms,
+            horizon=setting.horizon,
+            confidence=setting.confidence,
+            schedule=_OF_PAPERS.get(setting.schedule),
+        )
     if name == "dp-se":
         return DpSe(
             epsilon=setting.epsilon,
@@ -328,7 +345,10 @@ def _linear(name: str, setting: Setting) -> PhasedElimination:
 
 def _of_bits(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     privatizer = BitPrivatizer(
-        epsilon=setting.epsilon, delta=setting.delta, parameters=setting.radius
+        epsilon=setting.epsilon,
+        delta=setting.delta,
+        parameters=setting.radius,
+        deployment=setting.deployment,
     )
     radius = JointRadius() if setting.radius == "exact" else TkmsRadius()
     if algorithm.entry.name == "vb-sdp-ae":
@@ -347,6 +367,12 @@ def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:
     trust = _TRUST[algorithm.entry.name]
     if trust == "none":
         return Unprotected()
+    if trust == "pure-shuffle":
+        if setting.radius == "exact":
+            return PureShufflePrivatizer(
+                epsilon=setting.epsilon, failure=setting.failure, deployment=setting.deployment
+            )
+        trust = "shuffled-pure"  # the paper's, over an aggregation that it assumes
     default: int = algorithm.entry.default or (EXACT_SCALING if setting.radius == "exact" else 1)
     return SumPrivatizer(
         trust=cast(Trust, trust),
@@ -355,22 +381,15 @@ def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:
         failure=setting.failure / (2 if trust == "shuffled-pure" else 1),
         scaling=default if algorithm.value is None else algorithm.value,
         parameters=setting.radius,
+        deployment=setting.deployment,
     )
 
 
 def _schedule(privatizer: Privatizer, setting: Setting) -> Schedule:
-    match setting.schedule:
-        case "paper":
-            return PAPER
-        case "released":
-            return RELEASED
-        case "exact":
-            return exact_schedule(
-                privatizer,
-                arms=setting.arms,
-                horizon=setting.horizon,
-                failure=setting.confidence,
-            )
+    own = _OF_PAPERS.get(setting.schedule)
+    return own or exact_schedule(
+        privatizer, arms=setting.arms, horizon=setting.horizon, failure=setting.confidence
+    )
 
 
 def _radius(schedule: Schedule, setting: Setting) -> Radius:

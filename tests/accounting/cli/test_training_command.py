@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import dpcore.command.app
+from accounting.checker import verify
 from tests.support.typed import Command
 
 POINT = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
@@ -53,6 +54,51 @@ def test_a_replaced_example(command: Command) -> None:
     assert "opposite" in found["derived"]["means"]
     told = command("dpsgd", *words, "--rounds", 10, "--relation", "replace", "--relative", "1e-2")
     assert (told.code, "replaced" in told.out) == (0, True)
+
+
+def test_groups_and_relations_of_budget_epsilon(command: Command) -> None:
+    r"""The relation of `dpsgd`, and groups that move k times as far or are sampled one by one."""
+    noise = ["--noise", "gaussian:sigma=1", "--rounds", 100, "--delta", "1e-6"]
+    sampled = [*noise, "--poisson", "1%"]
+
+    def upper(*words: Any) -> float:
+        return float(command("epsilon", *words, "--json").json["epsilon"]["upper"])
+
+    run = ["--noise-multiplier", 1, "--batch-size", 1, "--examples", 100, "--rounds", 100]
+    replaced = command("dpsgd", *run, "--delta", "1e-6", "--relation", "replace", "--json").json
+    assert upper(*sampled, "--relation", "replace") == replaced["epsilon"]["upper"]
+    assert upper(*sampled, "--relation", "add-remove") == upper(*sampled)
+    one, two = upper(*sampled), upper(*sampled, "--group", 2)
+    assert 2 * one < two < upper(*noise, "--group", 2)
+    assert upper(*noise, "--group", 2) == upper(*noise, "--sensitivity", 2)
+    small = ["--noise", "discrete-laplace:scale=9", "--delta", "0"]
+    assert upper(*small, "--group", 3) == pytest.approx(1 / 3)
+    told = command("epsilon", *sampled, "--group", 2).out
+    assert "--poisson 1/100 --group 2" in told
+    scope = command("epsilon", *small, "--relation", "add-remove", "--json").json
+    assert scope["parts"][0]["part"]["scope"]["relation"] == "add-remove"
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--group", "0"], "--group"),
+        (["--group", "1.5"], "--group"),
+        (["--group", "99"], "--group"),
+        (["--group", "2", "--relation", "replace"], "--group"),
+        (["--group", "2", "--noise", "discrete-laplace:scale=9"], "--group"),
+        (["--group", "2", "--noise", "laplace:scale=9"], "--group"),
+        (["--relation", "replace", "--noise", "discrete-laplace:scale=9"], "--relation"),
+        (["--relation", "both"], "--relation"),
+    ],
+)
+def test_groups_and_relations_that_are_not_known(
+    command: Command, words: list[str], named: str
+) -> None:
+    given = {"--noise": "gaussian:sigma=1", "--poisson": "1%", "--delta": "1e-6"}
+    given |= dict(zip(words[::2], words[1::2], strict=True))
+    answer = command("epsilon", *(word for pair in given.items() for word in pair))
+    assert (answer.code, named in answer.err) == (2, True)
 
 
 def test_a_scale_that_no_sum_holds_names_the_option(command: Command) -> None:
@@ -153,6 +199,54 @@ def test_files_that_are_no_event(command: Command, tmp_path: Path, text: str, wh
     answer = command("check", "--event", file, "--delta", "1e-6", "--says", 1)
     assert (answer.code, what in answer.err) == (2, True)
     assert len(answer.err.strip().splitlines()) == 1
+    # Of the option and the file, and without the text of the file.
+    assert f"--event = {file}: " in answer.err
+    assert len(answer.err) < 800
+
+
+def test_an_event_that_shows_everything(command: Command, tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
+    file = _event(tmp_path, {"class_name": "NonPrivateDpEvent"})
+    answer = command("check", "--event", file, "--delta", "1e-6", "--says", 1)
+    assert answer.code == 1
+    assert "below the truth, which is infinite" in answer.out
+    assert "1 x a claim of epsilon=0,delta=1" in answer.out
+    assert "Scope" not in answer.out
+
+
+def test_one_batch_is_one(command: Command) -> None:
+    assert "derived      1 batch, each" in command("dpsgd", *RUN, "--rounds", 1).out
+    assert "derived      2 batches, each" in command("dpsgd", *RUN, "--rounds", 2).out
+
+
+@pytest.mark.parametrize("option", ["--sampling", "--relation"])
+def test_a_choice_that_is_none_names_the_option(command: Command, option: str) -> None:
+    answer = command("dpsgd", *RUN, "--rounds", 1, option, "foo")
+    assert answer.code == 2
+    assert f"Invalid value for '{option}': 'foo' is not one of '" in answer.err
+
+
+def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
+    words = ["--noise-multiplier", 2, "--batch-size", 20, "--examples", 1000, "--delta", "1e-6"]
+    answers = []
+    for i, asked in enumerate((["dpsgd", *words], None)):
+        file = tmp_path / f"{i}.json"
+        spelled = asked or [*answers[0]["command"].split()[3:]]
+        head = ["--rounds", 400] if asked else []
+        first = spelled if asked else ["epsilon", *spelled]
+        answers.append(command(*first, *head, "--certificate", file, "--json").json)
+        found = verify(file.read_text())
+        assert found.holds, str(found)
+        (claim,) = json.loads(file.read_text())["claims"]
+        end = answers[-1]["epsilon"]
+        assert Fraction(claim["lower"]) < Fraction(end["upper"])
+        assert Fraction(claim["upper"]) > Fraction(end["lower"])
+    missing = tmp_path / "none" / "c.json"
+    refused = command("dpsgd", *words, "--rounds", 1, "--certificate", missing)
+    assert (refused.code, "--certificate" in refused.err) == (2, True)
+    fixed = tmp_path / "fixed.json"
+    words += ["--rounds", 4, "--sampling", "fixed", "--certificate", fixed]
+    assert (command("dpsgd", *words).code, fixed.exists()) == (2, False)
 
 
 def test_calibrate_sampled_gaussian_noise(command: Command) -> None:

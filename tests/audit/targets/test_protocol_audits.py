@@ -116,7 +116,7 @@ def rounds(target: ProtocolRuns, alpha: float, runs: int, claim: str | None = No
     return sample(target, plan)
 
 
-@by_day(2)
+@by_day(1)
 @each_instance
 def test_rounds_do_not_refute_the_derived_guarantee(words: str, alpha: float) -> None:
     target = instance(words)
@@ -127,6 +127,7 @@ def test_rounds_do_not_refute_the_derived_guarantee(words: str, alpha: float) ->
     assert both(decided(target, claimed(target), (target.subject.pair)), report).verdict == "proven"
 
 
+@by_day(1)
 @pytest.mark.parametrize("functionality", ["per-user", "masked"])
 def test_rounds_of_every_functionality_do_not(functionality: str, alpha: float) -> None:
     target = instance("pure,users=3,epsilon=1,honest_fraction=2/3", functionality)

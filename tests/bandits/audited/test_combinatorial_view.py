@@ -11,9 +11,9 @@ import pytest
 from bandits.audited.combinatorial_view import PAIR, combinatorial_view_of
 from bandits.audited.server_view import ABSENT
 from bandits.audited.target import audit_view
+from bandits.combinatorial import totals
 from bandits.combinatorial.cucb import cucb
-from bandits.privatizers import totals
-from bandits.privatizers.streams import StreamPrivatizer
+from bandits.combinatorial.streams import StreamPrivatizer
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import Rng

@@ -167,7 +167,7 @@ def test_the_claim_is_not_the_worst_of_later_batches() -> None:
 def test_pure_claims_are_exact() -> None:
     assert viewed("dist-dp-se,epsilon=1/3").epsilon == Fraction(1, 3)
     assert viewed("dp-se,epsilon=1/3").epsilon == Fraction(1, 3)
-    assert viewed("shuffled-se,epsilon=1").epsilon == Fraction(1, 2)  # of the sum; rest is assumed
+    assert viewed("shuffled-se,epsilon=1").epsilon == 1  # of all that is shuffled
     assert viewed("dist-dp-se,epsilon=1").delta == 0
     assert (
         viewed("dist-cdp-se,epsilon=1").delta

@@ -22,7 +22,8 @@ NAMES: Final = {"cucb-dp": "`cucb-dp`, doubling"}
 def lines() -> list[str]:
     """The rows of both tables."""
     ratios = [
-        f"| {row['super_arm']} | {row['ldp1']:.3f} | {row['ldp2']:.3f} | {row['ldp1_over_ldp2']:.1f} "
+        f"| {row['super_arm']} | {row['ldp1']:.3f} | {row['ldp2']:.3f} "
+        f"| {row['ldp1_over_ldp2']:.1f} "
         f"| {row['tree']:.3f} | {row['doubling']:.3f} | {row['tree_over_doubling']:.1f} "
         f"| {row['factorisation']:.3f} |"
         for row in FOUND["ratios"]["rows"]
