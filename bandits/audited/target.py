@@ -183,6 +183,7 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
     path = given.get("path", "release")
     if path not in get_args(Route):
         raise InvalidParameter("path", path, f"must be one of {', '.join(get_args(Route))}")
+    policy: Policy[Any] | Cucb
     if own:
         policy = own_policy(spelling, algorithm)
     else:
@@ -336,10 +337,11 @@ def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) ->
 
 def _check_keys(name: str, given: Mapping[str, str]) -> None:
     # What only some algorithms have.
-    combinatorial = name in FAMILY
-    others = ("calibration", "scaling", "radius") if combinatorial else ("release",)
-    if name in ("cucb-ldp1", "cucb-ldp2"):
-        others += ("release",)
-    for key in others:
-        if key in given:
+    others = {"calibration", "scaling", "radius", "visits", "honest", "dropouts"}
+    if name not in FAMILY:
+        others = {"release"}
+    elif name.startswith("cucb-ldp"):
+        others.add("release")
+    for key in given:
+        if key in others:
             raise InvalidParameter(key, given[key], f"{name} has none")

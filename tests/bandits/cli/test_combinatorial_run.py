@@ -117,6 +117,8 @@ def test_certificates_are_written_and_hold(bandit: Bandit, release: str) -> None
         ("csb/topk --algorithms cucb-ldp1:c=8", "--algorithms = cucb-ldp1:c=8: c is of the paper"),
         ("csb/topk --data x.csv", "--data = x.csv: csb/topk is simulated"),
         ("csb/topk --epsilon 0", "--epsilon = 0"),
+        ("csb/topk --visits 2", "--algorithms = cucb: has no noise that visits share"),
+        ("csb/topk --dropouts 5%", "--algorithms = cucb: does not plan for users who vanish"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_run_is_refused_by_name(bandit: Bandit, words: str, said: str) -> None:
