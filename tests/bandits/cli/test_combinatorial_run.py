@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,20 @@ def test_what_cannot_be_run_is_refused_by_name(bandit: Bandit, words: str, said:
     answer = bandit("run", *words.split())
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith(f"error: {said}"), answer.err
+
+
+def test_the_lower_bound_of_a_hard_instance_is_beside_it(bandit: Bandit) -> None:
+    words = ("csb/hard-paths", "-T", "300", "--instances", "1", "--algorithms", "cucb-ldp2")
+    answer = bandit("run", *words, "--epsilon", "1/2", "--output", "out", "--json")
+    assert answer.code == 0, answer.err
+    (bound,) = json.loads(answer.out)["lower_bounds"]
+    per_log = 16 * 4 / (64 * (math.exp(0.5) - 1) ** 2 * 0.8)
+    assert bound["theorem"] == "Theorem 6"
+    assert bound["regret_per_round"] == pytest.approx(per_log * math.log(300) / 300)
+    assert "Theorem 6, T to infinity" in Path("out/regret.svg").read_text()
+    text = bandit("run", *words).out
+    assert "Theorem 6 at epsilon 2: in the limit at least" in text
+    assert "lower_bounds" not in bandit("run", "csb/topk", *SMALL, "--json").out
 
 
 def test_one_user_one_round_and_all_base_arms(bandit: Bandit) -> None:
