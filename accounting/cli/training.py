@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -25,6 +26,8 @@ from accounting.errors import NotDerived
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named
 from dpcore.command.patience import patiently
+from dpcore.command.picture import check_picture
+from dpcore.command.progress import progress_bar
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import End
@@ -33,13 +36,16 @@ from dpcore.numbers.rounding import down, exactly
 
 if TYPE_CHECKING:
     from accounting.claims.guarantee import Guarantee
+    from accounting.cli.plot import Training
 
-__all__ = ["Sampling", "check", "dpsgd"]
+__all__ = ["Run", "Sampling", "check", "dpsgd", "over_epochs"]
 
 _MOST_TEXT: Final = 1 << 20
 _UNDECIDED: Final = 4
 _DIGITS: Final = 9
 _NEAR: Final = "1e-8"
+_SEEN: Final = "1e-6"
+_TENTHS: Final = 10
 
 
 class Sampling(StrEnum):
@@ -71,7 +77,9 @@ _CHANCE: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
+class Run:
+    r"""A run of training; ``replaced`` is whether neighbours differ by an example replaced."""
+
     multiplier: Fraction
     batch: int
     examples: int
@@ -148,6 +156,14 @@ def dpsgd(
         str, typer.Option(metavar="WIDTH", help="How close the two bounds must be.")
     ] = _NEAR,
     certificate: CertificateFile = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw epsilon against epochs to a file, .svg, .png or .pdf; poisson batches "
+            "beside RDP and PLD of dp-accounting, where that is installed.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     r"""Compute what DP-SGD training spends, from the numbers that a training script has.
@@ -170,6 +186,8 @@ def dpsgd(
     at = rational("--delta", delta)
     if not 0 < at < 1:
         raise InvalidParameter("--delta", delta, "must lie in (0, 1)")
+    if plot is not None:
+        check_picture("--plot", plot)
     part, count = run.part(sampling)
     total = compose((part, count))
     with named(delta="--delta", relative="--relative"):
@@ -178,6 +196,11 @@ def dpsgd(
         # A shuffle that nobody sees may hide more: what was composed is an upper bound.
         found = replace(found, lower=None)
     write_certificate(certificate, total, at)
+    if plot is not None:
+        from accounting.cli.plot import draw_epochs
+
+        title = f"{batch_size} of {examples} examples a batch, delta = {delta}, {sampling.value}"
+        draw_epochs(plot, [over_epochs(run, sampling, at)], title=title)
     command = run.command(sampling, delta)
     derived = {
         "rounds": run.rounds,
@@ -214,9 +237,32 @@ def _of_file(event: Path) -> Iterator[None]:
         raise InvalidParameter("--event", str(event), str(error)) from None
 
 
-def _run(
-    multiplier: str, batch: str, examples: str, epochs: str | None, rounds: str | None
-) -> _Run:
+def over_epochs(run: Run, sampling: Sampling, delta: Fraction) -> Training:
+    r"""Epsilon after each tenth of a run, and what dp-accounting says of Poisson batches."""
+    from accounting.cli.plot import Training
+    from accounting.interop.peers import accountants_of_dp_accounting
+    from accounting.totals.compose import compose
+
+    counts = sorted({max(run.rounds * i // _TENTHS, 1) for i in range(1, _TENTHS + 1)})
+    points = []
+    with progress_bar("epochs", len(counts)) as advance:
+        for count in counts:
+            spent = Fraction(count) * run.rate
+            shorter = replace(run, rounds=count, epochs=spent)
+            points.append((float(spent), compose(shorter.part(sampling)).epsilon(delta, _SEEN)))
+            advance(len(points))
+    others: dict[str, tuple[tuple[float, float], ...]] = {}
+    if sampling is Sampling.POISSON and not run.replaced and find_spec("dp_accounting"):
+        epochs = [x for x, _ in points]
+        for tool, found in accountants_of_dp_accounting(
+            run.multiplier, run.rate, counts, delta
+        ).items():
+            others[tool] = tuple(zip(epochs, found, strict=True))
+    label = f"noise multiplier {exactly(run.multiplier)}"
+    return Training(label=label, points=tuple(points), others=others)
+
+
+def _run(multiplier: str, batch: str, examples: str, epochs: str | None, rounds: str | None) -> Run:
     size, population = whole("--batch-size", batch, 1), whole("--examples", examples, 1)
     if size > population:
         raise InvalidParameter("--batch-size", batch, f"must be at most --examples, {population}")
@@ -234,7 +280,7 @@ def _run(
         if count < 1:
             least = f"must be at least {size}/{population}: shorter is less than one batch"
             raise InvalidParameter("--epochs", epochs, least)
-    return _Run(
+    return Run(
         multiplier=noise,
         batch=size,
         examples=population,
