@@ -22,8 +22,8 @@ def accountants_of_dp_accounting(
     dp = library("dp_accounting")
     event = dp.PoissonSampledDpEvent(float(rate), dp.GaussianDpEvent(float(sigma)))
     kinds = {
-        "RDP of dp-accounting": lambda: library("dp_accounting.rdp").RdpAccountant(),
-        "PLD of dp-accounting": lambda: library("dp_accounting.pld").PLDAccountant(),
+        "RDP of dp-accounting": library("dp_accounting.rdp").RdpAccountant,
+        "PLD of dp-accounting": library("dp_accounting.pld").PLDAccountant,
     }
     return {
         tool: tuple(
