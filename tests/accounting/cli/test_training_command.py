@@ -288,7 +288,7 @@ def test_a_choice_that_is_none_names_the_option(command: Command, option: str) -
 
 def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
     words = ["--noise-multiplier", 2, "--batch-size", 20, "--examples", 1000, "--delta", "1e-6"]
-    answers = []
+    answers: list[Any] = []
     for i, asked in enumerate((["dpsgd", *words], None)):
         file = tmp_path / f"{i}.json"
         spelled = asked or [*answers[0]["command"].split()[3:]]
