@@ -29,7 +29,7 @@ class Sampling(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    r"""A run of training; neighbours differ by ``group`` examples, added or removed, or replaced."""
+    r"""A run of training; neighbours differ by ``group`` examples, replaced or added or removed."""
 
     multiplier: Fraction
     batch: int
