@@ -21,7 +21,6 @@ from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.linear_radius import ExactWidth, PaperWidth
 from bandits.policies.phased_elimination import Clients, PhasedElimination
 from bandits.policies.policy import Policy
-from bandits.policies.returning import returning_policy
 from bandits.policies.schedule import EXACT_SCALING, PAPER, RELEASED, Schedule, exact_schedule
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.averages import AveragePrivatizer, Calibrated, LinearTrust
@@ -282,6 +281,9 @@ def read_algorithm(text: str) -> Algorithm:
 def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     name = algorithm.entry.name
     if setting.max_visits is not None and name != NAMES["none"]:
+        # It takes a ledger along, which runs of new users need not load.
+        from bandits.policies.returning import returning_policy
+
         return returning_policy(
             name,
             value=algorithm.value,
