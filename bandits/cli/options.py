@@ -101,7 +101,7 @@ def read_experiment(  # one for each option
         rounds = own.horizon if horizon is None else whole_number("horizon", horizon)
         experiment = Experiment(
             preset=OWN.name if rewards else own.name,
-            algorithms=supported(visitors, own.algorithms)
+            algorithms=supported(visitors, own.algorithms) or own.algorithms
             if algorithms is None
             else _names(algorithms),
             epsilons=tuple(epsilons) if epsilons else own.epsilons,

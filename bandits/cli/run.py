@@ -170,8 +170,8 @@ def run(
         str | None,
         typer.Option(
             metavar="B",
-            help="A user may return up to B times: EPSILON and DELTA are then for all visits, and "
-            "who has no visit left is turned away. (default: every user is new)",
+            help="A user may return, B visits in all: EPSILON and DELTA are for all of them. "
+            "(default: every user is new)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -179,8 +179,7 @@ def run(
         str | None,
         typer.Option(
             metavar="SHARE",
-            help="The share of a release's users who keep their noise secret, e.g. 90%. "
-            "(default: 100%)",
+            help="The share of users who keep their noise secret, e.g. 90%. (default: 100%)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -197,8 +196,7 @@ def run(
         str | None,
         typer.Option(
             metavar="WORD",
-            help="What adds up messages: ideal, or masked (the working secure aggregation, about "
-            "10 ms a reward). (default: ideal)",
+            help="What adds up messages: ideal, or masked (10 ms a reward). (default: ideal)",
             rich_help_panel=_HOW,
         ),
     ] = None,

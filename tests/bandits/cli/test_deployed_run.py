@@ -199,6 +199,17 @@ def test_bad_options_are_refused_by_name(
     assert option in answer.err
 
 
+@pytest.mark.parametrize("preset", ["csb/topk", "lzj/fig2"])
+@pytest.mark.parametrize("words", [("--visits", "2"), ("--dropouts", "5%")])
+def test_other_families_are_refused_by_name(
+    bandit: Bandit, preset: str, words: tuple[str, str]
+) -> None:
+    answer = bandit("run", preset, *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: --algorithms = ")
+    assert "; those that" in answer.err
+
+
 def test_a_release_that_masks_cannot_carry_is_refused_before_the_first(bandit: Bandit) -> None:
     words = ("--aggregation", "masked", "--algorithms", "dist-dp-se", "-T", "3000000")
     answer = bandit("run", "cz/easy", "--epsilon", "1", "--instances", "1", *words)
