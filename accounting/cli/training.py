@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from accounting.cli.options import between, exact, show, whole
 from accounting.cli.releases import (
     CertificateFile,
+    Group,
     document,
     line,
     lines_of,
@@ -29,10 +30,13 @@ from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import positive_rational, rational
-from dpcore.numbers.rounding import down, exactly
+from dpcore.numbers.rounding import down, exactly, up
 
 if TYPE_CHECKING:
     from accounting.claims.guarantee import Guarantee
+    from accounting.release.real_curve import RealCurve
+    from accounting.totals.compose import Composition
+    from accounting.totals.truncated import Truncated
 
 __all__ = ["Sampling", "check", "dpsgd"]
 
@@ -48,6 +52,7 @@ class Sampling(StrEnum):
     POISSON = "poisson"
     FIXED = "fixed"
     SHUFFLED = "shuffled"
+    ALLOCATED = "allocated"
 
 
 _REPLACED: Final = (
@@ -62,11 +67,15 @@ _SAID: Final = {
     Sampling.SHUFFLED: "each example is in one batch of each epoch; no amplification is claimed, "
     "so this is an upper bound whatever the order; neighbours differ by one example replaced, "
     "which moves the sum by up to twice the clipping norm",
+    Sampling.ALLOCATED: "each example is in one batch of each epoch, uniformly random and chosen "
+    "independently of all other examples, so that batches differ in size: an order that is "
+    "shuffled as a whole is no such choice; neighbours differ by one example added or removed",
 }
 _CHANCE: Final = {
     Sampling.POISSON: "each example in one with chance {rate}",
     Sampling.FIXED: "each example in one with chance {rate}",
     Sampling.SHUFFLED: "each example in one of each epoch",
+    Sampling.ALLOCATED: "each example in one of the {batches} of each epoch",
 }
 
 
@@ -78,41 +87,60 @@ class _Run:
     rounds: int
     epochs: Fraction
     replaced: bool
+    group: int
 
     @property
     def rate(self) -> Fraction:
         return Fraction(self.batch, self.examples)
 
+    @property
+    def batches(self) -> int:
+        return self.examples // self.batch
+
     def part(self, sampling: Sampling) -> tuple[Guarantee, int]:
         from accounting.reals.noise import Gaussian
+        from accounting.release.allocation import RandomAllocation
         from accounting.release.real_curve import RealCurve
-        from accounting.release.replaced import PoissonReplaced
-        from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
+        from accounting.release.subsampling import FixedSizeSampled
 
         noise = Gaussian(sigma=self.multiplier)
-        if sampling is Sampling.POISSON:
+        if sampling in (Sampling.POISSON, Sampling.ALLOCATED):
             scope = Scope(relation=Relation.ADD_REMOVE)
             curve = RealCurve(noise=noise, sensitivity=1, scope=scope)
-            if self.replaced:
-                return PoissonReplaced(curve=curve, rate=self.rate), self.rounds
-            return (curve if self.rate == 1 else PoissonSampled(curve=curve, rate=self.rate)), (
-                self.rounds
-            )
-        curve = RealCurve(noise=noise, sensitivity=2)
+            if sampling is Sampling.POISSON:
+                return self._poisson(curve), self.rounds
+            return RandomAllocation(curve=curve, rounds=self.batches), math.ceil(self.epochs)
+        curve = RealCurve(noise=noise, sensitivity=2 * self.group)
         if sampling is Sampling.SHUFFLED:
             return curve, math.ceil(self.epochs)
         sampled = FixedSizeSampled(curve=curve, sample=self.batch, population=self.examples)
         return (curve if self.rate == 1 else sampled), self.rounds
 
+    def _poisson(self, curve: RealCurve) -> Guarantee:
+        from accounting.release.group import GroupSampled
+        from accounting.release.real_curve import RealCurve
+        from accounting.release.replaced import PoissonReplaced
+        from accounting.release.subsampling import PoissonSampled
+
+        if self.replaced:
+            return PoissonReplaced(curve=curve, rate=self.rate)
+        if self.rate == 1:
+            return RealCurve(noise=curve.noise, sensitivity=self.group, scope=curve.scope)
+        if self.group == 1:
+            return PoissonSampled(curve=curve, rate=self.rate)
+        with named(members="--group"):
+            return GroupSampled(curve=curve, rate=self.rate, members=self.group)
+
     def command(self, sampling: Sampling, delta: str) -> str | None:
+        group = f" --group {self.group}" if self.group > 1 else ""
         noise = f"dpcore budget epsilon --noise gaussian:sigma={exactly(self.multiplier)}"
         match sampling:
             case Sampling.POISSON if not self.replaced:
                 drawn = f"--poisson {self.batch}/{self.examples} --rounds {self.rounds}"
-                return f"{noise} {drawn} --delta {delta}"
+                return f"{noise} {drawn}{group} --delta {delta}"
             case Sampling.SHUFFLED:
                 rounds = math.ceil(self.epochs)
-                return f"{noise} --sensitivity 2 --rounds {rounds} --delta {delta}"
+                return f"{noise} --sensitivity 2 --rounds {rounds}{group} --delta {delta}"
         return None
 
 
@@ -144,6 +172,14 @@ def dpsgd(
             case_sensitive=False,
         ),
     ] = None,
+    truncate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MOST",
+            help="With poisson: a batch that is larger is cut to this size at random.",
+        ),
+    ] = None,
+    group: Group = "1",
     relative: Annotated[
         str, typer.Option(metavar="WIDTH", help="How close the two bounds must be.")
     ] = _NEAR,
@@ -157,35 +193,36 @@ def dpsgd(
     """
     from accounting.totals.compose import compose
 
-    if sampling is not Sampling.POISSON and relation is Relation.ADD_REMOVE:
-        raise InvalidParameter(
-            "--relation",
-            relation.value,
-            f"must be replace: {sampling.value} batches keep their size",
-        )
     run = _run(noise_multiplier, batch_size, examples, epochs, rounds)
     poisson = sampling is Sampling.POISSON
-    run = replace(run, replaced=poisson and relation is Relation.REPLACE)
+    replaced = poisson and relation is Relation.REPLACE
+    run = replace(run, replaced=replaced, group=whole("--group", group, 1))
+    _known(run, sampling, relation, truncate)
+    if certificate is not None and truncate is not None:
+        raise InvalidParameter("--certificate", certificate, "knows no batches that are cut")
     said = _REPLACED if run.replaced else _SAID[sampling]
     at = rational("--delta", delta)
     if not 0 < at < 1:
         raise InvalidParameter("--delta", delta, "must lie in (0, 1)")
     part, count = run.part(sampling)
     total = compose((part, count))
+    cut = None if truncate is None else _truncated(total, run, truncate)
     with named(delta="--delta", relative="--relative"):
-        found = total.epsilon(at, relative)
+        found = (cut or total).epsilon(at, relative)
     if sampling is Sampling.SHUFFLED:
         # A shuffle that nobody sees may hide more: what was composed is an upper bound.
         found = replace(found, lower=None)
     write_certificate(certificate, total, at)
-    command = run.command(sampling, delta)
-    derived = {
+    command = run.command(sampling, delta) if truncate is None else None
+    derived: dict[str, Any] = {
         "rounds": run.rounds,
         "rate": str(run.rate),
         "epochs": exactly(run.epochs),
         "sampling": sampling.value,
         "means": said,
     }
+    if cut is not None:
+        derived |= {"truncate": cut.most, "cut_at_all": cut.cut_at_all.upper_float}
     if as_json:
         answer = {"epsilon": found.to_json(), "delta": exact(at), "derived": derived}
         show({**document(answer, total, found), "command": command})
@@ -193,9 +230,15 @@ def dpsgd(
     batches = f"{run.rounds} batch{'es' * (run.rounds != 1)}"
     lines = [line("epsilon", f"{between(found)} at delta = {delta}")]
     lines.append(
-        line("derived", f"{batches}, {_CHANCE[sampling].format(rate=run.rate)}"),
+        line(
+            "derived",
+            f"{batches}, {_CHANCE[sampling].format(rate=run.rate, batches=run.batches)}",
+        )
     )
     lines.append(line("sampling", f"{sampling.value}: {said}"))
+    if cut is not None:
+        eta = up(cut.cut_at_all.upper, _DIGITS)
+        lines.append(line("truncated", f"to {cut.most}: the chance that a batch is cut is {eta}"))
     lines += lines_of(total, found)
     show([*lines, *([] if command is None else [line("the same", command)])])
 
@@ -212,6 +255,33 @@ def _of_file(event: Path) -> Iterator[None]:
         raise InvalidParameter("--event", str(event), told) from None
     except NotDerived as error:
         raise InvalidParameter("--event", str(event), str(error)) from None
+
+
+def _known(run: _Run, sampling: Sampling, relation: Relation | None, truncate: str | None) -> None:
+    # What is not known is refused by its option.
+    fixed = sampling in (Sampling.FIXED, Sampling.SHUFFLED)
+    if fixed and relation is Relation.ADD_REMOVE:
+        reason = f"must be replace: {sampling.value} batches keep their size"
+        raise InvalidParameter("--relation", relation.value, reason)
+    if sampling is Sampling.ALLOCATED and relation is Relation.REPLACE:
+        reason = "must be add-remove: an example in place of another one chooses its own batch"
+        raise InvalidParameter("--relation", relation.value, reason)
+    drawn = sampling is Sampling.POISSON
+    if truncate is not None and not drawn:
+        reason = f"is for --sampling poisson: {sampling.value} batches are not drawn so"
+        raise InvalidParameter("--truncate", truncate, reason)
+    if run.group > 1 and (run.replaced or not (drawn or sampling is Sampling.SHUFFLED)):
+        said = "replaced examples of a sample" if drawn else f"{sampling.value} batches"
+        raise InvalidParameter("--group", run.group, f"must be 1: of {said} no bound is proven")
+
+
+def _truncated(total: Composition, run: _Run, most: str) -> Truncated:
+    from accounting.totals.truncated import Truncated
+
+    if run.rate == 1:
+        raise InvalidParameter("--truncate", most, "is for samples: every batch holds everybody")
+    size = whole("--truncate", most, 1)
+    return Truncated(total=total, examples=run.examples, most=size)
 
 
 def _run(
@@ -241,6 +311,7 @@ def _run(
         rounds=count,
         epochs=spent,
         replaced=False,
+        group=1,
     )
 
 

@@ -133,7 +133,9 @@ COMMANDS: Final = (
             "--delta": ("1e-5",),
         },
         optional={
-            "--sampling": ("poisson", "fixed", "shuffled"),
+            "--sampling": ("poisson", "fixed", "shuffled", "allocated"),
+            "--group": ("1", "2"),
+            "--truncate": ("400",),
             "--relation": ("add-remove", "replace"),
             "--json": (),
         },

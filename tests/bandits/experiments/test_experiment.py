@@ -110,7 +110,7 @@ def kills(*args: object) -> Cell:
 
 
 def test_a_worker_that_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_run", kills)
+    monkeypatch.setattr(module, "_play_group", kills)
     with pytest.raises(DpcoreError, match="a worker process was lost"):
         played(small(), jobs=2)
 
