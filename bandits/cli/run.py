@@ -184,8 +184,8 @@ def run(
         str | None,
         typer.Option(
             metavar="B",
-            help="A user may return up to B times: EPSILON and DELTA are then for all visits, and "
-            "who has no visit left is turned away. (default: every user is new)",
+            help="A user may return, B visits in all: EPSILON and DELTA are for all of them. "
+            "(default: every user is new)",
             rich_help_panel=_HOW,
         ),
     ] = None,
