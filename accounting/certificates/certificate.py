@@ -29,6 +29,9 @@ from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
+from accounting.release.real_curve import RealCurve
+from accounting.release.replaced import PoissonReplaced
+from accounting.release.subsampling import PoissonSampled
 from dpcore.continual.stream import ContinualSum
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope
@@ -38,6 +41,7 @@ from dpcore.numbers.parameter import RationalLike, integer, rational, write_rati
 __all__ = ["Certifiable", "Certificate", "Disagreement", "Subject", "certify"]
 
 _MOST: Final = 30
+_KINDS: Final = {PoissonSampled: "poisson", PoissonReplaced: "poisson-replaced"}
 
 
 class Disagreement(DpcoreError):
@@ -317,7 +321,14 @@ def _draft(total: Certifiable, kinds: Counter[tuple[Any, Fraction]]) -> Certific
 
 def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:
     match source:
-        case PrivacyCurve():
+        case PoissonSampled() | PoissonReplaced():
+            curve = source.curve
+            if source.rate == 1:
+                everybody = curve if isinstance(source, PoissonSampled) else source.unsampled
+                return _part(everybody, honest, rounds)
+            sampling = {"kind": _KINDS[type(source)], "rate": write_rational(Fraction(source.rate))}
+            return {**_part(curve, honest, rounds), "sampling": sampling}
+        case PrivacyCurve() | RealCurve():
             written = source.to_json()
             return {
                 "noise": {key: str(value) for key, value in written["noise"].items()},

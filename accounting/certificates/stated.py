@@ -16,7 +16,9 @@ from accounting.checker.text.form import THEOREMS
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Pure, ZCdp
 from accounting.errors import NotDerived
+from accounting.reals.noise import Gaussian
 from accounting.release.curve import PrivacyCurve
+from accounting.release.real_curve import RealCurve
 from dpcore.errors import PrecisionExhausted
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.numbers.parameter import RationalLike, write_rational
@@ -117,7 +119,7 @@ def _pure_of(source: Any) -> Fraction | None:
     match source:
         case Pure(stated_epsilon=epsilon):
             return Fraction(epsilon)
-        case PrivacyCurve():
+        case PrivacyCurve() | RealCurve():
             largest = source.epsilon(0)
             if largest.lower == largest.upper and isinstance(largest.upper, Fraction):
                 return largest.upper
@@ -130,6 +132,6 @@ def _rho_of(source: Any) -> Fraction | None:
             return Fraction(rho)
         case Pure(stated_epsilon=epsilon):
             return Fraction(epsilon) ** 2 / 2
-        case PrivacyCurve(noise=DiscreteGaussian()):
+        case PrivacyCurve(noise=DiscreteGaussian()) | RealCurve(noise=Gaussian()):
             return Fraction(source.zcdp().upper)
     return None

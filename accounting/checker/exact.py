@@ -27,9 +27,11 @@ def exact_pure(parts: tuple[Part, ...]) -> Fraction:
     total = Fraction(0)
     for part in parts:
         match part:
+            case Part(sampling=str()):
+                raise Unchecked("the largest loss of a sampled part is no rational")
             case Part(stated=("pure", (epsilon,))):
                 total += part.rounds * epsilon
-            case Part(law=Law(name="discrete-laplace", parameters=(scale,))):
+            case Part(law=Law(name="discrete-laplace" | "laplace", parameters=(scale,))):
                 total += part.rounds * sum(part.amounts) / scale
             case Part(law=Law(name="polya-difference", parameters=(shape, scale))) if (
                 shape >= 1 and part.norm in ("absolute", "box")
@@ -45,15 +47,17 @@ def exact_zcdp(parts: tuple[Part, ...]) -> Fraction:
     total = Fraction(0)
     for part in parts:
         match part:
+            case Part(sampling=str()):
+                raise Unchecked("no exact rho of a sampled part")
             case Part(stated=("zcdp", (rho,))):
                 total += part.rounds * rho
             case Part(stated=("pure", (epsilon,))):
                 total += part.rounds * epsilon**2 / 2
-            case Part(law=Law(name="discrete-gaussian", parameters=(v,))):
+            case Part(law=Law(name="discrete-gaussian" | "gaussian" as name, parameters=(v,))):
                 squared = sum(step**2 for step in part.amounts)
                 if part.norm == "l2-squared":
                     squared = part.amounts[0]
-                total += part.rounds * squared / (2 * v)
+                total += part.rounds * squared / (2 * (v if name == "discrete-gaussian" else v**2))
             case _:
                 raise Unchecked("no exact rho of a part")
     return total
@@ -84,7 +88,11 @@ def exact_value(parts: tuple[Part, ...], claim: Claim) -> Fraction | None:
 
 def _delta(parts: tuple[Part, ...], epsilon: Fraction) -> Fraction | None:
     match parts:
-        case (Part(law=Law(name="binomial", parameters=(trials, p)), rounds=1, norm=norm),):
+        case (
+            Part(
+                law=Law(name="binomial", parameters=(trials, p)), rounds=1, norm=norm, sampling=None
+            ),
+        ):
             step = max(parts[0].amounts)
             if step > trials and norm in ("absolute", "box"):
                 return Fraction(1)
@@ -119,6 +127,10 @@ def _renyi(parts: tuple[Part, ...], order: Fraction) -> Fraction | None:
     total = Fraction(0)
     for part in parts:
         match part:
+            case Part(sampling=str()):
+                return None
+            case Part(law=Law(name="gaussian")):
+                total += order * exact_zcdp((part,))
             case Part(
                 law=Law(name="discrete-gaussian" | "discrete-gaussian-sum", parameters=found)
             ):

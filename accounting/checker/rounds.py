@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from accounting.checker.laws.density import REAL_LAWS, Density
 from accounting.checker.laws.masses import Law, Unchecked
 from accounting.checker.text.reading import Part
 
@@ -25,12 +26,18 @@ _MOST_SHIFTS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    r"""``count`` rounds of one law under one step, or of a stated (epsilon, delta)."""
+    r"""``count`` rounds of one law under one step, of a density, or of a stated (epsilon, delta).
+
+    A sampled law holds the unit with chance ``rate``, in the direction ``way``.
+    """
 
     law: Law | None
-    step: int
-    mirrored: bool
-    stated: tuple[Fraction, Fraction]
+    step: int = 0
+    mirrored: bool = False
+    density: Density | None = None
+    rate: Fraction = Fraction(1)
+    way: str = "present"
+    stated: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
     count: int
 
 
@@ -40,6 +47,9 @@ def alternatives(parts: tuple[Part, ...]) -> list[tuple[Rounds, ...]]:
     Raises :class:`Unchecked` where rounds may differ in shift or direction and there is more than
     one: then more lists are possible than are tried here.
     """
+    if any(part.sampling == "poisson" for part in parts):
+        # Who was added belongs to the datasets: one direction for all rounds of all parts.
+        return [_in_one_direction(parts, way) for way in ("present", "absent")]
     choices = [_choices(part) for part in parts]
     if any(len(each) > 1 for each in choices) and sum(part.rounds for part in parts) > 1:
         raise Unchecked("rounds whose worst shift or direction may differ")
@@ -48,15 +58,46 @@ def alternatives(parts: tuple[Part, ...]) -> list[tuple[Rounds, ...]]:
     return [tuple(one for each in choices for one in each[0])]
 
 
+def _in_one_direction(parts: tuple[Part, ...], way: str) -> tuple[Rounds, ...]:
+    found: list[Rounds] = []
+    for part in parts:
+        if part.sampling != "poisson":
+            choices = _choices(part)
+            if len(choices) > 1:
+                raise Unchecked("rounds whose worst shift or direction may differ")
+            found += choices[0]
+        elif part.law is not None and part.law.name in REAL_LAWS:
+            found.append(_real(part, part.law, way))
+        elif part.law is not None and part.norm == "absolute":
+            (step,) = part.amounts
+            one = Rounds(law=part.law, step=step, rate=part.rate, way=way, count=part.rounds)
+            found.append(one)
+        else:
+            raise Unchecked("samples of several coordinates of noise on integers")
+    return tuple(found)
+
+
+def _real(part: Part, law: Law, way: str) -> Rounds:
+    # Gaussian noise has one coordinate, by rotation; in l1 all in one is worst for both laws.
+    squared = sum(step**2 for step in part.amounts)
+    if part.norm == "l2-squared":
+        (squared,) = part.amounts
+    if law.name == "laplace" and part.norm not in ("absolute", "l1"):
+        raise Unchecked("Laplace noise on the reals under this norm")
+    return Rounds(law=None, density=Density.of(law, squared, part.rate, way), count=part.rounds)
+
+
 def _choices(part: Part) -> list[tuple[Rounds, ...]]:
     law = part.law
+    if law is not None and law.name in REAL_LAWS:
+        return [(_real(part, law, "replaced" if part.sampling else "present"),)]
     if law is None:
         assert part.stated is not None  # noqa: S101 - a part has one of the two
         word, values = part.stated
         if word == "zcdp":
             raise Unchecked("a curve from a zCDP claim: it gives an upper bound only")
         lost = values[1] if word == "approx" else Fraction(0)
-        one = Rounds(law=None, step=0, mirrored=False, stated=(values[0], lost), count=part.rounds)
+        one = Rounds(law=None, stated=(values[0], lost), count=part.rounds)
         return [(one,)]
     return [
         tuple(
@@ -64,7 +105,6 @@ def _choices(part: Part) -> list[tuple[Rounds, ...]]:
                 law=law,
                 step=step,
                 mirrored=mirrored,
-                stated=(Fraction(0), Fraction(0)),
                 count=part.rounds * count,
             )
             for step, mirrored, count in moves

@@ -8,7 +8,6 @@ A claim of two equal ends is one of a rational, and is compared with that ration
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -16,20 +15,13 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
-from accounting.checker.alone import deltas_of_one, knows, listed_values
 from accounting.checker.clock import OutOfTime, bounded, tick
+from accounting.checker.curve import allowed, largest, largest_loss, listings, worst_deltas
 from accounting.checker.exact import exact_pure, exact_value, exact_zcdp
-from accounting.checker.laws.losses import (
-    Losses,
-    losses_of,
-    randomised_response,
-    renyi_of,
-    renyi_of_listed,
-)
-from accounting.checker.laws.masses import REAL, Law, Unchecked, effort, reach, real
+from accounting.checker.laws.losses import randomised_response, renyi_of, renyi_of_listed
+from accounting.checker.laws.masses import REAL, Unchecked, real
 from accounting.checker.laws.value import Value, Wanted
 from accounting.checker.rounds import Rounds, alternatives
-from accounting.checker.sums.totals import deltas
 from accounting.checker.text.reading import Claim, Malformed, Part, Read, parsed, read
 from accounting.checker.text.words import claim_in_words, rounds_in_words
 
@@ -37,7 +29,6 @@ __all__ = ["Allowance", "Finding", "Status", "Verdict", "judged", "verify"]
 
 _INSIDE: Final = Fraction(1, 32)
 _ERROR: Final = Fraction(1, 64)
-_MOST_ATOMS: Final = 1 << 17
 
 
 class Status(Enum):
@@ -184,7 +175,7 @@ def _finding(found: Read, index: int, allowance: Allowance) -> Finding:
     where = f"claims[{index}] ({claim.quantity})"
     try:
         tick()
-        for listing, values in _listings(found.parts, claim):
+        for listing, values in listings(found.parts, claim):
             allowance.spend(listing, values)
         holds, reason = _checked(found.parts, claim)
         status = Status.HOLDS if holds else Status.FAILS
@@ -233,8 +224,7 @@ def _inside_exactly(claim: Claim, found: Fraction) -> tuple[bool, str]:
 def _delta(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
     size = max(claim.lower, claim.unit)
     wanted = Wanted(relative=float(claim.unit * _ERROR / size))
-    found = [_at(rounds, [claim.at], _allowed(claim), wanted)[0] for rounds in alternatives(parts)]
-    return _inside(claim, _largest(found))
+    return _inside(claim, worst_deltas(parts, [claim.at], allowed(claim), wanted)[0])
 
 
 def _renyi(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
@@ -243,20 +233,18 @@ def _renyi(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
         ones = [(each.count, _renyi_of_one(each, claim.at)) for each in rounds]
         value = REAL.fsum(count * one.value for count, one in ones)
         found.append(Value(value=value, error=REAL.fsum(k * one.error for k, one in ones)))
-    return _inside(claim, _largest(found))
+    return _inside(claim, largest(found))
 
 
 def _renyi_of_one(each: Rounds, order: Fraction) -> Value:
+    if each.density is not None or each.rate < 1:
+        raise Unchecked("a Renyi divergence of a sample, or of noise on the reals")
     if each.law is not None:
         return renyi_of(each.law, each.step, order)
     epsilon, lost = each.stated
     if lost:
         raise Unchecked("a Renyi divergence of an approximate claim")
     return renyi_of_listed(randomised_response(epsilon, lost), order)[0]
-
-
-def _largest(found: list[Value]) -> Value:
-    return Value(value=max(each.value for each in found), error=max(each.error for each in found))
 
 
 def _inside(claim: Claim, found: Value) -> tuple[bool, str]:
@@ -280,21 +268,19 @@ def _epsilon(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
     # delta(epsilon) falls: it must exceed the target just inside the lower end, and stay below it
     # just inside the upper end.
     if claim.at == 0:
-        return _inside(claim, _largest([_largest_loss(each) for each in alternatives(parts)]))
+        return _inside(claim, largest([largest_loss(each) for each in alternatives(parts)]))
     target, goal = real(claim.at), Wanted(of_epsilon=float(claim.unit * _ERROR))
-    allowed = _allowed(claim)
+    room = allowed(claim)
     if claim.lower == claim.upper:
         if claim.lower:
             return False, "no epsilon but 0 is exact"
-        found = [_at(each, [Fraction(0)], allowed, goal)[0] for each in alternatives(parts)]
-        most = _largest(found)
+        (most,) = worst_deltas(parts, [Fraction(0)], room, goal)
         shown = f"delta(0) is {REAL.nstr(most.value, 20)}"
         if abs(most.value - target) <= most.error:
             raise Unchecked(f"{shown} with error {REAL.nstr(most.error, 3)}: too near the target")
         return bool(most.value < target), shown
     ends = [claim.lower + _INSIDE * claim.unit, claim.upper - _INSIDE * claim.unit]
-    pairs = [_at(each, ends, allowed, goal) for each in alternatives(parts)]
-    left, right = (_largest([pair[i] for pair in pairs]) for i in (0, 1))
+    left, right = worst_deltas(parts, ends, room, goal)
     for each in (left, right):
         if abs(each.value - target) <= each.error:
             raise Unchecked(
@@ -306,76 +292,3 @@ def _epsilon(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
         f"just inside the bounds delta is {REAL.nstr(left.value, 16)} and "
         f"{REAL.nstr(right.value, 16)}; the claimed delta {'lies' if holds else 'must lie'} between"
     )
-
-
-def _largest_loss(rounds: tuple[Rounds, ...]) -> Value:
-    # What bounds the loss, for a law with a bounded one; that is its least upper bound to 2^-139.
-    total = Fraction(0)
-    for each in rounds:
-        one = _listed(each, 80.0)
-        most = Fraction(0) if one is None else one.most
-        if not isinstance(most, Fraction):
-            return Value(value=REAL.inf, error=REAL.zero)
-        total += each.count * most
-    count = sum(each.count for each in rounds)
-    return Value(value=real(total), error=count * REAL.mpf(2) ** -138)
-
-
-def _surprise(rounds: tuple[Rounds, ...], allowed: Fraction) -> float:
-    # What the listings leave out is a 4000th of the error allowed, over all rounds.
-    share = allowed / (4096 * 64 * sum(each.count for each in rounds))
-    return math.log(share.denominator) - math.log(share.numerator)
-
-
-def _alone(rounds: tuple[Rounds, ...]) -> Law | None:
-    # The law of a single round that needs no list of losses.
-    law = rounds[0].law
-    single = sum(each.count for each in rounds) == 1 and law is not None and knows(law)
-    return law if single else None
-
-
-def _listings(parts: tuple[Part, ...], claim: Claim) -> Iterator[tuple[object, int]]:
-    # What the claim needs listed, and how many values each listing holds.
-    if claim.quantity in ("pure", "zcdp") or exact_value(parts, claim) is not None:
-        return
-    for rounds in alternatives(parts):
-        alone = _alone(rounds)
-        if alone is not None and claim.quantity != "renyi" and _allowed(claim):
-            yield listed_values(alone, rounds[0].step, _surprise(rounds, _allowed(claim)))
-            continue
-        for each in rounds:
-            if each.law is None:
-                continue
-            kind = (claim, each.law, each.step, each.mirrored)
-            if each.law.name == "discrete-laplace":
-                yield kind, each.step + 1
-                continue
-            allowed = Fraction(0) if claim.quantity == "renyi" else _allowed(claim)
-            low, high = reach(each.law, _surprise(rounds, allowed) if allowed else 80.0)
-            yield kind, effort(each.law, high - low + 1)
-
-
-def _allowed(claim: Claim) -> Fraction:
-    # The error of delta that a claim leaves room for.
-    return claim.unit if claim.quantity == "delta" else claim.at * min(claim.unit, Fraction(1))
-
-
-def _at(
-    rounds: tuple[Rounds, ...], epsilons: list[Fraction], allowed: Fraction, wanted: Wanted
-) -> list[Value]:
-    count, surprise = sum(each.count for each in rounds), _surprise(rounds, allowed)
-    alone = _alone(rounds)
-    if alone is not None:
-        return deltas_of_one(alone, rounds[0].step, epsilons, surprise)
-    listed = [(_listed(each, surprise), each.count) for each in rounds]
-    if sum(len(one.here) for one, _ in listed if one) > _MOST_ATOMS:
-        raise Unchecked(f"more than {_MOST_ATOMS} losses in all")
-    dropped = 2 * count * REAL.exp(-REAL.mpf(surprise))
-    return deltas([(one, k) for one, k in listed if one], epsilons, wanted, dropped)
-
-
-def _listed(each: Rounds, surprise: float) -> Losses | None:
-    if each.law is not None:
-        return losses_of(each.law, each.step, surprise, each.mirrored)
-    epsilon, lost = each.stated
-    return randomised_response(epsilon, lost) if epsilon or lost else None

@@ -28,6 +28,7 @@ __all__ = [
     "ZCdp",
     "claim_from_json",
     "points_of",
+    "said",
 ]
 
 
@@ -93,6 +94,22 @@ Word: TypeAlias = Pure | ZCdp | Rdp | Approx
 
 StatedGuarantee: TypeAlias = Word | Assumed
 """A statement in one of the five words."""
+
+
+def said(claim: Word) -> str:
+    r"""The claim in a few words, as a table shows it; its scope is that of the table.
+
+    >>> said(Approx(0, 1)), said(Pure("1/2")), said(ZCdp("0.1"))
+    ('epsilon=0,delta=1', 'epsilon=1/2', 'rho=1/10')
+    """
+    match claim:
+        case Approx(stated_epsilon=epsilon, stated_delta=delta):
+            return f"epsilon={epsilon},delta={delta}"
+        case Pure(stated_epsilon=epsilon):
+            return f"epsilon={epsilon}"
+        case ZCdp(rho=rho):
+            return f"rho={rho}"
+    return f"Renyi divergences at {len(claim.points)} orders"
 
 
 def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:

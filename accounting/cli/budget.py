@@ -16,6 +16,7 @@ from accounting.cli.options import between, computed_by, counts, exact, show, wh
 from accounting.cli.releases import (
     MARGIN,
     SCHEMA,
+    CertificateFile,
     Group,
     Neighbours,
     Noises,
@@ -28,6 +29,7 @@ from accounting.cli.releases import (
     lines_of,
     rate_of,
     told,
+    write_certificate,
 )
 from accounting.cli.training import check, dpsgd
 from dpcore.command.options import AsJson, command_group, named, share
@@ -90,6 +92,7 @@ def epsilon(
     relation: Neighbours = None,
     group: Group = "1",
     relative: Relative = "1e-8",
+    certificate: CertificateFile = None,
     as_json: AsJson = False,
 ) -> None:
     r"""Compute epsilon at a delta, for all rounds together.
@@ -100,6 +103,7 @@ def epsilon(
     at = rational("--delta", delta)
     with named(delta="--delta", relative="--relative"):
         found = total.epsilon(at, relative)
+    write_certificate(certificate, total, at)
     if as_json:
         show(document({"epsilon": found.to_json(), "delta": exact(at)}, total, found))
         return
@@ -264,10 +268,10 @@ def calibrate_command(
     if as_json:
         show({"schema": SCHEMA, **found.to_json(), "delta": exact(kept)})
         return
-    quantity = f"delta({epsilon})" if kept else "epsilon(0)"
+    quantity, plural = f"delta({epsilon})" if kept else "epsilon(0)", "s" * (count != 1)
     lines = [
         line("noise", written(found.noise)),
-        line("promise", f"epsilon = {epsilon}, delta = {delta} over {count} rounds"),
+        line("promise", f"epsilon = {epsilon}, delta = {delta} over {count} round{plural}"),
         line("kept", f"{quantity} is {between(found.found)}"),
     ]
     if found.step_less is not None and found.found_less is not None:

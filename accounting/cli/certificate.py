@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from accounting.cli.budget import Noises, Rounds, Sensitivities, composed
+from accounting.cli.budget import Noises, Rounds, Sampled, Sensitivities, composed
 from accounting.cli.options import show, whole
 from dpcore.command.options import AsJson, command_group
 from dpcore.command.progress import progress_bar
@@ -43,6 +43,7 @@ def certify_command(
     noise: Noises,
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
+    poisson: Sampled = None,
     delta: Annotated[
         list[str] | None,
         typer.Option(
@@ -77,7 +78,7 @@ def certify_command(
     from accounting.budget.returning import per_user
     from accounting.certificates.certificate import certify as made
 
-    total = composed(noise, sensitivity, rounds, None)
+    total = composed(noise, sensitivity, rounds, poisson)
     if visits is not None:
         if total.rounds != 1:
             raise InvalidParameter("--visits", visits, "counts the rounds: leave out --rounds")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
 from accounting.cli.options import computed_by, each, whole
 from dpcore.command.options import named, read_law, share
+from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.table import fact
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MARGIN",
     "SCHEMA",
+    "CertificateFile",
     "Group",
     "Neighbours",
     "Noises",
@@ -36,6 +39,7 @@ __all__ = [
     "lines_of",
     "rate_of",
     "told",
+    "write_certificate",
 ]
 
 SCHEMA: Final = "dpcore-budget/1"
@@ -76,6 +80,15 @@ Sampled = Annotated[
         "256/60000, drawn "
         "anew each round and kept secret; --sensitivity is then that of a person who is added. "
         "Once, or once for each --noise. (default: 100%)",
+    ),
+]
+
+CertificateFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--certificate",
+        metavar="FILE",
+        help="Write a certificate of this epsilon too, which dpcore verify checks.",
     ),
 ]
 
@@ -193,6 +206,7 @@ def rate_of(text: str) -> Fraction:
 
 def told(source: Guarantee, rounds: int) -> str:
     r"""One part in a line, as a command spells it."""
+    from accounting.claims.claim import Approx, Pure, Rdp, ZCdp, said
     from accounting.release.allocation import RandomAllocation
     from accounting.release.curve import PrivacyCurve
     from accounting.release.group import GroupSampled
@@ -213,11 +227,23 @@ def told(source: Guarantee, rounds: int) -> str:
             curve, rate = source.curve, f", {source.picks} of {source.rounds} rounds at random"
         case FixedSizeSampled():
             curve, rate = source.curve, f", {source.sample} of {source.population} at a time"
+        case Pure() | Approx() | ZCdp() | Rdp():
+            return f"{rounds} x a claim of {said(source)}"
         case _:
             return f"{rounds} x {source!r}"
     moves = write_sensitivity(Sensitivity.of(curve.sensitivity))
     noise = curve.noise.written if isinstance(curve, RealCurve) else write_noise(curve.noise)
     return f"{rounds} x {noise} --sensitivity {moves}{rate}"
+
+
+def write_certificate(path: Path | None, total: Composition, delta: Fraction) -> None:
+    r"""Certify epsilon at ``delta`` in a file, if one is asked for: whole, or not at all."""
+    if path is None:
+        return
+    from accounting.certificates.certificate import certify
+
+    check_writable("--certificate", path)
+    write_whole("--certificate", path, certify(total, deltas=[delta]).text())
 
 
 def document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[str, Any]:

@@ -3,6 +3,8 @@ r"""``dpcore budget dpsgd`` and ``check``: what a training run spends, and anoth
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -12,7 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from accounting.cli.options import between, exact, show, whole
-from accounting.cli.releases import Group, document, line, lines_of
+from accounting.cli.releases import (
+    CertificateFile,
+    Group,
+    document,
+    line,
+    lines_of,
+    write_certificate,
+)
+from accounting.errors import NotDerived
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named
 from dpcore.command.patience import patiently
@@ -173,6 +183,7 @@ def dpsgd(
     relative: Annotated[
         str, typer.Option(metavar="WIDTH", help="How close the two bounds must be.")
     ] = _NEAR,
+    certificate: CertificateFile = None,
     as_json: AsJson = False,
 ) -> None:
     r"""Compute what DP-SGD training spends, from the numbers that a training script has.
@@ -187,6 +198,9 @@ def dpsgd(
     replaced = poisson and relation is Relation.REPLACE
     run = replace(run, replaced=replaced, group=whole("--group", group, 1))
     _known(run, sampling, relation, truncate)
+    if certificate is not None and truncate is not None:
+        reason = "is not written with --truncate: no certificate states what cutting adds"
+        raise InvalidParameter("--certificate", str(certificate), reason)
     said = _REPLACED if run.replaced else _SAID[sampling]
     at = rational("--delta", delta)
     if not 0 < at < 1:
@@ -199,6 +213,7 @@ def dpsgd(
     if sampling is Sampling.SHUFFLED:
         # A shuffle that nobody sees may hide more: what was composed is an upper bound.
         found = replace(found, lower=None)
+    write_certificate(certificate, total, at)
     command = run.command(sampling, delta) if truncate is None else None
     derived: dict[str, Any] = {
         "rounds": run.rounds,
@@ -213,12 +228,12 @@ def dpsgd(
         answer = {"epsilon": found.to_json(), "delta": exact(at), "derived": derived}
         show({**document(answer, total, found), "command": command})
         return
+    batches = f"{run.rounds} batch{'es' * (run.rounds != 1)}"
     lines = [line("epsilon", f"{between(found)} at delta = {delta}")]
     lines.append(
         line(
-            "derived",
-            f"{run.rounds} batches, {_CHANCE[sampling].format(rate=run.rate, batches=run.batches)}",
-        )
+            "derived", f"{batches}, {_CHANCE[sampling].format(rate=run.rate, batches=run.batches)}"
+        ),
     )
     lines.append(line("sampling", f"{sampling.value}: {said}"))
     if cut is not None:
@@ -253,6 +268,20 @@ def _truncated(total: Composition, run: _Run, most: str) -> Truncated:
         raise InvalidParameter("--truncate", most, "is for samples: every batch holds everybody")
     size = whole("--truncate", most, 1)
     return Truncated(total=total, examples=run.examples, most=size)
+
+
+@contextmanager
+def _of_file(event: Path) -> Iterator[None]:
+    # Whatever is wrong with the event is said of the option and the file.
+    try:
+        yield
+    except InvalidParameter as error:
+        told = error.reason if str(error.value) == "..." else f"{error.value}: {error.reason}"
+        if error.argument != "event":
+            told = f"{error.argument} = {told}"
+        raise InvalidParameter("--event", str(event), told) from None
+    except NotDerived as error:
+        raise InvalidParameter("--event", str(event), str(error)) from None
 
 
 def _run(
@@ -318,9 +347,10 @@ def check(
     said, at = rational("--says", says), rational("--delta", delta)
     if said < 0:
         raise InvalidParameter("--says", says, "must be >= 0: it is an epsilon")
-    with named(event="--event", delta="--delta"):
-        spelled = event_from_json(read_text("--event", event, most=_MOST_TEXT))
-        total = from_dp_event(spelled, Scope(relation=relation))
+    text = read_text("--event", event, most=_MOST_TEXT)
+    with _of_file(event):
+        total = from_dp_event(event_from_json(text), Scope(relation=relation))
+    with named(delta="--delta"):
         found = total.epsilon(at)
     if found.upper <= said:
         verdict, code = "an upper bound, proven", 0
@@ -338,6 +368,8 @@ def check(
         show({**document(answer, total, found), "verdict": verdict, "by_at_least": by})
     else:
         by = "" if gap is None else f", by at least {down(gap, _DIGITS)}"
+        if gap == math.inf:
+            by = ", which is infinite"
         lines = [line("says", f"{says} at delta = {delta}: {verdict}{by}")]
         show([*lines, line("epsilon", between(found)), *lines_of(total, found)])
     raise typer.Exit(code)

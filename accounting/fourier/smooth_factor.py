@@ -67,7 +67,14 @@ class SmoothLaw(Protocol):
         ...
 
     def far(self, tilt: Fraction, frequencies: Floats) -> Floats:
-        r"""Upper bounds of |M(c+iy)| e^-K for all |y| >= each of these frequencies > 0."""
+        r"""Upper bounds of |M(c+iy)| e^-K for all |y| >= each of these frequencies > 0.
+
+        Up to what :meth:`ripple` says.
+        """
+        ...
+
+    def ripple(self, tilt: Fraction, frequencies: Floats) -> Floats:
+        r"""What ``far`` may be short by at all |y| <= each of these frequencies."""
         ...
 
 
@@ -140,7 +147,8 @@ class SmoothSampled:
         # The bound of the last frequency of the ladder that is not above the block.
         left = blocks * self.grid.length
         rung = np.searchsorted(_LADDER, left, side="right")
-        found: Floats = np.minimum(np.append(np.inf, bounds)[rung], self.factor.peak)
+        short = self.factor.law.ripple(self.factor.tilt, left + self.grid.length)
+        found: Floats = np.minimum(np.append(np.inf, bounds)[rung] + short, self.factor.peak)
         near = np.asarray((found > _ENOUGH) | (rung < _FIRST))
         if near.any():
             listed = self._nodes(blocks[near], _COARSE, _MOST_NODES)

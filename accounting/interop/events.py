@@ -70,13 +70,12 @@ def to_dp_event(source: Guarantee) -> Any:
 def _event(dp: Any, source: Guarantee) -> Any:
     match source:
         case Pure(stated_epsilon=epsilon):
-            e = Fraction(epsilon)
-            return dp.DiscreteLaplaceDpEvent(at_least(e), 1) if e else dp.NoOpDpEvent()
+            return dp.DiscreteLaplaceDpEvent(at_least(epsilon), 1) if epsilon else dp.NoOpDpEvent()
         case ZCdp(rho=rho):
-            return dp.ZCDpEvent(at_least(Fraction(rho)))
+            return dp.ZCDpEvent(at_least(rho))
         case PoissonSampled(curve=curve, rate=rate):
             inner = _integer_event(dp, curve)
-            return dp.PoissonSampledDpEvent(min(at_least(Fraction(rate)), 1.0), inner)
+            return dp.PoissonSampledDpEvent(min(at_least(rate), 1.0), inner)
         case FixedSizeSampled(curve=curve, sample=sample, population=population):
             inner = _integer_event(dp, curve)
             return dp.SampledWithoutReplacementDpEvent(population, sample, inner)
@@ -85,10 +84,10 @@ def _event(dp: Any, source: Guarantee) -> Any:
         case PrivacyCurve() if _one_laplace(source):
             return _integer_event(dp, source)
         case PrivacyCurve() | MatrixOrders():
-            rho = source.zcdp().upper
-            if not isinstance(rho, Fraction):
+            found = source.zcdp().upper
+            if not isinstance(found, Fraction):
                 raise _no_event(repr(source), "its zCDP parameter is infinite: use to_pld")
-            return dp.ZCDpEvent(at_least(rho))
+            return dp.ZCDpEvent(at_least(found))
     raise _no_event(repr(source), "version 0.6 has none for such a claim")
 
 

@@ -45,14 +45,14 @@ def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
     that no guarantee of ours states.
     """
     dp = library("dp_accounting.dp_event")
-    if not isinstance(event, dp.DpEvent):
-        raise InvalidParameter("event", event, "must be a DpEvent of dp_accounting")
     if not isinstance(scope, Scope):
         raise InvalidParameter("scope", scope, "must be a Scope")
     return _read(dp, event, scope)
 
 
 def _read(dp: Any, event: Any, scope: Scope) -> Composition:
+    if not isinstance(event, dp.DpEvent):
+        raise InvalidParameter("event", event, "must be a DpEvent of dp_accounting")
     match event:
         case dp.SelfComposedDpEvent():
             count = integer("count", event.count, at_least=0)

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 
 from accounting.interop.distributions import library
 from dpcore.errors import InvalidParameter
+from dpcore.spec import did_you_mean
 
 __all__ = ["event_from_json", "event_to_json"]
 
@@ -38,8 +39,10 @@ def event_from_json(text: str) -> Any:
     """
     try:
         document = json.loads(text, parse_constant=_refused)
-    except (ValueError, RecursionError):
-        raise InvalidParameter(_ARGUMENT, text[:60], "must be a JSON document") from None
+    except RecursionError:
+        raise InvalidParameter(_ARGUMENT, "...", "must be a JSON document: too deep") from None
+    except ValueError as error:
+        raise InvalidParameter(_ARGUMENT, "...", f"must be a JSON document: {error}") from None
     return _event(library("dp_accounting.dp_event"), document, 0)
 
 
@@ -55,7 +58,10 @@ def _event(dp: Any, document: Any, depth: int) -> Any:
     name = given.pop(said)
     kind = getattr(dp, name if name.endswith(_SUFFIX) else name + _SUFFIX, None)
     if not (isinstance(kind, type) and issubclass(kind, dp.DpEvent)) or kind is dp.DpEvent:
-        raise InvalidParameter(_ARGUMENT, name, "must be the name of an event of dp_accounting")
+        known_names = sorted(each.__name__ for each in dp.DpEvent.__subclasses__())
+        hint = did_you_mean(name, [*known_names, *(n.removesuffix(_SUFFIX) for n in known_names)])
+        must = f"must be the name of an event of dp_accounting: {', '.join(known_names)}"
+        raise InvalidParameter(_ARGUMENT, name, hint + must)
     known = {each.name for each in _fields(kind)}
     other = sorted(set(given) - known)
     if other:
@@ -84,4 +90,4 @@ def _fields(kind: type) -> Any:
 
 
 def _refused(constant: str) -> NoReturn:
-    raise ValueError(constant)
+    raise ValueError(f"{constant} is no number of JSON")

@@ -120,6 +120,11 @@ class SampledLaw:
     def far(self, tilt: Fraction, frequencies: Floats) -> Floats:
         r"""Bounds of the moment far up the line."""
 
+    def ripple(self, tilt: Fraction, frequencies: Floats) -> Floats:
+        r"""Nothing: the bounds far up the line hold at every frequency."""
+        del tilt
+        return np.zeros_like(frequencies, dtype=np.float64)
+
     def part(self) -> SmoothPart:
         r"""The law, for the line."""
         return SmoothPart(law=self)

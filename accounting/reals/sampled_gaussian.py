@@ -74,7 +74,7 @@ class SampledGaussian(SampledLaw):
         power = float(r)
         log_scale = self.cumulants(float(tilt))[0]
         angle = self._angle(power, reach, nats, log_scale)
-        beside = self._beside(r, angle, reach, nats)
+        beside = self.beside(r, angle, reach, nats)
         # 2 N/(e^(2 pi a/h) - 1), a = angle v, for what the integrand has beside the line.
         need = nats + max(float(beside.log()) - log_scale, 0.0) + 1
         step = short(math.tau * angle * float(self.variance) / need)
@@ -209,7 +209,7 @@ class SampledGaussian(SampledLaw):
         log = self.direction.mixed(growth).log()
         return r * log, self.direction.signed(log)
 
-    def _beside(self, r: arb, angle: float, reach: float, nats: float) -> arb:
+    def beside(self, r: arb, angle: float, reach: float, nats: float) -> arb:
         # int |p(x+ia) B^(r+iy)| dx for |y| <= reach: |B^(iy)| <= e^(reach arg B).
         turn, far = arb(angle), arb(reach)
         cells = self._cells(r, turn, *self._beside_range(float(r), angle, reach, nats))

@@ -22,7 +22,7 @@ from accounting.release.real_curve import RealCurve, RealLoss
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball
-from dpcore.numbers.parameter import RationalLike, rational
+from dpcore.numbers.parameter import Exact, RationalLike, rational
 
 __all__ = ["PoissonReplaced"]
 
@@ -54,7 +54,7 @@ class PoissonReplaced(OneRelease):
     )
 
     curve: RealCurve
-    rate: RationalLike
+    rate: Exact = Exact()
 
     def __post_init__(self) -> None:
         if not isinstance(self.curve, RealCurve):
@@ -125,8 +125,8 @@ class PoissonReplaced(OneRelease):
 
     @property
     def _law(self) -> ReplacedGaussian | ReplacedLaplace:
-        law = self.curve.sampled(Fraction(self.rate))[0]
-        direction = Direction(rate=Fraction(self.rate), present=True)
+        law = self.curve.sampled(self.rate)[0]
+        direction = Direction(rate=self.rate, present=True)
         if isinstance(law, SampledGaussian):
             return ReplacedGaussian(variance=law.variance, direction=direction)
         return ReplacedLaplace(spread=law.spread, direction=direction)

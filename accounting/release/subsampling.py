@@ -23,22 +23,23 @@ from flint import arb
 
 from accounting.claims.guarantee import at_least_zero, order_above_one, probability
 from accounting.errors import NotDerived
-from accounting.laws.gaussian import GaussianProduct
+from accounting.laws.gaussian import GaussianPair, GaussianProduct
 from accounting.laws.laplace import LaplaceProduct
 from accounting.laws.polya import DisclosingPair
 from accounting.laws.registry import candidates
 from accounting.pairs.enclose import within
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
+from accounting.reals.grid_gaussian import GridGaussian
 from accounting.release.binned import UNSEEN, is_wide
 from accounting.release.curve import OneRelease, PrivacyCurve
 from accounting.release.dominating import DottedPair, connected, dominating
 from accounting.release.real_curve import RealCurve, RealLoss
-from accounting.release.sampled_pair import AbsentPair, Base, PresentPair
+from accounting.release.sampled_pair import AbsentPair, Base, PresentPair, smooth
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import Exact, RationalLike, integer, rational
 
 __all__ = ["FixedSizeSampled", "PoissonSampled"]
 
@@ -70,7 +71,7 @@ class PoissonSampled(OneRelease):
     theorem: ClassVar[str] = _AMPLIFIED
 
     curve: PrivacyCurve | RealCurve
-    rate: RationalLike
+    rate: Exact = Exact()
 
     def __post_init__(self) -> None:
         _check(self.curve, Relation.ADD_REMOVE, "Poisson sampling")
@@ -91,11 +92,11 @@ class PoissonSampled(OneRelease):
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0, over both directions."""
-        return _delta(self.curve, Fraction(self.rate), epsilon, bits)
+        return _delta(self.curve, self.rate, epsilon, bits)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least epsilon at ``delta`` in [0, 1], over both directions."""
-        return _epsilon(self.curve, Fraction(self.rate), delta, bits)
+        return _epsilon(self.curve, self.rate, delta, bits)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1.
@@ -133,13 +134,27 @@ class PoissonSampled(OneRelease):
         So many rounds cost at most the larger of what the present pairs cost together and what the
         absent pairs do.
         """
-        rate = Fraction(self.rate)
+        rate = self.rate
         if isinstance(self.curve, RealCurve):
             return (self.curve.loss(),) if rate == 1 else self.curve.sampled(rate)
         base = _base(self.curve)
         if rate == 1:
             return (base,)
         return PresentPair(base=base, rate=rate), AbsentPair(base=base, rate=rate)
+
+    def attained(self) -> tuple[PresentPair | AbsentPair | Base | RealLoss | GridGaussian, ...]:
+        r"""The pairs that some neighbours have in every round, none where none is known.
+
+        Of discrete Gaussian noise with too many outcomes to be listed, by the real one's moments.
+        """
+        if self.exact or isinstance(self.curve, RealCurve):
+            return self.pairs()
+        pairs = candidates(self.curve.noise, Sensitivity.of(self.curve.sensitivity))
+        if len(pairs) > 1 or not isinstance(pairs[0], GaussianPair) or self.rate == 1:
+            return ()
+        rate = Fraction(self.rate)
+        both = (PresentPair(base=pairs[0], rate=rate), AbsentPair(base=pairs[0], rate=rate))
+        return tuple(found for each in both if (found := smooth(each)) is not None)
 
     def to_json(self) -> dict[str, Any]:
         r"""The rate and the curve, as text."""

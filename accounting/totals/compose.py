@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from accounting.claims.bound import Bound
-from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, said
 from accounting.claims.guarantee import (
     Guarantee,
     at_least_zero,
@@ -235,7 +235,7 @@ def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None =
         return source.renyi(order, relative)
     if source.stated_epsilon == 0:
         return Bound.of(Enclosure.exactly(0), "exact", "nothing is lost")
-    pair = LaplacePair(scale=1 / Fraction(source.stated_epsilon), shift=1)
+    pair = LaplacePair(scale=1 / source.stated_epsilon, shift=1)
     found = narrowed(lambda: pair.renyi(order), 64)
     return Bound.of(found, "exact", "randomised response dominates")
 
@@ -274,7 +274,7 @@ def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
         case Assumed(guarantee=claim, reason=reason):
             return [(claim, rounds, claim.scope, (f"{claim!r}: {reason}",))]
         case Pure() | ZCdp() | Rdp() | Approx():
-            return [(part, rounds, part.scope, (f"{part!r}: taken as it is stated",))]
+            return [(part, rounds, part.scope, (f"{said(part)}: taken as it is stated",))]
         case OneRelease():
             return [(part, rounds, part.scope, part.assumptions)]
         case Guarantee():

@@ -127,7 +127,8 @@ def ways(source: Guarantee) -> Ways:
             return _exactly(*(((law, 1),) for law in source.pairs()))
         case PoissonSampled():
             found = tuple(((pair, 1),) for pair in source.pairs())
-            return Ways(above=found, attained=found if source.exact else ())
+            reached = tuple(((pair, 1),) for pair in source.attained())
+            return Ways(above=found, attained=found if source.exact else reached)
         case FixedSizeSampled():
             return Ways(above=(((source.pair(), 1),),), attained=())
     raise NotDerived(

@@ -20,12 +20,12 @@ from typing import Any, Final, TypeAlias
 
 from audit.claims.claim import ACCEPTED, Claim, shown
 from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.mechanism import Mechanism, Relation, Sensitivity
+from dpcore.mechanism import Mechanism, Norm, Relation, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_up
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational, write_rational
 from dpcore.numbers.rounding import up
-from dpcore.spec import did_you_mean
+from dpcore.spec import did_you_mean, read_keys
 from dpcore.spelling import read_noise, read_sensitivity, write_noise, write_sensitivity
 
 __all__ = ["CurveClaim", "read_claim"]
@@ -127,7 +127,12 @@ def read_claim(text: str, relation: str | Relation = Relation.REPLACE) -> Claim 
         return Claim.read(text, relation)
     except InvalidParameter as error:
         if error.reason == ACCEPTED:
-            near = did_you_mean(text.partition("=")[0].strip(), ("epsilon", "delta", *_WORDS))
+            word = text.partition("=")[0].strip()
+            near = did_you_mean(word, ("epsilon", "delta", *_WORDS))
+            if word == "delta":
+                near = "epsilon is missing; "
+            elif word == "epsilon":
+                near = ""
             raise InvalidParameter("claim", text, near + _ALL) from None
         raise
 
@@ -182,11 +187,26 @@ def _promise(text: str) -> _Promise:
         noise, at, sensitivity = text.rpartition("@")
         if not at:
             raise InvalidParameter("claim", text, _ALL)
+        if (hint := _on_the_reals(noise, sensitivity)) is not None:
+            raise InvalidParameter("claim", text, hint)
         return _mechanism(read_noise(noise), read_sensitivity("sensitivity", sensitivity))
     except DpcoreError as error:
         if isinstance(error, InvalidParameter) and error.argument == "claim":
             raise
         raise InvalidParameter("claim", text, str(error)) from None
+
+
+def _on_the_reals(noise: str, sensitivity: str) -> str | None:
+    # Real Gaussian noise has a claim of its own name: sigma and D matter by their ratio alone.
+    name, _, rest = noise.strip().partition(":")
+    if name != "gaussian":
+        return None
+    moves = read_sensitivity("sensitivity", sensitivity)
+    given = read_keys("claim", noise, rest, ("sigma",), owner=name, needed=("sigma",))
+    sigma = positive_rational("sigma", given["sigma"], "sigma 0 adds no noise")
+    if not isinstance(moves.amount, int) or moves.norm is Norm.L2_SQUARED:
+        return "Gaussian noise on the reals is claimed as gdp=MU, MU the l2 sensitivity over sigma"
+    return f"did you mean gdp={moves.amount / sigma}? that is Gaussian noise on the reals"
 
 
 def _mechanism(noise: Noise, moves: Sensitivity) -> _Promise:

@@ -43,6 +43,7 @@ DEFECT: Final = 70
 _CLOSED_PIPE: Final = 128 + getattr(signal, "SIGPIPE", 13)
 _INTERRUPTED: Final = 128 + signal.SIGINT
 # What the parser raises for a wrong command line; where it lives depends on typer's version.
+_BARE: Final = "Value error, "
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 _COMPLETION: Final = "_DPCORE_COMPLETE"
 _SIZES: Final = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
@@ -281,7 +282,7 @@ def _complain(message: str, code: int) -> int:
 
 def _usage(error: Any, arguments: Sequence[str]) -> str:
     # The parser's own words on one line, and where to look; a group alone has shown its help.
-    words = " ".join(error.format_message().split()).rstrip(".")
+    words = " ".join(error.format_message().split()).rstrip(".").replace(_BARE, "", 1)
     if not words:
         return ""
     command = "dpcore" if error.ctx is None else " ".join(error.ctx.command_path.split())

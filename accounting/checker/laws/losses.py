@@ -7,7 +7,7 @@ are kept as offset + unit * integer, so that totals of them can be summed exactl
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
@@ -29,7 +29,15 @@ _LEFT: Final = REAL.mpf(10) ** -34
 _BLUR: Final = 1e-13
 """Losses this near to a lattice are summed on it, at a cost that the error states."""
 
-__all__ = ["Grid", "Losses", "losses_of", "randomised_response", "renyi_of", "renyi_of_listed"]
+__all__ = [
+    "Grid",
+    "Losses",
+    "losses_of",
+    "randomised_response",
+    "renyi_of",
+    "renyi_of_listed",
+    "sampled_losses",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +94,42 @@ def losses_of(law: Law, step: int, surprise: float, mirrored: bool = False) -> L
     if law.name == "discrete-laplace":
         return _laplace(law.parameters[0], step)
     low, high = reach(law, surprise)
+    return _between(law, step, low, high, mirrored=mirrored)
+
+
+@lru_cache(maxsize=64)
+def sampled_losses(law: Law, step: int, surprise: float, rate: Fraction, way: str) -> Losses:
+    r"""The same of a sample that holds the unit with chance ``rate`` < 1: one of two directions.
+
+    "present" is rate P + (1 - rate) Q against Q, "absent" Q against that, Q the law without it.
+    Raises :class:`Unchecked` for laws that are not symmetric, and for those that end somewhere.
+    """
+    if not law.symmetric or law.name == "binomial":
+        raise Unchecked(f"samples with {law.name} noise, which is not symmetric or ends somewhere")
+    if law.name == "discrete-laplace":
+        base = _laplace(law.parameters[0], step)
+    else:
+        # As far as either law reaches: Q is that of X - d.
+        low, high = reach(law, surprise)
+        base = _between(law, step, low - step, high, mirrored=False)
+    share, other = real(rate), real(1 - rate)
+    pairs = zip(base.here, base.there, strict=True)
+    mixed = tuple(other * q + share * p for p, q in ticking(pairs))
+    logs = tuple(REAL.log1p(share * REAL.expm1(loss)) for loss in ticking(base.losses))
+    most = base.most
+    if way == "absent":
+        end = other if most == math.inf else other + share * REAL.exp(-real(Fraction(most)))
+        most = _above(-REAL.log(end))
+        return replace(
+            base, here=base.there, there=mixed, losses=tuple(-x for x in logs), grid=None, most=most
+        )
+    if most != math.inf:
+        most = _above(REAL.log(other + share * REAL.exp(real(Fraction(most)))))
+    return replace(base, here=mixed, losses=logs, grid=None, most=most)
+
+
+def _between(law: Law, step: int, low: int, high: int, *, mirrored: bool) -> Losses:
+    # The atoms at low..high, which is written for X around 0.
     around = masses(law, low - step, high + step)
     move = -step if mirrored else step
     points = range(low, high + 1)
@@ -149,8 +193,12 @@ def _most(law: Law, step: int, losses: tuple[Number, ...]) -> Fraction | float:
             if shape >= 1:
                 return step / scale
             # Log-convex on either side of 0: the largest loss is next to it, and listed.
-            return Fraction(int(REAL.ceil(max(losses) * (1 << 140))) + 1, 1 << 140)
+            return _above(max(losses))
     return math.inf
+
+
+def _above(value: Number) -> Fraction:
+    return Fraction(int(REAL.ceil(value * (1 << 140))) + 1, 1 << 140)
 
 
 def renyi_of(law: Law, step: int, order: Fraction) -> Value:

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeAlias
 
+from accounting.checker.laws.density import Density
 from accounting.checker.laws.losses import Losses
 from accounting.checker.laws.masses import REAL, Unchecked
 from accounting.checker.laws.value import Value, Wanted
 from accounting.checker.sums.tilt import Tilted, best_tilt, echoes, scan, tilted
 
-__all__ = ["integral"]
+__all__ = ["Terms", "integral"]
+
+Terms: TypeAlias = Callable[
+    [list[Tilted], float, float, float, float], tuple[list[tuple[complex, complex]], float]
+]
+"""From laws, c, eta, drift and goal: the summands at z that count, and the share of the rest."""
 
 _FLOAT: Final = 1e-15
 _FINEST: Final = 1e-13
@@ -26,7 +32,10 @@ _MOST_STEPS: Final = 1 << 26
 
 
 def integral(
-    listed: Sequence[tuple[Losses, int]], epsilons: Sequence[Fraction], wanted: Wanted
+    listed: Sequence[tuple[Losses | Density, int]],
+    epsilons: Sequence[Fraction],
+    wanted: Wanted,
+    summands: Terms | None = None,
 ) -> list[Value]:
     r"""delta at each epsilon, but for P(L = oo); they are close to each other: one tilt serves all.
 
@@ -45,7 +54,7 @@ def integral(
     size = c * (c + 1) * (1 + deviation)
     span = (math.log(8 / goal * size) + max(double, 0.0) + max(-level, 0.0)) / c
     eta = 2 * math.pi / span
-    terms, rest = _terms(laws, c, eta, mean, goal)
+    terms, rest = (summands or _terms)(laws, c, eta, mean, goal)
     known = _FLOAT * sum(count for _, count in plain) + rest + goal
     if known > reached:
         raise Unchecked("the contour integral does not reach the digits of the claim")

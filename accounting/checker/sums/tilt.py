@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from accounting.checker.clock import tick
+from accounting.checker.laws.density import Density
 from accounting.checker.laws.losses import Losses
 from accounting.checker.laws.masses import Number, Unchecked
 
@@ -28,7 +29,10 @@ _STEP: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tilted:
-    r"""One law of ``count`` rounds under the tilt: normalised weights, centred losses."""
+    r"""One law of ``count`` rounds under the tilt: normalised weights, centred losses.
+
+    Of a density, which is then ``law``, they stand for it up to an error of ``off`` a round.
+    """
 
     weights: tuple[float, ...]
     losses: tuple[float, ...]
@@ -36,19 +40,31 @@ class Tilted:
     log_moment: float
     mean: float
     deviation: float
+    law: Density | None = None
+    off: float = 0.0
 
     def phi(self, y: float) -> complex:
         r"""E e^(iyL), centred, under the tilt."""
         return sum(map(cmath.rect, self.weights, [y * loss for loss in self.losses]))
 
 
-def tilted(listed: list[tuple[Losses, int]], c: float) -> list[Tilted]:
-    r"""Every law of the list under the tilt e^(cL), the most telling first."""
+def tilted(
+    listed: Sequence[tuple[Losses | Density, int]], c: float, reach: float = 0.0
+) -> list[Tilted]:
+    r"""Every law of the list under the tilt e^(cL), the most telling first.
+
+    Sums that stand for densities do so for frequencies up to ``reach``.
+    """
     found = []
     for one, count in listed:
         tick()
-        values = [float(loss) for loss in one.losses]
-        powers = [_log(p) + c * loss for p, loss in zip(one.here, values, strict=True)]
+        off = 0.0
+        if isinstance(one, Density):
+            nodes = one.nodes(c, reach)
+            powers, values, off = nodes.powers, nodes.losses, nodes.off
+        else:
+            values = [float(loss) for loss in one.losses]
+            powers = [_log(p) + c * loss for p, loss in zip(one.here, values, strict=True)]
         most = max(powers)
         raw = [math.exp(power - most) for power in powers]
         total = math.fsum(raw)
@@ -63,6 +79,8 @@ def tilted(listed: list[tuple[Losses, int]], c: float) -> list[Tilted]:
                 log_moment=most + math.log(total),
                 mean=mean,
                 deviation=math.sqrt(spread),
+                law=one if isinstance(one, Density) else None,
+                off=off,
             )
         )
     return sorted(found, key=lambda one: -one.count * one.deviation**2)
@@ -75,7 +93,7 @@ def _log(mass: Number) -> float:
     return math.log(int(mantissa) / (1 << size)) + (int(exponent) + size) * math.log(2)
 
 
-def best_tilt(listed: list[tuple[Losses, int]], epsilon: float) -> float:
+def best_tilt(listed: Sequence[tuple[Losses | Density, int]], epsilon: float) -> float:
     r"""Near the saddle of log M(c) - c epsilon - log c(c+1), which is convex in log c.
 
     Any c > 0 gives the same integral; this one makes its terms as large as their sum.

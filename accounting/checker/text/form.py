@@ -28,6 +28,7 @@ _ALWAYS: Final = (
     "sensitivity: neighbouring data move each query by no more than declared, under the scope",
     "rounds: each round keeps its law and sensitivity whatever was released before",
 )
+_REALS: Final = ("gaussian", "laplace")
 _IDEAL: Final = "secure aggregation: ideal; nobody sees more of a round than its noisy sum"
 
 
@@ -80,7 +81,17 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
                 f"{key} {value}" for key, value in sorted(part.items()) if key not in _NOT_STATED
             )
             found.append(f"claim: {part['claim']} with {stated} is stated, not derived")
-        elif part.get("honest", "1") != "1":
+            continue
+        if part["noise"].get("law") in _REALS:
+            found.append(
+                "noise on the reals: what code adds in floats is taken to follow the law exactly"
+            )
+        if "sampling" in part:
+            found.append(
+                f"samples: in each round every {document['scope']['unit']} takes part with chance "
+                f"{part['sampling']['rate']}, drawn anew, independently, and kept secret"
+            )
+        if part.get("honest", "1") != "1":
             found.append(
                 f"honest parties: they added {part['honest']} of the planned noise, which is the "
                 "law stated"

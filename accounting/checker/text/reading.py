@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
+from accounting.checker.laws.density import REAL_LAWS
 from accounting.checker.laws.masses import LAWS, Law
 from accounting.checker.text.fields import (
     Malformed,
@@ -38,17 +39,24 @@ _STATED: Final = {"pure": ("epsilon",), "approx": ("epsilon", "delta"), "zcdp": 
 _EXACT: Final = {"pure": "epsilon", "zcdp": "rho"}
 _ENCLOSED: Final = {"epsilon": "delta", "delta": "epsilon", "renyi": "order"}
 _WHOLE: Final = frozenset({"count", "trials"})
+_LAWS: Final = {**LAWS, **REAL_LAWS}
+_SAMPLINGS: Final = {"poisson": "add-remove", "poisson-replaced": "replace"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    r"""One kind of round: a law under a sensitivity, or a claim that is stated."""
+    r"""One kind of round: a law under a sensitivity, or a claim that is stated.
+
+    ``sampling`` is how a round is drawn, None for everybody: then ``rate`` is 1.
+    """
 
     law: Law | None
     norm: str
     amounts: tuple[int, ...]
     stated: tuple[str, tuple[Fraction, ...]] | None
     rounds: int
+    sampling: str | None = None
+    rate: Fraction = Fraction(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +96,10 @@ def read(document: object) -> Read:
         part_of(f"parts[{i}]", mapping(f"parts[{i}]", item))
         for i, item in enumerate(items("parts", top["parts"]))
     ]
+    for i, part in enumerate(parts):
+        needed = _SAMPLINGS.get(part.sampling or "")
+        if needed is not None and top["scope"]["relation"] != needed:
+            raise Malformed(f"parts[{i}].sampling", f"must have a scope of the relation {needed}")
     claims = [
         _claim(f"claims[{i}]", mapping(f"claims[{i}]", item))
         for i, item in enumerate(items("claims", top["claims"]))
@@ -141,6 +153,10 @@ def part_of(where: str, item: Mapping[str, Any]) -> Part:
         if word == "approx" and values[1] >= 1:
             raise Malformed(f"{where}.delta", "must be < 1")
         return Part(law=None, norm="", amounts=(), stated=(word, values), rounds=rounds)
+    sampling, rate = None, Fraction(1)
+    if "sampling" in item:
+        sampling, rate = _sampling(f"{where}.sampling", mapping(where, item["sampling"]))
+        item = {key: value for key, value in item.items() if key != "sampling"}
     exactly(where, item, {"noise", "sensitivity", "rounds", "honest"})
     honest = rational(f"{where}.honest", item["honest"])
     if not 0 < honest <= 1:
@@ -153,16 +169,37 @@ def part_of(where: str, item: Mapping[str, Any]) -> Part:
     listed = items(f"{where}.sensitivity.amount", amount) if norm == "box" else [amount]
     amounts = tuple(whole(f"{where}.sensitivity.amount", each, 1, 10**9) for each in listed)
     law = _law(f"{where}.noise", mapping(f"{where}.noise", item["noise"]))
-    return Part(law=law, norm=norm, amounts=amounts, stated=None, rounds=rounds)
+    if sampling == "poisson-replaced" and law.name not in REAL_LAWS:
+        raise Malformed(f"{where}.sampling.kind", "must be poisson for noise on integers")
+    return Part(
+        law=law,
+        norm=norm,
+        amounts=amounts,
+        stated=None,
+        rounds=rounds,
+        sampling=sampling,
+        rate=rate,
+    )
+
+
+def _sampling(where: str, item: Mapping[str, Any]) -> tuple[str, Fraction]:
+    exactly(where, item, {"kind", "rate"})
+    kind = item["kind"]
+    if not isinstance(kind, str) or kind not in _SAMPLINGS:
+        raise Malformed(f"{where}.kind", f"must be one of {', '.join(_SAMPLINGS)}")
+    rate = rational(f"{where}.rate", item["rate"])
+    if not 0 < rate < 1:
+        raise Malformed(f"{where}.rate", "must lie in (0, 1)")
+    return kind, rate
 
 
 def _law(where: str, noise: Mapping[str, Any]) -> Law:
     name = noise.get("law")
-    if not isinstance(name, str) or name not in LAWS:
-        raise Malformed(f"{where}.law", f"must be one of {', '.join(LAWS)}")
-    exactly(where, noise, {"law", *LAWS[name]})
-    values = tuple(rational(f"{where}.{key}", noise[key]) for key in LAWS[name])
-    for key, value in zip(LAWS[name], values, strict=True):
+    if not isinstance(name, str) or name not in _LAWS:
+        raise Malformed(f"{where}.law", f"must be one of {', '.join(_LAWS)}")
+    exactly(where, noise, {"law", *_LAWS[name]})
+    values = tuple(rational(f"{where}.{key}", noise[key]) for key in _LAWS[name])
+    for key, value in zip(_LAWS[name], values, strict=True):
         if value <= 0 or (key == "probability" and value >= 1):
             raise Malformed(f"{where}.{key}", "is out of range")
         if key in _WHOLE and value.denominator != 1:

@@ -74,6 +74,9 @@ def _of_one(part: Mapping[str, Any]) -> str:
     law = f"{noise['law']}:{_pairs(noise, (key for key in noise if key != 'law'))}"
     moved = f"a box of {len(amount)} numbers" if isinstance(amount, Sequence) else str(amount)
     honest = "" if part["honest"] == "1" else f", share of the honest {_short(part['honest'])}"
+    if "sampling" in part:
+        rate = _short(part["sampling"]["rate"])
+        return f"{count} {law} (sensitivity {moved}, a sample of rate {rate}{honest})"
     return f"{count} {law} (sensitivity {moved}{honest})"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import dpcore.command.app
+from accounting.checker import verify
 from tests.support.typed import Command
 
 POINT = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
@@ -115,6 +116,7 @@ def test_groups_of_a_training_run(command: Command) -> None:
     [
         (["--truncate", "0"], "--truncate"),
         (["--truncate", "1.5"], "--truncate"),
+        (["--truncate", "90", "--certificate", "cut.json"], "--certificate"),
         (["--truncate", "9", "--sampling", "fixed"], "--truncate"),
         (["--truncate", "9", "--sampling", "allocated"], "--truncate"),
         (["--truncate", "9", "--batch-size", "1000"], "--truncate"),
@@ -276,6 +278,54 @@ def test_files_that_are_no_event(command: Command, tmp_path: Path, text: str, wh
     answer = command("check", "--event", file, "--delta", "1e-6", "--says", 1)
     assert (answer.code, what in answer.err) == (2, True)
     assert len(answer.err.strip().splitlines()) == 1
+    # Of the option and the file, and without the text of the file.
+    assert f"--event = {file}: " in answer.err
+    assert len(answer.err) < 800
+
+
+def test_an_event_that_shows_everything(command: Command, tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
+    file = _event(tmp_path, {"class_name": "NonPrivateDpEvent"})
+    answer = command("check", "--event", file, "--delta", "1e-6", "--says", 1)
+    assert answer.code == 1
+    assert "below the truth, which is infinite" in answer.out
+    assert "1 x a claim of epsilon=0,delta=1" in answer.out
+    assert "Scope" not in answer.out
+
+
+def test_one_batch_is_one(command: Command) -> None:
+    assert "derived      1 batch, each" in command("dpsgd", *RUN, "--rounds", 1).out
+    assert "derived      2 batches, each" in command("dpsgd", *RUN, "--rounds", 2).out
+
+
+@pytest.mark.parametrize("option", ["--sampling", "--relation"])
+def test_a_choice_that_is_none_names_the_option(command: Command, option: str) -> None:
+    answer = command("dpsgd", *RUN, "--rounds", 1, option, "foo")
+    assert answer.code == 2
+    assert f"Invalid value for '{option}': 'foo' is not one of '" in answer.err
+
+
+def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
+    words = ["--noise-multiplier", 2, "--batch-size", 20, "--examples", 1000, "--delta", "1e-6"]
+    answers = []
+    for i, asked in enumerate((["dpsgd", *words], None)):
+        file = tmp_path / f"{i}.json"
+        spelled = asked or [*answers[0]["command"].split()[3:]]
+        head = ["--rounds", 400] if asked else []
+        first = spelled if asked else ["epsilon", *spelled]
+        answers.append(command(*first, *head, "--certificate", file, "--json").json)
+        found = verify(file.read_text())
+        assert found.holds, str(found)
+        (claim,) = json.loads(file.read_text())["claims"]
+        end = answers[-1]["epsilon"]
+        assert Fraction(claim["lower"]) < Fraction(end["upper"])
+        assert Fraction(claim["upper"]) > Fraction(end["lower"])
+    missing = tmp_path / "none" / "c.json"
+    refused = command("dpsgd", *words, "--rounds", 1, "--certificate", missing)
+    assert (refused.code, "--certificate" in refused.err) == (2, True)
+    fixed = tmp_path / "fixed.json"
+    words += ["--rounds", 4, "--sampling", "fixed", "--certificate", fixed]
+    assert (command("dpsgd", *words).code, fixed.exists()) == (2, False)
 
 
 def test_calibrate_sampled_gaussian_noise(command: Command) -> None:

@@ -79,7 +79,7 @@ class NoAliases(SampledGaussian):
 
     __slots__ = ()
 
-    def _beside(self, r: arb, angle: float, reach: float, nats: float) -> arb:
+    def beside(self, r: arb, angle: float, reach: float, nats: float) -> arb:
         del r, angle, reach, nats
         return arb(2) ** -300
 

@@ -16,6 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accounting.reals.noise import Gaussian
+from accounting.release.real_curve import RealCurve
 from audit.claims import curve_claim
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim, read_claim
@@ -323,3 +325,31 @@ def test_accounting_is_imported_only_for_a_curve() -> None:
         "read_claim('rho=1'); assert 'accounting.claims.orders' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("gaussian:sigma=2@1", "did you mean gdp=1/2?"),
+        ("gaussian:sigma=1/2@3", "did you mean gdp=6?"),
+        ("gaussian:sigma=2@l2-squared=3", "claimed as gdp=MU"),
+        ("gaussian:sigma=0@1", "sigma"),
+        ("delta=1e-5", "epsilon is missing"),
+        ("epsilom=1", "did you mean epsilon?"),
+    ],
+)
+def test_a_claim_that_is_nearly_one(text: str, what: str) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        read_claim(text)
+    assert what in str(refused.value)
+    assert "did you mean delta" not in str(refused.value)
+
+
+def test_the_claim_that_is_offered_is_that_of_the_noise() -> None:
+    """gdp=D/sigma is the curve of Gaussian noise of that sigma under a shift of D."""
+    curve = RealCurve(noise=Gaussian(sigma=2), sensitivity=1)
+    for epsilon in ("0", "1/2", "2"):
+        offered = read_claim("gdp=1/2")
+        assert isinstance(offered, CurveClaim)
+        exact = curve.delta(epsilon).upper
+        assert float(offered.delta_upper(epsilon)) == pytest.approx(float(exact), rel=1e-9)
