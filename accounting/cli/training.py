@@ -133,7 +133,8 @@ def dpsgd(
     _known(run, sampling, relation, truncate)
     for option, file in (("--certificate", certificate), ("--plot", plot)):
         if truncate is not None and file is not None:
-            raise InvalidParameter(option, file, "knows no batches that are cut: --truncate")
+            reason = "is not written with --truncate: it could not state what cutting adds"
+            raise InvalidParameter(option, str(file), reason)
     said = _REPLACED if run.replaced else _SAID[sampling]
     at = rational("--delta", delta)
     if not 0 < at < 1:
