@@ -21,7 +21,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from bandits.experiments.experiment import Experiment, run_cells
+from bandits.experiments.experiment import Experiment
+from bandits.experiments.playing import run_cells
 from bandits.policies.registry import read_algorithm
 from bandits.rounds import cucb_of
 from benchmarks.machine import write

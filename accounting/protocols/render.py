@@ -137,9 +137,11 @@ def _epsilon(plan: Plan, curve: Guarantee, present: int) -> Bound:
 def _at(plan: Plan, curve: Guarantee, present: int) -> str:
     # The delta is exact: rounded to either side it would make one of the two ends untrue.
     found, delta = _epsilon(plan, curve, present), plan.delta
-    low = "0" if found.lower is None else down(found.lower, 6)
+    low = None if found.lower is None else down(found.lower, 6)
     high = up(found.upper, 6)
     value = f"exactly {low}" if low == high else f"between {low} and {high}"
+    if low is None:
+        value = f"at most {high}"
     return f"epsilon {value}" + (f" at delta = {exactly(delta)}" if delta else "")
 
 

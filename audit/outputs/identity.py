@@ -74,9 +74,11 @@ class _Array(Name):
     # rest of a test, and hardly any is ever read.
     @classmethod
     def of(cls, value: Any) -> _Array:
-        odd = np.isnan(value) if value.dtype.kind == "f" else np.zeros(())
-        plain = np.where(odd, value.dtype.type("nan"), value) if odd.any() else value
-        return cls("", (value.dtype.name, value.shape, plain.astype(value.dtype.name).tobytes()))
+        if not value.dtype.isnative:
+            value = value.astype(value.dtype.newbyteorder("="))
+        if value.dtype.kind == "f" and (odd := np.isnan(value)).any():
+            value = np.where(odd, value.dtype.type("nan"), value)
+        return cls("", (value.dtype.str, value.shape, value.tobytes()))
 
     def __str__(self) -> str:
         form, shape, entries = self.objects

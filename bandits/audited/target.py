@@ -251,7 +251,8 @@ def _view_of(policy: Policy[Any] | Cucb, path: Route, visits: int) -> AnyView:
         raise InvalidParameter(
             "visits", visits, f"must be 1 or {BATCHES}: so many batches are seen"
         )
-    if visits > 1 and not isinstance(policy.privatizer, SteadyPrivatizer):
+    steady = not isinstance(policy, Cucb) and isinstance(policy.privatizer, SteadyPrivatizer)
+    if visits > 1 and not steady:
         reason = f"must be 1: releases of {policy.name} have no one law that visits share"
         raise InvalidParameter("visits", visits, reason)
     if not isinstance(policy, (PhasedElimination, Cucb)):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -184,8 +184,8 @@ def run(
         str | None,
         typer.Option(
             metavar="B",
-            help="A user may return up to B times: EPSILON and DELTA are then for all visits, and "
-            "who has no visit left is turned away. (default: every user is new)",
+            help="A user may return, B visits in all: EPSILON and DELTA are for all of them. "
+            "(default: every user is new)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -357,23 +357,21 @@ def _played(
     state: Path | None,
     runs: dict[tuple[str, str], Run] | None,
 ) -> list[Cell]:
-    from bandits.experiments.experiment import run_cells
+    from bandits.experiments.playing import run_cells
     from bandits.experiments.state import resume
     from dpcore.command.progress import progress_bar
 
-    with progress_bar("runs", experiment.size) as progress:
-        if state is None:
-            return run_cells(experiment, worlds, jobs=workers, progress=progress, runs=runs)
-        with resume(state, experiment, worlds) as kept:
-            return run_cells(
-                experiment,
-                worlds,
-                jobs=workers,
-                done=tuple(kept.cells),
-                store=kept.append,
-                progress=progress,
-                runs=runs,
-            )
+    stored = nullcontext() if state is None else resume(state, experiment, worlds)
+    with progress_bar("runs", experiment.size) as progress, stored as kept:
+        return run_cells(
+            experiment,
+            worlds,
+            jobs=workers,
+            done=() if kept is None else tuple(kept.cells),
+            store=None if kept is None else kept.append,
+            progress=progress,
+            runs=runs,
+        )
 
 
 def _publish(found: _Found, promises: Promises, folder: Path | None, *, as_json: bool) -> None:
@@ -386,11 +384,10 @@ def _publish(found: _Found, promises: Promises, folder: Path | None, *, as_json:
     text = write_json(document(experiment, worlds, rows))
     shown = text if as_json else page(run_lines(experiment, rows))
     # Files first: a reader of standard output may be gone, and what was found must not go with it.
-    warnings: list[str] = []
+    warnings: Iterable[str] = ()
     try:
         if folder is not None:
-            written = write_results(folder, experiment, worlds, found.cells, text, found.runs)
-            warnings.extend(written)
+            warnings = write_results(folder, experiment, worlds, found.cells, text, found.runs)
     except InvalidParameter:
         sys.stdout.write(shown)
         raise

@@ -54,8 +54,10 @@ def check_named(argument: str, values: Sequence[object]) -> None:
 
 def check_word(argument: str, value: object, names: Any) -> None:
     r"""Refuse what is none of the words of a ``Literal``."""
-    if value not in get_args(names):
-        words = " or ".join(map(repr, get_args(names)))
+    known = get_args(names)
+    if value not in known:
+        two = " or ".join(map(repr, known))
+        words = two if len(known) == 2 else f"one of {', '.join(known)}"
         raise InvalidParameter(argument, value, f"must be {words}")
 
 

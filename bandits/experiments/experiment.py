@@ -6,16 +6,10 @@ and in whatever order. Simulated runs draw their noise from a seed, so they prot
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain, groupby
 from typing import Any, Final
-
-import numpy as np
 
 from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon, chance_of, confidence_of
@@ -32,26 +26,20 @@ from bandits.experiments.asked import (
     population,
     spaced_checkpoints,
 )
-from bandits.experiments.cells import Cell, Task, cell_of
+from bandits.experiments.cells import Cell, Task
 from bandits.experiments.people import Visitors
-from bandits.play import Run, play
 from bandits.policies.registry import ScheduleName, Setting, read_algorithm
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.promise import RunGuarantee
 from bandits.radius.radius import RadiusName, TailName
-from bandits.rounds import Coins, cucb_of, play_together
+from bandits.rounds import cucb_of
 from bandits.worlds import Worlds, preset_of
-from bandits.worlds.combinatorial import BitWorld
-from bandits.worlds.environment import Environment
 from bandits.worlds.preset import MOST_INSTANCES, Data
-from dpcore.command.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import Exact, RationalLike, integer, rational, write_rational
-from dpcore.sampling.rng import SeededRng
 
-__all__ = ["RECIPE", "Cell", "Experiment", "Task", "play_task", "run_cells"]
-__all__ += ["float_up", "spaced_checkpoints"]
+__all__ = ["RECIPE", "Cell", "Experiment", "Task", "float_up", "spaced_checkpoints"]
 
 RECIPE: Final = "dpcore-bandit-cell/1"
 r"""Names what a cell draws and decides from its coins; whoever changes any of that changes it."""
@@ -233,8 +221,7 @@ class Experiment:
         setting = self.setting(epsilon, arms, model)
         if preset.kind == "combinatorial":
             return cucb_of(named, setting).promise()
-        policy = named.policy(setting)
-        return self.visitors.guarantee(policy, arms, self.horizon)
+        return self.visitors.guarantee(named.policy(setting), arms, self.horizon)
 
     def to_json(self) -> dict[str, Any]:
         r"""Every field, exact numbers as they are written."""
@@ -270,130 +257,3 @@ class Experiment:
             return {"users": self.users} if self.users is not None else {}
         alpha = write_rational(self.alpha)
         return {"calibration": self.calibration, "users": self.users, "alpha": alpha}
-
-
-# -- running ----------------------------------------------------------------------------------
-
-
-def run_cells(
-    experiment: Experiment,
-    worlds: Worlds,
-    *,
-    jobs: int = 1,
-    done: Sequence[Cell] = (),
-    store: Callable[[Cell], None] | None = None,
-    progress: Callable[[int], None] | None = None,
-    runs: dict[tuple[str, str], Run] | None = None,
-) -> list[Cell]:
-    r"""All cells in the order of ``experiment.tasks()``; the first of them may be ``done``.
-
-    ``jobs`` processes draw (-1: one for each core), through joblib where it is not one. ``store``
-    is given each new cell, in order, ``progress`` the number of cells there are, ``runs`` the run
-    of instance 0 of each kind that is played here, with the records of its releases.
-
-    Raises :class:`InvalidParameter` for jobs that are neither -1 nor >= 1, worlds that do not match
-    the experiment and cells that are not its first; :class:`DpcoreError` where a worker died.
-    """
-    workers = width_of(checked_jobs(jobs))
-    tasks = list(experiment.tasks())
-    if len(worlds.environments) != experiment.instances:
-        reason = f"must be as many as instances, {experiment.instances}"
-        raise InvalidParameter("worlds", len(worlds.environments), reason)
-    arms_and_horizon(worlds.arms, experiment.horizon)
-    found = list(done)
-    if [cell.task for cell in found] != tasks[: len(found)]:
-        raise InvalidParameter("done", len(found), "must be the first cells, in order")
-    whole = runs is not None
-    left = [
-        (experiment, [worlds.environments[t.instance] for t in group], group, whole)
-        for group in _groups(experiment, tasks[len(found) :])
-    ]
-    if progress is not None:
-        progress(len(found))
-    width = max(min(workers, len(left)), 1)
-    with contextlib.closing(in_processes(_play_group, left, width)) as groups:
-        for cell, run in chain.from_iterable(groups):
-            if runs is not None and run is not None:
-                runs[cell.algorithm, cell.epsilon] = run
-            if store is not None:
-                store(cell)
-            found.append(cell)
-            if progress is not None:
-                progress(len(found))
-    return found
-
-
-def _groups(experiment: Experiment, tasks: list[Task]) -> list[list[Task]]:
-    # What is played together: of a combinatorial preset all instances of a kind.
-    if preset_of(experiment.preset).kind != "combinatorial":
-        return [[task] for task in tasks]
-    return [[*each] for _, each in groupby(tasks, key=lambda task: (task.algorithm, task.epsilon))]
-
-
-def _play_group(
-    experiment: Experiment,
-    worlds: list[Environment],
-    tasks: list[Task],
-    whole: bool,  # noqa: FBT001  # a call of another process
-) -> list[tuple[Cell, Run | None]]:
-    # The cells, and of instance 0 the whole run, where it is asked for.
-    if len(tasks) == 1:
-        return [_run(experiment, worlds[0], tasks[0], whole)]
-    kept = (whole and not task.instance for task in tasks)
-    runs = zip(tasks, play_tasks(experiment, worlds, tasks), kept, strict=True)
-    return [(cell_of(task, run), run if keep else None) for task, run, keep in runs]
-
-
-def _run(
-    experiment: Experiment,
-    world: Environment,
-    task: Task,
-    whole: bool,  # noqa: FBT001  # as above
-) -> tuple[Cell, Run | None]:
-    run = play_task(experiment, world, task)
-    return cell_of(task, run), run if whole and not task.instance else None
-
-
-def play_tasks(
-    experiment: Experiment, worlds: Sequence[Environment], tasks: Sequence[Task]
-) -> list[Run]:
-    r"""The runs of cells of one combinatorial algorithm and epsilon, as :func:`play_task` each."""
-    bits = [world for world in worlds if isinstance(world, BitWorld)]
-    policy = cucb_of(
-        read_algorithm(tasks[0].algorithm),
-        experiment.setting(tasks[0].epsilon, bits[0].arms, bits[0].of),
-    )
-    coins = [
-        Coins(
-            world=np.random.default_rng(_coins("rewards", experiment, task)),
-            rng=SeededRng(_coins("noise", experiment, task)),
-        )
-        for task in tasks
-    ]
-    return [*play_together(policy, bits, coins, checkpoints=experiment.checkpoints)]
-
-
-def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
-    r"""The run of a cell, with the records of its releases; the same at every call."""
-    if isinstance(world, BitWorld):
-        return play_tasks(experiment, [world], [task])[0]
-    policy = read_algorithm(task.algorithm).policy(
-        experiment.setting(task.epsilon, world.arms, world.model)
-    )
-    return play(
-        policy,
-        world,
-        horizon=experiment.horizon,
-        world=np.random.default_rng(_coins("rewards", experiment, task)),
-        rng=SeededRng(_coins("noise", experiment, task)),
-        checkpoints=experiment.checkpoints,
-        users=experiment.visitors.of_run(
-            policy, experiment.horizon, _coins("arrivals", experiment, task)
-        ),
-    )
-
-
-def _coins(use: str, experiment: Experiment, task: Task) -> int:
-    cell = [experiment.preset, task.algorithm, task.epsilon, task.instance]
-    words = json.dumps([use, experiment.seed, *cell])
-    return int.from_bytes(hashlib.sha256(words.encode()).digest(), "big")

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from bandits.experiments.experiment import Cell, Experiment, play_task
+from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.ownership import (
     PICTURE,
     ROWS,
@@ -20,6 +20,7 @@ from bandits.experiments.ownership import (
     remove_earlier,
     title_of,
 )
+from bandits.experiments.playing import play_task
 from bandits.experiments.regret_csv import Line, lines_of, write_csv
 from bandits.experiments.summary import lower_bounds
 from bandits.play import Run

@@ -22,7 +22,6 @@ from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.linear_radius import ExactWidth, PaperWidth
 from bandits.policies.phased_elimination import Clients, PhasedElimination
 from bandits.policies.policy import Policy
-from bandits.policies.returning import returning_policy
 from bandits.policies.schedule import EXACT_SCALING, PAPER, RELEASED, Schedule, exact_schedule
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.averages import AveragePrivatizer, Calibrated, LinearTrust
@@ -36,15 +35,8 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import Exact, make_positive, rational, write_rational
 from dpcore.spec import find_name, read_keys, split_name
 
-__all__ = [
-    "ALGORITHMS",
-    "Algorithm",
-    "Entry",
-    "ScheduleName",
-    "Setting",
-    "WorldKind",
-    "read_algorithm",
-]
+__all__ = ["ALGORITHMS", "Algorithm", "Entry", "ScheduleName", "Setting", "WorldKind"]
+__all__ += ["read_algorithm"]
 
 ScheduleName: TypeAlias = Literal["exact", "paper", "released"]
 r"""How long batches are: ``exact_schedule``, 2^b (the paper), 4^b (the code released with it)."""
@@ -287,6 +279,9 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
         reason = f"{name} is played in combinatorial worlds, such as csb/topk"
         raise InvalidParameter("algorithms", name, reason)
     if setting.max_visits is not None and name != NAMES["none"]:
+        # It takes a ledger along, which runs of new users need not load.
+        from bandits.policies.returning import returning_policy
+
         return returning_policy(
             name,
             value=algorithm.value,

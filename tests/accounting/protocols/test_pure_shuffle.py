@@ -204,7 +204,7 @@ def test_what_cannot_be_certified_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(InvalidParameter):
         purity(shuffle(12, 1, 3000, "1/1000", 8, 1), 12)
     with pytest.raises(InvalidParameter):
-        purity("shuffle", 1)  # type: ignore[arg-type]
+        purity("shuffle", 1)
     monkeypatch.setattr("accounting.protocols.choose.plan_pure_shuffle", lambda **_: ALL_COUNTED)
     with pytest.raises(NotDerived, match="certified for Pure"):
         choose(instance="pure-shuffle", users=12, epsilon=1)
