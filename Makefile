@@ -58,7 +58,7 @@ format: .venv/.dev  ## rewrite the layout of the code
 clean:  ## forget the environment and every cache
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-# The demo's environment is not byte-compiled: it is used once, and half its modules never.
+# Nothing is byte-compiled before it is used: most modules of most packages never are.
 .venv/.runtime: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
 	@$(PYTHON) -m venv .venv
@@ -66,5 +66,5 @@ clean:  ## forget the environment and every cache
 	@touch $@
 
 .venv/.dev: .venv/.runtime
-	@$(INSTALL) -e '.[dev]'
+	@$(INSTALL) --no-compile -e '.[dev]'
 	@touch $@

@@ -66,8 +66,8 @@ _MANY: Final = (
     "from the operating system"
 )
 _NO_TIME: Final = (
-    "needs a target that is called for each run, f(dataset) or f(dataset, rng): a call that gives "
-    "many outputs has one time for all of them"
+    "is measured of Python functions that are called for each run, f(dataset) or f(dataset, rng): "
+    "a program, a noise and a call that gives many outputs have no time for each of them"
 )
 _TIMED: Final = (
     "time was measured on this machine, as it was busy then: another one may tell more or less, "
@@ -326,7 +326,7 @@ def beside(
             replace(b, valid=False, says=f"{b.says}; for a number of runs fixed beforehand")
             for b in found
         )
-    if view.models is not None:
+    if learned := view.models is not None:
         # They take outputs for independent, and a score depends on earlier runs.
         found = tuple(
             replace(b, valid=False, says=f"{b.says}; of learned scores, for which it has no proof")
@@ -359,9 +359,16 @@ def beside(
             pair=place,
             feature=feature,
         ),
-        trace=trace_anytime(view.outputs, view.worlds, point, level)
+        trace=trace_anytime(view.outputs, view.worlds, point, level, isotonic=learned)
         if plan.sequential
-        else trace_fixed(view.first or view.outputs, view.worlds, point, level, seed=coins[which]),
+        else trace_fixed(
+            view.first or view.outputs,
+            view.worlds,
+            point,
+            level,
+            seed=coins[which],
+            isotonic=learned,
+        ),
         curve=_curve(plan.claim),
     )
 

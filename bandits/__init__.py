@@ -20,7 +20,8 @@ from bandits.worlds.environment import Bernoulli, Environment, cz_instance
 if TYPE_CHECKING:
     from bandits.audited.target import audit_view
     from bandits.certificates.certificate import certificate_of, recheck
-    from bandits.experiments.experiment import Experiment, run_cells
+    from bandits.experiments.experiment import Experiment
+    from bandits.experiments.playing import run_cells
     from bandits.policies.registry import Setting, read_algorithm
 
 __all__ = [
@@ -51,7 +52,7 @@ _LATER = {
     "certificate_of": "certificates.certificate",
     "read_algorithm": "policies.registry",
     "recheck": "certificates.certificate",
-    "run_cells": "experiments.experiment",
+    "run_cells": "experiments.playing",
 }
 
 

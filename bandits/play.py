@@ -25,7 +25,7 @@ from dpcore.mechanism import Release
 from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import SYSTEM, Rng, SystemRng
 
-__all__ = ["Run", "play", "run_guarantee"]
+__all__ = ["Run", "checked_checkpoints", "play", "run_guarantee"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def play(
     if not all(environment.lowest <= mean <= 1 for mean in environment.means):
         reason = f"must have means in [{environment.lowest}, 1]"
         raise InvalidParameter("environment", environment, reason)
-    score = _Score(environment.gaps, _checked(checkpoints, horizon))
+    score = _Score(environment.gaps, checked_checkpoints(checkpoints, horizon))
     privatizer, sizes = policy.privatizer, policy.sizes(arms, horizon)
     if not isinstance(privatizer, Releasing):
         reason = "must have a Privatizer; Unprotected() promises nothing"
@@ -215,7 +215,8 @@ class _Sent:
         sums: list[ReleasedSum | None] = [None] * environment.arms
         for ask in choice.asks:
             size = privatizer.size_of(ask)
-            steps = environment.encoded_sums(ask, privatizer.encoding(size), world)
+            present = privatizer.present(ask)
+            steps = environment.encoded_sums(present, privatizer.encoding(size), world)
             released = privatizer.release_sums(steps, size, rng)
             for action, total in zip(ask.actions, released, strict=True):
                 sums[action] = total
@@ -257,7 +258,14 @@ class _Score:
             self.rounds += count
 
 
-def _checked(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
+def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
+    r"""The rounds at which regret is taken: T alone if none are given.
+
+    >>> checked_checkpoints((10, 100), 100), checked_checkpoints((), 100)
+    ((10, 100), (100,))
+
+    Raises :class:`InvalidParameter` for rounds below 1, that do not rise, or beyond the horizon.
+    """
     exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints) or (horizon,)
     if any(b <= a for a, b in pairwise(exact)) or exact[-1] > horizon:
         reason = f"must rise, and end by the horizon, {horizon}"

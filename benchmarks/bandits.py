@@ -26,7 +26,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from bandits.experiments.experiment import Experiment, play_task
+from bandits.experiments.experiment import Experiment
+from bandits.experiments.playing import play_task
 from bandits.play import play
 from bandits.policies.dp_se import DpSe
 from bandits.policies.elimination import BatchedElimination

@@ -127,6 +127,18 @@ class Sensitivity:
         """
         return value if isinstance(value, Sensitivity) else cls(value)
 
+    def times(self, units: int) -> Sensitivity:
+        r"""How far so many units together move the query: ``units`` times as far as one.
+
+        >>> Sensitivity(2).times(3), Sensitivity.l2_squared(2).times(3)
+        (Sensitivity(6), Sensitivity.l2_squared(18))
+        """
+        count = _moves(units)
+        if isinstance(self.amount, tuple):
+            return Sensitivity.box(tuple(count * bound for bound in self.amount))
+        factor = count * count if self.norm is Norm.L2_SQUARED else count
+        return Sensitivity(factor * self.amount, self.norm)
+
     def __repr__(self) -> str:
         match self.norm:
             case Norm.ABSOLUTE:

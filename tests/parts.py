@@ -25,15 +25,13 @@ from typing import IO, Any
 
 # The long ones first. A folder is all of it that no other part names.
 PARTS = (
+    ("tests/accounting",),
     ("tests/audit",),
     ("tests/audit/evidence", "tests/audit/report", "tests/audit/testing"),
-    ("tests/accounting",),
-    ("tests/audit/catalogue", "tests/audit/cli", "tests/audit/targets"),
-    ("tests/house", "audit"),
-    ("tests/bandits", "bandits"),
+    ("tests", "accounting", "audit"),
     ("tests/dpcore", "dpcore"),
-    ("tests/accounting/checker", "tests/accounting/ledger"),
-    ("tests", "accounting"),
+    ("tests/bandits", "bandits"),
+    ("tests/audit/catalogue", "tests/audit/cli", "tests/audit/targets"),
 )
 SHARE = "PURSE_SHARE"
 AT_A_TIME = 2

@@ -196,6 +196,16 @@ def test_a_sum_with_dropouts_keeps_what_those_who_stay_can_keep() -> None:
     assert abs(mpf(six.numerator) / six.denominator - loss_of_six()) < mpf("1e-12")
 
 
+@pytest.mark.nightly  # masks of some hundred users take seconds
+def test_a_bandit_runs_over_masks() -> None:
+    lines = printed("bandit_over_masks.py")
+    assert lines["best page"] == "(0,)"
+    assert int(lines["rounds"]) >= 3
+    assert int(lines["most visits"]) <= 3
+    # Three releases of discrete Laplace noise keep 1 at 1e-6, and no less than 0.9.
+    assert 0.9 < float(lines["promise"].split("most ")[1].split(",")[0]) <= 1
+
+
 def loss_of_six() -> mpf:
     """log P(X = 0)/P(X = 8) for the difference of two Polya laws of shape 6/9 and scale 8."""
     beta, shape = mpmath.exp(-mpf(1) / 8), mpf(6) / 9
@@ -209,7 +219,7 @@ def loss_of_six() -> mpf:
 
 def test_every_example_is_run_somewhere() -> None:
     run_here = {"peers.py", "broken_counter.py", "noisy_count.awk"}
-    run_here |= {"release_a_count.py", "sum_with_dropouts.py"}
+    run_here |= {"release_a_count.py", "sum_with_dropouts.py", "bandit_over_masks.py"}
     run_elsewhere = {"demo.py", "test_our_query.py", "test_opendp.py", "test_diffprivlib.py"}
     run_elsewhere |= {"published_bandits.py", "telling_time.py", "noisy_counts.py"}
     found = {path.name for path in EXAMPLES.rglob("*") if path.suffix in {".py", ".awk"}}

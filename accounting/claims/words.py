@@ -33,7 +33,7 @@ from accounting.errors import NotDerived
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope
 from dpcore.numbers.enclosure import Enclosure, End
-from dpcore.numbers.parameter import RationalLike, rational
+from dpcore.numbers.parameter import Exact, RationalLike, rational
 
 __all__ = ["Approx", "Pure", "Rdp", "ZCdp", "points_of"]
 
@@ -121,7 +121,7 @@ class Pure(_Stated):
     word: ClassVar[str] = "pure"
     theorem: ClassVar[str] = _WORST
 
-    stated_epsilon: RationalLike
+    stated_epsilon: Exact = Exact()
     scope: Scope = field(default=Scope(), kw_only=True)
 
     def __post_init__(self) -> None:
@@ -129,10 +129,10 @@ class Pure(_Stated):
         _check_scope(self.scope)
 
     def _epsilon(self, delta: Fraction) -> Fraction:
-        return response_epsilon(Fraction(self.stated_epsilon), Fraction(0), delta)
+        return response_epsilon(self.stated_epsilon, Fraction(0), delta)
 
     def _delta(self, epsilon: Fraction) -> Fraction:
-        return response_delta(Fraction(self.stated_epsilon), Fraction(0), epsilon)
+        return response_delta(self.stated_epsilon, Fraction(0), epsilon)
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""D_alpha of randomised response, rounded up."""
@@ -144,14 +144,14 @@ class Pure(_Stated):
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""min(epsilon^2/2, epsilon)."""
         del relative
-        epsilon = Fraction(self.stated_epsilon)
+        epsilon = self.stated_epsilon
         rho = min(epsilon**2 / 2, epsilon)
         return Bound(upper=rho, method=self.word, theorem="Bun and Steinke 2016, Proposition 1.4")
 
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The least type II error at type I error ``alpha`` that an epsilon-DP pair allows."""
         del relative
-        return self._line(Fraction(self.stated_epsilon), Fraction(0), alpha)
+        return self._line(self.stated_epsilon, Fraction(0), alpha)
 
     def to_json(self) -> dict[str, Any]:
         r"""The claim as text; :func:`claim_from_json` reads it back."""
@@ -175,7 +175,7 @@ class ZCdp(_Stated):
     word: ClassVar[str] = "zcdp"
     theorem: ClassVar[str] = _ORDERS
 
-    rho: RationalLike
+    rho: Exact = Exact()
     scope: Scope = field(default=Scope(), kw_only=True)
 
     def __post_init__(self) -> None:
@@ -183,11 +183,11 @@ class ZCdp(_Stated):
         _check_scope(self.scope)
 
     def _epsilon(self, delta: Fraction) -> End:
-        rho = Fraction(self.rho)
+        rho = self.rho
         return approx_from_renyi(lambda a: rho * a, delta).upper if rho else Fraction(0)
 
     def _delta(self, epsilon: Fraction) -> End:
-        rho = Fraction(self.rho)
+        rho = self.rho
         found = delta_from_renyi(lambda a: rho * a, epsilon).upper if rho else Fraction(0)
         return rounded_up(found)
 
@@ -195,12 +195,12 @@ class ZCdp(_Stated):
         r"""rho alpha: the definition."""
         del relative
         at = order_above_one(order)
-        return Bound(upper=Fraction(self.rho) * at, method=self.word, theorem="the definition")
+        return Bound(upper=self.rho * at, method=self.word, theorem="the definition")
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""rho, as it is stated."""
         del relative
-        return Bound(upper=Fraction(self.rho), method=self.word, theorem="the definition")
+        return Bound(upper=self.rho, method=self.word, theorem="the definition")
 
     def to_json(self) -> dict[str, Any]:
         r"""The claim as text; :func:`claim_from_json` reads it back."""
@@ -223,8 +223,8 @@ class Approx(_Stated):
     word: ClassVar[str] = "approx"
     theorem: ClassVar[str] = _WORST
 
-    stated_epsilon: RationalLike
-    stated_delta: RationalLike
+    stated_epsilon: Exact = Exact()
+    stated_delta: Exact = Exact()
     scope: Scope = field(default=Scope(), kw_only=True)
 
     def __post_init__(self) -> None:
@@ -245,7 +245,7 @@ class Approx(_Stated):
 
     @property
     def _point(self) -> tuple[Fraction, Fraction]:
-        return Fraction(self.stated_epsilon), Fraction(self.stated_delta)
+        return self.stated_epsilon, self.stated_delta
 
     def to_json(self) -> dict[str, Any]:
         r"""The claim as text; :func:`claim_from_json` reads it back."""

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from accounting.cli.continual import continual
+from accounting.cli.continual import continual, matrix
 from accounting.cli.most import most_of
 from accounting.cli.options import between, computed_by, counts, exact, show, whole
 from accounting.cli.releases import (
     MARGIN,
     SCHEMA,
     CertificateFile,
+    Group,
+    Neighbours,
     Noises,
     Rounds,
     Sampled,
@@ -87,6 +89,8 @@ def epsilon(
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
     poisson: Sampled = None,
+    relation: Neighbours = None,
+    group: Group = "1",
     relative: Relative = "1e-8",
     certificate: CertificateFile = None,
     as_json: AsJson = False,
@@ -95,7 +99,7 @@ def epsilon(
 
     Example: dpcore budget epsilon --noise skellam:variance=400 --rounds 1000 --delta 1e-6
     """
-    total = composed(noise, sensitivity, rounds, poisson)
+    total = composed(noise, sensitivity, rounds, poisson, relation, group)
     at = rational("--delta", delta)
     with named(delta="--delta", relative="--relative"):
         found = total.epsilon(at, relative)
@@ -120,6 +124,8 @@ def delta_command(
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
     poisson: Sampled = None,
+    relation: Neighbours = None,
+    group: Group = "1",
     relative: Relative = "1e-8",
     as_json: AsJson = False,
 ) -> None:
@@ -127,7 +133,7 @@ def delta_command(
 
     Example: dpcore budget delta --noise discrete-laplace:scale=20 --rounds 100 --epsilon 2
     """
-    total = composed(noise, sensitivity, rounds, poisson)
+    total = composed(noise, sensitivity, rounds, poisson, relation, group)
     at = rational("--epsilon", epsilon)
     with named(epsilon="--epsilon", relative="--relative"):
         found = total.delta(at, relative)
@@ -145,6 +151,8 @@ def curve(
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
     poisson: Sampled = None,
+    relation: Neighbours = None,
+    group: Group = "1",
     least: Annotated[
         str, typer.Option("--least-delta", metavar="DELTA", help="The smallest delta of the curve.")
     ] = "1e-12",
@@ -169,7 +177,7 @@ def curve(
         check_picture("--plot", plot)
         if lowest < _DRAWN:
             raise InvalidParameter("--least-delta", least, "must be >= 1e-300 for a picture")
-    total = composed(noise, sensitivity, rounds, poisson)
+    total = composed(noise, sensitivity, rounds, poisson, relation, group)
     deltas = _deltas(lowest, whole("--points", points, 2))
     found: list[tuple[Fraction, Bound]] = []
     with progress_bar("points", len(deltas)) as advance, named(relative="--relative"):
@@ -368,3 +376,4 @@ def _deltas(least: Fraction, count: int) -> list[Fraction]:
 budget.command("dpsgd")(dpsgd)
 budget.command("check")(check)
 budget.command("continual")(continual)
+budget.command("matrix")(matrix)

@@ -1,29 +1,46 @@
-r"""``dpcore budget continual``: the noise and the error of running sums at one guarantee."""
+r"""``dpcore budget continual`` and ``matrix``: running sums of a stream, and correlated noise."""
 
 from __future__ import annotations
 
+import json
 import math
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from flint import arb
 
-from accounting.cli.options import exact, show
-from accounting.cli.releases import SCHEMA
-from dpcore.command.options import AsJson, named
+from accounting.cli.options import between, computed_by, exact, show
+from accounting.cli.releases import SCHEMA, document, line
+from dpcore.command.input_file import read_text
+from dpcore.command.options import AsJson, named, read_law
 from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar
 from dpcore.command.table import aligned
+from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
-from dpcore.numbers.enclosure import End
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import rational, whole_number
-from dpcore.numbers.rounding import up
+from dpcore.numbers.rounding import down, up
+from dpcore.spec import split_name
+from dpcore.spelling import read_sensitivity
 
 if TYPE_CHECKING:
     from accounting.budget.continual import CalibratedSum
+    from accounting.matrix.strategy import Strategy
+    from accounting.reals.noise import Gaussian
+    from dpcore.laws.discrete_gaussian import DiscreteGaussian
 
-__all__ = ["continual"]
+__all__ = ["continual", "matrix"]
 
 _COLUMNS = ("mechanism", "noise", "epsilon", "delta", "error", "largest", "items behind")
+_MOST_TEXT: Final = 1 << 24
+_BITS: Final = 128
+_DIGITS: Final = 9
+_SAID: Final = {
+    Relation.REPLACE: "a unit is replaced by one that takes part in the same rounds",
+    Relation.ADD_REMOVE: "a unit is there, or nothing is in its place; the rounds stand",
+}
 
 
 @patiently
@@ -103,3 +120,132 @@ def _cells(row: CalibratedSum) -> tuple[str, ...]:
 
 def _root(squared: End) -> str:
     return up(math.nextafter(math.sqrt(math.nextafter(float(squared), math.inf)), math.inf))
+
+
+@patiently
+def matrix(
+    *,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The matrix C that noise is added to C x with: tree, square-root, "
+            "banded:bands=32, toeplitz:c=1 1/2 1/4, or file:PATH, rows of numbers as JSON.",
+        ),
+    ],
+    rounds: Annotated[str, typer.Option(metavar="T", help="How many rounds there are.")],
+    noise: Annotated[
+        str,
+        typer.Option(
+            metavar="NOISE",
+            help="gaussian:sigma=4 for noise added in floats, or discrete-gaussian:... under a "
+            "strategy of integers, e.g. square-root:grid=64.",
+        ),
+    ],
+    delta: Annotated[str, typer.Option(metavar="DELTA", help="The delta, e.g. 1e-6.")],
+    participations: Annotated[
+        str, typer.Option(metavar="K", help="In how many rounds one unit takes part at most.")
+    ] = "1",
+    apart: Annotated[
+        str, typer.Option(metavar="B", help="How many rounds at least from one to the next.")
+    ] = "1",
+    sensitivity: Annotated[
+        str,
+        typer.Option(
+            metavar="D", help="How far one participation moves a round: 1 or l2-squared=2."
+        ),
+    ] = "1",
+    relation: Annotated[
+        Relation, typer.Option(help="Between which neighbours.", case_sensitive=False)
+    ] = Relation.ADD_REMOVE,
+    as_json: AsJson = False,
+) -> None:
+    r"""Compute what correlated noise costs: the matrix mechanism, DP-FTRL, banded factorisations.
+
+    Example: dpcore budget matrix --strategy banded:bands=342 --rounds 2052 --participations 6 \
+    --apart 342 --noise gaussian:sigma=4 --delta 1e-6
+    """
+    from accounting.matrix.patterns import Participation
+    from accounting.matrix.strategy import MOST_ROUNDS
+    from accounting.release.guarantee import guarantee
+    from accounting.release.matrix import MatrixMechanism
+    from accounting.totals.compose import compose
+
+    count = whole_number("--rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
+    participation = Participation(
+        most=whole_number("--participations", participations, at_least=1),
+        apart=whole_number("--apart", apart, at_least=1),
+    )
+    at = rational("--delta", delta)
+    options = {name: f"--{name}" for name in ("noise", "strategy", "sensitivity", "delta")}
+    with named(**options):
+        mechanism = MatrixMechanism(
+            strategy=_strategy(strategy, count),
+            participation=participation,
+            noise=_noise(noise),
+            sensitivity=read_sensitivity("--sensitivity", sensitivity),
+            scope=Scope(relation=relation),
+        )
+        total = compose(guarantee(mechanism))
+        found = total.epsilon(at)
+    moved = mechanism.moved
+    with precision(_BITS):
+        roots = [Enclosure.of(ball(end).sqrt() if end else arb(0)) for end in _ends(moved.squared)]
+    size = Enclosure(roots[0].lower, roots[1].upper)
+    if as_json:
+        answer: dict[str, Any] = {
+            "epsilon": found.to_json(),
+            "delta": exact(at),
+            "l2_sensitivity": {"lower": size.lower_float, "upper": size.upper_float},
+            "exact": moved.exact,
+        }
+        show(document(answer, total, found))
+        return
+    both = f"between {down(size.lower, _DIGITS)} and {up(size.upper, _DIGITS)}"
+    show(
+        [
+            line("epsilon", f"{between(found)} at delta = {delta}"),
+            line("sensitivity", f"{both} in l2, times {sensitivity}: {moved.how}"),
+            line("strategy", f"{mechanism.strategy.written} over {count} rounds"),
+            line("takes part", _rounds(participation.most, participation.apart)),
+            line("neighbours", _SAID[relation]),
+            line("method", computed_by(found)),
+            *(line("assumes", reason) for reason in total.assumptions),
+        ]
+    )
+
+
+def _rounds(most: int, apart: int) -> str:
+    return "in one round" if most == 1 else f"in at most {most} rounds, at least {apart} apart"
+
+
+def _ends(found: Enclosure) -> tuple[Any, Any]:
+    return found.lower, found.upper
+
+
+def _noise(spelled: str) -> Gaussian | DiscreteGaussian:
+    from accounting.reals.noise import Gaussian, read_real_noise
+    from dpcore.laws.discrete_gaussian import DiscreteGaussian
+
+    found = read_real_noise("--noise", spelled) or read_law("--noise", spelled)
+    if not isinstance(found, (Gaussian, DiscreteGaussian)):
+        reason = "must be gaussian:... or discrete-gaussian:...: the l2 sensitivity is theirs"
+        raise InvalidParameter("--noise", spelled, reason)
+    return found
+
+
+def _strategy(text: str, rounds: int) -> Strategy:
+    from accounting.matrix.strategy import Dense, read_strategy
+
+    name, path = split_name(text)
+    if name != "file":
+        return read_strategy("--strategy", text, rounds)
+    written = read_text("--strategy", Path(path), most=_MOST_TEXT)
+    try:
+        rows = json.loads(written, parse_float=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        raise InvalidParameter("--strategy", text, "must be rows of numbers as JSON") from None
+    try:
+        return Dense(rounds=rounds, rows=rows)
+    except InvalidParameter as error:
+        raise InvalidParameter("--strategy", text, f"{error.argument} {error.reason}") from None

@@ -39,8 +39,8 @@ Instance = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="The protocol: pure, renyi, concentrated, central, local, shuffled-pure, "
-        "binary-shuffle or vector-shuffle.",
+        help="The protocol: pure, renyi, concentrated, central, local, pure-shuffle, "
+        "shuffled-pure, binary-shuffle or vector-shuffle.",
     ),
 ]
 Users = Annotated[

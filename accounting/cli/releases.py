@@ -27,6 +27,8 @@ __all__ = [
     "MARGIN",
     "SCHEMA",
     "CertificateFile",
+    "Group",
+    "Neighbours",
     "Noises",
     "Rounds",
     "Sampled",
@@ -76,7 +78,7 @@ Sampled = Annotated[
         metavar="RATE",
         help="Poisson subsampling: the chance that a person takes part in a round, e.g. 1% or "
         "256/60000, drawn "
-        "anew each round and kept secret. Neighbours then differ by one person added or removed. "
+        "anew each round and kept secret; --sensitivity is then that of a person who is added. "
         "Once, or once for each --noise. (default: 100%)",
     ),
 ]
@@ -90,19 +92,37 @@ CertificateFile = Annotated[
     ),
 ]
 
+Neighbours = Annotated[
+    Relation | None,
+    typer.Option(
+        "--relation",
+        help="Between which neighbours; by default add-remove with --poisson, else replace.",
+        case_sensitive=False,
+    ),
+]
+Group = Annotated[
+    str,
+    typer.Option(
+        "--group",
+        metavar="K",
+        help="Group privacy: K people at once, all replaced, or all added or removed.",
+    ),
+]
+
 
 def composed(
     noises: Sequence[str],
     sensitivities: Sequence[str] | None,
     rounds: Sequence[str] | None,
     poisson: Sequence[str] | None,
-    relation: Relation = Relation.REPLACE,
+    relation: Relation | None = None,
+    group: str = "1",
 ) -> Composition:
     r"""The composition that repeated options spell, one group for each noise.
 
-    Of neighbours by ``relation``; where people are sampled, by one who is added or removed.
+    Of neighbours by ``relation``, ``group`` people at once; if it is None, by one who is added or
+    removed where people are sampled, else by one who is replaced.
     """
-    from accounting.release.subsampling import PoissonSampled
     from accounting.totals.compose import compose
 
     count = len(noises)
@@ -110,14 +130,53 @@ def composed(
     moves = [read_sensitivity("--sensitivity", text) for text in moved]
     times = [whole("--rounds", r, 1) for r in each("--rounds", rounds or [], count, "1")]
     rates = [rate_of(p) for p in each("--poisson", poisson or [], count, "100%")]
-    relation = Relation.ADD_REMOVE if poisson else relation
+    people = whole("--group", group, 1)
+    default = Relation.ADD_REMOVE if poisson else Relation.REPLACE
+    drawn = _sampled if poisson else _whole
     parts: list[tuple[Guarantee, int]] = []
     for spelled, move, rate, time in zip(noises, moves, rates, times, strict=True):
-        part = _curve(spelled, move, Scope(relation=relation))
-        if rate != 1:
-            part = PoissonSampled(curve=cast("PrivacyCurve", part), rate=rate)  # it checks
+        part = drawn(spelled, move, rate, relation or default, people)
         parts.append((part, time))
     return compose(*parts)
+
+
+def _whole(
+    spelled: str, move: Sensitivity, rate: Fraction, relation: Relation, people: int
+) -> Guarantee:
+    del rate  # everybody
+    return _curve(spelled, move.times(people), Scope(relation=relation))
+
+
+def _sampled(
+    spelled: str, move: Sensitivity, rate: Fraction, relation: Relation, people: int
+) -> Guarantee:
+    # The sensitivity is that of a person who is added.
+    from accounting.reals.noise import Laplace
+    from accounting.release.group import GroupSampled
+    from accounting.release.real_curve import RealCurve
+    from accounting.release.replaced import PoissonReplaced
+    from accounting.release.subsampling import PoissonSampled
+
+    added = Scope(relation=Relation.ADD_REMOVE)
+    if relation is Relation.REPLACE and people > 1:
+        reason = "must be 1 where sampled people are replaced: of more no bound is proven"
+        raise InvalidParameter("--group", people, reason)
+    if rate == 1 and relation is Relation.ADD_REMOVE:
+        return _whole(spelled, move, rate, relation, people)
+    part = _curve(spelled, move, added)
+    if relation is Relation.REPLACE:
+        if not isinstance(part, RealCurve):
+            reason = "must be add-remove with --poisson and noise on integers: else it is not known"
+            raise InvalidParameter("--relation", relation.value, reason)
+        return PoissonReplaced(curve=part, rate=rate)
+    if people > 1:
+        real = part if isinstance(part, RealCurve) else None
+        if real is None or isinstance(real.noise, Laplace):
+            reason = "must be 1 with --poisson and this noise: more are known for gaussian noise"
+            raise InvalidParameter("--group", people, reason)
+        with named(members="--group"):
+            return GroupSampled(curve=real, rate=rate, members=people)
+    return PoissonSampled(curve=cast("PrivacyCurve", part), rate=rate)  # it checks
 
 
 def _curve(spelled: str, move: Sensitivity, scope: Scope) -> Guarantee:
@@ -149,6 +208,7 @@ def told(source: Guarantee, rounds: int) -> str:
     r"""One part in a line, as a command spells it."""
     from accounting.claims.claim import Approx, Pure, Rdp, ZCdp, said
     from accounting.release.curve import PrivacyCurve
+    from accounting.release.group import GroupSampled
     from accounting.release.real_curve import RealCurve
     from accounting.release.replaced import PoissonReplaced
     from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
@@ -160,6 +220,8 @@ def told(source: Guarantee, rounds: int) -> str:
             curve, rate = source.curve, f" --poisson {source.rate}"
         case PoissonReplaced():
             curve, rate = source.curve, f" --poisson {source.rate}, of which a unit is replaced"
+        case GroupSampled():
+            curve, rate = source.curve, f" --poisson {source.rate} --group {source.members}"
         case FixedSizeSampled():
             curve, rate = source.curve, f", {source.sample} of {source.population} at a time"
         case Pure() | Approx() | ZCdp() | Rdp():

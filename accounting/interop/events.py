@@ -24,6 +24,7 @@ from accounting.interop.reading import from_dp_event, refused_part
 from accounting.reals.normal_loss import NormalLoss
 from accounting.reals.sampled_laplace import SampledLaplace
 from accounting.release.curve import PrivacyCurve
+from accounting.release.matrix import MatrixCurve, MatrixOrders
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from accounting.totals.compose import Composition, compose
@@ -69,25 +70,24 @@ def to_dp_event(source: Guarantee) -> Any:
 def _event(dp: Any, source: Guarantee) -> Any:
     match source:
         case Pure(stated_epsilon=epsilon):
-            e = Fraction(epsilon)
-            return dp.DiscreteLaplaceDpEvent(at_least(e), 1) if e else dp.NoOpDpEvent()
+            return dp.DiscreteLaplaceDpEvent(at_least(epsilon), 1) if epsilon else dp.NoOpDpEvent()
         case ZCdp(rho=rho):
-            return dp.ZCDpEvent(at_least(Fraction(rho)))
+            return dp.ZCDpEvent(at_least(rho))
         case PoissonSampled(curve=curve, rate=rate):
             inner = _integer_event(dp, curve)
-            return dp.PoissonSampledDpEvent(min(at_least(Fraction(rate)), 1.0), inner)
+            return dp.PoissonSampledDpEvent(min(at_least(rate), 1.0), inner)
         case FixedSizeSampled(curve=curve, sample=sample, population=population):
             inner = _integer_event(dp, curve)
             return dp.SampledWithoutReplacementDpEvent(population, sample, inner)
-        case RealCurve():
+        case RealCurve() | MatrixCurve():
             return _real_event(dp, source)
         case PrivacyCurve() if _one_laplace(source):
             return _integer_event(dp, source)
-        case PrivacyCurve():
-            rho = source.zcdp().upper
-            if not isinstance(rho, Fraction):
+        case PrivacyCurve() | MatrixOrders():
+            found = source.zcdp().upper
+            if not isinstance(found, Fraction):
                 raise _no_event(repr(source), "its zCDP parameter is infinite: use to_pld")
-            return dp.ZCDpEvent(at_least(rho))
+            return dp.ZCDpEvent(at_least(found))
     raise _no_event(repr(source), "version 0.6 has none for such a claim")
 
 
@@ -105,7 +105,7 @@ def _integer_event(dp: Any, curve: PrivacyCurve | RealCurve) -> Any:
     return dp.DiscreteLaplaceDpEvent(parameter, Sensitivity.of(curve.sensitivity).amount)
 
 
-def _real_event(dp: Any, curve: RealCurve) -> Any:
+def _real_event(dp: Any, curve: RealCurve | MatrixCurve) -> Any:
     # A larger loss is a smaller multiplier: rounded so that the event promises no more.
     loss = curve.loss()
     if isinstance(loss, NormalLoss):

@@ -134,7 +134,7 @@ def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
     for part, rounds in whole.parts:
         if isinstance(part, Approx):
             rho += rounds * Fraction(as_zcdp(Pure(part.stated_epsilon)).rho)
-            delta += rounds * Fraction(part.stated_delta)
+            delta += rounds * part.stated_delta
             continue
         try:
             rho += rounds * _finite(whole, part.zcdp().upper)

@@ -18,9 +18,11 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from accounting import papers
 from accounting.claims.guarantee import Guarantee
+from accounting.errors import NotDerived
 from accounting.papers.arguments import ceil_sqrt, failure_of
 from accounting.papers.real_gaussian import real_gaussian_ratio
 from accounting.protocols.box import BinomialBox, box_of
+from accounting.protocols.pure_shuffle import plan_pure_shuffle, purity
 from accounting.protocols.shuffled_bits import fewest_bits, least_probability
 from accounting.release.guarantee import guarantee
 from dpcore.errors import InvalidParameter
@@ -28,15 +30,18 @@ from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
+from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sizing import ProtocolSize, size_protocol
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.spec import find_name
 
-__all__ = ["GRID", "Instance", "Plan", "Protocol", "choose", "protocol_guarantee"]
+__all__ = ["GRID", "Instance", "Plan", "Protocol", "choose", "mechanism_guarantee"]
+__all__ += ["protocol_guarantee"]
 
 Instance: TypeAlias = Literal[
     "pure",
@@ -45,12 +50,19 @@ Instance: TypeAlias = Literal[
     "central",
     "local",
     "shuffled-pure",
+    "pure-shuffle",
     "binary-shuffle",
     "vector-shuffle",
 ]
 Parameters: TypeAlias = Literal["exact", "paper"]
 Protocol: TypeAlias = (
-    AggregatedSum | CentralSum | LocalSum | ShuffledPure | BinaryShuffle | VectorShuffle
+    AggregatedSum
+    | CentralSum
+    | LocalSum
+    | ShuffledPure
+    | PureShuffle
+    | BinaryShuffle
+    | VectorShuffle
 )
 
 GRID: Final = 1024
@@ -94,11 +106,18 @@ def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
     >>> protocol_guarantee(protocol, 1024).pure()
     Bound([1, 1], 'exact')
     """
+    if isinstance(protocol, PureShuffle):
+        return purity(protocol, honest).guarantee
     mechanism = (
         protocol.sum_mechanism(honest)
         if isinstance(protocol, ShuffledPure)
         else protocol.mechanism(honest)
     )
+    return mechanism_guarantee(mechanism)
+
+
+def mechanism_guarantee(mechanism: Mechanism) -> Guarantee:
+    r"""The guarantee of a protocol's mechanism: that of a box of bits for binomial noise."""
     return box_of(mechanism) if isinstance(mechanism.noise, Binomial) else guarantee(mechanism)
 
 
@@ -117,8 +136,9 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
 ) -> Plan:
     r"""A protocol for ``users``, of whom at least ``honest_fraction`` are honest and stay.
 
-    ``precision`` is g, by default the paper's. ``parameters="exact"``: noise with which the honest
-    alone meet (epsilon, delta) and with a grid step less of which they do not, and the least
+    ``precision`` is g, by default the paper's, or 1 for ``pure-shuffle``, which is in no paper.
+    ``parameters="exact"``: noise with which the honest alone meet (epsilon, delta) and with a grid
+    step less of which they do not (for ``pure-shuffle`` a little more than that), and the least
     modulus with which the chance of a wrong sum is at most ``failure``. ``"paper"``: what the paper
     prints for epsilon (its corrected form), everyone being honest; the plan says what that gives.
 
@@ -133,7 +153,8 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
 
     Raises :class:`InvalidParameter` for an argument out of range or one that the instance has no
     use for, an epsilon beyond 1000, a delta of 0 where no noise of the instance is pure, or a
-    ``precision`` with ``parameters="paper"``.
+    ``precision`` with ``parameters="paper"``; :class:`NotDerived` where no ``pure-shuffle`` is
+    certified.
     """
     target = _target(instance, users, epsilon, delta, honest_fraction, parameters)
     if parameters == "paper" and precision is not None:
@@ -147,6 +168,8 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
         return _bits(target, steps, integer("coordinates", coordinates, at_least=1))
     if coordinates != 1:
         raise InvalidParameter("coordinates", coordinates, "only vector-shuffle takes vectors")
+    if instance == "pure-shuffle":
+        return _pure_shuffle(target, steps or 1, failure)
     return _sum(target, steps, scale, failure)
 
 
@@ -311,6 +334,26 @@ def _paper_sum(target: _Target, scaling: Fraction, failure: RationalLike) -> Pla
         one_less=None,
     )
     return target.plan(protocol, size)
+
+
+# -- pure shuffling ---------------------------------------------------------------------------
+
+
+def _pure_shuffle(target: _Target, precision: int, failure: RationalLike) -> Plan:
+    if target.parameters == "paper":
+        raise InvalidParameter("parameters", "paper", "no paper has those of pure-shuffle")
+    protocol = plan_pure_shuffle(
+        users=target.users,
+        honest=target.honest,
+        epsilon=target.epsilon,
+        precision=precision,
+        failure=failure,
+    )
+    plan = target.plan(protocol, None)
+    if not plan.meets:
+        reason = f"the shuffle that was tried is certified for {plan.guarantee!r} only"
+        raise NotDerived(f"pure DP at epsilon = {target.epsilon}", reason)
+    return plan
 
 
 # -- bits -------------------------------------------------------------------------------------

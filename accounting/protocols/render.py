@@ -2,6 +2,7 @@ r"""Plans and simulations as a person reads them, and as JSON: every bound says 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,10 @@ from accounting.protocols.choose import Plan, Protocol
 from accounting.protocols.simulation import Simulation
 from dpcore.command.table import fact
 from dpcore.noise import Noise
+from dpcore.numbers.enclosure import round_up
 from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import down, exactly, up
+from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import CentralSum, LocalSum
 from dpcore.spelling import write_noise
@@ -134,9 +137,11 @@ def _epsilon(plan: Plan, curve: Guarantee, present: int) -> Bound:
 def _at(plan: Plan, curve: Guarantee, present: int) -> str:
     # The delta is exact: rounded to either side it would make one of the two ends untrue.
     found, delta = _epsilon(plan, curve, present), plan.delta
-    low = "0" if found.lower is None else down(found.lower, 6)
+    low = None if found.lower is None else down(found.lower, 6)
     high = up(found.upper, 6)
     value = f"exactly {low}" if low == high else f"between {low} and {high}"
+    if low is None:
+        value = f"at most {high}"
     return f"epsilon {value}" + (f" at delta = {exactly(delta)}" if delta else "")
 
 
@@ -172,6 +177,8 @@ def _of_a_user(protocol: Protocol) -> Noise | None:
     match protocol:
         case BinaryShuffle() | VectorShuffle():
             return None
+        case PureShuffle():
+            return protocol.share
         case _:
             return protocol.local_noise
 
@@ -191,6 +198,14 @@ def _numbers(plan: Plan) -> dict[str, Any]:
                 "noise_bits": vector.noise_bits,
                 "probability": str(vector.probability),
             }
+        case PureShuffle() as pure:
+            return {
+                "precision": pure.precision,
+                "reach": pure.reach,
+                "cover": str(pure.cover),
+                "missed_upper": round_up(pure.missed(pure.users)),
+                "standard_error_upper": _standard_error(pure),
+            }
         case protocol:
             wraps = plan.size.wraparound.upper_float if plan.size is not None else None
             return {
@@ -199,6 +214,10 @@ def _numbers(plan: Plan) -> dict[str, Any]:
                 "modulus": protocol.modulus,
                 "wraparound_upper": wraps,
             }
+
+
+def _standard_error(protocol: PureShuffle) -> float:
+    return math.nextafter(math.sqrt(round_up(protocol.square_error(protocol.users))), math.inf)
 
 
 def _parameters(plan: Plan) -> list[tuple[str, str]]:
@@ -215,6 +234,14 @@ def _parameters(plan: Plan) -> list[tuple[str, str]]:
             rows.append(("sum noise", write_noise(protocol.planned_noise)))
             if isinstance(protocol, VectorShuffle):
                 rows.append(("precision", f"g = {protocol.precision} steps a unit"))
+        case PureShuffle():
+            rows.append(("cover", f"with probability {protocol.cover}, or beyond {protocol.reach}"))
+            rows.append(("sum noise", write_noise(protocol.planned_noise)))
+            rows.append(
+                ("missed", f"with probability at most {up(protocol.missed(protocol.users))}")
+            )
+            rows.append(("error", f"standard deviation at most {up(_standard_error(protocol))}"))
+            rows.append(("precision", f"g = {protocol.precision} steps a unit"))
         case _:
             where = "analyzer" if isinstance(protocol, CentralSum) else "sum noise"
             rows.append((where, write_noise(protocol.planned_noise)))

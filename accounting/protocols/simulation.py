@@ -29,7 +29,8 @@ from dpcore.protocols.aggregation import (
     Shuffler,
     Step,
 )
-from dpcore.protocols.run import run, run_relaxed
+from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.run import run, run_pure, run_relaxed
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -132,7 +133,7 @@ def simulate(
 
 def _check_size(protocol: Protocol) -> None:
     # One run is held in memory: what does not fit is refused before anything is drawn.
-    if isinstance(protocol, (BinaryShuffle, VectorShuffle)):
+    if isinstance(protocol, (BinaryShuffle, VectorShuffle, PureShuffle)):
         need, most, of = protocol.users * protocol.bits_per_user, _MOST_BITS, "bits"
     else:
         need, most, of = protocol.users, _MOST_VALUES, "values"
@@ -147,7 +148,7 @@ def _stage(plan: Plan, gone: int, aggregation: Kind) -> tuple[str, Play]:
     if aggregation not in get_args(Kind):
         reason = "must be ideal, ideal-per-user, masked or masked-neighbours"
         raise InvalidParameter("aggregation", aggregation, reason)
-    shuffled = isinstance(protocol, (ShuffledPure, BinaryShuffle, VectorShuffle))
+    shuffled = isinstance(protocol, (ShuffledPure, PureShuffle, BinaryShuffle, VectorShuffle))
     if shuffled and aggregation != "ideal":
         raise InvalidParameter("aggregation", aggregation, "this protocol shuffles: leave it out")
     if isinstance(protocol, ShuffledPure):
@@ -157,6 +158,13 @@ def _stage(plan: Plan, gone: int, aggregation: Kind) -> tuple[str, Play]:
             "a relaxed aggregation, assumed",
             lambda values, away, rng: (
                 run_relaxed(protocol, values, relaxed, vanish=away, rng=rng).estimate
+            ),
+        )
+    if isinstance(protocol, PureShuffle):
+        return (
+            "a shuffler of bits",
+            lambda values, away, rng: (
+                run_pure(protocol, values, Shuffler(), vanish=away, rng=rng).estimate
             ),
         )
     if isinstance(protocol, (BinaryShuffle, VectorShuffle)):
@@ -219,6 +227,9 @@ def _values(protocol: Protocol, world: np.random.Generator) -> npt.NDArray[Any]:
 
 
 def _noise_deviation(protocol: Protocol, present: int) -> float:
+    if isinstance(protocol, PureShuffle):
+        square = protocol.square_error(present)
+        return math.nextafter(math.sqrt(round_up(square)), math.inf)
     variance = protocol.observed_noise(present).variance
     most = variance.upper if isinstance(variance, Enclosure) else variance
     if protocol.name == "local":

@@ -42,6 +42,21 @@ class Direction:
     rate: Fraction
     present: bool
 
+    @property
+    def degree(self) -> int:
+        r"""B grows like this power of e^u, and its argument stays below this many angles of it."""
+        return 1
+
+    @property
+    def least(self) -> Fraction:
+        r"""B where u falls without end."""
+        return 1 - self.rate
+
+    def share(self, u: float) -> float:
+        r"""s(u), in floats."""
+        rate = float(self.rate)
+        return 1 / (1 + (1 - rate) / rate * math.exp(min(max(-u, -600.0), 600.0)))
+
     def power(self, tilt: arb) -> arb:
         r"""r = c + 1 or -c."""
         return tilt + 1 if self.present else -tilt
@@ -128,7 +143,7 @@ class SampledLaw:
         if high is None and direction.present:
             return arb("inf")
         if high is None:
-            return -ball(1 - direction.rate).log()
+            return -ball(direction.least).log()
         end = ball(high if direction.present else -high)
         return direction.signed(direction.mixed(end.exp()).log())
 

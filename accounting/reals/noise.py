@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, make_positive, write_rational
+from dpcore.numbers.parameter import Exact, make_positive, write_rational
 from dpcore.spec import read_keys, split_name
 
 __all__ = ["REAL_LAWS", "Gaussian", "Laplace", "RealNoise", "read_real_noise", "real_noise_of"]
@@ -73,7 +73,7 @@ class Gaussian(RealNoise):
     name: ClassVar[str] = "gaussian"
     released_by: ClassVar[str] = "discrete-gaussian noise"
 
-    sigma: RationalLike
+    sigma: Exact = Exact()
 
     def __post_init__(self) -> None:
         make_positive(self, sigma="sigma 0 adds no noise")
@@ -81,7 +81,7 @@ class Gaussian(RealNoise):
     @property
     def variance(self) -> Fraction:
         r"""sigma^2."""
-        return Fraction(self.sigma) ** 2
+        return self.sigma**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class Laplace(RealNoise):
     name: ClassVar[str] = "laplace"
     released_by: ClassVar[str] = "discrete-laplace noise"
 
-    scale: RationalLike
+    scale: Exact = Exact()
 
     def __post_init__(self) -> None:
         make_positive(self, scale="scale 0 adds no noise")
@@ -105,7 +105,7 @@ class Laplace(RealNoise):
     @property
     def variance(self) -> Fraction:
         r"""2 scale^2."""
-        return 2 * Fraction(self.scale) ** 2
+        return 2 * self.scale**2
 
 
 REAL_LAWS: Final[Mapping[str, type[RealNoise]]] = MappingProxyType(

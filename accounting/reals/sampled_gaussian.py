@@ -110,7 +110,7 @@ class SampledGaussian(SampledLaw):
         c, v = ball(tilt), float(self.variance)
         r = self.direction.power(c)
         scale = arb(self.cumulants(float(tilt))[0]).exp()
-        most = min(MOST_ANGLE, _MOST_LIFT / math.sqrt(v))
+        most = min(MOST_ANGLE / self.direction.degree, _MOST_LIFT / math.sqrt(v))
         found = np.full(len(frequencies), np.inf)
         for j in range(_STRIPS):
             angle = short(most * 2.0**-j)
@@ -159,25 +159,26 @@ class SampledGaussian(SampledLaw):
 
     def _lowest(self, r: float, nats: float) -> float:
         # p B^r is below e^-nats of its top to the left: B >= 1 - gamma, and at x = 1/2 it is 1.
-        excess = 0.0 if r > 0 else r * math.log1p(-min(float(self.direction.rate), 0.5))
+        least = math.log1p(-min(float(self.direction.rate), 0.5))
+        excess = 0.0 if r > 0 else r * self.direction.degree * least
         return -math.sqrt(2 * float(self.variance) * (nats + _SPARE + min(excess, 600.0) + 1))
 
     def _falling(self, low: float, r: float) -> float:
         # A point from which p B^r falls to the left: x < r s(u), with room to spare.
         sigma = math.sqrt(self.variance)
-        while r < 0 and low > r and low > self._pull(low, r) - sigma:
+        lowest = r * self.direction.degree
+        while r < 0 and low > lowest and low > self._pull(low, r) - sigma:
             low -= sigma
         return min(low, -sigma)
 
     def _pull(self, x: float, r: float) -> float:
         # r s(u).
-        u, rate = (2 * x - 1) / (2 * float(self.variance)), float(self.direction.rate)
-        return r / (1 + (1 - rate) / rate * math.exp(min(max(-u, -600.0), 600.0)))
+        return r * self.direction.share((2 * x - 1) / (2 * float(self.variance)))
 
     def _angle(self, r: float, reach: float, nats: float, log_scale: float) -> float:
         # The angle a/v of the strip that needs the fewest nodes.
-        v, best, found = float(self.variance), 0.0, MOST_ANGLE
-        angle = MOST_ANGLE
+        v, angle = float(self.variance), MOST_ANGLE / self.direction.degree
+        best, found = 0.0, angle
         for _ in range(_ANGLES):
             low, high = self._beside_range(r, angle, reach, nats)
             x = np.linspace(low, high, _COARSE)
@@ -204,7 +205,7 @@ class SampledGaussian(SampledLaw):
 
     def _steepest(self, r: arb) -> arb:
         # The most that v times the slope of log |B|^r comes to.
-        return r.max(arb(0))
+        return self.direction.degree * r.max(arb(0))
 
     def _term(self, growth: arb, r: arb) -> tuple[arb, arb]:
         # r log B and the loss, from e^u.
@@ -244,7 +245,8 @@ class SampledGaussian(SampledLaw):
         fall = at - self._steepest(r)
         if not (rise > 0 and fall > 0):
             raise PrecisionExhausted("the strip does not reach the tails")
-        found.append((half * at * at + r * log + (v / fall).log(), turn, angle))
+        whole = direction.degree * angle
+        found.append((half * at * at + r * log + (v / fall).log(), turn, whole))
         return found
 
 

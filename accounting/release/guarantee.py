@@ -12,8 +12,10 @@ from typing import Final, TypeAlias
 from accounting.claims.guarantee import Guarantee
 from accounting.laws.registry import worst
 from accounting.release.curve import PrivacyCurve
+from accounting.release.matrix import MatrixCurve, MatrixMechanism, MatrixOrders
 from dpcore.continual.stream import ContinualSum
 from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.noise import Noise
 
@@ -24,8 +26,8 @@ Derive: TypeAlias = Callable[[Mechanism], Guarantee | None]
 _SERVED: Final[dict[type[Noise], Derive]] = {}
 
 
-def guarantee(mechanism: Mechanism | ContinualSum) -> Guarantee:
-    r"""The exact privacy of one release of ``mechanism``, or of a stream's sums, under its scope.
+def guarantee(mechanism: Mechanism | ContinualSum | MatrixMechanism) -> Guarantee:
+    r"""The privacy of one release of ``mechanism``, or of a stream's sums, under its scope.
 
     >>> from dpcore import DiscreteLaplace
     >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
@@ -34,6 +36,9 @@ def guarantee(mechanism: Mechanism | ContinualSum) -> Guarantee:
     Raises :class:`NotDerived` for a law whose worst shift no theorem gives: what is believed of it
     can be written as :class:`Assumed`, with a reason.
     """
+    if isinstance(mechanism, MatrixMechanism):
+        integers = isinstance(mechanism.noise, DiscreteGaussian)
+        return (MatrixOrders if integers else MatrixCurve)(mechanism=mechanism)
     if isinstance(mechanism, ContinualSum):
         mechanism = mechanism.mechanism
     if not isinstance(mechanism, Mechanism):

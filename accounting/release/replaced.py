@@ -20,9 +20,9 @@ from accounting.reals.sampled_gaussian import SampledGaussian
 from accounting.release.curve import OneRelease
 from accounting.release.real_curve import RealCurve, RealLoss
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
+from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball
-from dpcore.numbers.parameter import RationalLike, rational
+from dpcore.numbers.parameter import Exact, RationalLike, rational
 
 __all__ = ["PoissonReplaced"]
 
@@ -54,7 +54,7 @@ class PoissonReplaced(OneRelease):
     )
 
     curve: RealCurve
-    rate: RationalLike
+    rate: Exact = Exact()
 
     def __post_init__(self) -> None:
         if not isinstance(self.curve, RealCurve):
@@ -125,8 +125,8 @@ class PoissonReplaced(OneRelease):
 
     @property
     def _law(self) -> ReplacedGaussian | ReplacedLaplace:
-        law = self.curve.sampled(Fraction(self.rate))[0]
-        direction = Direction(rate=Fraction(self.rate), present=True)
+        law = self.curve.sampled(self.rate)[0]
+        direction = Direction(rate=self.rate, present=True)
         if isinstance(law, SampledGaussian):
             return ReplacedGaussian(variance=law.variance, direction=direction)
         return ReplacedLaplace(spread=law.spread, direction=direction)
@@ -134,12 +134,7 @@ class PoissonReplaced(OneRelease):
     @property
     def unsampled(self) -> RealCurve:
         r"""What everybody costs: a unit replaced moves the query by 2D. Sampling costs no more."""
-        moves = Sensitivity.of(self.curve.sensitivity)
-        if isinstance(moves.amount, tuple):
-            twice = Sensitivity.box(tuple(2 * step for step in moves.amount))
-        else:
-            factor = 4 if moves.norm is Norm.L2_SQUARED else 2
-            twice = Sensitivity(norm=moves.norm, amount=factor * moves.amount)
+        twice = Sensitivity.of(self.curve.sensitivity).times(2)
         return RealCurve(noise=self.curve.noise, sensitivity=twice, scope=self.scope)
 
     def __repr__(self) -> str:

@@ -39,7 +39,7 @@ from accounting.release.sampled_pair import AbsentPair, Base, PresentPair, smoot
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import Exact, RationalLike, integer, rational
 
 __all__ = ["FixedSizeSampled", "PoissonSampled"]
 
@@ -71,7 +71,7 @@ class PoissonSampled(OneRelease):
     theorem: ClassVar[str] = _AMPLIFIED
 
     curve: PrivacyCurve | RealCurve
-    rate: RationalLike
+    rate: Exact = Exact()
 
     def __post_init__(self) -> None:
         _check(self.curve, Relation.ADD_REMOVE, "Poisson sampling")
@@ -92,11 +92,11 @@ class PoissonSampled(OneRelease):
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0, over both directions."""
-        return _delta(self.curve, Fraction(self.rate), epsilon, bits)
+        return _delta(self.curve, self.rate, epsilon, bits)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least epsilon at ``delta`` in [0, 1], over both directions."""
-        return _epsilon(self.curve, Fraction(self.rate), delta, bits)
+        return _epsilon(self.curve, self.rate, delta, bits)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1.
@@ -134,7 +134,7 @@ class PoissonSampled(OneRelease):
         So many rounds cost at most the larger of what the present pairs cost together and what the
         absent pairs do.
         """
-        rate = Fraction(self.rate)
+        rate = self.rate
         if isinstance(self.curve, RealCurve):
             return (self.curve.loss(),) if rate == 1 else self.curve.sampled(rate)
         base = _base(self.curve)

@@ -1,4 +1,4 @@
-r"""Replays the privacy theorems of four papers: what is claimed, what is true, and the verdict.
+r"""Replays the theorems of four papers: what is claimed, what is true, and the verdict.
 
 CZ (Chowdhury and Zhou 2023), LZJ (Li, Zhou and Ji 2022), TKMS (Tenenbaum, Kaplan, Mansour and
 Stemmer 2021), CSB (Chen and others 2020). Each row is one statement at one choice of parameters,
@@ -17,6 +17,7 @@ from accounting.replays import csb as replay_csb
 from accounting.replays import cz as replay_cz
 from accounting.replays import lzj as replay_lzj
 from accounting.replays import tkms as replay_tkms
+from accounting.replays import utility as replay_utility
 from accounting.replays.row import Answer, Row, Verdict
 
 __all__ = ["Answer", "Progress", "Verdict", "lines", "replay", "rows", "to_json"]
@@ -31,7 +32,7 @@ def rows(*, quick: bool = False) -> tuple[Row, ...]:
     >>> len(rows(quick=True)) < len(rows())
     True
     """
-    papers = (replay_cz, replay_lzj, replay_tkms, replay_csb, replay_code)
+    papers = (replay_cz, replay_lzj, replay_tkms, replay_csb, replay_utility, replay_code)
     return tuple(row for paper in papers for row in paper.rows(quick=quick))
 
 

@@ -212,9 +212,9 @@ def _forward(epsilon: End, rounds: int, slack: Fraction) -> End:
 def _epsilon_delta(word: Word) -> tuple[Fraction, Fraction]:
     match word:
         case Pure():
-            return rational("epsilon", word.stated_epsilon), Fraction(0)
+            return word.stated_epsilon, Fraction(0)
         case Approx():
-            return rational("epsilon", word.stated_epsilon), rational("delta", word.stated_delta)
+            return word.stated_epsilon, word.stated_delta
         case _:
             raise InvalidParameter(
                 "claim", word, "must be a Pure or Approx claim: convert it first"
@@ -251,9 +251,9 @@ def _kept(word: Word, reasons: Sequence[str]) -> StatedGuarantee:
 def _times(word: Word, rounds: int) -> Word:
     match word:
         case Pure():
-            return Pure(rounds * rational("epsilon", word.stated_epsilon), scope=word.scope)
+            return Pure(rounds * word.stated_epsilon, scope=word.scope)
         case ZCdp():
-            return ZCdp(rounds * rational("rho", word.rho), scope=word.scope)
+            return ZCdp(rounds * word.rho, scope=word.scope)
         case Rdp():
             return Rdp([(a, rounds * e) for a, e in points_of(word)], scope=word.scope)
         case Approx():
@@ -278,7 +278,7 @@ def _joined(one: Word, other: Word, join: Callable[[Fraction, Fraction], Fractio
                 raise InvalidParameter("parts", (one, other), "must share at least one order")
             return Rdp(common, scope=one.scope)
         case ZCdp(), ZCdp():
-            return ZCdp(join(rational("rho", one.rho), rational("rho", other.rho)), scope=one.scope)
+            return ZCdp(join(one.rho, other.rho), scope=one.scope)
         case _:
             epsilon, delta = map(join, _epsilon_delta(one), _epsilon_delta(other))
             if isinstance(one, Pure):

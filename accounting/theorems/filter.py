@@ -328,7 +328,7 @@ class ApproxFilter(Filter):
             except NotDerived:
                 guarantee = as_approx(guarantee, self.charge_delta or 0)
         core = as_zcdp(Pure(guarantee.stated_epsilon))
-        return (rational("rho", core.rho), rational("delta", guarantee.stated_delta))
+        return (core.rho, guarantee.stated_delta)
 
     def _claim(self, held: tuple[Fraction, ...]) -> Approx:
         rho, delta = held

@@ -146,11 +146,11 @@ def _checked(claim: Pure | Approx, rounds: int) -> tuple[Fraction, Fraction, int
         raise InvalidParameter("rounds", rounds, f"must be at most {_MOST_ROUNDS}")
     match claim:
         case Pure():
-            return rational("epsilon", claim.stated_epsilon), Fraction(0), k
+            return claim.stated_epsilon, Fraction(0), k
         case Approx():
             return (
-                rational("epsilon", claim.stated_epsilon),
-                rational("delta", claim.stated_delta),
+                claim.stated_epsilon,
+                claim.stated_delta,
                 k,
             )
         case _:

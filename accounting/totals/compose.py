@@ -28,7 +28,9 @@ from accounting.claims.orders import approx_from_renyi, delta_from_renyi
 from accounting.errors import NotDerived
 from accounting.laws.laplace import LaplacePair
 from accounting.pairs.enclose import narrowed
+from accounting.release.by_order import ByOrder
 from accounting.release.curve import OneRelease
+from accounting.release.group import GroupSampled
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals.rounds import Laws, Ways, ways
@@ -133,7 +135,7 @@ class Composition(Guarantee):
     @property
     def in_pairs(self) -> bool:
         r"""Whether every part stands for pairs: no claim in Renyi terms is among them."""
-        return not any(isinstance(source, (ZCdp, Rdp)) for source, _ in self.parts)
+        return not any(isinstance(source, (ZCdp, Rdp, ByOrder)) for source, _ in self.parts)
 
     def _over_totals(self, ask: Callable[[Total], Enclosure]) -> Bound:
         found = [(ways(source), rounds) for source, rounds in self.parts]
@@ -145,7 +147,7 @@ class Composition(Guarantee):
         lower = found.lower
         if found.upper < math.inf if lower is None else 2 * lower >= found.upper:
             return found
-        sampled = (PoissonSampled, PoissonReplaced)
+        sampled = (PoissonSampled, PoissonReplaced, GroupSampled)
         chosen = [s for s, _ in self.parts if isinstance(s, sampled) and s.assumptions]
         if not chosen:
             return found
@@ -233,7 +235,7 @@ def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None =
         return source.renyi(order, relative)
     if source.stated_epsilon == 0:
         return Bound.of(Enclosure.exactly(0), "exact", "nothing is lost")
-    pair = LaplacePair(scale=1 / Fraction(source.stated_epsilon), shift=1)
+    pair = LaplacePair(scale=1 / source.stated_epsilon, shift=1)
     found = narrowed(lambda: pair.renyi(order), 64)
     return Bound.of(found, "exact", "randomised response dominates")
 

@@ -33,6 +33,8 @@ from accounting.pairs.shift import Shift, heaviest, maximal
 from accounting.release.binned import MergedPair, fineness, is_wide
 from accounting.release.curve import PrivacyCurve
 from accounting.release.dominating import dominating
+from accounting.release.group import GroupSampled
+from accounting.release.matrix import MatrixCurve
 from accounting.release.real_curve import RealCurve
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
@@ -113,11 +115,16 @@ def ways(source: Guarantee) -> Ways:
             return _of_curve(source.noise, Sensitivity.of(source.sensitivity))
         case RealCurve() | PoissonReplaced():
             return _exactly(((source.loss(), 1),))
+        case MatrixCurve():
+            low, high = source.losses()
+            return Ways(above=(((high, 1),),), attained=(((low, 1),),))
         case Pure(stated_epsilon=epsilon):
             return _exactly(_response(Fraction(epsilon)))
         case Approx(stated_epsilon=epsilon, stated_delta=delta):
             laws = (_response(Fraction(epsilon)),)
             return Ways(above=laws, attained=laws, lost=Fraction(delta))
+        case GroupSampled():
+            return _exactly(*(((law, 1),) for law in source.pairs()))
         case PoissonSampled():
             found = tuple(((pair, 1),) for pair in source.pairs())
             reached = tuple(((pair, 1),) for pair in source.attained())

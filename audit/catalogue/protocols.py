@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 
 from audit.catalogue.entry import Entry, Twin, seeded
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, narrow
 from dpcore.protocols.aggregation import Shuffler
+from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, Bits
 from dpcore.protocols.sums import AggregatedSum
 
@@ -41,6 +43,13 @@ _FOUR: Final = _pure(4, _STEPS, 500)
 _THREE: Final = _pure(3, 4, 500)
 _TWO: Final = _pure(2, 1, 20)
 _HALF: Final = _FOUR.observed_noise(2)
+_COVERED: Final = PureShuffle(
+    users=2,
+    precision=1,
+    reach=1,
+    cover=Fraction(1, 3),
+    share=PolyaDifference(shape=Fraction(1, 2), scale=1),
+)
 _BITS: Final = BinaryShuffle(users=3, noise_bits=1, probability=Fraction(1, 2))
 
 
@@ -132,6 +141,26 @@ def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
     return seen
 
 
+def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""The ones of two users whose noise is drawn anew until it fits: nobody sends a cover."""
+    drawing = seeded(rng)
+    noise = _COVERED.share.sample((n, 2), rng=drawing)
+    while (beyond := np.abs(noise) > _COVERED.reach).any():
+        noise[beyond] = _COVERED.share.sample(int(beyond.sum()), rng=drawing)
+    total: Integers = noise.sum(axis=1) + value + 2 * _COVERED.reach
+    return total
+
+
+def covered(value: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""The ones of two users, a third of whose messages and more are covers."""
+    if not n:
+        return np.zeros(0, dtype=np.int64)
+    held = np.repeat([value, 0], n)
+    ones = replace(_COVERED, users=2 * n).values(held, rng=seeded(rng))
+    total: Integers = ones[:n] + ones[n:]
+    return total
+
+
 def _largest_loss(noise: Noise, steps: int) -> Enclosure:
     # Of Polya differences of shape < 1: log p(0)/p(steps), at 0.
     def loss() -> arb:
@@ -215,5 +244,18 @@ ENTRIES: Final = (
         true_epsilon=Enclosure.infinite(),
         runs=200,
         twin=Twin(name="wrapped-messages", run=reduced_messages, pair=(0, 1), epsilon=Fraction(1)),
+    ),
+    Entry(
+        name="uncovered-ends",
+        number=50,
+        sentence="Shuffled messages of bounded length are noise that fits, and always depend on "
+        "the value: ends tell.",
+        source="noise drawn anew until it fits into the message, as if pure noise stayed pure",
+        run=uncovered,
+        pair=(0, 1),
+        epsilon=Fraction(1),
+        true_epsilon=Enclosure.infinite(),
+        runs=1_000,
+        twin=Twin(name="covered-ends", run=covered, pair=(0, 1), epsilon=Fraction(1)),
     ),
 )

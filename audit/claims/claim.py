@@ -9,7 +9,7 @@ from typing import Final
 
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
-from dpcore.numbers.parameter import RationalLike, rational, write_rational
+from dpcore.numbers.parameter import Exact, rational, write_rational
 from dpcore.spec import pairs_of, read_keys
 
 __all__ = ["ACCEPTED", "Claim", "shown"]
@@ -30,8 +30,8 @@ class Claim:
     Raises :class:`InvalidParameter` for epsilon < 0 and delta outside [0, 1).
     """
 
-    epsilon: RationalLike
-    delta: RationalLike = 0
+    epsilon: Exact = Exact()
+    delta: Exact = Exact(0)
     relation: Relation | str = Relation.REPLACE
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class Claim:
     @property
     def exact(self) -> tuple[Fraction, Fraction]:
         r"""(epsilon, delta) as fractions."""
-        return rational("epsilon", self.epsilon), rational("delta", self.delta)
+        return self.epsilon, self.delta
 
     @property
     def points(self) -> tuple[Claim, ...]:

@@ -5,7 +5,9 @@ r"""``dpcore audit canaries``: one run of a training, judged by the scores of it
 
 from __future__ import annotations
 
+import shlex
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,8 +25,8 @@ def canaries_command(
         str,
         typer.Argument(
             metavar="SCORES",
-            help="A CSV file with the columns score and included (1 or 0), one canary a line; - is "
-            "standard input.",
+            help="A CSV file with the columns score and included (1 or 0), one canary a line; an "
+            ".npz file of numpy with arrays of these names; - is standard input (CSV).",
         ),
     ],
     *,
@@ -62,6 +64,9 @@ def canaries_command(
     seed: Annotated[
         str, typer.Option(metavar="N", help="The seed of the order among equal scores.")
     ] = "0",
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the report as a page.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     r"""Audit one run of a training by its canaries: does it keep the claim?
@@ -73,6 +78,7 @@ def canaries_command(
     from audit.cli.options import read_seed
     from audit.training.canaries import canaries
     from audit.training.score_file import read_scores
+    from dpcore.command.output_file import check_writable, write_whole
     from dpcore.errors import InvalidParameter
     from dpcore.numbers.parameter import rational, whole_number
 
@@ -80,6 +86,9 @@ def canaries_command(
     if not 0 < level < 1:
         raise InvalidParameter("--alpha", alpha, "must be in (0, 1), such as 0.05")
     number = None if guesses is None else whole_number("--guesses", guesses, at_least=1)
+    check_writable("--html", html)
+    if html is not None and html.resolve() == Path(scores).resolve():
+        raise InvalidParameter("--html", str(html), "is the file of SCORES")
     values, included = read_scores(scores)
     options = named(
         claim="--claim", epsilon="--claim: epsilon", delta="--claim: delta",
@@ -96,6 +105,10 @@ def canaries_command(
             confidence=1 - level,
             seed=read_seed(seed),
         )
+    if html is not None:
+        from audit.training.canary_page import page as as_page
+
+        write_whole("--html", html, as_page(report, command=shlex.join(["dpcore", *sys.argv[1:]])))
     say((f"warning: {warning}" for warning in report.warnings), sys.stderr)
     sys.stdout.write(report.to_text() if as_json else page(report.told().lines()))
     sys.stdout.flush()

@@ -13,7 +13,7 @@ import typer
 
 from dpcore.command.options import AsJson, command_group, named, read_jobs
 from dpcore.command.terminal import say
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 
 __all__ = ["corpus"]
 
@@ -83,11 +83,11 @@ def run(
 ) -> None:
     r"""Install the pinned packages and audit them: failures must be refuted, twins must not.
 
-    Each package is installed into an environment of its own, from the package index that pip is
-    set up for. Exit code: 0 every entry was judged as it should be, 1 otherwise, 2 usage, 3 an
-    environment could not be made.
+    Each is installed into an environment of its own, from the index that pip is set up for.
 
     Example: dpcore audit corpus run opendp-threshold
+
+    Exit code: 0 all judged as they should be, 1 otherwise, 2 usage, 3 an environment failed.
     """
     from audit.cli.options import read_seed
     from audit.corpus.entry import entries, find
@@ -100,15 +100,17 @@ def run(
 
     check_writable("--output", output)
     if bool(names) == everything:
-        raise InvalidParameter(
-            "NAME", "(none)" if not names else " ".join(names), "must be some entries, or --all"
-        )
+        reason = "takes no names: it runs every entry" if names else "must be given, or --all"
+        raise InvalidParameter("--all" if names else "NAME", ABSENT, reason)
+    folder = cache_folder() if cache is None else cache
+    if next((path for path in (folder, *folder.parents) if path.exists()), folder).is_file():
+        raise InvalidParameter("--cache", str(folder), "must be a folder")
     chosen = entries() if everything else tuple(map(find, dict.fromkeys(names or ())))
     width = read_jobs(jobs)
     with named(alpha="--alpha"), progress_bar("environments, audits", steps(chosen)) as progress:
         judged = judge(
             chosen,
-            cache=cache_folder() if cache is None else cache,
+            cache=folder,
             keep=keep,
             alpha=alpha,
             seed=read_seed(seed),

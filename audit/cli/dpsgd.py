@@ -64,8 +64,7 @@ def dpsgd_command(
 
     Example: dpcore audit dpsgd step.py:Step --records 1000 --rate 0.1 --noise-multiplier 1 --clip 1
 
-    Exit code: 0 not refuted, 1 refuted or a fault, 2 usage, 3 the step failed, 4 a check could not
-    be made.
+    Exit code: 0 not refuted, 1 refuted or a fault, 2 usage, 3 the step failed, 4 not all measured.
     """
     from audit.apart.room import done_apart, importing
     from audit.cli.options import read_seconds, read_seed
@@ -101,7 +100,7 @@ def dpsgd_command(
         return report.to_text() if as_json else page(report.told().lines()), report.exit_code
 
     names = ("records", "rate", "clip", "sampling", "alpha")
-    options = {name: f"--{name}" for name in names}
+    options = {name: f"--{name}" for name in names} | {"step": "STEP", "target": "STEP"}
     with named(noise_multiplier="--noise-multiplier", **options):
         text, code = done_apart(step, there, timeout=seconds)
     sys.stdout.write(text)

@@ -68,7 +68,8 @@ class EProcess:
 
     Frozen: :meth:`update` returns the next state. It depends on the runs and not on how they were
     cut into updates. ``path[t-1]`` is the logarithm of the wealth after t runs, averaged over the
-    bets and the claimed points; ``trials`` hold the integer counts between looks.
+    bets and the claimed points; ``trials`` hold the integer counts between looks. ``isotonic`` is
+    told to :func:`audit.evidence.rule.learn_rule`.
     """
 
     claims: tuple[tuple[float, float], ...]
@@ -78,6 +79,7 @@ class EProcess:
     trials: tuple[Trial, ...]
     wealth: Floats
     path: Floats
+    isotonic: bool = False
 
     @property
     def runs(self) -> int:
@@ -157,7 +159,8 @@ class EProcess:
 
     def _look(self) -> EProcess:
         tally, trials = self.seen, self._all_trials()
-        return replace(self, tally=tally, rule=learn_rule(tally), pending=(), trials=trials)
+        rule = learn_rule(tally, isotonic=self.isotonic)
+        return replace(self, tally=tally, rule=rule, pending=(), trials=trials)
 
     def _all_trials(self) -> tuple[Trial, ...]:
         if self.rule is None or not self.pending:
@@ -209,7 +212,7 @@ class EProcess:
         return next((witness for witness in found if witness is not None), None)
 
 
-def watch(epsilon: RationalLike, delta: RationalLike = 0) -> EProcess:
+def watch(epsilon: RationalLike, delta: RationalLike = 0, *, isotonic: bool = False) -> EProcess:
     r"""Start watching a mechanism that is claimed to be (epsilon, delta)-DP.
 
     >>> from audit.outputs.worlds import draw_worlds
@@ -221,10 +224,12 @@ def watch(epsilon: RationalLike, delta: RationalLike = 0) -> EProcess:
     >>> 32 < process.rejected_at() < 120
     True
     """
-    return watch_curve([(epsilon, delta)])
+    return watch_curve([(epsilon, delta)], isotonic=isotonic)
 
 
-def watch_curve(claims: Iterable[tuple[RationalLike, RationalLike]]) -> EProcess:
+def watch_curve(
+    claims: Iterable[tuple[RationalLike, RationalLike]], *, isotonic: bool = False
+) -> EProcess:
     r"""Start watching a mechanism that is claimed (epsilon, delta)-DP at each of these points.
 
     The points share the evidence: the average of their e-processes is one e-process.
@@ -245,6 +250,7 @@ def watch_curve(claims: Iterable[tuple[RationalLike, RationalLike]]) -> EProcess
         trials=(),
         wealth=np.zeros((len(points), len(_LOG_WEIGHTS))),
         path=np.zeros(0),
+        isotonic=isotonic,
     )
 
 

@@ -200,11 +200,11 @@ class Cells:
             return self.cuts.search(reading.numbers)
         cells = np.zeros(len(reading), dtype=np.int64)
         cells[~is_label] = self.cuts.search(reading.numbers[~is_label])
-        named = [
-            other if (column := self.labels.get(name)) is None else self.intervals + column
-            for name in reading.names
-        ]
-        cells[is_label] = np.array(named)[reading.codes[is_label]]
+        # A reading may be a part of another, with the names of all of it.
+        codes, place = np.unique(reading.codes[is_label], return_inverse=True)
+        columns = [self.labels.get(reading.names[code]) for code in codes.tolist()]
+        named = [other if column is None else self.intervals + column for column in columns]
+        cells[is_label] = np.array(named)[place]
         return cells
 
     def count(self, reading: Reading, worlds: NDArray[np.bool_]) -> Integers:

@@ -87,7 +87,7 @@ def weigh_views(
     parts = parts_of([view.weight for view in views])
     shares = [level * part / len(points) for part in parts]
     evidence = [
-        gather(view.outputs, view.worlds, seed=own)
+        gather(view.outputs, view.worlds, seed=own, isotonic=view.models is not None)
         for view, own in zip(views, view_seeds(seed, len(views)), strict=True)
     ]
     # A p-value is never below what its bounds on kappa cost, so these are bought with its share.
@@ -335,14 +335,15 @@ def watch_views(
     names = tuple(product(range(pairs), features))
     if not names:
         raise InvalidParameter("features", features, "there must be a view: a pair and a feature")
-    start = watch_curve([point.exact for point in claim.points])
+    scores = tuple(learned or [False] * len(features)) * pairs
+    exact = [point.exact for point in claim.points]
     return FamilyProcess(
         claim=claim,
         names=names,
-        processes=(start,) * len(names),
+        processes=tuple(watch_curve(exact, isotonic=score) for score in scores),
         path=np.zeros(0),
         parts=tuple(parts_of(list(weights or [Fraction(1)] * len(features)) * pairs)),
-        learned=tuple(learned or [False] * len(features)) * pairs,
+        learned=scores,
     )
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, betaincinv, expit, ndtr, ndtri
 
-from audit.evidence.event import Floats, Tally, Witness
+from audit.evidence.event import Floats, Integers, Tally, Witness
 from audit.evidence.rule import EXPERTS, FIRM, Trial, Votes, learn_rule
 from audit.outputs.reading import read, read_worlds
 from dpcore.errors import InvalidParameter
@@ -57,7 +57,8 @@ r"""The epsilons scanned from below, fixed for ever and exact in binary."""
 
 _FIRST_BLOCK: Final = 32
 _BLOCK_GROWTH: Final = Fraction(3, 2)
-_SCAN: Final = 64
+_PROBES: Final = 16
+_SCAN: Final = 256
 # Relative slack for the special functions, always against a refutation.
 _SLACK: Final = 2.0**-40
 # No probability is taken to be smaller: a logarithm or a normal score of it stays finite.
@@ -124,28 +125,28 @@ class Evidence:
         level = round_down(read_level("alpha", alpha))
         rate = read_claim(0, delta)[1]
         cost = self._spend(rate, Fraction(level) / _BERGER_BOOS_SHARE)
-        # The zero cut's p-value never falls as epsilon grows (the proof's lemma 3), so bisection
+        # The zero cut's p-value never falls as epsilon grows (the proof's lemma 3), so a search
         # finds the stretch it rejects by itself. From there on the others look at every point.
         low, high = -1, len(GRID)
         while high - low > 1:
-            middle = (low + high) // 2
-            score = self._score(0, GRID[middle : middle + 1], rate, cost * WEIGHTS[0])
-            alone = float(_tail(score)[0]) / WEIGHTS[0] + cost
-            low, high = (middle, high) if alone <= level else (low, middle)
-        start = low + 1
-        while start < len(GRID):
-            part = GRID[start : start + _SCAN]
-            others = [
-                _tail(self._score(i, part, rate, cost * WEIGHTS[i])) / WEIGHTS[i]
-                for i in range(1, len(WEIGHTS))
-            ]
-            joint = np.min(others, axis=0)
-            kept = np.flatnonzero(~(joint + cost <= level))
-            if len(kept):
-                start += int(kept[0])
-                break
-            start += _SCAN
-        return float(GRID[min(start, len(GRID)) - 1]) if start else 0.0
+            tried = np.unique(np.linspace(low + 1, high - 1, _PROBES).astype(np.int64))
+            score = self._score(0, GRID[tried], rate, cost * WEIGHTS[0])
+            alone = np.append(~(_tail(score) / WEIGHTS[0] + cost <= level), [True])
+            place = int(np.argmax(alone))
+            low, high = [low, *tried.tolist(), high][place : place + 2]
+        # Each goes on from where the one before it stopped, until none rejects the next point.
+        start, size, failed, others = low + 1, 1, 0, [*range(1, len(WEIGHTS))]
+        while start < len(GRID) and failed < len(others):
+            expert = others[0]
+            score = self._score(expert, GRID[start : start + size], rate, cost * WEIGHTS[expert])
+            kept = np.append(~(_tail(score) / WEIGHTS[expert] + cost <= level), [True])
+            rejected = int(np.argmax(kept))
+            start += rejected
+            if rejected == len(score):
+                size, failed = min(2 * size, _SCAN), 0
+            else:
+                size, failed, others = 1, 1 if rejected else failed + 1, [*others[1:], expert]
+        return float(GRID[start - 1]) if start else 0.0
 
     def witness(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
@@ -188,12 +189,12 @@ class Evidence:
         return joint
 
 
-def gather(outputs: object, worlds: object, *, seed: int) -> Evidence:
+def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False) -> Evidence:
     r"""Learn and test in one pass: ``outputs`` and ``worlds`` (True for B) in run order.
 
     The worlds must be fair coins (:func:`audit.outputs.worlds.draw_worlds`) and the runs
     independent. ``seed`` draws the coins that make binomial p-values exact; the same data and seed
-    give the same evidence.
+    give the same evidence. ``isotonic`` is told to :func:`audit.evidence.rule.learn_rule`.
 
     >>> from audit.outputs.worlds import draw_worlds
     >>> rng = np.random.default_rng(1)
@@ -209,7 +210,7 @@ def gather(outputs: object, worlds: object, *, seed: int) -> Evidence:
     trials: list[Trial] = []
     for start, end in pairwise(ends):
         fresh, coins = reading[start:end], truth[start:end]
-        trials.append(Trial.of(learn_rule(tally), fresh, coins))
+        trials.append(Trial.of(learn_rule(tally, isotonic=isotonic), fresh, coins))
         tally = tally.add(fresh, coins)
     # Multiples of 2^-53 from (0, 1], not from [0, 1): P(U <= a) <= a for the smallest a, too.
     uniforms = 1.0 - np.random.default_rng(integer("seed", seed, at_least=0)).random(
@@ -246,18 +247,24 @@ def _share(votes: Votes, runs: int, delta: float, level: float) -> Floats:
 def _normal_score(votes: Votes, wrong_rate: Floats, loud: NDArray[np.bool_], u: float) -> Floats:
     # Phi^-1(1 - p), p = (1-u) P(Bin(K, r) < wrong) + u P(Bin(K, r) <= wrong); p = u when silent.
     # Both p and 1-p are formed as sums, so that neither tail loses its digits.
-    wrong, total = votes.wrong, np.maximum(votes.right + votes.wrong, 1)
-    right = np.maximum(total - wrong, 0)
-    all_wrong, none_wrong = right == 0, wrong == 0
-    low, high = np.maximum(wrong, 1), np.maximum(right, 1)
-    upto = np.where(all_wrong, 1.0, betaincc(wrong + 1.0, high, wrong_rate))
-    beyond = np.where(all_wrong, 0.0, betainc(wrong + 1.0, high, wrong_rate))
-    below = np.where(none_wrong, 0.0, betaincc(low, right + 1.0, wrong_rate))
-    from_on = np.where(none_wrong, 1.0, betainc(low, right + 1.0, wrong_rate))
-    p = np.where(loud, (1.0 - u) * below + u * upto, u)
-    rest = np.where(loud, (1.0 - u) * from_on + u * beyond, 1.0 - u)
+    p, rest = np.full(len(loud), u), np.full(len(loud), 1.0 - u)
+    at = np.flatnonzero(loud)
+    wrong, right = votes.wrong[at], votes.right[at]
+    p[at] = _between(u, wrong, right, wrong_rate[at], beyond=False)
+    larger = ~(p[at] < 0.5)
+    at, wrong, right = at[larger], wrong[larger], right[larger]
+    rest[at] = _between(u, wrong, right, wrong_rate[at], beyond=True)
     z: Floats = np.where(p < 0.5, -ndtri(np.maximum(p, _LEAST)), ndtri(rest))
     return z
+
+
+def _between(u: float, wrong: Integers, right: Integers, rate: Floats, *, beyond: bool) -> Floats:
+    # (1-u) P(Bin(K, r) < wrong) + u P(Bin(K, r) <= wrong); ``beyond``: what it lacks to 1.
+    tail, none = (betainc, 1.0) if beyond else (betaincc, 0.0)
+    below = np.where(wrong == 0, none, tail(np.maximum(wrong, 1), right + 1.0, rate))
+    upto = np.where(right == 0, 1.0 - none, tail(wrong + 1.0, np.maximum(right, 1), rate))
+    found: Floats = (1.0 - u) * below + u * upto
+    return found
 
 
 def _tail(score: Floats) -> Floats:

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 from scipy.special import betaincinv, expit, logit
 
 from audit.evidence.event import Cells, Event, Floats, Integers, Tally, Witness
@@ -145,8 +146,9 @@ class Rule:
         )
 
 
-def learn_rule(tally: Tally) -> Rule:
-    r"""The rule that earlier runs teach.
+def learn_rule(tally: Tally, *, isotonic: bool = False) -> Rule:
+    r"""The rule that earlier runs teach; ``isotonic`` where a larger number speaks for world B, as
+    a learned score does: then the learned odds never fall from one interval to the next.
 
     The zero cut guesses by the sign of ``lean`` at every epsilon; the others guess where their
     reach exceeds epsilon. Labels and oddly repeated numbers stand alone. Intervals borrow from
@@ -163,7 +165,12 @@ def learn_rule(tally: Tally) -> Rule:
     cells = tally.cells()
     past = cells.counts.sum(axis=0)
     alone = cells.counts[:, cells.intervals :]
-    lean, reaches = _smooth(cells.counts[:, : cells.intervals], cells.alone)
+    leaves = cells.counts[:, : cells.intervals]
+    lean, reaches = _smooth(leaves, cells.alone)
+    if isotonic:
+        # An empty cell weighs next to nothing.
+        weights = np.maximum(leaves.sum(axis=0), _LEAST_SPREAD)
+        lean = logit(isotonic_regression(expit(lean), weights=weights).x)
     lean = np.concatenate((lean, np.log((alone[1] + 0.5) / (alone[0] + 0.5))))
     zero = np.where(lean == 0.0, 0.0, np.copysign(math.inf, lean))
     loose, far, firm = (

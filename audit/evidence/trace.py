@@ -58,9 +58,10 @@ def trace_fixed(
     alpha: RationalLike = "0.05",
     *,
     seed: int,
+    isotonic: bool = False,
 ) -> Trace:
     r"""The prequential bound of about 16 prefixes, each taken as an audit of that many runs.
-    ``outputs`` may be a function of their number, as learned scores are.
+    ``outputs`` may be a function of their number, as learned scores are, which are ``isotonic``.
 
     Each point holds by itself with confidence 1 - alpha: who picks the largest afterwards has no
     such confidence. The last is that of all runs.
@@ -77,7 +78,7 @@ def trace_fixed(
     points = []
     for runs in _prefixes(len(truth)):
         seen = outputs(runs) if callable(outputs) else outputs[:runs]
-        evidence = gather(seen, truth[:runs], seed=seed)
+        evidence = gather(seen, truth[:runs], seed=seed, isotonic=isotonic)
         bound = evidence.epsilon_lower(level, delta)
         p_value = evidence.p_value(epsilon, delta, spend=level / BERGER_BOOS_SHARE)
         points.append((runs, capped(bound, claim, refuted=p_value <= round_down(level))))
@@ -85,7 +86,12 @@ def trace_fixed(
 
 
 def trace_anytime(
-    outputs: Outputs, worlds: object, claim: Claim, alpha: RationalLike = "0.05"
+    outputs: Outputs,
+    worlds: object,
+    claim: Claim,
+    alpha: RationalLike = "0.05",
+    *,
+    isotonic: bool = False,
 ) -> Trace:
     r"""The anytime bound at about 16 looks and at the end; all points hold together.
 
@@ -97,7 +103,7 @@ def trace_anytime(
     """
     truth = read_worlds(worlds, len(outputs))
     epsilon, delta = claim.exact
-    process, points = watch(epsilon, delta), []
+    process, points = watch(epsilon, delta, isotonic=isotonic), []
     for runs in _looks(len(truth)):
         part = slice(process.runs, runs)
         process = process.update(outputs[part], truth[part])

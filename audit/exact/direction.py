@@ -32,7 +32,9 @@ from dpcore.numbers.parameter import RationalLike
 __all__ = ["Box", "NeverWorse", "OneWay", "Rows", "between", "rows", "vectors"]
 
 _DECIDING: Final = 256
-_FINEST: Final = 12
+# Measured, of delta of six coordinates of 20,000 trials: a tenth of a second at every width down to
+# 2^-14, six times as long at 2^-16, fifty times at 2^-18.
+_WIDTH: Final = Fraction(1, 1 << 14)
 
 
 class NeverWorse(NotDerived):
@@ -73,12 +75,14 @@ class Box:
     law: BinomialBox
 
     def enclose_delta(self, epsilon: Fraction, bits: int = 64) -> Enclosure:
-        r"""The total of its coordinates, of a relative width that is 2^-12 at best."""
-        return self.law.enclose_delta(epsilon, Fraction(1, 1 << min(bits // 20, _FINEST)))
+        r"""The total of its coordinates, of a relative width of 2^-14 whatever the bits."""
+        del bits
+        return self.law.enclose_delta(epsilon, _WIDTH)
 
     def enclose_epsilon(self, delta: Fraction, bits: int = 64) -> Enclosure:
-        r"""As delta, to about a relative width that is 2^-12 at best."""
-        return self.law.enclose_epsilon(delta, Fraction(1, 1 << min(bits // 6, _FINEST)))
+        r"""As delta, to about a relative width of 2^-14 whatever the bits."""
+        del bits
+        return self.law.enclose_epsilon(delta, _WIDTH)
 
     def enclose_renyi(self, order: Fraction, bits: int = 64) -> Enclosure:
         r"""Infinite: each world shows values that the other never does."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.learn.columns import Column, Reader, learn_reader
+from audit.learn.linear import learn_linear
 from audit.learn.steps import Steps, counted, cuts_of, heights_of, placed
 from audit.learn.table import CODES, Floats, Table
 
@@ -194,9 +195,9 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_]) -> Parts:
     ]
     center, scale, plain = _standard(plain)
     y = worlds - np.mean(worlds)
-    slope = _least_squares(plain[thin], y[thin])
+    slope, linear = learn_linear(plain[thin], y[thin], fold[thin])
     sure = _sure(ratios, y[thin])
-    joint = _joint(reader, ratios, plain[thin], y[thin], fold[thin])
+    joint = _joint(reader, ratios, linear, y[thin])
     what = np.array([column.what for column in reader.columns])
     grid = what == "lowest-bit"
     alone = np.zeros(len(what))
@@ -253,13 +254,8 @@ def _least_squares(columns: Floats, y: Floats) -> Floats:
     return found
 
 
-def _joint(
-    reader: Reader, ratios: list[Any], plain: Floats, y: Floats, fold: NDArray[np.bool_]
-) -> tuple[Floats, float]:
+def _joint(reader: Reader, ratios: list[Any], linear: Floats, y: Floats) -> tuple[Floats, float]:
     # Weights of the columns, and of the linear form.
-    linear = np.zeros(len(y))
-    for half in (fold, ~fold):
-        linear[half] = plain[half] @ _least_squares(plain[~half], y[~half])
     kept = [i for i, column in enumerate(reader.columns) if column.what != "lowest-bit"]
     found = _least_squares(np.stack([*(ratios[i] for i in kept), linear], axis=1), y)
     weights = np.zeros(len(reader.columns))

@@ -15,12 +15,12 @@ import numpy as np
 from audit.learn.table import ABSENT, Codes, Floats, Table
 from audit.outputs.features.numbers import LOWEST_BIT
 
-__all__ = ["Column", "Reader", "learn_reader"]
+__all__ = ["MOST_WIDE", "Column", "Reader", "learn_reader"]
 
 _FLAG: Final = 0.01
 _MOST_FLAGS: Final = 12
 _LOOKED_AT: Final = 4096
-_MOST_WIDE: Final = 64
+MOST_WIDE: Final = 64
 r"""Wider outputs are read by their coordinates and summaries alone."""
 
 
@@ -126,7 +126,7 @@ def learn_reader(table: Table) -> Reader:
     if numbers - flagged > numbers / 100:
         plain = (some.codes == 0) & ~np.isin(some.numbers, flags)
         fine = (plain & (some.numbers != np.rint(some.numbers))).sum(axis=0)
-        wide = width <= _MOST_WIDE
+        wide = width <= MOST_WIDE
         if wide:
             columns += [Column(what="difference", place=place) for place in range(1, width)]
         columns += [

@@ -2,8 +2,9 @@ r"""What an audit looks at where nobody says so: the features for outputs like t
 
 Numbers that come again, and labels, are tested as they are: nothing is gained by more. Floats that
 hardly come twice are also read by the grid they lie on. Vectors and records are read by their best
-coordinate, by a learned score, and by their grids; the outputs themselves keep a share, a large one
-where they come again. Decided by a training block, of which nothing is tested.
+coordinate, by a learned score, and, up to 64 coordinates, by their grids; the outputs themselves
+keep a share, a large one where they come again. Decided by a training block, of which nothing is
+tested.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from audit.learn.columns import MOST_WIDE
 from audit.learn.table import Table, table_of
 from audit.outputs.features.maps import each
 from audit.outputs.form import Outputs
@@ -78,7 +80,8 @@ def _of_vectors(values: Sequence[object], table: Table) -> tuple[Share, ...]:
         return _REPEATED
     known = table.numbers[numbers]
     fine = known[known != np.rint(known)]  # among flags there may be few of them
-    return _FLOAT_VECTORS if 4 * len(fine) > len(values) else _VECTORS
+    gridded = table.width <= MOST_WIDE and 4 * len(fine) > len(values)
+    return _FLOAT_VECTORS if gridded else _VECTORS
 
 
 def _is_fine(value: float | np.floating) -> bool:

@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from audit.claims.looks import LOOKS
 from audit.learn.additive import CANDIDATES, Parts, Score, learn_parts, rounded
@@ -97,6 +96,8 @@ class Study:
         past = past[int(_RECALLED * len(past)) :, :_MIXED]
         if len(past) < 2 * _FEWEST:
             return _only("joint")
+        from scipy.optimize import nnls  # here, not above: most outputs need no learner
+
         y = worlds[len(worlds) - len(past) :] - 0.5
         size = past.std(axis=0)
         moves = np.where(size > 0, size, 1.0)

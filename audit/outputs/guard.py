@@ -223,6 +223,11 @@ def _is_outside(frame: FrameType) -> bool:
     return package not in _OURS and package not in sys.stdlib_module_names
 
 
+def _is_auditor(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__", ""))
+    return module.startswith("audit.") and not module.startswith("audit.catalogue.")
+
+
 def _call_outside(frame: FrameType | None) -> FrameType | None:
     # The call of such code that the auditor made, of all that are running.
     found = None
@@ -255,9 +260,10 @@ def failure(
         case _:
             shown = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
             reason = f"raised {shown}"
-            frames = traceback.extract_tb(error.__traceback__)
-            if frames and frames[-1].lineno is not None:
-                reason += f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}"
+            frame, line = ([*traceback.walk_tb(error.__traceback__)] or [(None, None)])[-1]
+            # A call that could not even begin has no place in the code that was called.
+            if frame is not None and not _is_auditor(frame):
+                reason += f" at {Path(frame.f_code.co_filename).name}:{line}"
     return TargetFailed(target, reason, dataset=dataset, run=run)
 
 

@@ -51,7 +51,7 @@ def read(outputs: object) -> Reading:
     outputs of different types are different. Raises :class:`InvalidParameter` for what has no first
     axis.
 
-    >>> read(np.array([[1, 2], [1, 2], [3, 4]])).names
+    >>> tuple(map(str, read(np.array([[1, 2], [1, 2], [3, 4]])).names))
     ('array([1, 2])', 'array([3, 4])')
     """
     if isinstance(outputs, np.ndarray):

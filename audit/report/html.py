@@ -7,13 +7,11 @@ Every text of a target is shown as text, and the page's own policy forbids it to
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from fractions import Fraction
 from html import escape
 from typing import Final
 
 from audit.claims.claim import shown
-from audit.evidence.event import Witness
+from audit.report.card import counted
 from audit.report.markup import (
     as_json,
     code,
@@ -35,14 +33,12 @@ from audit.report.pictures import (
     tradeoff_section,
 )
 from audit.report.report import SCHEMA, AuditReport, ExactWitness
-from audit.report.sentences import VERDICTS, confidence, refutals, scored
+from audit.report.sentences import VERDICTS, confidence, refutals
 from audit.wording.lines import between
-from audit.wording.shorten import shortened
 from dpcore.numbers.rounding import down
 
 __all__ = ["page"]
 
-_EVENT: Final = 1_500
 _EMBEDDED: Final = 300_000
 r"""The most signs that the report as JSON may add to its page."""
 
@@ -153,37 +149,7 @@ def _witness(report: AuditReport) -> str:
         return ""
     if isinstance(witness, ExactWitness):
         return section("Witness", _exact_witness(witness))
-    rows = [
-        [
-            world,
-            f"{inside:,}",
-            f"{runs:,}",
-            f"{down(Fraction(100 * inside, runs), 3)}%" if runs else "",
-        ]
-        for world, inside, runs in (
-            ("A", witness.inside_a, witness.runs_a),
-            ("B", witness.inside_b, witness.runs_b),
-        )
-    ]
-    weak = report.verdict in {"not_refuted", "nothing_measured"}
-    note = (
-        "The event was fixed by earlier runs, and counted on the runs after them. "
-        + ("It does not refute the claim; it points" if weak else "It points")
-        + f" to dataset {witness.world}. "
-        "The ratio of the shares is no bound: the bound is the epsilon above."
-    )
-    if witness.score is not None:
-        note += f" The score was {text(scored(witness.score))}."
-    return section(
-        "Witness",
-        copied(_cut(witness), "witness")
-        + table(["dataset", "runs in the event", "runs", "share"], rows, "The witness by dataset")
-        + f'<p class="note">{note}</p>',
-    )
-
-
-def _cut(witness: Witness) -> Witness:
-    return replace(witness, event=shortened(witness.event, _EVENT))
+    return section("Witness", counted(witness, report.verdict))
 
 
 def _exact_witness(witness: ExactWitness) -> str:

@@ -324,7 +324,8 @@ class AuditReport:
         # What a notebook shows of it.
         from audit.report.card import card
 
-        return card(self.target, self.verdict, self.told(), self.warnings)
+        witness = self.witness if isinstance(self.witness, Witness) else None
+        return card(self.target, self.verdict, self.told(), self.warnings, witness)
 
     def datasets(self) -> Iterator[tuple[str, str]]:
         r"""What was tested, and the bound that was found: rows of :meth:`told`."""

@@ -177,6 +177,7 @@ def bits_told(feature: str) -> str:
     r"""What a witness in the lowest bits of an output means, and how to audit the scale alone."""
     return (
         "the lowest bits of the output. In floats they come from the floating-point representation "
-        "of the noise, not from its scale: use exact integer noise, or round the output to a fixed "
-        f"grid. To audit the scale alone: --feature {SCALE_ALONE[feature]}"
+        "of the noise, not from its scale. To round the output hides them and proves nothing: use "
+        "exact noise on the integers, such as discrete-laplace or discrete-gaussian. To audit the "
+        f"scale alone: --feature {SCALE_ALONE[feature]}"
     )

@@ -38,13 +38,14 @@ from dpcore.protocols.aggregation import (
     Shuffler,
     Step,
 )
-from dpcore.protocols.run import run, run_relaxed
+from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.run import run, run_pure, run_relaxed
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from dpcore.spec import read_keys
 
-__all__ = ["FUNCTIONALITIES", "ProtocolRuns", "read_protocol", "target_of"]
+__all__ = ["FUNCTIONALITIES", "ProtocolRuns", "Rounds", "read_protocol", "target_of"]
 
 FUNCTIONALITIES: Final = ("ideal", "per-user", "masked")
 r"""Secure sums: their noise in one draw, a draw of each user, or masked messages of each."""
@@ -59,20 +60,35 @@ _SEEDS: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProtocolRuns(Catalogued):
+class Rounds(Catalogued):
     r"""Rounds of a planned protocol; pair and claim are those of the plan unless others are given.
+
+    Of a pure shuffle no more is known here: what its server sees is no sum with noise of one law.
+    """
+
+    plan: Plan
+
+    def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        r"""The pair itself, where one user may hold either."""
+        for name, dataset in zip("AB", pair, strict=True):
+            _held(self.plan.protocol, dataset, f"dataset {name}")
+        return pair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtocolRuns(Rounds):
+    r"""Rounds whose output is a sum with noise of a law that is known.
 
     >>> target = read_protocol("protocol:pure,users=4,epsilon=1", "pure,users=4,epsilon=1")
     >>> target.subject.pair, target.noise, target.places((0, 1))
     ((0, 1), DiscreteLaplace(scale=2), (0, 2))
     """
 
-    plan: Plan
-
     @property
     def mechanism(self) -> Mechanism:
         r"""The mechanism that protects one user from whoever sees the outputs."""
         protocol, honest = self.plan.protocol, self.plan.honest
+        assert not isinstance(protocol, PureShuffle)  # noqa: S101  # target_of makes them Rounds
         if isinstance(protocol, ShuffledPure):
             return protocol.sum_mechanism(honest)
         return protocol.mechanism(honest)
@@ -93,12 +109,6 @@ class ProtocolRuns(Catalogued):
         shown = f", of the noise of {self.plan.honest} honest users of {protocol.users} in the sum"
         return f"{shown} alone; assumed: {self.plan.assumes}" if self.plan.assumes else shown
 
-    def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        r"""The pair itself, where one user may hold either."""
-        for name, dataset in zip("AB", pair, strict=True):
-            _held(self.plan.protocol, dataset, f"dataset {name}")
-        return pair
-
     def places(self, pair: tuple[Any, Any]) -> tuple[int | tuple[int, ...], ...]:
         r"""Where the values put the noise, in steps; refused where they are rounded at random."""
         found: list[int | tuple[int, ...]] = []
@@ -113,7 +123,7 @@ class ProtocolRuns(Catalogued):
         return tuple(found)
 
 
-def read_protocol(spelling: str, words: str, *, seeded: bool = True) -> ProtocolRuns:
+def read_protocol(spelling: str, words: str, *, seeded: bool = True) -> Rounds:
     r"""The target that ``words`` describe; see the module.
 
     Raises :class:`InvalidParameter` for what is unknown, missing, given twice or out of range.
@@ -133,7 +143,7 @@ def read_protocol(spelling: str, words: str, *, seeded: bool = True) -> Protocol
 
 def target_of(
     plan: Plan, *, spelling: str, functionality: str = "ideal", seeded: bool = True
-) -> ProtocolRuns:
+) -> Rounds:
     r"""Rounds of ``plan`` over a functionality (for bits there is one, the shuffler).
 
     ``seeded = False`` lets the protocol draw from the operating system, as in earnest.
@@ -156,9 +166,8 @@ def target_of(
 
     epsilon, delta = _claimed(plan)
     subject = Subject(name=spelling, run=rounds, pair=nobody, epsilon=epsilon, delta=delta)
-    return ProtocolRuns(
-        spelling=spelling, function=rounds, subject=subject, plan=plan, seeded=seeded
-    )
+    kind = Rounds if isinstance(protocol, PureShuffle) else ProtocolRuns
+    return kind(spelling=spelling, function=rounds, subject=subject, plan=plan, seeded=seeded)
 
 
 def _claimed(plan: Plan) -> tuple[Fraction, Fraction]:
@@ -174,7 +183,7 @@ def _claimed(plan: Plan) -> tuple[Fraction, Fraction]:
 
 def _functionality(plan: Plan, name: str) -> Aggregation | Shuffler | RelaxedAggregation:
     protocol = plan.protocol
-    if isinstance(protocol, (BinaryShuffle, VectorShuffle)):
+    if isinstance(protocol, (BinaryShuffle, VectorShuffle, PureShuffle)):
         return Shuffler()
     if isinstance(protocol, ShuffledPure):
         return RelaxedAggregation(modulus=protocol.modulus, epsilon_hat=plan.epsilon / 4, q_hat=0)
@@ -208,6 +217,8 @@ def _seen(
     offset = Fraction(0)
     if isinstance(protocol, (BinaryShuffle, VectorShuffle)):
         offset = plan.honest * protocol.noise_bits * Fraction(protocol.probability)
+    if isinstance(protocol, PureShuffle):
+        offset = Fraction(plan.honest * protocol.reach)
     steps = _precision(protocol)
     rows = [[int(z * steps + offset) for z in row] for row in shown]
     seen = np.array(rows, dtype=np.int64).reshape(n, len(held))
@@ -222,7 +233,9 @@ def _round(
     rng: Rng,
 ) -> tuple[Fraction, ...]:
     estimate: Fraction | tuple[Fraction, ...]
-    if isinstance(protocol, ShuffledPure):
+    if isinstance(protocol, PureShuffle):
+        estimate = run_pure(protocol, values, below, vanish=vanish, rng=rng).estimate
+    elif isinstance(protocol, ShuffledPure):
         estimate = run_relaxed(protocol, values, below, vanish=vanish, rng=rng).estimate
     else:
         estimate = run(protocol, values, below, batch="audit", vanish=vanish, rng=rng).estimate

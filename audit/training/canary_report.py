@@ -185,6 +185,12 @@ class CanaryReport:
     def __str__(self) -> str:
         return "\n".join(self.told().lines())
 
+    def _repr_html_(self) -> str:
+        # What a notebook shows of it.
+        from audit.report.card import card
+
+        return card("one run of a training", self.verdict, self.told(), self.warnings)
+
     def _rows(self) -> Iterator[tuple[str, str]]:
         total = self.included + self.excluded
         sure = f"with {confidence(self.alpha)} confidence"

@@ -45,6 +45,7 @@ _MOST: Final = {"records": 10**9, "dimension": 10**6, "batches": 10**5, "draws":
 _GRID: Final = 1 << 20
 r"""Noise is read in units of sigma/2^20: finer than any discrete law could be told from it."""
 
+_LARGEST: Final = Fraction(10**100)
 _TOLERANCE: Final = 1e-3
 _PLANTED: Final = (1.5, 10.0, 1e4, 1e8)
 
@@ -110,7 +111,7 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     calls = -(-integer("draws", draws, at_least=100) // dimension)
     seed = integer("seed", seed, at_least=0)
     with stdout_to_stderr(), Watchdog(timeout) as watchdog:
-        caller = _Caller(_made(step, stated), target, watchdog, stated, seed)
+        caller = _Caller(_made(step, stated, target), target, watchdog, stated, seed)
         drawn = [caller.batch(k) for k in range(batches)]
         checks = [
             *batch_checks(drawn, stated, round_down(level / _SHARES)),
@@ -136,16 +137,19 @@ def _stated(
     clip: RationalLike,
     sampling: Sampling,
 ) -> Stated:
-    exact = positive_rational("rate", rate, "nobody would enter a batch")
-    if exact >= 1:
-        raise InvalidParameter("rate", rate, "must be < 1: sampling hides nobody otherwise")
+    exact = rational("rate", rate)
+    if not 0 < exact < 1:
+        reason = (
+            "must be in (0, 1): at 0 nobody enters a batch, and from 1 on sampling hides nobody"
+        )
+        raise InvalidParameter("rate", rate, reason)
     if sampling not in get_args(Sampling):
         raise InvalidParameter("sampling", sampling, f"must be {' or '.join(get_args(Sampling))}")
     found = Stated(
         records=integer("records", records, at_least=2),
         rate=exact,
-        noise_multiplier=positive_rational("noise_multiplier", noise_multiplier, "adds no noise"),
-        clip=positive_rational("clip", clip, "leaves nothing of a gradient"),
+        noise_multiplier=_positive("noise_multiplier", noise_multiplier, "adds no noise"),
+        clip=_positive("clip", clip, "leaves nothing of a gradient"),
         sampling=sampling,
     )
     if sampling == "fixed" and found.expected.denominator != 1:
@@ -153,16 +157,26 @@ def _stated(
     return found
 
 
-def _made(step: Any, stated: Stated) -> Any:
+def _positive(name: str, value: RationalLike, why: str) -> Fraction:
+    found = positive_rational(name, value, why)
+    if not 1 / _LARGEST <= found <= _LARGEST:
+        raise InvalidParameter(name, value, "must be in [1e-100, 1e100]: gradients are floats")
+    return found
+
+
+def _made(step: Any, stated: Stated, target: str) -> Any:
     if isinstance(step, str) and step == JAX_PRIVACY:
         from audit.training.jax_step import JaxPrivacyStep
 
         return JaxPrivacyStep(stated)
-    made = step() if isinstance(step, type) else step
+    try:
+        made = step() if isinstance(step, type) else step
+    except RAISED as error:
+        raise failure(target, error) from error
     for name in ("sample", "update"):
         if not callable(getattr(made, name, None)):
             reason = f"must have a method {name}: see dpcore audit dpsgd --help"
-            raise InvalidParameter("step", step, reason)
+            raise InvalidParameter("step", target, reason)
     return made
 
 

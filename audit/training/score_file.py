@@ -1,4 +1,6 @@
-r"""Read canary scores from a CSV file: the columns ``score`` and ``included``, found by header."""
+r"""Read canary scores: the columns ``score`` and ``included`` of a CSV file, or the arrays of these
+names in an ``.npz`` file of numpy.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,12 @@ import csv
 import io
 import math
 import sys
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from dpcore.command.input_file import read_text
 from dpcore.errors import InvalidParameter
@@ -16,19 +22,43 @@ __all__ = ["read_scores"]
 
 _COLUMNS: Final = ("score", "included")
 _INCLUDED: Final = {"1": True, "true": True, "0": False, "false": False}
+_ARRAYS: Final = ".npz"
 _MOST: Final = 1 << 30
 
 
 def read_scores(path: str) -> tuple[list[float], list[bool]]:
-    r"""Read the scores and inclusions of a CSV file; "-" is standard input.
+    r"""Read the scores and inclusions of a CSV or .npz file; "-" is standard input, as CSV.
 
-    Further columns are left alone. Raises :class:`InvalidParameter` with the line of what is wrong.
+    Further columns and arrays are left alone. Raises :class:`InvalidParameter` with the line of
+    what is wrong.
     """
+    if path.endswith(_ARRAYS):
+        return _read_arrays(path)
     if path == "-":
         text = sys.stdin.read(_MOST)
     else:
         text = read_text("SCORES", Path(path), most=_MOST)
     return parsed(text, path)
+
+
+def _read_arrays(path: str) -> tuple[list[float], list[bool]]:
+    try:
+        with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            found = {name: np.asarray(file[name]) for name in _COLUMNS if name in file.files}
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise InvalidParameter("SCORES", path, f"cannot be read as .npz: {error}") from None
+    shapes = {array.shape for array in found.values()}
+    if len(found) != len(_COLUMNS) or len(shapes) != 1 or len(*shapes) != 1:
+        reason = f"must hold two arrays of one length: {' and '.join(_COLUMNS)}"
+        raise InvalidParameter("SCORES", path, reason)
+    score, included = (found[name] for name in _COLUMNS)
+    if not len(score):
+        raise InvalidParameter("SCORES", path, "has no canaries")
+    if score.dtype.kind not in "iuf" or not bool(np.isfinite(score).all()):
+        raise InvalidParameter(f"{path}: score", score.dtype.name, "must be finite numbers")
+    if included.dtype.kind not in "biuf" or not bool(np.isin(included, (0, 1)).all()):
+        raise InvalidParameter(f"{path}: included", included.dtype.name, "must be 1 or 0")
+    return score.astype(np.float64).tolist(), included.astype(np.bool_).tolist()
 
 
 def parsed(text: str, path: str) -> tuple[list[float], list[bool]]:

@@ -16,6 +16,7 @@ __all__ = ["Told", "aligned", "between", "out_of", "terminal_width"]
 
 _NARROWEST, _WIDEST = 40, 100
 _LEAST_GROUP: Final = 100
+_MOST_GROUP: Final = 10**15  # from here on by its power
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +88,11 @@ def between(value: Enclosure, digits: int = 9) -> str:
 def out_of(probability: Fraction | float, digits: int = 2) -> str:
     r"""A probability as cases of a round number of them, rounded up.
 
-    >>> out_of(Fraction(1, 20)), out_of(0.0015), out_of(Fraction(1, 3))
-    ('5 of 100', '1.6 of 1,000', '34 of 100')
+    >>> out_of(Fraction(1, 20)), out_of(0.0015), out_of(Fraction(1, 3)), out_of(Fraction(1, 10**30))
+    ('5 of 100', '1.6 of 1,000', '34 of 100', '1 of 10^30')
     """
     exact, group = Fraction(probability), _LEAST_GROUP
     while 0 < exact * group < 1:
         group *= 10
-    return f"{up(exact * group, digits)} of {group:,}"
+    words = f"{group:,}" if group < _MOST_GROUP else f"10^{len(str(group)) - 1}"
+    return f"{up(exact * group, digits)} of {words}"

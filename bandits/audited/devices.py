@@ -15,12 +15,15 @@ from typing import Final, cast
 import numpy as np
 
 from bandits.batch import ReleasedSum
-from bandits.privatizers.privatizer import Privatizer, Relaxed, SumProtocol
+from bandits.privatizers.deployment import Deployment
+from bandits.privatizers.privatizer import BitProtocol, Privatizer, Relaxed, SumProtocol
 from dpcore.errors import InvalidParameter
+from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import RationalLike
 from dpcore.protocols.aggregation import IdealAggregation, Shuffler, Step, Total
-from dpcore.protocols.run import run
+from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.run import run, run_pure
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -65,7 +68,15 @@ class Devices(Privatizer):
     def relaxed(self) -> Relaxed | None:
         return self.of.relaxed
 
-    def protocol(self, pulls: int) -> SumProtocol | BinaryShuffle | None:
+    @property
+    def deployment(self) -> Deployment:
+        return self.of.deployment
+
+    @property
+    def least_noise(self) -> Noise | None:
+        return self.of.least_noise
+
+    def protocol(self, pulls: int) -> SumProtocol | BitProtocol | None:
         return self.of.protocol(pulls)
 
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
@@ -77,21 +88,28 @@ class Devices(Privatizer):
         ones, rest = divmod(self.checked(encoded_sum, pulls), self.precision(pulls))
         if rest:
             raise InvalidParameter("encoded_sum", encoded_sum, "must be of rewards 0 and 1")
-        held = np.repeat([0, 1], [pulls - ones, ones])
+        # The last users vanish, before their message is in.
+        gone = pulls - self.reporting(pulls)
+        held = np.repeat([0, 1, 0], [pulls - gone - ones, ones, gone])
+        vanish = {str(place): Step.INPUT for place in range(pulls - gone, pulls)}
         match protocol:
             case None:
                 raise InvalidParameter("of", self.of.name, "protects nobody: it has no devices")
             case BinaryShuffle():
-                shuffled = run(protocol, held, Shuffler(), batch=_BATCH, rng=rng)
+                shuffled = run(protocol, held, Shuffler(), batch=_BATCH, vanish=vanish, rng=rng)
                 return ReleasedSum(cast(Fraction, shuffled.estimate))  # of one coordinate
+            case PureShuffle():
+                pure = run_pure(protocol, held, Shuffler(), vanish=vanish, rng=rng)
+                return ReleasedSum(pure.estimate)
             case ShuffledPure():
                 # The relaxed aggregation is assumed and cannot be run: the sum itself is one.
-                sent = protocol.randomize(held, rng=rng)
+                sent = protocol.randomize(held[: pulls - gone], rng=rng)
                 self.messages.append(int(sent[0]))
                 return ReleasedSum(protocol.analyze(sum(sent.tolist()) % protocol.modulus))
             case _:
                 ideal = IdealAggregation(modulus=protocol.modulus)
-                outcome = run(protocol, held, _Seen(ideal, self.messages), batch=_BATCH, rng=rng)
+                seen = _Seen(ideal, self.messages)
+                outcome = run(protocol, held, seen, batch=_BATCH, vanish=vanish, rng=rng)
                 return ReleasedSum(cast(Fraction, outcome.estimate))  # a sum's is one number
 
 

@@ -16,8 +16,10 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from accounting.budget.returning import per_user
 from accounting.claims.guarantee import Guarantee
-from accounting.protocols.choose import protocol_guarantee
+from accounting.protocols.choose import mechanism_guarantee, protocol_guarantee
+from accounting.release.guarantee import guarantee
 from bandits.audited.devices import Devices
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
@@ -62,12 +64,14 @@ class View:
     the number of ones), ``ABSENT`` where there was none; of each batch the steps of a reward of 1,
     always the same; at the end the arms that were left, bit a for arm a. By ``path="devices"`` in
     the local model, where the server sees each message, the watched user's stands before.
+    ``visits`` is 2 where the watched user comes back to the second batch.
     """
 
     policy: Policy[Any]
     sizes: tuple[int, ...]
     ones: tuple[tuple[int, int], ...]
     path: Route
+    visits: int = 1
 
     @property
     def privatizer(self) -> Privatizer:
@@ -94,7 +98,8 @@ class View:
         for _ in range(runs):
             by = Devices(of=privatizer) if self.path == "devices" else privatizer
             watching = _Watching(of=self.policy, by=by)
-            fixed = _Fixed(sizes=self.sizes, ones=self.ones, reward=reward)
+            present = tuple(map(privatizer.reporting, self.sizes))
+            fixed = _Fixed(sizes=present, ones=self.ones, reward=reward, visits=self.visits)
             run = play(watching, fixed, horizon=self.horizon, world=world, rng=rng)
             row = []
             if shown is not None and isinstance(by, Devices):
@@ -109,7 +114,7 @@ class View:
         return np.array(rows, dtype=np.int64)
 
     def curve(self) -> Guarantee:
-        r"""What the one release that the watched user is in gives this user, derived.
+        r"""What the releases that the watched user is in give this user, derived.
 
         Over a relaxed aggregation it is of the sum alone, which is what is shown.
         Raises :class:`InvalidParameter` where nothing is protected.
@@ -118,15 +123,22 @@ class View:
         if protocol is None:
             reason = "must protect: there is no claim"
             raise InvalidParameter("privatizer", self.policy.privatizer.name, reason)
-        return protocol_guarantee(protocol, self.sizes[0])
+        record = self.privatizer.record(self.sizes[0], "the watched one")
+        if record is None:
+            counted = self.privatizer.deployment.counted_on(self.sizes[0])
+            return protocol_guarantee(protocol, counted)
+        if self.visits > 1:
+            return per_user(guarantee(record.mechanism), max_visits=self.visits)
+        return mechanism_guarantee(record.mechanism)
 
 
-def view_of(policy: Policy[Any], *, path: Route = "release") -> View:
+def view_of(policy: Policy[Any], *, path: Route = "release", visits: int = 1) -> View:
     r"""The small instance for ``policy``, whose ``schedule``, if it has one, is made short.
 
     A first batch has as few users as can tell a lead of 3/4 (16 at most by devices, since each
     draws). In the local model it has one user, whose message then is the sum. In every batch arm 1
     has as many ones as leave it just far enough below arm 0 to be dropped, were there no noise.
+    With two ``visits`` both arms have ones only, so that there is a second batch.
 
     >>> from bandits.privatizers.sums import SumPrivatizer
     >>> pure = SumPrivatizer(trust="pure", epsilon=1, failure="1e-3")
@@ -134,6 +146,14 @@ def view_of(policy: Policy[Any], *, path: Route = "release") -> View:
     >>> view.sizes, view.ones
     ((16, 32), ((16, 6), (32, 19)))
     """
+    found = _short_view(policy, path)
+    if visits == 1:
+        return found
+    full = tuple((n, n) for n in map(found.privatizer.reporting, found.sizes))
+    return replace(found, ones=full, visits=visits)
+
+
+def _short_view(policy: Policy[Any], path: Route) -> View:
     if not isinstance(policy, BatchedElimination):
         return _view(policy, path)
     local = isinstance(policy.privatizer.protocol(1), LocalSum)
@@ -158,17 +178,21 @@ def _shortened(policy: BatchedElimination, first: int) -> BatchedElimination:
 
 def _view(policy: Policy[Any], path: Route) -> View:
     # Found by asking the policy, which is a function of what it is shown.
+    privatizer = policy.privatizer
+    reporting = privatizer.reporting if isinstance(privatizer, Privatizer) else int
     state = policy.init(ARMS, _FAR)
     sizes: list[int] = []
     for _ in range(BATCHES):
         size = _size(policy, state)
         sizes.append(size)
-        state = policy.observe(state, _shown(size, size))
+        state = policy.observe(state, _shown(reporting(size), reporting(size)))
     state = policy.init(ARMS, ARMS * sum(sizes) + 1)
     ones = []
     for size in sizes:
-        ones.append((size, _most_dropped(policy, state, size)))
-        state = policy.observe(state, _shown(size, size))
+        # Of those who report: of the others no reward is seen.
+        stay = reporting(size)
+        ones.append((stay, _most_dropped(policy, state, stay)))
+        state = policy.observe(state, _shown(stay, stay))
     return View(policy=policy, sizes=tuple(sizes), ones=tuple(ones), path=path)
 
 
@@ -214,6 +238,7 @@ class _Fixed(Environment):
     sizes: tuple[int, ...]
     ones: tuple[tuple[int, int], ...]
     reward: int
+    visits: int
     pulled: list[int] = field(default_factory=lambda: [0] * ARMS)
 
     @property
@@ -232,7 +257,7 @@ class _Fixed(Environment):
         if pulls != self.sizes[batch]:
             raise InvalidParameter("pulls", pulls, f"must be {self.sizes[batch]}, as planned")
         held = self.ones[batch][arm]
-        if batch == 0 and arm == 0:
+        if batch < self.visits and arm == 0:
             held += self.reward - 1
         # No encoding of 0 or 1 rounds.
         return held * precision

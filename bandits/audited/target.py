@@ -11,27 +11,35 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, TypeAlias, cast, get_args
 
 import numpy as np
 
-from bandits.audited.linear_view import FEATURES, MODEL, LinearView, linear_view_of
+from bandits.audited import combinatorial_view, linear_view
+from bandits.audited.combinatorial_view import PAIR, CombinatorialView, combinatorial_view_of
+from bandits.audited.linear_view import MODEL, LinearView, linear_view_of
 from bandits.audited.own import is_own, own_policy
 from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Route, View, Views, view_of
+from bandits.combinatorial.cucb import FAMILY, Cucb
+from bandits.policies.combinatorial import cucb_of
 from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.registry import ALGORITHMS, Setting, read_algorithm
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.bits import BitPrivatizer
+from bandits.privatizers.deployment import Deployment
+from bandits.privatizers.returning import SteadyPrivatizer
+from bandits.privatizers.streams import StreamRelease
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.radius import RadiusName, radius_of
+from dpcore.command.options import share
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, rational, whole_number
 from dpcore.sampling.rng import SYSTEM, SeededRng
 from dpcore.spec import did_you_mean, find_name, read_keys
 
-__all__ = ["Viewed", "across", "audit_view", "claimed", "lead", "second", "target"]
+__all__ = ["Viewed", "across", "audit_view", "both", "claimed", "lead", "second", "target"]
 
 _KEYS: Final = {
     "epsilon": "",
@@ -39,11 +47,16 @@ _KEYS: Final = {
     "scaling": "of batched elimination on sums",
     "radius": " or ".join(get_args(RadiusName)),
     "path": " or ".join(get_args(Route)),
+    "visits": "1 or 2: so often the watched user comes, and noise for as many (new users)",
+    "honest": "the share of honest users",
+    "dropouts": "the share of users who vanish",
     "calibration": f"{' or '.join(get_args(Calibrated))}, of linear algorithms",
+    "release": f"{' or '.join(get_args(StreamRelease))}, of cucb-dp and cucb-dp2",
 }
+AnyView: TypeAlias = View | LinearView | CombinatorialView
 _OWN_KEYS: Final = ("delta", "path")
 _BITS: Final = NAMES["binary-shuffle"]
-_FLOORS: Final = (NAMES["none"], "dpe", "pe", "dpe-fixedu")
+_FLOORS: Final = (NAMES["none"], "dpe", "pe", "dpe-fixedu", "cucb")
 _HORIZON: Final = 1000
 _USUAL: Final = Fraction(1, 100)
 _GRID: Final = 10**6
@@ -102,6 +115,21 @@ def across(view: Any) -> int:
     return round(2 * difference)
 
 
+def both(view: Any) -> int:
+    r"""The sum of arm 0 in the first batch and in the second, in halves of a reward of 1.
+
+    ``ABSENT`` where there was no second batch.
+
+    >>> both([9, 4, 20, 7, 2, 3, 3])  # 2 (9/2 + 20/3) = 67/3
+    22
+    """
+    after = second(view)
+    if after == ABSENT:
+        return ABSENT
+    units = [int(unit) for unit in view[-1 - BATCHES : -1]]
+    return round(2 * (Fraction(int(view[_first(view)]), units[0]) + Fraction(after, units[1])))
+
+
 def second(view: Any) -> int:
     r"""The sum of arm 0 in the second batch, in steps; ``ABSENT`` where there was none.
 
@@ -127,6 +155,7 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
         dist-rdp-se:s=10,epsilon=1,delta=1e-3       also ...,scaling=10
         sdp-ae:m=8,epsilon=1,radius=paper           the parameters of the paper
         cdp-dpe,epsilon=1,delta=1/100               also ...,calibration=paper
+        cucb-dp,epsilon=1,release=doubling          also tree (if nothing is said), factorisation
 
     or a policy of one's own: an instance of :class:`bandits.Policy`, or what makes one without
     arguments, in a file or module. It takes no ``epsilon``: its privatizer says what it promises.
@@ -154,25 +183,34 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
     path = given.get("path", "release")
     if path not in get_args(Route):
         raise InvalidParameter("path", path, f"must be one of {', '.join(get_args(Route))}")
-    if own:
-        policy = own_policy(spelling, algorithm)
-    else:
-        policy = _policy(spelling, algorithm, given, delta or _USUAL)
-    return audit_view(policy, delta=delta, path=cast(Route, path), seeded=seeded)
+    policy: Policy[Any] | Cucb = (
+        own_policy(spelling, algorithm)
+        if own
+        else _policy(spelling, algorithm, given, delta or _USUAL)
+    )
+    return audit_view(
+        policy,
+        delta=delta,
+        path=cast(Route, path),
+        seeded=seeded,
+        visits=_visits(given),
+    )
 
 
 def audit_view(
-    policy: Policy[Any],
+    policy: Policy[Any] | Cucb,
     *,
     delta: RationalLike | None = None,
     path: Route = "release",
     seeded: bool = True,
+    visits: int = 1,
 ) -> Viewed:
     r"""What an audit sees of a policy of one's own: ``audit.audit(audit_view(policy))``.
 
     The claim is what the privatizer of the policy promises the watched user: its epsilon at
     ``delta`` (0, or 1/100 where the loss is unbounded). ``path`` and ``seeded`` are as in
-    :func:`target`.
+    :func:`target`. With ``visits=2`` the watched user is in both batches, and the claim is for
+    both: of a policy whose releases have one law (``bandits.privatizers.returning``).
 
     >>> from bandits.privatizers.sums import SumPrivatizer
     >>> pure = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-3")
@@ -181,9 +219,9 @@ def audit_view(
 
     Raises :class:`InvalidParameter` for what is no policy, and one that protects nobody.
     """
-    if not isinstance(policy, Policy):
+    if not isinstance(policy, (Policy, Cucb)):
         raise InvalidParameter("policy", policy, "must be a bandits.Policy")
-    view = _view_of(policy, path)
+    view = _view_of(policy, path, visits)
     epsilon, chosen = claimed(view, None if delta is None else rational("delta", delta))
 
     def run(dataset: Any, n: int, rng: np.random.Generator) -> Views:
@@ -194,15 +232,34 @@ def audit_view(
 
     name = f"bandit:{policy.name}"
     found = Viewed(name=name, run=run, pair=(0, 1), epsilon=epsilon, delta=chosen)
-    return replace(found, features=FEATURES) if isinstance(view, LinearView) else found
+    if visits > 1:
+        found = replace(found, features=(*found.features, "bandits.audited.target:both"))
+    match view:
+        case LinearView():
+            return replace(found, features=linear_view.FEATURES)
+        case CombinatorialView():
+            return replace(found, features=combinatorial_view.FEATURES)
+    return found
 
 
-def _view_of(policy: Policy[Any], path: Route) -> View | LinearView:
-    if not isinstance(policy, PhasedElimination):
-        return view_of(policy, path=path)
+def _visits(given: Mapping[str, str]) -> int:
+    return whole_number("visits", given.get("visits", "1"))
+
+
+def _view_of(policy: Policy[Any] | Cucb, path: Route, visits: int) -> AnyView:
+    if visits not in (1, BATCHES):
+        raise InvalidParameter(
+            "visits", visits, f"must be 1 or {BATCHES}: so many batches are seen"
+        )
+    steady = not isinstance(policy, Cucb) and isinstance(policy.privatizer, SteadyPrivatizer)
+    if visits > 1 and not steady:
+        reason = f"must be 1: releases of {policy.name} have no one law that visits share"
+        raise InvalidParameter("visits", visits, reason)
+    if not isinstance(policy, (PhasedElimination, Cucb)):
+        return view_of(policy, path=path, visits=visits)
     if path != "release":
         raise InvalidParameter("path", path, f"{policy.name} has release only")
-    return linear_view_of(policy)
+    return combinatorial_view_of(policy) if isinstance(policy, Cucb) else linear_view_of(policy)
 
 
 def _known(given: Mapping[str, str]) -> str:
@@ -212,7 +269,7 @@ def _known(given: Mapping[str, str]) -> str:
     return f"; {near}{keys}"
 
 
-def claimed(view: View | LinearView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
+def claimed(view: AnyView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
     r"""(epsilon, delta): what the first release gives the watched user, epsilon rounded up.
 
     Without a ``delta`` it is 0, or 1/100 where the loss of the noise is unbounded. Raises
@@ -230,13 +287,14 @@ def claimed(view: View | LinearView, delta: Fraction | None) -> tuple[Fraction, 
     return Fraction(math.ceil(Fraction(curve.epsilon(delta).upper) * _GRID), _GRID), delta
 
 
-def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) -> Policy[Any]:
+def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) -> Policy[Any] | Cucb:
     name = text.partition(":")[0]
     known = [entry.name for entry in ALGORITHMS if entry.name not in _FLOORS]
     if name in _FLOORS:
         reason = f"{name} protects nobody: it claims nothing that could be refuted"
         raise InvalidParameter("target", spelling, reason)
     find_name("target", spelling, dict.fromkeys((*known, _BITS)), name=name)
+    combinatorial = name in FAMILY
     setting = Setting(
         epsilon=given["epsilon"],
         delta=delta,
@@ -244,12 +302,24 @@ def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) ->
         arms=ARMS,
         radius=cast(RadiusName, given.get("radius", "exact")),
         schedule="paper",
-        model=MODEL,
+        model=PAIR if combinatorial else MODEL,
         calibration=cast(Calibrated, given.get("calibration", "exact")),
+        max_visits=None if _visits(given) == 1 else _visits(given),
+        deployment=Deployment(
+            honest=share("honest", given.get("honest", "1")),
+            dropouts=share("dropouts", given.get("dropouts", "0")),
+        ),
+        release=cast(StreamRelease, given.get("release", "tree")),
     )
+    _check_keys(name, given)
+    if combinatorial:
+        return cucb_of(read_algorithm(text), setting)
     if text == _BITS:
         bits = BitPrivatizer(
-            epsilon=setting.epsilon, delta=setting.delta, parameters=setting.radius
+            epsilon=setting.epsilon,
+            delta=setting.delta,
+            parameters=setting.radius,
+            deployment=setting.deployment,
         )
         policy: Policy[Any] = BatchedElimination(privatizer=bits, radius=radius_of(setting.radius))
     else:
@@ -264,3 +334,14 @@ def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) ->
     if text != name:
         raise InvalidParameter("scaling", given["scaling"], f"is given twice: {text}")
     return replace(policy, privatizer=replace(privatizer, scaling=given["scaling"]))
+
+
+def _check_keys(name: str, given: Mapping[str, str]) -> None:
+    # What only some algorithms have.
+    combinatorial = name in FAMILY
+    others = ["calibration", "scaling", "radius"] if combinatorial else ["release"]
+    if name in ("cucb-ldp1", "cucb-ldp2"):
+        others.append("release")
+    for key in others:
+        if key in given:
+            raise InvalidParameter(key, given[key], f"{name} has none")

@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 from accounting.certificates.certificate import certify
 from accounting.checker import Malformed
 from accounting.checker.text.form import ascii_text, digest_of
-from accounting.claims.claim import Approx, Assumed
+from accounting.claims.claim import Approx, Assumed, Pure
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.protocols.box import BinomialBox
@@ -36,6 +36,7 @@ from bandits.certificates.form import (
 )
 from bandits.certificates.recheck import recheck
 from bandits.play import Run
+from bandits.privatizers.privatizer import BITS_ONLY
 from bandits.privatizers.promise import RunGuarantee
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
@@ -55,6 +56,8 @@ _MOST_CHECKED: Final = 32
 _NEAR: Final = Fraction(1, 10**6)
 _MORE_DIGITS: Final = (12, 16, 20, 25, 30)
 _MOST_LETTERS: Final = 2000
+# No release says all that its server sees, and the second path knows no such law.
+_CERTIFIED: Final = f"certified when it was planned, which is not computed anew; {BITS_ONLY}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +142,9 @@ def certificate_of(
         claims=tuple(_worst(parts, delta) for delta in at),
         parts=parts,
         released=released,
-        assumptions=(),
+        assumptions=(*map(ascii_text, promised.assumptions), SEEDED if run.simulated else SYSTEM),
     )
-    assumed = (*map(ascii_text, promised.assumptions), SEEDED if run.simulated else SYSTEM)
+    assumed = draft.assumptions
     required = required_assumptions(draft.to_json())
     found = replace(draft, assumptions=tuple(dict.fromkeys((*required, *assumed))))
     _check_form(found)
@@ -152,7 +155,8 @@ def _played(run: Run, promised: RunGuarantee) -> RunGuarantee:
     # Where each release is calibrated to one target: the releases that there were. Another would
     # have kept the target too, or been refused by the calibration.
     if not any(isinstance(part, Approx) for part in promised.parts):
-        return promised
+        told = (Assumed(p, _CERTIFIED) if isinstance(p, Pure) else p for p in promised.parts)
+        return replace(promised, parts=tuple(told))
     found = {guarantee(release.mechanism): None for release in run.releases}
     return RunGuarantee(parts=tuple(found), assumptions=promised.assumptions)
 

@@ -31,6 +31,7 @@ from accounting.totals.compose import compose
 from bandits.policies.elimination import NAMES
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
 from bandits.privatizers.bits import BitPrivatizer
+from bandits.privatizers.deployment import ALL_HONEST, SOME_HONEST
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from dpcore.mechanism import Scope
 
@@ -63,11 +64,20 @@ _OF_AVERAGES: Final = (
 _CALIBRATED: Final = "a release of another size would have been calibrated to the same claim"
 _NEW: Final = "users are new: each takes part in one release at most"
 _RETURNING: Final = "a user is in no more releases than the rounds of a part, and in each once"
+_PLANNED: Final = re.compile(
+    f"{SOME_HONEST}([0-9]+(/[0-9]+)?) vanish, and ([0-9]+(/[0-9]+)?) break the protocol or tell "
+    "their noise"
+)
 _LOCAL: Final = "each user adds the noise of the part alone"
 _UNPROTECTED: Final = NAMES["none"]
 _POOLED: Final = "who is in a release depends on earlier releases and on coins, never on rewards"
 _TRUST: Final[Mapping[str, str]] = {
-    **{algorithm: trust for trust, algorithm in NAMES.items() if trust != "none"},
+    **{
+        f"{algorithm}{how}": trust
+        for trust, algorithm in NAMES.items()
+        if trust != "none"
+        for how in ("", "-in-parts")
+    },
     "dp-se": "central",
     "sdp-ae": "binary-shuffle",
     "vb-sdp-ae": "binary-shuffle",
@@ -155,6 +165,8 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
     returning = all("rounds_of" in part["is"] for part in parts)
     reasons = (part["is"]["reason"] for part in parts if "reason" in part["is"])
     times = sum(each["times"] for each in document["released"])
+    # Who plans for users who vanish assumes less of them.
+    planned = any(_PLANNED.fullmatch(str(each)) for each in document["assumptions"])
     found = (
         *(_OF_AVERAGES if name in _AVERAGES else _ALWAYS),
         f"parts: {len(parts)}, all that may befall a user of {run}; so says whoever wrote this",
@@ -163,7 +175,7 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
         *reasons,
         *((_POOLED, _RETURNING) if returning else (_NEW,)),
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(each for each in dict.fromkeys(found) if not (planned and each == ALL_HONEST))
 
 
 def _of_algorithm(name: str) -> tuple[str, ...]:
@@ -178,8 +190,9 @@ def _of_algorithm(name: str) -> tuple[str, ...]:
         return BitPrivatizer(epsilon=1, delta="1/2").assumed(1)
     if trust == "local":
         return (_LOCAL,)
-    found = SumPrivatizer(trust=cast(Trust, trust), epsilon=1, failure="1/2").assumed(1)
-    return tuple(each for each in found if "relaxed" not in each)
+    if trust == "pure-shuffle":  # and the paper's aggregation: each in the reason of its parts
+        return (ALL_HONEST,)
+    return SumPrivatizer(trust=cast(Trust, trust), epsilon=1, failure="1/2").assumed(1)
 
 
 def _complaints(stated: list[str], required: tuple[str, ...]) -> list[tuple[str, str]]:

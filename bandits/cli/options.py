@@ -8,21 +8,28 @@ from pathlib import Path
 from typing import Final, cast
 
 from bandits.experiments.experiment import Experiment
+from bandits.experiments.people import Visitors, supported
 from bandits.policies.registry import ScheduleName
 from bandits.privatizers.averages import Calibrated
+from bandits.privatizers.deployment import AggregationName, Deployment
+from bandits.privatizers.streams import StreamRelease
 from bandits.radius.radius import RadiusName, TailName
-from bandits.worlds import preset_of
-from dpcore.command.options import named
+from bandits.worlds import FromFile, preset_of
+from bandits.worlds.own import OWN
+from dpcore.command.options import named, share
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
 
 __all__ = ["as_options", "read_experiment", "read_path"]
 
 _SAME: Final = "algorithms arms checkpoints data delta epsilon horizon instances jobs radius"
-_OTHER: Final = "schedule seed resume calibration users alpha confidence"
+_OTHER: Final = "schedule seed resume calibration users alpha confidence honest dropouts release"
 _OPTIONS: Final = {
     **{name: f"--{name}" for name in f"{_SAME} {_OTHER}".split()},
     "renyi_tail": "--renyi-tail",
+    "max_visits": "--visits",
+    "aggregation": "--aggregation",
+    "super_arm": "--super-arm",
     "preset": "PRESET",
     "algorithm": "--algorithms",
     "worlds": "--instances",
@@ -61,20 +68,42 @@ def read_experiment(  # one for each option
     alpha: str | None = None,
     confidence: str | None = None,
     renyi_tail: str | None = None,
+    visits: str | None = None,
+    honest: str | None = None,
+    dropouts: str | None = None,
+    aggregation: str | None = None,
+    rewards: bool = False,
+    super_arm: str | None = None,
+    release: str | None = None,
 ) -> Experiment:
     r"""The experiment that the options spell; what is left out is the preset's.
 
     >>> read_experiment("cz/easy", epsilons=["0.5"], horizon="1e5").instances
     20
 
+    With ``rewards`` the arms are those of a table of the user's, and the rest is the preset's.
+
     Raises :class:`InvalidParameter`, naming the option.
     """
     with as_options():
         own = preset_of(preset)
+        if rewards and own is not OWN and (own.kind != "arms" or isinstance(own.source, FromFile)):
+            reason = f"has rewards of its own: give --rewards to {OWN.name}, or to cz/easy"
+            raise InvalidParameter("preset", own.name, reason)
+        visitors = Visitors(
+            max_visits=None if visits is None else whole_number("max_visits", visits),
+            deployment=Deployment(
+                honest="1" if honest is None else share("--honest", honest),
+                dropouts="0" if dropouts is None else share("--dropouts", dropouts),
+                aggregation=cast(AggregationName, aggregation or "ideal"),
+            ),
+        )
         rounds = own.horizon if horizon is None else whole_number("horizon", horizon)
         experiment = Experiment(
-            preset=own.name,
-            algorithms=_names(algorithms) if algorithms is not None else own.algorithms,
+            preset=OWN.name if rewards else own.name,
+            algorithms=supported(visitors, own.algorithms)
+            if algorithms is None
+            else _names(algorithms),
             epsilons=tuple(epsilons) if epsilons else own.epsilons,
             delta=delta if delta is not None else own.delta,
             horizon=rounds,
@@ -88,13 +117,20 @@ def read_experiment(  # one for each option
             alpha=alpha if alpha is not None else "4/5",
             confidence=_chance(confidence, rounds),
             renyi_tail=cast(TailName | None, renyi_tail),
+            max_visits=visitors.max_visits,
+            deployment=visitors.deployment,
+            super_arm=None if super_arm is None else whole_number("super_arm", super_arm),
+            release=cast(StreamRelease, release or "tree"),
         )
         linear = {"calibration": calibration, "users": users, "alpha": alpha}
         for argument, given in linear.items():
-            if given is not None and own.kind != "linear":
+            returning = argument == "users" and visits is not None
+            if given is not None and own.kind != "linear" and not returning:
                 reason = f"has no effect in {own.name}: leave it out"
                 raise InvalidParameter(argument, given, reason)
         names = ", ".join(experiment.algorithms)
+        if release is not None and not {*experiment.algorithms} & {"cucb-dp", "cucb-dp2"}:
+            raise InvalidParameter("release", release, f"has no effect on {names}: leave it out")
         uses = experiment.scheduled or "dp-se" in experiment.algorithms
         if confidence is not None and not uses:
             reason = f"has no effect on {names}: leave it out"

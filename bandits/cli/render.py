@@ -8,7 +8,7 @@ from typing import Final
 
 from bandits.experiments.comparison import Ratio
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.summary import Row
+from bandits.experiments.summary import Row, for_each_user, lower_bounds
 from bandits.policies.registry import Entry
 from bandits.worlds import Preset
 from dpcore.command.table import aligned
@@ -41,8 +41,10 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
         chosen += f"p = {experiment.confidence}, "
     head = (
         f"{experiment.preset}: T = {experiment.horizon:,}, {experiment.instances} instances, "
-        f"radius {experiment.radius}, {schedule}{chosen}seed {experiment.seed}"
+        f"radius {experiment.radius}, {schedule}{chosen}{experiment.visitors.words()}"
+        f"seed {experiment.seed}"
     )
+    whom = for_each_user(experiment.max_visits)
     table = [("algorithm", "epsilon", "regret/T", "+-", "bits", "guarantee")]
     table += [
         (
@@ -51,7 +53,7 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
             _figure(row.regret_per_round),
             _figure(row.standard_error),
             str(row.bits_per_user),
-            str(row.guarantee["text"]).removesuffix(" for each user, who is new at every pull"),
+            str(row.guarantee["text"]).removesuffix(whom),
         )
         for row in rows
     ]
@@ -63,11 +65,16 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
         *aligned(table, right=(1, 2, 3, 4)),
         "",
         "regret/T is a mean over instances, +- its standard error; bits are the most a user sent.",
-        "Guarantees are for each user, who is new at every pull; noise of this run was simulated.",
+        f"Guarantees are{whom}; noise of this run was simulated.",
         *(
             f"{name} used no reward, hence 0-DP: its first batch ends after round "
             f"{experiment.horizon:,}. Give a longer --horizon."
             for name in silent
+        ),
+        *(
+            f"{bound['theorem']} at epsilon {_epsilon(bound['epsilon'])}: in the limit at least "
+            f"{_figure(bound['regret_per_round'])} for any algorithm ({bound['of']})."
+            for bound in lower_bounds(experiment)
         ),
         *(f"Assumed: {words}." for words in assumed),
     ]

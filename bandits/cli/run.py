@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -99,8 +99,8 @@ def run(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="With the preset own: a CSV of rewards in [0, 1], a column for each arm, drawn "
-            "with replacement.",
+            help="A CSV of rewards in [0, 1], a column for each arm, drawn with replacement: in "
+            "the place of the preset's arms.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -152,8 +152,8 @@ def run(
         str | None,
         typer.Option(
             metavar="N",
-            help="The population of a linear world: nobody is a client twice. (default: the "
-            "preset's)",
+            help="The population: of a linear world, where nobody is a client twice, or with "
+            "--visits. (default: the preset's, or T/B)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -163,6 +163,59 @@ def run(
             metavar="ALPHA",
             help="Phase l of a linear algorithm has 2^(ALPHA l) clients, 0 < ALPHA < 1. "
             "(default: 0.8)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    visits: Annotated[
+        str | None,
+        typer.Option(
+            metavar="B",
+            help="A user may return up to B times: EPSILON and DELTA are then for all visits, and "
+            "who has no visit left is turned away. (default: every user is new)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    honest: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="The share of a release's users who keep their noise secret, e.g. 90%. "
+            "(default: 100%)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    dropouts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="The share of a release's users who may vanish, e.g. 5%: the noise of the others "
+            "suffices, and as many do vanish. (default: 0%)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    aggregation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help="What adds up messages: ideal, or masked (the working secure aggregation, about "
+            "10 ms a reward). (default: ideal)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    super_arm: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K",
+            help="Base arms of a super arm in combinatorial worlds. (default: the preset's)",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    release: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help="How cucb-dp releases running sums: tree (the paper), doubling (disjoint blocks), "
+            "or factorisation (Gaussian noise, keeps DELTA). (default: tree)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -226,9 +279,8 @@ def run(
 
         workers = read_jobs(jobs)
         folder, state = read_path("--output", output), read_path("--resume", resume)
-        if rewards is not None and (data or preset != "own"):
-            reason = f"is for the preset own without --data, not {preset}: leave it out"
-            raise InvalidParameter("--rewards", rewards, reason)
+        if rewards is not None and data:
+            raise InvalidParameter("--rewards", rewards, "is in the place of --data: leave one out")
         option, data = ("--data", data) if rewards is None else ("--rewards", [rewards])
         source = [place for text in data or () if (place := read_path(option, text))]
         for place in [*source, None]:
@@ -249,6 +301,13 @@ def run(
             alpha=alpha,
             confidence=confidence,
             renyi_tail=renyi_tail,
+            visits=visits,
+            honest=honest,
+            dropouts=dropouts,
+            aggregation=aggregation,
+            rewards=rewards is not None,
+            super_arm=super_arm,
+            release=release,
         )
         with as_options(data=option):
             worlds = experiment.worlds(source)
@@ -303,23 +362,21 @@ def _played(
     state: Path | None,
     runs: dict[tuple[str, str], Run] | None,
 ) -> list[Cell]:
-    from bandits.experiments.experiment import run_cells
+    from bandits.experiments.playing import run_cells
     from bandits.experiments.state import resume
     from dpcore.command.progress import progress_bar
 
-    with progress_bar("runs", experiment.size) as progress:
-        if state is None:
-            return run_cells(experiment, worlds, jobs=workers, progress=progress, runs=runs)
-        with resume(state, experiment, worlds) as kept:
-            return run_cells(
-                experiment,
-                worlds,
-                jobs=workers,
-                done=tuple(kept.cells),
-                store=kept.append,
-                progress=progress,
-                runs=runs,
-            )
+    stored = nullcontext() if state is None else resume(state, experiment, worlds)
+    with progress_bar("runs", experiment.size) as progress, stored as kept:
+        return run_cells(
+            experiment,
+            worlds,
+            jobs=workers,
+            done=() if kept is None else tuple(kept.cells),
+            store=None if kept is None else kept.append,
+            progress=progress,
+            runs=runs,
+        )
 
 
 def _publish(found: _Found, promises: Promises, folder: Path | None, *, as_json: bool) -> None:
@@ -332,11 +389,10 @@ def _publish(found: _Found, promises: Promises, folder: Path | None, *, as_json:
     text = write_json(document(experiment, worlds, rows))
     shown = text if as_json else page(run_lines(experiment, rows))
     # Files first: a reader of standard output may be gone, and what was found must not go with it.
-    warnings: list[str] = []
+    warnings: Iterable[str] = ()
     try:
         if folder is not None:
-            written = write_results(folder, experiment, worlds, found.cells, text, found.runs)
-            warnings.extend(written)
+            warnings = write_results(folder, experiment, worlds, found.cells, text, found.runs)
     except InvalidParameter:
         sys.stdout.write(shown)
         raise

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final, get_args
 
 from bandits.policies.registry import Algorithm, WorldKind
 from dpcore.errors import ABSENT, InvalidParameter
@@ -15,9 +16,12 @@ __all__ = [
     "check_delta",
     "check_epsilons",
     "check_named",
+    "check_word",
     "check_worlds",
+    "checked_rounds",
     "float_up",
     "population",
+    "spaced_checkpoints",
 ]
 
 _LEAST_EPSILON: Final = Fraction(1, 10**6)
@@ -25,6 +29,8 @@ _MOST_EPSILON: Final = Fraction(10**3)
 # Exact tables of shuffled bits take minutes beyond these.
 _LEAST_OF_BITS: Final = Fraction(1, 10**2)
 _LEAST_DELTA_OF_BITS: Final = Fraction(1, 10**30)
+_POINTS: Final = 81
+_DECADES: Final = 4
 _BITS: Final = ("sdp-ae", "vb-sdp-ae", "sdp-dpe", "sdp-pe")
 
 
@@ -46,6 +52,15 @@ def check_named(argument: str, values: Sequence[object]) -> None:
         raise InvalidParameter(argument, ", ".join(map(str, values)), "names one twice")
 
 
+def check_word(argument: str, value: object, names: Any) -> None:
+    r"""Refuse what is none of the words of a ``Literal``."""
+    known = get_args(names)
+    if value not in known:
+        two = " or ".join(map(repr, known))
+        words = two if len(known) == 2 else f"one of {', '.join(known)}"
+        raise InvalidParameter(argument, value, f"must be {words}")
+
+
 def population(given: int | None, own: int | None) -> int | None:
     r"""The population asked for, or the preset's own."""
     return own if given is None else integer("users", given, at_least=1)
@@ -53,7 +68,11 @@ def population(given: int | None, own: int | None) -> int | None:
 
 def check_worlds(algorithms: Sequence[Algorithm], kind: WorldKind) -> None:
     r"""Refuse an algorithm that is played in another kind of world."""
-    kinds = {"arms": "independent arms, such as cz/easy", "linear": "linear rewards, as lzj/fig2"}
+    kinds = {
+        "arms": "independent arms, such as cz/easy",
+        "linear": "linear rewards, as lzj/fig2",
+        "combinatorial": "super arms, as csb/topk",
+    }
     for entry in (each.entry for each in algorithms):
         if entry.world != kind:
             reason = f"is played in worlds with {kinds[entry.world]}"
@@ -82,3 +101,30 @@ def check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str]) -> No
     if len({float_up(rational("epsilon", given)) for given in epsilons}) < len(epsilons):
         reason = "names one twice: two of them are printed as the same float"
         raise InvalidParameter("epsilon", ", ".join(map(str, epsilons)), reason)
+
+
+def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
+    r"""At most ``points`` rounds up to the horizon, evenly spaced by ratio over four powers of ten.
+
+    >>> spaced_checkpoints(10**5, 5), spaced_checkpoints(20, 3)
+    ((10, 100, 1000, 10000, 100000), (1, 20))
+    """
+    rounds = integer("horizon", horizon, at_least=1)
+    count = integer("points", points, at_least=1)
+    steps = max(count - 1, 1)
+    found = {math.ceil(rounds * 10 ** (-_DECADES * i / steps)) for i in range(count)}
+    return tuple(sorted(found))
+
+
+def checked_rounds(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
+    r"""The rounds that are given, or :func:`spaced_checkpoints`.
+
+    Raises :class:`InvalidParameter` for rounds that do not rise, or do not end with the horizon.
+    """
+    if not checkpoints:
+        return spaced_checkpoints(horizon)
+    exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints)
+    if exact[-1] != horizon or any(b <= a for a, b in pairwise(exact)):
+        reason = f"must rise, and end with the horizon, {horizon}"
+        raise InvalidParameter("checkpoints", checkpoints, reason)
+    return exact

@@ -6,88 +6,49 @@ and in whatever order. Simulated runs draw their noise from a seed, so they prot
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
-from typing import Any, Final, get_args
-
-import numpy as np
+from typing import Any, Final
 
 from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon, chance_of, confidence_of
+from bandits.combinatorial.problem import Problem
 from bandits.experiments.asked import (
     check_delta,
     check_epsilons,
     check_named,
+    check_word,
     check_worlds,
+    checked_rounds,
     float_up,
     population,
+    spaced_checkpoints,
 )
-from bandits.play import Run, play, run_guarantee
+from bandits.experiments.cells import Cell, Task
+from bandits.experiments.people import Visitors
+from bandits.policies.combinatorial import cucb_of
 from bandits.policies.registry import (
     ScheduleName,
     Setting,
     read_algorithm,
 )
 from bandits.privatizers.averages import Calibrated
+from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.promise import RunGuarantee
+from bandits.privatizers.streams import StreamRelease
 from bandits.radius.radius import RadiusName, TailName
 from bandits.worlds import Worlds, preset_of
-from bandits.worlds.environment import Environment
 from bandits.worlds.preset import MOST_INSTANCES, Data
-from dpcore.command.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
-from dpcore.sampling.rng import SeededRng
+from dpcore.numbers.parameter import Exact, RationalLike, integer, rational, write_rational
 
-__all__ = ["RECIPE", "Cell", "Experiment", "Task", "play_task", "run_cells"]
-__all__ += ["float_up", "spaced_checkpoints"]
+__all__ = ["RECIPE", "Cell", "Experiment", "Task", "float_up", "spaced_checkpoints"]
 
 RECIPE: Final = "dpcore-bandit-cell/1"
 r"""Names what a cell draws and decides from its coins; whoever changes any of that changes it."""
 
-_POINTS: Final = 81
-_DECADES: Final = 4
 _MOST_HORIZON: Final = 10**12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    r"""One cell to come; ``epsilon`` as it is written, exact."""
-
-    algorithm: str
-    epsilon: str
-    instance: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    r"""What one run gave: the fields are those of :class:`bandits.play.Run`."""
-
-    algorithm: str
-    epsilon: str
-    instance: int
-    regret: tuple[float, ...]
-    pulls: tuple[int, ...]
-    active: tuple[int, ...]
-    batches: int
-    bits_per_user: int
-    mean_bits_per_user: float
-    numbers: int = 0
-    bits_sent: int = 0
-
-    @property
-    def task(self) -> Task:
-        return Task(algorithm=self.algorithm, epsilon=self.epsilon, instance=self.instance)
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name, in order; floats are read back as they were."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +61,8 @@ class Experiment:
     None: as many as the preset has. ``confidence`` and ``renyi_tail`` are those of a ``Setting``.
 
     Linear worlds have ``calibration``, ``alpha`` and ``users``, the population, None for the
-    preset's; see :class:`bandits.policies.registry.Setting`.
+    preset's; see :class:`bandits.policies.registry.Setting`. In other worlds ``users`` is the
+    population of whom each may come ``max_visits`` times, and ``deployment`` who of them stays.
 
     ``checkpoints`` are rounds in rising order, the last of them the horizon; none given:
     :func:`spaced_checkpoints`. ``delta`` is for shuffled bits, and where epsilons are reported.
@@ -125,7 +87,7 @@ class Experiment:
     epsilons: tuple[RationalLike, ...]
     horizon: int
     instances: int
-    delta: RationalLike = "1e-6"
+    delta: Exact = Exact("1e-6")
     radius: RadiusName = "exact"
     schedule: ScheduleName | None = None
     arms: int | None = None
@@ -133,9 +95,13 @@ class Experiment:
     checkpoints: tuple[int, ...] = ()
     calibration: Calibrated = "exact"
     users: int | None = None
-    alpha: RationalLike = "4/5"
-    confidence: RationalLike = "1/10"
+    alpha: Exact = Exact("4/5")
+    confidence: Exact = Exact("1/10")
     renyi_tail: TailName | None = None
+    max_visits: int | None = None
+    deployment: Deployment = EVERYONE
+    super_arm: int | None = None
+    release: StreamRelease = "tree"
 
     def __post_init__(self) -> None:
         preset = preset_of(self.preset)
@@ -152,21 +118,18 @@ class Experiment:
             raise InvalidParameter("instances", self.instances, f"must be <= {MOST_INSTANCES}")
         names = [each.entry.name for each in read]
         check_worlds(read, preset.kind)
+        self.visitors.check(names, self.radius)
         check_epsilons(self.epsilons, names)
         check_delta(self.delta, names)
-        if self.calibration not in get_args(Calibrated):
-            raise InvalidParameter("calibration", self.calibration, "must be 'exact' or 'paper'")
-        if self.radius not in get_args(RadiusName):
-            raise InvalidParameter("radius", self.radius, "must be 'exact' or 'paper'")
+        check_word("calibration", self.calibration, Calibrated)
+        check_word("radius", self.radius, RadiusName)
+        check_word("release", self.release, StreamRelease)
         schedule = self.schedule
         if schedule is None:
             schedule = "exact" if self.radius == "exact" else preset.schedule
-        if self.renyi_tail not in (None, *get_args(TailName)):
-            reason = "must be 'printed' or 'released'"
-            raise InvalidParameter("renyi_tail", self.renyi_tail, reason)
-        if schedule not in get_args(ScheduleName):
-            reason = f"must be one of {', '.join(get_args(ScheduleName))}"
-            raise InvalidParameter("schedule", self.schedule, reason)
+        if self.renyi_tail is not None:
+            check_word("renyi_tail", self.renyi_tail, TailName)
+        check_word("schedule", schedule, ScheduleName)
         for name, value in (
             ("algorithms", spelled),
             ("epsilons", epsilons),
@@ -175,8 +138,9 @@ class Experiment:
             ("delta", rational("delta", self.delta)),
             ("schedule", schedule),
             ("arms", preset.arms_of(self.arms)),
+            ("super_arm", preset.super_arm_of(self.super_arm)),
             ("seed", integer("seed", self.seed, at_least=0)),
-            ("checkpoints", _checked(self.checkpoints, horizon)),
+            ("checkpoints", checked_rounds(self.checkpoints, horizon)),
             ("users", population(self.users, preset.users)),
             ("alpha", chance_of("alpha", self.alpha)),
             ("confidence", confidence_of(self.confidence)),
@@ -188,7 +152,8 @@ class Experiment:
 
         Raises :class:`InvalidParameter` also for a horizon below the number of arms.
         """
-        found = preset_of(self.preset).worlds(self.instances, arms=self.arms, data=data)
+        preset = preset_of(self.preset)
+        found = preset.worlds(self.instances, arms=self.arms, data=data, super_arm=self.super_arm)
         arms_and_horizon(found.arms, self.horizon)
         return found
 
@@ -203,6 +168,11 @@ class Experiment:
         for algorithm in self.algorithms:
             for epsilon in self.epsilons:
                 yield algorithm, write_rational(Fraction(epsilon))
+
+    @property
+    def visitors(self) -> Visitors:
+        r"""How often a user may come, of how many, and who of them stays."""
+        return Visitors(max_visits=self.max_visits, users=self.users, deployment=self.deployment)
 
     @property
     def scheduled(self) -> bool:
@@ -222,9 +192,9 @@ class Experiment:
         return len(self.algorithms) * len(self.epsilons) * self.instances
 
     def setting(
-        self, epsilon: RationalLike, arms: int, model: LinearModel | None = None
+        self, epsilon: RationalLike, arms: int, model: LinearModel | Problem | None = None
     ) -> Setting:
-        r"""What a policy of this experiment is made for; ``model`` is that of its linear world."""
+        r"""What a policy of this experiment is made for; ``model`` is that of its world."""
         schedule = self.schedule
         assert schedule is not None  # noqa: S101  # set when it was made
         return Setting(
@@ -240,16 +210,23 @@ class Experiment:
             alpha=rational("alpha", self.alpha),
             confidence=rational("confidence", self.confidence),
             renyi_tail=self.renyi_tail,
+            max_visits=self.max_visits,
+            deployment=self.deployment,
+            release=self.release,
         )
 
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
         r"""What every run of that algorithm promises each user; None where nothing is protected."""
-        preset = preset_of(self.preset)
-        linear = preset.kind == "linear"
-        # The promise is of every set of actions in as many dimensions.
-        model = preset.worlds(1, arms=arms).environments[0].model if linear else None
-        policy = read_algorithm(algorithm).policy(self.setting(epsilon, arms, model))
-        return run_guarantee(policy, arms, self.horizon)
+        preset, named = preset_of(self.preset), read_algorithm(algorithm)
+        if preset.kind == "arms":
+            model = None
+        else:
+            # The promise is of every set of actions in as many dimensions, or of as many base arms.
+            model = preset.worlds(1, arms=arms, super_arm=self.super_arm).environments[0].model
+        setting = self.setting(epsilon, arms, model)
+        if preset.kind == "combinatorial":
+            return cucb_of(named, setting).promise()
+        return self.visitors.guarantee(named.policy(setting), arms, self.horizon)
 
     def to_json(self) -> dict[str, Any]:
         r"""Every field, exact numbers as they are written."""
@@ -257,7 +234,7 @@ class Experiment:
             "preset": self.preset,
             "algorithms": [*self.algorithms],
             "epsilons": [write_rational(Fraction(e)) for e in self.epsilons],
-            "delta": write_rational(Fraction(self.delta)),
+            "delta": write_rational(self.delta),
             "horizon": self.horizon,
             "instances": self.instances,
             "radius": self.radius,
@@ -267,6 +244,7 @@ class Experiment:
             "checkpoints": [*self.checkpoints],
             **self._linear_json(),
             **self._chosen_json(),
+            **self.visitors.to_json(),
         }
 
     def _chosen_json(self) -> dict[str, Any]:
@@ -274,125 +252,16 @@ class Experiment:
         chosen = {} if self.renyi_tail is None else {"renyi_tail": self.renyi_tail}
         if self.confidence == Fraction(1, 10):
             return chosen
-        return {"confidence": write_rational(Fraction(self.confidence)), **chosen}
+        return {"confidence": write_rational(self.confidence), **chosen}
 
     def _linear_json(self) -> dict[str, Any]:
-        if preset_of(self.preset).kind != "linear":
-            return {}
-        alpha = write_rational(Fraction(self.alpha))
+        kind = preset_of(self.preset).kind
+        if kind == "combinatorial":
+            return {"super_arm": self.super_arm, "release": self.release}
+        if kind != "linear":
+            return {"users": self.users} if self.users is not None else {}
+        alpha = write_rational(self.alpha)
         return {"calibration": self.calibration, "users": self.users, "alpha": alpha}
 
 
-def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
-    r"""At most ``points`` rounds up to the horizon, evenly spaced by ratio over four powers of ten.
-
-    >>> spaced_checkpoints(10**5, 5), spaced_checkpoints(20, 3)
-    ((10, 100, 1000, 10000, 100000), (1, 20))
-    """
-    rounds = integer("horizon", horizon, at_least=1)
-    count = integer("points", points, at_least=1)
-    steps = max(count - 1, 1)
-    found = {math.ceil(rounds * 10 ** (-_DECADES * i / steps)) for i in range(count)}
-    return tuple(sorted(found))
-
-
-def _checked(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
-    if not checkpoints:
-        return spaced_checkpoints(horizon)
-    exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints)
-    if exact[-1] != horizon or any(b <= a for a, b in pairwise(exact)):
-        reason = f"must rise, and end with the horizon, {horizon}"
-        raise InvalidParameter("checkpoints", checkpoints, reason)
-    return exact
-
-
 # -- running ----------------------------------------------------------------------------------
-
-
-def run_cells(
-    experiment: Experiment,
-    worlds: Worlds,
-    *,
-    jobs: int = 1,
-    done: Sequence[Cell] = (),
-    store: Callable[[Cell], None] | None = None,
-    progress: Callable[[int], None] | None = None,
-    runs: dict[tuple[str, str], Run] | None = None,
-) -> list[Cell]:
-    r"""All cells in the order of ``experiment.tasks()``; the first of them may be ``done``.
-
-    ``jobs`` processes draw (-1: one for each core), through joblib where it is not one. ``store``
-    is given each new cell, in order, ``progress`` the number of cells there are, ``runs`` the run
-    of instance 0 of each kind that is played here, with the records of its releases.
-
-    Raises :class:`InvalidParameter` for jobs that are neither -1 nor >= 1, worlds that do not match
-    the experiment and cells that are not its first; :class:`DpcoreError` where a worker died.
-    """
-    workers = width_of(checked_jobs(jobs))
-    tasks = list(experiment.tasks())
-    if len(worlds.environments) != experiment.instances:
-        reason = f"must be as many as instances, {experiment.instances}"
-        raise InvalidParameter("worlds", len(worlds.environments), reason)
-    arms_and_horizon(worlds.arms, experiment.horizon)
-    found = list(done)
-    if [cell.task for cell in found] != tasks[: len(found)]:
-        raise InvalidParameter("done", len(found), "must be the first cells, in order")
-    whole = runs is not None
-    left = [(experiment, worlds.environments[t.instance], t, whole) for t in tasks[len(found) :]]
-    if progress is not None:
-        progress(len(found))
-    with contextlib.closing(in_processes(_run, left, max(min(workers, len(left)), 1))) as cells:
-        for cell, run in cells:
-            if runs is not None and run is not None:
-                runs[cell.algorithm, cell.epsilon] = run
-            if store is not None:
-                store(cell)
-            found.append(cell)
-            if progress is not None:
-                progress(len(found))
-    return found
-
-
-def _run(
-    experiment: Experiment,
-    world: Environment,
-    task: Task,
-    whole: bool,  # noqa: FBT001  # a call of another process
-) -> tuple[Cell, Run | None]:
-    # The cell, and of instance 0 the whole run, where it is asked for.
-    run = play_task(experiment, world, task)
-    cell = Cell(
-        algorithm=task.algorithm,
-        epsilon=task.epsilon,
-        instance=task.instance,
-        regret=run.regret,
-        pulls=run.pulls,
-        active=run.active,
-        batches=run.batches,
-        bits_per_user=run.bits_per_user,
-        mean_bits_per_user=run.mean_bits_per_user,
-        numbers=run.numbers,
-        bits_sent=run.bits_sent,
-    )
-    return cell, run if whole and not task.instance else None
-
-
-def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
-    r"""The run of a cell, with the records of its releases; the same at every call."""
-    policy = read_algorithm(task.algorithm).policy(
-        experiment.setting(task.epsilon, world.arms, world.model)
-    )
-    return play(
-        policy,
-        world,
-        horizon=experiment.horizon,
-        world=np.random.default_rng(_coins("rewards", experiment, task)),
-        rng=SeededRng(_coins("noise", experiment, task)),
-        checkpoints=experiment.checkpoints,
-    )
-
-
-def _coins(use: str, experiment: Experiment, task: Task) -> int:
-    cell = [experiment.preset, task.algorithm, task.epsilon, task.instance]
-    words = json.dumps([use, experiment.seed, *cell])
-    return int.from_bytes(hashlib.sha256(words.encode()).digest(), "big")

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bandits.experiments.experiment import Cell, Experiment, play_task
+from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.ownership import (
     PICTURE,
     ROWS,
@@ -18,6 +18,7 @@ from bandits.experiments.ownership import (
     remove_earlier,
     title_of,
 )
+from bandits.experiments.playing import play_task
 from bandits.experiments.regret_csv import Line, lines_of, write_csv
 from bandits.play import Run
 from bandits.policies.registry import read_algorithm

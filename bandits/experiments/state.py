@@ -44,6 +44,8 @@ _WORDS: Final = {
     "radius": "radius",
     "schedule": "schedule",
     "arms": "number of arms",
+    "super_arm": "size of a super arm",
+    "release": "release of running sums",
     "seed": "seed",
     "checkpoints": "list of checkpoints",
     "dpcore": "dpcore",
@@ -55,6 +57,10 @@ _WORDS: Final = {
     "alpha": "alpha",
     "confidence": "confidence",
     "renyi_tail": "tail of Renyi noise",
+    "max_visits": "visits of a user",
+    "honest": "honest users",
+    "dropouts": "dropouts",
+    "aggregation": "aggregation",
 }
 _UNSHOWN: Final = ("data", "worlds", "checkpoints")
 _COUNTS: Final = ("instance", "batches", "bits_per_user", "numbers", "bits_sent")

@@ -19,12 +19,13 @@ from bandits.experiments.experiment import Cell, Experiment, float_up
 from bandits.policies.registry import read_algorithm
 from bandits.privatizers.promise import RunGuarantee
 from bandits.worlds import Worlds
+from bandits.worlds.hard import lower_bound
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
 from dpcore.numbers.rounding import up
 
 __all__ = ["SCHEMA", "Row", "document", "guarantee_json", "promises_of", "rows_of", "write_json"]
-__all__ += ["Promises", "written_up"]
+__all__ += ["Promises", "for_each_user", "lower_bounds", "written_up"]
 
 SCHEMA: Final = "dpcore-bandit/1"
 
@@ -32,7 +33,7 @@ Promises: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 r"""What an algorithm promises at an epsilon, both as they are written."""
 
 _SHORT: Final = 12
-_OWN: Final = ("users", "horizon")
+_OWN: Final = ("users", "horizon", "algorithms")
 _LENGTHS: Final = ("precision", "modulus")
 
 _SIMULATED: Final = (
@@ -85,7 +86,8 @@ def promises_of(
     for algorithm, epsilon in experiment.kinds():
         try:
             promised = experiment.guarantee(algorithm, epsilon, arms)
-            found[algorithm, epsilon] = guarantee_json(promised, experiment.delta)
+            most = experiment.max_visits
+            found[algorithm, epsilon] = guarantee_json(promised, experiment.delta, max_visits=most)
             if read_algorithm(algorithm).entry.world == "linear":
                 found[algorithm, epsilon] |= _labelled(found[algorithm, epsilon], promised, epsilon)
         except DpcoreError as error:
@@ -154,8 +156,10 @@ def _row(experiment: Experiment, cells: list[Cell], promised: dict[str, Any]) ->
     )
 
 
-def guarantee_json(promised: RunGuarantee | None, delta: RationalLike) -> dict[str, Any]:
-    r"""What a run promises each user, as a sentence and as numbers.
+def guarantee_json(
+    promised: RunGuarantee | None, delta: RationalLike, *, max_visits: int | None = None
+) -> dict[str, Any]:
+    r"""What a run promises each user, as a sentence and as numbers; for all of ``max_visits``.
 
     ``epsilon_upper`` is the upper end of epsilon at ``delta``, None where nothing is promised. No
     number of the sentence is smaller than what it stands for.
@@ -176,19 +180,30 @@ def guarantee_json(promised: RunGuarantee | None, delta: RationalLike) -> dict[s
     upper = bound.upper_float
     largest = promised.pure().upper
     pure = largest if isinstance(largest, Fraction) else None
-    if pure is not None:
+    if pure is not None and (max_visits is None or pure <= bound.upper):
         words = f"{written_up(pure)}-DP"
     elif math.isfinite(upper):
         words = f"({up(bound.upper)}, {written_up(exact)})-DP"
     else:
         words = f"no finite epsilon at delta {written_up(exact)}"
     return {
-        "text": f"{words} for each user, who is new at every pull",
+        "text": f"{words}{for_each_user(max_visits)}",
         "pure": None if pure is None else write_rational(pure),
         "delta": write_rational(exact),
         "epsilon_upper": upper if math.isfinite(upper) else None,
         "assumptions": [*promised.assumptions],
     }
+
+
+def for_each_user(max_visits: int | None) -> str:
+    r"""The end of a sentence: for whom a promise is, users who are new or who come back.
+
+    >>> for_each_user(None), for_each_user(16)
+    (' for each user, who is new at every pull', ' for each user, over at most 16 visits')
+    """
+    if max_visits is None:
+        return " for each user, who is new at every pull"
+    return f" for each user, over at most {max_visits} visits"
 
 
 def written_up(value: Fraction) -> str:
@@ -216,8 +231,27 @@ def document(experiment: Experiment, worlds: Worlds, rows: Sequence[Row]) -> dic
         "data": worlds.data,
         "note": _SIMULATED,
         "rows": [row.to_json() for row in rows],
+        **({"lower_bounds": bounds} if (bounds := lower_bounds(experiment)) else {}),
         "versions": {name: version(name) for name in ("dpcore", "numpy")},
     }
+
+
+def lower_bounds(experiment: Experiment) -> list[dict[str, Any]]:
+    r"""Of a hard instance what its theorem says of the regret at each epsilon; else nothing."""
+    found = []
+    for epsilon in experiment.epsilons:
+        bound = lower_bound(
+            experiment.preset,
+            arms=experiment.arms or 0,
+            super_arm=experiment.super_arm or 0,
+            horizon=experiment.horizon,
+            epsilon=epsilon,
+        )
+        if bound is not None:
+            each = {"theorem": bound.theorem, "epsilon": float_up(rational("epsilon", epsilon))}
+            per_round = bound.regret / experiment.horizon
+            found.append({**each, "regret_per_round": per_round, "of": bound.of})
+    return found
 
 
 def write_json(found: dict[str, Any]) -> str:

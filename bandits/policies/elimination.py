@@ -42,6 +42,7 @@ NAMES: Final[dict[str, str]] = {
     "renyi": "dist-rdp-se",
     "concentrated": "dist-cdp-se",
     "shuffled-pure": "shuffled-se",
+    "pure-shuffle": "shuffled-se",
     "binary-shuffle": "bit-se",
 }
 """What batched elimination is called, by the name of its privatizer."""
@@ -107,7 +108,7 @@ class SuccessiveElimination(Policy[EliminationState]):
             active=len(state.active),
             failure=self.confidence,
         )
-        means = means_of(state.active, released, each)
+        means = means_of(state.active, released, self.privatizer.reporting(each))
         return replace(state, active=surviving(means, gap), batch=state.batch + 1)
 
     def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
@@ -179,7 +180,7 @@ def _sizes(policy: SuccessiveElimination, arms: int, horizon: int) -> tuple[int,
 
 
 def means_of(active: tuple[int, ...], released: Released, pulls: int) -> dict[int, Fraction]:
-    r"""The means of the active arms from sums over ``pulls`` users each.
+    r"""The means of the active arms from sums over ``pulls`` users each, those who reported.
 
     >>> from bandits.batch import ReleasedSum
     >>> means_of((0, 2), Released((ReleasedSum(Fraction(3)), None, ReleasedSum(Fraction(1)))), 4)

@@ -19,7 +19,6 @@ from bandits.policies.schedule import Schedule
 from bandits.privatizers.returning import SteadyPrivatizer
 from bandits.radius.certified import LEAST_FAILURE, certified_gap
 from dpcore.errors import InvalidParameter
-from dpcore.laws.sums import summed
 from dpcore.numbers.parameter import Exact, integer, rational
 
 __all__ = ["PartedElimination", "PartedState"]
@@ -102,7 +101,8 @@ class PartedElimination(Policy[PartedState]):
         sums = tuple(old + new for old, new in zip(before, fresh, strict=True))
         if state.part + 1 < len(parts):
             return replace(state, part=state.part + 1, sums=sums)
-        means = {arm: total / sum(parts) for arm, total in zip(state.active, sums, strict=True)}
+        pulled = sum(map(self.privatizer.reporting, parts))
+        means = {arm: total / pulled for arm, total in zip(state.active, sums, strict=True)}
         gap = self.gap(state.batch, active=len(state.active), batches=state.batches)
         kept = surviving(means, gap)
         return replace(state, active=kept, batch=state.batch + 1, part=0, sums=())
@@ -124,9 +124,9 @@ class PartedElimination(Policy[PartedState]):
         if share < LEAST_FAILURE:
             return math.inf
         return certified_gap(
-            summed(self.privatizer.law, len(parts)),
+            self.privatizer.noise_of(parts),
             precision=self.privatizer.steps,
-            pulls=sum(parts),
+            pulls=sum(map(self.privatizer.reporting, parts)),
             failure=share,
         )
 

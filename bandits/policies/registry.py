@@ -14,6 +14,8 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon, chance_of, confidence_of
+from bandits.combinatorial.cucb import FAMILY
+from bandits.combinatorial.problem import Problem
 from bandits.policies.dp_se import DpSe
 from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.linear_radius import ExactWidth, PaperWidth
@@ -23,31 +25,28 @@ from bandits.policies.schedule import EXACT_SCALING, PAPER, RELEASED, Schedule, 
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.averages import AveragePrivatizer, Calibrated, LinearTrust
 from bandits.privatizers.bits import BitPrivatizer
+from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.privatizer import Privatizer, Unprotected
+from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
+from bandits.privatizers.streams import StreamRelease
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, RadiusName, TailName
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import Exact, make_positive, rational, write_rational
 from dpcore.spec import find_name, read_keys, split_name
 
-__all__ = [
-    "ALGORITHMS",
-    "Algorithm",
-    "Entry",
-    "ScheduleName",
-    "Setting",
-    "WorldKind",
-    "read_algorithm",
-]
+__all__ = ["ALGORITHMS", "Algorithm", "Entry", "ScheduleName", "Setting", "WorldKind"]
+__all__ += ["read_algorithm"]
 
 ScheduleName: TypeAlias = Literal["exact", "paper", "released"]
 r"""How long batches are: ``exact_schedule``, 2^b (the paper), 4^b (the code released with it)."""
 
-WorldKind: TypeAlias = Literal["arms", "linear"]
-r"""Independent arms, or actions whose rewards are linear in one unknown vector."""
+WorldKind: TypeAlias = Literal["arms", "linear", "combinatorial"]
+r"""Independent arms, actions whose rewards are linear in one unknown vector, or super arms."""
 
 _TRUST: Final = {name: trust for trust, name in NAMES.items()}
 _MOST_BATCH: Final = 1 << 40
+_OF_PAPERS: Final = {"paper": PAPER, "released": RELEASED}
 _SHORTEST: Final = Schedule(first=1, growth=2)
 _OF_A_SHARE: Final = Fraction(1, 100)
 
@@ -86,6 +85,8 @@ class Setting:
     with any other (:class:`bandits.radius.radius.PaperRadius`). Algorithms of linear bandits have
     the other parameters: ``model`` is what the server knows, ``calibration`` says how their noise
     is chosen, ``users`` is the population (None for no end), ``alpha`` says how fast clients grow.
+    ``max_visits`` is how often one of ``users`` may come, ``deployment`` who of a release stays.
+    Combinatorial ones have ``model``, their problem, and ``release``, how cucb-dp releases sums.
 
     Raises :class:`InvalidParameter` for epsilon not > 0, a delta outside of (0, 1), arms < 1, a
     horizon below the number of arms, a confidence outside of (0, 1/2), and names of no radius or
@@ -100,10 +101,13 @@ class Setting:
     schedule: ScheduleName = "exact"
     confidence: Exact = Exact("1/10")
     renyi_tail: TailName | None = None
-    model: LinearModel | None = None
+    model: LinearModel | Problem | None = None
     calibration: Calibrated = "exact"
     users: int | None = None
     alpha: Exact = Exact("4/5")
+    max_visits: int | None = None
+    deployment: Deployment = EVERYONE
+    release: StreamRelease = "tree"
 
     def __post_init__(self) -> None:
         make_positive(self, epsilon="no noise gives epsilon 0")
@@ -113,6 +117,7 @@ class Setting:
             ("radius", RadiusName),
             ("schedule", ScheduleName),
             ("calibration", Calibrated),
+            ("release", StreamRelease),
         ):
             if getattr(self, argument) not in get_args(names):
                 reason = f"must be one of {', '.join(get_args(names))}"
@@ -156,7 +161,7 @@ class Entry:
 
     name: str
     sentence: str
-    parameter: Literal["s", "m"] | None = None
+    parameter: Literal["s", "m", "c"] | None = None
     default: int | None = None
     lengths: Literal["schedule", "own"] = "schedule"
     world: WorldKind = "arms"
@@ -178,7 +183,7 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
         parameter="s",
         default=10,
     ),
-    Entry(name="shuffled-se", sentence="batched elimination over a relaxed aggregation (assumed)"),
+    Entry(name="shuffled-se", sentence="batched elimination over shuffled bits, pure epsilon"),
     Entry(
         name="dp-se",
         sentence="Sajed and Sheffet's elimination, a trusted analyzer",
@@ -199,6 +204,17 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
     *(
         Entry(name=name, sentence=sentence, lengths="own", world="linear")
         for name, (_, _, sentence) in _LINEAR.items()
+    ),
+    *(
+        Entry(
+            name=name,
+            sentence=sentence,
+            parameter="c" if trust == "local" else None,
+            default=4 if trust == "local" else None,
+            lengths="own",
+            world="combinatorial",
+        )
+        for name, (trust, sentence) in FAMILY.items()
     ),
 )
 
@@ -250,9 +266,10 @@ def read_algorithm(text: str) -> Algorithm:
     value = read_keys("algorithm", text, rest, keys, owner=name, needed=keys)[entry.parameter]
     exact = rational(f"{name}:{entry.parameter}", value)
     whole = entry.parameter == "m" and exact.denominator != 1
-    if exact < 1 or whole or exact > _MOST_BATCH:
+    least = 2 if entry.parameter == "c" else 1
+    if exact < least or whole or exact > _MOST_BATCH:
         kind = "a whole number" if entry.parameter == "m" else "a number"
-        reason = f"must be {kind} in [1, 2^40]"
+        reason = f"must be {kind} in [{least}, 2^40]"
         raise InvalidParameter(f"{name}:{entry.parameter}", value, reason)
     return Algorithm(entry=entry, value=None if exact == entry.default else exact)
 
@@ -263,6 +280,27 @@ def read_algorithm(text: str) -> Algorithm:
 @lru_cache(maxsize=1 << 8)
 def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     name = algorithm.entry.name
+    if setting.max_visits is not None and name != NAMES["none"]:
+        # It takes a ledger along, which runs of new users need not load.
+        from bandits.policies.returning import returning_policy
+
+        return returning_policy(
+            name,
+            value=algorithm.value,
+            epsilon=setting.epsilon,
+            delta=setting.delta,
+            max_visits=setting.max_visits,
+            people=setting.users,
+            deployment=setting.deployment,
+            failure=setting.failure,
+            arms=setting.arms,
+            horizon=setting.horizon,
+            confidence=setting.confidence,
+            schedule=_OF_PAPERS.get(setting.schedule),
+        )
+    if name in FAMILY:
+        reason = f"{name} is played in combinatorial worlds, such as csb/topk"
+        raise InvalidParameter("algorithms", name, reason)
     if name == "dp-se":
         return DpSe(
             epsilon=setting.epsilon,
@@ -286,7 +324,7 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
 
 def _linear(name: str, setting: Setting) -> PhasedElimination:
     model, (clients, trust, _) = setting.model, _LINEAR[name]
-    if model is None:
+    if not isinstance(model, LinearModel):
         reason = f"{name} is played in linear worlds, such as lzj/fig2"
         raise InvalidParameter("algorithms", name, reason)
     return PhasedElimination(
@@ -307,7 +345,10 @@ def _linear(name: str, setting: Setting) -> PhasedElimination:
 
 def _of_bits(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     privatizer = BitPrivatizer(
-        epsilon=setting.epsilon, delta=setting.delta, parameters=setting.radius
+        epsilon=setting.epsilon,
+        delta=setting.delta,
+        parameters=setting.radius,
+        deployment=setting.deployment,
     )
     radius = JointRadius() if setting.radius == "exact" else TkmsRadius()
     if algorithm.entry.name == "vb-sdp-ae":
@@ -326,6 +367,12 @@ def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:
     trust = _TRUST[algorithm.entry.name]
     if trust == "none":
         return Unprotected()
+    if trust == "pure-shuffle":
+        if setting.radius == "exact":
+            return PureShufflePrivatizer(
+                epsilon=setting.epsilon, failure=setting.failure, deployment=setting.deployment
+            )
+        trust = "shuffled-pure"  # the paper's, over an aggregation that it assumes
     default: int = algorithm.entry.default or (EXACT_SCALING if setting.radius == "exact" else 1)
     return SumPrivatizer(
         trust=cast(Trust, trust),
@@ -334,22 +381,15 @@ def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:
         failure=setting.failure / (2 if trust == "shuffled-pure" else 1),
         scaling=default if algorithm.value is None else algorithm.value,
         parameters=setting.radius,
+        deployment=setting.deployment,
     )
 
 
 def _schedule(privatizer: Privatizer, setting: Setting) -> Schedule:
-    match setting.schedule:
-        case "paper":
-            return PAPER
-        case "released":
-            return RELEASED
-        case "exact":
-            return exact_schedule(
-                privatizer,
-                arms=setting.arms,
-                horizon=setting.horizon,
-                failure=setting.confidence,
-            )
+    own = _OF_PAPERS.get(setting.schedule)
+    return own or exact_schedule(
+        privatizer, arms=setting.arms, horizon=setting.horizon, failure=setting.confidence
+    )
 
 
 def _radius(schedule: Schedule, setting: Setting) -> Radius:

@@ -27,12 +27,13 @@ from flint import arb
 from bandits.batch import Commit, Pulls, Released, arms_and_horizon
 from bandits.policies.elimination import completed_sizes, surviving
 from bandits.policies.policy import Choice, Policy
-from bandits.privatizers.bits import BitPrivatizer
+from bandits.privatizers.privatizer import Privatizer
 from bandits.radius.radius import tkms_width
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.numbers.enclosure import ball, narrow, round_up
 from dpcore.numbers.parameter import integer
+from dpcore.protocols.shuffled_bits import BinaryShuffle
 
 __all__ = [
     "JointRadius",
@@ -58,7 +59,7 @@ class PooledRadius(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def width(self, privatizer: BitPrivatizer, sums: Sums, horizon: int) -> float:
+    def width(self, privatizer: Privatizer, sums: Sums, horizon: int) -> float:
         r"""I, rounded up: the mean over ``sums`` is farther from the true one with chance at most
         4/T^4, T = ``horizon`` (as far as the rule has a proof).
         """
@@ -70,9 +71,11 @@ class JointRadius(PooledRadius):
 
     name: ClassVar[str] = "exact"
 
-    def width(self, privatizer: BitPrivatizer, sums: Sums, horizon: int) -> float:
+    def width(self, privatizer: Privatizer, sums: Sums, horizon: int) -> float:
         laws = tuple(_noise(privatizer, users, count) for users, count in sums)
-        return joint_width(laws, _users(sums), min(Fraction(4, horizon**4), Fraction(1, 2)))
+        return joint_width(
+            laws, reporting(privatizer, sums), min(Fraction(4, horizon**4), Fraction(1, 2))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,23 +84,25 @@ class TkmsRadius(PooledRadius):
 
     name: ClassVar[str] = "paper"
 
-    def width(self, privatizer: BitPrivatizer, sums: Sums, horizon: int) -> float:
+    def width(self, privatizer: Privatizer, sums: Sums, horizon: int) -> float:
         variance = max(Fraction(_noise(privatizer, users, 1).variance) for users, _ in sums)
         return tkms_width(
             batches=sum(count for _, count in sums),
-            pulls=_users(sums),
+            pulls=reporting(privatizer, sums),
             sigma=Fraction(narrow(lambda: ball(variance).sqrt(), _BITS).upper),
             horizon=horizon,
         )
 
 
-def _noise(privatizer: BitPrivatizer, users: int, count: int) -> Binomial:
-    one = privatizer.protocol(users).planned_noise
+def _noise(privatizer: Privatizer, users: int, count: int) -> Binomial:
+    one = privatizer.noise(users)
+    assert isinstance(one, Binomial)  # noqa: S101  # the noise of bits
     return Binomial(trials=count * int(one.trials), probability=one.probability)
 
 
-def _users(sums: Sums) -> int:
-    return sum(users * count for users, count in sums)
+def reporting(privatizer: Privatizer, sums: Sums) -> int:
+    r"""N: the users whose rewards are in ``sums``, of all who are asked."""
+    return sum(privatizer.reporting(users) * count for users, count in sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +120,7 @@ class ShuffleState:
 class ShuffleElimination(Policy[ShuffleState]):
     r"""SDP-AE with batches of ``batch`` users an arm, or VB-SDP-AE (``batch`` None, 2^t users).
 
+    >>> from bandits.privatizers.bits import BitPrivatizer
     >>> privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
     >>> vb = ShuffleElimination(privatizer=privatizer)
     >>> vb.name, vb.choose(vb.init(2, 1000))
@@ -125,13 +131,17 @@ class ShuffleElimination(Policy[ShuffleState]):
     Raises :class:`InvalidParameter` for a privatizer or radius of another kind and a batch below 1.
     """
 
-    privatizer: BitPrivatizer = field()
+    privatizer: Privatizer = field()
     batch: int | None = None
     radius: PooledRadius = field(default=JointRadius())
 
     def __post_init__(self) -> None:
-        if not isinstance(self.privatizer, BitPrivatizer):
-            raise InvalidParameter("privatizer", self.privatizer, "must be a BitPrivatizer")
+        bits = isinstance(self.privatizer, Privatizer) and isinstance(
+            self.privatizer.protocol(1), BinaryShuffle
+        )
+        if not bits:
+            reason = "must shuffle bits, as BitPrivatizer does"
+            raise InvalidParameter("privatizer", self.privatizer, reason)
         if self.batch is not None:
             object.__setattr__(self, "batch", integer("batch", self.batch, at_least=1))
         if not isinstance(self.radius, PooledRadius):
@@ -147,8 +157,8 @@ class ShuffleElimination(Policy[ShuffleState]):
         return 1 << phase if self.batch is None else self.batch
 
     def pulled(self, phase: int) -> int:
-        r"""N: the users of an active arm in phases 1 to t."""
-        return _users(self.sums(phase))
+        r"""N: the users of an active arm in phases 1 to t whose rewards are in its sums."""
+        return reporting(self.privatizer, self.sums(phase))
 
     def sums(self, phase: int) -> Sums:
         r"""What the mean of an active arm is over after phase t."""

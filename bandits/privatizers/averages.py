@@ -112,7 +112,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return Averages(users=ask.users, coordinates=len(ask.actions))
 
     def encoding(self, size: Averages) -> Encoding:
-        wide = Fraction(self.bound)
+        wide = self.bound
         if self._paper_bits:
             # Algorithm 2 encodes each coordinate on the range of the norm, B sqrt s.
             wide *= math.isqrt(size.coordinates - 1) + 1

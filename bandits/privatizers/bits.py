@@ -3,11 +3,13 @@ r"""Sums of bits by shuffling: Algorithm 3 of Tenenbaum, Kaplan, Mansour and Ste
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, TypeAlias, cast, get_args
 
 from accounting.protocols.choose import choose
 from bandits.batch import chance_of
+from bandits.privatizers.deployment import EVERYONE, Deployment, check_planned
 from bandits.privatizers.privatizer import Privatizer
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import Exact, integer, make_positive
@@ -32,18 +34,23 @@ class BitPrivatizer(Privatizer):
     >>> privatizer.guarantee(16).meets("1/2", "1e-6")
     True
 
-    Raises :class:`InvalidParameter` for epsilon not > 0 and a delta outside of (0, 1).
+    ``deployment`` says how many users may vanish or collude: the others' bits are enough.
+
+    Raises :class:`InvalidParameter` for epsilon not > 0, a delta outside of (0, 1), and the paper's
+    bits for others than everyone.
     """
 
     epsilon: Exact = Exact()
     delta: Exact = Exact()
     parameters: Parameters = "exact"
+    deployment: Deployment = EVERYONE
 
     def __post_init__(self) -> None:
         make_positive(self, epsilon="no noise gives epsilon 0")
         delta = chance_of("delta", self.delta)  # the loss of bits is unbounded
         if self.parameters not in get_args(Parameters):
             raise InvalidParameter("parameters", self.parameters, "must be 'exact' or 'paper'")
+        check_planned(self.deployment, self.parameters)
         object.__setattr__(self, "delta", delta)
 
     @property
@@ -61,6 +68,7 @@ def _protocol(privatizer: BitPrivatizer, n: int) -> BinaryShuffle:
         users=n,
         epsilon=privatizer.epsilon,
         delta=privatizer.delta,
+        honest_fraction=Fraction(privatizer.deployment.counted_on(n), n),
         parameters=privatizer.parameters,
     )
     return cast(BinaryShuffle, plan.protocol)

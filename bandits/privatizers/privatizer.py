@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final, TypeAlias, final
@@ -19,14 +19,21 @@ import numpy as np
 from accounting.claims.claim import Assumed, Pure
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
-from accounting.protocols.choose import protocol_guarantee
+from accounting.protocols.choose import mechanism_guarantee
+from accounting.protocols.pure_shuffle import purity
 from bandits.batch import Ask, Encoding, OwnRounds, ReleasedSum
+from bandits.privatizers.deployment import ALL_HONEST, EVERYONE, MASKED, Deployment, masked_sum
 from bandits.privatizers.releasing import Releasing
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Release
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.sums import summed
+from dpcore.mechanism import Mechanism, Release
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import integer
+from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -36,6 +43,7 @@ __all__ = [
     "BITS_ONLY",
     "SUM_ONLY",
     "TRUSTED",
+    "BitProtocol",
     "Privatizer",
     "Relaxed",
     "SumProtocol",
@@ -46,10 +54,12 @@ __all__ = [
 TRUSTED: Final = "the analyzer is trusted with the sum and publishes its estimate only"
 BITS_ONLY: Final = "the shuffler shows the server the bits only"
 SUM_ONLY: Final = "the aggregation shows the server the sum and who is in it only"
-ALL_HONEST: Final = "all users of a release follow the protocol, stay, and keep their noise secret"
 
 SumProtocol: TypeAlias = AggregatedSum | CentralSum | LocalSum | ShuffledPure
 """The protocols that release a sum mod m."""
+
+BitProtocol: TypeAlias = BinaryShuffle | PureShuffle
+"""The protocols whose messages are bits, in shuffled order."""
 
 _AT_ONCE: Final = 1 << 16
 _PLAIN_STEPS: Final = 1 << 20
@@ -97,7 +107,7 @@ class Privatizer(Releasing[int]):
             raise TypeError(f"{cls.__name__}.{name} follows from the protocol: leave it out")
 
     @abstractmethod
-    def protocol(self, pulls: int) -> SumProtocol | BinaryShuffle | None:
+    def protocol(self, pulls: int) -> SumProtocol | BitProtocol | None:
         r"""What n users run, the same for equal n; None where nothing is protected."""
 
     @property
@@ -109,6 +119,21 @@ class Privatizer(Releasing[int]):
     def relaxed(self) -> Relaxed | None:
         r"""What :class:`ShuffledPure` is assumed to run over; None for every other protocol."""
         return None
+
+    @property
+    def deployment(self) -> Deployment:
+        r"""Who of n users stays and is honest, and what adds up their messages."""
+        return EVERYONE
+
+    @property
+    def least_noise(self) -> Noise | None:
+        r"""A law that the noise of each release has at least, and is promised; None: its own."""
+        return None
+
+    @final
+    def reporting(self, pulls: int) -> int:
+        r"""Whose rewards are in the sum, of n users, when as many vanish as is planned for."""
+        return pulls if self.protocol(pulls) is None else self.deployment.reporting(pulls)
 
     @final
     def precision(self, pulls: int) -> int:
@@ -126,33 +151,51 @@ class Privatizer(Releasing[int]):
 
     @final
     def noise(self, pulls: int) -> Noise | None:
-        r"""The law of the noise of the sum, in steps of 1/g, or None for none.
+        r"""The law of the noise of the sum of those who report, in steps of 1/g, or None for none.
 
         A law that is not centred is taken less its mean: the analyzer subtracts that.
         """
         protocol = self._of(pulls)
-        return None if protocol is None else protocol.planned_noise
+        return None if protocol is None else _noise_of(protocol, self.reporting(pulls))
+
+    @final
+    def missed(self, pulls: int) -> Fraction:
+        r"""An upper bound of the chance that the noise of a batch of n is none of :meth:`noise`.
+
+        0 but for a :class:`PureShuffle`, whose covers stand for rewards.
+        """
+        protocol = self._of(pulls)
+        if not isinstance(protocol, PureShuffle):
+            return Fraction(0)
+        return protocol.missed(self.reporting(pulls))
 
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
-        r"""The released sum of n rewards, in units of reward, from the sum of their encodings.
+        r"""The released sum of rewards, in units of reward, from the sum of their encodings.
 
-        One fresh release at each call. The noise is drawn at once where the users' shares make one
+        Of the n users those who report are in it (:meth:`reporting`). One fresh release at each
+        call. The noise is drawn at once where the users' shares make one
         law, and user by user in the local model. Raises :class:`InvalidParameter` for a sum outside
         of [0, n g].
         """
         protocol, total = self._of(pulls), self.checked(encoded_sum, pulls)
+        present = self.reporting(pulls)
         match protocol:
             case None:
                 return ReleasedSum(Fraction(total, self.precision(pulls)))
             case BinaryShuffle():
-                ones = total + protocol.planned_noise.sample(rng=rng)
-                return ReleasedSum(protocol.estimates(np.array([ones]), pulls)[0])
+                ones = total + protocol.observed_noise(present).sample(rng=rng)
+                return ReleasedSum(protocol.estimates(np.array([ones]), present)[0])
+            case PureShuffle():
+                ones = protocol.ones_of_bits(total, present, rng=rng)
+                return ReleasedSum(protocol.estimate(ones, present))
             case LocalSum():
                 # The law of the sum is known, but its tables would take longer to build.
-                drawn = noise_by_user(protocol.noise, users=pulls, runs=1, rng=rng)
+                drawn = noise_by_user(protocol.noise, users=present, runs=1, rng=rng)
                 total += sum(int(part.sum()) for part in drawn)
+            case AggregatedSum() if self.deployment.aggregation == "masked":
+                return ReleasedSum(masked_sum(protocol, total, self.deployment, rng))
             case AggregatedSum() | ShuffledPure():
-                total += protocol.planned_noise.sample(rng=rng)
+                total += _noise_of(protocol, present).sample(rng=rng)
             case CentralSum():
                 pass  # the analyzer adds its noise itself
         return ReleasedSum(protocol.analyze(total % protocol.modulus, rng=rng))
@@ -161,15 +204,20 @@ class Privatizer(Releasing[int]):
     def guarantee(self, pulls: int) -> Guarantee | None:
         r"""What a release of a batch of n promises each user in it; None where nothing is.
 
-        Raises :class:`NotDerived` for :class:`ShuffledPure` over nothing that is ``relaxed``.
+        Raises :class:`NotDerived` for :class:`ShuffledPure` over nothing that is ``relaxed``, and
+        for a :class:`PureShuffle` that is not certified for the epsilon of its shares.
         """
         protocol = self._of(pulls)
-        return None if protocol is None else _guarantee(protocol, self.relaxed)
+        if protocol is None:
+            return None
+        if isinstance(protocol, PureShuffle):
+            return _certified(protocol, self.deployment.counted_on(protocol.users))
+        return _guarantee(protocol, self.deployment, self.least_noise, self.relaxed)
 
     @final
     def assumed(self, pulls: int) -> tuple[str, ...]:
         r"""All that the guarantee of a batch of n takes for granted beside the noise."""
-        implied = _implied(self._of(pulls), self.relaxed)
+        implied = _implied(self._of(pulls), self.relaxed, self.deployment)
         return tuple(dict.fromkeys((*implied, *self.assumptions)))
 
     @final
@@ -179,9 +227,10 @@ class Privatizer(Releasing[int]):
         None where no mechanism says all that the server sees.
         """
         protocol = self._of(pulls)
-        if protocol is None or isinstance(protocol, ShuffledPure):
+        if protocol is None or isinstance(protocol, (ShuffledPure, PureShuffle)):
             return None
-        return Release(mechanism=protocol.mechanism(protocol.users), batch=batch)
+        mechanism = _mechanism(protocol, self.deployment, self.least_noise)
+        return Release(mechanism=mechanism, batch=batch)
 
     @final
     def size_of(self, ask: Ask) -> int:
@@ -189,6 +238,10 @@ class Privatizer(Releasing[int]):
             reason = "releases sums of one arm: averages of several actions need another privatizer"
             raise InvalidParameter("privatizer", self.name, reason)
         return ask.users
+
+    @final
+    def present(self, ask: Ask) -> Ask:
+        return OwnRounds(self.reporting(ask.users), ask.actions)
 
     @final
     def encoding(self, pulls: int) -> Encoding:
@@ -204,46 +257,102 @@ class Privatizer(Releasing[int]):
     def checked(self, encoded_sum: int, pulls: int) -> int:
         r"""``encoded_sum``, if n encodings can have it; :class:`InvalidParameter` otherwise."""
         total = integer("encoded_sum", encoded_sum, at_least=0)
-        if total > pulls * self.precision(pulls):
+        if total > self.reporting(pulls) * self.precision(pulls):
             raise InvalidParameter("encoded_sum", encoded_sum, "must be <= pulls * precision")
         return total
 
     @final
-    def _of(self, pulls: int) -> SumProtocol | BinaryShuffle | None:
+    def _of(self, pulls: int) -> SumProtocol | BitProtocol | None:
         # The protocol of n users: the noise of fewer would be taken for that of all.
         users = integer("pulls", pulls, at_least=1)
         protocol = self.protocol(users)
         if protocol is not None and protocol.users != users:
             reason = f"must have a protocol of {users} users, not of {protocol.users}"
             raise InvalidParameter("privatizer", self.name, reason)
+        self.deployment.check(self.name, users, secure=isinstance(protocol, AggregatedSum))
         return protocol
 
 
 _DERIVED: Final = frozenset(
-    {"precision", "bits", "noise", "guarantee", "assumed", "record", "checked", "_of"}
-    | {"size_of", "encoding", "release_sums"}
+    {"precision", "bits", "noise", "guarantee", "assumed", "record", "checked", "_of", "reporting"}
+    | {"size_of", "encoding", "release_sums", "missed", "present"}
 )
 
 
 def _implied(
-    protocol: SumProtocol | BinaryShuffle | None, relaxed: Relaxed | None
+    protocol: SumProtocol | BitProtocol | None, relaxed: Relaxed | None, plan: Deployment
 ) -> tuple[str, ...]:
     match protocol:
         case AggregatedSum():
-            return (SUM_ONLY, ALL_HONEST)
+            masked = (MASKED,) if plan.aggregation == "masked" else ()
+            return (SUM_ONLY, *masked, plan.assumption)
         case CentralSum():
             return (TRUSTED,)
         case ShuffledPure():
-            return (str(relaxed), ALL_HONEST)
-        case BinaryShuffle():
-            return (BITS_ONLY, ALL_HONEST)
+            return (str(relaxed), plan.assumption)
+        case BinaryShuffle() | PureShuffle():
+            return (BITS_ONLY, plan.assumption)
         case LocalSum() | None:
             return ()
 
 
+def _noise_of(protocol: SumProtocol | BitProtocol, present: int) -> Noise:
+    # All the noise in the estimate when so many users sent their message.
+    match protocol:
+        case BinaryShuffle() | PureShuffle():
+            return protocol.observed_noise(present)
+        case LocalSum():
+            return summed(protocol.noise, present)
+        case AggregatedSum() | ShuffledPure():
+            return summed(protocol.share, present)
+        case CentralSum():
+            return protocol.planned_noise
+
+
+def _certified(protocol: PureShuffle, honest: int) -> Pure:
+    found, own = purity(protocol, honest).guarantee, protocol.precision / protocol.share.scale
+    if found != Pure(own):
+        raise NotDerived(f"pure DP at epsilon = {own}", f"certified for {found!r} only")
+    return found
+
+
+def _mechanism(
+    protocol: SumProtocol | BinaryShuffle, plan: Deployment, least: Noise | None
+) -> Mechanism:
+    # What hides a user at the worst: the noise of those counted on, or a part of it.
+    counted = plan.counted_on(protocol.users)
+    if isinstance(protocol, ShuffledPure):
+        return protocol.sum_mechanism(counted)
+    mechanism = protocol.mechanism(counted)
+    if least is None or mechanism.noise == least:
+        return mechanism
+    if not _holds(mechanism.noise, least):
+        raise NotDerived(
+            "the guarantee of a release", f"{mechanism.noise!r} does not hold {least!r}"
+        )
+    return replace(mechanism, noise=least)
+
+
+def _holds(noise: Noise, least: Noise) -> bool:
+    # Whether ``noise`` is a draw of ``least`` and more that is independent: post-processing.
+    match noise, least:
+        case DiscreteGaussian(sigma_squared=v), DiscreteGaussianSum(count=1):
+            return v == least.sigma_squared
+        case DiscreteGaussianSum(), DiscreteGaussianSum():
+            return noise.sigma_squared == least.sigma_squared and noise.count >= least.count
+        case Binomial(), Binomial():
+            return noise.probability == least.probability and noise.trials >= least.trials
+    return False
+
+
 @lru_cache(maxsize=1 << 10)
-def _guarantee(protocol: SumProtocol | BinaryShuffle, relaxed: Relaxed | None) -> Guarantee:
-    curve = protocol_guarantee(protocol, protocol.users)
+def _guarantee(
+    protocol: SumProtocol | BinaryShuffle,
+    plan: Deployment,
+    least: Noise | None,
+    relaxed: Relaxed | None,
+) -> Guarantee:
+    curve = mechanism_guarantee(_mechanism(protocol, plan, least))
     if not isinstance(protocol, ShuffledPure):
         return curve
     if relaxed is None:

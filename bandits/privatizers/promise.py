@@ -148,7 +148,7 @@ def _assumed_pure(part: Guarantee) -> bool:
 
 def _epsilon(part: Guarantee, delta: Fraction, relative: RationalLike | None) -> Bound:
     # Of what is kept at one delta nothing finite follows below it.
-    if isinstance(part, Approx) and delta < Fraction(part.stated_delta):
+    if isinstance(part, Approx) and delta < part.stated_delta:
         return Bound(upper=math.inf, method="worst", theorem=_THEOREM)
     return part.epsilon(delta, relative)
 

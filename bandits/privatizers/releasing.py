@@ -44,6 +44,10 @@ class Releasing(ABC, Generic[Size]):
         Raises :class:`InvalidParameter` for an ask of a kind that it cannot release.
         """
 
+    def present(self, ask: Ask) -> Ask:
+        r"""Those users of ``ask`` whose numbers are in the sums: all, unless some vanish."""
+        return ask
+
     @abstractmethod
     def encoding(self, size: Size) -> Encoding:
         r"""How each user's number becomes an integer, before anything leaves the user."""

@@ -1,43 +1,56 @@
 r"""Users who come back: M of them, each in at most B releases, charged before every one.
 
 A user who may be in several releases is promised what they cost together, so all releases are one
-mechanism here: the same steps g and the same law of noise, whatever the number of users
-(:class:`SteadyPrivatizer`). Then nothing depends on which releases a user was in, and B visits cost
-the B-fold composition of one curve, exactly. A :class:`Pool` counts the visits of its run, and a
-book (``bandits.privatizers.visits``) what everyone has spent. Who has no visit left is turned away.
+mechanism here: the same steps g and one law of noise, which each has at least, whatever the number
+of users (:class:`SteadyPrivatizer`). Then nothing depends on which releases a user was in, and B
+visits cost the B-fold composition of one curve, exactly. A :class:`Pool` counts the visits of its
+run, and a book (``bandits.privatizers.visits``) what everyone has spent. Who has no visit left is
+turned away.
 Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import count as counted
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, get_args
 
 import numpy as np
 
 from accounting.budget.returning import per_user
+from accounting.errors import NotDerived
 from accounting.papers.arguments import ceil_sqrt
 from accounting.release.curve import PrivacyCurve
-from accounting.totals.compose import Composition
 from bandits.batch import Plays, Pulls, chance_of
+from bandits.privatizers.deployment import EVERYONE, Deployment, check_planned
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.promise import RunGuarantee, Users
 from bandits.privatizers.releasing import Releasing
 from bandits.privatizers.visits import Book, MemoryBook, Names, people, visits_of
 from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
+from dpcore.laws.sums import summed
+from dpcore.mechanism import Mechanism
+from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.parameter import Exact, integer
+from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sizing import size_protocol
 from dpcore.protocols.sums import AggregatedSum
 
-__all__ = ["Pool", "SteadyPrivatizer"]
+__all__ = ["Pool", "SteadyLaw", "SteadyPrivatizer", "returning_guarantee"]
+
+SteadyLaw: TypeAlias = DiscreteLaplace | Skellam | DiscreteGaussianSum | Binomial
+r"""The laws of noise that releases of any number of users can have alike."""
 
 _ROUNDED: Final = 10**6
 _POOLED: Final = "who is in a release depends on earlier releases and on coins, never on rewards"
@@ -45,41 +58,61 @@ _POOLED: Final = "who is in a release depends on earlier releases and on coins, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteadyPrivatizer(Privatizer):
-    r"""Secure aggregation with the same ``law`` of noise in every sum, in steps of 1/g.
+    r"""Release sums with one ``law`` of noise in each, in steps of 1/g, of whatever many users.
 
-    Discrete Laplace noise, or Skellam; n users add shares of it. g = ``steps`` is the same for
-    every n, so every release hides one reward equally well. ``failure`` is the chance that a sum is
-    read wrongly mod m.
+    Discrete Laplace or Skellam noise over secure aggregation: the users add shares of it. A sum of
+    N discrete Gaussians, or N fair bits that are shuffled (``steps`` = 1, rewards are rounded to a
+    bit): each of n users adds ceil(N/n) of them, so a release has N at least, and N are promised.
+    g = ``steps`` is the same for every n, so every release hides one reward equally well.
+    ``failure`` is the chance that a sum is read wrongly mod m. With a ``deployment`` those who are
+    left at the worst add the law.
 
     >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6")
     >>> steady.guarantee(10) == steady.guarantee(1000), steady.guarantee(10).pure()
     (True, Bound([0.5, 0.5], 'exact'))
+    >>> bits = SteadyPrivatizer(law=Binomial(trials=999, probability="1/2"), steps=1, failure="1/2")
+    >>> bits.noise(100), bits.guarantee(100) == bits.guarantee(7)
+    (Binomial(trials=1000, probability='1/2'), True)
 
-    Raises :class:`InvalidParameter` for another law, steps below 1 and a failure outside of
-    (0, 1).
+    Raises :class:`InvalidParameter` for another law, steps below 1 or, of bits, other than 1, and a
+    failure outside of (0, 1).
     """
 
-    law: DiscreteLaplace | Skellam
+    law: SteadyLaw
     steps: int
     failure: Exact = Exact()
+    deployment: Deployment = EVERYONE
 
     def __post_init__(self) -> None:
-        if not isinstance(self.law, (DiscreteLaplace, Skellam)):
-            raise InvalidParameter("law", self.law, "must be DiscreteLaplace or Skellam")
+        if not isinstance(self.law, get_args(SteadyLaw)):
+            names = ", ".join(kind.__name__ for kind in get_args(SteadyLaw))
+            raise InvalidParameter("law", self.law, f"must be one of {names}")
+        if isinstance(self.law, Binomial):
+            if 2 * self.law.probability != 1:
+                raise InvalidParameter("law", self.law, "must be of fair bits")
+            if self.steps != 1:
+                raise InvalidParameter("steps", self.steps, "must be 1: a reward is one bit")
+        check_planned(self.deployment, "exact")
         failure = chance_of("failure", self.failure)
         object.__setattr__(self, "steps", integer("steps", self.steps, at_least=1))
         object.__setattr__(self, "failure", failure)
 
     @property
     def name(self) -> str:
-        return "pure" if isinstance(self.law, DiscreteLaplace) else "renyi"
+        return _KINDS[type(self.law)]
+
+    @property
+    def least_noise(self) -> SteadyLaw:
+        return self.law
 
     @property
     def epsilon(self) -> Fraction:
-        r"""g/s for discrete Laplace noise, exact; g/sigma for Skellam, rounded up."""
+        r"""g/s for discrete Laplace noise, exact; g/sigma for other laws, rounded up."""
         if isinstance(self.law, DiscreteLaplace):
             return self.steps / self.law.scale
-        square = Fraction(self.steps * _ROUNDED) ** 2 / Fraction(self.law.variance)
+        variance = self.law.variance
+        least = variance.lower if isinstance(variance, Enclosure) else variance
+        square = Fraction(self.steps * _ROUNDED) ** 2 / Fraction(least)
         return Fraction(ceil_sqrt(square), _ROUNDED)
 
     @property
@@ -94,25 +127,99 @@ class SteadyPrivatizer(Privatizer):
         r"""What one release promises one contribution."""
         return PrivacyCurve(noise=self.law, sensitivity=self.steps)
 
-    def protocol(self, pulls: int) -> AggregatedSum:
+    def protocol(self, pulls: int) -> AggregatedSum | BinaryShuffle:
         return _protocol(self, integer("pulls", pulls, at_least=1))
+
+    def noise_of(self, parts: Sequence[int]) -> Noise:
+        r"""The law of the noises of releases of so many users each, added up.
+
+        >>> steady = SteadyPrivatizer(law=Skellam(variance=400), steps=4, failure="1e-6")
+        >>> steady.noise_of((10, 11))
+        Skellam(variance=800)
+        """
+        noises = [each for part in parts if (each := self.noise(part)) is not None]
+        if len(set(noises)) == 1:
+            return summed(noises[0], len(noises))
+
+        def all_of(parameter: str) -> Fraction:
+            # One draw of a law that has no such parameter counts once.
+            return sum((Fraction(each.parameters.get(parameter, 1)) for each in noises), Fraction())
+
+        match self.law:
+            case DiscreteLaplace(scale=scale):
+                return PolyaDifference(shape=all_of("shape"), scale=scale)
+            case Skellam():
+                return Skellam(variance=all_of("variance"))
+            case DiscreteGaussianSum(sigma_squared=squared):
+                return DiscreteGaussianSum(count=int(all_of("count")), sigma_squared=squared)
+            case Binomial(probability=half):
+                return Binomial(trials=int(all_of("trials")), probability=half)
+
+
+_KINDS: Final[Mapping[type[Noise], str]] = {
+    DiscreteLaplace: "pure",
+    Skellam: "renyi",
+    DiscreteGaussianSum: "concentrated",
+    Binomial: "binary-shuffle",
+}
 
 
 @lru_cache(maxsize=1 << 10)
-def _protocol(steady: SteadyPrivatizer, n: int) -> AggregatedSum:
-    share = steady.law if n == 1 else steady.law.share(n)
-    return AggregatedSum(users=n, precision=steady.steps, threshold=_threshold(steady), share=share)
+def _protocol(steady: SteadyPrivatizer, n: int) -> AggregatedSum | BinaryShuffle:
+    counted, law = steady.deployment.counted_on(n), steady.law
+    match law:
+        case Binomial(trials=trials, probability=half):
+            return BinaryShuffle(users=n, noise_bits=-(-trials // counted), probability=half)
+        # One threshold for many numbers of users, of noise that spreads at least as much as that of
+        # all n: one for each of them would take a second.
+        case DiscreteGaussianSum(count=count, sigma_squared=v):
+            each = -(-count // counted)
+            share = summed(DiscreteGaussian(sigma_squared=v), each)
+            wide: Noise = DiscreteGaussianSum(
+                count=1 << (n * each - 1).bit_length(), sigma_squared=v
+            )
+        case _:
+            share = law if counted == 1 else law.share(counted)
+            wide = summed(law, -(-n // counted))
+    tau = _threshold(steady, wide)
+    return AggregatedSum(users=n, precision=steady.steps, threshold=tau, share=share)
 
 
 @lru_cache(maxsize=1 << 8)
-def _threshold(steady: SteadyPrivatizer) -> int:
-    # Of the noise alone, so the same for every number of users.
-    size = size_protocol(users=1, precision=steady.steps, noise=steady.law, failure=steady.failure)
+def _threshold(steady: SteadyPrivatizer, noise: Noise) -> int:
+    # Of the noise alone.
+    size = size_protocol(users=1, precision=steady.steps, noise=noise, failure=steady.failure)
     return size.threshold
 
 
+def returning_guarantee(
+    privatizer: SteadyPrivatizer, sizes: Iterable[int], *, max_visits: int
+) -> RunGuarantee:
+    r"""What releases of so many users each promise a user who is in ``max_visits`` at most.
+
+    >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-6")
+    >>> returning_guarantee(steady, (16, 48), max_visits=4).pure()
+    Bound(at most 0.5, 'worst')
+
+    Raises :class:`InvalidParameter` for a size whose release costs more or less than the curve.
+    """
+    assumed: dict[str, None] = {}
+    charged = Mechanism(noise=privatizer.law, sensitivity=privatizer.steps)
+    for size in sizes:
+        reason = f"must release what the pool charges, also to {size} users"
+        try:
+            record = privatizer.record(size, "a release")
+        except NotDerived as error:
+            raise InvalidParameter("policy", privatizer, reason) from error
+        if record is None or record.mechanism != charged:
+            raise InvalidParameter("policy", privatizer, reason)
+        assumed |= dict.fromkeys(privatizer.assumed(size))
+    total = per_user(privatizer.curve, max_visits=max_visits)
+    return RunGuarantee(parts=(total,), assumptions=(*assumed, _POOLED))
+
+
 class Pool(Users):
-    r"""M = ``users`` people, of whom each may be in ``visits`` releases, and in each once.
+    r"""M = ``users`` people, of whom each may be in ``max_visits`` releases, and in each once.
 
     To every release people come in a random order, drawn by ``arrivals``: who has been in B
     releases of this pool, or cannot pay by its ``book``, is turned away, until the release has its
@@ -130,7 +237,7 @@ class Pool(Users):
     >>> from dpcore import SeededRng
     >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-6")
     >>> arrivals = np.random.default_rng(1)
-    >>> pool = Pool(users=500, visits=4, privatizer=steady, arrivals=arrivals)
+    >>> pool = Pool(users=500, max_visits=4, privatizer=steady, arrivals=arrivals)
     >>> policy, arms = BatchedElimination(privatizer=steady), Bernoulli(means=(0.55, 0.5))
     >>> world = np.random.default_rng(1)
     >>> run = play(policy, arms, horizon=5000, world=world, rng=SeededRng(1), users=pool)
@@ -138,27 +245,27 @@ class Pool(Users):
     (Bound(at most 0.5, 'worst'), 4, True)
 
     ``book`` is one in memory if none is given. Raises :class:`InvalidParameter` for users outside
-    of [1, 2^27], visits outside of [1, 2^29], another kind of privatizer or of arrivals, and a book
-    of another curve than the privatizer's or of other users.
+    of [1, 2^27], max_visits outside of [1, 2^29], another kind of privatizer or of arrivals, and a
+    book of another curve than the privatizer's or of other users.
     """
 
     def __init__(
         self,
         *,
         users: int,
-        visits: int,
+        max_visits: int,
         privatizer: SteadyPrivatizer,
         arrivals: np.random.Generator,
         book: Book | None = None,
     ) -> None:
-        self.users, self.visits = people(users), visits_of(visits)
+        self.users, self.max_visits = people(users), visits_of(max_visits)
         if not isinstance(privatizer, SteadyPrivatizer):
             reason = "must be a SteadyPrivatizer: a visit costs the same in every release"
             raise InvalidParameter("privatizer", privatizer, reason)
         if not isinstance(arrivals, np.random.Generator):
             raise InvalidParameter("arrivals", arrivals, "must be a numpy.random.Generator")
         if book is None:
-            book = MemoryBook(users=self.users, curve=privatizer.curve, visits=self.visits)
+            book = MemoryBook(users=self.users, curve=privatizer.curve, max_visits=self.max_visits)
         if not isinstance(book, Book):
             raise InvalidParameter("book", book, "must be a Book, e.g. LedgerBook(...)")
         if book.curve != privatizer.curve:
@@ -182,21 +289,10 @@ class Pool(Users):
             self.dry = self.dry or not found
         return found
 
-    def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
+    def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee:
         if privatizer != self.privatizer:
             raise InvalidParameter("policy", privatizer, "must have the privatizer of its users")
-        assumed: dict[str, None] = {}
-        for size in sizes:
-            if privatizer.guarantee(size) != self.privatizer.curve:
-                reason = f"must release what the pool charges, also to {size} users"
-                raise InvalidParameter("policy", privatizer, reason)
-            assumed |= dict.fromkeys(privatizer.assumed(size))
-        return RunGuarantee(parts=(self.total,), assumptions=(*assumed, _POOLED))
-
-    @property
-    def total(self) -> Composition:
-        r"""What all visits of a user cost, in the scope of a user."""
-        return per_user(self.privatizer.curve, max_visits=self.visits)
+        return returning_guarantee(self.privatizer, sizes, max_visits=self.max_visits)
 
     @property
     def most_visits(self) -> int:
@@ -227,7 +323,7 @@ class Pool(Users):
     def _first_able(self, waiting: Names, count: int) -> Names:
         # Where the first who can take part stand, in order; all of them, if fewer than ``count``.
         # The book is asked about as many as are wanted, and about the others if these do not do.
-        places = np.flatnonzero(self.visited[waiting] < self.visits)
+        places = np.flatnonzero(self.visited[waiting] < self.max_visits)
         near, far = places[:count], places[count:]
         near = near[self.book.able(waiting[near])]
         if len(near) == count:

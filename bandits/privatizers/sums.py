@@ -16,11 +16,13 @@ from accounting.papers import SumParameters
 from accounting.papers.arguments import ceil_sqrt
 from accounting.protocols.choose import Instance, choose
 from bandits.batch import chance_of
+from bandits.privatizers.deployment import EVERYONE, Deployment, check_planned
 from bandits.privatizers.privatizer import Privatizer, Relaxed, SumProtocol
-from dpcore.analysis.laplace_sums import FEWEST_DRAWS, sum_tail
+from dpcore.analysis.laplace_sums import FEWEST_DRAWS, pair_tail, sum_tail
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least
@@ -52,6 +54,9 @@ class SumPrivatizer(Privatizer):
     is the paper's with ``parameters="paper"``, and the least certified one with ``"exact"``; for
     ``local``, where the paper leaves a constant open, it is the certified one either way.
 
+    ``deployment`` plans for users who vanish or collude: those who are left at the worst add the
+    noise that is promised, so all together add more.
+
     >>> privatizer = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-6")
     >>> privatizer.precision(1024), privatizer.noise(1024), privatizer.bits(1024)
     (16, DiscreteLaplace(scale=32), 15)
@@ -69,6 +74,7 @@ class SumPrivatizer(Privatizer):
     scaling: Exact = Exact(1)
     delta: Exact = Exact(0)
     parameters: Parameters = "exact"
+    deployment: Deployment = EVERYONE
 
     def __post_init__(self) -> None:
         if self.trust not in get_args(Trust):
@@ -76,6 +82,7 @@ class SumPrivatizer(Privatizer):
             raise InvalidParameter("trust", self.trust, reason)
         if self.parameters not in get_args(Parameters):
             raise InvalidParameter("parameters", self.parameters, "must be 'exact' or 'paper'")
+        check_planned(self.deployment, self.parameters)
         epsilon = positive_rational("epsilon", self.epsilon, "no noise gives epsilon 0")
         scaling = positive_rational("scaling", self.scaling, "it multiplies the precision")
         failure, delta = chance_of("failure", self.failure), rational("delta", self.delta)
@@ -112,12 +119,14 @@ def _protocol(privatizer: SumPrivatizer, n: int) -> SumProtocol:
     if privatizer.parameters == "paper" and privatizer.trust != "local":
         found = _of_paper(privatizer, n)
         return _built(privatizer.trust, found.users, found.precision, found.threshold, found)
+    counted = privatizer.deployment.counted_on(n)
     if privatizer.delta:
         plan = choose(
             instance=cast(Instance, privatizer.trust),
             users=n,
             epsilon=privatizer.epsilon,
             delta=privatizer.delta,
+            honest_fraction=Fraction(counted, n),
             failure=privatizer.failure,
             scaling=privatizer.scaling,
         )
@@ -126,22 +135,37 @@ def _protocol(privatizer: SumPrivatizer, n: int) -> SumProtocol:
     if privatizer.trust == "shuffled-pure":
         epsilon /= 2
     g = ceil_sqrt((s * epsilon) ** 2 * n)
-    noise = _noise(privatizer.trust, g / epsilon, n)
+    noise = _noise(privatizer.trust, g / epsilon, counted)
     plain = _built(privatizer.trust, n, g, 0, noise)
     failure = Fraction(privatizer.failure)
     if isinstance(plain, LocalSum) and n >= FEWEST_DRAWS:
-        tau = _laplace_sum_threshold(n, g / epsilon, failure)
+        tau = laplace_sum_threshold(n, g / epsilon, failure)
+    elif counted < n and privatizer.trust in ("pure", "shuffled-pure"):
+        # Fewer draws spread less, and whole ones are far quicker to bound.
+        tau = laplace_sum_threshold(-(-n // counted), g / epsilon, failure)
     else:
         law = plain.planned_noise
         tau = size_protocol(users=n, precision=g, noise=law, failure=failure).threshold
     return _built(privatizer.trust, n, g, tau, noise)
 
 
-def _laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
+def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
+    r"""The least t of which P(\|X\| > t) <= ``failure`` is certified: X, n discrete Laplace draws.
+
+    >>> laplace_sum_threshold(2, Fraction(32), Fraction(1, 10**6))
+    512
+    """
+
     def rare(t: int) -> bool:
         if t < 0:
             return False
-        tail = sum_tail(draws=n, scale=scale, least=t + 1, bits=_TAIL_BITS)
+        if n == 2:
+            tail = pair_tail(scale=scale, least=t + 1, bits=_TAIL_BITS)
+        elif n >= FEWEST_DRAWS:
+            tail = sum_tail(draws=n, scale=scale, least=t + 1, bits=_TAIL_BITS)
+        else:
+            law = PolyaDifference(shape=n, scale=scale)
+            tail = law.enclose_sf(t, _TAIL_BITS)
         return 2 * tail.upper <= failure
 
     # About ten deviations: far enough for any failure of use, and near enough to halve from.

@@ -25,6 +25,7 @@ from accounting.release.curve import PrivacyCurve
 from accounting.theorems.convert import Word
 from accounting.theorems.filter import SHARES, filter_for
 from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Scope, Unit
 from dpcore.numbers.parameter import integer
 
@@ -40,8 +41,8 @@ _LONGEST_RUN: Final = 100
 _PLAYED: Final = "was played on this ledger before: new noise needs a new name"
 
 
-def visits_budget(curve: PrivacyCurve, visits: int) -> Word:
-    r"""The budget of a user that holds ``visits`` releases of ``curve``, and not one more.
+def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
+    r"""The budget of a user that holds ``max_visits`` releases of ``curve``, and not one more.
 
     Of its epsilon, where it is pure; else of its Renyi divergences at the orders 2 to 32. A filter
     counts shares and rounds each price up, so the budget is larger than the visits by a part in
@@ -56,7 +57,7 @@ def visits_budget(curve: PrivacyCurve, visits: int) -> Word:
     Raises :class:`InvalidParameter` for visits below 1 or beyond 2^29, and for what is no curve or
     one without finite divergences.
     """
-    most = visits_of(visits)
+    most = visits_of(max_visits)
     _is_curve(curve)
     scope = Scope(unit=Unit.USER, relation=curve.scope.relation)
     # The least b of which ceil(SHARES cost/b) fits ``most`` times into SHARES.
@@ -70,11 +71,11 @@ def visits_budget(curve: PrivacyCurve, visits: int) -> Word:
     return Rdp({order: Fraction(cost) * times for order, cost in costs.items()}, scope=scope)
 
 
-def visits_of(visits: object) -> int:
-    r"""B, an integer in [1, 2^29], or :class:`InvalidParameter` naming ``visits``."""
-    most = integer("visits", visits, at_least=1)
+def visits_of(max_visits: object) -> int:
+    r"""B, an integer in [1, 2^29], or :class:`InvalidParameter` naming ``max_visits``."""
+    most = integer("max_visits", max_visits, at_least=1)
     if most > _MOST_VISITS:
-        raise InvalidParameter("visits", visits, f"must be <= {_MOST_VISITS}")
+        raise InvalidParameter("max_visits", max_visits, f"must be <= {_MOST_VISITS}")
     return most
 
 
@@ -123,7 +124,7 @@ class MemoryBook(Book):
     >>> from bandits.privatizers.returning import SteadyPrivatizer
     >>> from dpcore import DiscreteLaplace
     >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6")
-    >>> book = MemoryBook(users=3, curve=steady.curve, visits=1)
+    >>> book = MemoryBook(users=3, curve=steady.curve, max_visits=1)
     >>> book.pay(np.array([0, 2]), "a").tolist(), book.pay(np.array([0, 1]), "b").tolist()
     ([True, True], [False, True])
     >>> book.able(np.array([0, 1, 2])).tolist()
@@ -134,10 +135,10 @@ class MemoryBook(Book):
 
     __slots__ = ("_alone", "_curve", "_limits", "_price", "totals")
 
-    def __init__(self, *, users: int, curve: PrivacyCurve, visits: int) -> None:
+    def __init__(self, *, users: int, curve: PrivacyCurve, max_visits: int) -> None:
         count = people(users)
         _is_curve(curve)
-        limits, amounts = _priced(curve, visits_of(visits))
+        limits, amounts = _priced(curve, visits_of(max_visits))
         self._curve, self._price, self._limits = curve, np.array(amounts), np.array(limits)
         self.totals = np.zeros((count, len(limits)), dtype=np.int64)
         self._alone = threading.Lock()
@@ -164,9 +165,11 @@ class MemoryBook(Book):
 
 
 @lru_cache(maxsize=1 << 8)
-def _priced(curve: PrivacyCurve, visits: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _priced(curve: PrivacyCurve, max_visits: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     # The limits of a filter that holds so many visits, and what one costs.
-    budget = visits_budget(curve, visits)
+    if isinstance(curve.noise, Binomial):
+        return (visits_of(max_visits),), (1,)  # of bits no divergence is finite: visits are counted
+    budget = visits_budget(curve, max_visits)
     keeper = filter_for(budget)
     return keeper.limits, keeper.price(replace(curve, scope=budget.scope)).amounts
 

@@ -9,6 +9,7 @@ failure probability of a protocol, which chooses tau. Proofs: docs/proofs/radius
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
@@ -108,10 +109,13 @@ class ExactRadius(Radius):
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
     ) -> float:
         share = _confidence(failure) * self.weight(batch) / _active(active)
+        share -= privatizer.missed(pulls)
+        if share <= 0:
+            return math.inf
         return certified_width(
             privatizer.noise(pulls),
             precision=privatizer.precision(pulls),
-            pulls=pulls,
+            pulls=privatizer.reporting(pulls),
             failure=share,
             threshold=_threshold(privatizer, pulls),
         )
@@ -126,14 +130,17 @@ class ExactRadius(Radius):
         whose difference is unknown falls back to 2 beta.
         """
         others = max(_active(active) - 1, 1)
-        share = _confidence(failure) * self.weight(batch) / others
+        # A release of either arm may hold noise of another law: both must be paid for.
+        share = _confidence(failure) * self.weight(batch) / others - 2 * privatizer.missed(pulls)
+        if share <= 0:
+            return math.inf
         noise = privatizer.noise(pulls)
         if not has_gap(noise):
             return Radius.gap(self, privatizer, pulls, batch=batch, active=active, failure=failure)
         return certified_gap(
             noise,
             precision=privatizer.precision(pulls),
-            pulls=pulls,
+            pulls=privatizer.reporting(pulls),
             failure=share,
             threshold=_threshold(privatizer, pulls),
         )
@@ -178,6 +185,7 @@ class PaperRadius(Radius):
         """
         if isinstance(privatizer, Unprotected):
             return arb(0), arb(0)
+        _check_all_stay(privatizer)
         if not isinstance(privatizer, SumPrivatizer):
             raise InvalidParameter("privatizer", privatizer.name, "CZ has no radius for it")
         if privatizer.delta:
@@ -274,9 +282,16 @@ def _laplace_scale(privatizer: Privatizer) -> Fraction:
     # In units of reward, of the one draw in a sum.
     if isinstance(privatizer, Unprotected):
         return Fraction(0)
+    _check_all_stay(privatizer)
     if isinstance(privatizer, SumPrivatizer) and privatizer.trust in ("central", "pure"):
         return 1 / Fraction(privatizer.epsilon)
     raise InvalidParameter("privatizer", privatizer.name, "DP-SE adds discrete Laplace noise")
+
+
+def _check_all_stay(privatizer: Privatizer) -> None:
+    if privatizer.deployment.factor != 1:
+        reason = "the papers have no radius for users who vanish or collude: take ExactRadius()"
+        raise InvalidParameter("privatizer", privatizer.name, reason)
 
 
 def _threshold(privatizer: Privatizer, pulls: int) -> int | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from bandits.worlds.combinatorial import CORRELATED, COVERAGE, INFLUENCE, PATH, TOP_K, TREE
 from bandits.worlds.cz import EASY, HARD
+from bandits.worlds.hard import HARD_MAB, HARD_PATHS, HARD_PUBLIC
 from bandits.worlds.letor import MSLR
 from bandits.worlds.linear import FIGURE_2, TABLE_2
 from bandits.worlds.obd import OBD
@@ -15,7 +17,19 @@ from dpcore.spec import find_name
 
 __all__ = ["PRESETS", "FromFile", "Preset", "Simulated", "Worlds", "preset_of"]
 
-PRESETS: Final[tuple[Preset, ...]] = (EASY, HARD, MSLR, BINARY, OBD, FIGURE_2, TABLE_2, OWN)
+_CSB: Final = (
+    TOP_K,
+    CORRELATED,
+    COVERAGE,
+    PATH,
+    TREE,
+    INFLUENCE,
+    HARD_MAB,
+    HARD_PATHS,
+    HARD_PUBLIC,
+)
+
+PRESETS: Final[tuple[Preset, ...]] = (EASY, HARD, MSLR, BINARY, OBD, FIGURE_2, TABLE_2, *_CSB, OWN)
 
 
 def preset_of(name: str) -> Preset:

@@ -18,6 +18,7 @@ import numpy as np
 
 from bandits.actions import LinearModel
 from bandits.batch import Ask, Encoding, OwnRounds
+from bandits.combinatorial.problem import Problem
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
 from dpcore.protocols.encoding import MOST_STEPS
@@ -44,7 +45,7 @@ class Environment(ABC):
     r"""The least mean that an action may have; the largest is 1."""
 
     @property
-    def model(self) -> LinearModel | None:
+    def model(self) -> LinearModel | Problem | None:
         r"""What the server knows before it plays: of independent arms nothing."""
         return None
 

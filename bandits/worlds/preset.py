@@ -17,7 +17,7 @@ from dpcore.command.state_file import require_plain
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.parameter import integer
 
-__all__ = ["MOST_INSTANCES", "Data", "FromFile", "Preset", "Simulated", "Worlds"]
+__all__ = ["MOST_INSTANCES", "Data", "FromFile", "Preset", "Simulated", "SuperArms", "Worlds"]
 
 MOST_INSTANCES: Final = 1 << 20
 _MOST_ARMS: Final = 1 << 16
@@ -45,7 +45,14 @@ class FromFile:
     several: bool = False
 
 
-Source: TypeAlias = Simulated | FromFile
+@dataclass(frozen=True, slots=True)
+class SuperArms:
+    r"""Instance i with m base arms and super arms of K is ``instance(i, m, K)``."""
+
+    instance: Callable[[int, int, int], Environment]
+
+
+Source: TypeAlias = Simulated | FromFile | SuperArms
 
 Data: TypeAlias = Path | Sequence[Path] | None
 """The file that a world is read from, or several of one world."""
@@ -86,7 +93,7 @@ class Preset:
 
     ``schedule`` is that of batched elimination under the paper's radius; the exact radius has its
     own. ``arms`` is None where the data say how many there are. ``users`` is the population of a
-    linear world, None for one without end.
+    linear world, None for one without end; ``super_arm`` the K of a combinatorial one.
     """
 
     name: str
@@ -101,6 +108,7 @@ class Preset:
     delta: str = "1e-6"
     kind: WorldKind = "arms"
     users: int | None = None
+    super_arm: int | None = None
 
     def arms_of(self, arms: int | None) -> int | None:
         r"""K as it was asked for, or the preset's own.
@@ -121,7 +129,25 @@ class Preset:
             raise InvalidParameter("arms", arms, f"must be <= {_MOST_ARMS}")
         return count
 
-    def worlds(self, instances: int, *, arms: int | None = None, data: Data = None) -> Worlds:
+    def super_arm_of(self, size: int | None) -> int | None:
+        r"""The size of a super arm as it was asked for, or the preset's own; None without any.
+
+        Raises :class:`InvalidParameter` for a size below 1, and where there are no super arms.
+        """
+        if size is None:
+            return self.super_arm
+        if self.super_arm is None:
+            raise InvalidParameter("super_arm", size, f"{self.name} has none: leave it out")
+        return integer("super_arm", size, at_least=1)
+
+    def worlds(
+        self,
+        instances: int,
+        *,
+        arms: int | None = None,
+        data: Data = None,
+        super_arm: int | None = None,
+    ) -> Worlds:
         r"""The first ``instances`` worlds, from the file or files where the preset needs them.
 
         >>> from bandits.worlds import preset_of
@@ -137,12 +163,14 @@ class Preset:
         count = integer("instances", instances, at_least=1)
         if count > MOST_INSTANCES:
             raise InvalidParameter("instances", instances, f"must be <= {MOST_INSTANCES}")
-        wanted_arms = self.arms_of(arms)
+        wanted_arms, size = self.arms_of(arms), self.super_arm_of(super_arm)
+        if paths and not isinstance(self.source, FromFile):
+            raise InvalidParameter("data", named, f"{self.name} is simulated: leave the file out")
         match self.source:
+            case SuperArms(instance=built):
+                assert wanted_arms is not None and size is not None  # noqa: S101, PT018  # as below
+                return Worlds(environments=tuple(built(i, wanted_arms, size) for i in range(count)))
             case Simulated(instance=instance):
-                if paths:
-                    reason = f"{self.name} is simulated: leave the file out"
-                    raise InvalidParameter("data", named, reason)
                 assert wanted_arms is not None  # noqa: S101  # simulated presets say how many
                 return Worlds(environments=tuple(instance(i, wanted_arms) for i in range(count)))
             case FromFile(read=read, wanted=wanted, several=several):

@@ -19,7 +19,10 @@ from audit.claims.curve_claim import CurveClaim
 from audit.evidence.anytime import watch
 from audit.evidence.family import View, weigh_views
 from audit.evidence.fixed import gather
-from audit.outputs.features.feature import read_feature
+from audit.outputs.features.feature import Feature, read_feature
+from audit.runs.plan import Plan
+from audit.sample import sample
+from audit.targets.target import Vectorised
 from benchmarks.auditing.harness import ALPHA, LAPLACE, Effort, Row, drawn
 from benchmarks.machine import best_seconds, interleaved
 
@@ -28,6 +31,7 @@ __all__ = ["family", "speed"]
 _SEED: Final = 5
 _MOST_SECONDS: Final = 2.0
 _AUDIT: Final = "audit count --claim epsilon=1 --pair 0 1 --layers sample --seed 7 --json"
+_MOST_RATIO: Final = 5.0
 _FAMILY_RUNS: Final = 100_000
 _FEATURES: Final = ("identity", "sign", "last-bits:2")
 _PAIRS: Final = 5
@@ -134,6 +138,52 @@ def family(effort: Effort) -> Iterator[Row]:
             repeats=repeats,
             seed=_SEED,
         )
+    for law, one in ((number, "identity"), (histogram, "coordinate:0")):
+        several, alone = (
+            partial(_audited, law, features) for features in ((), (read_feature(one),))
+        )
+        found = interleaved({"several": several, "alone": alone}, repeats=repeats)
+        ratio = found["several"] / found["alone"]
+        yield Row(
+            what=f"the default family: {law.__name__}, {_FAMILY_RUNS:,} runs: seconds of an "
+            f"audit over those of one with --feature {one}",
+            value={
+                "ratio": round(ratio, 2),
+                "seconds": round(found["several"], 3),
+                "seconds_of_one_test": round(found["alone"], 3),
+            },
+            to_reach=f"<= {_MOST_RATIO:g}",
+            reached=effort.verdict(ratio <= _MOST_RATIO),
+            repeats=repeats,
+            seed=_SEED,
+        )
+
+
+def _noise(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    # On a grid, so that the lowest bits tell nothing: a bound far away takes longer to scan to.
+    return np.rint(rng.laplace(scale=2**20, size=shape)) / 2**20
+
+
+def number(value: int, n: int, rng: np.random.Generator) -> Any:
+    r"""One float a run: read by the output and by its lowest bits."""
+    return value + _noise(rng, (n,))
+
+
+def histogram(value: int, n: int, rng: np.random.Generator) -> Any:
+    r"""Five floats a run, of which one moves: read by coordinates, a learned score and grids."""
+    return np.array([value, 0, 0, 0, 0]) + _noise(rng, (n, 5))
+
+
+def _audited(law: Callable[..., Any], features: tuple[Feature, ...]) -> object:
+    plan = Plan(
+        claim=Claim(epsilon=1),
+        pair=(0, 1),
+        runs=_FAMILY_RUNS,
+        seed=_SEED,
+        timeout=None,
+        features=features,
+    )
+    return sample(Vectorised(spelling=law.__name__, function=law), plan)
 
 
 _Works = tuple[Callable[[], object], Callable[[], object]]

@@ -27,12 +27,12 @@ def returning_users(player: Player) -> Section:
     table = returning_table(
         horizon=horizon,
         instances=player.effort.instances,
-        visits=visits,
+        max_visits=visits,
         epsilon=_EPSILON,
         delta=_DELTA,
         seed=player.seed,
     )
-    by: _Rows = {(row.algorithm, row.visits, row.route): row for row in table}
+    by: _Rows = {(row.algorithm, row.max_visits, row.route): row for row in table}
     return Section(
         name="returning",
         title="Users who come back",
@@ -64,7 +64,7 @@ def returning_users(player: Player) -> Section:
 def _cells(row: ReturningRow) -> dict[str, Cell]:
     return {
         "algorithm": row.algorithm,
-        "B": row.visits,
+        "B": row.max_visits,
         "route": row.route,
         "sigma": rounded(row.deviation),
         "regret": measured(row.regret_per_round, row.standard_error),

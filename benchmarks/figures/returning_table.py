@@ -68,7 +68,7 @@ class ReturningRow:
     """
 
     algorithm: str
-    visits: int
+    max_visits: int
     route: Route
     per_visit: float
     deviation: float
@@ -95,18 +95,18 @@ def visit_noise(
     law: str,
     epsilon: RationalLike,
     delta: RationalLike,
-    visits: int,
+    max_visits: int,
     route: Route,
     steps: int = _STEPS,
 ) -> DiscreteLaplace | Skellam:
-    r"""The least noise of which ``route`` certifies (epsilon, delta) for ``visits`` releases.
+    r"""The least noise of which ``route`` certifies (epsilon, delta) for ``max_visits`` releases.
 
     ``exact``: privacy losses, by ``accounting.budget.calibrate``, within 0.12% of the least
     parameter.
     ``renyi``: divergences, order by order. ``advanced``: from (epsilon, delta) of a visit, the
     better of Dwork, Rothblum and Vadhan's theorem and of plain sums. These two within 0.5%.
 
-    >>> arguments = dict(law="discrete-laplace", epsilon=1, delta="1e-6", visits=64)
+    >>> arguments = dict(law="discrete-laplace", epsilon=1, delta="1e-6", max_visits=64)
     >>> exact = visit_noise(route="exact", **arguments)
     >>> advanced = visit_noise(route="advanced", **arguments)
     >>> round(float(advanced.scale / exact.scale), 1)
@@ -116,7 +116,7 @@ def visit_noise(
     """
     if law not in ALGORITHMS.values():
         raise InvalidParameter("law", law, f"must be one of {', '.join(ALGORITHMS.values())}")
-    most, times, way = rational("delta", delta), visits_of(visits), _route(route)
+    most, times, way = rational("delta", delta), visits_of(max_visits), _route(route)
     if not 0 < most < 1:
         raise InvalidParameter("delta", delta, "must lie in (0, 1)")
     wanted = positive_rational("epsilon", epsilon, "no noise gives epsilon 0")
@@ -125,10 +125,10 @@ def visit_noise(
 
 @lru_cache(maxsize=1 << 8)
 def _noise(
-    law: str, epsilon: Fraction, delta: Fraction, visits: int, route: Route, steps: int
+    law: str, epsilon: Fraction, delta: Fraction, max_visits: int, route: Route, steps: int
 ) -> DiscreteLaplace | Skellam:
     found = calibrate(
-        noise=law, epsilon=epsilon, delta=delta, rounds=visits, sensitivity=steps
+        noise=law, epsilon=epsilon, delta=delta, rounds=max_visits, sensitivity=steps
     ).noise
     if not isinstance(found, (DiscreteLaplace, Skellam)):
         raise InvalidParameter("law", law, "must be discrete-laplace or skellam")
@@ -137,7 +137,7 @@ def _noise(
     start = Fraction(found.scale if isinstance(found, DiscreteLaplace) else found.variance)
 
     def spent(value: Fraction) -> End:
-        return _epsilon(_made(law, value), steps, visits, delta, route)
+        return _epsilon(_made(law, value), steps, max_visits, delta, route)
 
     power = 1.0 if isinstance(found, DiscreteLaplace) else 2.0
     return _made(law, _least(spent, start, epsilon, power))
@@ -170,10 +170,10 @@ def _least(
 
 @lru_cache(maxsize=1 << 10)
 def _epsilon(
-    noise: DiscreteLaplace | Skellam, steps: int, visits: int, delta: Fraction, route: Route
+    noise: DiscreteLaplace | Skellam, steps: int, max_visits: int, delta: Fraction, route: Route
 ) -> End:
     curve = PrivacyCurve(noise=noise, sensitivity=steps)
-    total = per_user(curve, max_visits=visits)
+    total = per_user(curve, max_visits=max_visits)
     match route:
         case "exact":
             return total.epsilon(delta, _ROUND_WIDTH).upper
@@ -185,15 +185,15 @@ def _epsilon(
     def each(at: Fraction) -> End:
         return one.epsilon(at, _ROUND_WIDTH).upper
 
-    theorem = advanced_over_splits(each, visits, delta).upper
-    return min(theorem, visits * each(delta / visits))
+    theorem = advanced_over_splits(each, max_visits, delta).upper
+    return min(theorem, max_visits * each(delta / max_visits))
 
 
 def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a default
     *,
     horizon: int = 10**5,
     instances: int = 5,
-    visits: Iterable[int] = (1, 4, 16, 64),
+    max_visits: Iterable[int] = (1, 4, 16, 64),
     routes: Iterable[Route] = get_args(Route),
     algorithms: Iterable[str] = tuple(ALGORITHMS),
     epsilon: RationalLike = 1,
@@ -213,7 +213,7 @@ def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a d
     """
     seed, count = integer("seed", seed, at_least=0), integer("instances", instances, at_least=1)
     _, horizon = arms_and_horizon(_ARMS, horizon)
-    most_of = tuple(visits_of(most) for most in _listed("visits", visits))
+    most_of = tuple(visits_of(most) for most in _listed("max_visits", max_visits))
     ways = tuple(_route(route) for route in _listed("routes", routes))
     names = _listed("algorithms", algorithms)
     for algorithm in names:
@@ -228,7 +228,7 @@ def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a d
                     law=ALGORITHMS[algorithm],
                     epsilon=epsilon,
                     delta=delta,
-                    visits=most,
+                    max_visits=most,
                     route=route,
                 )
                 steady = SteadyPrivatizer(law=noise, steps=_STEPS, failure=Fraction(1, horizon**2))
@@ -240,7 +240,7 @@ def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a d
                 rows.append(
                     ReturningRow(
                         algorithm=algorithm,
-                        visits=most,
+                        max_visits=most,
                         route=route,
                         per_visit=round_up(steady.epsilon),
                         deviation=steady.deviation,
@@ -295,13 +295,13 @@ class _Played:
 
 def _played(
     steady: SteadyPrivatizer,
-    visits: int,
+    max_visits: int,
     horizon: int,
     instances: int,
     gap: RationalLike,
     seed: int,
 ) -> _Played:
-    users = -(-horizon // visits)
+    users = -(-horizon // max_visits)
     policy = PartedElimination(
         privatizer=steady,
         schedule=exact_schedule(steady, arms=_ARMS, horizon=horizon, failure=_CONFIDENCE),
@@ -313,7 +313,7 @@ def _played(
     for instance in range(instances):
         pool = Pool(
             users=users,
-            visits=visits,
+            max_visits=max_visits,
             privatizer=steady,
             arrivals=np.random.default_rng([seed, instance, 1]),
         )

@@ -30,11 +30,13 @@ from dpcore.protocols.aggregation import (
     staying,
 )
 from dpcore.protocols.encoding import RealsLike
+from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = ["Outcome", "RelaxedOutcome", "RoundRefused", "Values", "run", "run_relaxed"]
+__all__ = ["Outcome", "PureOutcome", "RelaxedOutcome", "RoundRefused", "Values", "run", "run_pure"]
+__all__ += ["run_relaxed"]
 
 Values: TypeAlias = Mapping[str, Any] | RealsLike
 """What users hold: by name (exact rationals too), or an array of users "0", "1", and so on."""
@@ -70,6 +72,20 @@ class RelaxedOutcome:
     honest: int
     sum_mechanism: Mechanism
     assumption: RelaxedAggregation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PureOutcome:
+    r"""As :class:`Outcome`, of a :class:`PureShuffle`.
+
+    There is no release: no one mechanism is all that its server sees. The promise is
+    ``accounting.protocols.pure_shuffle.purity(protocol, honest)``.
+    """
+
+    estimate: Fraction
+    participants: tuple[str, ...]
+    honest: int
+    assumptions: tuple[str, ...]
 
 
 class RoundRefused(AggregationRefused):
@@ -155,7 +171,7 @@ def run(
     (('ann', 'bob', 'eve', 'joe'), PolyaDifference(shape='3/4', scale=4))
     """
     assumed = _ASSUMED.get(type(protocol))
-    if assumed is None:
+    if assumed is None or isinstance(protocol, PureShuffle):
         raise InvalidParameter("protocol", protocol, "must be a sum or a shuffle that runs here")
     crowd = _crowd(protocol.users, values, vanish, colluding)
     alone = isinstance(protocol, (LocalSum, CentralSum))  # the noise is there whoever else is
@@ -212,12 +228,45 @@ def run_relaxed(
     )
 
 
+def run_pure(
+    protocol: PureShuffle,
+    values: Values,
+    functionality: Shuffler,
+    *,
+    vanish: Mapping[str, Step] = _NOBODY,
+    colluding: Collection[str] = (),
+    rng: Rng = SYSTEM,
+) -> PureOutcome:
+    r"""As :func:`run`, of a pure shuffle; errors as there.
+
+    >>> from dpcore.laws.polya_difference import PolyaDifference
+    >>> share = PolyaDifference(shape="1/2", scale=1)
+    >>> protocol = PureShuffle(users=3, precision=1, reach=30, cover="1/1048576", share=share)
+    >>> outcome = run_pure(protocol, [0, 1, 1], Shuffler(), colluding=["2"])
+    >>> outcome.participants, outcome.honest
+    (('0', '1', '2'), 2)
+    """
+    if not isinstance(protocol, PureShuffle):
+        raise InvalidParameter("protocol", protocol, "must be a PureShuffle")
+    if not isinstance(functionality, Shuffler):
+        raise InvalidParameter("functionality", functionality, "must be a Shuffler")
+    crowd = _crowd(protocol.users, values, vanish, colluding)
+    messages = protocol.randomize(crowd.held[crowd.places], rng=rng)
+    return PureOutcome(
+        estimate=protocol.analyze(functionality.shuffle(messages, rng=rng)),
+        participants=crowd.present,
+        honest=crowd.honest,
+        assumptions=_ASSUMED[PureShuffle],
+    )
+
+
 _ASSUMED: Final[dict[type, tuple[str, ...]]] = {
     AggregatedSum: ("the aggregation shows the server the sum and who is in it only",),
     LocalSum: (),
     CentralSum: ("the analyzer is trusted with the sum and publishes its estimate only",),
     BinaryShuffle: ("the shuffler shows the server the bits only",),
     VectorShuffle: ("the shuffler shows the server the bits only",),
+    PureShuffle: ("the shuffler shows the server the bits only",),
 }
 
 

@@ -223,6 +223,7 @@ def test_the_arms_that_are_left_are_those_of_the_last_choice() -> None:
 # -- whole algorithms --------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_noise_costs_regret_in_the_order_of_trust() -> None:
     world = ClippedNormal(centers=(0.3, 0.7, 0.5, 0.4))
 

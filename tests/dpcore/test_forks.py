@@ -208,6 +208,7 @@ def test_a_signal_inside_the_hook_leaves_nothing_shared() -> None:
     assert storm("as it is", 12) == 0
 
 
+@pytest.mark.nightly
 def test_hooks_that_a_signal_cuts_short_are_seen() -> None:
     assert storm("hooks alone", 12) > 0
 

@@ -107,7 +107,7 @@ def test_a_batch_that_could_leave_int64_draws_nothing(
     refusal(lambda: mechanism.release(np.arange(3), rng=NEVER), Unrepresentable)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("noise", HUGE + BEYOND, ids=repr)
 def test_a_single_draw_still_works(noise: Noise) -> None:
     drawn = [noise.sample(rng=SeededRng(seed)) for seed in range(4)]

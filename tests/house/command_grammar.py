@@ -68,6 +68,8 @@ _MORE: Final = {
     "--sensitivity": SENSITIVITY,
     "--rounds": ("1", "3", "10"),
     "--relative": ("1e-4",),
+    "--relation": ("add-remove", "replace"),
+    "--group": ("1", "2"),
     "--json": (),
 }
 _SAMPLED: Final = {**_MORE, "--poisson": ("1%", "1/2")}
@@ -150,6 +152,22 @@ COMMANDS: Final = (
             "--low": ("-1",),
             "--high": ("2",),
             "--unit": ("1/2",),
+            "--relation": ("add-remove", "replace"),
+            "--json": (),
+        },
+    ),
+    Row(
+        words=("budget", "matrix"),
+        options={
+            "--strategy": ("tree", "square-root", "banded:bands=3", "toeplitz:c=1 1/2"),
+            "--rounds": ("8",),
+            "--noise": ("gaussian:sigma=4",),
+            "--delta": ("1e-6",),
+        },
+        optional={
+            "--participations": ("2",),
+            "--apart": ("3",),
+            "--sensitivity": ("1", "l2-squared=2"),
             "--relation": ("add-remove", "replace"),
             "--json": (),
         },

@@ -181,6 +181,11 @@ def read_feature(
     steps = [step.strip() for step in text.split("+")]
     applied = tuple(_read_step(step, text, own or own_map) for step in steps)
     last = steps[-1].partition(":")[0]
+    if steps == ["time", "identity"]:
+        reason = (
+            "time is a number already; for the output as well: --feature time --feature identity"
+        )
+        raise InvalidParameter("feature", text, reason)
     learned = [step for step in steps if step in FEATURES and FEATURES[step].learned]
     if learned and learned != steps[-1:]:
         raise InvalidParameter("feature", text, f"{learned[0]} must stand last: it gives a score")

@@ -59,6 +59,7 @@ def table(guarantee: Any, visits: int, delta: Fraction = DELTA) -> tuple[Route, 
     return routes(per_user(guarantee, max_visits=visits), delta)
 
 
+@pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize("guarantee", [SKELLAM, GAUSSIAN], ids=["skellam", "discrete gaussian"])
 def test_exact_beats_renyi_beats_advanced_at_every_count(guarantee: PrivacyCurve) -> None:

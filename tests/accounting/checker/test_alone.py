@@ -18,6 +18,7 @@ from accounting.checker.sums.direct import halves
 from accounting.checker.verdict import verify
 from accounting.release.curve import PrivacyCurve
 from dpcore.spelling import read_noise
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
 CASES = (
@@ -40,6 +41,7 @@ def law_of(text: str) -> Law:
     return Law(noise.name, tuple(Fraction(str(value)) for value in noise.parameters.values()))
 
 
+@by_day(4)
 @pytest.mark.parametrize(("text", "step"), CASES)
 def test_it_is_the_sum_over_all_losses(text: str, step: int) -> None:
     law = law_of(text)
@@ -50,6 +52,7 @@ def test_it_is_the_sum_over_all_losses(text: str, step: int) -> None:
         assert abs(found.value - truth) <= found.error + REAL.mpf(10) ** -38, epsilon
 
 
+@by_day(4)
 @pytest.mark.parametrize(("text", "step"), CASES)
 def test_it_lies_in_the_enclosure_of_the_engine(text: str, step: int) -> None:
     curve = PrivacyCurve(noise=read_noise(text), sensitivity=step)

@@ -34,7 +34,7 @@ NARROW = [(0.5, bound(1.0, 1.00001)), (1e-6, bound(2.0, 2.00001))]
 ABOVE_ONLY = [(0.5, bound(None, 1.0)), (1e-6, bound(None, 2.0))]
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize(
     ("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF"), ("SVG", b"<?")]
 )

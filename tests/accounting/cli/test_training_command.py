@@ -56,6 +56,51 @@ def test_a_replaced_example(command: Command) -> None:
     assert (told.code, "replaced" in told.out) == (0, True)
 
 
+def test_groups_and_relations_of_budget_epsilon(command: Command) -> None:
+    r"""The relation of `dpsgd`, and groups that move k times as far or are sampled one by one."""
+    noise = ["--noise", "gaussian:sigma=1", "--rounds", 100, "--delta", "1e-6"]
+    sampled = [*noise, "--poisson", "1%"]
+
+    def upper(*words: Any) -> float:
+        return float(command("epsilon", *words, "--json").json["epsilon"]["upper"])
+
+    run = ["--noise-multiplier", 1, "--batch-size", 1, "--examples", 100, "--rounds", 100]
+    replaced = command("dpsgd", *run, "--delta", "1e-6", "--relation", "replace", "--json").json
+    assert upper(*sampled, "--relation", "replace") == replaced["epsilon"]["upper"]
+    assert upper(*sampled, "--relation", "add-remove") == upper(*sampled)
+    one, two = upper(*sampled), upper(*sampled, "--group", 2)
+    assert 2 * one < two < upper(*noise, "--group", 2)
+    assert upper(*noise, "--group", 2) == upper(*noise, "--sensitivity", 2)
+    small = ["--noise", "discrete-laplace:scale=9", "--delta", "0"]
+    assert upper(*small, "--group", 3) == pytest.approx(1 / 3)
+    told = command("epsilon", *sampled, "--group", 2).out
+    assert "--poisson 1/100 --group 2" in told
+    scope = command("epsilon", *small, "--relation", "add-remove", "--json").json
+    assert scope["parts"][0]["part"]["scope"]["relation"] == "add-remove"
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--group", "0"], "--group"),
+        (["--group", "1.5"], "--group"),
+        (["--group", "99"], "--group"),
+        (["--group", "2", "--relation", "replace"], "--group"),
+        (["--group", "2", "--noise", "discrete-laplace:scale=9"], "--group"),
+        (["--group", "2", "--noise", "laplace:scale=9"], "--group"),
+        (["--relation", "replace", "--noise", "discrete-laplace:scale=9"], "--relation"),
+        (["--relation", "both"], "--relation"),
+    ],
+)
+def test_groups_and_relations_that_are_not_known(
+    command: Command, words: list[str], named: str
+) -> None:
+    given = {"--noise": "gaussian:sigma=1", "--poisson": "1%", "--delta": "1e-6"}
+    given |= dict(zip(words[::2], words[1::2], strict=True))
+    answer = command("epsilon", *(word for pair in given.items() for word in pair))
+    assert (answer.code, named in answer.err) == (2, True)
+
+
 def test_a_scale_that_no_sum_holds_names_the_option(command: Command) -> None:
     answer = command("epsilon", "--noise", "laplace:scale=1e-6", "--delta", "1e-6")
     assert (answer.code, "--noise" in answer.err) == (2, True)

@@ -47,6 +47,7 @@ def lean(shape: str, scale: str, shift: int, kind: type[LeanDifferencePair]) -> 
     return kind(noise=PolyaDifference(shape=shape, scale=scale), shift=shift)
 
 
+@pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize(("shape", "scale", "shift"), SHAPES)
 def test_the_curve_is_the_worst_over_all_shifts(shape: str, scale: str, shift: int) -> None:
@@ -106,6 +107,7 @@ def test_either_side_of_shape_1_is_near_it(shape: str) -> None:
         assert abs(near - Fraction(laplace.delta(epsilon).upper)) < Fraction(1, 10**5)
 
 
+@pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize(("shape", "scale", "shift"), [SHAPES[0], SHAPES[3]])
 def test_zcdp_bounds_every_order_and_is_near_one(shape: str, scale: str, shift: int) -> None:
@@ -218,7 +220,7 @@ def test_epsilon_far_out_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) 
     )
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("kind", [RayOnly, LateEnd, LateStart])
 def test_a_broken_lean_pair_is_caught(kind: type[LeanDifferencePair]) -> None:
     brute = worlds("1/2", "3/2", 3)

@@ -19,6 +19,7 @@ from accounting.ledger.history import Charge
 from accounting.ledger.receipt import Receipt
 from accounting.ledger.tables import Tables
 from accounting.theorems.filter import SHARES
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET
 
@@ -84,6 +85,7 @@ def said(ledger: Ledger, *receipts: Receipt) -> str:
     return "\n".join(str(damage) for damage in ledger.check(*receipts))
 
 
+@by_day(1)
 def test_every_edit_is_noticed_where_it_was_made(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         receipts = three_charges(ledger)

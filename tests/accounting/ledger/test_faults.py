@@ -21,6 +21,7 @@ from accounting.claims.claim import ZCdp
 from accounting.ledger import Ledger, LedgerUnavailable
 from accounting.ledger.book import Book
 from accounting.ledger.database import store, waiting
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET
 
@@ -110,6 +111,7 @@ with Ledger.open(sys.argv[1]) as ledger, ledger._store.writing() as connection:
 """
 
 
+@by_day(1)
 def test_who_keeps_a_charge_waiting_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "_PATIENCE", 0.05)
     with Ledger.create(url, budget=BUDGET) as ledger:

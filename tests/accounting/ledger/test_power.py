@@ -164,7 +164,7 @@ def test_eight_writers_are_killed_again_and_again(tmp_path: Path) -> None:
         assert len(batches) == len(set(batches))
         assert len(paid) > 100
         left = ledger.remaining("user 0")["rho"]
-        assert left <= 1 - len(batches) * ZCdp("1/100000").rho  # type: ignore[operator]  # a Fraction
+        assert left <= 1 - len(batches) * ZCdp("1/100000").rho
 
 
 # Where in a charge the server is hit: before this step of its transaction.
@@ -222,4 +222,4 @@ def test_a_server_that_is_killed_leaves_a_charge_whole_or_absent(
                 ledger.charge(["ada", "bob"], ZCdp("1/8"), batch="two")
         again = ledger.charge(["ada", "bob"], ZCdp("1/8"), batch="two", repeat_ok=True)
         assert ledger.check(first, again) == ()
-        assert ledger.remaining("ada") == {"rho": 1 - 2 * ZCdp("1/8").rho}  # type: ignore[operator]  # a Fraction
+        assert ledger.remaining("ada") == {"rho": 1 - 2 * ZCdp("1/8").rho}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from accounting.ledger import Ledger, LedgerUnavailable, Receipt
-from tests.effort import effort
+from tests.effort import by_day, effort
 from tests.support.ledger.budget import BUDGET
 from tests.support.ledger.server import Server
 from tests.support.ledger.workers import (
@@ -127,6 +127,7 @@ with Ledger.open(sys.argv[1]) as ledger:
 """
 
 
+@by_day(1)
 def test_a_ledger_may_be_used_on_both_sides_of_a_fork(url: str) -> None:
     Ledger.create(url, budget=BUDGET).close()
     run = subprocess.run(

@@ -33,6 +33,7 @@ from accounting.totals.compose import compose
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET, PER_USER
 
@@ -381,6 +382,7 @@ def test_a_bit_that_flipped_in_a_counter_is_refused_at_the_next_charge(ledger: L
     assert ledger.remaining("eve") == {"rho": Fraction(7, 8)}
 
 
+@by_day(1)
 def test_without_the_mark_a_user_who_is_spent_pays_again(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,7 +38,7 @@ def fresh() -> Iterator[None]:
 # -- any choice is sound -----------------------------------------------------------------------
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize("tilt", ["1/50", "1/3", "2", "-1/40"])
 @pytest.mark.parametrize("pair", [PAIRS[0], PAIRS[2], PAIRS[7], PAIRS[10]], ids=repr)
 def test_badly_chosen_lines_are_sound(
@@ -92,7 +92,7 @@ MUTANTS: dict[str, tuple[str, Callable[..., Any], str, str]] = {
 }
 
 
-@by_day(4)
+@by_day(2)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_broken_engine_is_caught(name: str, fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     where, original, old, new = MUTANTS[name]

@@ -120,6 +120,7 @@ def test_l2_curves_against_sums_over_the_plane(epsilon: str) -> None:
     assert close(Enclosure.exactly(Fraction(found)), two)
 
 
+@pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize("vector", [pytest.param(v) for v in ((1, 1), (2, 1), (3, 2))])
 def test_laplace_products_against_sums_over_the_plane(vector: tuple[int, ...]) -> None:

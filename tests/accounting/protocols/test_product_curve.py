@@ -110,6 +110,7 @@ def test_several_coordinates_are_as_narrow_as_is_asked(count: int, trials: int) 
         assert found.upper - found.lower <= relative * found.lower
 
 
+@pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize("epsilon", ["5", "11/2"])
 def test_a_tiny_delta_of_few_outcomes_is_narrow(

@@ -57,6 +57,7 @@ def test_fewest_fair_bits(epsilon: str, bits: int, printed: int) -> None:
     assert not found.short.meets(epsilon, "1e-6")
 
 
+@pytest.mark.nightly
 def test_fewest_fair_bits_at_a_tenth() -> None:
     start = time.perf_counter()
     found = fewest_bits(epsilon="0.1", delta="1e-6")

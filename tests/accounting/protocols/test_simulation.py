@@ -138,7 +138,7 @@ def agrees(plan: Plan, result: Simulation) -> bool:
     )
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("instance", INSTANCES)
 def test_errors_have_the_size_of_the_exact_law(instance: Instance) -> None:
     plan = plan_of(instance)

@@ -185,7 +185,7 @@ def fits(found: DottedPair, brute: Any, relative: str) -> bool:
     return True
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize(("noise", "sensitivity", "brute"), CASES, ids=lambda case: repr(case)[:30])
 def test_it_is_the_maximum_of_all_directions_and_shifts(
     noise: Noise, sensitivity: Sensitivity, brute: Any

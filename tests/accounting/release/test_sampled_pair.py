@@ -194,7 +194,7 @@ def fixed_pair_holds(case: Case, sample: int, population: int) -> bool:
     return True
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "coins", "poisson"])
 @pytest.mark.parametrize(("sample", "population"), [(1, 10), (3, 4), (5, 5)])
 def test_one_pair_lies_above_all_worlds(name: str, sample: int, population: int) -> None:

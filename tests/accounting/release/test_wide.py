@@ -119,7 +119,7 @@ def between(
     return True
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: repr(case[0])[:30])
 def test_bins_lie_on_either_side_of_the_curve(case: tuple[Noise, int, Mass, int]) -> None:
     for pair, world in directions(*case):
@@ -209,6 +209,7 @@ def test_wide_noise_has_the_total_of_a_real_gaussian(shift: int, rounds: int) ->
 # -- which laws ------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_only_what_cannot_be_listed_is_put_in_bins() -> None:
     narrow = ways(PrivacyCurve(noise=NARROW, sensitivity=3))
     assert narrow.in_bins() is narrow
@@ -295,7 +296,7 @@ def all_fit(case: int) -> bool:
     return all(between(pair, world, 40, "1e-2") for pair, world in directions(*CASES[case]))
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(
     ("case", "owner", "name", "old", "new"),
     [
@@ -320,6 +321,7 @@ def test_mutants_of_the_bins_are_caught(
     fresh()
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -38,6 +38,7 @@ def difference_mass(shape: Any, scale: Any, k: int) -> Any:
     return front * mpmath.hyp2f1(shape, k + shape, k + 1, beta**2)
 
 
+@pytest.mark.nightly
 def test_erratum_1_an_aggregation_that_shows_one_and_a_half_epsilon() -> None:
     row = next(r for r in quick() if r.statement == "Theorem 3")
     assert row.parameters == "n = 1024, epsilon = 1, g = 16"

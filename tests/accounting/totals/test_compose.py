@@ -160,6 +160,7 @@ def test_an_l2_sensitivity_lies_between_its_shifts_and_the_pair_above_them() -> 
     assert found.lower >= max(single.lower, double.lower) - Fraction(1, 10**9)
 
 
+@pytest.mark.nightly
 def test_boxes_of_any_symmetric_noise_are_rounds_of_one_coordinate() -> None:
     box = compose((curve(SKELLAM, Sensitivity.box((1, 2))), 2)).delta(1)
     rows = compose((curve(SKELLAM), 2), (curve(SKELLAM, 2), 2)).delta(1)

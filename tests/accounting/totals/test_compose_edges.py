@@ -123,6 +123,7 @@ def test_the_guarantee_of_a_user_does_not_compose_with_that_of_a_contribution() 
         per_user(user, max_visits=2)
 
 
+@pytest.mark.nightly
 def test_a_delta_beyond_every_float_is_bounded_at_once() -> None:
     far = compose(curve(Skellam(variance=400))).delta(100)
     assert far.lower is not None

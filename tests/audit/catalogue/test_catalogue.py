@@ -133,7 +133,7 @@ def test_an_endless_epsilon_belongs_to_an_entry() -> None:
         gathered([{"count": 1}, {"count": 2, "sum": 3}])
 
 
-@by_day(10)
+@by_day(4)
 @each_entry
 def test_an_entry_with_a_delta_exceeds_it(entry: Entry) -> None:
     a, b = laws(entry)
@@ -188,7 +188,7 @@ def fit_alpha() -> float:
     return purse.buy("catalogue: the code draws from its law", "1e-8") / (2 * len(SUBJECTS))
 
 
-@by_day(10)
+@by_day(4)
 @each_subject
 @pytest.mark.parametrize("world", [0, 1])
 def test_the_code_draws_from_the_law(subject: Subject, world: int, fit_alpha: float) -> None:
@@ -225,7 +225,7 @@ def refutations(subject: Subject, runs: int, repeats: int = REPEATS) -> int:
     return sum(e.p_value(subject.epsilon, subject.delta) <= LEVEL for e in found)
 
 
-@by_day(3)
+@by_day(1)
 @each_sampled
 def test_a_slip_is_refuted(entry: Entry) -> None:
     repeats = REPEATS if entry.runs < MANY else 1

@@ -63,6 +63,7 @@ def test_an_audit_goes_on_from_its_file(audit: Shell, here: Path) -> None:
     assert "claim" in other.err
 
 
+@pytest.mark.nightly
 def test_a_page_with_figures_is_written_whole(audit: Shell, here: Path) -> None:
     answer = audit(*HALF, "--html", "page.html", "--json")
     page = (here / "page.html").read_text(encoding="utf-8")

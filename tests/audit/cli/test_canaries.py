@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import html
 import io
 import json
 import sys
@@ -93,3 +95,68 @@ def test_a_bad_option_is_named(shell: Shell, options: list[str], named: str) -> 
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(f"error: {named}")
     assert shell("absent.csv", "--claim", "epsilon=1").code == 2
+
+
+def test_an_alpha_beyond_floats_is_told_by_its_power(shell: Shell) -> None:
+    found = shell("null.csv", "--claim", "epsilon=1", "--alpha", "1e-400")
+    assert "at most 1 of 10^400 such audits" in " ".join(found.out.split())
+
+
+def saved(**arrays: object) -> str:
+    np.savez("scores.npz", **arrays)  # type: ignore[arg-type]  # what a user may save
+    return "scores.npz"
+
+
+def test_arrays_of_numpy_say_what_the_csv_file_says(shell: Shell) -> None:
+    lines = Path("leaking.csv").read_text().splitlines()
+    rows = list(csv.DictReader(lines))
+    score = np.array([float(row["score"]) for row in rows])
+    included = np.array([row["included"] == "1" for row in rows])
+    asked = ("--claim", "epsilon=1", "--json")
+    expected = shell("leaking.csv", *asked).out
+    for kind in (np.bool_, np.int8, np.float64):
+        assert (
+            shell(saved(score=score, included=included.astype(kind), id=3), *asked).out == expected
+        )
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"score": [1.0]}, "two arrays of one length: score and included"),
+        ({"score": [1.0, 2.0], "included": [1]}, "two arrays of one length"),
+        ({"score": [[1.0]], "included": [[1]]}, "two arrays of one length"),
+        ({"score": [], "included": []}, "no canaries"),
+        ({"score": [1.0, np.nan], "included": [1, 0]}, "score = float64: must be finite numbers"),
+        ({"score": ["1", "2"], "included": [1, 0]}, "must be finite numbers"),
+        ({"score": [1.0, 2.0], "included": [1, 2]}, "included = int64: must be 1 or 0"),
+        ({"score": [1.0, 2.0], "included": [1, np.nan]}, "must be 1 or 0"),
+        ({"score": [object()], "included": [1]}, "cannot be read as .npz"),
+    ],
+)
+def test_bad_arrays_are_one_line_of_error(shell: Shell, arrays: object, said: str) -> None:
+    found = shell(saved(**dict(arrays)), "--claim", "epsilon=1")  # type: ignore[call-overload]
+    assert (found.code, found.out, len(found.err.splitlines())) == (2, "", 1)
+    assert said in found.err
+
+
+def test_what_is_no_archive_is_refused(shell: Shell) -> None:
+    Path("bad.npz").write_bytes(b"PK\x03\x04 no archive")
+    for name in ("bad.npz", "absent.npz"):
+        found = shell(name, "--claim", "epsilon=1")
+        assert (found.code, len(found.err.splitlines())) == (2, 1)
+
+
+def test_the_page_says_what_the_report_says(shell: Shell) -> None:
+    found = shell("leaking.csv", "--claim", "epsilon=1", "--html", "page.html", "--json")
+    report, shown = json.loads(found.out), Path("page.html").read_text()
+    assert "<strong>REFUTED</strong>" in shown
+    assert f"{report['right']:,} of {report['guesses']:,} right" in shown
+    assert all(html.escape(sentence) in shown for sentence in report["assumptions"])
+    cells = report["histogram"]
+    assert all(f"<td>{cell[2]:,}</td><td>{cell[3]:,}</td>" in shown for cell in cells)
+    assert "src=" not in shown
+    before = Path("leaking.csv").read_text()
+    found = shell("leaking.csv", "--claim", "epsilon=1", "--html", "leaking.csv")
+    assert (found.code, found.err) == (2, "error: --html = leaking.csv: is the file of SCORES\n")
+    assert Path("leaking.csv").read_text() == before

@@ -205,6 +205,7 @@ def test_the_file_is_written_whatever_becomes_of_standard_output(here: Path) -> 
     assert json.loads((here / "kept.json").read_text())["verdict"] == "refuted"
 
 
+@pytest.mark.nightly
 def test_a_locale_without_the_letters_is_no_error(here: Path) -> None:
     (here / "letters.py").write_text("def same(text):\n    return text\n", encoding="utf-8")
     words = ("letters.py:same", "--claim", "epsilon=1", "--pair", '"\\u00e9"', '"x"', "-n", 200)
@@ -333,6 +334,7 @@ def test_a_target_named_like_a_subcommand_is_written_with_its_path(
     assert answer.code == 0
 
 
+@by_day(1)
 @pytest.mark.parametrize("flags", [["--json"], []])
 def test_the_progress_bar_is_for_terminals_and_on_stderr(here: Path, flags: list[str]) -> None:
     keyboard, screen = pty.openpty()

@@ -48,7 +48,10 @@ def test_a_right_step_passes_and_broken_ones_do_not(shell: Shell) -> None:
         (["--rate", "2"], "--rate"),
         (["--records", "x"], "--records"),
         (["--noise-multiplier", "0"], "--noise-multiplier"),
+        (["--rate", "0"], "--rate = 0: must be in (0, 1): "),
         (["--clip", "nan"], "--clip"),
+        (["--clip", "1e300"], "--clip = 1e300: must be in [1e-100, 1e100]: "),
+        (["--noise-multiplier", "1e-101"], "--noise-multiplier"),
         (["--sampling", "some"], "--sampling"),
         (["--alpha", "2"], "--alpha"),
         (["--dimension", "1"], "--dimension"),
@@ -63,6 +66,7 @@ def test_a_bad_option_is_named(shell: Shell, options: list[str], named: str) -> 
 def test_a_step_that_is_none_or_fails_is_one_line_of_error(shell: Shell) -> None:
     found = shell("steps.py:RECORDS", *STATED)
     assert (found.code, len(found.err.splitlines())) == (2, 1)
+    assert found.err.startswith("error: STEP = steps.py:RECORDS: must have a method sample")
     Path("bad.py").write_text(
         "class Step:\n"
         "    def sample(self, rng):\n        raise OSError('no data')\n"

@@ -1,4 +1,4 @@
-r"""By night: every package of the corpus is installed and judged, from empty environments."""
+r"""The command; by night every package is installed and judged, from empty environments."""
 
 from __future__ import annotations
 
@@ -19,3 +19,22 @@ def test_every_entry_is_judged_as_it_should_be(audit: Shell, tmp_path: Path) -> 
     assert len(rows) == len(entries())
     assert answer.code == 0
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "error: NAME: must be given, or --all"),
+        (("--all", "opendp-threshold"), "error: --all: takes no names"),
+        (("opendp-threshold", "--cache", "a-file"), "error: --cache = a-file: must be a folder"),
+        (("opendp-threshold", "--cache", "a-file/in"), "error: --cache = a-file/in: must be a"),
+    ],
+)
+def test_a_bad_option_is_named(
+    audit: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a-file").touch()
+    answer = audit("corpus", "run", *words)
+    assert (answer.code, answer.out, len(answer.err.splitlines())) == (2, "", 1)
+    assert answer.err.startswith(said)

@@ -243,6 +243,7 @@ def test_a_plain_breach_stops_early(scale: float, shift: int, epsilon: Any) -> N
     assert float(np.median(found)) <= 250
 
 
+@pytest.mark.nightly
 def test_it_holds_with_a_look_at_every_run() -> None:
     alpha = purse.buy("e-process at the boundary, every run looked at", "1e-9")
     repeats = effort(160, 300)

@@ -86,7 +86,7 @@ def p_value(wrong: int, repeats: int = REPEATS) -> float:
     return float(stats.binom.sf(wrong - 1, repeats, ALPHA))
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize("law", list(LAWS))
 @pytest.mark.parametrize("name", VALID)
 def test_a_valid_baseline_keeps_its_level(name: str, law: str) -> None:
@@ -117,6 +117,7 @@ MUTANTS: dict[str, tuple[str, Bound]] = {
 }
 
 
+@by_day(2)
 @pytest.mark.parametrize("mutant", list(MUTANTS))
 def test_a_broken_one_is_seen(mutant: str) -> None:
     law, bound = MUTANTS[mutant]

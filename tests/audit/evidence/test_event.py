@@ -108,7 +108,7 @@ def test_labels_never_seen_share_the_cell_of_those_seen_once() -> None:
     ],
 )
 def test_labels_by_identity(outputs: Any, first: Any) -> None:
-    assert read(outputs).names[0] == first
+    assert str(read(outputs).names[0]) == first
 
 
 def test_objects_without_a_hash_are_read_by_repr() -> None:

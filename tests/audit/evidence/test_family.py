@@ -284,6 +284,7 @@ def rejections(level: float, repeats: int) -> int:
     return count
 
 
+@pytest.mark.nightly
 def test_false_alarms_of_a_family_that_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     alpha, repeats = purse.buy("family of e-processes at the boundary", "1e-9"), effort(60, 80)
     assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) > alpha
@@ -320,6 +321,7 @@ def test_a_curve_sees_what_its_point_does_not(monkeypatch: pytest.MonkeyPatch) -
     assert audits(point, 2, effort(3, 6), monkeypatch) == 0
 
 
+@pytest.mark.nightly
 def test_a_curve_stops_early() -> None:
     rng = np.random.default_rng(1)
     worlds = draw_worlds(5_000, rng)

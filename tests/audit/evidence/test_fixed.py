@@ -145,6 +145,7 @@ LEAK = learned([0] * 30 + [1] * 30 + [5] * 30, [False] * 15 + [True] * 15 + [Fal
                + [True] * 45)  # fmt: skip
 
 
+@pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize(("level", "spend"), [(0.1, "1/1000"), (0.5, "1/20")])
 def test_a_block_is_honest_with_delta(level: float, spend: str) -> None:
@@ -200,6 +201,7 @@ def forgetful(evidence: Evidence, epsilon: float) -> float:
     return joined(short, epsilon)
 
 
+@pytest.mark.nightly
 def test_blocks_join_honestly_when_the_past_decides_what_comes() -> None:
     alpha = purse.buy("prequential: two blocks, adaptive", "1e-9")
     repeats = effort(500, 1500)

@@ -93,13 +93,14 @@ def false_alarms(test: Callable[..., Any], repeats: int) -> int:
     count = 0
     for _ in range(repeats):
         coins = iter(rng.random(9))
-        stubbed = rewired(test, gather=lambda *_, seed, coins=coins: Chance(coins=coins))
+        stubbed = rewired(test, gather=lambda *_, coins=coins, **__: Chance(coins=coins))
         found = stubbed(views, claim, ALPHA, seed=0, allow_constant=False)
         assert (found.verdict == "refuted") == any(row.refuted for row in found.outcomes)
         count += found.verdict == "refuted"
     return count
 
 
+@pytest.mark.nightly
 def test_a_family_shares_one_level_and_a_test_that_does_not_is_caught() -> None:
     alpha, repeats = purse.buy("family of tests: Holm", "1e-9"), 600
     wrong = false_alarms(weigh_views, repeats)

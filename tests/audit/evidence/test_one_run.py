@@ -19,6 +19,7 @@ from audit.evidence.one_run import (
     lines_of,
     one_run_p_value,
 )
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
 Points = Sequence[tuple[float, float]]
@@ -123,6 +124,7 @@ def test_no_mechanism_of_few_canaries_exceeds_the_bound_of_a_curve(
         assert p_value >= worst(canaries, guesses, right, points) * (1 - 1e-7)
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     ("old", "new"),
     [

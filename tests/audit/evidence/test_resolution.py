@@ -71,6 +71,7 @@ def by_luck_alone(runs: int) -> float:
     return float(betaincinv(least, runs // 2 - least + 1, 0.95))
 
 
+@pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize("rest", RESTS)
 def test_what_it_says_is_seen(rest: str) -> None:

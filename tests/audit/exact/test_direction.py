@@ -136,7 +136,7 @@ def test_the_directions_of_a_one_sided_law_differ(spelling: str) -> None:
     assert not near(back, excess(spelling, (0, 1), "1"))
 
 
-@by_day(12)
+@by_day(4)
 @each_noise
 @each_pair
 def test_the_worst_event_pays_all_there_is(spelling: str, pair: tuple[int, int]) -> None:

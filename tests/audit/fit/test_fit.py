@@ -135,7 +135,7 @@ def exact_level(p_of: Callable[[Seen], float], level: float, draws: int = 12) ->
     return sum(weight for seen, weight in outcomes(THREE, draws) if p_of(seen) <= level)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("level", [0.01, 0.05, 0.2, 0.5])
 def test_the_bounds_are_honest_over_every_outcome(level: float) -> None:
     cells = partial(fit_fixed._binomial, lower=THREE.lower, upper=THREE.upper)
@@ -204,7 +204,7 @@ def too_many(alarms: int, repeats: int) -> float:
     return float(stats.binom.sf(alarms - 1, repeats, 0.05))
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
 def test_false_alarms_stay_within_five_percent(noise: Noise) -> None:
     alpha = purse.buy(f"fit: false alarms, {noise!r}", "1e-10")
@@ -233,6 +233,7 @@ def test_correct_samplers_are_kept(noise: Noise, sequential: bool) -> None:
 FIGURES = [(10**4, Fraction(1, 20), 40), (10**5, Fraction(1, 50), 20), (10**6, Fraction(1, 200), 5)]
 
 
+@pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize(("draws", "off", "repeats"), FIGURES)
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
@@ -312,6 +313,7 @@ def test_the_edge_of_the_support_is_no_reason() -> None:
     assert report.verdict == "not_refuted"
 
 
+@pytest.mark.nightly
 def test_what_the_resolution_promises_is_seen() -> None:
     claimed = DiscreteLaplace(scale=10)
     alpha = purse.buy("fit: the resolution is reached", "1e-10")
@@ -336,6 +338,7 @@ def test_it_stops_when_the_evidence_is_in() -> None:
     assert report.p_value is None
 
 
+@pytest.mark.nightly
 def test_looking_often_raises_no_false_alarms() -> None:
     alpha = purse.buy("fit: false alarms, sequential", "1e-10")
     law = DiscreteLaplace(scale=2)

@@ -59,7 +59,7 @@ def response(runs: int, width: int, rng: np.random.Generator) -> tuple[Any, Any]
 
 
 def refuted(scores: Any, worlds: Any, seed: int) -> bool:
-    return gather(scores, worlds, seed=seed).p_value(1) <= 0.05
+    return gather(scores, worlds, seed=seed, isotonic=True).p_value(1) <= 0.05
 
 
 def alarms(repeats: int, learned: Any) -> int:
@@ -83,10 +83,10 @@ def peeking(outputs: Any, worlds: Any) -> Any:
 
 
 def test_a_learner_at_the_boundary_does_not_refute_and_one_that_peeks_does() -> None:
-    alpha, repeats = purse.buy("learned scores at the boundary", "1e-9"), effort(30, 1000)
+    alpha, repeats = purse.buy("learned scores at the boundary", "1e-9"), effort(6, 1000)
     wrong = alarms(repeats, honest)
     assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
-    assert stats.binom.sf(alarms(20, peeking) - 1, 20, 0.05) < 1e-9
+    assert stats.binom.sf(alarms(12, peeking) - 1, 12, 0.05) < 1e-9
 
 
 def test_a_block_is_scored_before_its_worlds_are_seen() -> None:
@@ -181,7 +181,7 @@ def test_the_witness_is_counted_again_from_its_json(function: Any) -> None:
     witness, score = shown["witness"], shown["witness"]["score"]
     assert shown["verdict"] == "refuted"
     assert witness["feature"] in {"learned", "coordinates"}
-    assert witness["event"].startswith(f"{witness['feature']}(output) {score['side']} ")
+    assert witness["event"].startswith(f"{witness['feature']}(output) {score['side'][0]}")
     ends = block_ends(6000)
     block = next(
         slice(a, b) for a, b in pairwise(ends) if b - a == witness["runs_a"] + witness["runs_b"]
@@ -239,9 +239,9 @@ def test_nothing_is_learned_of_constants_and_little_of_few(monkeypatch: pytest.M
 
 
 @pytest.mark.nightly
-def test_a_gaussian_vector_with_a_fifth_too_little_noise() -> None:
+def test_a_gaussian_vector_with_a_tenth_too_little_noise() -> None:
     def gauss(d: int, n: int, rng: np.random.Generator) -> Any:
-        return rng.normal(0, 0.8, (n, 100)) + d / 10
+        return rng.normal(0, 0.9, (n, 100)) + d / 10
 
     plan = Plan(claim=read_claim("gdp=1"), pair=(0, 1), runs=20_000, seed=1)
     assert sample(of(gauss), plan).verdict == "refuted"

@@ -97,10 +97,18 @@ def test_calls_of_both_datasets_take_turns_at_random(clock: Clock) -> None:
 
 @pytest.mark.parametrize("target", ["half-scale", "discrete-laplace:scale=1", "exec:true"])
 def test_targets_of_many_outputs_a_call_are_refused(target: str) -> None:
-    with pytest.raises(InvalidParameter, match="is called for each run"):
+    with pytest.raises(
+        InvalidParameter, match="program, a noise and a call that gives many outputs"
+    ):
         audit.audit(
             target, "epsilon=1", pair=(0, 1), runs=400, seed=7, features=["time"], layers="sample"
         )
+
+
+def test_a_chain_that_means_two_features_says_how_to_name_them() -> None:
+    with pytest.raises(InvalidParameter, match="--feature time --feature identity"):
+        read_feature("time+identity")
+    assert read_feature("time+sign").apply([("x", 90)]) == [1]
 
 
 def test_a_search_is_refused() -> None:

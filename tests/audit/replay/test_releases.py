@@ -16,6 +16,7 @@ from audit.outputs.identity import identity
 from audit.replay.findings import Finding, ReplayReport
 from audit.replay.replay import replay
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 from tests.support.replay_targets import releases
 
 ROWS = [["mon", 3.0], ["tue", 9.0], ["mon", 4.0]]
@@ -68,6 +69,7 @@ def _one_fault(
     assert _errors(replay(twin, pair, changes=40, tapes=12)) == {}
 
 
+@by_day(3)
 @pytest.mark.parametrize(("fault", "twin", "pair", "name", "said"), OTHERS)
 def test_what_a_reader_sees_beside_values(
     fault: Callable[..., Any], twin: Callable[..., Any], pair: Any, name: str, said: str
@@ -75,6 +77,7 @@ def test_what_a_reader_sees_beside_values(
     _one_fault(fault, twin, pair, name, said)
 
 
+@by_day(2)
 @pytest.mark.parametrize(("fault", "twin", "pair", "name", "said"), TABLES)
 def test_what_a_reader_sees_of_a_table(
     fault: Callable[..., Any], twin: Callable[..., Any], pair: Any, name: str, said: str

@@ -80,7 +80,7 @@ def browsed(
         return {name: found.result() for name, found in opened.items()}
 
 
-@by_day(2)
+@by_day(1)
 @needs_browser
 @pytest.mark.parametrize("name", LOOKS)
 def test_a_browser_shows_it_and_asks_the_network_for_nothing(

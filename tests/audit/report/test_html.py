@@ -67,6 +67,7 @@ def test_a_page_is_whole_and_asks_for_nothing(name: str) -> None:
     assert seen.tags.count("svg") == seen.tags.count("desc") == shown.count('role="img"')
 
 
+@by_day(1)
 @pytest.mark.parametrize("name", ["labels", "curve"])
 def test_the_same_report_gives_the_same_bytes(name: str) -> None:
     assert page(DOCUMENTS[name](), command=COMMAND) == shown_of(name)
@@ -292,7 +293,7 @@ def test_figures_name_their_axes_and_their_signs() -> None:
         assert words in drawn
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(
     ("line", "points"),
     [

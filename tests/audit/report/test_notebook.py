@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import audit
+from audit.evidence.event import Witness
 from dpcore.command.progress import in_notebook, notebook_bar
 
 
@@ -44,6 +45,10 @@ def test_the_card_shows_the_verdict_and_loads_nothing(monkeypatch: pytest.Monkey
     document = frame["srcdoc"]
     assert document is not None
     assert "<strong>REFUTED</strong>" in document
+    witness = report.witness
+    assert isinstance(witness, Witness)
+    for counted in (witness.inside_a, witness.runs_a, witness.inside_b, witness.runs_b):
+        assert f"<td>{counted:,}</td>" in document
     inside = _frame(document).tags
     assert not {name for name, _ in inside} & {"script", "img", "iframe", "object"}
     assert not [own for _, own in inside if "src" in own or own.get("href", "data:,") != "data:,"]

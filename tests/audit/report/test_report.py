@@ -18,6 +18,7 @@ from audit.claims.claim import Claim
 from audit.claims.verdicts import Layer
 from audit.errors import TargetFailed
 from audit.evidence.event import Witness
+from audit.report.html import page
 from audit.report.render import show
 from audit.report.report import AuditReport, ExactFinding, ExactWitness
 from dpcore.numbers.enclosure import Enclosure
@@ -200,7 +201,11 @@ def test_a_leak_in_the_lowest_bits_says_how_to_audit_the_scale_alone() -> None:
     for feature, runs in (("lowest-bit", 20_000), ("identity", 2000)):
         report = audit(textbook, "epsilon=1", pair=(0, 1), runs=runs, seed=1, features=[feature])
         told[feature] = " ".join(str(report).split())
+        said = feature == "lowest-bit"
+        shown = (page(report), report._repr_html_())
+        assert all(("hides them and proves nothing" in html) == said for html in shown)
     assert "not from its scale" in told["lowest-bit"]
+    assert "exact noise on the integers" in told["lowest-bit"]
     assert "To audit the scale alone: --feature identity" in told["lowest-bit"]
     # The option that it names does audit the scale alone, and has nothing to say about bits.
     assert told["identity"].startswith("NOT REFUTED")

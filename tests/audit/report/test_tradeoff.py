@@ -13,7 +13,7 @@ from scipy import stats
 from audit.claims.claim import Claim
 from audit.outputs.worlds import draw_worlds
 from audit.report.tradeoff import TradeoffBand, _hull, claimed_tradeoff, tradeoff_band
-from tests.effort import effort
+from tests.effort import by_day, effort
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated
 
@@ -42,6 +42,7 @@ def wrong(make: Any, *, repeats: int, mu: float = 1.0, runs: int = 600, learned:
     return found
 
 
+@by_day(1)
 @pytest.mark.parametrize("mu", [0.0, 1.0])
 def test_the_true_curve_lies_below_as_often_as_stated(mu: float) -> None:
     bought = purse.buy(f"trade-off band, mu = {mu}", "1e-10")

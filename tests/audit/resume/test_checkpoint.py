@@ -56,7 +56,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_that_was_torn_anywhere_goes_on_to_the_same_report(
@@ -115,6 +115,7 @@ def _end_of_header(data: bytes) -> int:
     return 44 + int(struct.unpack_from("<Q", data)[0])
 
 
+@by_day(4)
 @pytest.mark.parametrize(
     ("more", "words"),
     [

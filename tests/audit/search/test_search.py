@@ -55,7 +55,7 @@ def p_value(name: str, found: Found, runs: int, seed: int) -> float:
     return gather(interleave(side_a, side_b, worlds, rng), worlds, seed=seed).p_value(1)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("name", ENTRIES)
 def test_finds_a_pair_that_refutes(name: str) -> None:
     space = read_space(ENTRIES[name])

@@ -233,6 +233,7 @@ def test_a_target_may_spoil_its_dataset(audit: Shell) -> None:
     assert answer.json["warnings"][0] == "every output was 3, on both datasets"
 
 
+@by_day(1)
 @pytest.mark.parametrize("flags", [["--json"], []])
 def test_what_a_target_prints_never_mixes_with_results(here: Path, flags: list[str]) -> None:
     answer = started(*at("loud", n=500), *flags, cwd=here)

@@ -8,6 +8,8 @@ import json
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,10 +30,12 @@ from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
+from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import VectorShuffle
 from dpcore.protocols.sums import AggregatedSum
 from tests.effort import by_day
 from tests.purse import purse
+from tests.support.accounting.shuffled_views import message_laws
 from tests.support.audit.command import Shell
 
 
@@ -116,7 +120,7 @@ def rounds(target: ProtocolRuns, alpha: float, runs: int, claim: str | None = No
     return sample(target, plan)
 
 
-@by_day(2)
+@by_day(1)
 @each_instance
 def test_rounds_do_not_refute_the_derived_guarantee(words: str, alpha: float) -> None:
     target = instance(words)
@@ -127,6 +131,7 @@ def test_rounds_do_not_refute_the_derived_guarantee(words: str, alpha: float) ->
     assert both(decided(target, claimed(target), (target.subject.pair)), report).verdict == "proven"
 
 
+@by_day(1)
 @pytest.mark.parametrize("functionality", ["per-user", "masked"])
 def test_rounds_of_every_functionality_do_not(functionality: str, alpha: float) -> None:
     target = instance("pure,users=3,epsilon=1,honest_fraction=2/3", functionality)
@@ -138,6 +143,7 @@ def test_the_dropout_blind_round_is_refuted() -> None:
     """The mutant of all of these: two honest users where the claim counts on eight."""
     words = "pure,users=8,epsilon=1"
     blind = target_of(replace(instance(words).plan, honest=2), spelling="protocol:blind")
+    assert isinstance(blind, ProtocolRuns)
     report = rounds(blind, 0.01, RUNS, "epsilon=1")
     assert report.verdict == "refuted"
     assert 1 < report.epsilon_lower < float(epsilon_at(*two_places(blind)).upper_float)
@@ -184,8 +190,57 @@ def test_a_plan_that_was_not_met_claims_what_is_derived() -> None:
         guarantee=protocol_guarantee(protocol, 4),
     )
     target = target_of(missed, spelling="protocol:missed")
+    assert isinstance(target, ProtocolRuns)
     assert target.subject.epsilon == Fraction(3, 2)
     assert decided(target, claimed(target), (0, 1)).verdict == "proven"
+
+
+# -- pure shuffles -------------------------------------------------------------------------------
+
+
+def test_rounds_of_a_pure_shuffle_are_sampled(shell: Shell, alpha: float) -> None:
+    words, drawn = "protocol:pure-shuffle,users=4,epsilon=2", ("-n", 2000, "--seed", 3)
+    kept = shell(words, *drawn, "--alpha", alpha, "--json")
+    assert (kept.code, kept.json["verdict"]) == (0, "not_refuted")
+    assert shell(words, *drawn, "--alpha", alpha, "--claim", "epsilon=1/8").code == 1
+    refused = shell(words, "--layers", "exact")
+    assert (refused.code, "is not known" in refused.err) == (2, True)
+
+
+def view(protocol: PureShuffle, covers: bool) -> list[str]:
+    # The law of the ones of three users as JSON, for each value of the first; others hold 0 and 1.
+    laws = message_laws(protocol)
+    cover = 0 if covers else laws[0][-1]  # nothing else is at the far end of x = 0
+    zero, one = ([mass - cover for mass in law] for law in laws)
+    others = convolved(zero, one)
+    views = (convolved(others, first) for first in (zero, one))
+    found = ({str(s): str(mass) for s, mass in enumerate(law) if mass} for law in views)
+    return [json.dumps(law) for law in found]
+
+
+def convolved(a: list[int], b: list[int]) -> list[int]:
+    found = [0] * (len(a) + len(b) - 1)
+    for (i, p), (j, q) in product(enumerate(a), enumerate(b)):
+        found[i + j] += p * q
+    return found
+
+
+@pytest.mark.parametrize(("covers", "code"), [(True, 0), (False, 1)])
+def test_the_exact_layer_proves_a_view_and_refutes_it_without_covers(
+    shell: Shell, tmp_path: Path, covers: bool, code: int
+) -> None:
+    protocol = PureShuffle(
+        users=3,
+        precision=1,
+        reach=3,
+        cover="1/8",
+        share=PolyaDifference(shape="1/2", scale=1),
+    )
+    files = [tmp_path / "zero.json", tmp_path / "one.json"]
+    for file, text in zip(files, view(protocol, covers), strict=True):
+        file.write_text(text, encoding="utf-8")
+    answer = shell("exact", *files, "--normalise", "--claim", "epsilon=1")
+    assert answer.code == code, answer.out + answer.err
 
 
 # -- what is refused -----------------------------------------------------------------------------
@@ -254,7 +309,14 @@ def test_the_command_runs_rounds(shell: Shell, alpha: float) -> None:
 @by_day(2)
 @pytest.mark.parametrize(
     "name",
-    ["dropout-blind", "wrapped-shares", "skellam-mean-as-variance", "order-kept", "shuffled-polya"],
+    [
+        "dropout-blind",
+        "wrapped-shares",
+        "skellam-mean-as-variance",
+        "order-kept",
+        "uncovered-ends",
+        "shuffled-polya",
+    ],
 )
 def test_the_command_refutes_the_slips_of_protocols(shell: Shell, name: str) -> None:
     assert shell(name, "-n", 8000, "--seed", 1, "--alpha", "0.001").code == 1

@@ -48,7 +48,7 @@ def truth(folder: Path, told: str) -> tuple[bool, list[str]]:
     return total <= rate <= total * Fraction(101, 100), spent
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize("case", RUNS)
 def test_shares_are_fixed_at_collection_whatever_runs(tmp_path: Path, case: str) -> None:
     options, spent, tests = RUNS[case]
@@ -61,6 +61,7 @@ def test_shares_are_fixed_at_collection_whatever_runs(tmp_path: Path, case: str)
     )
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     ("old", "new"),
     [

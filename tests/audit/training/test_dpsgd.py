@@ -128,6 +128,16 @@ class Failing(Right):
         raise ValueError("no gradients today")
 
 
+class Fails(Right):
+    def __init__(self) -> None:
+        raise OSError("no disk")
+
+
+class Needs(Right):
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+
 class Outside(Right):
     def sample(self, rng: Any) -> Any:
         return np.array([RECORDS])
@@ -154,6 +164,9 @@ def test_what_nobody_can_wait_for_is_refused(name: str) -> None:
     ("step", "said"),
     [
         (Failing, "no gradients today"),
+        (Fails, r"no disk at test_dpsgd.py:\d+$"),
+        # A call that could not begin has no place, least of all in our code.
+        (Needs, "argument: 'model'$"),
         (Outside, "0..1999"),
         (Scalar, "shape"),
         (Named, "array of numbers, not of type object"),

@@ -69,7 +69,7 @@ def test_a_view_holds_every_released_sum(privatizer: Privatizer, reward: int) ->
     later = 0
     for row in views.tolist():
         noted = Noted(privatizer=privatizer, schedule=policy.schedule, radius=policy.radius)
-        fixed = _Fixed(sizes=found.sizes, ones=found.ones, reward=reward)
+        fixed = _Fixed(sizes=found.sizes, ones=found.ones, reward=reward, visits=1)
         run = play(noted, fixed, horizon=found.horizon, world=world, rng=coins)
         sums = [total for released in noted.shown for total in released.sums]
         assert None not in sums
@@ -96,7 +96,7 @@ def test_worlds_differ_in_one_reward_of_one_user() -> None:
     found = view("central")
     for reward in (0, 1):
         world, coins = (
-            _Fixed(sizes=found.sizes, ones=found.ones, reward=reward),
+            _Fixed(sizes=found.sizes, ones=found.ones, reward=reward, visits=1),
             np.random.default_rng(1),
         )
         sums = [
@@ -167,7 +167,7 @@ def test_the_claim_is_not_the_worst_of_later_batches() -> None:
 def test_pure_claims_are_exact() -> None:
     assert viewed("dist-dp-se,epsilon=1/3").epsilon == Fraction(1, 3)
     assert viewed("dp-se,epsilon=1/3").epsilon == Fraction(1, 3)
-    assert viewed("shuffled-se,epsilon=1").epsilon == Fraction(1, 2)  # of the sum; rest is assumed
+    assert viewed("shuffled-se,epsilon=1").epsilon == 1  # of all that is shuffled
     assert viewed("dist-dp-se,epsilon=1").delta == 0
     assert (
         viewed("dist-cdp-se,epsilon=1").delta
@@ -247,7 +247,7 @@ def test_parameters_may_be_spelled_in_two_ways() -> None:
         (
             "dist-dp-se,epsilon=1,arms=3",
             "target",
-            "'arms=3': dist-dp-se takes epsilon, delta, scaling, radius, path, calibration; delta",
+            "'arms=3': dist-dp-se takes epsilon, delta, scaling, radius, path, visits, honest",
         ),
         (
             "dist-dp-se,epsilon=1,pathe=wide",

@@ -81,14 +81,14 @@ def test_nor_are_the_parameters_of_the_paper(name: str) -> None:
 # -- what releases too much is refuted -----------------------------------------------------------
 
 
-@by_day(6)
+@by_day(2)
 @each_algorithm
 def test_a_release_without_noise_is_refuted(name: str) -> None:
     with releasing(bare):
         assert refuted(f"{name},epsilon=1", runs=150)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("name", SUMS)
 def test_a_release_with_half_the_noise_is_refuted(name: str) -> None:
     with releasing(halved):
@@ -101,7 +101,7 @@ def test_half_the_noise_of_bits_is_refuted() -> None:
         assert refuted("sdp-ae,epsilon=1", runs=2000)
 
 
-@by_day(5)
+@by_day(2)
 @each_algorithm
 def test_one_draw_for_all_arms_is_refuted(name: str) -> None:
     """As in the code released with the paper: the noise cancels wherever two arms are compared."""
@@ -156,7 +156,7 @@ def seeded_anew(coins: list[int]) -> Callable[[Any, Rng], Rng]:
     return again
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("name", ["dist-dp-se", "dist-rdp-se", "vb-sdp-ae"])
 def test_a_run_that_repeats_its_coins_in_every_batch_is_refuted(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -223,6 +223,7 @@ def nothing(_: Noise, size: Any = None, *, rng: Rng) -> Any:  # it draws nothing
     return 0 if size is None else np.zeros(size, dtype=np.int64)
 
 
+@by_day(1)
 @pytest.mark.parametrize("name", ["dist-dp-se", "shuffled-se"])
 def test_devices_whose_shares_are_nothing_are_refuted(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -25,6 +25,7 @@ from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.promise import NEW_USERS, RunGuarantee, Users
+from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
 from bandits.privatizers.returning import Pool, SteadyPrivatizer
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.worlds.environment import Bernoulli
@@ -64,6 +65,7 @@ POLICIES: dict[str, Policy[Any]] = {
         trust: elimination(summed(trust))
         for trust in ("central", "local", "pure", "renyi", "concentrated", "shuffled-pure")
     },
+    "pure-shuffle": elimination(PureShufflePrivatizer(epsilon="1/2", failure="1e-3")),
     "bits": ShuffleElimination(privatizer=BitPrivatizer(epsilon="1/2", delta=DELTA)),
     "dp-se": DpSe(epsilon="1/2", failure="1e-3"),
 }
@@ -71,7 +73,7 @@ POLICIES: dict[str, Policy[Any]] = {
 
 def pooled_run() -> Run:
     steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=4, failure="1e-3")
-    pool = Pool(users=600, visits=3, privatizer=steady, arrivals=np.random.default_rng(2))
+    pool = Pool(users=600, max_visits=3, privatizer=steady, arrivals=np.random.default_rng(2))
     return run_of(elimination(steady), pool)
 
 
@@ -99,6 +101,19 @@ def test_assumptions_are_named() -> None:
     for each in (shuffled, certificate_of(run_of(POLICIES["pure"]), deltas=[DELTA]).assumptions):
         assert any("semi-honest" in text for text in each)
         assert any("users are new" in text for text in each)
+
+
+def test_a_pure_shuffle_assumes_its_shuffler_and_no_aggregation() -> None:
+    certificate = certificate_of(run_of(POLICIES["pure-shuffle"]), deltas=[DELTA])
+    assert certificate.claims[0]["epsilon"] == "0.5"
+    assert not any("relaxed" in each for each in certificate.assumptions)
+    verdict = recheck(certificate.text())
+    assert verdict.holds
+    assert "the shuffler shows the server the bits only" in str(verdict)
+    bare = certificate.to_json()
+    bare["assumptions"] = [each for each in bare["assumptions"] if "the shuffler" not in each]
+    bare["digest"] = digest_of(bare)
+    assert not recheck(json.dumps(bare)).holds
 
 
 def test_users_who_return_are_certified_for_all_their_visits() -> None:

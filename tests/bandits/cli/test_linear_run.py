@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bandits.experiments.experiment import Experiment, run_cells
+from bandits.experiments.experiment import Experiment
+from bandits.experiments.playing import run_cells
 from tests.effort import by_day
 from tests.support.bandits.command import Bandit
 

@@ -9,16 +9,10 @@ from typing import Any
 
 import pytest
 
-from bandits.experiments import experiment as module
+from bandits.experiments import playing as module
 from bandits.experiments.averages import mean_and_error
-from bandits.experiments.experiment import (
-    Cell,
-    Experiment,
-    Task,
-    _coins,
-    run_cells,
-    spaced_checkpoints,
-)
+from bandits.experiments.experiment import Cell, Experiment, Task, spaced_checkpoints
+from bandits.experiments.playing import _coins, run_cells
 from bandits.experiments.summary import guarantee_json, promises_of, rows_of
 from bandits.policies.registry import ScheduleName, Setting, read_algorithm
 from bandits.privatizers.promise import NEW_USERS
@@ -116,7 +110,7 @@ def kills(*args: object) -> Cell:
 
 
 def test_a_worker_that_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_run", kills)
+    monkeypatch.setattr(module, "_play_group", kills)
     with pytest.raises(DpcoreError, match="a worker process was lost"):
         played(small(), jobs=2)
 

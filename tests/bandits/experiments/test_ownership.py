@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bandits.experiments import experiment
+from bandits.experiments import playing
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.ownership import refuse_foreign, refuse_inputs, remove_earlier
 from bandits.experiments.regret_csv import COLUMNS
@@ -31,7 +31,7 @@ def _never_played(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*args: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("bandits.experiments.experiment._run", never)
+    monkeypatch.setattr("bandits.experiments.playing._run", never)
 
 
 def contents(folder: str) -> dict[str, bytes]:
@@ -144,8 +144,8 @@ def test_a_file_that_came_during_a_run_is_not_replaced(
         Path("out/regret.csv").write_text(MINE["regret.csv"])
         return run(*args)
 
-    run: Callable[..., tuple[Cell, Run | None]] = experiment._run
-    monkeypatch.setattr(experiment, "_run", played)
+    run: Callable[..., tuple[Cell, Run | None]] = playing._run
+    monkeypatch.setattr(playing, "_run", played)
     answer = bandit(*RUN, "--algorithms", "se", "--output", "out", "--json")
     assert answer.code == 2
     assert answer.json["algorithms"] == ["se"]

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from bandits.experiments import experiment as module
-from bandits.experiments.experiment import RECIPE, Experiment, Task, _coins, _run
+from bandits.experiments import playing as module
+from bandits.experiments.experiment import RECIPE, Experiment, Task
+from bandits.experiments.playing import _coins, _run
 from bandits.worlds import Worlds
 from bandits.worlds.environment import Bernoulli, Environment, Reordered, Table
 from tests.support.dpcore.mutants import mutated, rewired

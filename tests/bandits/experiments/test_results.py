@@ -15,8 +15,9 @@ import pytest
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Pure
 from bandits.experiments import results, summary
-from bandits.experiments.experiment import Experiment, play_task, run_cells
+from bandits.experiments.experiment import Experiment
 from bandits.experiments.ownership import certificate_name
+from bandits.experiments.playing import play_task, run_cells
 from bandits.experiments.regret_csv import Line
 from bandits.experiments.results import without_regret
 from bandits.experiments.summary import guarantee_json, written_up

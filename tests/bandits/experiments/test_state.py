@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from bandits.experiments.experiment import Cell, Experiment, run_cells
+from bandits.experiments.experiment import Cell, Experiment
+from bandits.experiments.playing import run_cells
 from bandits.experiments.state import SCHEMA, _read, resume
 from bandits.worlds import Worlds
 from bandits.worlds.environment import Bernoulli
@@ -90,7 +91,7 @@ def test_what_is_stored_is_not_played_again(
         raise AssertionError
 
     path, _, cells = whole
-    monkeypatch.setattr("bandits.experiments.experiment._run", never)
+    monkeypatch.setattr("bandits.experiments.playing._run", never)
     assert kept(path) == cells
 
 
@@ -260,8 +261,9 @@ def test_a_file_in_use_is_refused(whole: tuple[Path, bytes, list[Cell]]) -> None
 SCRIPT = f"""
 import os, random, signal, sys, time
 sys.path.insert(0, {str(ROOT)!r})
-from bandits.experiments import experiment as module
-from bandits.experiments.experiment import Experiment, run_cells
+from bandits.experiments import playing as module
+from bandits.experiments.experiment import Experiment
+from bandits.experiments.playing import run_cells
 from bandits.experiments.state import resume
 played = module._run
 def slowly(*cell):

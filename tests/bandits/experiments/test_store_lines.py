@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bandits.experiments.experiment import run_cells
+from bandits.experiments.playing import run_cells
 from bandits.experiments.state import _START, _header, _line, resume
 from bandits.worlds import Worlds
 from dpcore.errors import InvalidParameter

@@ -185,6 +185,7 @@ def test_cells_are_shown_with_their_errors() -> None:
     assert table(rows).splitlines()[2] == r"| 0.0123 ± 0.00012 | x\|y | 0.25 | 7 |"
 
 
+@pytest.mark.nightly
 def test_the_same_seed_gives_the_same_folder(tmp_path: Path) -> None:
     folders = []
     for name, jobs in (("one", 1), ("two", 2)):

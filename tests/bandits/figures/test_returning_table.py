@@ -21,13 +21,15 @@ from benchmarks.figures.returning_table import Route, returning_table, visit_noi
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import round_up
+from tests.effort import by_day
 
 
-@pytest.mark.parametrize("visits", [1, 4, 16])
-def test_each_route_certifies_its_noise_and_looser_ones_need_more(visits: int) -> None:
+@by_day(1)
+@pytest.mark.parametrize("max_visits", [1, 4, 16])
+def test_each_route_certifies_its_noise_and_looser_ones_need_more(max_visits: int) -> None:
     found = {
         route: visit_noise(
-            law="discrete-laplace", epsilon=1, delta="1e-6", visits=visits, route=route
+            law="discrete-laplace", epsilon=1, delta="1e-6", max_visits=max_visits, route=route
         )
         for route in get_args(Route)
     }
@@ -39,18 +41,20 @@ def test_each_route_certifies_its_noise_and_looser_ones_need_more(visits: int) -
     assert scales["exact"] <= scales["advanced"] * 1.01
     for route in ("exact", "renyi"):
         steady = SteadyPrivatizer(law=found[route], steps=16, failure="1e-3")
-        bounds = {each.method: each.bound for each in routes(total_of(steady, visits), "1e-6")}
+        bounds = {each.method: each.bound for each in routes(total_of(steady, max_visits), "1e-6")}
         bound = bounds[route]
         assert bound is not None
         assert bound.upper <= 1
 
 
-def total_of(steady: SteadyPrivatizer, visits: int) -> Any:
-    return per_user(steady.curve, max_visits=visits)
+def total_of(steady: SteadyPrivatizer, max_visits: int) -> Any:
+    return per_user(steady.curve, max_visits=max_visits)
 
 
 def test_less_noise_than_a_route_found_is_not_certified() -> None:
-    noise = visit_noise(law="discrete-laplace", epsilon=1, delta="1e-6", visits=64, route="renyi")
+    noise = visit_noise(
+        law="discrete-laplace", epsilon=1, delta="1e-6", max_visits=64, route="renyi"
+    )
     assert isinstance(noise, DiscreteLaplace)
     less = DiscreteLaplace(scale=Fraction(noise.scale) * Fraction(99, 100))
     steady = SteadyPrivatizer(law=less, steps=16, failure="1e-3")
@@ -65,7 +69,7 @@ def test_people_come_as_often_as_they_may() -> None:
     (row,) = returning_table(
         horizon=20_000,
         instances=2,
-        visits=(16,),
+        max_visits=(16,),
         routes=("exact",),
         algorithms=("dist-dp-se",),
         gap="0.1",
@@ -78,9 +82,9 @@ def test_people_come_as_often_as_they_may() -> None:
 
 def test_the_table_says_what_coming_back_costs() -> None:
     rows = returning_table(
-        horizon=4000, instances=3, visits=(1, 16), algorithms=("dist-dp-se",), epsilon=2
+        horizon=4000, instances=3, max_visits=(1, 16), algorithms=("dist-dp-se",), epsilon=2
     )
-    assert [(row.visits, row.route) for row in rows] == [
+    assert [(row.max_visits, row.route) for row in rows] == [
         (b, route) for b in (1, 16) for route in get_args(Route)
     ]
     assert all(row.epsilon <= 2 for row in rows)
@@ -91,7 +95,7 @@ def test_the_table_says_what_coming_back_costs() -> None:
     assert often.deviation > 5 * once.deviation
     assert often.regret_per_round > once.regret_per_round
     assert rows == returning_table(
-        horizon=4000, instances=3, visits=(1, 16), algorithms=("dist-dp-se",), epsilon=2
+        horizon=4000, instances=3, max_visits=(1, 16), algorithms=("dist-dp-se",), epsilon=2
     )
 
 
@@ -128,7 +132,7 @@ def test_every_instance_of_the_table_has_its_own_coins(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(table, "play", spied)
     (row,) = returning_table(
-        horizon=2000, instances=3, visits=(64,), algorithms=("dist-dp-se",), routes=("renyi",)
+        horizon=2000, instances=3, max_visits=(64,), algorithms=("dist-dp-se",), routes=("renyi",)
     )
     for column in zip(*begun, strict=True):
         assert len(set(column)) == 3
@@ -147,9 +151,11 @@ def test_every_instance_of_the_table_has_its_own_coins(monkeypatch: pytest.Monke
 
 def test_a_row_says_what_its_route_and_its_noise_cost() -> None:
     (row,) = returning_table(
-        horizon=200, instances=1, visits=(64,), algorithms=("dist-dp-se",), routes=("renyi",)
+        horizon=200, instances=1, max_visits=(64,), algorithms=("dist-dp-se",), routes=("renyi",)
     )
-    noise = visit_noise(law="discrete-laplace", epsilon=1, delta="1e-6", visits=64, route="renyi")
+    noise = visit_noise(
+        law="discrete-laplace", epsilon=1, delta="1e-6", max_visits=64, route="renyi"
+    )
     assert isinstance(noise, DiscreteLaplace)
     assert row.per_visit == round_up(16 / Fraction(noise.scale))
     assert row.epsilon_exact < row.epsilon <= 1
@@ -162,9 +168,9 @@ def test_a_row_says_what_its_route_and_its_noise_cost() -> None:
         ({"route": "basic"}, "route"),
         ({"delta": 0}, "delta"),
         ({"epsilon": 0}, "epsilon"),
-        ({"visits": 0}, "visits"),
-        ({"visits": (1, 2)}, "visits"),
-        ({"visits": 1 << 40}, "visits"),
+        ({"max_visits": 0}, "max_visits"),
+        ({"max_visits": (1, 2)}, "max_visits"),
+        ({"max_visits": 1 << 40}, "max_visits"),
         ({"law": []}, "law"),
         ({"route": []}, "route"),
         ({"steps": 0}, "steps"),
@@ -176,7 +182,7 @@ def test_noise_of_nothing_is_refused(arguments: dict[str, Any], argument: str) -
         "law": "discrete-laplace",
         "epsilon": 1,
         "delta": "1e-6",
-        "visits": 4,
+        "max_visits": 4,
         "route": "exact",
         **arguments,
     }
@@ -192,10 +198,10 @@ def test_noise_of_nothing_is_refused(arguments: dict[str, Any], argument: str) -
         ({"algorithms": "dist-dp-se"}, "algorithms"),
         ({"routes": ("basic",)}, "route"),
         ({"routes": ()}, "routes"),
-        ({"visits": 4}, "visits"),
-        ({"visits": ()}, "visits"),
-        ({"visits": (0,)}, "visits"),
-        ({"visits": "4"}, "visits"),
+        ({"max_visits": 4}, "max_visits"),
+        ({"max_visits": ()}, "max_visits"),
+        ({"max_visits": (0,)}, "max_visits"),
+        ({"max_visits": "4"}, "max_visits"),
         ({"horizon": 0}, "horizon"),
         ({"horizon": 1}, "horizon"),
         ({"horizon": "many"}, "horizon"),
@@ -208,7 +214,7 @@ def test_noise_of_nothing_is_refused(arguments: dict[str, Any], argument: str) -
     ids=lambda value: "-".join(map(str, value.items())) if isinstance(value, dict) else "",
 )
 def test_a_table_of_nothing_is_refused(arguments: dict[str, Any], argument: str) -> None:
-    given: dict[str, Any] = {"visits": (2,), "algorithms": ("dist-dp-se",), "horizon": 100}
+    given: dict[str, Any] = {"max_visits": (2,), "algorithms": ("dist-dp-se",), "horizon": 100}
     with pytest.raises(InvalidParameter) as refused:
         returning_table(**{**given, **arguments})
     assert refused.value.argument == argument

@@ -16,6 +16,7 @@ from bandits.plots.plots import Curve, Panel, draw_panels
 from bandits.plots.styles import LOOKS, SPARE, looks_of
 from dpcore.command.picture import check_picture
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
 ROUNDS = [100 * 2**i for i in range(14)]
@@ -45,6 +46,7 @@ def test_a_picture_says_what_it_shows(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == [path]
 
 
+@by_day(1)
 @pytest.mark.parametrize("ending", ["svg", "png", "pdf"])
 def test_the_same_data_give_the_same_bytes(tmp_path: Path, ending: str) -> None:
     found = []

@@ -110,6 +110,7 @@ def dropped(policy: PartedElimination, seed: int) -> int:
     return found
 
 
+@pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize("privatizer", [LAPLACE, SKELLAM], ids=["laplace", "skellam"])
 def test_the_gap_covers_the_noise_of_all_parts(privatizer: SteadyPrivatizer) -> None:
@@ -121,7 +122,7 @@ def test_the_gap_covers_the_noise_of_all_parts(privatizer: SteadyPrivatizer) -> 
     class OfOneNoise(PartedElimination):
         gap = mutated(
             PartedElimination.gap,
-            "summed(self.privatizer.law, len(parts))",
+            "self.privatizer.noise_of(parts)",
             "self.privatizer.law",
         )
 
@@ -133,7 +134,7 @@ def test_the_gap_covers_the_noise_of_all_parts(privatizer: SteadyPrivatizer) -> 
 
 
 def test_a_run_in_a_pool_goes_on_beyond_the_people_there_are() -> None:
-    pool = Pool(users=50, visits=64, privatizer=SKELLAM, arrivals=np.random.default_rng(3))
+    pool = Pool(users=50, max_visits=64, privatizer=SKELLAM, arrivals=np.random.default_rng(3))
     policy = policy_of(privatizer=SKELLAM, most=25)
     run = play(
         policy,
@@ -148,7 +149,7 @@ def test_a_run_in_a_pool_goes_on_beyond_the_people_there_are() -> None:
     assert pool.most_visits <= 64
     assert len(run.releases) == 2 * run.batches
     # Without parts the second batch would need more people than there are.
-    whole = Pool(users=50, visits=64, privatizer=SKELLAM, arrivals=np.random.default_rng(3))
+    whole = Pool(users=50, max_visits=64, privatizer=SKELLAM, arrivals=np.random.default_rng(3))
     short = play(
         BatchedElimination(privatizer=SKELLAM, schedule=SCHEDULE),
         Bernoulli(means=(0.9, 0.1)),

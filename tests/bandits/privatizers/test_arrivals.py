@@ -27,7 +27,7 @@ def who_came(kind: type[Pool]) -> tuple[npt.NDArray[np.int64], float]:
     times, away = np.zeros(40, dtype=np.int64), 0
     for seed in range(ARRIVALS):
         arrivals = np.random.default_rng([5, seed])
-        pool = kind(users=40, visits=1, privatizer=LAPLACE, arrivals=arrivals)
+        pool = kind(users=40, max_visits=1, privatizer=LAPLACE, arrivals=arrivals)
         pool.visited[::2] = 1
         assert pool.admit(Pulls((10,)), "b")
         times += pool.visited

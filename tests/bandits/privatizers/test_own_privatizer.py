@@ -71,7 +71,7 @@ def test_a_pool_promises_what_is_released_to_its_users() -> None:
     coins = np.random.default_rng(1)
     for kind in (SteadyPrivatizer, Weak):
         private = kind(**given)
-        pool = Pool(users=200, visits=2, privatizer=private, arrivals=coins)
+        pool = Pool(users=200, max_visits=2, privatizer=private, arrivals=coins)
         if kind is SteadyPrivatizer:
             assert played(private, users=pool).guarantee is not None
             continue

@@ -54,7 +54,7 @@ class Slow(MemoryBook):
 
 
 def test_a_book_in_memory_sells_every_visit_once() -> None:
-    book = Slow(users=10, curve=STEADY.curve, visits=1)
+    book = Slow(users=10, curve=STEADY.curve, max_visits=1)
     assert together(lambda: int(book.pay(np.arange(10), "x").sum())) == 10
 
 
@@ -69,10 +69,10 @@ def test_a_pool_admits_nobody_beyond_b() -> None:
     for _ in range(TIMES):
         pool = Pool(
             users=PEOPLE,
-            visits=1,
+            max_visits=1,
             privatizer=STEADY,
             arrivals=np.random.default_rng(1),
-            book=Open(users=PEOPLE, curve=STEADY.curve, visits=1 << 20),
+            book=Open(users=PEOPLE, curve=STEADY.curve, max_visits=1 << 20),
         )
         half = Pulls((PEOPLE // 2,))
         admitted = together(lambda pool=pool, half=half: int(pool.admit(half, "x")))  # type: ignore[misc]  # bound now

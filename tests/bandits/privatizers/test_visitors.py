@@ -38,7 +38,7 @@ def test_a_steady_sum_is_read_wrongly_no_more_often_than_asked(steady: SteadyPri
 
 
 def test_what_a_pool_takes_for_granted_is_said() -> None:
-    run = run_with(pool_of(LAPLACE, users=400, visits=4))
+    run = run_with(pool_of(LAPLACE, users=400, max_visits=4))
     assert run.guarantee is not None
     assert any("the sum and who is in it only" in text for text in run.guarantee.assumptions)
     assert any("never on rewards" in text for text in run.guarantee.assumptions)
@@ -47,11 +47,11 @@ def test_what_a_pool_takes_for_granted_is_said() -> None:
 # -- who is charged ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("visits", [1, 3])
-def test_a_pool_without_a_book_keeps_one_for_its_visits(visits: int) -> None:
-    pool = pool_of(LAPLACE, users=2, visits=visits)
-    admitted = [pool.admit(Pulls((2,)), f"b{i}") for i in range(visits)]
-    assert admitted == [True] * visits
+@pytest.mark.parametrize("max_visits", [1, 3])
+def test_a_pool_without_a_book_keeps_one_for_its_visits(max_visits: int) -> None:
+    pool = pool_of(LAPLACE, users=2, max_visits=max_visits)
+    admitted = [pool.admit(Pulls((2,)), f"b{i}") for i in range(max_visits)]
+    assert admitted == [True] * max_visits
     assert not pool.book.able(np.arange(2)).any()
     assert not pool.admit(Pulls((2,)), "one more")
 
@@ -64,8 +64,8 @@ def test_who_is_charged_is_charged_for_the_release_of_that_name() -> None:
             names.append(release)
             return super().pay(users, release)
 
-    book = Named(users=2000, curve=LAPLACE.curve, visits=1)
-    run = run_with(pool_of(LAPLACE, users=2000, visits=1, book=book))
+    book = Named(users=2000, curve=LAPLACE.curve, max_visits=1)
+    run = run_with(pool_of(LAPLACE, users=2000, max_visits=1, book=book))
     assert names == [f"{release.batch}/call 1" for release in run.releases]
 
 
@@ -80,7 +80,7 @@ def passed_over(seed: int) -> Iterator[int]:
 @pytest.mark.parametrize("seed", range(8))
 def test_the_last_who_can_pay_are_found_and_refusals_are_counted(seed: int) -> None:
     arrivals = np.random.default_rng(seed)
-    pool = Pool(users=4, visits=1, privatizer=LAPLACE, arrivals=arrivals)
+    pool = Pool(users=4, max_visits=1, privatizer=LAPLACE, arrivals=arrivals)
     assert pool.admit(Pulls((2, 2)), "b")
     assert pool.visited.tolist() == [1, 1, 1, 1]
     assert pool.turned_away == sum(passed_over(seed))
@@ -92,10 +92,10 @@ def test_the_last_who_can_pay_are_found_and_refusals_are_counted(seed: int) -> N
 @pytest.mark.parametrize("seed", range(8))
 def test_who_is_spent_by_the_book_alone_is_passed_over(seed: int) -> None:
     # Another pool had 0, 1 and 2: of the six the book alone knows.
-    book = MemoryBook(users=6, curve=LAPLACE.curve, visits=1)
+    book = MemoryBook(users=6, curve=LAPLACE.curve, max_visits=1)
     book.pay(np.arange(3), "of another pool")
     arrivals = np.random.default_rng(seed)
-    pool = Pool(users=6, visits=1, privatizer=LAPLACE, arrivals=arrivals, book=book)
+    pool = Pool(users=6, max_visits=1, privatizer=LAPLACE, arrivals=arrivals, book=book)
     assert pool.admit(Pulls((2,)), "b")
     assert (pool.visited[:3].sum(), pool.visited[3:].sum()) == (0, 2)
     came = np.random.default_rng(seed).permutation(6)
@@ -104,5 +104,5 @@ def test_who_is_spent_by_the_book_alone_is_passed_over(seed: int) -> None:
 
 def test_too_few_people_share_the_rest_among_the_arms_that_were_asked_for() -> None:
     # Ten people once: 2 + 2 users of batch 1, and not 4 + 4 of batch 2; 25 rounds, 21 are left.
-    run = run_with(pool_of(LAPLACE, users=10, visits=1), horizon=25)
+    run = run_with(pool_of(LAPLACE, users=10, max_visits=1), horizon=25)
     assert (run.batches, run.pulls) == (1, (13, 12))

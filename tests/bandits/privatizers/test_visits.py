@@ -48,13 +48,13 @@ def users(*numbers: int) -> Names:
 
 
 @each_curve
-@pytest.mark.parametrize("visits", [1, 2, 3, 7, 13, 64, 100, 999])
-def test_a_budget_holds_its_visits_and_no_more(curve: Any, visits: int) -> None:
-    budget = visits_budget(curve, visits)
+@pytest.mark.parametrize("max_visits", [1, 2, 3, 7, 13, 64, 100, 999])
+def test_a_budget_holds_its_visits_and_no_more(curve: Any, max_visits: int) -> None:
+    budget = visits_budget(curve, max_visits)
     keeper = filter_for(budget)
     price = keeper.price(replace(curve, scope=budget.scope))
-    assert keeper.admits([a * (visits - 1) for a in price.amounts], price)
-    assert not keeper.admits([a * visits for a in price.amounts], price)
+    assert keeper.admits([a * (max_visits - 1) for a in price.amounts], price)
+    assert not keeper.admits([a * max_visits for a in price.amounts], price)
 
 
 def test_a_plain_budget_would_lose_a_visit() -> None:
@@ -77,15 +77,15 @@ def test_as_many_visits_as_counters_hold_have_a_budget() -> None:
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: visits_budget("x", 1), "curve"),  # type: ignore[arg-type]  # what is refused
-    (lambda: visits_budget(LAPLACE, 0), "visits"),
-    (lambda: visits_budget(LAPLACE, (1 << 29) + 1), "visits"),
-    (lambda: visits_of("4"), "visits"),
+    (lambda: visits_budget(LAPLACE, 0), "max_visits"),
+    (lambda: visits_budget(LAPLACE, (1 << 29) + 1), "max_visits"),
+    (lambda: visits_of("4"), "max_visits"),
     (lambda: people(True), "users"),
-    (lambda: MemoryBook(users=-1, curve=LAPLACE, visits=1), "users"),
-    (lambda: MemoryBook(users=1 << 28, curve=LAPLACE, visits=1), "users"),
-    (lambda: MemoryBook(users="x", curve=LAPLACE, visits=1), "users"),  # type: ignore[arg-type]  # what is refused
-    (lambda: MemoryBook(users=3, curve="x", visits=1), "curve"),  # type: ignore[arg-type]  # what is refused
-    (lambda: MemoryBook(users=3, curve=LAPLACE, visits=0), "visits"),
+    (lambda: MemoryBook(users=-1, curve=LAPLACE, max_visits=1), "users"),
+    (lambda: MemoryBook(users=1 << 28, curve=LAPLACE, max_visits=1), "users"),
+    (lambda: MemoryBook(users="x", curve=LAPLACE, max_visits=1), "users"),  # type: ignore[arg-type]  # what is refused
+    (lambda: MemoryBook(users=3, curve="x", max_visits=1), "curve"),  # type: ignore[arg-type]  # what is refused
+    (lambda: MemoryBook(users=3, curve=LAPLACE, max_visits=0), "max_visits"),
 ]
 
 
@@ -101,7 +101,7 @@ def test_a_book_of_nothing_is_refused() -> None:
 
 @each_curve
 def test_a_ledger_and_its_arithmetic_in_memory_agree(curve: Any, tmp_path: Path) -> None:
-    memory = MemoryBook(users=6, curve=curve, visits=2)
+    memory = MemoryBook(users=6, curve=curve, max_visits=2)
     world = np.random.default_rng(1)
     with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(curve, 2)) as ledger:
         disk = LedgerBook(ledger=ledger, curve=curve, run="first")
@@ -122,7 +122,7 @@ def test_a_ledger_and_its_arithmetic_in_memory_agree(curve: Any, tmp_path: Path)
     ids=str,
 )
 def test_who_is_no_user_or_named_twice_is_not_charged(named: Any, tmp_path: Path) -> None:
-    memory = MemoryBook(users=3, curve=LAPLACE, visits=1)
+    memory = MemoryBook(users=3, curve=LAPLACE, max_visits=1)
     with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(LAPLACE, 1)) as ledger:
         for book in (memory, LedgerBook(ledger=ledger, curve=LAPLACE, run="first")):
             for call in (book.able, lambda some, book=book: book.pay(some, "a")):
@@ -135,7 +135,7 @@ def test_who_is_no_user_or_named_twice_is_not_charged(named: Any, tmp_path: Path
 
 def test_a_user_that_a_book_does_not_have_is_refused() -> None:
     with pytest.raises(InvalidParameter, match=r"numbers in \[0, 3\)"):
-        MemoryBook(users=3, curve=LAPLACE, visits=1).pay(users(3), "a")
+        MemoryBook(users=3, curve=LAPLACE, max_visits=1).pay(users(3), "a")
 
 
 # -- a ledger ------------------------------------------------------------------------------------

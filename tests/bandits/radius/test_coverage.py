@@ -132,6 +132,7 @@ def test_all_means_of_a_run_are_within_their_widths(trust: str) -> None:
     assert too_many(failures(trust, Narrow(part=0.7), of="width")) < alpha
 
 
+@by_day(2)
 @each_trust
 def test_all_differences_of_a_run_are_within_their_gaps(trust: str) -> None:
     alpha = purse.buy(f"bandits coverage of gaps: {trust}", "1e-9")

@@ -298,6 +298,7 @@ def test_releases_stay_within_the_width(trust: Trust, mean: float) -> None:
     assert too_often(width / 2)
 
 
+@pytest.mark.nightly
 def test_the_run_fails_no_more_often_than_p() -> None:
     # Every interval of a run: three batches of two arms, at the boundary of the budget.
     alpha = purse.buy("coverage of a whole run", "1e-9")

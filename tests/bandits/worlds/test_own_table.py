@@ -72,7 +72,8 @@ def test_a_run_on_ones_own_rewards(tmp_path: Path, capsys: pytest.CaptureFixture
     assert by_data.out == answer.out
     for given, said in (
         (["own"], "own needs --rewards FILE"),
-        (["cz/easy", "--rewards", place], "error: --rewards = "),
+        (["cz/mslr", "--rewards", place], "error: PRESET = cz/mslr: has rewards of its own"),
+        (["lzj/fig2", "--rewards", place], "error: PRESET = lzj/fig2: has rewards of its own"),
         (["own", "--rewards", place, "--data", place], "error: --rewards = "),
         (["own", "--rewards", tmp_path / "none"], "none: No such file"),
         (["own", "--rewards", place, "--arms", 2], "error: --arms = 2"),

@@ -89,7 +89,7 @@ def test_central_masses_are_held(given_coins: list[Any], reach: int, prec: int) 
 # -- a sensible line is tight --------------------------------------------------------------------
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("prec", [53, 128, 400])
 def test_masses_and_tails_are_tight(name: str, prec: int) -> None:

@@ -173,7 +173,7 @@ def test_a_defect_is_never_taken_for_a_verdict(
     assert f"RuntimeError: slip in {LAPLACE} at test_app.py:" in line
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("words", [["sample", LAPLACE, "-n", "1"], ["--help"], ["--version"]])
 def test_a_reader_that_went_away_is_141_and_silent(words: list[str]) -> None:
     read, write = os.pipe()
@@ -184,6 +184,7 @@ def test_a_reader_that_went_away_is_141_and_silent(words: list[str]) -> None:
     assert (running.returncode, err) == (128 + signal.SIGPIPE, b"")
 
 
+@by_day(1)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_may_leave_in_the_middle(unbuffered: str) -> None:
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
@@ -198,6 +199,7 @@ def test_a_reader_may_leave_in_the_middle(unbuffered: str) -> None:
     running.stderr.close()
 
 
+@by_day(1)
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
 @pytest.mark.parametrize("words", [["sample", LAPLACE], ["pmf", LAPLACE, "0", "--json"]])
 def test_a_full_disk_is_one_line_and_2(words: list[str]) -> None:

@@ -60,7 +60,7 @@ def test_a_window_of_no_size_is_none(
     assert "sample" in capsys.readouterr().out
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(
     "left", [{"COLUMNS": "0"}, {"TERMINAL_WIDTH": "x"}, {"TERM": ""}, {"TERM": "no such terminal"}]
 )

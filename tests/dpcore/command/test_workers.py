@@ -167,6 +167,7 @@ print(told)
 """
 
 
+@by_day(1)
 @pytest.mark.parametrize(("whose", "told"), [("ours", []), ("theirs", ["KeyError"])])
 def test_giving_work_up_leaves_no_traceback_of_joblib(whose: str, told: list[str]) -> None:
     found = subprocess.run(

@@ -106,7 +106,7 @@ def table_of(noise: DiscreteGaussianSum) -> InversionTable:
     return batch
 
 
-@by_day(5)
+@by_day(2)
 @pytest.mark.parametrize(
     ("count", "sigma_squared"),
     [(2, "1/1000000"), (3, "1/50"), (16, "1/4"), (1, "1"), (5, "20"), (64, "16.01"), (7, "401")],
@@ -192,6 +192,7 @@ def test_a_sum_is_no_discrete_gaussian() -> None:
     assert not noise.enclose_pmf(0).overlaps(alike.enclose_pmf(0))
 
 
+@pytest.mark.nightly
 @given(
     st.integers(1, 40),
     st.fractions(min_value=-2, max_value=6, max_denominator=100),

@@ -248,7 +248,7 @@ GEOMETRIC_MUTANTS = {
 }
 
 
-@by_day(4)
+@by_day(2)
 @pytest.mark.parametrize("name", GEOMETRIC_MUTANTS)
 def test_geometric_exp_mutant_is_caught(name: str) -> None:
     old, new = GEOMETRIC_MUTANTS[name]
@@ -288,6 +288,7 @@ def test_discrete_laplace_reference_is_exact_without_rounds(scale: Fraction) -> 
     assert noise_refuted(law, DiscreteLaplace(scale=scale)) == []
 
 
+@by_day(1)
 @pytest.mark.parametrize("scale", exactly("1/2", "1", "3/2"), ids=str)
 def test_discrete_laplace_reference_is_exact_with_no_layer_stubbed(scale: Fraction) -> None:
     noise = DiscreteLaplace(scale=scale)
@@ -386,6 +387,7 @@ GAUSSIAN_MUTANTS = {
 }
 
 
+@by_day(4)
 @pytest.mark.parametrize("name", GAUSSIAN_MUTANTS)
 def test_discrete_gaussian_mutant_is_caught(name: str) -> None:
     old, new = GAUSSIAN_MUTANTS[name]

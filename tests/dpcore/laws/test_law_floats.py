@@ -81,7 +81,7 @@ def float_errors(noise: Noise, function: str, ks: list[int], found: Any = None) 
     return wrong
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("noise", cases(FLOAT_NOISES, every=4), ids=repr)
 @pytest.mark.parametrize("function", ["pmf", "log_pmf", "cdf", "sf"])
 def test_floats_are_within_their_error(noise: Noise, function: str) -> None:
@@ -218,6 +218,7 @@ def test_levels_beyond_floats_are_decided(text: str) -> None:
         assert least_reaching(noise, int(noise.quantile(p)), p)
 
 
+@pytest.mark.nightly
 @given(st.floats(0, 1, exclude_min=True, exclude_max=True), st.sampled_from(NARROW))
 def test_any_level_is_exact(p: float, noise: Noise) -> None:
     assert wrong_quantiles(noise, [p]) == []

@@ -174,7 +174,7 @@ TABLE_MUTANTS = {
 }
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("name", TABLE_MUTANTS)
 def test_a_mutant_of_the_table_is_caught(name: str) -> None:
     mutant = mutated(table_of_counts, *TABLE_MUTANTS[name])
@@ -317,6 +317,7 @@ def test_a_law_next_to_it_does_not_fit(noise: Noise) -> None:
     assert least_p_value(noise, drawn + moved) < 1e-10
 
 
+@by_day(1)
 @pytest.mark.parametrize("noise", [Poisson(mean="10/3"), Binomial(trials=12, probability="1/3")])
 def test_references_fit_their_cells(noise: Noise) -> None:
     alpha = purse.buy(f"{noise!r}: cells of the reference", ALPHA)

@@ -48,7 +48,7 @@ BRANCHES = [
 ]
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(("shape", "scale"), BRANCHES)
 def test_contours_hold_what_plain_sums_find(shape: Fraction, scale: Fraction) -> None:
     one = Branch(right=shape, left=Fraction(0), scale=scale)
@@ -139,7 +139,7 @@ def test_ratios_are_those_of_the_masses(law: Any, shape: str, scale: Any) -> Non
             assert ratio.rel_accuracy_bits() > 150
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("law", [Polya, PolyaDifference])
 @pytest.mark.parametrize("parties", [2, 3])
 def test_shares_convolve_to_the_whole(law: Any, parties: int) -> None:
@@ -251,7 +251,7 @@ URN_MUTANTS = {
 }  # fmt: skip
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize("name", URN_MUTANTS)
 def test_a_mutant_of_the_urn_is_caught(name: str) -> None:
     shape, scale = Fraction(1, 3), Fraction(3, 4)
@@ -316,7 +316,7 @@ JUMP_MUTANTS = {
 }  # fmt: skip
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("name", JUMP_MUTANTS)
 def test_a_mutant_of_a_jump_is_caught(name: str) -> None:
     assert jump_refuted(Fraction(7, 2), mutated(log_jumps.jump, *JUMP_MUTANTS[name], **JUMP_STUBS))
@@ -336,6 +336,7 @@ def test_two_over_e_is_exact() -> None:
         assert two_over_e_refuted(mutant)
 
 
+@pytest.mark.nightly
 def test_the_sum_of_jumps_has_the_law() -> None:
     # The number of candidates as one fork of its exact law, each candidate as another.
     shape, scale = Fraction(1, 3), Fraction(3, 2)

@@ -23,6 +23,7 @@ from dpcore.noise import batch_of
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import precision
 from dpcore.sampling.inversion import BLOCK, InversionTable
+from tests.effort import by_day
 from tests.support.dpcore import second_path
 from tests.support.dpcore.layers import lower_end
 from tests.support.dpcore.mutants import mutated, rewired
@@ -128,6 +129,7 @@ def test_every_threshold(variance: str) -> None:
     assert table.thresholds[0] == 0
 
 
+@by_day(1)
 @pytest.mark.parametrize("variance", ["1000003", "4194304"])
 def test_thresholds_of_the_largest_tables(variance: str) -> None:
     noise = Skellam(variance=variance)

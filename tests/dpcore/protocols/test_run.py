@@ -30,6 +30,7 @@ from dpcore.protocols.aggregation import (
 from dpcore.protocols.run import _crowd, _sum, run, run_relaxed
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.dpcore.crowds import UNIT, Masses, convolved, masses, power, rounding
 from tests.support.dpcore.mutants import mutated
@@ -85,6 +86,7 @@ def steps_mod_m(estimate: Any) -> int:
     return int(estimate * TINY.precision) % TINY.modulus
 
 
+@by_day(1)
 @pytest.mark.parametrize("route", ROUTES)
 def test_every_route_has_the_exact_law(route: str) -> None:
     alpha = purse.buy(f"aggregated Skellam mod m, {route}", "1e-9")

@@ -73,7 +73,7 @@ def size(sized: Any, scale: Fraction, failure: Fraction) -> int:
     return threshold
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize(
     "noise",
     [
@@ -125,7 +125,7 @@ def test_wraparound_is_bounded_whatever_the_data_are() -> None:
     assert size.one_less.lower > Fraction(1, 100)
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize(
     "share",
     [

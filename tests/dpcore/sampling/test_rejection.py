@@ -150,7 +150,7 @@ ACCEPT_MUTANTS = {
 }
 
 
-@by_day(4)
+@by_day(1)
 @pytest.mark.parametrize("name", ACCEPT_MUTANTS)
 def test_a_mutant_of_accept_is_caught(name: str) -> None:
     mutant = mutated(GaussianByRejection._accept, *ACCEPT_MUTANTS[name])

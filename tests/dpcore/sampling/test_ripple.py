@@ -64,12 +64,13 @@ def test_the_ripple_bounds_every_chance(count: int, variance: Fraction) -> None:
         assert min(found) < (1 - half) / (1 + half)
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize(("count", "variance"), WIDE_RIPPLES)
 def test_each_decision_is_that_of_mpmath(count: int, variance: Fraction) -> None:
     assert wrong_decisions(count, variance, Rippled.keeps) == []
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [

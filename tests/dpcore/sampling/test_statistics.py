@@ -50,6 +50,7 @@ def one_table(text: str) -> bool:
     )
 
 
+@by_day(6)
 @pytest.mark.parametrize("text", [text for text in VECTORS["draws"] if one_table(text)])
 def test_seeded_draws_are_the_inverse_of_the_distribution(text: str) -> None:
     # The whole path a second time: SHA-256 and AES to words (test_rng), words to V, and the least
@@ -174,7 +175,7 @@ def test_single_draws_have_the_law(text: str) -> None:
     assert worst(noise, np.array([noise.sample(rng=source) for _ in range(2000)])) > alpha
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("text", SPELLED)
 def test_the_reference_sampler_has_the_law(text: str) -> None:
     alpha = purse.buy(f"cells: reference {text}", TINY_ALPHA)
@@ -210,7 +211,7 @@ def power_of(noise: Noise, mutant: Noise, trials: int, alpha: float) -> float:
 WIDE_ENOUGH = [f"{law}:{parameters}" for law, rows in EXAMPLES.items() for parameters in rows[1:]]
 
 
-@by_day(4)
+@by_day(1)
 @pytest.mark.parametrize("text", WIDE_ENOUGH)
 def test_another_parameter_is_seen(text: str) -> None:
     # The least change of each parameter at which the cells have power 0.999: 4% for one of them.
@@ -258,6 +259,7 @@ def test_a_draw_from_the_system_has_the_law_roughly() -> None:
         assert abs(drawn).max() < 10**6
 
 
+@by_day(3)
 @pytest.mark.parametrize("text", REFERENCE)
 def test_few_reference_draws_still_see_a_wrong_place(text: str) -> None:
     # The least that the rows of REFERENCE are good for: every draw moved by five deviations.

@@ -99,7 +99,7 @@ def wrong_steps(noise: Law, batch: Centred) -> list[str]:
     return found
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
 def test_the_staircase_stands_over_the_law(noise: Law) -> None:
     batch = staircase(noise)
@@ -129,6 +129,7 @@ BUILD_MUTANTS = {
 }
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", BUILD_MUTANTS)
 def test_a_mutant_of_the_staircase_is_caught(name: str) -> None:
     broken = type(
@@ -219,7 +220,7 @@ def contradictions(noise: Law, batch: Centred) -> list[Any]:
     return found
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
 def test_floats_never_contradict_the_exact_decision(noise: Law) -> None:
     assert contradictions(noise, staircase(noise)) == []
@@ -249,7 +250,7 @@ ROUGH: dict[str, Law] = {
 }
 
 
-@by_day(5)
+@by_day(2)
 @pytest.mark.parametrize("name", [*ACCEPT_MUTANTS, *EXPONENT_MUTANTS])
 def test_a_mutant_of_the_decision_is_caught(name: str) -> None:
     if name in ACCEPT_MUTANTS:
@@ -277,6 +278,7 @@ def test_a_mutant_of_the_exact_decision_is_caught(name: str) -> None:
 # -- beyond the steps ------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize("noise", LAWS[:1] + LAWS[4:5], ids=repr)
 def test_tails_are_drawn_by_inversion(noise: Law) -> None:

@@ -49,7 +49,7 @@ def test_every_laplace_threshold(scale: Fraction) -> None:
     assert sampler._top.thresholds[0] == 0 or scale > 64
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize("scale", LARGE_SCALES, ids=str)
 def test_every_threshold_of_every_digit(scale: Fraction) -> None:
     sampler = laplace_digits(scale)
@@ -63,7 +63,7 @@ def test_every_threshold_of_every_digit(scale: Fraction) -> None:
     assert covered == sampler._low_bits > 0
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize("variance", VARIANCES, ids=str)
 def test_every_gaussian_threshold(variance: Fraction) -> None:
     table = table_of(variance)
@@ -129,7 +129,7 @@ def inside(table: InversionTable, k: int) -> Fraction:
 INTEGERS = [0, 1, -1, 2, -2, 1023, 1024, -1024, -1025, 123_456_789, -987_654_321, 5 * 10**9]
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize("scale", LARGE_SCALES, ids=str)
 def test_digits_put_together_are_the_law(scale: Fraction) -> None:
     # P(X = x) must be the product of the masses of the digits that give x, and they must give x.

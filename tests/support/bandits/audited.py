@@ -33,7 +33,18 @@ EVERY = (*SUMS, *BITS)
 LINEAR = ("cdp-dpe", "ldp-dpe", "sdp-dpe", "cdp-pe", "ldp-pe", "sdp-pe")
 """All on linear actions that can be audited."""
 
-FLOORS = ("se", "dpe", "pe", "dpe-fixedu")
+COMBINATORIAL = (
+    "cucb-ldp1,epsilon=1",
+    "cucb-ldp2,epsilon=1",
+    *(
+        f"{name},epsilon=1,release={release}"
+        for name in ("cucb-dp", "cucb-dp2")
+        for release in ("tree", "doubling", "factorisation")
+    ),
+)
+"""All on super arms that can be audited, spelled whole."""
+
+FLOORS = ("se", "dpe", "pe", "dpe-fixedu", "cucb")
 """What protects nobody."""
 
 Release = Callable[[Privatizer, int, int, Rng], ReleasedSum]

@@ -127,6 +127,7 @@ def test_a_child_keeps_what_it_was_told_when_its_parent_closes(url: str, how: st
     assert kept.endswith("child, child again")
 
 
+@pytest.mark.nightly
 def test_connections_that_rest_open_over_a_fork_would_lose_it(tmp_path: Path) -> None:
     file = str(tmp_path / "ledger.db")
     Ledger.create(file, budget=BUDGET).close()

@@ -99,6 +99,7 @@ def test_nor_where_the_system_does_not_tell_its_mounts(two_paths: tuple[Path, Pa
     assert refused.startswith(f"{two_paths[1]}: is not in the folder it was made in")
 
 
+@pytest.mark.nightly
 def test_without_these_checks_one_budget_is_spent_twice(two_paths: tuple[Path, Path]) -> None:
     told = [*two_paths, "no mounts told", "no homes"]
     assert mounted(*two_paths, TWO_PATHS, TWO_PATHS, *told) == ["paid", "paid"]

@@ -1,0 +1,192 @@
+r"""In which rounds a unit may take part, and the largest sum of products over such rounds.
+
+For non-negative G the squared sensitivity of C, G = C^T C, is the largest sum of G_ij over i and j
+in a pattern: a quadratic, which plain dynamic programming finds only where no two rounds of a
+pattern have a product. Here the best pattern is searched by branch and bound, whose bounds are
+dynamic programmes: wherever the search is stopped, both ends are proven. Choquette-Choo, McMahan,
+Rush and Thakurta (2023), "Multi-Epoch Matrix Factorization Mechanisms for Private Machine
+Learning". Proofs: docs/proofs/matrix.md.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.parameter import integer
+
+__all__ = ["Participation", "best_pattern"]
+
+_WORK: Final = 1 << 26
+"""Array entries that a search may touch: a second or so. More gives narrower ends."""
+
+_SWEEPS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Participation:
+    r"""A unit takes part in at most ``most`` rounds, any two of them at least ``apart`` apart.
+
+    By default in one round. ``Participation(most=6, apart=342)``: six epochs of 342 rounds each,
+    whose order may change from epoch to epoch as long as a unit waits for 342 rounds.
+
+    >>> Participation(most=3, apart=4).patterns(9), Participation(most=3, apart=4).patterns(8)
+    (3, 2)
+
+    Raises :class:`InvalidParameter` for numbers that are not integers >= 1.
+    """
+
+    most: int = 1
+    apart: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("most", "apart"):
+            object.__setattr__(self, name, integer(name, getattr(self, name), at_least=1))
+
+    def patterns(self, rounds: int) -> int:
+        r"""The most rounds of ``rounds`` that one unit can be in."""
+        return min(self.most, -(-rounds // self.apart))
+
+    def allows(self, pattern: Iterable[int]) -> bool:
+        r"""Whether a unit may be in just these rounds.
+
+        >>> Participation(most=2, apart=3).allows([0, 2])
+        False
+        """
+        chosen = sorted(pattern)
+        near = any(b - a < self.apart for a, b in pairwise(chosen))
+        return len(chosen) <= self.most and not near
+
+
+def best_pattern(
+    products: Integers, participation: Participation, work: int = _WORK
+) -> tuple[tuple[int, ...], int]:
+    r"""A pattern, and an upper bound of sum_(i,j in pattern) G_ij over all patterns.
+
+    ``products`` is G, symmetric and >= 0, of sums that int64 holds. The pattern attains the bound
+    unless the search was stopped: ``work`` bounds how much of G it reads.
+
+    >>> best_pattern(np.array([[3, 1, 2], [1, 3, 0], [2, 0, 3]]), Participation(most=2))
+    ((0, 2), 10)
+    """
+    return _Search(products, participation, work).run()
+
+
+class _Search:
+    # Best first. A node has chosen some rounds, in rising order, and says what the rest can add.
+
+    def __init__(self, products: Integers, participation: Participation, work: int) -> None:
+        self.products, self.apart = products, participation.apart
+        self.rounds = len(products)
+        self.count = participation.patterns(self.rounds)
+        self.left = work
+        self.alone = np.ascontiguousarray(products.diagonal())
+        self.rows = self._rows()
+        self.best: tuple[int, ...] = ()
+        self.value = -1
+
+    def run(self) -> tuple[tuple[int, ...], int]:
+        self._try(tuple(range(0, self.rounds, self.apart))[: self.count])
+        self._try(self._path(self.rows[self.count]))
+        heap: list[tuple[int, tuple[int, ...], int]] = []
+        self._branch(heap, (), 0, np.zeros(self.rounds, dtype=np.int64))
+        while heap and -heap[0][0] > self.value:
+            if self.left < 0:
+                return self.best, -heap[0][0]
+            _, chosen, value = heapq.heappop(heap)
+            crossed = self.products[list(chosen)].sum(axis=0)
+            if value > self.value:
+                self.best, self.value = chosen, value
+            if len(chosen) < self.count:
+                self._branch(heap, chosen, value, crossed)
+        return self.best, self.value
+
+    def _branch(
+        self,
+        heap: list[tuple[int, tuple[int, ...], int]],
+        chosen: tuple[int, ...],
+        value: int,
+        crossed: Integers,
+    ) -> None:
+        # What each next round can lead to: its own products with what is chosen, and for all that
+        # come after it those, and a whole row for every one of them.
+        rest = self.count - len(chosen)
+        first = chosen[-1] + self.apart if chosen else 0
+        after = self._tails(2 * crossed + self.rows[rest], rest)[rest - 1]
+        gained = self.alone + 2 * crossed
+        reached = value + 2 * crossed + self.rows[rest] + after[self.apart :][: self.rounds]
+        self.left -= self.rounds * (rest + len(chosen) + 1)
+        for at in np.flatnonzero(reached[first:] > self.value) + first:
+            node = (*chosen, int(at))
+            heapq.heappush(heap, (-int(reached[at]), node, value + int(gained[at])))
+
+    def _tails(self, weights: Integers, count: int) -> list[Integers]:
+        # For c = 0, 1, ...: the most that c rounds from t on weigh; 0 beyond the last round.
+        size, apart = self.rounds, self.apart
+        found = [np.zeros(size + apart, dtype=np.int64)]
+        for _ in range(count):
+            taken = np.zeros(size + apart, dtype=np.int64)
+            taken[:size] = weights + found[-1][apart:]
+            found.append(np.maximum.accumulate(taken[::-1])[::-1])
+        return found
+
+    def _path(self, weights: Integers) -> tuple[int, ...]:
+        # The heaviest pattern, were there no products.
+        tails = self._tails(weights, self.count)
+        chosen: list[int] = []
+        at = 0
+        for c in range(self.count, 0, -1):
+            best = tails[c][at]
+            while at < self.rounds and weights[at] + tails[c - 1][at + self.apart] < best:
+                at += 1
+            if at >= self.rounds:
+                break
+            chosen.append(at)
+            at += self.apart
+            if at >= self.rounds:
+                break
+        return tuple(chosen)
+
+    def _rows(self) -> list[Integers]:
+        # rows[r][i]: the most that sum_(j in pattern) G_ij is, over patterns of r rounds with i.
+        size, apart = self.rounds, self.apart
+        at = np.arange(size)
+        right, left = ([np.zeros(size, dtype=np.int64)] for _ in range(2))
+        forward, backward = (np.zeros((size, size + apart), dtype=np.int64) for _ in range(2))
+        for _ in range(self.count - 1):
+            for table, found, flipped in ((forward, right, 1), (backward, left, -1)):
+                table[:, :size] = self.products[:, ::flipped] + table[:, apart:]
+                table[:, size:] = 0
+                np.maximum.accumulate(table[:, ::-1], axis=1, out=table[:, ::-1])
+                places = at if flipped == 1 else size - 1 - at
+                found.append(table[at, np.minimum(places + apart, size)])
+        found = [np.zeros(size, dtype=np.int64)]
+        for r in range(1, self.count + 1):
+            sides = [left[a] + right[r - 1 - a] for a in range(r)]
+            found.append(self.alone + np.max(sides, axis=0))
+        return found
+
+    def _try(self, pattern: tuple[int, ...]) -> None:
+        # Move one round at a time to its best place between its neighbours, while that helps.
+        chosen = list(pattern)
+        for _ in range(_SWEEPS):
+            before = list(chosen)
+            for k in range(len(chosen)):
+                low = chosen[k - 1] + self.apart if k else 0
+                high = chosen[k + 1] - self.apart if k + 1 < len(chosen) else self.rounds - 1
+                others = chosen[:k] + chosen[k + 1 :]
+                gains = self.alone[low : high + 1] + 2 * self.products[others, low : high + 1].sum(
+                    axis=0
+                )
+                chosen[k] = low + int(gains.argmax())
+            if chosen == before:
+                break
+        value = int(self.products[np.ix_(chosen, chosen)].sum())
+        if value > self.value:
+            self.best, self.value = tuple(chosen), value

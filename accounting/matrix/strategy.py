@@ -1,0 +1,375 @@
+r"""Strategy matrices C of the matrix mechanism: noise z is added to C x, and B(C x + z) released.
+
+Row t of x is what round t adds up; the workload is B C, e.g. prefix sums. Every C here is lower
+triangular, so inputs may depend on what was released before. Denisov, McMahan, Rush, Smith and
+Thakurta, "Improved Differential Privacy for SGD via Optimal Private Linear Operators on Adaptive
+Streams" (2022). Proofs: docs/proofs/matrix.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import lcm
+from typing import Any, ClassVar, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from flint import arb, fmpz_mat
+
+from accounting.errors import NotDerived
+from dpcore.continual.square_root import column
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import ball
+from dpcore.numbers.parameter import RationalLike, integer, rational, whole_number, write_rational
+from dpcore.spec import find_name, read_keys, split_name
+
+__all__ = [
+    "MOST_DENSE",
+    "MOST_ROUNDS",
+    "STRATEGIES",
+    "Banded",
+    "Dense",
+    "Products",
+    "Strategy",
+    "Toeplitz",
+    "Tree",
+    "read_strategy",
+]
+
+Products: TypeAlias = tuple[npt.NDArray[Any], Fraction]
+"""Integers G, of any size, and u: C^T C = u G."""
+
+MOST_ROUNDS: Final = 1 << 16
+r"""The most rounds of a strategy."""
+
+MOST_DENSE: Final = 1 << 12
+r"""The most rounds of one whose products of columns are all written out."""
+
+_LEAST_GRID: Final = 16
+_MOST_GRID: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy(ABC):
+    r"""A lower triangular matrix C of ``rounds`` columns: what noise is added to is C x.
+
+    Raises :class:`InvalidParameter` for rounds that are not an integer from 1 to 2^16.
+    """
+
+    name: ClassVar[str]
+
+    rounds: int
+
+    def __post_init__(self) -> None:
+        rounds = integer("rounds", self.rounds, at_least=1)
+        if rounds > MOST_ROUNDS:
+            raise InvalidParameter("rounds", rounds, f"must be at most {MOST_ROUNDS}")
+        object.__setattr__(self, "rounds", rounds)
+
+    @property
+    @abstractmethod
+    def integral(self) -> bool:
+        r"""Whether all entries are integers: what integer noise can be added to."""
+
+    @property
+    def written(self) -> str:
+        r"""As :func:`read_strategy` reads it."""
+        return self.name
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The name and the rounds."""
+        return {"strategy": self.written, "rounds": self.rounds}
+
+    def first_column(self) -> list[arb] | None:
+        r"""c_0 >= c_1 >= ... >= 0 where C_ij = c_(i-j), in balls; None for any other matrix."""
+        return None
+
+    @abstractmethod
+    def longest(self) -> arb:
+        r"""The squared l2 norm of the longest column, in balls."""
+
+    @abstractmethod
+    def gram(self) -> Products:
+        r"""Integers G and u: C^T C = u G, exactly.
+
+        Raises :class:`NotDerived` for more than 2^12 rounds.
+        """
+
+    def _few(self) -> None:
+        if self.rounds > MOST_DENSE:
+            raise NotDerived(
+                f"the sensitivity of {self.written} over {self.rounds} rounds",
+                f"all products of its columns are compared, of at most {MOST_DENSE} rounds",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree(Strategy):
+    r"""The noisy nodes of ``dpcore.continual.TreeSum``: blocks in the binary form of some t.
+
+    >>> Tree(rounds=4).gram()[0].tolist()
+    [[3, 2, 1, 1], [2, 2, 1, 1], [1, 1, 2, 1], [1, 1, 1, 1]]
+    """
+
+    name: ClassVar[str] = "tree"
+
+    @property
+    def integral(self) -> bool:
+        r"""Zeros and ones."""
+        return True
+
+    def longest(self) -> arb:
+        r"""The first round is in a block of each size."""
+        return arb(self.rounds.bit_length())
+
+    def gram(self) -> Products:
+        r"""In how many blocks two rounds are together."""
+        self._few()
+        found = np.zeros((self.rounds, self.rounds), dtype=np.int64)
+        size = 1
+        while size <= self.rounds:
+            # Blocks of this size that are the smallest of the binary form of their end.
+            for start in range(0, self.rounds - size + 1, 2 * size):
+                found[start : start + size, start : start + size] += 1
+            size *= 2
+        return found, Fraction(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toeplitz(Strategy):
+    r"""C_ij = ``coefficients[i - j]``, zero beyond them: constant along diagonals.
+
+    >>> products, unit = Toeplitz(rounds=3, coefficients=("1", "1/2")).gram()
+    >>> products.tolist(), unit
+    ([[5, 2, 0], [2, 5, 2], [0, 2, 4]], Fraction(1, 4))
+
+    Raises :class:`InvalidParameter` for no coefficients, more of them than rounds, and a first one
+    that is not > 0.
+    """
+
+    name: ClassVar[str] = "toeplitz"
+
+    coefficients: Sequence[RationalLike]
+
+    def __post_init__(self) -> None:
+        Strategy.__post_init__(self)
+        given = self.coefficients
+        if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+            raise InvalidParameter("coefficients", given, "must be a list of one or more numbers")
+        if len(given) > self.rounds:
+            least = f"must be at most as many as there are rounds, {self.rounds}"
+            raise InvalidParameter("coefficients", len(given), least)
+        found = tuple(rational("coefficients", each) for each in given)
+        if found[0] <= 0:
+            raise InvalidParameter("coefficients", given, "must begin with one > 0")
+        object.__setattr__(self, "coefficients", found)
+
+    @property
+    def integral(self) -> bool:
+        r"""Whether all coefficients are."""
+        return all(each.denominator == 1 for each in self._exact)
+
+    @property
+    def written(self) -> str:
+        r"""With the coefficients."""
+        return f"{self.name}:c={' '.join(map(write_rational, self._exact))}"
+
+    @property
+    def _exact(self) -> list[Fraction]:
+        return [Fraction(each) for each in self.coefficients]
+
+    def first_column(self) -> list[arb] | None:
+        r"""Of coefficients that never rise and are not negative."""
+        given = [*self._exact, Fraction(0)]
+        if any(a < b for a, b in pairwise(given)):
+            return None
+        return [*map(ball, self._exact), *([arb(0)] * (self.rounds - len(given) + 1))]
+
+    def longest(self) -> arb:
+        r"""The first column holds all coefficients."""
+        return sum((ball(each * each) for each in self._exact), arb(0))
+
+    def gram(self) -> Products:
+        r"""The partial sums of c_s c_(s+d): column i has the first T - i coefficients."""
+        self._few()
+        last, given = self.rounds, self._exact
+        scale = lcm(*(each.denominator for each in given))
+        steps = np.zeros(last, dtype=object)
+        steps[: len(given)] = [int(each * scale) for each in given]
+        found = np.zeros((last, last), dtype=object)
+        for gap in range(len(given)):
+            sums = np.cumsum(steps[: last - gap] * steps[gap:])[::-1]
+            at = np.arange(last - gap)
+            found[at, at + gap] = found[at + gap, at] = sums
+        return found, Fraction(1, scale * scale)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Banded(Strategy):
+    r"""The square root of the prefix sums, c_k = binom(2k, k)/4^k, in ``bands`` diagonals.
+
+    With as many bands as rounds (``bands`` 0) it is the square-root factorisation; with one band
+    the noise of each round is its own, as in DP-SGD. Fichtenberger, Henzinger and Upadhyay (2023);
+    Kalinin and Lampert (2024), "Banded Square Root Matrix Factorization for Differentially Private
+    Model Training". With a ``grid`` the entries are integers, floor(grid c_k) and at least 1, as in
+    ``dpcore.continual.SquareRootSum``.
+
+    >>> [round(float(each), 4) for each in Banded(rounds=4, bands=3).first_column()]
+    [1.0, 0.5, 0.375, 0.0]
+
+    Raises :class:`InvalidParameter` for more bands than rounds, and a grid that is not a power of
+    two from 16 to 2^20 (0: none).
+    """
+
+    name: ClassVar[str] = "banded"
+
+    bands: int = 0
+    grid: int = 0
+
+    def __post_init__(self) -> None:
+        Strategy.__post_init__(self)
+        bands, grid = (integer(name, getattr(self, name), at_least=0) for name in ("bands", "grid"))
+        if bands > self.rounds:
+            least = f"must be at most the number of rounds, {self.rounds}"
+            raise InvalidParameter("bands", bands, least)
+        if grid and (grid & (grid - 1) or not _LEAST_GRID <= grid <= _MOST_GRID):
+            raise InvalidParameter("grid", grid, "must be a power of two from 16 to 2^20")
+        object.__setattr__(self, "bands", bands or self.rounds)
+        object.__setattr__(self, "grid", grid)
+
+    @property
+    def integral(self) -> bool:
+        r"""With a grid."""
+        return bool(self.grid)
+
+    @property
+    def written(self) -> str:
+        r"""``square-root`` where no diagonal is cut off."""
+        whole = self.bands == self.rounds
+        keys = [] if whole else [f"bands={self.bands}"]
+        keys += [f"grid={self.grid}"] if self.grid else []
+        name = "square-root" if whole else self.name
+        return f"{name}:{','.join(keys)}" if keys else name
+
+    def first_column(self) -> list[arb]:
+        r"""Falling: (2k + 1)/(2k + 2) < 1, and floors of falling numbers."""
+        if self.grid:
+            found = [arb(each) for each in column(self.bands, self.grid)]
+        else:
+            found, ratio = [], arb(1)
+            for k in range(self.bands):
+                found.append(ratio)
+                ratio = ratio * (2 * k + 1) / (2 * k + 2)
+        return found + [arb(0)] * (self.rounds - self.bands)
+
+    def longest(self) -> arb:
+        r"""The first one."""
+        return sum((each * each for each in self.first_column()), arb(0))
+
+    def gram(self) -> Products:
+        r"""Not needed: the first column falls. Raises :class:`NotDerived`."""
+        raise NotDerived(f"the products of columns of {self.written}", "ask for first_column()")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dense(Strategy):
+    r"""A lower triangular matrix by its ``rows``, of exact numbers.
+
+    >>> products, unit = Dense(rounds=2, rows=[[1, 0], ["1/2", 1]]).gram()
+    >>> products.tolist(), unit
+    ([[5, 2], [2, 4]], Fraction(1, 4))
+
+    Raises :class:`InvalidParameter` for rows that are not as many as rounds, or not so long, and a
+    number above the diagonal.
+    """
+
+    name: ClassVar[str] = "matrix"
+
+    rows: Sequence[Sequence[RationalLike]]
+
+    def __post_init__(self) -> None:
+        Strategy.__post_init__(self)
+        given = self.rows
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise InvalidParameter("rows", given, "must be a list of rows")
+        if len(given) != self.rounds:
+            raise InvalidParameter("rows", len(given), f"must be {self.rounds}: one for each round")
+        found = []
+        for i, row in enumerate(given):
+            if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != self.rounds:
+                raise InvalidParameter("rows", row, f"must each hold {self.rounds} numbers")
+            exact = tuple(rational("rows", each) for each in row)
+            if any(exact[i + 1 :]):
+                raise InvalidParameter(
+                    "rows", row, "must be lower triangular: else rotate it, C = Q L, and give L"
+                )
+            found.append(exact)
+        if not any(any(row) for row in found):
+            raise InvalidParameter("rows", given, "must hold a number that is not 0")
+        object.__setattr__(self, "rows", tuple(found))
+
+    @property
+    def integral(self) -> bool:
+        r"""Whether all entries are."""
+        return all(Fraction(each).denominator == 1 for row in self.rows for each in row)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""With the rows."""
+        rows = [[write_rational(Fraction(each)) for each in row] for row in self.rows]
+        return {"strategy": self.name, "rounds": self.rounds, "rows": rows}
+
+    def longest(self) -> arb:
+        r"""Of all columns."""
+        products, unit = self.gram()
+        return ball(unit * int(products.diagonal().max()))
+
+    def gram(self) -> Products:
+        r"""By exact multiplication."""
+        self._few()
+        exact = [[Fraction(each) for each in row] for row in self.rows]
+        scale = lcm(*(each.denominator for row in exact for each in row))
+        matrix = fmpz_mat([[int(each * scale) for each in row] for row in exact])
+        found = (matrix.transpose() * matrix).tolist()
+        return np.array([[int(each) for each in row] for row in found], dtype=object), Fraction(
+            1, scale * scale
+        )
+
+
+STRATEGIES: Final[dict[str, tuple[str, ...]]] = {
+    "tree": (),
+    "square-root": ("grid",),
+    "banded": ("bands", "grid"),
+    "toeplitz": ("c",),
+}
+r"""The names that :func:`read_strategy` knows, with their keys."""
+
+
+def read_strategy(argument: str, text: str, rounds: int) -> Strategy:
+    r"""A strategy by its name: ``tree``, ``square-root``, ``banded:bands=8``, ``toeplitz:c=1 1/2``.
+
+    ``square-root:grid=64`` and ``banded:bands=32,grid=64`` have integer entries.
+
+    >>> read_strategy("--strategy", "toeplitz:c=1 1/2 1/4", 8).written
+    'toeplitz:c=1 1/2 1/4'
+
+    Raises :class:`InvalidParameter`, naming the argument, for another name or a bad parameter.
+    """
+    name, rest = split_name(text)
+    keys = find_name(argument, text, STRATEGIES, name=name)
+    needed = [key for key in keys if key != "grid"]
+    given = read_keys(argument, text, rest, keys, owner=name, needed=needed)
+    try:
+        if name == "tree":
+            return Tree(rounds=rounds)
+        if name == "toeplitz":
+            return Toeplitz(rounds=rounds, coefficients=given["c"].split())
+        numbers = {key: whole_number(key, value, at_least=1) for key, value in given.items()}
+        return Banded(rounds=rounds, **numbers)
+    except InvalidParameter as error:
+        if error.argument == "rounds":
+            raise
+        raise InvalidParameter(argument, text, f"{error.argument} {error.reason}") from None

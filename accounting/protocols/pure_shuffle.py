@@ -1,0 +1,316 @@
+r"""Certify pure DP by shuffling: a bound of the loss of :class:`PureShuffle` at every output.
+
+A message of a user with x in {0, ..., g} is z^x V + tau U as a polynomial in z: V the noise within
+the reach, tau the chance of a cover, U its uniform law. The server sees the sum of n of them. For
+any two values x, x' of one user let f = V (e^eps z^x - z^x') + (e^eps - 1) tau U: the loss is at
+most eps if f times the product of the others' laws has no negative coefficient. Expand the product
+by who sends covers. Whatever the others hold is then a shift, so no composition is worse than
+another: it suffices that U^t f >= 0, for t covers and more, and V^(h-t) f >= 0, for fewer. With G
+the part of V off 0 and G^b f >= 0 the latter need only be looked at near its centre. Each of the
+three gives the least e^eps that it allows, the largest ratio (A + tau K)/(a + tau K) over all
+outputs, in balls. Proofs: docs/proofs/pure_shuffle.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from flint import arb, arb_poly, ctx, fmpz_poly
+
+from accounting.claims.claim import Pure
+from accounting.errors import NotDerived
+from dpcore.errors import InvalidParameter
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.numbers.enclosure import Enclosure, ball, precision
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational
+from dpcore.protocols.pure_shuffle import PureShuffle
+
+__all__ = ["MOST_WIDTH", "Purity", "plan_pure_shuffle", "purity"]
+
+MOST_WIDTH: Final = 1 << 12
+"""The longest message that is certified; a certificate takes longer than its square."""
+
+_GUARD: Final = 96
+_MOST_COVERS: Final = 64
+_MOST_JUMPS: Final = 16
+_FIRST: Final = 4
+_BEYOND: Final = 2
+_ROUNDED: Final = 10**9
+_LOG2_E: Final = 1.4427
+_REACH: Final = 2
+_LEAST_REACH: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purity:
+    r"""epsilon of every user of a :class:`PureShuffle` with ``honest`` users, and what proves it.
+
+    ``covers`` is t, ``counted`` the users whose noise is counted, h - t + 1, ``jumps`` is b. The
+    three losses are upper bounds of log e^eps from U^t f, G^b f and V^(h-t) f; ``guarantee`` is
+    their maximum, or the epsilon g/scale of the shares where that is not less.
+    """
+
+    honest: int
+    covers: int
+    jumps: int
+    counted: int
+    loss_of_covers: Fraction
+    loss_of_jumps: Fraction
+    loss_at_centre: Fraction
+    guarantee: Pure
+
+
+@lru_cache(maxsize=1 << 8)
+def purity(protocol: PureShuffle, honest: int) -> Purity:
+    r"""The pure DP of ``protocol`` while ``honest`` users follow it, certified at every output.
+
+    >>> protocol = plan_pure_shuffle(users=100, epsilon=1)
+    >>> found = purity(protocol, 100)
+    >>> found.guarantee, found.covers, protocol.bits_per_user
+    (Pure(1), 10, 81)
+
+    Raises :class:`InvalidParameter` unless 1 <= honest <= users and for a message of more than
+    2^12 bits; :class:`NotDerived` where no bound is found.
+    """
+    if not isinstance(protocol, PureShuffle):
+        raise InvalidParameter("protocol", protocol, "must be a PureShuffle")
+    present = integer("honest", honest, at_least=1)
+    if present > protocol.users:
+        raise InvalidParameter("honest", honest, f"must be <= users = {protocol.users}")
+    if protocol.width > MOST_WIDTH:
+        reason = f"messages of {protocol.width} bits are too long to certify: at most {MOST_WIDTH}"
+        raise InvalidParameter("protocol", protocol, reason)
+    own = Fraction(protocol.precision) / protocol.share.scale
+    covers, of_covers = _enough_covers(protocol, present, own)
+    jumps, of_jumps = _FIRST, _loss_of_jumps(protocol, _FIRST)
+    while of_jumps > own and jumps < _MOST_JUMPS:
+        jumps *= 2
+        of_jumps = _loss_of_jumps(protocol, jumps)
+    # Of h - 1 others fewer than t send covers; where t = 0 will do nothing more is needed.
+    others = max(present - max(covers, 1), 0)
+    centre = _loss_at_centre(protocol, others, jumps)
+    worst = max(of_covers, of_jumps, centre)
+    if worst > own:
+        worst = Fraction(math.ceil(worst * _ROUNDED), _ROUNDED)
+    return Purity(
+        honest=present,
+        covers=covers,
+        jumps=jumps,
+        counted=others + 1,
+        loss_of_covers=of_covers,
+        loss_of_jumps=of_jumps,
+        loss_at_centre=centre,
+        guarantee=Pure(max(worst, own)),
+    )
+
+
+def plan_pure_shuffle(
+    *,
+    users: int,
+    epsilon: RationalLike,
+    honest: int | None = None,
+    precision: int = 1,
+    failure: RationalLike = "1e-6",
+) -> PureShuffle:
+    r"""Parameters with which ``honest`` users (all of them by default) have epsilon pure DP.
+
+    The chance that any message is a cover is about ``failure``; the reach is about
+    2 (g/epsilon) ln(1/cover). Not yet certified: :func:`purity` does that.
+
+    Raises :class:`InvalidParameter` for an argument out of range.
+    """
+    n, g = integer("users", users, at_least=1), integer("precision", precision, at_least=1)
+    h = n if honest is None else integer("honest", honest, at_least=1)
+    e = positive_rational("epsilon", epsilon, "no noise gives epsilon 0")
+    q = positive_rational("failure", failure, "bounded messages need covers")
+    if h > n or q >= 1:
+        raise InvalidParameter("honest" if h > n else "failure", h if h > n else q, "is too large")
+    # The largest power of two that is at most failure/n.
+    power = (-(-n * q.denominator // q.numerator) - 1).bit_length()
+    scale = g / e
+    reach = g * _LEAST_REACH + math.ceil(_REACH * float(scale) * power * math.log(2))
+    if 2 * reach + g > MOST_WIDTH:
+        reason = f"needs messages of {2 * reach + g} bits: more than {MOST_WIDTH}"
+        raise InvalidParameter("precision", precision, reason)
+
+    def of(shares: int) -> PureShuffle:
+        return PureShuffle(
+            users=n,
+            precision=g,
+            reach=reach,
+            cover=Fraction(1, 1 << power),
+            share=PolyaDifference(shape=Fraction(1, shares), scale=scale),
+        )
+
+    covers = _covers_for(of(1 << (h.bit_length() - 1)))
+    return of(max(min(h, h - covers + 1), 1))
+
+
+# -- the three bounds -------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1 << 8)
+def _covers_for(protocol: PureShuffle) -> int:
+    own = Fraction(protocol.precision) / protocol.share.scale
+    return _least(lambda t: _loss_of_covers(protocol, t), own, _MOST_COVERS)[0]
+
+
+def _enough_covers(protocol: PureShuffle, honest: int, goal: Fraction) -> tuple[int, Fraction]:
+    # As many as the shares were planned for, if that will do; else the least.
+    planned = honest + 1 - math.ceil(1 / Fraction(protocol.share.shape))
+    if 1 <= planned <= _MOST_COVERS:
+        loss = _loss_of_covers(protocol, planned)
+        if loss <= goal:
+            return planned, loss
+    return _least(lambda t: _loss_of_covers(protocol, t), goal, _MOST_COVERS)
+
+
+def _least(loss: Callable[[int], Fraction], goal: Fraction, most: int) -> tuple[int, Fraction]:
+    # The least count with a loss of at most the goal, or the most: the loss falls in the count.
+    low, high = -1, _FIRST
+    best = loss(high)
+    while best > goal and high < most:
+        low, high = high, min(2 * high, most)
+        best = loss(high)
+    while high - low > 1 and best <= goal:
+        middle = (low + high) // 2
+        found = loss(middle)
+        low, high, best = (low, middle, found) if found <= goal else (middle, high, best)
+    return high, best
+
+
+def _loss_of_covers(protocol: PureShuffle, t: int) -> Fraction:
+    with precision(_GUARD + 2 * protocol.width.bit_length()):
+        law = _Law.of(protocol)
+        covers = arb_poly(fmpz_poly([1] * (protocol.width + 1)) ** t)
+        return _loss(law, _wide(covers * law.noise, law), (covers * law.cover).coeffs())
+
+
+def _loss_of_jumps(protocol: PureShuffle, b: int) -> Fraction:
+    with precision(_GUARD + _bits_of(protocol, b + 1)):
+        law = _Law.of(protocol)
+        listed = law.noise.coeffs()
+        listed[protocol.reach] = arb(0)
+        # The loss does not depend on the scale: only the precision does.
+        jumps = (arb_poly(listed) * (1 / sum(listed, arb(0)))) ** b
+        return _loss(law, _wide(jumps * law.noise, law), (jumps * law.cover).coeffs())
+
+
+def _loss_at_centre(protocol: PureShuffle, others: int, jumps: int) -> Fraction:
+    # Coefficients beyond the window are dropped, which makes the others smaller by no more than
+    # ``lost`` all together: from below they are right, from above with that added.
+    reach, half = protocol.reach, (jumps + _BEYOND) * protocol.reach
+    with precision(_GUARD + _bits_of(protocol, jumps + _BEYOND)):
+        law = _Law.of(protocol)
+        many = _power(law.noise, others, half)
+        more = _cut(many * law.noise, half)
+        lost = arb(0)
+        if (others + 1) * reach > half:
+            lost = sum(law.noise.coeffs(), arb(0)) ** (others + 1) - sum(more.coeffs(), arb(0))
+        covers = (many * law.cover).coeffs()
+        noise = more.coeffs()
+        first, last = -jumps * reach, jumps * reach + protocol.precision
+        middle, offset = len(noise) // 2, reach + many.length() // 2
+        before = range(first - protocol.precision, last + 1)
+        window = [_at(noise, place + middle) for place in before]
+        shown = [_at(covers, place + offset) for place in range(first, last + 1)]
+        return _loss(law, window, shown, lost)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Law:
+    # V, U and tau at the ambient precision; place 0 is that of no ones at all.
+    noise: arb_poly
+    cover: arb_poly
+    chance: arb
+    precision: int
+
+    @classmethod
+    def of(cls, protocol: PureShuffle) -> _Law:
+        width = protocol.width + 1
+        kept = [ball(1 - protocol.cover) * mass for mass in _masses(protocol.share, protocol.reach)]
+        chance = 1 - 2 * sum(kept, arb(0)) + kept[0]
+        return cls(
+            noise=arb_poly([*kept[:0:-1], *kept]),
+            cover=arb_poly([1 / arb(width)] * width),
+            chance=chance,
+            precision=protocol.precision,
+        )
+
+
+def _masses(share: PolyaDifference, reach: int) -> list[arb]:
+    return _masses_at(share, reach, ctx.prec)
+
+
+@lru_cache(maxsize=16)
+def _masses_at(share: PolyaDifference, reach: int, bits: int) -> list[arb]:
+    # P(Z = j), j = 0, ..., J, of the difference of two Polya draws of shape r <= 1: sums of
+    # products of P(X = k), which falls in k, so what the sum over k < M leaves out is at most
+    # P(X = M).
+    beta, shape = (-1 / ball(Fraction(share.scale))).exp(), ball(Fraction(share.shape))
+    many = reach + math.ceil(bits * Fraction(share.scale) * Fraction(7, 10)) + 1
+    draws = [(1 - beta) ** shape]
+    for k in range(many):
+        draws.append(draws[-1] * beta * (shape + k) / (k + 1))
+    rest = draws.pop()
+    found = (arb_poly(draws) * arb_poly(draws[::-1])).coeffs()
+    return [each + rest.union(arb(0)) for each in found[many - 1 : many + reach]]
+
+
+def _loss(law: _Law, noise: Sequence[arb], covers: Sequence[arb], lost: arb | int = 0) -> Fraction:
+    # The log of the largest (A + tau K)/(a + tau K): at each place s, A and a are the largest and
+    # least of noise[s], ..., noise[s + g], K that of covers. What nobody can see has no loss.
+    most, least = (_sliding(noise, law.precision + 1, pick) for pick in (arb.max, arb.min))
+    worst = arb(1)
+    for high, low, cover in zip(most, least, covers, strict=True):
+        if not (high + lost).is_zero():
+            known = law.chance * cover
+            worst = worst.max((high + lost + known) / (low + known))
+    found = Enclosure.of(worst.log()).upper if worst.is_finite() else math.inf
+    if found == math.inf:
+        raise NotDerived("pure DP of shuffled bits", "some output has no bound of its loss")
+    return Fraction(found)
+
+
+def _wide(noise: arb_poly, law: _Law) -> list[arb]:
+    # For every output the noise that leads there from each x, last x first.
+    around = [arb(0)] * law.precision
+    return [*around, *noise.coeffs(), *around]
+
+
+def _sliding(values: Sequence[arb], width: int, pick: Callable[[arb, arb], arb]) -> list[arb]:
+    # The largest or least of each ``width`` neighbours, by doubling.
+    found, reached = [*values], 1
+    while reached < width:
+        step = min(reached, width - reached)
+        found = [pick(a, b) for a, b in zip(found, found[step:], strict=False)]
+        reached += step
+    return found
+
+
+def _power(base: arb_poly, exponent: int, half: int) -> arb_poly:
+    found = arb_poly([1])
+    for bit in f"{exponent:b}":
+        found = _cut(found * found, half)
+        if bit == "1":
+            found = _cut(found * base, half)
+    return found
+
+
+def _cut(poly: arb_poly, half: int) -> arb_poly:
+    centre = poly.length() // 2
+    return arb_poly(poly.coeffs()[max(centre - half, 0) : centre + half + 1])
+
+
+def _at(listed: Sequence[arb], place: int) -> arb:
+    return listed[place] if 0 <= place < len(listed) else arb(0)
+
+
+def _bits_of(protocol: PureShuffle, reaches: int) -> int:
+    # So many binary digits below 1 the noise is at that many reaches.
+    return math.ceil(_LOG2_E * reaches * protocol.reach / protocol.share.scale)

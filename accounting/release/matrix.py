@@ -1,0 +1,220 @@
+r"""The matrix mechanism: training or streams whose noise is correlated from round to round.
+
+B(C x + z) is released, round by round: x_t is what round t adds up, z fresh noise, B C the workload
+(prefix sums, for training with momentum or weight decay those). It costs what one release of
+C x + z costs, and with Gaussian noise that is one Gaussian of the sensitivity of C. Proofs:
+docs/proofs/matrix.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, Final
+
+from accounting.claims.bound import Bound
+from accounting.claims.guarantee import at_least_zero, order_above_one, probability
+from accounting.matrix.patterns import Participation
+from accounting.matrix.sensitivity import Moved, squared_sensitivity
+from accounting.matrix.strategy import Strategy
+from accounting.reals.noise import Gaussian
+from accounting.reals.normal_loss import NormalLoss
+from accounting.release.by_order import ByOrder
+from accounting.release.curve import OneRelease
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.mechanism import Norm, Scope, Sensitivity
+from dpcore.numbers.enclosure import Enclosure, End
+from dpcore.numbers.parameter import RationalLike
+
+__all__ = ["MatrixCurve", "MatrixMechanism", "MatrixOrders"]
+
+_BITS: Final = 64
+_THEOREM: Final = (
+    "one Gaussian of the sensitivity of the strategy, inputs chosen adaptively (Denisov et al. "
+    "2022, Theorem 2.1; Choquette-Choo et al. 2023)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixMechanism:
+    r"""Account for correlated noise: C x + z with a ``strategy`` C, whatever is made of it.
+
+    ``sensitivity`` is how far one participation moves x_t in l2, in any number of coordinates;
+    ``participation`` says in which rounds a unit may be. Under ``replace`` the other unit takes
+    part in the same rounds; under ``add-remove`` the rounds stand, with nothing in a unit's place.
+    Inputs may depend on what was released before, and so may the rounds of a unit.
+
+    >>> from accounting.matrix.strategy import Banded
+    >>> from accounting.release.guarantee import guarantee
+    >>> training = MatrixMechanism(
+    ...     strategy=Banded(rounds=2052, bands=342),
+    ...     participation=Participation(most=6, apart=342),
+    ...     noise=Gaussian(sigma=4),
+    ... )
+    >>> guarantee(training).epsilon("1e-6")
+    Bound([5.14928409056672..., 5.14928409056672...], 'exact')
+
+    Raises :class:`InvalidParameter` for arguments of another type, a sensitivity that is not one
+    number or in l2, and integer noise with a strategy whose entries are not integers.
+    """
+
+    strategy: Strategy
+    noise: Gaussian | DiscreteGaussian
+    participation: Participation = field(default=Participation())
+    sensitivity: Sensitivity | int = 1
+    scope: Scope = field(default=Scope())
+
+    def __post_init__(self) -> None:
+        for name, kind in (
+            ("strategy", Strategy),
+            ("participation", Participation),
+            ("scope", Scope),
+        ):
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidParameter(name, getattr(self, name), f"must be a {kind.__name__}")
+        if not isinstance(self.noise, (Gaussian, DiscreteGaussian)):
+            raise InvalidParameter(
+                "noise", self.noise, "must be Gaussian, on the reals or integers"
+            )
+        moves = Sensitivity.of(self.sensitivity)
+        if moves.norm not in (Norm.ABSOLUTE, Norm.L2_SQUARED):
+            raise InvalidParameter("sensitivity", moves, "must be one number, or l2-squared")
+        object.__setattr__(self, "sensitivity", moves)
+        if isinstance(self.noise, DiscreteGaussian) and not self.strategy.integral:
+            raise InvalidParameter(
+                "strategy",
+                self.strategy.written,
+                "must have integer entries under integer noise, e.g. square-root:grid=64",
+            )
+
+    @property
+    def moved(self) -> Moved:
+        r"""How far a participation of norm 1 each time moves C x."""
+        return squared_sensitivity(self.strategy, self.participation)
+
+    @property
+    def variances(self) -> tuple[Fraction, Fraction]:
+        r"""Both ends of D^2/sigma^2, D the sensitivity of C x: what a Gaussian costs by."""
+        moves = Sensitivity.of(self.sensitivity)
+        amount = moves.amount
+        assert isinstance(amount, int)  # noqa: S101  # it is no box
+        step = amount if moves.norm is Norm.L2_SQUARED else amount * amount
+        noise = self.noise
+        sigma_squared = (
+            noise.variance if isinstance(noise, Gaussian) else Fraction(noise.sigma_squared)
+        )
+        found = self.moved.squared
+        return step * Fraction(found.lower) / sigma_squared, step * Fraction(
+            found.upper
+        ) / sigma_squared
+
+    def to_json(self) -> dict[str, Any]:
+        r"""All fields, as text."""
+        moves = Sensitivity.of(self.sensitivity)
+        return {
+            "strategy": self.strategy.to_json(),
+            "participation": {"most": self.participation.most, "apart": self.participation.apart},
+            "noise": self.noise.to_json(),
+            "sensitivity": {"norm": moves.norm.value, "amount": moves.amount},
+            "scope": {"unit": self.scope.unit.value, "relation": self.scope.relation.value},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixCurve(OneRelease):
+    r"""The curve of a :class:`MatrixMechanism` with noise on the reals: that of one Gaussian.
+
+    Both ends are exact where the sensitivity is; else the lower one is of a participation that was
+    found, and the upper one of a bound of all.
+    """
+
+    theorem: ClassVar[str] = _THEOREM
+
+    mechanism: MatrixMechanism
+
+    @property
+    def scope(self) -> Scope:
+        r"""That of the mechanism."""
+        return self.mechanism.scope
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        r"""That the law stands for the float noise."""
+        noise = self.mechanism.noise
+        return (noise.assumption,) if isinstance(noise, Gaussian) else ()
+
+    def loss(self) -> NormalLoss:
+        r"""The loss above all."""
+        return self.losses()[1]
+
+    def losses(self) -> tuple[NormalLoss, NormalLoss]:
+        r"""One that some neighbours have, and one above all; the same where that is known."""
+        low, high = self.mechanism.variances
+        return NormalLoss(variance=low), NormalLoss(variance=high)
+
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least delta at ``epsilon`` >= 0."""
+        at = at_least_zero("epsilon", epsilon)
+        low, high = (loss.delta(at, bits) for loss in self.losses())
+        return Enclosure(low.lower, high.upper)
+
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least epsilon at ``delta`` in [0, 1]."""
+        most = probability("delta", delta)
+        if most == 0:
+            return Enclosure.infinite()
+        if most == 1:
+            return Enclosure.exactly(0)
+        low, high = (loss.epsilon(most, bits) for loss in self.losses())
+        return Enclosure(low.lower, high.upper)
+
+    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The largest Renyi divergence D_alpha, alpha = ``order`` > 1."""
+        del bits
+        at = order_above_one(order)
+        return Enclosure(*(loss.renyi(at) for loss in self.losses()))
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""rho: D^2/2 sigma^2."""
+        del relative
+        return self._both(Enclosure(*(loss.variance / 2 for loss in self.losses())))
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The mechanism, as text."""
+        return {"claim": "matrix", **self.mechanism.to_json()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixOrders(ByOrder):
+    r"""What a :class:`MatrixMechanism` with integer noise loses: rho = D^2/2 sigma^2 in zCDP.
+
+    One vector of integers after another moves the noised numbers, each chosen from what was
+    released: no one pair of laws stands for all choices, but orders add up whatever is chosen.
+    """
+
+    theorem: ClassVar[str] = (
+        "rho = D^2/2 sigma^2 (Canonne, Kamath and Steinke 2020, Theorem 14), inputs chosen "
+        "adaptively, and the best order"
+    )
+
+    mechanism: MatrixMechanism
+
+    @property
+    def scope(self) -> Scope:
+        r"""That of the mechanism."""
+        return self.mechanism.scope
+
+    def most_renyi(self, order: Fraction) -> End:
+        r"""alpha D^2/2 sigma^2."""
+        return order * self.mechanism.variances[1] / 2
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""rho, which whole orders attain."""
+        del relative
+        low, high = self.mechanism.variances
+        return Bound.of(Enclosure(low / 2, high / 2), "exact", self.theorem)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The mechanism, as text."""
+        return {"claim": "matrix", **self.mechanism.to_json()}

@@ -1,0 +1,131 @@
+r"""The server's view of a short combinatorial run, for an audit: the rounds themselves, watched.
+
+Two base arms, both in the one super arm, and four rounds, so that a tree closes a block on each of
+its three levels. The user of the first round holds outcomes 1 and 0, or 0 and 1: all that is sent
+moves at once, which is the worst pair, and noise that both arms share would cancel in their
+difference. All others hold 0. Proofs: docs/proofs/combinatorial.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from accounting.claims.guarantee import Guarantee
+from bandits.audited.server_view import ABSENT, ARMS, Views
+from bandits.combinatorial.cucb import Cucb
+from bandits.combinatorial.decisions import Unions
+from bandits.combinatorial.problem import Problem
+from bandits.privatizers.streams import StreamPrivatizer
+from bandits.rounds import Coins, Game
+from bandits.worlds.combinatorial import BitWorld
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.arrays import Integers
+from dpcore.sampling.rng import Rng
+
+__all__ = ["FEATURES", "PAIR", "ROUNDS", "CombinatorialView", "combinatorial_view_of"]
+__all__ += ["first", "fourth", "second"]
+
+PAIR: Final = Problem(decisions=Unions.subsets(ARMS, ARMS))
+r"""Two base arms, always played together."""
+
+ROUNDS: Final = 4
+
+FEATURES: Final = (
+    "coordinate:0",
+    "coordinate:1",
+    "bandits.audited.combinatorial_view:first",
+    "bandits.audited.combinatorial_view:second",
+    "bandits.audited.combinatorial_view:fourth",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CombinatorialView:
+    r"""The short run of ``policy``. A view is a row of integers.
+
+    After each round the released sum of each base arm, in steps of 1/grid for the factorisation;
+    ``ABSENT`` where there was none yet.
+    """
+
+    policy: Cucb
+
+    @property
+    def privatizer(self) -> StreamPrivatizer:
+        r"""That of the policy."""
+        return self.policy.privatizer
+
+    def views(self, reward: int, runs: int, rng: Rng) -> Views:
+        r"""``runs`` views of the server, a row each: that many runs side by side."""
+        worlds = [_Fixed(of=PAIR, chances=(0.5, 0.5), reward=reward) for _ in range(runs)]
+        # Ties are public: the same in all runs.
+        coins = [Coins(world=np.random.default_rng(0), rng=rng) for _ in range(runs)]
+        game = Game(self.policy, worlds, coins)
+        steps = self.privatizer.grid if self.privatizer.kind == "factorisation" else 1
+        shown = []
+        for _ in range(ROUNDS):
+            game.play(1)
+            values = np.rint(game.sums.value * steps).astype(np.int64)
+            shown.append(np.where(game.sums.count > 0, values, ABSENT))
+        return np.concatenate(shown, axis=1)
+
+    def curve(self) -> Guarantee:
+        r"""What the run gives the user of the first round, derived."""
+        found = self.privatizer.guarantee()
+        if found is None:
+            raise InvalidParameter("privatizer", "none", "must protect: there is no claim")
+        return found
+
+
+def combinatorial_view_of(policy: Cucb) -> CombinatorialView:
+    r"""The short run of ``policy``, whose problem is made :data:`PAIR`, and its horizon 4.
+
+    Raises :class:`InvalidParameter` where nothing is protected.
+    """
+    if policy.privatizer.trust == "none":
+        raise InvalidParameter("privatizer", "none", "must protect: there is no claim")
+    sent = 1 if policy.least else PAIR.most
+    short = replace(policy.privatizer, horizon=ROUNDS, sent=sent)
+    return CombinatorialView(policy=replace(policy, problem=PAIR, privatizer=short))
+
+
+def first(view: Any) -> int:
+    r"""The sum of arm 0 less that of arm 1 after the first round; what is absent counts as 0.
+
+    >>> first([3, 4, 5, 5, 9, 8, 7, 1]), second([3, 4, 5, 5, 9, 8, 7, 1])
+    (-1, 0)
+    """
+    return _lead(view, 1)
+
+
+def second(view: Any) -> int:
+    r"""The same after the second round."""
+    return _lead(view, 2)
+
+
+def fourth(view: Any) -> int:
+    r"""The same after the fourth round."""
+    return _lead(view, ROUNDS)
+
+
+def _lead(view: Any, after: int) -> int:
+    one, other = (
+        0 if int(each) == ABSENT else int(each) for each in view[2 * after - 2 : 2 * after]
+    )
+    return one - other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fixed(BitWorld):
+    # The outcomes of a view: those of the watched user, then zeros. Of one run only.
+    reward: int
+    asked: list[int] = field(default_factory=list)
+
+    def outcomes(self, rounds: int, world: np.random.Generator) -> Integers:  # noqa: ARG002  # nothing is drawn
+        found = np.zeros((rounds, ARMS), dtype=np.int64)
+        if not self.asked:
+            found[0, self.reward] = 1
+        self.asked.append(rounds)
+        return found

@@ -1,0 +1,1 @@
+r"""Combinatorial semi-bandits: super arms of base arms, oracles, rewards and CUCB."""

@@ -1,0 +1,375 @@
+r"""The super arms that may be played, and the one of the largest sum of values.
+
+All values come as tables: a row for each run that is played, a column for each base arm; a super
+arm is a row of booleans. So many runs are advanced together (``bandits.rounds``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, combinations
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.floating import Floats
+from dpcore.numbers.parameter import integer
+
+__all__ = ["Bools", "Decisions", "Listed", "Paths", "SpanningTrees", "Unions"]
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+"""Super arms: in a row, True for each base arm that is in it."""
+
+_MOST_ARMS: Final = 62
+_MOST_LISTED: Final = 1 << 16
+_ONE_TREE: Final = 0.5
+
+
+class Decisions(ABC):
+    r"""A set of super arms over ``arms`` base arms, of ``most`` base arms each at the most."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def arms(self) -> int:
+        r"""m."""
+
+    @property
+    @abstractmethod
+    def most(self) -> int:
+        r"""K."""
+
+    @abstractmethod
+    def best(self, values: Floats) -> Bools:
+        r"""For each row of ``values`` a super arm with the largest sum of them: exact."""
+
+    @abstractmethod
+    def contains(self, chosen: Bools) -> Bools:
+        r"""For each row whether it is a super arm."""
+
+    @abstractmethod
+    def listed(self) -> Bools:
+        r"""Every super arm, a row each.
+
+        Raises :class:`InvalidParameter` where there are more than 2^16, or none can be listed.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Unions(Decisions):
+    r"""Super arms are unions of ``chosen`` of the ``groups``, which hold every base arm once.
+
+    With groups of one base arm each it is every set of K of them (:meth:`subsets`), with one group
+    chosen the K-path bandit of Kveton et al.
+
+    >>> Unions.subsets(3, 2).best(np.array([[0.1, 0.3, 0.2]]))
+    array([[False,  True,  True]])
+    >>> paths = Unions(((0, 1), (2, 3)), 1)
+    >>> paths.contains(np.array([[True, True, False, False], [True, False, True, False]]))
+    array([ True, False])
+
+    Raises :class:`InvalidParameter` for groups that do not hold each of 0, ..., m - 1 once, more
+    than 62 base arms, and a number to choose that is not from 1 to the number of groups.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    chosen: int
+
+    def __post_init__(self) -> None:
+        held = sorted(chain.from_iterable(self.groups))
+        if not held or held != [*range(len(held))] or not all(self.groups):
+            raise InvalidParameter("groups", self.groups, "must hold each base arm once, and some")
+        _check_arms(len(held))
+        chosen = integer("chosen", self.chosen, at_least=1)
+        if chosen > len(self.groups):
+            reason = f"must be <= {len(self.groups)}, the number of groups"
+            raise InvalidParameter("chosen", self.chosen, reason)
+
+    @classmethod
+    def subsets(cls, arms: int, size: int) -> Unions:
+        r"""Every set of ``size`` of so many base arms.
+
+        Raises :class:`InvalidParameter` for arms outside of [1, 62] and a size outside of [1, m].
+        """
+        m, k = _check_arms(arms), integer("super_arm", size, at_least=1)
+        if k > m:
+            raise InvalidParameter("super_arm", size, f"must be <= arms = {m}")
+        return cls(tuple((arm,) for arm in range(m)), k)
+
+    @property
+    def arms(self) -> int:
+        return sum(map(len, self.groups))
+
+    @property
+    def most(self) -> int:
+        return sum(sorted(map(len, self.groups))[-self.chosen :])
+
+    def best(self, values: Floats) -> Bools:
+        inside = _inside(self.groups)
+        sums = values @ inside
+        first = len(self.groups) - self.chosen
+        top = np.argpartition(sums, first, axis=1)[:, first:]
+        picked = np.zeros(sums.shape, dtype=np.bool_)
+        picked[np.arange(len(values))[:, None], top] = True
+        return picked @ inside.T > 0
+
+    def contains(self, chosen: Bools) -> Bools:
+        inside = _inside(self.groups)
+        held = chosen @ inside
+        whole = held == inside.sum(axis=0)
+        found: Bools = ((held == 0) | whole).all(axis=1) & (whole.sum(axis=1) == self.chosen)
+        return found
+
+    def listed(self) -> Bools:
+        return _rows(
+            self.arms,
+            (chain.from_iterable(each) for each in combinations(self.groups, self.chosen)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Decisions):
+    r"""Super arms that are given one by one, each a tuple of base arms.
+
+    >>> Listed(3, ((0, 1), (2,))).best(np.array([[0.5, 0.4, 0.8]]))
+    array([[ True,  True, False]])
+
+    Raises :class:`InvalidParameter` for no super arm, an empty one, one that is given twice or
+    names a base arm twice or one that is not there, and for more than 62 base arms.
+    """
+
+    count: int
+    sets: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        m = _check_arms(self.count)
+        distinct = {frozenset(each) for each in self.sets}
+        if not self.sets or len(distinct) < len(self.sets):
+            raise InvalidParameter("sets", self.sets, "must be one super arm or more, none twice")
+        for each in self.sets:
+            inside = all(type(arm) is int and 0 <= arm < m for arm in each)
+            if not each or not inside or len(set(each)) < len(each):
+                reason = f"must name some of {m} base arms, none twice"
+                raise InvalidParameter("sets", each, reason)
+
+    @property
+    def arms(self) -> int:
+        return self.count
+
+    @property
+    def most(self) -> int:
+        return max(map(len, self.sets))
+
+    def best(self, values: Floats) -> Bools:
+        every = self.listed()
+        found: Bools = every[(values @ every.T).argmax(axis=1)]
+        return found
+
+    def contains(self, chosen: Bools) -> Bools:
+        return np.isin(_keys(chosen), _keys(self.listed()))
+
+    def listed(self) -> Bools:
+        return _listed(self.count, self.sets)
+
+
+@dataclass(frozen=True, slots=True)
+class Paths(Decisions):
+    r"""Super arms are the paths from node 0 to the last one; base arms are ``edges`` (u, v), u < v.
+
+    The longest path is found, by values: an arm's reward is 1 less its cost, so that more is better
+    (:class:`bandits.combinatorial.rewards.Linear` with ``offset=-1`` gives minus the cost).
+
+    >>> Paths(((0, 1), (0, 2), (1, 3), (2, 3))).best(np.array([[0.1, 0.3, 0.9, 0.2]]))
+    array([[ True, False,  True, False]])
+
+    Raises :class:`InvalidParameter` for edges that do not rise, an edge that is there twice or is
+    on no such path, and more than 62.
+    """
+
+    edges: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        _check_edges(self.edges)
+        last = max((v for _, v in self.edges))
+        ahead, behind = {0}, {last}
+        for u, v in sorted(self.edges):
+            if u in ahead:
+                ahead.add(v)
+        for u, v in sorted(self.edges, reverse=True):
+            if v in behind:
+                behind.add(u)
+        for u, v in self.edges:
+            if u >= v or u not in ahead or v not in behind:
+                reason = f"must rise, and be on a path from node 0 to node {last}"
+                raise InvalidParameter("edges", (u, v), reason)
+
+    @property
+    def arms(self) -> int:
+        return len(self.edges)
+
+    @property
+    def nodes(self) -> int:
+        r"""How many nodes there are."""
+        return 1 + max(v for _, v in self.edges)
+
+    @property
+    def most(self) -> int:
+        return int(self.best(np.ones((1, self.arms))).sum())
+
+    def best(self, values: Floats) -> Bools:
+        rows = len(values)
+        far = np.full((rows, self.nodes), -np.inf)
+        far[:, 0] = 0
+        by = np.zeros((rows, self.nodes), dtype=np.int64)
+        for edge, (u, v) in sorted(enumerate(self.edges), key=lambda item: item[1]):
+            through = far[:, u] + values[:, edge]
+            better = through > far[:, v]
+            far[better, v] = through[better]
+            by[better, v] = edge
+        tails = np.array([u for u, _ in self.edges])
+        chosen = np.zeros((rows, self.arms), dtype=np.bool_)
+        at, going = np.full(rows, self.nodes - 1), np.arange(rows)
+        while len(going):
+            edge = by[going, at[going]]
+            chosen[going, edge] = True
+            at[going] = tails[edge]
+            going = going[at[going] > 0]
+        return chosen
+
+    def contains(self, chosen: Bools) -> Bools:
+        # What flows out less what flows in: without cycles, one unit of flow is one path.
+        flow = np.zeros((self.arms, self.nodes))
+        for edge, (u, v) in enumerate(self.edges):
+            flow[edge, u], flow[edge, v] = 1, -1
+        wanted = np.zeros(self.nodes)
+        wanted[0], wanted[-1] = 1, -1
+        found: Bools = (chosen @ flow == wanted).all(axis=1)
+        return found
+
+    def listed(self) -> Bools:
+        return _rows(self.arms, self._from(0))
+
+    def _from(self, node: int) -> Iterable[tuple[int, ...]]:
+        if node == self.nodes - 1:
+            yield ()
+        for edge, (u, v) in enumerate(self.edges):
+            if u == node:
+                yield from ((edge, *rest) for rest in self._from(v))
+
+
+@dataclass(frozen=True, slots=True)
+class SpanningTrees(Decisions):
+    r"""Super arms are the spanning trees of a graph; base arms are its ``edges`` (u, v), u < v.
+
+    >>> SpanningTrees(((0, 1), (0, 2), (1, 2))).best(np.array([[0.1, 0.3, 0.2]]))
+    array([[False,  True,  True]])
+
+    Raises :class:`InvalidParameter` for edges that do not rise or are there twice, a graph that is
+    not connected, and more than 62 edges.
+    """
+
+    edges: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        _check_edges(self.edges)
+        if any(u >= v for u, v in self.edges):
+            raise InvalidParameter("edges", self.edges, "must rise: (u, v) with u < v")
+        if self.best(np.ones((1, self.arms))).sum() < self.nodes - 1:
+            raise InvalidParameter("edges", self.edges, "must connect all nodes")
+
+    @property
+    def arms(self) -> int:
+        return len(self.edges)
+
+    @property
+    def nodes(self) -> int:
+        r"""How many nodes there are."""
+        return 1 + max(v for _, v in self.edges)
+
+    @property
+    def most(self) -> int:
+        return self.nodes - 1
+
+    def best(self, values: Floats) -> Bools:
+        # Kruskal, all rows at once: ``part`` names the tree that a node is in.
+        rows = np.arange(len(values))
+        part = np.tile(np.arange(self.nodes), (len(values), 1))
+        chosen = np.zeros(values.shape, dtype=np.bool_)
+        ends = np.array(self.edges)
+        for edge in np.argsort(-values, axis=1).T:
+            one, other = part[rows, ends[edge, 0]], part[rows, ends[edge, 1]]
+            chosen[rows, edge] = one != other
+            part = np.where(part == other[:, None], one[:, None], part)
+        return chosen
+
+    def contains(self, chosen: Bools) -> Bools:
+        # Kirchhoff: the determinant counts the spanning trees of the chosen edges.
+        n = self.nodes
+        laplacian = np.zeros((len(chosen), n, n))
+        for edge, (u, v) in enumerate(self.edges):
+            there = chosen[:, edge]
+            for a, b, sign in ((u, u, 1), (v, v, 1), (u, v, -1), (v, u, -1)):
+                laplacian[:, a, b] += sign * there
+        trees = np.linalg.det(laplacian[:, 1:, 1:])
+        found: Bools = (chosen.sum(axis=1) == n - 1) & (trees > _ONE_TREE)
+        return found
+
+    def listed(self) -> Bools:
+        every = _rows(self.arms, combinations(range(self.arms), self.nodes - 1))
+        found: Bools = every[self.contains(every)]
+        return found
+
+
+# -- shared -----------------------------------------------------------------------------------
+
+
+def _check_arms(arms: int) -> int:
+    m = integer("arms", arms, at_least=1)
+    if m > _MOST_ARMS:
+        raise InvalidParameter("arms", arms, f"must be <= {_MOST_ARMS} base arms")
+    return m
+
+
+def _check_edges(edges: tuple[tuple[int, int], ...]) -> None:
+    if not edges or len(set(edges)) < len(edges):
+        raise InvalidParameter("edges", edges, "must be one edge or more, none twice")
+    _check_arms(len(edges))
+    if any(type(end) is not int or end < 0 for edge in edges for end in edge):
+        raise InvalidParameter("edges", edges, "must be pairs of nodes 0, 1, ...")
+
+
+def _rows(arms: int, sets: Iterable[Iterable[int]]) -> Bools:
+    found: list[Bools] = []
+    for each in sets:
+        if len(found) == _MOST_LISTED:
+            raise InvalidParameter("decisions", "more", "must be at most 2^16 super arms to list")
+        row = np.zeros(arms, dtype=np.bool_)
+        row[[*each]] = True
+        found.append(row)
+    return np.array(found)
+
+
+def _keys(chosen: Bools) -> Integers:
+    found: Integers = chosen @ (1 << np.arange(chosen.shape[1], dtype=np.int64))
+    return found
+
+
+@lru_cache(maxsize=1 << 8)
+def _listed(count: int, sets: tuple[tuple[int, ...], ...]) -> Bools:
+    return _rows(count, sets)
+
+
+@lru_cache(maxsize=1 << 8)
+def _inside(groups: tuple[tuple[int, ...], ...]) -> Floats:
+    # A column for each group.
+    found = np.zeros((sum(map(len, groups)), len(groups)))
+    for at, group in enumerate(groups):
+        found[list(group), at] = 1
+    return found

@@ -1,0 +1,162 @@
+r"""Choose the noise and the policy for users who come back: one promise for all their visits.
+
+The least noise that is certified to keep (epsilon, delta) over B releases of one law
+(``accounting.budget.calibrate``), and elimination in releases of at most half of the people
+(``bandits.policies.partial_batches``), or over shuffled bits.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final
+
+from accounting.budget.calibrate import calibrate
+from accounting.budget.returning import per_user
+from accounting.errors import NotDerived
+from accounting.release.curve import PrivacyCurve
+from bandits.policies.partial_batches import PartedElimination
+from bandits.policies.policy import Policy
+from bandits.policies.schedule import Schedule, exact_schedule
+from bandits.policies.shuffle_elimination import ShuffleElimination
+from bandits.privatizers.deployment import EVERYONE, Deployment
+from bandits.privatizers.returning import SteadyLaw, SteadyPrivatizer
+from bandits.privatizers.visits import visits_of
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.numbers.parameter import RationalLike, rational
+
+__all__ = ["RETURNING", "STEPS", "returning_policy", "steady_for"]
+
+STEPS: Final = 16
+r"""The most g of a steady release: rounding adds at most 1/1024 a reward to a sum's variance."""
+
+_BITS: Final = "binomial:probability=1/2"
+_GAUSSIAN: Final = "discrete-gaussian"
+_LAWS: Final = {
+    "dist-dp-se": "discrete-laplace",
+    "dist-rdp-se": "skellam",
+    "dist-cdp-se": _GAUSSIAN,
+    "sdp-ae": _BITS,
+    "vb-sdp-ae": _BITS,
+}
+RETURNING: Final = tuple(_LAWS)
+r"""The algorithms whose releases can all have one law of noise."""
+
+_MOST_MASKED: Final = (1 << 16) - 1
+_WIDE: Final = 1 << 18
+_MOST_SHARES: Final = 1 << 10
+_GRID: Final = 1 << 20
+_NEAR: Final = Fraction(1, 1000)
+_MORE: Final = tuple(Fraction(n, 1000) for n in (1003, 1020, 1200, 2000, 4000))
+
+
+def steady_for(
+    algorithm: str,
+    *,
+    epsilon: RationalLike,
+    delta: RationalLike,
+    max_visits: int,
+    failure: RationalLike,
+    deployment: Deployment = EVERYONE,
+) -> SteadyPrivatizer:
+    r"""The least noise of an algorithm's law that keeps (epsilon, delta) over ``max_visits``.
+
+    >>> once, often = (
+    ...     steady_for("sdp-ae", epsilon=1, delta="1e-6", max_visits=b, failure="1e-9")
+    ...     for b in (1, 16)
+    ... )
+    >>> once.law, often.law
+    (Binomial(trials=69, probability='1/2'), Binomial(trials=1141, probability='1/2'))
+
+    Raises :class:`InvalidParameter` for another algorithm, epsilon not > 0, a delta outside of
+    (0, 1) and ``max_visits`` below 1; :class:`NotDerived` where no noise within reach keeps it.
+    """
+    if algorithm not in _LAWS:
+        reason = f"has noise that visits cannot share; those that can are {', '.join(_LAWS)}"
+        raise InvalidParameter("algorithms", algorithm, reason)
+    e, d, most = rational("epsilon", epsilon), rational("delta", delta), visits_of(max_visits)
+    law, steps = _law(_LAWS[algorithm], e, d, most)
+    return SteadyPrivatizer(law=law, steps=steps, failure=failure, deployment=deployment)
+
+
+@lru_cache(maxsize=1 << 8)
+def _law(law: str, epsilon: Fraction, delta: Fraction, max_visits: int) -> tuple[SteadyLaw, int]:
+    def least(noise: str, steps: int) -> Any:
+        return calibrate(
+            noise=noise, epsilon=epsilon, delta=delta, rounds=max_visits, sensitivity=steps
+        ).noise
+
+    if law == _BITS:
+        return least(law, 1), 1
+    steps = STEPS
+    gaussian = least(_GAUSSIAN, steps)
+    while gaussian.sigma_squared > _WIDE and steps > 1:
+        # Beside so much noise coarser rewards do not show, and the law is bounded in less time.
+        steps //= 2
+        gaussian = least(_GAUSSIAN, steps)
+    if law != _GAUSSIAN:
+        return least(law, steps), steps
+    # Of variance 1 each at least: the sum is as good as one Gaussian of a little more variance.
+    count = min(max(math.floor(gaussian.sigma_squared), 1), _MOST_SHARES)
+    for more in _MORE:
+        share = Fraction(math.ceil(gaussian.sigma_squared * more * _GRID / count), _GRID)
+        found = DiscreteGaussianSum(count=count, sigma_squared=share)
+        visit = PrivacyCurve(noise=found, sensitivity=steps)
+        if per_user(visit, max_visits=max_visits).epsilon(delta, _NEAR).upper <= epsilon:
+            return found, steps
+    raise NotDerived("a sum of discrete Gaussians for this promise", "take a larger delta")
+
+
+def returning_policy(  # noqa: PLR0913 - what a setting says, by keyword
+    algorithm: str,
+    *,
+    value: Fraction | None = None,
+    epsilon: RationalLike,
+    delta: RationalLike,
+    max_visits: int,
+    people: int | None = None,
+    deployment: Deployment = EVERYONE,
+    failure: Fraction,
+    arms: int,
+    horizon: int,
+    confidence: Fraction,
+    schedule: Schedule | None = None,
+) -> Policy[Any]:
+    r"""The policy of that name for users who return: no release has more than half of the people.
+
+    ``people`` None is T/B. ``schedule`` None is the exact one. ``value`` is the m of sdp-ae, None
+    for as many users as there are noise bits. ``failure`` is the chance that a sum is read wrongly.
+
+    Raises :class:`InvalidParameter` and :class:`NotDerived` as :func:`steady_for`, and
+    :class:`InvalidParameter` for the s of other algorithms.
+    """
+    private = steady_for(
+        algorithm,
+        epsilon=epsilon,
+        delta=delta,
+        max_visits=max_visits,
+        # A batch may be released in many parts, each of which may be read wrongly.
+        failure=failure / horizon,
+        deployment=deployment,
+    )
+    most = max((people or -(-horizon // max_visits)) // 2, 1)
+    if isinstance(private.law, Binomial):
+        if algorithm == "vb-sdp-ae":
+            return ShuffleElimination(privatizer=private)
+        own = private.law.trials if value is None else value
+        return ShuffleElimination(privatizer=private, batch=min(int(own), most))
+    if value is not None:
+        reason = f"{algorithm} has its own g where users return: leave s out"
+        raise InvalidParameter("algorithms", f"{algorithm}:s={value}", reason)
+    if deployment.aggregation == "masked":
+        most = min(most, _MOST_MASKED)
+    return PartedElimination(
+        privatizer=private,
+        schedule=schedule
+        or exact_schedule(private, arms=arms, horizon=horizon, failure=confidence),
+        most=most,
+        confidence=confidence,
+    )

@@ -1,0 +1,179 @@
+r"""Running sums of many runs and base arms at once, as ``dpcore.continual`` makes them one by one.
+
+A table has a row for each run and a column for each base arm; cells are numbered row by row. What
+is released of a cell is its ``value``, an estimate of the sum of its first ``count`` outcomes. The
+tests hold the tables against ``TreeSum``, ``DoublingSum`` and ``SquareRootSum`` with the same
+draws. Proofs: docs/proofs/combinatorial.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from flint import arb_series, ctx
+
+from bandits.privatizers.streams import StreamPrivatizer
+from dpcore.continual.square_root import column
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.floating import Floats
+from dpcore.sampling.rng import Rng
+
+__all__ = ["Totals", "totals_of"]
+
+
+class Totals:
+    r"""Released sums without noise, and what all kinds share.
+
+    ``each`` says whether every outcome takes a fresh draw when it comes; other draws are made at
+    the start, from ``rngs``, one for each run.
+    """
+
+    each = False
+
+    def __init__(self, privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> None:
+        shape = (len(rngs), arms)
+        self.privatizer = privatizer
+        self.count = np.zeros(shape, dtype=np.int64)
+        self.value = np.zeros(shape, dtype=np.float64)
+        self.taken = np.zeros(self.count.size, dtype=np.int64)
+        self.exact = np.zeros(self.count.size, dtype=np.int64)
+        self._begin(shape, rngs)
+
+    def add(self, cells: Integers, outcomes: Integers, drawn: Integers) -> None:
+        r"""Take one outcome in each of ``cells``, which are distinct.
+
+        ``drawn`` are fresh draws for them where ``each`` says so; nothing else reads them.
+        """
+        self.taken[cells] += 1
+        self.exact[cells] += outcomes
+        self._release(cells, drawn)
+
+    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        pass
+
+    def _release(self, cells: Integers, drawn: Integers) -> None:
+        del drawn
+        self._set(cells, self.exact[cells])
+
+    def _set(self, cells: Integers, values: Integers | Floats) -> None:
+        self.value.ravel()[cells] = values
+        self.count.ravel()[cells] = self.taken[cells]
+
+
+class _Each(Totals):
+    # Sums of noisy outcomes.
+    each = True
+
+    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        del rngs
+        self.noise = np.zeros(shape[0] * shape[1], dtype=np.int64)
+
+    def _release(self, cells: Integers, drawn: Integers) -> None:
+        self.noise[cells] += drawn
+        self._set(cells, self.exact[cells] + self.noise[cells])
+
+
+class _Tree(Totals):
+    # nodes[cell, j] is the draw of the open block of 2^j outcomes: those of the binary form of t.
+    each = True
+
+    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        del rngs
+        self.levels = np.arange(len(self.privatizer.moves))
+        self.nodes = np.zeros((shape[0] * shape[1], len(self.levels)), dtype=np.int64)
+
+    def _release(self, cells: Integers, drawn: Integers) -> None:
+        taken = self.taken[cells]
+        # As many blocks as t ends in zeros are merged with the outcome: the block of 2^level.
+        level = np.bitwise_count((taken & -taken) - 1)
+        nodes = self.nodes[cells]
+        nodes *= self.levels > level[:, None]
+        nodes[np.arange(len(cells)), level] = self.drawn(level, drawn)
+        self.nodes[cells] = nodes
+        self._set(cells, self.exact[cells] + nodes.sum(axis=1))
+
+    def drawn(self, level: Integers, drawn: Integers) -> Integers:
+        r"""The noise of blocks of 2^level outcomes."""
+        del level
+        return drawn
+
+
+class _Doubling(Totals):
+    # A block closes when t is a power of two; noise[cell, j] is the sum of the first j + 1 draws.
+    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        blocks = self.privatizer.horizon.bit_length()
+        drawn = np.array([self.privatizer.draw((shape[1], blocks), rng) for rng in rngs])
+        self.noise = np.cumsum(drawn, axis=2).reshape(-1, blocks)
+
+    def _release(self, cells: Integers, drawn: Integers) -> None:
+        del drawn
+        taken = self.taken[cells]
+        closed = np.flatnonzero((taken & (taken - 1)) == 0)
+        if len(closed):
+            cells, level = cells[closed], np.bitwise_count(taken[closed] - 1)
+            self._set(cells, self.exact[cells] + self.noise[cells, level])
+
+
+class _Factorisation(Totals):
+    # Items are sums of blocks. y = C x + z in integers; what is released is a function of y alone,
+    # A C^-1 y in floats: errors of floats are errors of the estimate, not of the promise.
+    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        held = self.privatizer
+        drawn = np.array([held.draw((shape[1], held.items), rng) for rng in rngs])
+        self.noised = drawn.reshape(-1, held.items)
+        self.items = np.zeros(self.noised.shape, dtype=np.int64)
+        self.before = np.zeros(len(self.noised), dtype=np.int64)
+        # Reversed, so that the last i + 1 of them are the weights of item i and those before it.
+        self.column = np.array(column(held.items, held.grid)[::-1], dtype=np.int64)
+        self.inverse = inverse(held.items, held.grid)[::-1]
+
+    def _release(self, cells: Integers, drawn: Integers) -> None:
+        del drawn
+        for cell in cells[self.taken[cells] % self.privatizer.block == 0].tolist():
+            i = int(self.taken[cell]) // self.privatizer.block - 1
+            items, noised = self.items[cell], self.noised[cell]
+            items[i] = self.exact[cell] - self.before[cell]
+            self.before[cell] = self.exact[cell]
+            noised[i] += self.column[-i - 1 :] @ items[: i + 1]
+            estimate = self.inverse[-i - 1 :] @ noised[: i + 1]
+            self._set(np.array([cell]), np.array([estimate]))
+
+
+def inverse(items: int, grid: int) -> Floats:
+    r"""The coefficients of 1/((1 - q) c(q)), c the column of C: A C^-1, as floats."""
+    before = ctx.cap
+    ctx.cap = items
+    try:
+        ones = arb_series([1] * items, prec=items)
+        found = ones / arb_series(list(column(items, grid)), prec=items)
+        return np.array([float(found[k].mid()) for k in range(items)])
+    finally:
+        ctx.cap = before
+
+
+_KINDS = {
+    "plain": Totals,
+    "each": _Each,
+    "tree": _Tree,
+    "doubling": _Doubling,
+    "factorisation": _Factorisation,
+}
+
+
+def totals_of(privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> Totals:
+    r"""Empty tables for as many runs as there are ``rngs``.
+
+    >>> from dpcore import SeededRng
+    >>> plain = StreamPrivatizer(trust="none", sent=2, horizon=10)
+    >>> sums = totals_of(plain, 3, [SeededRng(1)])
+    >>> sums.add(np.array([0, 2]), np.array([1, 0]), np.array([0, 0]))
+    >>> sums.value, sums.count
+    (array([[1., 0., 0.]]), array([[1, 0, 1]]))
+
+    Raises :class:`InvalidParameter` for no run.
+    """
+    if not rngs:
+        raise InvalidParameter("rngs", len(rngs), "must be one for each run, and some")
+    return _KINDS[privatizer.kind](privatizer, arms, rngs)

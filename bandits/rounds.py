@@ -1,0 +1,204 @@
+r"""Play combinatorial bandits round by round, many runs together.
+
+What a run draws depends on its own coins only, whoever is played beside it: outcomes and ties from
+``world``, noise from ``rng``. The policy's estimates are made of released sums
+(:mod:`bandits.privatizers.totals`), and of nothing else; rewards are touched here alone. Proofs:
+docs/proofs/combinatorial.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from bandits.combinatorial.cucb import Cucb
+from bandits.combinatorial.decisions import Bools
+from bandits.play import Run, checked_checkpoints
+from bandits.privatizers.totals import Totals, totals_of
+from bandits.worlds.combinatorial import BitWorld
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Release
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.floating import Floats
+from dpcore.sampling.rng import Rng, SystemRng
+
+__all__ = ["Coins", "Game", "play_together"]
+
+_BLOCK: Final = 512
+_TIE: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coins:
+    r"""The coins of one run: ``world`` for outcomes and ties, ``rng`` for noise."""
+
+    world: np.random.Generator
+    rng: Rng
+
+
+def play_together(
+    policy: Cucb,
+    worlds: Sequence[BitWorld],
+    coins: Sequence[Coins],
+    *,
+    checkpoints: Sequence[int] = (),
+) -> tuple[Run, ...]:
+    r"""A run of ``policy`` in each of ``worlds``, of as many rounds as its privatizer is made for.
+
+    Regret is alpha beta opt - r(S_t), summed: of an approximate oracle it may be below 0. Values
+    that an oracle is given differ by less than 1e-9 from the bounds, at random, so that ties are
+    broken at random. While a base arm has no released outcome, the super arm with most of these is
+    played.
+
+    >>> from bandits.combinatorial.cucb import cucb
+    >>> from bandits.worlds.combinatorial import top_k
+    >>> from dpcore import SeededRng
+    >>> world = top_k(0, 5, 2)
+    >>> policy = cucb("cucb-ldp2", world.of, horizon=1000, epsilon=1)
+    >>> coins = Coins(world=np.random.default_rng(1), rng=SeededRng(1))
+    >>> (run,) = play_together(policy, [world], [coins])
+    >>> sum(run.pulls), run.numbers, run.guarantee.pure()
+    (2000, 1000, Bound(at most 1, 'worst'))
+
+    Raises :class:`InvalidParameter` for no world or one of another problem, coins that are not one
+    for each, checkpoints out of range or order, and an oracle that returns what is no super arm.
+    """
+    if not isinstance(policy, Cucb):
+        raise InvalidParameter("policy", policy, "must be a Cucb")
+    if not worlds or any(world.of != policy.problem for world in worlds):
+        raise InvalidParameter("worlds", len(worlds), "must be worlds of the policy's problem")
+    if len(coins) != len(worlds):
+        raise InvalidParameter("coins", len(coins), f"must be one for each of {len(worlds)} worlds")
+    at = checked_checkpoints(checkpoints, policy.privatizer.horizon)
+    game = Game(policy, worlds, coins)
+    score = _Score(policy, worlds, at)
+    for start in range(0, policy.privatizer.horizon, _BLOCK):
+        score.add(game.play(min(_BLOCK, policy.privatizer.horizon - start)))
+    return tuple(_run(policy, game, score, i, each) for i, each in enumerate(coins))
+
+
+class Game:
+    r"""The runs side by side: a row of each table is a run; ``sums`` are what was released.
+
+    It reads and draws by :meth:`play`, and no run sees another. :func:`play_together` checks what
+    it is made of.
+    """
+
+    def __init__(self, policy: Cucb, worlds: Sequence[BitWorld], coins: Sequence[Coins]) -> None:
+        m = policy.problem.arms
+        self.policy, self.worlds, self.coins = policy, worlds, coins
+        self.sums: Totals = totals_of(policy.privatizer, m, [each.rng for each in coins])
+        self.bonus, self.clip = policy.bonuses(), float(policy.clip)
+        self.bounds = np.full((len(worlds), m), self.clip)
+        self.rows = np.arange(len(worlds))
+        self.fresh = np.ones((len(worlds), m), dtype=np.bool_)
+        self.waiting = True
+        self.sent = np.zeros(len(worlds), dtype=np.int64)
+        self.last = np.zeros((len(worlds), m), dtype=np.bool_)
+
+    def play(self, rounds: int) -> Bools:
+        r"""The super arms of the next rounds, of shape (rounds, runs, arms)."""
+        m, problem = self.policy.problem.arms, self.policy.problem
+        sent = self.policy.privatizer.sent
+        outcomes = np.empty((rounds, len(self.worlds), m), dtype=np.int64)
+        ties, luck = np.empty(outcomes.shape), np.empty(outcomes.shape[:2])
+        noise = np.zeros((rounds, len(self.worlds), sent), dtype=np.int64)
+        for i, (world, each) in enumerate(zip(self.worlds, self.coins, strict=True)):
+            outcomes[:, i] = world.outcomes(rounds, each.world)
+            each.world.random(out=(own := np.empty((rounds, m + 1))))
+            ties[:, i], luck[:, i] = own[:, :m] * _TIE, own[:, m]
+            if self.sums.each:
+                noise[:, i] = self.policy.privatizer.draw((rounds, sent), each.rng)
+        played: Bools = np.empty(outcomes.shape, dtype=np.bool_)
+        for t in range(rounds):
+            values = self.bounds + ties[t]
+            chosen = problem.choose(values, luck[t])
+            if self.waiting:
+                chosen = self._first(chosen, ties[t])
+            played[t] = self.last = chosen
+            self._send(chosen, outcomes[t], ties[t], noise[t])
+        return played
+
+    def _first(self, chosen: Bools, ties: Floats) -> Bools:
+        # While sums are missing: the super arm with most of those base arms.
+        found = self.policy.problem.decisions.best(self.fresh + ties)
+        missing: Bools = np.any(found & self.fresh, axis=1)
+        self.fresh[~missing] = False  # what no super arm has is never played
+        return np.where(missing[:, None], found, chosen)
+
+    def _send(self, chosen: Bools, outcomes: Integers, ties: Floats, noise: Integers) -> None:
+        sums, m = self.sums, chosen.shape[1]
+        if self.policy.least:
+            taken = np.where(chosen, sums.taken.reshape(chosen.shape) + ties, np.inf)
+            cells = self.rows * m + taken.argmin(axis=1)
+        else:
+            cells = np.flatnonzero(chosen)
+        drawn = noise.ravel()
+        if len(cells) == noise.size:
+            self.sent += noise.shape[1]
+        else:  # some super arms are smaller
+            sizes = chosen.sum(axis=1)
+            self.sent += sizes
+            drawn = noise[np.arange(noise.shape[1]) < sizes[:, None]]
+        sums.add(cells, outcomes.ravel()[cells], drawn)
+        count = sums.count.ravel()[cells]
+        # Of no released outcome the bonus is infinite.
+        bounds = sums.value.ravel()[cells] / np.maximum(count, 1) + self.bonus[count]
+        self.bounds.ravel()[cells] = np.minimum(bounds, self.clip)
+        if self.waiting:
+            self.fresh.ravel()[cells] &= count == 0
+            self.waiting = bool(self.fresh.any())
+
+
+class _Score:
+    # Regret at the checkpoints, and how often each base arm was played.
+
+    def __init__(
+        self, policy: Cucb, worlds: Sequence[BitWorld], checkpoints: tuple[int, ...]
+    ) -> None:
+        self.reward, self.checkpoints = policy.problem.reward, checkpoints
+        self.means = np.array([world.means for world in worlds])
+        best = [policy.problem.best(means) for means in self.means]
+        self.target = policy.problem.share * np.array(best)
+        self.spent = np.zeros(len(worlds))
+        self.pulls = np.zeros(self.means.shape, dtype=np.int64)
+        self.regret: list[Floats] = []
+        self.rounds = 0
+
+    def add(self, played: Bools) -> None:
+        each = self.spent + np.cumsum(self.target - self.reward.of(self.means, played), axis=0)
+        for checkpoint in self.checkpoints[len(self.regret) :]:
+            if checkpoint > self.rounds + len(played):
+                break
+            self.regret.append(each[checkpoint - self.rounds - 1])
+        self.spent = each[-1]
+        self.pulls += played.sum(axis=0)
+        self.rounds += len(played)
+
+
+def _run(policy: Cucb, game: Game, score: _Score, i: int, coins: Coins) -> Run:
+    privatizer, mechanism = policy.privatizer, policy.privatizer.mechanism
+    numbers, bits = int(game.sent[i]), privatizer.bits
+    # Local: a release for each user. Central: all are in one, over the whole run.
+    count = privatizer.horizon if privatizer.trust == "local" else 1
+    batch = f"{policy.name}/{'one of the rounds' if count > 1 else 'all rounds'}"
+    records = () if mechanism is None else (Release(mechanism=mechanism, batch=batch),) * count
+    return Run(
+        policy=policy.name,
+        horizon=privatizer.horizon,
+        checkpoints=score.checkpoints,
+        regret=tuple(float(each[i]) for each in score.regret),
+        pulls=tuple(score.pulls[i].tolist()),
+        active=tuple(np.flatnonzero(game.last[i]).tolist()),
+        batches=privatizer.horizon,
+        releases=records,
+        bits_per_user=privatizer.sent * bits,
+        mean_bits_per_user=numbers * bits / privatizer.horizon,
+        guarantee=policy.promise(),
+        simulated=type(coins.rng) is not SystemRng,
+        numbers=numbers,
+        bits_sent=numbers * bits,
+    )

@@ -1,0 +1,230 @@
+r"""Worlds of combinatorial semi-bandits: base arms with outcomes 0 or 1, alone or together.
+
+A top-K world, coverage of targets, roads through a grid, spanning trees and influence in a small
+graph. The hard instances are in ``bandits.worlds.hard``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+
+from bandits.combinatorial.decisions import Paths, SpanningTrees, Unions
+from bandits.combinatorial.oracles import Exhaustive, GreedyCoverage
+from bandits.combinatorial.problem import Problem
+from bandits.combinatorial.rewards import Coverage, Influence, Linear
+from bandits.worlds.environment import Environment
+from bandits.worlds.preset import Preset, SuperArms
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.arrays import Integers
+
+__all__ = [
+    "CORRELATED",
+    "COVERAGE",
+    "INFLUENCE",
+    "PATH",
+    "TOP_K",
+    "TREE",
+    "BitWorld",
+    "combinatorial_preset",
+]
+
+_HIGH, _LOW = 0.7, 0.3
+_EDGES: Final = 2
+_ALGORITHMS: Final = ("cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BitWorld(Environment):
+    r"""Base arm i has outcome 1 with chance ``chances[i]``, fresh in each round.
+
+    ``together`` numbers the base arms by group: those of one group look at the same uniform number
+    U, X_i = 1 where U < chances[i], so that they are as dependent as bits of these means can be.
+    None: all are independent.
+
+    >>> problem = Problem(decisions=Unions.subsets(3, 2))
+    >>> world = BitWorld(of=problem, chances=(0.5, 0.5, 0.9), together=(0, 0, 1))
+    >>> world.outcomes(2, np.random.default_rng(1))
+    array([[0, 0, 0],
+           [1, 1, 1]])
+
+    Raises :class:`InvalidParameter` for chances and groups that are not one for each base arm, a
+    chance outside of [0, 1], and base arms together where the reward needs them independent.
+    """
+
+    of: Problem
+    chances: tuple[float, ...]
+    together: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        m = self.of.arms
+        if len(self.chances) != m or not all(0 <= each <= 1 for each in self.chances):
+            raise InvalidParameter("chances", self.chances, f"must be {m} numbers in [0, 1]")
+        if self.together is None:
+            return
+        if len(self.together) != m or any(each not in range(m) for each in self.together):
+            reason = f"must be a group from 0 to {m - 1} for each of {m} base arms"
+            raise InvalidParameter("together", self.together, reason)
+        if self.of.reward.independent and len({*self.together}) < m:
+            reason = (
+                "must be independent: the mean of this reward is no function of means otherwise"
+            )
+            raise InvalidParameter("together", self.together, reason)
+
+    @property
+    def model(self) -> Problem:
+        return self.of
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        return self.chances
+
+    def outcomes(self, rounds: int, world: np.random.Generator) -> Integers:
+        r"""The outcomes of all base arms in so many rounds, a row each."""
+        groups = self.together
+        uniform = world.random((rounds, self.of.arms if groups is None else 1 + max(groups)))
+        if groups is not None:
+            uniform = uniform[:, list(groups)]
+        return (uniform < np.array(self.chances)).astype(np.int64)
+
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        return int(world.binomial(pulls, self.chances[arm])) * precision
+
+
+def top_k(seed: int, arms: int, size: int) -> BitWorld:
+    r"""Sum of K base arms: means 0.7 of K of them and 0.3 of the others, their order from the seed.
+
+    >>> sorted(top_k(0, 4, 2).means)
+    [0.3, 0.3, 0.7, 0.7]
+    """
+    problem = Problem(decisions=Unions.subsets(arms, size))
+    return BitWorld(of=problem, chances=_shuffled(seed, [_HIGH] * size + [_LOW] * (arms - size)))
+
+
+def correlated(seed: int, arms: int, size: int) -> BitWorld:
+    r"""As :func:`top_k`, with one uniform number for all base arms."""
+    alone = top_k(seed, arms, size)
+    return BitWorld(of=alone.of, chances=alone.chances, together=(0,) * arms)
+
+
+def coverage(seed: int, arms: int, size: int) -> BitWorld:
+    r"""Cover six targets: choose size/2 of arms/2 places, each with edges to two targets.
+
+    Chances are uniform in [0, 1], targets drawn; the oracle is greedy, alpha = 1 - 1/e.
+
+    Raises :class:`InvalidParameter` for numbers that are not even.
+    """
+    for argument, value in (("arms", arms), ("super_arm", size)):
+        if value % _EDGES:
+            reason = f"must be a multiple of {_EDGES}: a place has two edges"
+            raise InvalidParameter(argument, value, reason)
+    drawn = np.random.RandomState(seed)
+    places = tuple((i, i + 1) for i in range(0, arms, _EDGES))
+    # The graph is the same in all instances.
+    graph = np.random.RandomState(0)
+    targets = tuple(int(each) for _ in places for each in graph.permutation(6)[:_EDGES])
+    decisions, reward = Unions(places, size // _EDGES), Coverage(targets)
+    problem = Problem(decisions=decisions, reward=reward, oracle=GreedyCoverage(decisions, reward))
+    return BitWorld(of=problem, chances=tuple(drawn.random_sample(arms).tolist()))
+
+
+def path(seed: int, arms: int, size: int) -> BitWorld:
+    r"""The cheapest road through a grid of n by n crossings: 2 n (n - 1) roads, 2 (n - 1) a path.
+
+    A road costs 0 or 1; its outcome is 1 - cost, the reward of a path minus its cost. Mean costs
+    are uniform in [0, 1].
+
+    Raises :class:`InvalidParameter` for numbers that no grid has.
+    """
+    n = next(n for n in range(2, 1 << 16) if 2 * n * (n - 1) >= arms)
+    if 2 * n * (n - 1) != arms:
+        raise InvalidParameter(
+            "arms", arms, "must be 2 n (n - 1), as 4, 12, 24, 40: a grid's roads"
+        )
+    if size != 2 * (n - 1):
+        reason = f"must be {2 * (n - 1)}: every path has as many roads"
+        raise InvalidParameter("super_arm", size, reason)
+    at = range(n * n)
+    right = [(each, each + 1) for each in at if each % n < n - 1]
+    down = [(each, each + n) for each in at if each + n < n * n]
+    problem = Problem(decisions=Paths(tuple(sorted(right + down))), reward=Linear(offset=-1))
+    drawn = np.random.RandomState(seed).random_sample(arms)
+    return BitWorld(of=problem, chances=tuple(drawn.tolist()))
+
+
+def tree(seed: int, arms: int, size: int) -> BitWorld:
+    r"""The spanning tree of most weight of a complete graph of n nodes: n (n - 1)/2 edges.
+
+    Mean weights are uniform in [0, 1].
+
+    Raises :class:`InvalidParameter` for numbers that no complete graph has.
+    """
+    n = next(n for n in range(2, 1 << 16) if n * (n - 1) // 2 >= arms)
+    if n * (n - 1) // 2 != arms:
+        raise InvalidParameter("arms", arms, "must be n (n - 1)/2, as 3, 6, 10, 15: edges")
+    if size != n - 1:
+        raise InvalidParameter("super_arm", size, f"must be {n - 1}: every tree has as many edges")
+    problem = Problem(decisions=SpanningTrees((*combinations(range(n), 2),)))
+    drawn = np.random.RandomState(seed).random_sample(arms)
+    return BitWorld(of=problem, chances=tuple(drawn.tolist()))
+
+
+def influence(seed: int, arms: int, size: int) -> BitWorld:
+    r"""Reach most people from two of four sources, over ten edges that are there by chance.
+
+    Raises :class:`InvalidParameter` for other numbers of edges than 10 and 8.
+    """
+    edges = ((0, 4), (0, 5), (1, 5), (1, 6), (2, 6), (2, 7), (3, 7), (3, 4), (4, 8), (6, 8))
+    reward = Influence(edges)
+    decisions = reward.super_arms(2)
+    if (arms, size) != (len(edges), decisions.most):
+        raise InvalidParameter("arms", arms, f"must be {len(edges)} edges, {decisions.most} chosen")
+    problem = Problem(decisions=decisions, reward=reward, oracle=Exhaustive(decisions, reward))
+    drawn = np.random.RandomState(seed).random_sample(arms)
+    return BitWorld(of=problem, chances=tuple(drawn.tolist()))
+
+
+def _shuffled(seed: int, means: list[float]) -> tuple[float, ...]:
+    # numpy's legacy generator, which never changes.
+    return tuple(np.random.RandomState(seed).permutation(means).tolist())
+
+
+def combinatorial_preset(
+    name: str, sentence: str, source: SuperArms, arms: int, size: int
+) -> Preset:
+    r"""A preset of ``arms`` base arms and super arms of ``size``: 10^5 rounds at epsilon 2."""
+    return Preset(
+        name=name,
+        sentence=sentence,
+        source=source,
+        algorithms=_ALGORITHMS,
+        epsilons=("2",),
+        horizon=10**5,
+        schedule="paper",
+        arms=arms,
+        super_arm=size,
+        kind="combinatorial",
+    )
+
+
+TOP_K: Final = combinatorial_preset(
+    "csb/topk", "20 base arms of mean 0.7 or 0.3, the sum of K of them", SuperArms(top_k), 20, 2
+)
+CORRELATED: Final = combinatorial_preset(
+    "csb/correlated", "as csb/topk, all base arms from one coin", SuperArms(correlated), 20, 2
+)
+COVERAGE: Final = combinatorial_preset(
+    "csb/coverage", "cover six targets from K/2 of ten places, greedily", SuperArms(coverage), 20, 6
+)
+PATH: Final = combinatorial_preset(
+    "csb/path", "the cheapest road through a grid of 4 by 4 crossings", SuperArms(path), 24, 6
+)
+TREE: Final = combinatorial_preset(
+    "csb/tree", "the spanning tree of most weight of six nodes", SuperArms(tree), 15, 5
+)
+INFLUENCE: Final = combinatorial_preset(
+    "csb/influence", "two sources that reach most of nine people", SuperArms(influence), 10, 6
+)

@@ -1,0 +1,193 @@
+r"""Combinatorial bandits: seconds, LDP1 against LDP2, the tree against doubling, and exponents.
+
+``python -m benchmarks.combinatorial [--quick] [--part NAME]``: speed, ratios or exponents, each
+kept in one file of results. Worlds are ``csb/topk``; regret is a mean over instances.
+
+*speed*: 20 runs of 10^5 rounds together, m = 20, K = 8, beside the bare drawing of their outcomes,
+ties and noise. *ratios*: at epsilon = 2, LDP1 over LDP2 with the paper's bonuses (c = 4), and the
+tree over doubling with exact ones. *exponents*: the slope of ln regret in ln K, ln m or
+ln 1/epsilon, with twice its standard error over instances. The paper has no experiments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from bandits.experiments.experiment import Experiment
+from bandits.experiments.playing import run_cells
+from bandits.policies.combinatorial import cucb_of
+from bandits.policies.registry import read_algorithm
+from benchmarks.machine import write
+from dpcore.numbers.floating import Floats
+from dpcore.sampling.rng import SeededRng
+
+__all__ = ["PARTS", "measure", "slope"]
+
+_SECONDS: Final = 20.0
+_RESULTS: Final = Path(__file__).parent / "results" / "combinatorial.json"
+_SIZES: Final = (2, 4, 8)
+_KINDS: Final = (
+    ("cucb", "tree"),
+    ("cucb-ldp1", "tree"),
+    ("cucb-ldp2", "tree"),
+    ("cucb-dp", "tree"),
+    ("cucb-dp", "doubling"),
+    ("cucb-dp", "factorisation"),
+)
+_SWEPT: Final = (("cucb-ldp1", "tree"), ("cucb-ldp2", "tree"), ("cucb-dp", "doubling"))
+
+
+def experiment(name: str, release: str, *, horizon: int, runs: int, **more: Any) -> Experiment:
+    r"""One algorithm in csb/topk; ``more`` are fields of the experiment."""
+    fields = {"epsilons": ("2",), "super_arm": 8, **more}
+    return Experiment(
+        preset="csb/topk",
+        algorithms=(name,),
+        horizon=horizon,
+        instances=runs,
+        release=release,  # type: ignore[arg-type]  # one of its words
+        **fields,
+    )
+
+
+def regrets(wanted: Experiment) -> Floats:
+    r"""Reg(T)/T of each instance."""
+    cells = run_cells(wanted, wanted.worlds())
+    return np.array([cell.regret[-1] for cell in cells]) / wanted.horizon
+
+
+def speed(horizon: int, runs: int) -> dict[str, Any]:
+    r"""Processor seconds of all runs together, and of drawing alone what they draw."""
+    rows = []
+    for name, release in _KINDS:
+        wanted = experiment(name, release, horizon=horizon, runs=runs)
+        worlds = wanted.worlds().environments
+        setting = wanted.setting("2", 20, worlds[0].model)
+        policy = cucb_of(read_algorithm(name), setting)
+        policy.bonuses()
+        start = time.process_time()
+        regrets(wanted)
+        seconds = time.process_time() - start
+        start = time.process_time()
+        for i in range(runs):
+            coins = np.random.default_rng(i)
+            for _ in range(0, horizon, 512):
+                coins.random((512, 2 * 20 + 1))
+                if policy.privatizer.kind in ("each", "tree"):
+                    policy.privatizer.draw((512, policy.privatizer.sent), SeededRng(i))
+        bare = time.process_time() - start
+        row = {"algorithm": name, "release": release, "seconds": seconds, "bare_seconds": bare}
+        rows.append({**row, "holds": seconds < _SECONDS})
+    return {"rounds": horizon, "runs": runs, "wanted_seconds": _SECONDS, "rows": rows}
+
+
+def ratios(horizon: int, runs: int) -> dict[str, Any]:
+    r"""LDP1 over LDP2 with the paper's bonuses; the tree over doubling with exact ones."""
+    rows = []
+    for size in _SIZES:
+        own = {"horizon": horizon, "runs": runs, "super_arm": size}
+        first, second = (
+            regrets(experiment(f"cucb-ldp{i}", "tree", radius="paper", **own)) for i in (1, 2)
+        )
+        tree, blocks, root = (
+            regrets(experiment("cucb-dp", word, **own))
+            for word in ("tree", "doubling", "factorisation")
+        )
+        rows.append(
+            {
+                "super_arm": size,
+                "ldp1": first.mean(),
+                "ldp2": second.mean(),
+                "ldp1_over_ldp2": first.mean() / second.mean(),
+                "tree": tree.mean(),
+                "doubling": blocks.mean(),
+                "factorisation": root.mean(),
+                "tree_over_doubling": tree.mean() / blocks.mean(),
+                "uniform": 0.4 * (size - size**2 / 20),
+            }
+        )
+    return {"rounds": horizon, "runs": runs, "epsilon": 2, "rows": rows}
+
+
+def exponents(horizon: int, runs: int) -> dict[str, Any]:
+    r"""How regret grows with K, with m and with 1/epsilon, exact bonuses."""
+    sweeps: dict[str, list[dict[str, Any]]] = {
+        "K": [{"super_arm": size, "at": size} for size in _SIZES],
+        "m": [{"super_arm": 4, "arms": m, "at": m} for m in (10, 20, 40)],
+        "1/epsilon": [
+            {"super_arm": 4, "epsilons": (e,), "at": 1 / float(e)} for e in ("8", "4", "2")
+        ],
+    }
+    rows = []
+    for variable, settings in sweeps.items():
+        for name, release in _SWEPT:
+            points = []
+            for setting in settings:
+                fields = {key: value for key, value in setting.items() if key != "at"}
+                found = regrets(experiment(name, release, horizon=horizon, runs=runs, **fields))
+                points.append((float(setting["at"]), found))
+            exponent, error = slope(points)
+            row = {"variable": variable, "algorithm": name, "release": release}
+            regret = [float(each.mean()) for _, each in points]
+            at = [x for x, _ in points]
+            rows.append(
+                {**row, "at": at, "regret": regret, "exponent": exponent, "two_se": 2 * error}
+            )
+    return {"rounds": horizon, "runs": runs, "rows": rows}
+
+
+def slope(points: Sequence[tuple[float, Floats]]) -> tuple[float, float]:
+    r"""The slope of ln mean regret in ln x, and its standard error from that of the means.
+
+    >>> exponent, error = slope([(x, np.array([3 * x**2] * 4)) for x in (1.0, 2.0, 4.0)])
+    >>> round(exponent, 6), round(error, 6)
+    (2.0, 0.0)
+    """
+    x = np.log([at for at, _ in points])
+    weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
+    means = np.array([found.mean() for _, found in points])
+    errors = np.array([found.std(ddof=1) / math.sqrt(len(found)) for _, found in points]) / means
+    return float(weights @ np.log(means)), float(np.sqrt((weights**2 * errors**2).sum()))
+
+
+PARTS: Final[dict[str, Callable[[int, int], dict[str, Any]]]] = {
+    "speed": speed,
+    "ratios": ratios,
+    "exponents": exponents,
+}
+
+
+def measure(part: str, *, quick: bool) -> dict[str, Any]:
+    r"""One part of the figures."""
+    runs = 20 if part == "speed" else 10
+    horizon = 50_000 if part == "exponents" else 10**5
+    return PARTS[part](2_000 if quick else horizon, 3 if quick else runs)
+
+
+def main() -> None:
+    r"""Measure, print, and keep; parts that are not measured stay as they were."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--part", choices=[*PARTS], action="append")
+    asked = parser.parse_args()
+    found: dict[str, Any] = {}
+    if _RESULTS.exists() and not asked.quick:
+        kept = json.loads(_RESULTS.read_text(encoding="utf-8"))
+        found = {part: kept[part] for part in PARTS if part in kept}
+    for part in asked.part or PARTS:
+        found[part] = measure(part, quick=asked.quick)
+        print(json.dumps(found[part], indent=1))
+    if not asked.quick:
+        write("combinatorial", found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+r"""Sum numbers by shuffling bits, with a loss that is bounded at every output: pure DP.
+
+Bounded messages that always depend on their input give users away: at the ends of what a sum can be
+everybody is at an end. Here a message hides x behind a share of discrete Laplace noise, and rarely,
+or where the noise would not fit, it is a cover: a number drawn without looking at x, from the whole
+range of messages. Covers are so rare that the noise of the sum is the discrete Laplace's, and they
+bound the loss at the outputs that this noise leaves open. After the noise of Goryczka and Xiong
+(2017) and the pure protocols of Ghazi, Golowich, Kumar, Manurangsi, Pagh and Velingker (2020) and
+of Ghazi, Kumar and Manurangsi (2023); the guarantee of the parameters is
+``accounting.protocols.pure_shuffle.purity``. Proofs: docs/proofs/pure_shuffle.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.parameter import Exact, integer, rational
+from dpcore.protocols.encoding import FixedPoint, RealsLike, as_array
+from dpcore.protocols.shuffled_bits import BitMessages, Bits
+from dpcore.sampling.inversion import BLOCK
+from dpcore.sampling.rng import SYSTEM, Rng
+
+__all__ = ["PureShuffle"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PureShuffle:
+    r"""Sum values of [0, 1] from shuffled bits, each user hidden by noise and rare covers.
+
+    R: x becomes E(x) in {0, ..., g}, g = ``precision`` steps, and Z is a draw of ``share``. With
+    chance c = ``cover``, and whenever \|Z\| > J = ``reach``, the message is a cover: Y uniform on
+    {0, ..., 2J + g}. Else Y = J + E(x) + Z. The user sends 2J + g bits, Y of them 1. A: for k users
+    (the number of ones - k J)/g. If nobody's message is a cover, that is the sum of the encodings
+    plus the noise of k shares, less what lies beyond the reach; the chance of a cover is
+    :meth:`missed`, and covers move the expectation of the sum by at most half of it.
+
+    What it guarantees depends on all parameters together and is not known here.
+
+    >>> share = PolyaDifference(shape="1/50", scale=1)
+    >>> protocol = PureShuffle(users=64, precision=1, reach=40, cover="1/1048576", share=share)
+    >>> protocol.bits_per_user, protocol.observed_noise(50)
+    (81, DiscreteLaplace(scale=1))
+
+    Raises :class:`InvalidParameter` for users, precision or reach below 1, a cover outside of
+    (0, 1), and a share that is no Polya difference of a shape of at most 1.
+    """
+
+    name: ClassVar[str] = "pure-shuffle"
+
+    users: int
+    reach: int
+    share: PolyaDifference
+    cover: Exact = Exact()
+    precision: int = 1
+
+    def __post_init__(self) -> None:
+        for argument in ("users", "reach"):
+            exact = integer(argument, getattr(self, argument), at_least=1)
+            object.__setattr__(self, argument, exact)
+        object.__setattr__(self, "precision", FixedPoint(precision=self.precision).precision)
+        cover = rational("cover", self.cover)
+        if not 0 < cover < 1:
+            reason = "must lie in (0, 1): without covers the ends of the range give a user away"
+            raise InvalidParameter("cover", self.cover, reason)
+        object.__setattr__(self, "cover", cover)
+        if not isinstance(self.share, PolyaDifference) or self.share.shape > 1:
+            reason = "must be a PolyaDifference of shape <= 1"
+            raise InvalidParameter("share", self.share, reason)
+
+    @property
+    def width(self) -> int:
+        r"""2J + g: the bits of one message."""
+        return 2 * self.reach + self.precision
+
+    @property
+    def bits_per_user(self) -> int:
+        r"""The bits that a user sends."""
+        return self.width
+
+    @property
+    def planned_noise(self) -> PolyaDifference:
+        r"""The law of the noise of all users in the sum, in steps, but for :meth:`missed`."""
+        return self.observed_noise(self.users)
+
+    def observed_noise(self, honest: int) -> PolyaDifference:
+        r"""The law of the noise of ``honest`` users in the sum, but for covers."""
+        honest = integer("honest", honest, at_least=1)
+        if honest > self.users:
+            raise InvalidParameter("honest", honest, f"must be <= users = {self.users}")
+        return PolyaDifference(shape=honest * self.share.shape, scale=self.share.scale)
+
+    def missed(self, present: int) -> Fraction:
+        r"""An upper bound of the chance that ``present`` users do not add ``observed_noise``.
+
+        Some message is a cover: its coin fell, or its noise was beyond the reach.
+        """
+        beyond = 2 * Fraction(self.share.enclose_sf(self.reach, 32).upper)
+        return min(Fraction(1), integer("present", present, at_least=1) * (self.cover + beyond))
+
+    def square_error(self, present: int) -> Fraction:
+        r"""An upper bound of E[(estimate - sum of the encodings)^2] with ``present`` users.
+
+        In units of a value; a cover is off by at most J + g steps, and by g/2 on average.
+        """
+        count, g = integer("present", present, at_least=1), self.precision
+        covered = self.missed(count)
+        spread = count * Fraction(self.share.variance.upper) + covered * (self.reach + g) ** 2
+        return (spread + (covered * g / 2) ** 2) / g**2
+
+    def randomize(self, x: RealsLike, *, rng: Rng = SYSTEM) -> BitMessages:
+        r"""R: the messages of the users that hold x.
+
+        Raises :class:`InvalidParameter`, with nothing drawn, for anything but 1 to n numbers of
+        [0, 1].
+        """
+        ones = self.values(x, rng=rng)
+        # The order within a message tells nothing new: the shuffler chooses another.
+        bits = (np.arange(self.width) < ones[:, None]).astype(np.uint8)
+        return BitMessages(bits[:, None, :])
+
+    def values(self, x: RealsLike, *, rng: Rng = SYSTEM) -> Integers:
+        r"""How many ones each of the users sends; errors as :meth:`randomize`."""
+        held = as_array(x)
+        if held.ndim != 1 or not 1 <= len(held) <= self.users:
+            reason = f"must hold one number of each of 1 to {self.users} users"
+            raise InvalidParameter("x", x, reason)
+        steps = FixedPoint(precision=self.precision).encode(held, rng=rng)
+        noise, covered = self.noise_and_covers(len(steps), rng=rng)
+        ones = self.reach + steps + noise
+        for place in np.flatnonzero(covered):
+            ones[place] = rng.below(self.width + 1)
+        return ones
+
+    def noise_and_covers(self, count: int, *, rng: Rng = SYSTEM) -> tuple[Integers, Integers]:
+        r"""The noise of ``count`` users, and 1 for each whose message is a cover instead."""
+        noise = self.share.sample(count, rng=rng)
+        covered = Binomial(trials=1, probability=self.cover).sample(count, rng=rng)
+        return noise, covered | (np.abs(noise) > self.reach)
+
+    def ones_of_bits(self, total: int, present: int, *, rng: Rng = SYSTEM) -> int:
+        r"""The ones that ``present`` users send whose bits add up to ``total``, at precision 1.
+
+        For simulation, of the law of :meth:`randomize`: the sum of the bits says all that it
+        depends on. Raises :class:`InvalidParameter` at another precision and for no such sum.
+        """
+        if self.precision != 1:
+            raise InvalidParameter("precision", self.precision, "must be 1: a sum of bits")
+        count, left = integer("present", present, at_least=1), integer("total", total, at_least=0)
+        if count > self.users or left > count:
+            raise InvalidParameter("total", total, f"must be a sum of {count} bits of {self.users}")
+        ones, covers = left + self.reach * count, 0
+        for start in range(0, count, BLOCK):
+            noise, covered = self.noise_and_covers(min(BLOCK, count - start), rng=rng)
+            ones += int(noise[covered == 0].sum())
+            covers += int(covered.sum())
+        for out in range(covers):
+            # Whose bit the next cover stands for: one of those not yet replaced.
+            held = int(rng.below(count - out) < left)
+            left -= held
+            ones += rng.below(self.width + 1) - self.reach - held
+        return ones
+
+    def estimate(self, ones: int, present: int) -> Fraction:
+        r"""The estimate of the sum over ``present`` users, from the number of ones."""
+        return Fraction(int(ones) - present * self.reach, self.precision)
+
+    def analyze(self, shuffled: Bits) -> Fraction:
+        r"""A: the estimate of the sum, from the shuffled bits (one row).
+
+        Raises :class:`InvalidParameter` for what 1 to n users cannot have sent.
+        """
+        row = isinstance(shuffled, np.ndarray) and shuffled.dtype == np.uint8
+        if not row or shuffled.ndim != 2 or len(shuffled) != 1:
+            raise InvalidParameter("shuffled", shuffled, "must be a uint8 array of one row")
+        present, rest = divmod(int(shuffled.shape[1]), self.width)
+        if rest or not 1 <= present <= self.users:
+            reason = f"must hold {self.width} bits of each of 1 to {self.users} users"
+            raise InvalidParameter("shuffled", shuffled, reason)
+        if shuffled.max() > 1:
+            raise InvalidParameter("shuffled", shuffled, "must be 0 or 1")
+        return self.estimate(int(shuffled.sum(dtype=np.int64)), present)

@@ -1,0 +1,73 @@
+r"""``dpcore budget matrix`` as a user types it."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+import dpcore.command.app
+from tests.support.typed import Command
+
+POINT = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"budget": POINT})
+    return Command(capsys)
+
+
+def test_the_answer_is_that_of_one_gaussian(command: Command, tmp_path: Path) -> None:
+    r"""Rows (1, 0), (1/2, 1), both rounds: C u = (1, 3/2), as l2-squared = 13/4 of one release."""
+    file = tmp_path / "strategy.json"
+    file.write_text("[[1, 0], [0.5, 1]]")
+    words = ["--strategy", f"file:{file}", "--rounds", 2, "--participations", 2]
+    words += ["--noise", "gaussian:sigma=10", "--delta", "1e-6"]
+    found = command("matrix", *words, "--json").json
+    one = ["--noise", "gaussian:sigma=20", "--sensitivity", "l2-squared=13", "--delta", "1e-6"]
+    truth = command("epsilon", *one, "--json").json
+    assert found["epsilon"]["upper"] == pytest.approx(truth["epsilon"]["upper"], rel=1e-8)
+    assert (found["exact"], found["l2_sensitivity"]["upper"]) == (True, pytest.approx(3.25**0.5))
+    told = command("matrix", *words).out
+    assert "in at most 2 rounds, at least 1 apart" in told
+    assert "adaptively" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--strategy", "binary"], "--strategy"),
+        (["--strategy", "banded"], "--strategy"),
+        (["--strategy", "banded:bands=99"], "--strategy"),
+        (["--strategy", "toeplitz:c=1 nan"], "--strategy"),
+        (["--strategy", "file:no-such-file.json"], "--strategy"),
+        (
+            ["--strategy", "square-root", "--noise", "discrete-gaussian:sigma_squared=4"],
+            "--strategy",
+        ),
+        (["--noise", "laplace:scale=1"], "--noise"),
+        (["--participations", "0"], "--participations"),
+        (["--apart", "1.5"], "--apart"),
+        (["--rounds", "1e9"], "--rounds"),
+        (["--delta", "2"], "--delta"),
+        (["--sensitivity", "l1=2"], "--sensitivity"),
+    ],
+)
+def test_bad_options_are_named(command: Command, words: list[str], named: str) -> None:
+    given = {"--strategy": "tree", "--rounds": "8", "--noise": "gaussian:sigma=4"}
+    given |= {"--delta": "1e-6"} | dict(zip(words[::2], words[1::2], strict=True))
+    answer = command("matrix", *(word for pair in given.items() for word in pair))
+    assert (answer.code, named in answer.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "rows", ["{}", "[[1, 0]]", '[["1", NaN], [1, 1]]', "[[1, 1], [0, 1]]", "["]
+)
+def test_bad_files_are_named(command: Command, tmp_path: Path, rows: str) -> None:
+    file = tmp_path / "strategy.json"
+    file.write_text(rows)
+    words = ["--strategy", f"file:{file}", "--rounds", 2, "--noise", "gaussian:sigma=4"]
+    answer = command("matrix", *words, "--delta", "1e-6")
+    assert (answer.code, "--strategy" in answer.err) == (2, True)

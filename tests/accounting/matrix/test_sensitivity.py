@@ -1,0 +1,233 @@
+r"""Strategies, patterns of participation and the sensitivity: all patterns of small cases."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accounting import NotDerived
+from accounting.matrix.patterns import Participation, best_pattern
+from accounting.matrix.sensitivity import squared_sensitivity
+from accounting.matrix.strategy import Banded, Dense, Strategy, Toeplitz, Tree, read_strategy
+from dpcore import DiscreteLaplace, SeededRng
+from dpcore.continual import SquareRootSum, TreeSum
+from dpcore.errors import InvalidParameter
+
+Matrix = Sequence[Sequence[Fraction]]
+
+
+def patterns(rounds: int, most: int, apart: int) -> Iterator[tuple[int, ...]]:
+    for count in range(1, most + 1):
+        for chosen in itertools.combinations(range(rounds), count):
+            if all(b - a >= apart for a, b in itertools.pairwise(chosen)):
+                yield chosen
+
+
+def moved(rows: Matrix, pattern: Sequence[int], signs: Sequence[int] | None = None) -> Fraction:
+    given = signs or [1] * len(pattern)
+    sums = (sum(row[i] * s for i, s in zip(pattern, given, strict=True)) for row in rows)
+    return sum((Fraction(each) ** 2 for each in sums), Fraction(0))
+
+
+def worst(rows: Matrix, most: int, apart: int) -> Fraction:
+    return max(moved(rows, pattern) for pattern in patterns(len(rows), most, apart))
+
+
+def banded(rounds: int, bands: int) -> Matrix:
+    r"""By the binomial coefficients, not by their recurrence."""
+    column = [Fraction(0)] * rounds
+    for k in range(bands):
+        ways = Fraction(1)
+        for j in range(1, k + 1):
+            ways = ways * (k + j) / j
+        column[k] = ways / 4**k
+    return [
+        [column[i - j] if i >= j else Fraction(0) for j in range(rounds)] for i in range(rounds)
+    ]
+
+
+@pytest.mark.parametrize(("most", "apart"), [(1, 1), (2, 1), (3, 2), (3, 3), (2, 5)])
+def test_the_square_root_and_its_bands(most: int, apart: int) -> None:
+    participation = Participation(most=most, apart=apart)
+    for rounds in range(1, 9):
+        for bands in range(1, rounds + 1):
+            rows = banded(rounds, bands)
+            truth = worst(rows, most, apart)
+            found = squared_sensitivity(Banded(rounds=rounds, bands=bands), participation).squared
+            searched = squared_sensitivity(Dense(rounds=rounds, rows=rows), participation).squared
+            for ends in (found, searched):
+                assert ends.lower <= truth <= ends.upper
+                assert ends.upper - ends.lower < truth * Fraction(1, 10**9)
+
+
+def test_a_participation_forgotten_or_too_near() -> None:
+    r"""One round short of the pattern is below the truth; so is plain dynamic programming."""
+    rows = banded(8, 8)
+    truth = worst(rows, 3, 2)
+    found = squared_sensitivity(Banded(rounds=8), Participation(most=3, apart=2)).squared
+    assert squared_sensitivity(Banded(rounds=8), Participation(most=2, apart=2)).squared < truth
+    assert squared_sensitivity(Banded(rounds=8), Participation(most=3, apart=3)).squared < truth
+    assert truth in found
+    alone = sum(sorted((moved(rows, [i]) for i in range(8)), reverse=True)[:3])
+    assert alone < truth * Fraction(9, 10)
+    # Where the bands are not wider than the gap, no two rounds meet and the columns are enough.
+    apart = squared_sensitivity(Banded(rounds=8, bands=2), Participation(most=3, apart=2)).squared
+    assert apart.lower == 3 * Fraction(5, 4)
+
+
+def test_a_search_finds_the_best_pattern_and_a_stopped_one_bounds_it() -> None:
+    rng = random.Random(1)
+    gaps = 0
+    for _ in range(120):
+        size, most, apart = rng.randint(1, 10), rng.randint(1, 4), rng.randint(1, 4)
+        drawn = [[rng.randint(0, 4) for _ in range(size)] for _ in range(size)]
+        matrix = np.tril(np.array(drawn))
+        products = matrix.T @ matrix
+        participation = Participation(most=most, apart=apart)
+        truth = worst(matrix.tolist(), most, apart)
+        pattern, bound = best_pattern(products, participation)
+        assert participation.allows(pattern)
+        assert moved(matrix.tolist(), pattern) == bound == truth
+        pattern, bound = best_pattern(products, participation, work=0)
+        assert participation.allows(pattern)
+        assert moved(matrix.tolist(), pattern) <= truth <= bound
+        gaps += bound > truth
+    assert gaps > 0  # stopped, it was open
+
+
+def test_the_tree_is_the_one_that_runs() -> None:
+    r"""Item i is 2^i: the exact sum of the block that closes after t says which items it has."""
+    for rounds in (1, 2, 5, 8, 13):
+        setting = TreeSum(horizon=rounds, noise=DiscreteLaplace(scale=1), high=1 << rounds)
+        state: Any = setting._begin()
+        rows = []
+        for t in range(1, rounds + 1):
+            state, _ = setting._next(state, t, 1 << (t - 1), SeededRng(t))
+            rows.append([Fraction(state[-1][0] >> i & 1) for i in range(rounds)])
+        products, unit = Tree(rounds=rounds).gram()
+        assert unit == 1
+        truth = [
+            [sum(row[i] * row[j] for row in rows) for j in range(rounds)] for i in range(rounds)
+        ]
+        assert products.tolist() == truth
+        for most, apart in ((1, 1), (2, 1), (3, 2), (2, 4)):
+            found = squared_sensitivity(Tree(rounds=rounds), Participation(most=most, apart=apart))
+            assert found.squared.lower == found.squared.upper == worst(rows, most, apart)
+
+
+def test_the_first_rounds_are_not_the_worst_of_a_tree() -> None:
+    r"""At 15 apart 0 and 16 share more blocks than 0 and 15."""
+    products, _ = Tree(rounds=64).gram()
+    pattern, bound = best_pattern(products, Participation(most=2, apart=15))
+    first = int(products[np.ix_([0, 15], [0, 15])].sum())
+    assert (pattern, first < bound) == ((0, 16), True)
+
+
+def test_integer_entries_are_those_of_running_sums() -> None:
+    root = SquareRootSum(horizon=40, noise=DiscreteLaplace(scale=1), grid=64)
+    found = squared_sensitivity(Banded(rounds=40, grid=64), Participation())
+    assert found.squared.lower == found.squared.upper == sum(each**2 for each in root.moves)
+
+
+def test_negative_products_are_bounded_from_both_sides() -> None:
+    rng = random.Random(2)
+    open_ends = 0
+    for _ in range(40):
+        size, most, apart = rng.randint(2, 6), rng.randint(1, 4), rng.randint(1, 3)
+        rows = [
+            [Fraction(rng.randint(-3, 3) if i > j else i == j) for j in range(size)]
+            for i in range(size)
+        ]
+        truth = max(
+            moved(rows, pattern, signs)
+            for pattern in patterns(size, most, apart)
+            for signs in itertools.product((1, -1), repeat=len(pattern))
+        )
+        found = squared_sensitivity(
+            Dense(rounds=size, rows=rows), Participation(most=most, apart=apart)
+        )
+        assert found.squared.lower <= truth <= found.squared.upper
+        assert found.exact == (found.squared.lower == found.squared.upper)
+        open_ends += not found.exact
+    assert open_ends > 0
+
+
+def test_products_beyond_int64_are_rounded_outwards() -> None:
+    huge = 10**30 + 1
+    rows = [[Fraction(huge), Fraction(0)], [Fraction(1), Fraction(huge)]]
+    found = squared_sensitivity(Dense(rounds=2, rows=rows), Participation(most=2))
+    truth = moved(rows, [0, 1])
+    assert found.squared.lower <= truth <= found.squared.upper
+    assert found.squared.upper < truth * (1 + Fraction(1, 10**12))
+
+
+def test_rising_coefficients_are_searched() -> None:
+    for given in ([1, 3, 2], [2, 0, 1], [1, 1, 4, 1]):
+        column = [*map(Fraction, given), *([Fraction(0)] * (6 - len(given)))]
+        rows = [[column[i - j] if i >= j else Fraction(0) for j in range(6)] for i in range(6)]
+        strategy = Toeplitz(rounds=6, coefficients=given)
+        assert strategy.first_column() is None
+        for most, apart in ((1, 1), (2, 1), (3, 2)):
+            found = squared_sensitivity(strategy, Participation(most=most, apart=apart)).squared
+            assert found.lower == found.upper == worst(rows, most, apart)
+
+
+REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
+    (Tree, {"rounds": 0}),
+    (Tree, {"rounds": 1 << 17}),
+    (Tree, {"rounds": "many"}),
+    (Banded, {"rounds": 4, "bands": 5}),
+    (Banded, {"rounds": 4, "bands": -1}),
+    (Banded, {"rounds": 4, "grid": 48}),
+    (Toeplitz, {"rounds": 2, "coefficients": ()}),
+    (Toeplitz, {"rounds": 2, "coefficients": "12"}),
+    (Toeplitz, {"rounds": 2, "coefficients": (1, 1, 1)}),
+    (Toeplitz, {"rounds": 2, "coefficients": (0, 1)}),
+    (Toeplitz, {"rounds": 2, "coefficients": (float("nan"),)}),
+    (Dense, {"rounds": 2, "rows": [[1, 0]]}),
+    (Dense, {"rounds": 2, "rows": [[1, 0], [1]]}),
+    (Dense, {"rounds": 2, "rows": [[1, 1], [0, 1]]}),
+    (Dense, {"rounds": 2, "rows": [[0, 0], [0, 0]]}),
+    (Dense, {"rounds": 1, "rows": "1"}),
+    (Participation, {"most": 0}),
+    (Participation, {"apart": 0}),
+]
+
+
+@pytest.mark.parametrize(("kind", "given"), REFUSED, ids=map(str, range(len(REFUSED))))
+def test_bad_input_is_refused(kind: type[Any], given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter):
+        kind(**given)
+
+
+@pytest.mark.parametrize("text", ["binary", "banded", "toeplitz:c=1 inf", "tree:bands=2"])
+def test_bad_spellings_name_the_option(text: str) -> None:
+    with pytest.raises(InvalidParameter, match="--strategy"):
+        read_strategy("--strategy", text, 4)
+
+
+def test_too_many_products_are_refused() -> None:
+    with pytest.raises(NotDerived, match="4096"):
+        squared_sensitivity(Tree(rounds=5000), Participation(most=2))
+    assert squared_sensitivity(Tree(rounds=5000), Participation()).squared.upper == 13
+
+
+@pytest.mark.parametrize(
+    ("text", "again"),
+    [
+        ("square-root", Banded(rounds=9)),
+        ("banded:bands=3,grid=32", Banded(rounds=9, bands=3, grid=32)),
+        ("toeplitz:c=1 1/2", Toeplitz(rounds=9, coefficients=("1", "1/2"))),
+        ("tree", Tree(rounds=9)),
+    ],
+)
+def test_what_is_written_is_read(text: str, again: Strategy) -> None:
+    assert read_strategy("--strategy", text, 9) == again
+    assert again.written == text
+    assert again.to_json()["strategy"] == text

@@ -1,0 +1,184 @@
+r"""Group privacy: quadrature of one round, other groups, every subset, another tool."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
+
+from accounting import NotDerived, PoissonSampled, PrivacyCurve, compose
+from accounting.pairs.enclose import narrowed
+from accounting.reals.noise import Gaussian, Laplace
+from accounting.release.group import GroupSampled
+from accounting.release.real_curve import RealCurve
+from dpcore import DiscreteGaussian, Sensitivity
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation, Scope
+from dpcore.numbers.enclosure import ball
+
+ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
+
+
+def one(sigma: str, sensitivity: int | Sensitivity = 1) -> RealCurve:
+    noise = Gaussian(sigma=sigma)
+    return RealCurve(noise=noise, sensitivity=sensitivity, scope=ADD_REMOVE)
+
+
+def group(sigma: str, rate: str, members: int) -> GroupSampled:
+    return GroupSampled(curve=one(sigma), rate=rate, members=members)
+
+
+def quadrature(shifts: Any, sigma: float, epsilon: float, *, present: bool = True) -> float:
+    r"""int (p - e^epsilon q)+, p a mixture of (chance, shift) and q one Gaussian, or the mirror."""
+
+    def gain(x: float) -> float:
+        mixed = sum(w * math.exp(-((x - at) ** 2) / (2 * sigma**2)) for w, at in shifts)
+        alone = math.exp(-(x**2) / (2 * sigma**2))
+        p, q = (mixed, alone) if present else (alone, mixed)
+        return (p - math.exp(epsilon) * q) / (sigma * math.sqrt(2 * math.pi))
+
+    ends = (-12 * sigma, 12 * sigma + 8)
+    if gain(ends[0]) * gain(ends[1]) > 0:
+        return 0.0
+    start = float(brentq(gain, *ends, xtol=1e-13))
+    low, high = (start, ends[1]) if present else (ends[0], start)
+    return float(quad(gain, low, high, epsabs=0, epsrel=1e-12, limit=200)[0])
+
+
+def binomial(members: int, rate: float) -> list[tuple[float, float]]:
+    r"""By every subset of the members."""
+    found = [0.0] * (members + 1)
+    for chosen in itertools.product((0, 1), repeat=members):
+        found[sum(chosen)] += math.prod(rate if there else 1 - rate for there in chosen)
+    return [(chance, float(at)) for at, chance in enumerate(found)]
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rate", "members", "epsilon"),
+    [
+        ("1", "1/10", 2, "3/10"),
+        ("2", "1/4", 5, "1/2"),
+        ("1", "1/2", 3, "1"),
+        ("4", "1/20", 8, "0.1"),
+    ],
+)
+def test_one_round(sigma: str, rate: str, members: int, epsilon: str) -> None:
+    r"""Swapping q and 1 - q, or forgetting a direction, is another number."""
+    shifts = binomial(members, float(Fraction(rate)))
+    e, s = float(Fraction(epsilon)), float(sigma)
+    there, gone = (quadrature(shifts, s, e, present=side) for side in (True, False))
+    source = group(sigma, rate, members)
+    for law, truth in zip(source.pairs(), (there, gone), strict=True):
+        found = compose_one(law, epsilon)
+        assert found == pytest.approx(truth, rel=1e-9, abs=1e-300)
+    assert source.delta(epsilon).upper_float == pytest.approx(max(there, gone), rel=1e-9)
+    assert there != pytest.approx(gone, rel=1e-3)
+    if Fraction(rate) != Fraction(1, 2):
+        swapped = quadrature(binomial(members, 1 - float(Fraction(rate))), s, e)
+        assert swapped != pytest.approx(there, rel=1e-3)
+    back = source.epsilon(Fraction(source.delta(epsilon).upper))
+    assert back.upper_float == pytest.approx(e, rel=1e-9)
+
+
+def compose_one(law: Any, epsilon: str) -> float:
+    return narrowed(lambda: law.curve(ball(Fraction(epsilon))), 64).upper_float
+
+
+def test_members_that_move_otherwise_are_not_worse() -> None:
+    r"""Two members in the plane, by sums over a grid: together in one direction is the most."""
+    sigma, q = 1.5, 0.3
+    x = np.linspace(-9, 11, 401)
+    cell = (x[1] - x[0]) ** 2
+
+    def density(at: Any) -> Any:
+        return np.exp(-((x[:, None] - at[0]) ** 2 + (x[None, :] - at[1]) ** 2) / (2 * sigma**2)) / (
+            2 * np.pi * sigma**2
+        )
+
+    def worst(a: Any, b: Any, e: float) -> tuple[float, float]:
+        p = (1 - q) ** 2 * density((0, 0)) + q * (1 - q) * (density(a) + density(b))
+        p = p + q * q * density((a[0] + b[0], a[1] + b[1]))
+        none = density((0, 0))
+        gains = (p - np.exp(e) * none, none - np.exp(e) * p)
+        there, gone = (float(np.maximum(each, 0).sum() * cell) for each in gains)
+        return there, gone
+
+    for e in (0.0, 0.2, 0.6):
+        most = [compose_one(law, str(e)) for law in group("3/2", "3/10", 2).pairs()]
+        assert worst((1, 0), (1, 0), e) == pytest.approx(most, rel=1e-3, abs=1e-9)
+        for turn in (0.5, 1.2, 2.0, math.pi):
+            b = (math.cos(turn), math.sin(turn))
+            for other in (b, (0.4 * b[0], 0.4 * b[1])):
+                assert all(
+                    found <= bound + 1e-9
+                    for found, bound in zip(worst((1, 0), other, e), most, strict=True)
+                )
+
+
+def test_one_member_is_poisson_sampling() -> None:
+    single = PoissonSampled(curve=one("2"), rate="1/100")
+    for rounds in (1, 500):
+        ours, theirs = (
+            compose((each, rounds)).epsilon("1e-6") for each in (group("2", "1/100", 1), single)
+        )
+        assert ours.upper == pytest.approx(float(theirs.upper), rel=1e-7)
+    # Three members cost more than three times one, and less than three who are always there.
+    three = compose((group("2", "1/100", 3), 500)).epsilon("1e-6")
+    always = compose((one("2", 3), 500)).epsilon("1e-6")
+    assert 3 * single_epsilon(500) < three.upper < always.upper
+
+
+def single_epsilon(rounds: int) -> float:
+    total = compose((PoissonSampled(curve=one("2"), rate="1/100"), rounds))
+    return total.epsilon("1e-6").upper_float
+
+
+def test_dp_accounting_of_mixtures() -> None:
+    r"""Its PLD of a mixture of Gaussians is an upper end; the grid of 1e-2 keeps it fast."""
+    dp = pytest.importorskip("dp_accounting.dp_event")
+    pld = pytest.importorskip("dp_accounting.pld")
+    shifts = binomial(4, 0.02)
+    event = dp.MixtureOfGaussiansDpEvent(1.5, [at for _, at in shifts], [w for w, _ in shifts])
+    theirs = (
+        pld.PLDAccountant(value_discretization_interval=1e-2).compose(event, 200).get_epsilon(1e-6)
+    )
+    found = compose((group("3/2", "1/50", 4), 200)).epsilon("1e-6")
+    assert found.lower is not None
+    assert found.lower <= theirs
+    assert found.upper_float == pytest.approx(theirs, rel=2e-2)
+
+
+def test_without_a_sample_a_group_moves_further() -> None:
+    assert Sensitivity(2).times(3) == Sensitivity(6)
+    assert Sensitivity.l1(2).times(3) == Sensitivity.l1(6)
+    assert Sensitivity.l2_squared(2).times(3) == Sensitivity.l2_squared(18)
+    assert Sensitivity.box((1, 2)).times(3) == Sensitivity.box((3, 6))
+    with pytest.raises(InvalidParameter):
+        Sensitivity(1).times(0)
+    assert group("2", "1/3", 3).unsampled == one("2", 3)
+
+
+def test_bad_input_is_refused() -> None:
+    curve = one("1")
+    laplace = RealCurve(noise=Laplace(scale=2), sensitivity=1, scope=ADD_REMOVE)
+    integers = PrivacyCurve(
+        noise=DiscreteGaussian(sigma_squared=4), sensitivity=1, scope=ADD_REMOVE
+    )
+    replaced = RealCurve(noise=Gaussian(sigma=1), sensitivity=1)
+    good: dict[str, Any] = {"curve": curve, "rate": "1/2", "members": 2}
+    refused: list[dict[str, Any]] = [
+        *({"curve": each} for each in (laplace, integers, replaced)),
+        *({"rate": each} for each in (0, 1, "3/2", -1, "nan")),
+        *({"members": each} for each in (0, -1, 65, "2.5")),
+    ]
+    for bad in refused:
+        with pytest.raises(InvalidParameter):
+            GroupSampled(**{**good, **bad})
+    with pytest.raises(NotDerived):
+        GroupSampled(**good).renyi(2)

@@ -1,0 +1,129 @@
+"""Combinatorial algorithms under audit: not refuted as derived, refuted where noise lacks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bandits.audited.combinatorial_view import PAIR, combinatorial_view_of
+from bandits.audited.server_view import ABSENT
+from bandits.audited.target import audit_view
+from bandits.combinatorial.cucb import cucb
+from bandits.privatizers import totals
+from bandits.privatizers.streams import StreamPrivatizer
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.arrays import Integers
+from dpcore.sampling.rng import Rng
+from tests.purse import purse
+from tests.support.bandits.audited import COMBINATORIAL, audited, viewed
+
+ALPHA = 1e-3
+
+_DRAW = StreamPrivatizer.draw
+
+
+def drawing(patch: pytest.MonkeyPatch, how: Any) -> None:
+    """Every stream draws its noise by ``how``, and still promises the same."""
+    patch.setattr(StreamPrivatizer, "draw", how)
+
+
+@pytest.mark.parametrize("name", COMBINATORIAL)
+def test_the_derived_guarantee_is_not_refuted(name: str) -> None:
+    alpha = purse.buy(f"bandits audit of a combinatorial run: {name}", "1e-9")
+    report = audited(name, runs=1000, alpha=alpha)
+    assert report.error is None, report.error
+    assert report.verdict == "not_refuted"
+
+
+@pytest.mark.parametrize("name", COMBINATORIAL)
+def test_a_release_without_noise_is_refuted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def bare(held: StreamPrivatizer, shape: tuple[int, ...], rng: Rng) -> Integers:
+        del held, rng
+        return np.zeros(shape, dtype=np.int64)
+
+    drawing(monkeypatch, bare)
+    assert audited(name, runs=100, alpha=ALPHA).verdict == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("name", "level"),  # of the least pulled arm two outcomes come in four rounds: two levels
+    [("cucb-dp", 0), ("cucb-dp", 1), ("cucb-dp", 2), ("cucb-dp2", 0), ("cucb-dp2", 1)],
+)
+def test_a_tree_with_a_level_without_noise_is_refuted(
+    name: str, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gap(held: object, levels: Integers, drawn: Integers) -> Integers:
+        del held
+        return np.where(levels == level, 0, drawn)
+
+    monkeypatch.setattr(totals._Tree, "drawn", gap)
+    assert audited(f"{name},epsilon=1", runs=300, alpha=ALPHA).verdict == "refuted"
+
+
+def test_ldp2_that_sends_two_base_arms_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both outcomes with the noise for one: twice the epsilon."""
+
+    def for_one(held: StreamPrivatizer, shape: tuple[int, ...], rng: Rng) -> Integers:
+        return _DRAW(replace(held, sent=1), shape, rng)
+
+    drawing(monkeypatch, for_one)
+    assert audited("cucb-ldp1,epsilon=1", runs=2500, alpha=ALPHA).verdict == "refuted"
+    # Of one outcome that noise is enough.
+    assert audited("cucb-ldp2,epsilon=1", runs=2500, alpha=1e-9).verdict == "not_refuted"
+
+
+@pytest.mark.parametrize("name", ["cucb-ldp1", "cucb-dp"])
+def test_one_draw_for_both_base_arms_is_refuted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cancels in their difference."""
+
+    def shared(held: StreamPrivatizer, shape: tuple[int, ...], rng: Rng) -> Integers:
+        drawn = _DRAW(held, shape, rng)
+        drawn[..., 1:] = drawn[..., :1]
+        return drawn
+
+    drawing(monkeypatch, shared)
+    assert audited(f"{name},epsilon=1", runs=300, alpha=ALPHA).verdict == "refuted"
+
+
+def test_a_view_is_four_rounds_of_two_base_arms() -> None:
+    one, other = (
+        viewed("cucb-ldp1,epsilon=200").run(r, 3, np.random.default_rng(1)) for r in (0, 1)
+    )
+    assert one.tolist() == [[1, 0] * 4] * 3
+    assert other.tolist() == [[0, 1] * 4] * 3
+    least = viewed("cucb-ldp2,epsilon=200").run(0, 2, np.random.default_rng(1))
+    assert (least == ABSENT).sum() == 2  # of one base arm nothing was sent in the first round
+    assert viewed("cucb-dp,epsilon=1").epsilon == 1
+    assert viewed("cucb-dp,epsilon=1,delta=1/100").epsilon < 1
+
+
+def test_a_policy_of_any_size_is_audited_in_the_small() -> None:
+    policy = cucb("cucb-dp", PAIR, horizon=1000, epsilon="1/2", release="doubling")
+    view = combinatorial_view_of(policy)
+    assert view.policy.privatizer.horizon == 4
+    assert audit_view(policy).epsilon == 0.5
+    with pytest.raises(InvalidParameter, match="privatizer"):
+        combinatorial_view_of(cucb("cucb", PAIR, horizon=1000))
+
+
+@pytest.mark.parametrize(
+    ("rest", "reason"),
+    [
+        ("cucb,epsilon=1", "protects nobody"),
+        ("cucb-dp", "epsilon"),
+        ("cucb-dp,epsilon=1,path=devices", "path"),
+        ("cucb-dp,epsilon=1,scaling=2", "scaling"),
+        ("cucb-dp,epsilon=1,calibration=exact", "calibration"),
+        ("cucb-dp,epsilon=1,radius=paper", "radius"),
+        ("cucb-dp,epsilon=1,release=some", "release"),
+        ("cucb-dp,epsilon=1,release=factorisation,delta=0", "delta"),
+        ("cucb-ldp1,epsilon=1,release=tree", "release"),
+        ("cdp-se,epsilon=1,release=tree", "release"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused_by_name(rest: str, reason: str) -> None:
+    with pytest.raises(InvalidParameter, match=reason):
+        viewed(rest)

@@ -1,0 +1,128 @@
+"""``dpcore bandit run csb/...``: rows, promises, certificates and what is refused."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accounting.release.curve import PrivacyCurve
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.mechanism import Sensitivity
+from tests.support.bandits.command import Bandit
+
+SMALL = ("--arms", "8", "--super-arm", "3", "-T", "600", "--instances", "2", "--epsilon", "2")
+EVERY = "cucb,cucb-ldp1,cucb-ldp2,cucb-dp,cucb-dp2"
+
+
+def rows(bandit: Bandit, *words: str) -> dict[str, Any]:
+    answer = bandit("run", *words, "--json")
+    assert (answer.code, answer.err) == (0, "")
+    return {row["algorithm"]: row for row in json.loads(answer.out)["rows"]}
+
+
+@pytest.mark.parametrize("release", ["tree", "doubling", "factorisation"])
+def test_rows_are_as_those_of_other_families(bandit: Bandit, release: str) -> None:
+    found = rows(bandit, "csb/topk", *SMALL, "--algorithms", EVERY, "--release", release)
+    assert [*found] == EVERY.split(",")
+    for name, row in found.items():
+        assert (row["epsilon"], row["instances"], row["horizon"]) == (2.0, 2, 600)
+        assert 0 < row["regret_per_round"] < 1.2
+        assert row["standard_error"] > 0
+        numbers = 600 * (1 if name.endswith("2") else 3)
+        assert row["communication"]["numbers"] == numbers
+        assert row["communication"]["bits"] == numbers * (64 if "ldp" in name else 1)
+        promised = row["guarantee"]
+        if name == "cucb":
+            assert promised["text"].startswith("none")
+        elif "ldp" in name or release != "factorisation":
+            assert promised["pure"] == "2"
+            assert 0 < promised["epsilon_upper"] <= 2
+        else:
+            assert promised["pure"] is None
+            assert 1.9 < promised["epsilon_upper"] <= 2
+
+
+def test_the_epsilon_at_a_delta_is_that_of_the_noise(bandit: Bandit) -> None:
+    """Many small steps promise less than their sum at delta > 0: an independent composition."""
+    row = rows(bandit, "csb/topk", *SMALL, "--algorithms", "cucb-dp")["cucb-dp"]
+    levels, sent = 10, 3
+    law = DiscreteLaplace(scale=Fraction(levels * sent, 2))
+    alone = PrivacyCurve(noise=law, sensitivity=Sensitivity.box((1,) * (levels * sent)))
+    assert row["guarantee"]["epsilon_upper"] == alone.epsilon("1e-6").upper_float < 1.6
+
+
+def test_the_same_seed_gives_the_same_rows_in_any_number_of_processes(bandit: Bandit) -> None:
+    words = ("run", "csb/coverage", "-T", "300", "--instances", "2", "--json")
+    first = bandit(*words, "--algorithms", "cucb,cucb-ldp2")
+    assert first.code == 0, first.err
+    assert bandit(*words, "--algorithms", "cucb,cucb-ldp2", "--jobs", "2").out == first.out
+    assert bandit(*words, "--algorithms", "cucb,cucb-ldp2", "--seed", "2").out != first.out
+
+
+def test_a_run_goes_on_where_it_was_ended(bandit: Bandit) -> None:
+    words = ("run", "csb/topk", *SMALL, "--algorithms", "cucb,cucb-dp", "--json")
+    whole = bandit(*words, "--resume", "state")
+    lines = Path("state").read_bytes().splitlines(keepends=True)
+    Path("state").write_bytes(b"".join(lines[:2]))  # one cell of four is left
+    again = bandit(*words, "--resume", "state")
+    assert (again.code, again.out) == (0, whole.out)
+    for option, value, said in (
+        ("--super-arm", "2", "size of a super arm"),
+        ("--release", "doubling", "release of running sums"),
+    ):
+        other = bandit(*words, option, value, "--resume", "state")
+        assert said in other.err
+
+
+@pytest.mark.parametrize("release", ["tree", "doubling"])
+def test_certificates_are_written_and_hold(bandit: Bandit, release: str) -> None:
+    words = ("--algorithms", "cucb,cucb-ldp1,cucb-ldp2,cucb-dp,cucb-dp2", "--release", release)
+    answer = bandit("run", "csb/topk", *SMALL, *words, "--output", "out")
+    assert answer.code == 0, answer.err
+    found = {path.name: json.loads(path.read_text()) for path in Path("out").glob("certificate*")}
+    assert {each["algorithm"] for each in found.values()} == {*EVERY.split(",")} - {"cucb"}
+    for document in found.values():
+        assert Fraction(document["claims"][0]["epsilon"]) <= 2
+        assert document["parts"][0]["unchecked"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("csb/topk --super-arm 0", "--super-arm = 0: must be >= 1"),
+        ("csb/topk --super-arm 21", "--super-arm = 21: must be <= arms = 20"),
+        ("csb/topk --arms 63", "--arms = 63: must be <= 62"),
+        ("csb/topk -T 19", "--horizon = 19: must be >= arms = 20"),
+        ("csb/topk --release blocks", "--release = blocks: must be 'tree' or 'doubling' or"),
+        ("csb/topk --algorithms cucb --release tree", "--release = tree: has no effect on cucb"),
+        ("csb/topk --algorithms se", "--algorithms = se: is played in worlds with independent"),
+        ("cz/easy --algorithms cucb-dp", "--algorithms = cucb-dp: is played in worlds with super"),
+        ("cz/easy --super-arm 3", "--super-arm = 3: cz/easy has none: leave it out"),
+        ("csb/path --arms 25", "--arms = 25: must be 2 n (n - 1)"),
+        ("csb/coverage --super-arm 3", "--super-arm = 3: must be a multiple of 2"),
+        ("csb/topk --schedule exact", "--schedule = exact: has no effect on"),
+        ("csb/topk --users 5", "--users = 5: has no effect in csb/topk"),
+        ("csb/topk --algorithms cucb-ldp1:c=1", "cucb-ldp1:c = 1: must be a number in [2"),
+        ("csb/topk --algorithms cucb-ldp1:c=8", "--algorithms = cucb-ldp1:c=8: c is of the paper"),
+        ("csb/topk --data x.csv", "--data = x.csv: csb/topk is simulated"),
+        ("csb/topk --epsilon 0", "--epsilon = 0"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_run_is_refused_by_name(bandit: Bandit, words: str, said: str) -> None:
+    answer = bandit("run", *words.split())
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"error: {said}"), answer.err
+
+
+def test_one_user_one_round_and_all_base_arms(bandit: Bandit) -> None:
+    words = ("--arms", "1", "--super-arm", "1", "-T", "1", "--instances", "1")
+    found = rows(bandit, "csb/topk", *words, "--algorithms", EVERY)
+    assert all(row["regret_per_round"] == 0 for row in found.values())
+    assert found["cucb-dp"]["standard_error"] is None
+    whole = ("--arms", "4", "--super-arm", "4", "-T", "50", "--instances", "1")
+    found = rows(bandit, "csb/topk", *whole, "--algorithms", EVERY)
+    assert all(row["regret_per_round"] == 0 for row in found.values())

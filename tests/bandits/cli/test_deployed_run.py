@@ -1,0 +1,227 @@
+"""``dpcore bandit run`` with --visits, --honest, --dropouts, --aggregation: what it promises."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accounting.budget.returning import per_user
+from accounting.checker.text.form import digest_of
+from accounting.release.curve import PrivacyCurve
+from bandits.certificates.recheck import recheck
+from bandits.cli.options import read_experiment
+from bandits.experiments.experiment import Experiment
+from bandits.experiments.people import Visitors
+from bandits.experiments.playing import run_cells
+from bandits.policies.registry import read_algorithm
+from bandits.policies.returning import RETURNING, returning_policy, steady_for
+from bandits.privatizers.deployment import Deployment
+from dpcore.errors import InvalidParameter
+from tests.effort import by_day
+from tests.support.bandits.command import Bandit
+
+SMALL = ("cz/easy", "-T", "6000", "--instances", "1", "--arms", "3", "--epsilon", "2")
+
+
+def rows(bandit: Bandit, *words: str) -> dict[str, Any]:
+    answer = bandit("run", *SMALL, *words, "--json")
+    assert (answer.code, answer.err) == (0, "")
+    return {row["algorithm"]: row for row in json.loads(answer.out)["rows"]}
+
+
+# -- visits --------------------------------------------------------------------------------------
+
+
+@by_day(2)
+@pytest.mark.parametrize("name", RETURNING)
+def test_the_noise_keeps_the_promise_over_all_visits_and_hardly_more(name: str) -> None:
+    found = steady_for(name, epsilon=2, delta="1e-6", max_visits=4, failure="1e-9")
+    curve = PrivacyCurve(noise=found.law, sensitivity=found.steps)
+    assert per_user(curve, max_visits=4).delta(2).upper <= Fraction(1, 10**6)
+    # Within a few percent of the least; of bits, of which there are 70 and not 69, a little more.
+    assert per_user(curve, max_visits=4).epsilon("1e-6").lower > Fraction(19, 10)  # type: ignore[operator]  # exact
+
+
+def test_a_run_promises_epsilon_for_all_visits(bandit: Bandit) -> None:
+    found = rows(bandit, "--visits", "4", "--algorithms", "dist-rdp-se,dist-dp-se")
+    for row in found.values():
+        promised = row["guarantee"]
+        assert promised["text"].endswith("for each user, over at most 4 visits")
+        assert 1.95 < promised["epsilon_upper"] <= 2
+        assert "users are new" not in " ".join(promised["assumptions"])
+
+
+def test_epsilon_of_new_users_is_kept_as_it_was(bandit: Bandit) -> None:
+    words = ("--algorithms", "dist-dp-se")
+    plain = bandit("run", *SMALL, *words, "--json").json
+    same = bandit("run", *SMALL, *words, "--honest", "100%", "--dropouts", "0", "--json").json
+    assert plain == same
+    assert not {"max_visits", "honest", "dropouts", "aggregation", "users"} & plain.keys()
+
+
+def test_the_presets_algorithms_that_can_be_played_are() -> None:
+    found = read_experiment("cz/easy", visits="3", dropouts="5%")
+    assert found.algorithms == ("dist-dp-se", "dist-rdp-se", "dist-cdp-se", "se")
+    written = found.to_json()
+    assert (written["max_visits"], written["dropouts"]) == (3, "1/20")
+    gone = read_experiment("cz/easy", dropouts="5%").algorithms
+    assert {*read_experiment("cz/easy").algorithms} - {*gone} == {"dp-se"}
+
+
+def test_fewer_people_than_rewards_are_turned_away(bandit: Bandit) -> None:
+    # 40 people give 4 rewards each; then nothing is released, and the arms share the rest.
+    few = rows(bandit, "--visits", "4", "--users", "40", "--algorithms", "dist-rdp-se")
+    many = rows(bandit, "--visits", "4", "--algorithms", "dist-rdp-se")
+    assert few["dist-rdp-se"]["communication"]["numbers"] <= 160
+    assert many["dist-rdp-se"]["communication"]["numbers"] > 400
+    assert few["dist-rdp-se"]["regret_per_round"] > many["dist-rdp-se"]["regret_per_round"]
+
+
+def test_who_returns_is_the_same_at_every_call() -> None:
+    experiment = Experiment(
+        preset="cz/easy",
+        algorithms=("sdp-ae:m=64",),
+        epsilons=("2",),
+        horizon=3000,
+        instances=2,
+        arms=3,
+        max_visits=8,
+    )
+    worlds = experiment.worlds()
+    assert run_cells(experiment, worlds) == run_cells(experiment, worlds)
+
+
+# -- certificates --------------------------------------------------------------------------------
+
+
+def certificate(bandit: Bandit, folder: Path, *words: str) -> dict[str, Any]:
+    answer = bandit("run", *SMALL, *words, "--output", str(folder))
+    assert (answer.code, answer.err) == (0, "")
+    (place,) = folder.glob("certificate-*.json")
+    found: dict[str, Any] = json.loads(place.read_text())
+    return found
+
+
+def forged(found: dict[str, Any]) -> bool:
+    text = {key: value for key, value in found.items() if key != "digest"}
+    return recheck(json.dumps({**text, "digest": digest_of(text)})).holds
+
+
+def test_a_certificate_is_of_all_visits_and_noise_for_one_does_not_pass(
+    bandit: Bandit, tmp_path: Path
+) -> None:
+    words = ("--algorithms", "dist-dp-se")
+    found = certificate(bandit, tmp_path / "four", *words, "--visits", "4")
+    assert forged(found)
+    (part,) = found["parts"]
+    assert part["is"]["rounds_of"][0]["rounds"] == 4
+    assert not [each for each in found["assumptions"] if "unknown" in each]
+    # The noise of one visit, under the claim of four.
+    once = certificate(bandit, tmp_path / "one", *words, "--visits", "1")
+    assert forged(once)
+    once["parts"][0]["is"]["rounds_of"][0]["rounds"] = 4
+    assert not forged(once)
+    once["parts"][0]["certificate"] = None
+    once["parts"][0]["unchecked"] = "it takes long"
+    assert not forged({**found, "parts": once["parts"]})
+
+
+def test_a_certificate_says_who_may_vanish(bandit: Bandit, tmp_path: Path) -> None:
+    words = ("--algorithms", "dist-dp-se", "--dropouts", "5%", "--honest", "90%")
+    found = certificate(bandit, tmp_path / "gone", *words)
+    (said,) = [each for each in found["assumptions"] if "vanish" in each]
+    assert said.startswith("of the users of a release at most 1/20 vanish, and 1/10")
+    assert forged(found)
+    for without in ("of the users of a release at most few vanish", "all is well"):
+        changed = [without if each == said else each for each in found["assumptions"]]
+        assert not forged({**found, "assumptions": changed})
+
+
+# -- who vanishes --------------------------------------------------------------------------------
+
+
+def test_dropouts_cost_reward_and_no_privacy(bandit: Bandit) -> None:
+    words = ("--algorithms", "dist-dp-se,cdp-se,se")
+    whole, gone = rows(bandit, *words), rows(bandit, *words, "--dropouts", "30%", "--honest", "90%")
+    for name in ("dist-dp-se", "cdp-se"):
+        assert gone[name]["guarantee"]["pure"] == whole[name]["guarantee"]["pure"] == "2"
+    assert whole["se"] == gone["se"]
+
+
+def test_masks_are_really_run(bandit: Bandit, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("a,b\n1,0\n1,0.5\n0.5,0\n", encoding="utf-8")
+    answer = bandit(
+        *("run", "cz/easy", "--epsilon", "4", "-T", "700", "--instances", "1"),
+        *("--algorithms", "dist-dp-se", "--visits", "16", "--aggregation", "masked"),
+        *("--dropouts", "5%", "--confidence", "0.01", "--rewards", str(table)),
+    )
+    assert (answer.code, answer.err) == (0, "")
+    assert "at most 16 visits, masked aggregation, dropouts 5%, seed 1" in answer.out
+    assert "Assumed: the masked aggregation hides all but the sum" in answer.out
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("--visits", "0"), "--visits = 0"),
+        (("--visits", "many"), "--visits = many"),
+        (("--visits", "1e12"), "--visits"),
+        (("--visits", "2", "--users", "0"), "--users = 0"),
+        (("--users", "9"), "--users = 9"),
+        (("--honest", "0"), "--honest = 0"),
+        (("--honest", "nan"), "--honest = nan"),
+        (("--dropouts", "100%"), "--dropouts = 1"),
+        (("--dropouts", "-1%"), "--dropouts = -1%"),
+        (("--dropouts", "60%", "--honest", "50%"), "--dropouts = 3/5"),
+        (("--aggregation", "secret"), "--aggregation = secret"),
+        (("--aggregation", "masked", "--dropouts", "50%"), "--dropouts = 1/2"),
+        (("--aggregation", "masked", "--algorithms", "cdp-se"), "--algorithms = cdp-se"),
+        (("--visits", "2", "--algorithms", "ldp-se"), "--algorithms = ldp-se"),
+        (("--dropouts", "5%", "--algorithms", "dp-se"), "--algorithms = dp-se"),
+        (("--visits", "2", "--radius", "paper"), "--radius = paper"),
+        (("--honest", "90%", "--radius", "paper"), "--radius = paper"),
+    ],
+)
+def test_bad_options_are_refused_by_name(
+    bandit: Bandit, words: tuple[str, ...], option: str
+) -> None:
+    answer = bandit("run", *SMALL, *words)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert option in answer.err
+
+
+def test_a_release_that_masks_cannot_carry_is_refused_before_the_first(bandit: Bandit) -> None:
+    words = ("--aggregation", "masked", "--algorithms", "dist-dp-se", "-T", "3000000")
+    answer = bandit("run", "cz/easy", "--epsilon", "1", "--instances", "1", *words)
+    assert answer.code == 2
+    assert "sums 2 to 65,535 users" in answer.err
+
+
+def test_people_and_policies_of_ones_own() -> None:
+    assert Visitors().people(100) == 100
+    with pytest.raises(InvalidParameter, match="visits cannot share"):
+        steady_for("ldp-se", epsilon=1, delta="1e-6", max_visits=2, failure="1e-9")
+    given: dict[str, Any] = {"epsilon": 1, "delta": "1e-6", "max_visits": 2}
+    sizes: dict[str, Any] = {"arms": 2, "horizon": 1000, "confidence": Fraction(1, 10)}
+    policy: Any = returning_policy(
+        "dist-dp-se",
+        failure=Fraction(1, 10**6),
+        deployment=Deployment(dropouts="1/20"),
+        **given,
+        **sizes,
+    )
+    assert policy.most == 250
+    with pytest.raises(InvalidParameter, match="leave s out"):
+        returning_policy(
+            "dist-rdp-se", value=Fraction(20), failure=Fraction(1, 10**6), **given, **sizes
+        )
+    assert str(read_algorithm("dist-rdp-se:s=20")) == "dist-rdp-se:s=20"

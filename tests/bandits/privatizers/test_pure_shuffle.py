@@ -1,0 +1,69 @@
+"""Sums of bits over a pure shuffle: what is released, what is promised, and what covers cost."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from accounting.claims.claim import Pure
+from accounting.errors import NotDerived
+from bandits.privatizers.privatizer import ALL_HONEST, BITS_ONLY
+from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
+from bandits.radius.radius import ExactRadius
+from dpcore.errors import InvalidParameter
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.protocols.aggregation import Shuffler
+from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.run import run_pure
+from dpcore.sampling.rng import SeededRng
+from tests.bandits.privatizers.test_privatizer import RUNS, fitted
+from tests.purse import purse
+
+
+def test_a_pure_shuffle_releases_what_its_messages_say() -> None:
+    alpha = purse.buy("bandits: law of a pure shuffle", "1e-10")
+    rng = SeededRng(15)
+    privatizer = PureShufflePrivatizer(epsilon=2, failure="1e-6")
+    assert (privatizer.guarantee(20), privatizer.record(20, "b")) == (Pure(2), None)
+    assert privatizer.assumed(20) == (BITS_ONLY, ALL_HONEST)
+    assert 0 < privatizer.missed(20) <= Fraction("1.01e-6")
+    law, protocol = privatizer.noise(20), privatizer.protocol(20)
+    assert isinstance(law, PolyaDifference)
+    steps = [int(privatizer.release(7, 20, rng) - 7) for _ in range(RUNS)]
+    assert fitted(steps, law, alpha) == "not_refuted"
+    held = [1] * 7 + [0] * 13
+    sent = [run_pure(protocol, held, Shuffler(), rng=rng).estimate for _ in range(RUNS // 3)]
+    alpha = purse.buy("bandits: law of a pure shuffle, message by message", "1e-10")
+    assert fitted([int(estimate) - 7 for estimate in sent], law, alpha) == "not_refuted"
+    half = PolyaDifference(shape=law.shape / 2, scale=law.scale)
+    steps = [int(privatizer.release(7, 20, rng) - 7) for _ in range(RUNS)]
+    assert fitted(steps, half, alpha) == "refuted"
+
+
+def test_a_pure_shuffle_that_is_not_certified_releases_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    less = PolyaDifference(shape="1/12", scale=1)
+    weak = PureShuffle(users=12, precision=1, reach=20, cover="1/1000", share=less)
+    monkeypatch.setattr("bandits.privatizers.pure_shuffle._protocol", lambda *_: weak)
+    privatizer = PureShufflePrivatizer(epsilon=1, failure="1e-3")
+    with pytest.raises(NotDerived, match="certified for Pure"):
+        privatizer.guarantee(12)
+    given: dict[str, Any] = {"epsilon": 1, "failure": "1e-3"}
+    for wrong in ({"epsilon": 0}, {"failure": 0}, {"failure": 1}, {"deployment": 3}):
+        with pytest.raises(InvalidParameter):
+            PureShufflePrivatizer(**(given | wrong))
+
+
+def test_covers_are_paid_for_by_the_radius() -> None:
+    few = PureShufflePrivatizer(epsilon=1, failure="1e-9")
+    many = PureShufflePrivatizer(epsilon=1, failure="1e-2")
+    radius = ExactRadius(batches=1)
+    asked: dict[str, Any] = {"batch": 1, "active": 2, "failure": "1/10"}
+    assert radius.gap(few, 64, **asked) < radius.gap(many, 64, **asked) < math.inf
+    assert radius.width(few, 64, **asked) < radius.width(many, 64, **asked) < math.inf
+    asked["failure"] = "1/1000"
+    assert radius.gap(many, 64, **asked) == radius.width(many, 64, **asked) == math.inf

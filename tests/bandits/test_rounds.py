@@ -1,0 +1,205 @@
+"""Combinatorial runs: replayed by hand, together as alone, learning, and degenerate inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bandits.combinatorial.cucb import Cucb, CucbName, cucb
+from bandits.combinatorial.decisions import Listed, Unions
+from bandits.combinatorial.oracles import Failing, LargestSum
+from bandits.combinatorial.problem import Problem
+from bandits.play import Run
+from bandits.rounds import Coins, play_together
+from bandits.worlds.combinatorial import (
+    BitWorld,
+    correlated,
+    coverage,
+    influence,
+    path,
+    top_k,
+    tree,
+)
+from dpcore.errors import InvalidParameter
+from dpcore.sampling.rng import SeededRng, SystemRng
+
+EVERY: tuple[CucbName, ...] = ("cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp", "cucb-dp2")
+
+
+def coins(seed: int) -> Coins:
+    return Coins(world=np.random.default_rng(seed), rng=SeededRng(seed))
+
+
+def played(policy: Cucb, world: BitWorld, seed: int = 1, **more: object) -> Run:
+    return play_together(policy, [world], [coins(seed)], **more)[0]  # type: ignore[arg-type]  # words of a Literal, or what is refused
+
+
+def by_hand(policy: Cucb, world: BitWorld, seed: int) -> tuple[list[int], float]:
+    """Pulls and regret by Algorithms 1 to 3, a round at a time in plain Python; local and none.
+
+    Coins are read in the same blocks, so that the two can be held against each other.
+    """
+    m, horizon, own = world.arms, policy.privatizer.horizon, coins(seed)
+    outcomes = world.outcomes(horizon, own.world)
+    lots = own.world.random((horizon, m + 1))
+    sent = policy.privatizer.sent
+    local = policy.privatizer.trust == "local"
+    noise = policy.privatizer.draw((horizon, sent), own.rng) if local else np.zeros((horizon, sent))
+    sums, counts, pulls, regret = [0.0] * m, [0] * m, [0] * m, 0.0
+    bonus, best = policy.bonuses(), policy.problem.best(np.array(world.means))
+    for t in range(horizon):
+        bounds = [
+            min(sums[i] / counts[i] + bonus[counts[i]], 1.0) if counts[i] else 1.0 for i in range(m)
+        ]
+        score = [
+            (counts[i] == 0 if 0 in counts else bounds[i]) + lots[t, i] * 1e-9 for i in range(m)
+        ]
+        chosen = sorted(sorted(range(m), key=lambda i: -score[i])[: policy.problem.most])
+        if policy.least:
+            told = [min(chosen, key=lambda i: counts[i] + lots[t, i] * 1e-9)]
+        else:
+            told = chosen
+        for place, arm in enumerate(told):
+            sums[arm] += int(outcomes[t, arm]) + int(noise[t, place])
+            counts[arm] += 1
+        for arm in chosen:
+            pulls[arm] += 1
+        regret += best - sum(world.means[i] for i in chosen)
+    return pulls, regret
+
+
+@pytest.mark.parametrize("name", ["cucb", "cucb-ldp1", "cucb-ldp2"])
+def test_a_run_is_the_algorithm_round_by_round(name: CucbName) -> None:
+    world = top_k(3, 6, 3)
+    policy = cucb(name, world.of, horizon=500, epsilon=2, radius="paper", c=2)
+    pulls, regret = by_hand(policy, world, 5)
+    run = played(policy, world, 5)
+    assert list(run.pulls) == pulls
+    assert run.regret[-1] == pytest.approx(regret)
+    other = played(replace(policy, clip=2), world, 5)
+    assert list(other.pulls) != pulls  # the clip is in the algorithm
+
+
+@pytest.mark.parametrize("release", ["tree", "doubling", "factorisation"])
+@pytest.mark.parametrize("name", EVERY)
+def test_runs_together_are_the_runs_alone(name: CucbName, release: str) -> None:
+    worlds = [top_k(i, 6, 3) for i in range(2)]
+    policy = cucb(name, worlds[0].of, horizon=530, release=release)  # type: ignore[arg-type]  # words of a Literal, or what is refused
+    at = (1, 100, 512, 513, 530)
+    together = play_together(policy, worlds, [coins(i) for i in range(2)], checkpoints=at)
+    alone = [played(policy, world, i, checkpoints=at) for i, world in enumerate(worlds)]
+    assert list(together) == alone
+    assert len({run.pulls for run in together}) == 2
+    for run in together:
+        assert list(run.regret) == sorted(run.regret)
+        assert sum(run.pulls) == 3 * 530
+        assert run.numbers == 530 * policy.privatizer.sent
+
+
+def test_with_one_base_arm_chosen_ldp1_is_ldp2_exactly() -> None:
+    world = top_k(1, 5, 1)
+    first, second = (
+        played(cucb(name, world.of, horizon=400, epsilon=1), world, 7)
+        for name in ("cucb-ldp1", "cucb-ldp2")
+    )
+    assert replace(first, policy="", releases=()) == replace(second, policy="", releases=())
+    pair = top_k(1, 5, 2)
+    apart = [
+        played(cucb(name, pair.of, horizon=400, epsilon=1), pair, 7).pulls
+        for name in ("cucb-ldp1", "cucb-ldp2")
+    ]
+    assert apart[0] != apart[1]
+
+
+@pytest.mark.parametrize(
+    ("make", "arms", "size"),
+    [
+        (top_k, 10, 2), (correlated, 10, 2), (coverage, 12, 4), (path, 12, 4), (tree, 6, 3),
+        (influence, 10, 6),
+    ],
+    ids=["top-k", "correlated", "coverage", "path", "tree", "influence"],
+)  # fmt: skip
+def test_every_world_is_learned_in(
+    make: Callable[[int, int, int], BitWorld], arms: int, size: int
+) -> None:
+    """In the second half of a run less is lost than in the first, and than at random."""
+    worlds = [make(i, arms, size) for i in range(3)]
+    policy = cucb("cucb", worlds[0].of, horizon=1500)
+    runs = play_together(policy, worlds, [coins(i) for i in range(3)], checkpoints=(750, 1500))
+    first = math.fsum(run.regret[0] for run in runs)
+    both = math.fsum(run.regret[1] for run in runs)
+    assert both - first < first
+    share = worlds[0].of.share
+    for world, run in zip(worlds, runs, strict=True):
+        every = world.of.decisions.listed()
+        rewards = world.of.reward.of(np.array(world.means), every)
+        assert run.regret[-1] / 1500 < share * rewards.max() - rewards.mean()
+
+
+def test_regret_of_an_approximate_oracle_is_of_its_share() -> None:
+    world = top_k(1, 6, 2)
+    failing = Problem(
+        decisions=world.of.decisions,
+        oracle=Failing(of=LargestSum(world.of.decisions), chance="1/2"),
+    )
+    run = played(cucb("cucb", failing, horizon=1000), BitWorld(of=failing, chances=world.chances))
+    # Half of the rounds get 0.6, the others about 1.4: beta opt is 0.7, so that regret is negative.
+    assert run.regret[-1] / 1000 == pytest.approx(0.7 - 1.0, abs=0.1)
+
+
+def test_an_arm_that_no_super_arm_has_is_never_played() -> None:
+    problem = Problem(decisions=Listed(4, ((0, 1), (2,))))
+    world = BitWorld(of=problem, chances=(0.5, 0.9, 0.1, 1.0))
+    run = played(cucb("cucb", problem, horizon=500), world)
+    assert run.pulls[3] == 0
+    assert run.pulls[0] > run.pulls[2] > 0
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize(
+    ("arms", "size", "horizon"), [(1, 1, 1), (1, 1, 50), (4, 4, 4), (3, 3, 60)]
+)
+def test_degenerate_instances_are_played(
+    name: CucbName, arms: int, size: int, horizon: int
+) -> None:
+    world = top_k(0, arms, size)
+    for release in ("tree", "doubling", "factorisation"):
+        policy = cucb(name, world.of, horizon=horizon, release=release)
+        run = played(policy, world)
+        assert run.regret == (0.0,)  # all of them are always played
+        assert run.pulls == (horizon,) * arms
+
+
+def test_what_cannot_be_played_is_refused_by_name() -> None:
+    world, other = top_k(0, 5, 2), top_k(0, 5, 3)
+    policy = cucb("cucb", world.of, horizon=100)
+    for argument, arguments, checkpoints in (
+        ("policy", (3, [world], [coins(1)]), ()),
+        ("worlds", (policy, [], []), ()),
+        ("worlds", (policy, [other], [coins(1)]), ()),
+        ("coins", (policy, [world], []), ()),
+        ("checkpoints", (policy, [world], [coins(1)]), (10, 5)),
+        ("checkpoints", (policy, [world], [coins(1)]), (101,)),
+    ):
+        with pytest.raises(InvalidParameter) as caught:
+            play_together(*arguments, checkpoints=checkpoints)
+        assert caught.value.argument == argument
+
+
+def test_noise_of_the_system_is_said_to_be_real() -> None:
+    world = top_k(0, 4, 2)
+    policy = cucb("cucb-dp", world.of, horizon=20)
+    real = Coins(world=np.random.default_rng(1), rng=SystemRng())
+    assert not play_together(policy, [world], [real])[0].simulated
+    assert played(policy, world).simulated
+
+
+def test_unions_need_not_be_of_equal_sizes() -> None:
+    problem = Problem(decisions=Unions(((0,), (1, 2), (3, 4, 5)), 1))
+    world = BitWorld(of=problem, chances=(0.9, 0.2, 0.2, 0.1, 0.1, 0.1))
+    run = played(cucb("cucb-ldp1", problem, horizon=300, epsilon=50), world)
+    assert run.numbers == sum(run.pulls) < 900

@@ -1,0 +1,59 @@
+r"""The server's view of a pure shuffle by brute force: every composition, every output, exactly.
+
+The masses of a share come from the closed form in mpmath; each becomes an integer over 2^256, and
+the law of a view is a product of integer polynomials, nothing dropped.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement, permutations
+
+import mpmath
+from flint import fmpz_poly
+
+from dpcore.protocols.pure_shuffle import PureShuffle
+
+_BITS = 256
+
+
+def message_laws(protocol: PureShuffle) -> list[list[int]]:
+    r"""For x = 0, ..., g the law of the number of ones of one user, in units of 2^-256."""
+    with mpmath.workprec(2 * _BITS):
+        r, beta = mpmath.mpf(1), mpmath.mpf(1)
+        r *= mpmath.mpf(protocol.share.shape.numerator) / protocol.share.shape.denominator
+        beta = mpmath.exp(
+            -mpmath.mpf(protocol.share.scale.denominator) / protocol.share.scale.numerator
+        )
+        noise = [
+            (1 - beta) ** (2 * r)
+            * beta**j
+            * mpmath.rf(r, j)
+            / mpmath.factorial(j)
+            * mpmath.hyp2f1(r, r + j, j + 1, beta**2)
+            for j in range(protocol.reach + 1)
+        ]
+        kept = 1 - mpmath.mpf(protocol.cover.numerator) / protocol.cover.denominator
+        noise = [kept * mass for mass in noise]
+        cover = (1 - noise[0] - 2 * mpmath.fsum(noise[1:])) / (protocol.width + 1)
+        found = []
+        for x in range(protocol.precision + 1):
+            places = (abs(y - protocol.reach - x) for y in range(protocol.width + 1))
+            masses = [cover + (noise[j] if j <= protocol.reach else 0) for j in places]
+            found.append([int(mpmath.nint(mass * 2**_BITS)) for mass in masses])
+    return found
+
+
+def worst_loss(protocol: PureShuffle, honest: int) -> float:
+    r"""The largest loss of any user at any output, over all that ``honest`` - 1 others may hold."""
+    laws = [fmpz_poly(law) for law in message_laws(protocol)]
+    worst = mpmath.mpf(1)
+    for held in combinations_with_replacement(range(len(laws)), honest - 1):
+        others = fmpz_poly([1])
+        for x in held:
+            others *= laws[x]
+        views = [[int(c) for c in (others * law).coeffs()] for law in laws]
+        for one, other in permutations(views, 2):
+            for p, q in zip(one, other, strict=True):
+                if p > q:
+                    worst = max(worst, mpmath.mpf(p) / q)
+    return float(mpmath.log(worst))
