@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final
 
+from accounting.budget.training import Run, Sampling
 from accounting.claims.bound import Bound
 from dpcore.command.picture import curve_picture, picture
+from dpcore.command.progress import progress_bar
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.rounding import exactly
 
-__all__ = ["Training", "draw", "draw_epochs"]
+__all__ = ["Training", "draw", "draw_epochs", "over_epochs"]
 
 _SIZE: Final = (7.0, 4.5)
 _COLOURS: Final = ("black", "tab:red", "tab:blue", "tab:green", "tab:purple")
@@ -28,6 +33,9 @@ _STYLES: Final[tuple[dict[str, Any], ...]] = (
     {"linestyle": "--"},
     {"linestyle": "", "marker": "o", "markersize": 8, "fillstyle": "none"},
 )
+
+_TENTHS: Final = 10
+_WIDEST: Final = "1e-6"
 
 _SEEN: Final = 1 / 1000
 """Two lines that are closer than this part of the picture's width are one line to the eye."""
@@ -73,6 +81,35 @@ class Training:
     label: str
     points: tuple[tuple[float, Bound], ...]
     others: dict[str, tuple[tuple[float, float], ...]]
+
+
+def over_epochs(run: Run, sampling: Sampling, delta: Fraction) -> Training:
+    r"""Epsilon after each tenth of a run, and what dp-accounting says of Poisson batches."""
+    from accounting.interop.peers import accountants_of_dp_accounting
+    from accounting.totals.compose import compose
+
+    counts = sorted({max(run.rounds * i // _TENTHS, 1) for i in range(1, _TENTHS + 1)})
+    points = []
+    with progress_bar("epochs", len(counts)) as advance:
+        for count in counts:
+            spent = Fraction(count) * run.rate
+            shorter = replace(run, rounds=count, epochs=spent)
+            points.append((float(spent), compose(shorter.part(sampling)).epsilon(delta, _WIDEST)))
+            advance(len(points))
+    others: dict[str, tuple[tuple[float, float], ...]] = {}
+    if (
+        sampling is Sampling.POISSON
+        and not run.replaced
+        and run.group == 1
+        and find_spec("dp_accounting")
+    ):
+        epochs = [x for x, _ in points]
+        for tool, found in accountants_of_dp_accounting(
+            run.multiplier, run.rate, counts, delta
+        ).items():
+            others[tool] = tuple(zip(epochs, found, strict=True))
+    label = f"noise multiplier {exactly(run.multiplier)}"
+    return Training(label=label, points=tuple(points), others=others)
 
 
 def draw_epochs(path: Path, lines: Sequence[Training], *, title: str) -> None:

@@ -11,8 +11,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from accounting.cli.plot import draw_epochs
-from accounting.cli.training import Run, Sampling, over_epochs
+from accounting.budget.training import Run, Sampling
+from accounting.cli.plot import draw_epochs, over_epochs
 
 __all__ = ["NAME", "draw_dpsgd"]
 

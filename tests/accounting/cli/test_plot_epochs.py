@@ -12,10 +12,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import dpcore.command.app
+from accounting.budget.training import Run, Sampling
 from accounting.claims.bound import Bound
-from accounting.cli import training
-from accounting.cli.plot import Training, draw_epochs
-from accounting.cli.training import Run, Sampling, over_epochs
+from accounting.cli import plot
+from accounting.cli.plot import Training, draw_epochs, over_epochs
 from dpcore import InvalidParameter
 from tests.support.typed import Command
 
@@ -77,7 +77,7 @@ def test_what_is_drawn_of_a_run() -> None:
 
 
 def test_without_the_library_only_ours_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "find_spec", lambda name: None)
+    monkeypatch.setattr(plot, "find_spec", lambda name: None)
     short = Run(
         multiplier=Fraction(4), batch=1, examples=2, rounds=2, epochs=Fraction(1), replaced=False
     )
