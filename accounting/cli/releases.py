@@ -207,6 +207,7 @@ def rate_of(text: str) -> Fraction:
 def told(source: Guarantee, rounds: int) -> str:
     r"""One part in a line, as a command spells it."""
     from accounting.claims.claim import Approx, Pure, Rdp, ZCdp, said
+    from accounting.release.allocation import RandomAllocation
     from accounting.release.curve import PrivacyCurve
     from accounting.release.group import GroupSampled
     from accounting.release.real_curve import RealCurve
@@ -222,6 +223,8 @@ def told(source: Guarantee, rounds: int) -> str:
             curve, rate = source.curve, f" --poisson {source.rate}, of which a unit is replaced"
         case GroupSampled():
             curve, rate = source.curve, f" --poisson {source.rate} --group {source.members}"
+        case RandomAllocation():
+            curve, rate = source.curve, f", {source.picks} of {source.rounds} rounds at random"
         case FixedSizeSampled():
             curve, rate = source.curve, f", {source.sample} of {source.population} at a time"
         case Pure() | Approx() | ZCdp() | Rdp():

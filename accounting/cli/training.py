@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from accounting.budget.training import Run, Sampling
 from accounting.cli.options import between, exact, show, whole
 from accounting.cli.releases import (
     CertificateFile,
+    Group,
     document,
     line,
     lines_of,
@@ -25,29 +26,23 @@ from accounting.errors import NotDerived
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named
 from dpcore.command.patience import patiently
+from dpcore.command.picture import check_picture
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import positive_rational, rational
-from dpcore.numbers.rounding import down, exactly
+from dpcore.numbers.rounding import down, exactly, up
 
 if TYPE_CHECKING:
-    from accounting.claims.guarantee import Guarantee
+    from accounting.totals.compose import Composition
+    from accounting.totals.truncated import Truncated
 
-__all__ = ["Sampling", "check", "dpsgd"]
+__all__ = ["check", "dpsgd"]
 
 _MOST_TEXT: Final = 1 << 20
 _UNDECIDED: Final = 4
 _DIGITS: Final = 9
 _NEAR: Final = "1e-8"
-
-
-class Sampling(StrEnum):
-    r"""How a batch is drawn."""
-
-    POISSON = "poisson"
-    FIXED = "fixed"
-    SHUFFLED = "shuffled"
 
 
 _REPLACED: Final = (
@@ -62,58 +57,16 @@ _SAID: Final = {
     Sampling.SHUFFLED: "each example is in one batch of each epoch; no amplification is claimed, "
     "so this is an upper bound whatever the order; neighbours differ by one example replaced, "
     "which moves the sum by up to twice the clipping norm",
+    Sampling.ALLOCATED: "each example is in one batch of each epoch, uniformly random and chosen "
+    "independently of all other examples, so that batches differ in size: an order that is "
+    "shuffled as a whole is no such choice; neighbours differ by one example added or removed",
 }
 _CHANCE: Final = {
     Sampling.POISSON: "each example in one with chance {rate}",
     Sampling.FIXED: "each example in one with chance {rate}",
     Sampling.SHUFFLED: "each example in one of each epoch",
+    Sampling.ALLOCATED: "each example in one of the {batches} of each epoch",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
-    multiplier: Fraction
-    batch: int
-    examples: int
-    rounds: int
-    epochs: Fraction
-    replaced: bool
-
-    @property
-    def rate(self) -> Fraction:
-        return Fraction(self.batch, self.examples)
-
-    def part(self, sampling: Sampling) -> tuple[Guarantee, int]:
-        from accounting.reals.noise import Gaussian
-        from accounting.release.real_curve import RealCurve
-        from accounting.release.replaced import PoissonReplaced
-        from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
-
-        noise = Gaussian(sigma=self.multiplier)
-        if sampling is Sampling.POISSON:
-            scope = Scope(relation=Relation.ADD_REMOVE)
-            curve = RealCurve(noise=noise, sensitivity=1, scope=scope)
-            if self.replaced:
-                return PoissonReplaced(curve=curve, rate=self.rate), self.rounds
-            return (curve if self.rate == 1 else PoissonSampled(curve=curve, rate=self.rate)), (
-                self.rounds
-            )
-        curve = RealCurve(noise=noise, sensitivity=2)
-        if sampling is Sampling.SHUFFLED:
-            return curve, math.ceil(self.epochs)
-        sampled = FixedSizeSampled(curve=curve, sample=self.batch, population=self.examples)
-        return (curve if self.rate == 1 else sampled), self.rounds
-
-    def command(self, sampling: Sampling, delta: str) -> str | None:
-        noise = f"dpcore budget epsilon --noise gaussian:sigma={exactly(self.multiplier)}"
-        match sampling:
-            case Sampling.POISSON if not self.replaced:
-                drawn = f"--poisson {self.batch}/{self.examples} --rounds {self.rounds}"
-                return f"{noise} {drawn} --delta {delta}"
-            case Sampling.SHUFFLED:
-                rounds = math.ceil(self.epochs)
-                return f"{noise} --sensitivity 2 --rounds {rounds} --delta {delta}"
-        return None
 
 
 @patiently
@@ -144,10 +97,26 @@ def dpsgd(
             case_sensitive=False,
         ),
     ] = None,
+    truncate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MOST",
+            help="With poisson: a batch that is larger is cut to this size at random.",
+        ),
+    ] = None,
+    group: Group = "1",
     relative: Annotated[
         str, typer.Option(metavar="WIDTH", help="How close the two bounds must be.")
     ] = _NEAR,
     certificate: CertificateFile = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw epsilon against epochs to a file, .svg, .png or .pdf; poisson batches "
+            "beside RDP and PLD of dp-accounting, where that is installed.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     r"""Compute what DP-SGD training spends, from the numbers that a training script has.
@@ -157,35 +126,46 @@ def dpsgd(
     """
     from accounting.totals.compose import compose
 
-    if sampling is not Sampling.POISSON and relation is Relation.ADD_REMOVE:
-        raise InvalidParameter(
-            "--relation",
-            relation.value,
-            f"must be replace: {sampling.value} batches keep their size",
-        )
     run = _run(noise_multiplier, batch_size, examples, epochs, rounds)
     poisson = sampling is Sampling.POISSON
-    run = replace(run, replaced=poisson and relation is Relation.REPLACE)
+    replaced = poisson and relation is Relation.REPLACE
+    run = replace(run, replaced=replaced, group=whole("--group", group, 1))
+    _known(run, sampling, relation, truncate)
+    for option, file in (("--certificate", certificate), ("--plot", plot)):
+        if truncate is not None and file is not None:
+            reason = "is not written with --truncate: it could not state what cutting adds"
+            raise InvalidParameter(option, str(file), reason)
     said = _REPLACED if run.replaced else _SAID[sampling]
     at = rational("--delta", delta)
     if not 0 < at < 1:
         raise InvalidParameter("--delta", delta, "must lie in (0, 1)")
-    part, count = run.part(sampling)
+    if plot is not None:
+        check_picture("--plot", plot)
+    with named(members="--group"):
+        part, count = run.part(sampling)
     total = compose((part, count))
+    cut = None if truncate is None else _truncated(total, run, truncate)
     with named(delta="--delta", relative="--relative"):
-        found = total.epsilon(at, relative)
+        found = (cut or total).epsilon(at, relative)
     if sampling is Sampling.SHUFFLED:
         # A shuffle that nobody sees may hide more: what was composed is an upper bound.
         found = replace(found, lower=None)
     write_certificate(certificate, total, at)
-    command = run.command(sampling, delta)
-    derived = {
+    if plot is not None:
+        from accounting.cli.plot import draw_epochs, over_epochs
+
+        title = f"{batch_size} of {examples} examples a batch, delta = {delta}, {sampling.value}"
+        draw_epochs(plot, [over_epochs(run, sampling, at)], title=title)
+    command = run.command(sampling, delta) if truncate is None else None
+    derived: dict[str, Any] = {
         "rounds": run.rounds,
         "rate": str(run.rate),
         "epochs": exactly(run.epochs),
         "sampling": sampling.value,
         "means": said,
     }
+    if cut is not None:
+        derived |= {"truncate": cut.most, "cut_at_all": cut.cut_at_all.upper_float}
     if as_json:
         answer = {"epsilon": found.to_json(), "delta": exact(at), "derived": derived}
         show({**document(answer, total, found), "command": command})
@@ -193,9 +173,15 @@ def dpsgd(
     batches = f"{run.rounds} batch{'es' * (run.rounds != 1)}"
     lines = [line("epsilon", f"{between(found)} at delta = {delta}")]
     lines.append(
-        line("derived", f"{batches}, {_CHANCE[sampling].format(rate=run.rate)}"),
+        line(
+            "derived",
+            f"{batches}, {_CHANCE[sampling].format(rate=run.rate, batches=run.batches)}",
+        )
     )
     lines.append(line("sampling", f"{sampling.value}: {said}"))
+    if cut is not None:
+        eta = up(cut.cut_at_all.upper, _DIGITS)
+        lines.append(line("truncated", f"to {cut.most}: the chance that a batch is cut is {eta}"))
     lines += lines_of(total, found)
     show([*lines, *([] if command is None else [line("the same", command)])])
 
@@ -214,9 +200,34 @@ def _of_file(event: Path) -> Iterator[None]:
         raise InvalidParameter("--event", str(event), str(error)) from None
 
 
-def _run(
-    multiplier: str, batch: str, examples: str, epochs: str | None, rounds: str | None
-) -> _Run:
+def _known(run: Run, sampling: Sampling, relation: Relation | None, truncate: str | None) -> None:
+    # What is not known is refused by its option.
+    fixed = sampling in (Sampling.FIXED, Sampling.SHUFFLED)
+    if fixed and relation is Relation.ADD_REMOVE:
+        reason = f"must be replace: {sampling.value} batches keep their size"
+        raise InvalidParameter("--relation", relation.value, reason)
+    if sampling is Sampling.ALLOCATED and relation is Relation.REPLACE:
+        reason = "must be add-remove: an example in place of another one chooses its own batch"
+        raise InvalidParameter("--relation", relation.value, reason)
+    drawn = sampling is Sampling.POISSON
+    if truncate is not None and not drawn:
+        reason = f"is for --sampling poisson: {sampling.value} batches are not drawn so"
+        raise InvalidParameter("--truncate", truncate, reason)
+    if run.group > 1 and (run.replaced or not (drawn or sampling is Sampling.SHUFFLED)):
+        said = "replaced examples of a sample" if drawn else f"{sampling.value} batches"
+        raise InvalidParameter("--group", run.group, f"must be 1: of {said} no bound is proven")
+
+
+def _truncated(total: Composition, run: Run, most: str) -> Truncated:
+    from accounting.totals.truncated import Truncated
+
+    if run.rate == 1:
+        raise InvalidParameter("--truncate", most, "is for samples: every batch holds everybody")
+    size = whole("--truncate", most, 1)
+    return Truncated(total=total, examples=run.examples, most=size)
+
+
+def _run(multiplier: str, batch: str, examples: str, epochs: str | None, rounds: str | None) -> Run:
     size, population = whole("--batch-size", batch, 1), whole("--examples", examples, 1)
     if size > population:
         raise InvalidParameter("--batch-size", batch, f"must be at most --examples, {population}")
@@ -234,13 +245,14 @@ def _run(
         if count < 1:
             least = f"must be at least {size}/{population}: shorter is less than one batch"
             raise InvalidParameter("--epochs", epochs, least)
-    return _Run(
+    return Run(
         multiplier=noise,
         batch=size,
         examples=population,
         rounds=count,
         epochs=spent,
         replaced=False,
+        group=1,
     )
 
 

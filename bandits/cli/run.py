@@ -166,12 +166,26 @@ def run(
             rich_help_panel=_HOW,
         ),
     ] = None,
+    super_arm: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K", help="Size of super arms. (default: the preset's)", rich_help_panel=_WHAT
+        ),
+    ] = None,
+    release: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help="How cucb-dp releases sums: tree, doubling or factorisation. (default: tree)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     visits: Annotated[
         str | None,
         typer.Option(
             metavar="B",
-            help="A user may return up to B times: EPSILON and DELTA are then for all visits, and "
-            "who has no visit left is turned away. (default: every user is new)",
+            help="A user may return, B visits in all: EPSILON and DELTA are for all of them. "
+            "(default: every user is new)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -179,8 +193,7 @@ def run(
         str | None,
         typer.Option(
             metavar="SHARE",
-            help="The share of a release's users who keep their noise secret, e.g. 90%. "
-            "(default: 100%)",
+            help="The share of users who keep their noise secret, e.g. 90%. (default: 100%)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -197,25 +210,7 @@ def run(
         str | None,
         typer.Option(
             metavar="WORD",
-            help="What adds up messages: ideal, or masked (the working secure aggregation, about "
-            "10 ms a reward). (default: ideal)",
-            rich_help_panel=_HOW,
-        ),
-    ] = None,
-    super_arm: Annotated[
-        str | None,
-        typer.Option(
-            metavar="K",
-            help="Base arms of a super arm in combinatorial worlds. (default: the preset's)",
-            rich_help_panel=_WHAT,
-        ),
-    ] = None,
-    release: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WORD",
-            help="How cucb-dp releases running sums: tree (the paper), doubling (disjoint blocks), "
-            "or factorisation (Gaussian noise, keeps DELTA). (default: tree)",
+            help="What adds up messages: ideal, or masked (about 10 ms a reward). (default: ideal)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -301,13 +296,13 @@ def run(
             alpha=alpha,
             confidence=confidence,
             renyi_tail=renyi_tail,
+            super_arm=super_arm,
+            release=release,
             visits=visits,
             honest=honest,
             dropouts=dropouts,
             aggregation=aggregation,
             rewards=rewards is not None,
-            super_arm=super_arm,
-            release=release,
         )
         with as_options(data=option):
             worlds = experiment.worlds(source)

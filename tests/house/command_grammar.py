@@ -116,7 +116,12 @@ COMMANDS: Final = (
             "--epsilon": ("1",),
             "--delta": ("1e-3", "0"),
         },
-        optional={"--sensitivity": ("1", "2"), "--rounds": ("1", "2"), "--honest": ("90%",)},
+        optional={
+            "--sensitivity": ("1", "2"),
+            "--rounds": ("1", "2"),
+            "--honest": ("90%",),
+            "--relation": ("add-remove", "replace"),
+        },
     ),
     Row(
         words=("budget", "returning"),
@@ -133,7 +138,9 @@ COMMANDS: Final = (
             "--delta": ("1e-5",),
         },
         optional={
-            "--sampling": ("poisson", "fixed", "shuffled"),
+            "--sampling": ("poisson", "fixed", "shuffled", "allocated"),
+            "--group": ("1", "2"),
+            "--truncate": ("400",),
             "--relation": ("add-remove", "replace"),
             "--json": (),
         },

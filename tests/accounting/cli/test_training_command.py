@@ -56,6 +56,85 @@ def test_a_replaced_example(command: Command) -> None:
     assert (told.code, "replaced" in told.out) == (0, True)
 
 
+CHOSEN = ["--noise-multiplier", 1, "--batch-size", 100, "--examples", 10_000, "--delta", "1e-6"]
+
+
+def test_calibrate_for_a_relation(command: Command) -> None:
+    r"""dp-accounting's PLD under REPLACE_ONE: 3.214237 for sigma 1, an upper end close by."""
+    words = ["--poisson", "1%", "--rounds", 1000]
+    goal = ["--epsilon", "3.214237", "--delta", "1e-6"]
+    found = command(
+        "calibrate", "--noise", "gaussian", *words, *goal, "--relation", "replace", "--json"
+    ).json
+    assert (found["relation"], found["least"]) == ("replace", True)
+    sigma = Fraction(found["noise"]["sigma"])
+    assert 1 - Fraction(1, 10**5) < sigma < 1 + Fraction(1, 10**6)
+    for refused in (
+        ["--noise", "discrete-gaussian", *words, *goal],
+        ["--noise", "gaussian:sigma=2", "--poisson", "most", "--rounds", 9, *goal],
+    ):
+        answer = command("calibrate", *refused, "--relation", "replace")
+        assert (answer.code, "--relation" in answer.err) == (2, True)
+
+
+def test_batches_that_are_cut(command: Command) -> None:
+    words = CHOSEN
+    plain = command("dpsgd", *words, "--epochs", 1, "--json").json["epsilon"]
+    near = ["--epochs", 1, "--relative", "1e-4"]
+    cut = command("dpsgd", *words, *near, "--truncate", 170, "--json").json
+    # scipy.stats.binom.sf(170, 10000, .01) = 5.4836e-11, a hundred times.
+    assert cut["derived"]["cut_at_all"] == pytest.approx(5.48363e-9, rel=1e-5)
+    assert cut["epsilon"]["lower"] < plain["lower"] < plain["upper"] < cut["epsilon"]["upper"]
+    told = command("dpsgd", *words, *near, "--truncate", 300).out
+    assert "truncated    to 300" in told
+    none = command("dpsgd", *words, *near, "--truncate", 120, "--json").json["epsilon"]
+    assert none == {"lower": None, "upper": "inf"}
+
+
+def test_examples_that_choose_a_batch(command: Command) -> None:
+    words = CHOSEN
+    chosen = command("dpsgd", *words, "--epochs", 2, "--sampling", "allocated", "--json").json
+    assert chosen["epsilon"]["lower"] is None
+    # Poisson batches of the same rate cost .954217 in one epoch.
+    assert 1 < chosen["epsilon"]["upper"] < 2.1
+    assert chosen["parts"][0]["rounds"] == 2
+    assert chosen["parts"][0]["part"]["rounds"] == 100
+
+
+def test_groups_of_a_training_run(command: Command) -> None:
+    words = CHOSEN
+    grouped = command("dpsgd", *words, "--epochs", 1, "--group", 2, "--json").json
+    again = command(*grouped["command"].split()[2:], "--json").json
+    assert again["epsilon"] == grouped["epsilon"]
+    shuffled = command("dpsgd", *words, "--epochs", 1, "--sampling", "shuffled", "--group", 2)
+    one = command("epsilon", "--noise", "gaussian:sigma=1", "--sensitivity", 4, "--delta", "1e-6")
+    assert shuffled.out.split()[3] == one.out.split()[4]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--truncate", "0"], "--truncate"),
+        (["--truncate", "1.5"], "--truncate"),
+        (["--truncate", "90", "--certificate", "cut.json"], "--certificate"),
+        (["--truncate", "9", "--sampling", "fixed"], "--truncate"),
+        (["--truncate", "9", "--sampling", "allocated"], "--truncate"),
+        (["--truncate", "9", "--batch-size", "1000"], "--truncate"),
+        (["--group", "2", "--sampling", "fixed"], "--group"),
+        (["--group", "2", "--sampling", "allocated"], "--group"),
+        (["--group", "2", "--relation", "replace"], "--group"),
+        (["--group", "65"], "--group"),
+        (["--sampling", "allocated", "--relation", "replace"], "--relation"),
+        (["--sampling", "fixed", "--relation", "add-remove"], "--relation"),
+    ],
+)
+def test_samplings_that_are_not_known(command: Command, words: list[str], named: str) -> None:
+    given = {"--noise-multiplier": "1", "--batch-size": "10", "--examples": "1000"}
+    given |= {"--delta": "1e-6", "--epochs": "1"} | dict(zip(words[::2], words[1::2], strict=True))
+    answer = command("dpsgd", *(word for pair in given.items() for word in pair))
+    assert (answer.code, named in answer.err) == (2, True)
+
+
 def test_groups_and_relations_of_budget_epsilon(command: Command) -> None:
     r"""The relation of `dpsgd`, and groups that move k times as far or are sampled one by one."""
     noise = ["--noise", "gaussian:sigma=1", "--rounds", 100, "--delta", "1e-6"]
@@ -228,7 +307,7 @@ def test_a_choice_that_is_none_names_the_option(command: Command, option: str) -
 
 def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
     words = ["--noise-multiplier", 2, "--batch-size", 20, "--examples", 1000, "--delta", "1e-6"]
-    answers = []
+    answers: list[Any] = []
     for i, asked in enumerate((["dpsgd", *words], None)):
         file = tmp_path / f"{i}.json"
         spelled = asked or [*answers[0]["command"].split()[3:]]

@@ -43,7 +43,9 @@ def test_the_noise_keeps_the_promise_over_all_visits_and_hardly_more(name: str) 
     curve = PrivacyCurve(noise=found.law, sensitivity=found.steps)
     assert per_user(curve, max_visits=4).delta(2).upper <= Fraction(1, 10**6)
     # Within a few percent of the least; of bits, of which there are 70 and not 69, a little more.
-    assert per_user(curve, max_visits=4).epsilon("1e-6").lower > Fraction(19, 10)  # type: ignore[operator]  # exact
+    least = per_user(curve, max_visits=4).epsilon("1e-6").lower
+    assert least is not None
+    assert least > Fraction(19, 10)
 
 
 def test_a_run_promises_epsilon_for_all_visits(bandit: Bandit) -> None:
@@ -197,6 +199,17 @@ def test_bad_options_are_refused_by_name(
     assert answer.code == 2
     assert answer.out == ""
     assert option in answer.err
+
+
+@pytest.mark.parametrize("preset", ["csb/topk", "lzj/fig2"])
+@pytest.mark.parametrize("words", [("--visits", "2"), ("--dropouts", "5%")])
+def test_other_families_are_refused_by_name(
+    bandit: Bandit, preset: str, words: tuple[str, str]
+) -> None:
+    answer = bandit("run", preset, *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: --algorithms = ")
+    assert "; those that" in answer.err
 
 
 def test_a_release_that_masks_cannot_carry_is_refused_before_the_first(bandit: Bandit) -> None:

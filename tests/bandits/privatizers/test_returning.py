@@ -97,7 +97,8 @@ def run_with(pool: Pool, *, horizon: int = 600) -> Run:
 def test_a_visit_costs_the_same_in_every_release(steady: SteadyPrivatizer) -> None:
     assert {steady.guarantee(n) for n in (1, 2, 17, 1000)} == {steady.curve}
     assert {steady.noise(n) for n in (1, 2, 17, 1000)} == {steady.law}
-    assert {steady.protocol(n).threshold for n in (1, 17, 1000)} == {steady.protocol(2).threshold}
+    protocols: list[Any] = [steady.protocol(n) for n in (1, 2, 17, 1000)]
+    assert len({protocol.threshold for protocol in protocols}) == 1
 
 
 def test_the_papers_noise_costs_more_in_some_releases() -> None:
@@ -224,7 +225,7 @@ def test_the_guarantee_is_that_of_all_visits() -> None:
     assert Fraction(1, 8) < bound.upper < Fraction(1, 2)
     assert run.guarantee.delta(bound.upper).upper <= Fraction(1 + 10**6, 10**12)
     (total,) = run.guarantee.parts
-    assert any("at most 4 batches" in text for text in total.assumptions)  # type: ignore[attr-defined]  # of a composition
+    assert any("at most 4 batches" in text for text in total.assumptions)
 
 
 @pytest.mark.parametrize("horizon", [300, 600])

@@ -14,6 +14,7 @@ from bandits.privatizers.returning import Pool, SteadyPrivatizer
 from bandits.privatizers.visits import MemoryBook, Names
 from dpcore.errors import InvalidParameter
 from dpcore.laws.skellam import Skellam
+from dpcore.protocols.sums import AggregatedSum
 from tests.bandits.privatizers.test_returning import LAPLACE, each_steady, pool_of, run_with
 
 # -- what a visit is -----------------------------------------------------------------------------
@@ -30,7 +31,9 @@ def test_epsilon_and_deviation_are_rounded_up() -> None:
 
 @each_steady
 def test_a_steady_sum_is_read_wrongly_no_more_often_than_asked(steady: SteadyPrivatizer) -> None:
-    tau, law = steady.protocol(9).threshold, steady.law
+    protocol, law = steady.protocol(9), steady.law
+    assert isinstance(protocol, AggregatedSum)
+    tau = protocol.threshold
     assert law.enclose_tail(tau).upper <= Fraction(1, 1000)
     assert law.enclose_tail(tau - 1).lower > Fraction(1, 1000)
     with pytest.raises(InvalidParameter, match="encoded_sum"):

@@ -1,0 +1,123 @@
+r"""Random allocation: each unit in uniformly random rounds of an epoch, chosen by itself.
+
+Known as balls and bins: one round of t, or k of t. Not a shuffled data set, in which who is moved
+moves others. Proofs: docs/proofs/allocation.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from accounting.reals.allocation import MOST_ORDER, renyi_of_allocation
+from accounting.reals.sampled_gaussian import SampledGaussian
+from accounting.release.by_order import ByOrder
+from accounting.release.real_curve import RealCurve
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation, Scope
+from dpcore.numbers.enclosure import End
+from dpcore.numbers.parameter import integer
+
+__all__ = ["RandomAllocation"]
+
+_HALF = Fraction(1, 2)
+_MOST_ROUNDS = 10**6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RandomAllocation(ByOrder):
+    r"""Privacy amplified by random allocation: an upper end for one epoch of ``rounds`` rounds.
+
+    Each unit is in ``picks`` rounds, all such choices equally likely, independently of all other
+    units, drawn anew for each epoch and kept secret. ``curve`` is of Gaussian noise on the reals
+    under add-remove. Epochs compose by their orders.
+
+    >>> from accounting.reals.noise import Gaussian
+    >>> scope = Scope(relation="add-remove")
+    >>> curve = RealCurve(noise=Gaussian(sigma=1), sensitivity=1, scope=scope)
+    >>> RandomAllocation(curve=curve, rounds=100).epsilon("1e-6")
+    Bound(at most 1.45..., 'renyi')
+
+    Raises :class:`InvalidParameter` for anything but such a curve, rounds that are not an integer
+    from 1 to 10^6, and picks that are not one from 1 to the rounds.
+    """
+
+    word: ClassVar[str] = "random-allocation"
+    theorem: ClassVar[str] = (
+        "one Gaussian in a random round, in both directions (Chua et al. 2024; Feldman and "
+        "Shenfeld 2025), and the best order"
+    )
+
+    curve: RealCurve
+    rounds: int
+    picks: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.curve, RealCurve):
+            raise InvalidParameter("curve", self.curve, "must be a RealCurve: noise on the reals")
+        if self.curve.scope.relation is not Relation.ADD_REMOVE:
+            raise InvalidParameter(
+                "scope",
+                self.curve.scope,
+                "must have the relation 'add-remove': a unit replaced may have another round",
+            )
+        if not isinstance(self.curve.sampled(_HALF)[0], SampledGaussian):
+            raise InvalidParameter("noise", self.curve.noise, "must be Gaussian")
+        for name, most in (("rounds", _MOST_ROUNDS), ("picks", None)):
+            value = integer(name, getattr(self, name), at_least=1)
+            limit = self.rounds if most is None else most
+            if value > limit:
+                raise InvalidParameter(name, value, f"must be at most {limit}")
+            object.__setattr__(self, name, value)
+
+    @property
+    def scope(self) -> Scope:
+        r"""That of the curve."""
+        return self.curve.scope
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        r"""Those of the curve."""
+        return self.curve.assumptions
+
+    def most_renyi(self, order: Fraction) -> End:
+        r"""The bound of D_alpha: (alpha - 1) D_alpha is convex, so a chord between whole orders."""
+        law = self.curve.sampled(_HALF)[0]
+        assert isinstance(law, SampledGaussian)  # noqa: S101  # the class refuses other noise
+        always = self.picks * order / (2 * law.variance)
+        if order > MOST_ORDER:
+            return always
+        size, larger = divmod(self.rounds, self.picks)
+        total: End = Fraction(0)
+        for rounds, count in ((size + 1, larger), (size, self.picks - larger)):
+            if count:
+                total += count * _between(law.variance, rounds, order)
+        return min(total, always)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The rounds, the picks and the curve, as text."""
+        return {
+            "claim": self.word,
+            "rounds": self.rounds,
+            "picks": self.picks,
+            "curve": self.curve.to_json(),
+        }
+
+    def __repr__(self) -> str:
+        given = f"rounds={self.rounds}, picks={self.picks}"
+        return f"RandomAllocation(curve={self.curve!r}, {given})"
+
+
+def _between(variance: Fraction, rounds: int, order: Fraction) -> End:
+    low = math.floor(order)
+    share = order - low
+
+    def at(whole: int) -> End:
+        return (
+            (whole - 1) * renyi_of_allocation(variance, rounds, whole) if whole > 1 else Fraction(0)
+        )
+
+    found = at(low) if not share else (1 - share) * at(low) + share * at(low + 1)
+    return found / (order - 1)

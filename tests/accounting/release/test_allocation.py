@@ -1,0 +1,141 @@
+r"""Random allocation against quadrature over all rounds, other directions and other rounds."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accounting import PrivacyCurve, compose
+from accounting.reals.allocation import renyi_of_allocation
+from accounting.reals.noise import Gaussian, Laplace
+from accounting.release.allocation import RandomAllocation
+from accounting.release.real_curve import RealCurve
+from dpcore import DiscreteGaussian
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation, Scope
+
+ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
+
+
+def one(sigma: str) -> RealCurve:
+    return RealCurve(noise=Gaussian(sigma=sigma), sensitivity=1, scope=ADD_REMOVE)
+
+
+def ratio(sigma: float, rounds: int, picks: int = 1) -> tuple[Any, Any]:
+    r"""The density of the unit in ``picks`` random rounds over that of nobody, with weights."""
+    x, weights = np.polynomial.hermite_e.hermegauss(90)
+    weights = weights / weights.sum()
+    each = np.exp(x / sigma - 1 / (2 * sigma**2))
+    axes = [each.reshape([-1 if i == j else 1 for j in range(rounds)]) for i in range(rounds)]
+    chances = [weights.reshape([-1 if i == j else 1 for j in range(rounds)]) for i in range(rounds)]
+    chosen = list(itertools.combinations(range(rounds), picks))
+    total = sum(math.prod((axes[i] for i in rows), start=np.float64(1)) for rows in chosen)
+    return total / len(chosen), math.prod(chances, start=np.float64(1))
+
+
+@pytest.mark.parametrize(("sigma", "rounds"), [("1", 1), ("1", 2), ("2", 3), ("1", 3)])
+def test_orders_of_both_directions(sigma: str, rounds: int) -> None:
+    values, chances = ratio(float(sigma), rounds)
+    variance = Fraction(sigma) ** 2
+    for order in (2, 3, 5):
+        there, gone = (
+            math.log(float((chances * values**power).sum())) / (order - 1)
+            for power in (order, 1 - order)
+        )
+        found = float(renyi_of_allocation(variance, rounds, order))
+        assert max(there, gone) <= found * (1 + 1e-12)
+        assert found == pytest.approx(max(there, gone), rel=2e-3)
+        # Another number of rounds is another number.
+        for other in (rounds + 1, rounds - 1):
+            if other:
+                away = float(renyi_of_allocation(variance, other, order))
+                assert away != pytest.approx(found, rel=2e-2)
+
+
+def test_the_direction_that_is_gone_counts() -> None:
+    r"""Wide noise and small orders: nobody against the unit is the larger one, if by little."""
+    from accounting.reals import allocation
+    from dpcore.numbers.enclosure import precision
+
+    with precision(128):
+        there = float(allocation._rising(Fraction(16), 1000, 4).log())
+        gone = float(allocation._falling(Fraction(16), 1000, 3).log())
+    assert gone == pytest.approx(there, rel=1e-3)
+    found = float(renyi_of_allocation(Fraction(16), 1000, 4)) * 3
+    assert found == pytest.approx(max(there, gone), rel=1e-9)
+    # By the mean of 3 orders of one round less amplified: t rounds are about 1/t of one.
+    assert found == pytest.approx((math.exp(1 / 16) - 1) * 6 / 1000, rel=1e-2)
+
+
+def test_epsilon_is_above_the_hockey_stick() -> None:
+    values, chances = ratio(1.0, 2)
+    epoch = RandomAllocation(curve=one("1"), rounds=2)
+    for epsilon in ("1/2", "3/2", "3"):
+        e = math.exp(float(Fraction(epsilon)))
+        truth = max(
+            float((chances * np.maximum(values - e, 0)).sum()),
+            float((chances * np.maximum(1 - e * values, 0)).sum()),
+        )
+        found = epoch.delta(epsilon)
+        assert truth <= found.upper_float < 40 * truth
+        assert found.lower is None
+    # Less than one Gaussian for sure, and more than its half.
+    assert 0.2 < epoch.epsilon("1e-6").upper < one("1").epsilon("1e-6").upper * Fraction(11, 10)
+
+
+def test_several_rounds_of_an_epoch() -> None:
+    r"""2 of 3 by all pairs of rounds: blocks of two rounds and of one are above."""
+    values, chances = ratio(2.0, 3, picks=2)
+    both = RandomAllocation(curve=one("2"), rounds=3, picks=2)
+    for order in (2, 4):
+        truth = max(
+            math.log(float((chances * values**power).sum())) / (order - 1)
+            for power in (order, 1 - order)
+        )
+        found = float(both.renyi(order).upper)
+        assert truth <= found
+        assert found <= 2 * order / 8
+        blocks = sum(float(renyi_of_allocation(Fraction(4), t, order)) for t in (2, 1))
+        assert found == pytest.approx(blocks, rel=1e-9)
+    always = RandomAllocation(curve=one("2"), rounds=2, picks=2)
+    assert always.renyi(3).upper == pytest.approx(2 * 3 / 8, rel=1e-3)
+
+
+def test_orders_between_whole_ones_lie_on_the_chord_or_below_one_gaussian() -> None:
+    epoch = RandomAllocation(curve=one("1"), rounds=20)
+    values = [float(epoch.renyi(Fraction(k, 4)).upper) * (k / 4 - 1) for k in range(5, 40)]
+    steps = np.diff(values)
+    assert (np.diff(steps) >= -1e-9).all()
+    assert epoch.renyi(1000).upper == 500
+
+
+def test_epochs_compose_by_their_orders() -> None:
+    r"""Feldman and Shenfeld: near Poisson sampling of the same rate over many epochs."""
+    epoch = RandomAllocation(curve=one("1"), rounds=100)
+    total = compose((epoch, 100))
+    assert total.renyi(3).upper == 100 * epoch.renyi(3).upper
+    found = total.epsilon("1e-6")
+    # Poisson sampling of the same rate: 6.907384.
+    assert 6.5 < found.upper < 7.3
+    assert found.lower is None
+    assert found.assumptions == epoch.assumptions != ()
+
+
+def test_bad_input_is_refused() -> None:
+    laplace = RealCurve(noise=Laplace(scale=2), sensitivity=1, scope=ADD_REMOVE)
+    integers = PrivacyCurve(
+        noise=DiscreteGaussian(sigma_squared=4), sensitivity=1, scope=ADD_REMOVE
+    )
+    replaced = RealCurve(noise=Gaussian(sigma=1), sensitivity=1)
+    good: dict[str, Any] = {"curve": one("1"), "rounds": 10}
+    refused: list[dict[str, Any]] = [{"curve": each} for each in (laplace, integers, replaced)]
+    refused += [{"rounds": each} for each in (0, -1, 10**7, "1.5")]
+    refused += [{"picks": each} for each in (0, 11, "1.5")]
+    for bad in refused:
+        with pytest.raises(InvalidParameter):
+            RandomAllocation(**{**good, **bad})
