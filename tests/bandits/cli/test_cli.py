@@ -223,7 +223,7 @@ def test_bad_arguments_are_refused_by_name(
     def never(*args: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("bandits.experiments.experiment._run", never)
+    monkeypatch.setattr("bandits.experiments.playing._run", never)
     Path("here").write_text("mine\n")
     answer = bandit("run", *line.split())
     assert (answer.code, answer.out) == (2, "")
