@@ -41,6 +41,7 @@ bench: .venv/.dev  ## speed and tightness beside the peers, as JSON; an hour
 
 figures: .venv/.dev  ## every plot and table of docs/figures, from seeds; five minutes on two idle cores
 	@$(PY) -m benchmarks.figures --output docs/figures
+	@$(PY) -m benchmarks.figures.dpsgd --output docs/figures
 
 docs: .venv/.dev  ## links, examples and proof hashes of the pages; no network
 	@$(PY) -m pytest tests/house/test_docs.py tests/house/test_links.py tests/house/test_proofs.py

@@ -2,7 +2,7 @@ r"""Play combinatorial bandits round by round, many runs together.
 
 What a run draws depends on its own coins only, whoever is played beside it: outcomes and ties from
 ``world``, noise from ``rng``. The policy's estimates are made of released sums
-(:mod:`bandits.privatizers.totals`), and of nothing else; rewards are touched here alone. Proofs:
+(:mod:`bandits.combinatorial.totals`), and of nothing else; rewards are touched here alone. Proofs:
 docs/proofs/combinatorial.md.
 """
 
@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
-from bandits.combinatorial.cucb import Cucb
+from bandits.combinatorial.cucb import Cucb, CucbName, cucb
 from bandits.combinatorial.decisions import Bools
+from bandits.combinatorial.problem import Problem
+from bandits.combinatorial.totals import Totals, totals_of
 from bandits.play import Run, checked_checkpoints
-from bandits.privatizers.totals import Totals, totals_of
+from bandits.policies.registry import Algorithm, Setting
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
@@ -25,7 +27,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 from dpcore.sampling.rng import Rng, SystemRng
 
-__all__ = ["Coins", "Game", "play_together"]
+__all__ = ["Coins", "Game", "cucb_of", "play_together"]
 
 _BLOCK: Final = 512
 _TIE: Final = 1e-9
@@ -78,6 +80,38 @@ def play_together(
     for start in range(0, policy.privatizer.horizon, _BLOCK):
         score.add(game.play(min(_BLOCK, policy.privatizer.horizon - start)))
     return tuple(_run(policy, game, score, i, each) for i, each in enumerate(coins))
+
+
+def cucb_of(algorithm: Algorithm, setting: Setting) -> Cucb:
+    r"""The policy of that name for this setting, whose ``model`` is the problem.
+
+    >>> from bandits.combinatorial.decisions import Unions
+    >>> from bandits.policies.registry import read_algorithm
+    >>> top = Problem(decisions=Unions.subsets(20, 2))
+    >>> setting = Setting(epsilon=1, delta="1e-6", horizon=1000, arms=20, model=top)
+    >>> cucb_of(read_algorithm("cucb-dp"), setting).privatizer.noise
+    DiscreteLaplace(scale=20)
+
+    Raises :class:`InvalidParameter` for an algorithm or a model of another kind, and for a c with
+    the exact radius, which has none.
+    """
+    name = algorithm.entry.name
+    if algorithm.entry.world != "combinatorial" or not isinstance(setting.model, Problem):
+        reason = "must be cucb or a private version of it, in a combinatorial world"
+        raise InvalidParameter("algorithms", name, reason)
+    if algorithm.value is not None and setting.radius == "exact":
+        reason = "c is of the paper's radius: leave it out, or take --radius paper"
+        raise InvalidParameter("algorithms", str(algorithm), reason)
+    return cucb(
+        cast(CucbName, name),
+        setting.model,
+        horizon=setting.horizon,
+        epsilon=setting.epsilon,
+        delta=setting.delta,
+        release=setting.release,
+        radius=setting.radius,
+        c=algorithm.value or algorithm.entry.default or 4,
+    )
 
 
 class Game:

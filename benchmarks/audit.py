@@ -37,7 +37,13 @@ from benchmarks.auditing.canaries import canary_rows
 from benchmarks.auditing.detection import catalogue, replayed, search, sequential
 from benchmarks.auditing.harness import ALPHA, Effort, Row, at_least, at_most, timed
 from benchmarks.auditing.speed import family, speed
-from benchmarks.auditing.vectors import battery, battery_long, family_alarms, vectors
+from benchmarks.auditing.vectors import (
+    battery,
+    battery_long,
+    family_alarms,
+    time_alarms,
+    vectors,
+)
 from benchmarks.machine import machine
 
 __all__ = ["ASKED", "ROWS", "at_least", "at_most", "main"]
@@ -59,6 +65,7 @@ ROWS: Final[Mapping[str, Callable[[Effort], Iterator[Row]]]] = {
     "vectors": vectors,
     "battery": battery,
     "family-alarms": family_alarms,
+    "time-alarms": time_alarms,
     "battery-long": battery_long,
 }
 r"""What can be measured, by name. Times come first, while nothing else has warmed the machine."""

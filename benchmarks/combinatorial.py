@@ -23,8 +23,8 @@ import numpy as np
 
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.playing import run_cells
-from bandits.policies.combinatorial import cucb_of
 from bandits.policies.registry import read_algorithm
+from bandits.rounds import cucb_of
 from benchmarks.machine import write
 from dpcore.numbers.floating import Floats
 from dpcore.sampling.rng import SeededRng

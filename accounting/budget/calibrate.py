@@ -25,7 +25,7 @@ from accounting.errors import NotDerived
 from accounting.reals.noise import RealNoise
 from accounting.totals.compose import Composition, compose
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.mechanism import Sensitivity
+from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
 
@@ -62,6 +62,7 @@ class Calibration:
     step_less: Noise | RealNoise | None
     found_less: Bound | None
     rate: Fraction = Fraction(1)
+    relation: Relation | None = None
 
     def __post_init__(self) -> None:
         # Whatever a search proposes, nothing else leaves this file.
@@ -78,7 +79,8 @@ class Calibration:
     def total(self) -> Composition:
         r"""The rounds, with the noise that honest users alone add."""
         noise = honest_part(self.noise, self.honest_fraction)
-        return compose((one_round(noise, self.sensitivity, self.rate), self.rounds))
+        one = one_round(noise, self.sensitivity, self.rate, self.relation)
+        return compose((one, self.rounds))
 
     def epsilon_at_delta(self) -> Bound:
         r"""epsilon at ``delta``, of the noise found. It is at most the target: ``found`` proves it.
@@ -112,6 +114,7 @@ class Calibration:
             "one_step_less": step,
             "least": self.least,
             **({} if self.rate == 1 else {"rate": str(self.rate)}),
+            **({} if self.relation is None else {"relation": self.relation.value}),
             "assumptions": list(self.total().assumptions),
         }
 
@@ -124,7 +127,7 @@ class Calibration:
         return "delta_at_target" if self.delta else "epsilon_at_zero"
 
 
-def calibrate(
+def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
     *,
     noise: str,
     epsilon: RationalLike,
@@ -133,6 +136,7 @@ def calibrate(
     sensitivity: Sensitivity | int = 1,
     honest_fraction: RationalLike = 1,
     rate: RationalLike = 1,
+    relation: Relation | None = None,
 ) -> Calibration:
     r"""The least noise of a law that keeps (epsilon, delta) over ``rounds`` releases.
 
@@ -141,8 +145,10 @@ def calibrate(
     ``honest_fraction`` = h/n enlarges the noise of a distributed protocol, so that the shares of h
     of n users are enough. A real parameter is at most 0.12% above the least one.
 
-    ``rate`` < 1 is that of Poisson sampling, between neighbours by a unit added or removed. With
-    it, and for ``"gaussian"`` and ``"laplace"`` noise on the reals, the step is one millionth.
+    ``rate`` < 1 is that of Poisson sampling. Neighbours are by ``relation``: if it is None, by a
+    unit added or removed in samples, else by one replaced; of a sample the sensitivity is that of a
+    unit added. With a rate, and for ``"gaussian"`` and ``"laplace"`` noise on the reals, the step
+    is one millionth.
 
     >>> calibrate(noise="discrete-laplace", epsilon=2, rounds=50).noise
     DiscreteLaplace(scale=25)
@@ -173,6 +179,7 @@ def calibrate(
         epsilon=at,
         delta=most,
         honest=honest,
+        relation=None if relation is None else Scope(relation=relation).relation,
     )
     bound = cache(promise.bound)
     value, less = _exactly(promise, bound) or _least(promise, bound)
@@ -187,6 +194,7 @@ def calibrate(
         step_less=None if less is None else promise.family.at(less),
         found_less=None if less is None else bound(less),
         rate=share,
+        relation=promise.relation,
     )
 
 

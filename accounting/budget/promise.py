@@ -18,6 +18,7 @@ from accounting.pairs.shift import heaviest
 from accounting.reals.noise import RealNoise
 from accounting.release.curve import OneRelease, PrivacyCurve
 from accounting.release.real_curve import RealCurve
+from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals.compose import compose
 from dpcore.errors import InvalidParameter
@@ -42,16 +43,30 @@ _ADD_REMOVE: Final = Scope(relation=Relation.ADD_REMOVE)
 
 
 def one_round(
-    noise: Noise | RealNoise, sensitivity: Sensitivity | int, rate: Fraction
+    noise: Noise | RealNoise,
+    sensitivity: Sensitivity | int,
+    rate: Fraction,
+    relation: Relation | None = None,
 ) -> OneRelease:
-    r"""One release with this noise, on a Poisson sample where the rate is below 1."""
-    scope = Scope() if rate == 1 else _ADD_REMOVE
+    r"""One release with this noise, on a Poisson sample where the rate is below 1.
+
+    Between neighbours by ``relation``; if it is None, by one added or removed in a sample, else by
+    one replaced. Of a sample, the sensitivity is that of one who is added.
+    """
+    scope = _ADD_REMOVE if rate != 1 else Scope(relation=relation or Relation.REPLACE)
     curve = (
         RealCurve(noise=noise, sensitivity=sensitivity, scope=scope)
         if isinstance(noise, RealNoise)
         else PrivacyCurve(noise=noise, sensitivity=sensitivity, scope=scope)
     )
-    return curve if rate == 1 else PoissonSampled(curve=curve, rate=rate)
+    if rate == 1:
+        return curve
+    if relation is not Relation.REPLACE:
+        return PoissonSampled(curve=curve, rate=rate)
+    if not isinstance(curve, RealCurve):
+        reason = "must be add-remove for samples with noise on integers: else it is not known"
+        raise InvalidParameter("relation", relation.value, reason)
+    return PoissonReplaced(curve=curve, rate=rate)
 
 
 def written(noise: Noise | RealNoise) -> str:
@@ -84,6 +99,7 @@ class Promise:
     epsilon: Fraction
     delta: Fraction
     honest: Fraction
+    relation: Relation | None = None
 
     @property
     def limit(self) -> Fraction:
@@ -107,7 +123,7 @@ class Promise:
             ) from error
 
     def _bound(self, noise: Noise | RealNoise) -> Bound:
-        curve = one_round(noise, self.sensitivity, self.rate)
+        curve = one_round(noise, self.sensitivity, self.rate, self.relation)
         total = compose((curve, self.rounds))
         if self.delta == 0:
             return total.epsilon(0)

@@ -339,4 +339,5 @@ def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:
         case Pure() | ZCdp() | Approx():
             written = source.to_json()
             return {**{k: v for k, v in written.items() if k != "scope"}, "rounds": rounds}
-    raise NotDerived(f"a certificate of {source!r}", "the second path knows no such part")
+    why = "the second path knows no such part: a group, or samples of which an upper bound is known"
+    raise NotDerived(f"a certificate of {source!r}", why)

@@ -109,7 +109,7 @@ def said(claim: Word) -> str:
             return f"epsilon={epsilon}"
         case ZCdp(rho=rho):
             return f"rho={rho}"
-    return f"Renyi divergences at {len(claim.points)} orders"
+    return f"Renyi divergences at {len(points_of(claim))} orders"
 
 
 def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:

@@ -236,6 +236,7 @@ def calibrate_command(
             help="The share of users who add their noise, e.g. 90%: each then adds more.",
         ),
     ] = "100%",
+    relation: Neighbours = None,
     as_json: AsJson = False,
 ) -> None:
     r"""Find the least noise that keeps a guarantee over all rounds, and show that less does not.
@@ -246,12 +247,14 @@ def calibrate_command(
     from accounting.budget.promise import written
 
     if "most" in (rounds, poisson):
-        show(most_of(noise, epsilon, delta, sensitivity, rounds, poisson, as_json=as_json))
+        given = (noise, epsilon, delta, sensitivity, rounds, poisson, relation)
+        show(most_of(*given, as_json=as_json))
         return
     moves, count = read_sensitivity("--sensitivity", sensitivity), whole("--rounds", rounds, 1)
     kept, target = rational("--delta", delta), rational("--epsilon", epsilon)
     laws = dict.fromkeys(("noise", "shape", "probability", "count"), "--noise")
-    with named(epsilon="--epsilon", delta="--delta", honest_fraction="--honest", **laws):
+    promised = {"honest_fraction": "--honest", "relation": "--relation"}
+    with named(epsilon="--epsilon", delta="--delta", **promised, **laws):
         found = calibrate(
             noise=noise,
             epsilon=target,
@@ -260,6 +263,7 @@ def calibrate_command(
             sensitivity=moves,
             honest_fraction=share("--honest", honest),
             rate=rate_of(poisson),
+            relation=relation,
         )
     if as_json:
         show({"schema": SCHEMA, **found.to_json(), "delta": exact(kept)})

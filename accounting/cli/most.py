@@ -8,6 +8,7 @@ from accounting.cli.options import between, exact, whole
 from accounting.cli.releases import SCHEMA, composed, line, rate_of
 from dpcore.command.options import named
 from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly
 from dpcore.spelling import read_sensitivity
@@ -26,6 +27,7 @@ def most_of(
     sensitivity: str,
     rounds: str,
     poisson: str,
+    relation: Relation | None,
     *,
     as_json: bool,
 ) -> dict[str, Any] | list[str]:
@@ -36,7 +38,10 @@ def most_of(
         raise InvalidParameter("--poisson", poisson, "must be a rate: --rounds is looked for")
     at, limit = rational("--epsilon", epsilon), rational("--delta", delta)
     given = None if poisson == "most" or rate_of(poisson) == 1 else [poisson]
-    total = composed([noise], [sensitivity], None, given)
+    if poisson == "most" and relation is Relation.REPLACE:
+        reason = "must be add-remove where the largest rate is looked for"
+        raise InvalidParameter("--relation", relation.value, reason)
+    total = composed([noise], [sensitivity], None, given, relation)
     part = cast("OneRelease", total.parts[0][0])  # one release is composed
     with named(epsilon="--epsilon", delta="--delta", noise="--noise"):
         if rounds == "most":

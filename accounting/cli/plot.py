@@ -1,4 +1,6 @@
-r"""The curve of a composition as a picture: what is proven, from above and from below.
+r"""Pictures of what releases cost: the curve of a composition, and epsilon against epochs.
+
+What is proven is drawn from above and from below, beside it what other tools print.
 
 Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``.
 """
@@ -7,14 +9,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib.util import find_spec
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Final
 
+from accounting.budget.training import Run, Sampling
 from accounting.claims.bound import Bound
-from dpcore.command.picture import curve_picture
+from dpcore.command.picture import curve_picture, picture
+from dpcore.command.progress import progress_bar
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.rounding import exactly
 
-__all__ = ["draw"]
+__all__ = ["Training", "draw", "draw_epochs", "over_epochs"]
+
+_SIZE: Final = (7.0, 4.5)
+_COLOURS: Final = ("black", "tab:red", "tab:blue", "tab:green", "tab:purple")
+_WIDTH: Final = 95
+# What lies on the line of another is a ring around its dots.
+_STYLES: Final[tuple[dict[str, Any], ...]] = (
+    {"linestyle": "--"},
+    {"linestyle": "", "marker": "o", "markersize": 8, "fillstyle": "none"},
+)
+
+_TENTHS: Final = 10
+_WIDEST: Final = "1e-6"
 
 _SEEN: Final = 1 / 1000
 """Two lines that are closer than this part of the picture's width are one line to the eye."""
@@ -48,6 +69,86 @@ def draw(path: Path, points: Sequence[tuple[float, Bound]], *, title: str) -> No
             if below:
                 label = "proven lower bound: nobody can promise less"
                 axes.plot(*zip(*below, strict=True), color="tab:red", label=label, **marked)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    r"""One line of a picture: epsilon after so many epochs, and what other tools say of it.
+
+    ``points``: (epochs, bound of epsilon). ``others``: for each tool (epochs, its number).
+    """
+
+    label: str
+    points: tuple[tuple[float, Bound], ...]
+    others: dict[str, tuple[tuple[float, float], ...]]
+
+
+def over_epochs(run: Run, sampling: Sampling, delta: Fraction) -> Training:
+    r"""Epsilon after each tenth of a run, and what dp-accounting says of Poisson batches."""
+    from accounting.interop.peers import accountants_of_dp_accounting
+    from accounting.totals.compose import compose
+
+    counts = sorted({max(run.rounds * i // _TENTHS, 1) for i in range(1, _TENTHS + 1)})
+    points = []
+    with progress_bar("epochs", len(counts)) as advance:
+        for count in counts:
+            spent = Fraction(count) * run.rate
+            shorter = replace(run, rounds=count, epochs=spent)
+            points.append((float(spent), compose(shorter.part(sampling)).epsilon(delta, _WIDEST)))
+            advance(len(points))
+    others: dict[str, tuple[tuple[float, float], ...]] = {}
+    if (
+        sampling is Sampling.POISSON
+        and not run.replaced
+        and run.group == 1
+        and find_spec("dp_accounting")
+    ):
+        epochs = [x for x, _ in points]
+        for tool, found in accountants_of_dp_accounting(
+            run.multiplier, run.rate, counts, delta
+        ).items():
+            others[tool] = tuple(zip(epochs, found, strict=True))
+    label = f"noise multiplier {exactly(run.multiplier)}"
+    return Training(label=label, points=tuple(points), others=others)
+
+
+def draw_epochs(path: Path, lines: Sequence[Training], *, title: str) -> None:
+    r"""Epsilon against epochs: both proven ends of each line, and dashed what other tools say.
+
+    Raises :class:`InvalidParameter` when no epsilon is finite, or the file cannot be written.
+    """
+    if not any(bound.upper < math.inf for line in lines for _, bound in line.points):
+        raise InvalidParameter("--plot", str(path), "every epsilon is infinite: nothing to draw")
+    with picture("--plot", path, size=_SIZE, layout="constrained") as figure:
+        axes = figure.add_subplot()
+        for line, colour in zip(lines, _cycled(len(lines)), strict=True):
+            finite = [(x, bound) for x, bound in line.points if bound.upper < math.inf]
+            epochs = [x for x, _ in finite]
+            above = [bound.upper_float for _, bound in finite]
+            known = [(x, b.lower_float) for x, b in finite if b.lower_float is not None]
+            ends = "both proven ends" if len(known) == len(finite) else "proven upper end"
+            marks: dict[str, Any] = {"color": colour, "linewidth": 1.0}
+            axes.plot(
+                epochs, above, marker="o", markersize=2.5, label=f"{line.label}: {ends}", **marks
+            )
+            if known:
+                axes.plot(*zip(*known, strict=True), marker="o", markersize=2.5, **marks)
+            for (tool, found), style in zip(line.others.items(), _STYLES, strict=False):
+                said = f"{line.label}: {tool}"
+                axes.plot(*zip(*found, strict=True), label=said, **{**marks, **style})
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("epochs")
+        axes.set_ylabel("epsilon")
+        axes.set_title("\n".join(wrap(title, _WIDTH)), fontsize="small")
+        axes.grid(visible=True, alpha=0.3)
+        axes.legend(
+            title="dots are proven, lines join them", title_fontsize="small", fontsize="small"
+        )
+
+
+def _cycled(count: int) -> list[str]:
+    return [_COLOURS[i % len(_COLOURS)] for i in range(count)]
 
 
 def _is_one_line(points: Sequence[tuple[float, Bound]]) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from accounting.budget.training import Run, Sampling
 from accounting.cli.options import between, exact, show, whole
 from accounting.cli.releases import (
     CertificateFile,
@@ -26,6 +26,7 @@ from accounting.errors import NotDerived
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named
 from dpcore.command.patience import patiently
+from dpcore.command.picture import check_picture
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import End
@@ -33,26 +34,15 @@ from dpcore.numbers.parameter import positive_rational, rational
 from dpcore.numbers.rounding import down, exactly, up
 
 if TYPE_CHECKING:
-    from accounting.claims.guarantee import Guarantee
-    from accounting.release.real_curve import RealCurve
     from accounting.totals.compose import Composition
     from accounting.totals.truncated import Truncated
 
-__all__ = ["Sampling", "check", "dpsgd"]
+__all__ = ["check", "dpsgd"]
 
 _MOST_TEXT: Final = 1 << 20
 _UNDECIDED: Final = 4
 _DIGITS: Final = 9
 _NEAR: Final = "1e-8"
-
-
-class Sampling(StrEnum):
-    r"""How a batch is drawn."""
-
-    POISSON = "poisson"
-    FIXED = "fixed"
-    SHUFFLED = "shuffled"
-    ALLOCATED = "allocated"
 
 
 _REPLACED: Final = (
@@ -77,71 +67,6 @@ _CHANCE: Final = {
     Sampling.SHUFFLED: "each example in one of each epoch",
     Sampling.ALLOCATED: "each example in one of the {batches} of each epoch",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
-    multiplier: Fraction
-    batch: int
-    examples: int
-    rounds: int
-    epochs: Fraction
-    replaced: bool
-    group: int
-
-    @property
-    def rate(self) -> Fraction:
-        return Fraction(self.batch, self.examples)
-
-    @property
-    def batches(self) -> int:
-        return self.examples // self.batch
-
-    def part(self, sampling: Sampling) -> tuple[Guarantee, int]:
-        from accounting.reals.noise import Gaussian
-        from accounting.release.allocation import RandomAllocation
-        from accounting.release.real_curve import RealCurve
-        from accounting.release.subsampling import FixedSizeSampled
-
-        noise = Gaussian(sigma=self.multiplier)
-        if sampling in (Sampling.POISSON, Sampling.ALLOCATED):
-            scope = Scope(relation=Relation.ADD_REMOVE)
-            curve = RealCurve(noise=noise, sensitivity=1, scope=scope)
-            if sampling is Sampling.POISSON:
-                return self._poisson(curve), self.rounds
-            return RandomAllocation(curve=curve, rounds=self.batches), math.ceil(self.epochs)
-        curve = RealCurve(noise=noise, sensitivity=2 * self.group)
-        if sampling is Sampling.SHUFFLED:
-            return curve, math.ceil(self.epochs)
-        sampled = FixedSizeSampled(curve=curve, sample=self.batch, population=self.examples)
-        return (curve if self.rate == 1 else sampled), self.rounds
-
-    def _poisson(self, curve: RealCurve) -> Guarantee:
-        from accounting.release.group import GroupSampled
-        from accounting.release.real_curve import RealCurve
-        from accounting.release.replaced import PoissonReplaced
-        from accounting.release.subsampling import PoissonSampled
-
-        if self.replaced:
-            return PoissonReplaced(curve=curve, rate=self.rate)
-        if self.rate == 1:
-            return RealCurve(noise=curve.noise, sensitivity=self.group, scope=curve.scope)
-        if self.group == 1:
-            return PoissonSampled(curve=curve, rate=self.rate)
-        with named(members="--group"):
-            return GroupSampled(curve=curve, rate=self.rate, members=self.group)
-
-    def command(self, sampling: Sampling, delta: str) -> str | None:
-        group = f" --group {self.group}" if self.group > 1 else ""
-        noise = f"dpcore budget epsilon --noise gaussian:sigma={exactly(self.multiplier)}"
-        match sampling:
-            case Sampling.POISSON if not self.replaced:
-                drawn = f"--poisson {self.batch}/{self.examples} --rounds {self.rounds}"
-                return f"{noise} {drawn}{group} --delta {delta}"
-            case Sampling.SHUFFLED:
-                rounds = math.ceil(self.epochs)
-                return f"{noise} --sensitivity 2 --rounds {rounds}{group} --delta {delta}"
-        return None
 
 
 @patiently
@@ -184,6 +109,14 @@ def dpsgd(
         str, typer.Option(metavar="WIDTH", help="How close the two bounds must be.")
     ] = _NEAR,
     certificate: CertificateFile = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw epsilon against epochs to a file, .svg, .png or .pdf; poisson batches "
+            "beside RDP and PLD of dp-accounting, where that is installed.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     r"""Compute what DP-SGD training spends, from the numbers that a training script has.
@@ -198,13 +131,18 @@ def dpsgd(
     replaced = poisson and relation is Relation.REPLACE
     run = replace(run, replaced=replaced, group=whole("--group", group, 1))
     _known(run, sampling, relation, truncate)
-    if certificate is not None and truncate is not None:
-        raise InvalidParameter("--certificate", certificate, "knows no batches that are cut")
+    for option, file in (("--certificate", certificate), ("--plot", plot)):
+        if truncate is not None and file is not None:
+            reason = "is not written with --truncate: it could not state what cutting adds"
+            raise InvalidParameter(option, str(file), reason)
     said = _REPLACED if run.replaced else _SAID[sampling]
     at = rational("--delta", delta)
     if not 0 < at < 1:
         raise InvalidParameter("--delta", delta, "must lie in (0, 1)")
-    part, count = run.part(sampling)
+    if plot is not None:
+        check_picture("--plot", plot)
+    with named(members="--group"):
+        part, count = run.part(sampling)
     total = compose((part, count))
     cut = None if truncate is None else _truncated(total, run, truncate)
     with named(delta="--delta", relative="--relative"):
@@ -213,6 +151,11 @@ def dpsgd(
         # A shuffle that nobody sees may hide more: what was composed is an upper bound.
         found = replace(found, lower=None)
     write_certificate(certificate, total, at)
+    if plot is not None:
+        from accounting.cli.plot import draw_epochs, over_epochs
+
+        title = f"{batch_size} of {examples} examples a batch, delta = {delta}, {sampling.value}"
+        draw_epochs(plot, [over_epochs(run, sampling, at)], title=title)
     command = run.command(sampling, delta) if truncate is None else None
     derived: dict[str, Any] = {
         "rounds": run.rounds,
@@ -257,7 +200,7 @@ def _of_file(event: Path) -> Iterator[None]:
         raise InvalidParameter("--event", str(event), str(error)) from None
 
 
-def _known(run: _Run, sampling: Sampling, relation: Relation | None, truncate: str | None) -> None:
+def _known(run: Run, sampling: Sampling, relation: Relation | None, truncate: str | None) -> None:
     # What is not known is refused by its option.
     fixed = sampling in (Sampling.FIXED, Sampling.SHUFFLED)
     if fixed and relation is Relation.ADD_REMOVE:
@@ -275,7 +218,7 @@ def _known(run: _Run, sampling: Sampling, relation: Relation | None, truncate: s
         raise InvalidParameter("--group", run.group, f"must be 1: of {said} no bound is proven")
 
 
-def _truncated(total: Composition, run: _Run, most: str) -> Truncated:
+def _truncated(total: Composition, run: Run, most: str) -> Truncated:
     from accounting.totals.truncated import Truncated
 
     if run.rate == 1:
@@ -284,9 +227,7 @@ def _truncated(total: Composition, run: _Run, most: str) -> Truncated:
     return Truncated(total=total, examples=run.examples, most=size)
 
 
-def _run(
-    multiplier: str, batch: str, examples: str, epochs: str | None, rounds: str | None
-) -> _Run:
+def _run(multiplier: str, batch: str, examples: str, epochs: str | None, rounds: str | None) -> Run:
     size, population = whole("--batch-size", batch, 1), whole("--examples", examples, 1)
     if size > population:
         raise InvalidParameter("--batch-size", batch, f"must be at most --examples, {population}")
@@ -304,7 +245,7 @@ def _run(
         if count < 1:
             least = f"must be at least {size}/{population}: shorter is less than one batch"
             raise InvalidParameter("--epochs", epochs, least)
-    return _Run(
+    return Run(
         multiplier=noise,
         batch=size,
         examples=population,

@@ -147,7 +147,9 @@ class SmoothSampled:
         # The bound of the last frequency of the ladder that is not above the block.
         left = blocks * self.grid.length
         rung = np.searchsorted(_LADDER, left, side="right")
-        short = self.factor.law.ripple(self.factor.tilt, left + self.grid.length)
+        short = self.factor.law.ripple(
+            self.factor.tilt, (left + self.grid.length).astype(np.float64)
+        )
         found: Floats = np.minimum(np.append(np.inf, bounds)[rung] + short, self.factor.peak)
         near = np.asarray((found > _ENOUGH) | (rung < _FIRST))
         if near.any():

@@ -15,10 +15,11 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from flint import arb
+from flint import arb, ctx
 
 from accounting.errors import NotDerived
 from accounting.fourier.discs import Floats
@@ -62,7 +63,8 @@ class Direction:
 
     def mixed(self, growth: arb) -> arb:
         r"""B, from e^u."""
-        return ball(1 - self.rate) + ball(self.rate) * growth
+        share, other = _shares(self.rate, ctx.prec)
+        return other + share * growth
 
     def signed(self, log: arb) -> arb:
         r"""The loss, from log B."""
@@ -74,11 +76,12 @@ class Direction:
         s = gamma e^u/B is the slope of log B. All three rise in u: arg B from 0 to the angle, Re s
         from 0 to 1.
         """
-        far, other = ball(self.rate) * growth, ball(1 - self.rate)
+        share, other = _shares(self.rate, ctx.prec)
+        far = share * growth
         real, imaginary = far * angle.cos(), far * angle.sin()
         square = (other + real) ** 2 + imaginary**2
-        share = (far * far + other * real) / square
-        return square.log() / 2, (imaginary / (other + real)).atan(), share
+        slope = (far * far + other * real) / square
+        return square.log() / 2, (imaginary / (other + real)).atan(), slope
 
     # -- the same in floats, on which only speed rests ---------------------------------------------
 
@@ -149,6 +152,13 @@ class SampledLaw:
         if self.highest is None and self.direction.present:
             return Enclosure.infinite()
         return narrow(lambda: self.largest, _BITS)
+
+
+@lru_cache(maxsize=64)
+def _shares(rate: Fraction, bits: int) -> tuple[arb, arb]:
+    # gamma and 1 - gamma, which every node asks for.
+    del bits
+    return ball(rate), ball(1 - rate)
 
 
 def not_listed(law: object, tilt: Fraction, bits: int) -> Losses:

@@ -29,6 +29,7 @@ _POINTS: Final = 1024
 _COARSE: Final = 192
 _ANGLES: Final = 40
 _FINER: Final = 0.75
+_LESS: Final = 0.7
 CELLS: Final = 128
 """Into how many cells a strip is cut to be bounded."""
 
@@ -187,6 +188,8 @@ class SampledGaussian(SampledLaw):
             step = angle / (nats + max(size - log_scale, 0.0) + 1)
             if step > best:
                 best, found = step, angle
+            elif step < best * _LESS:
+                break
             angle *= _FINER
         return short(found)
 

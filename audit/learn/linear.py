@@ -8,6 +8,7 @@ towards the common mean and strongly is the sum of all coordinates, which takes 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,7 +52,7 @@ class Moments:
     def correlation(self, slope: Floats) -> float:
         r"""Of a linear form with the worlds of these runs, but for a constant."""
         moves = float(slope @ self.gram @ slope) * max(self.runs, 1)
-        return float(slope @ self.cross) / max(moves, _LEAST) ** 0.5
+        return float(slope @ self.cross) / math.sqrt(max(moves, _LEAST))
 
     def slopes(self, ridge: float) -> tuple[Floats, Floats]:
         r"""The weights drawn towards 0, and those drawn towards their common mean."""

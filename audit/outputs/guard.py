@@ -260,10 +260,10 @@ def failure(
         case _:
             shown = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
             reason = f"raised {shown}"
-            frame, line = ([*traceback.walk_tb(error.__traceback__)] or [(None, None)])[-1]
             # A call that could not even begin has no place in the code that was called.
-            if frame is not None and not _is_auditor(frame):
-                reason += f" at {Path(frame.f_code.co_filename).name}:{line}"
+            for frame, line in [*traceback.walk_tb(error.__traceback__)][-1:]:
+                if not _is_auditor(frame):
+                    reason += f" at {Path(frame.f_code.co_filename).name}:{line}"
     return TargetFailed(target, reason, dataset=dataset, run=run)
 
 

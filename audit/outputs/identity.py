@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -81,8 +81,8 @@ class _Array(Name):
         return cls("", (value.dtype.str, value.shape, value.tobytes()))
 
     def __str__(self) -> str:
-        form, shape, entries = self.objects
-        return _text(np.frombuffer(entries, form).reshape(shape), [])  # type: ignore[call-overload]
+        form, shape, entries = cast("tuple[str, tuple[int, ...], bytes]", self.objects)
+        return _text(np.frombuffer(entries, form).reshape(shape), [])
 
 
 class Number(NamedTuple):

@@ -182,8 +182,14 @@ class Scalar(Target):
         options: list[dict[str, Any]] = [
             {"rng": _given(seed, ours=self.ours)} if self.seeded else {} for seed in block.seeds
         ]
+        if block.timed:
+            # Both worlds draw from one generator: of two, one may lie better in the caches for as
+            # long as the audit runs, and the time would tell which one was handed over.
+            options[1] = options[0]
         for i, world in enumerate(block.worlds.tolist()):
-            dataset = fresh[world]()
+            # Likewise both datasets are copied before each call.
+            both = [make() for make in fresh] if block.timed else None
+            dataset = fresh[world]() if both is None else both[world]
             try:
                 block.watchdog.restart()
                 begun = time.perf_counter_ns()

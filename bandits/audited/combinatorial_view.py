@@ -18,7 +18,7 @@ from bandits.audited.server_view import ABSENT, ARMS, Views
 from bandits.combinatorial.cucb import Cucb
 from bandits.combinatorial.decisions import Unions
 from bandits.combinatorial.problem import Problem
-from bandits.privatizers.streams import StreamPrivatizer
+from bandits.combinatorial.streams import StreamPrivatizer
 from bandits.rounds import Coins, Game
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.errors import InvalidParameter

@@ -21,7 +21,7 @@ from bandits.audited.linear_view import MODEL, LinearView, linear_view_of
 from bandits.audited.own import is_own, own_policy
 from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Route, View, Views, view_of
 from bandits.combinatorial.cucb import FAMILY, Cucb
-from bandits.policies.combinatorial import cucb_of
+from bandits.combinatorial.streams import StreamRelease
 from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
@@ -30,9 +30,9 @@ from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning import SteadyPrivatizer
-from bandits.privatizers.streams import StreamRelease
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.radius import RadiusName, radius_of
+from bandits.rounds import cucb_of
 from dpcore.command.options import share
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational, whole_number
@@ -183,11 +183,11 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
     path = given.get("path", "release")
     if path not in get_args(Route):
         raise InvalidParameter("path", path, f"must be one of {', '.join(get_args(Route))}")
-    policy: Policy[Any] | Cucb = (
-        own_policy(spelling, algorithm)
-        if own
-        else _policy(spelling, algorithm, given, delta or _USUAL)
-    )
+    policy: Policy[Any] | Cucb
+    if own:
+        policy = own_policy(spelling, algorithm)
+    else:
+        policy = _policy(spelling, algorithm, given, delta or _USUAL)
     return audit_view(
         policy,
         delta=delta,
@@ -304,12 +304,12 @@ def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) ->
         schedule="paper",
         model=PAIR if combinatorial else MODEL,
         calibration=cast(Calibrated, given.get("calibration", "exact")),
+        release=cast(StreamRelease, given.get("release", "tree")),
         max_visits=None if _visits(given) == 1 else _visits(given),
         deployment=Deployment(
             honest=share("honest", given.get("honest", "1")),
             dropouts=share("dropouts", given.get("dropouts", "0")),
         ),
-        release=cast(StreamRelease, given.get("release", "tree")),
     )
     _check_keys(name, given)
     if combinatorial:
@@ -338,10 +338,11 @@ def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) ->
 
 def _check_keys(name: str, given: Mapping[str, str]) -> None:
     # What only some algorithms have.
-    combinatorial = name in FAMILY
-    others = ["calibration", "scaling", "radius"] if combinatorial else ["release"]
-    if name in ("cucb-ldp1", "cucb-ldp2"):
-        others.append("release")
-    for key in others:
-        if key in given:
+    others = {"calibration", "scaling", "radius", "visits", "honest", "dropouts"}
+    if name not in FAMILY:
+        others = {"release"}
+    elif name.startswith("cucb-ldp"):
+        others.add("release")
+    for key in given:
+        if key in others:
             raise InvalidParameter(key, given[key], f"{name} has none")

@@ -28,6 +28,8 @@ from accounting.checker.text.reading import part_of, scope_of
 from accounting.checker.worst import WorstPart
 from accounting.claims.claim import Assumed, Pure
 from accounting.totals.compose import compose
+from bandits.combinatorial.cucb import FAMILY
+from bandits.combinatorial.streams import StreamPrivatizer, StreamTrust
 from bandits.policies.elimination import NAMES
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
 from bandits.privatizers.bits import BitPrivatizer
@@ -90,6 +92,9 @@ _OF_LINEAR: Final[Mapping[str, LinearTrust]] = {
 _AVERAGES: Final = {
     f"{before}-{after}": trust for before, trust in _OF_LINEAR.items() for after in ("dpe", "pe")
 }
+_STREAMS: Final[Mapping[str, StreamTrust]] = {
+    name: trust for name, (trust, _) in FAMILY.items() if trust != "none"
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +156,7 @@ def knows(algorithm: str) -> bool:
     >>> knows("dist-dp-se"), knows("Dist-dp-se")
     (True, False)
     """
-    return algorithm in _TRUST or algorithm in _AVERAGES
+    return any(algorithm in known for known in (_TRUST, _AVERAGES, _STREAMS))
 
 
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -183,6 +188,8 @@ def _of_algorithm(name: str) -> tuple[str, ...]:
     if name in _AVERAGES:
         privatizer = AveragePrivatizer(trust=_AVERAGES[name])
         return (*privatizer.assumed(Averages(users=1, coordinates=1)), _CALIBRATED)
+    if name in _STREAMS:
+        return StreamPrivatizer(trust=_STREAMS[name], sent=1, horizon=1).assumed()
     trust = _TRUST.get(name)
     if trust is None:
         return (UNKNOWN,)

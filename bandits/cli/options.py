@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, cast
 
+from bandits.combinatorial.streams import StreamRelease
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.people import Visitors, supported
 from bandits.policies.registry import ScheduleName
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.deployment import AggregationName, Deployment
-from bandits.privatizers.streams import StreamRelease
 from bandits.radius.radius import RadiusName, TailName
 from bandits.worlds import FromFile, preset_of
 from bandits.worlds.own import OWN
@@ -27,9 +27,9 @@ _OTHER: Final = "schedule seed resume calibration users alpha confidence honest 
 _OPTIONS: Final = {
     **{name: f"--{name}" for name in f"{_SAME} {_OTHER}".split()},
     "renyi_tail": "--renyi-tail",
+    "super_arm": "--super-arm",
     "max_visits": "--visits",
     "aggregation": "--aggregation",
-    "super_arm": "--super-arm",
     "preset": "PRESET",
     "algorithm": "--algorithms",
     "worlds": "--instances",
@@ -68,13 +68,13 @@ def read_experiment(  # one for each option
     alpha: str | None = None,
     confidence: str | None = None,
     renyi_tail: str | None = None,
+    super_arm: str | None = None,
+    release: str | None = None,
     visits: str | None = None,
     honest: str | None = None,
     dropouts: str | None = None,
     aggregation: str | None = None,
     rewards: bool = False,
-    super_arm: str | None = None,
-    release: str | None = None,
 ) -> Experiment:
     r"""The experiment that the options spell; what is left out is the preset's.
 
@@ -117,10 +117,10 @@ def read_experiment(  # one for each option
             alpha=alpha if alpha is not None else "4/5",
             confidence=_chance(confidence, rounds),
             renyi_tail=cast(TailName | None, renyi_tail),
-            max_visits=visitors.max_visits,
-            deployment=visitors.deployment,
             super_arm=None if super_arm is None else whole_number("super_arm", super_arm),
             release=cast(StreamRelease, release or "tree"),
+            max_visits=visitors.max_visits,
+            deployment=visitors.deployment,
         )
         linear = {"calibration": calibration, "users": users, "alpha": alpha}
         for argument, given in linear.items():

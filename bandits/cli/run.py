@@ -166,6 +166,20 @@ def run(
             rich_help_panel=_HOW,
         ),
     ] = None,
+    super_arm: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K", help="Size of super arms. (default: the preset's)", rich_help_panel=_WHAT
+        ),
+    ] = None,
+    release: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help="How cucb-dp releases sums: tree, doubling or factorisation. (default: tree)",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     visits: Annotated[
         str | None,
         typer.Option(
@@ -196,24 +210,7 @@ def run(
         str | None,
         typer.Option(
             metavar="WORD",
-            help="What adds up messages: ideal, or masked (10 ms a reward). (default: ideal)",
-            rich_help_panel=_HOW,
-        ),
-    ] = None,
-    super_arm: Annotated[
-        str | None,
-        typer.Option(
-            metavar="K",
-            help="Base arms of a super arm in combinatorial worlds. (default: the preset's)",
-            rich_help_panel=_WHAT,
-        ),
-    ] = None,
-    release: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WORD",
-            help="How cucb-dp releases running sums: tree (the paper), doubling (disjoint blocks), "
-            "or factorisation (Gaussian noise, keeps DELTA). (default: tree)",
+            help="What adds up messages: ideal, or masked (about 10 ms a reward). (default: ideal)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -299,13 +296,13 @@ def run(
             alpha=alpha,
             confidence=confidence,
             renyi_tail=renyi_tail,
+            super_arm=super_arm,
+            release=release,
             visits=visits,
             honest=honest,
             dropouts=dropouts,
             aggregation=aggregation,
             rewards=rewards is not None,
-            super_arm=super_arm,
-            release=release,
         )
         with as_options(data=option):
             worlds = experiment.worlds(source)

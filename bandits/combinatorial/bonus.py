@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from bandits.privatizers.streams import StreamPrivatizer
-from bandits.privatizers.totals import inverse
+from bandits.combinatorial.streams import StreamPrivatizer
+from bandits.combinatorial.totals import inverse
 from bandits.radius.radius import RadiusName
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

@@ -14,8 +14,8 @@ from typing import Final, Literal, TypeAlias, get_args
 from bandits.batch import arms_and_horizon
 from bandits.combinatorial.bonus import bonus_table
 from bandits.combinatorial.problem import Problem
+from bandits.combinatorial.streams import StreamPrivatizer, StreamRelease, StreamTrust
 from bandits.privatizers.promise import RunGuarantee
-from bandits.privatizers.streams import StreamPrivatizer, StreamRelease, StreamTrust
 from bandits.radius.radius import RadiusName
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.floating import Floats

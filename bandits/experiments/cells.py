@@ -2,10 +2,12 @@ r"""The cells of an experiment: a run each, to come or played."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-__all__ = ["Cell", "Task"]
+from bandits.play import Run
+
+__all__ = ["Cell", "Task", "cell_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,3 +42,9 @@ class Cell:
     def to_json(self) -> dict[str, Any]:
         r"""The fields by name, in order; floats are read back as they were."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+def cell_of(task: Task, run: Run) -> Cell:
+    r"""What ``run`` gave to ``task``."""
+    shared = (field.name for field in fields(Run) if field.name in Cell.__slots__)
+    return Cell(**asdict(task), **{name: getattr(run, name) for name in shared})

@@ -14,6 +14,7 @@ from typing import Any, Final
 from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon, chance_of, confidence_of
 from bandits.combinatorial.problem import Problem
+from bandits.combinatorial.streams import StreamRelease
 from bandits.experiments.asked import (
     check_delta,
     check_epsilons,
@@ -27,17 +28,12 @@ from bandits.experiments.asked import (
 )
 from bandits.experiments.cells import Cell, Task
 from bandits.experiments.people import Visitors
-from bandits.policies.combinatorial import cucb_of
-from bandits.policies.registry import (
-    ScheduleName,
-    Setting,
-    read_algorithm,
-)
+from bandits.policies.registry import ScheduleName, Setting, read_algorithm
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.promise import RunGuarantee
-from bandits.privatizers.streams import StreamRelease
 from bandits.radius.radius import RadiusName, TailName
+from bandits.rounds import cucb_of
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.preset import MOST_INSTANCES, Data
 from dpcore.errors import InvalidParameter
@@ -98,10 +94,10 @@ class Experiment:
     alpha: Exact = Exact("4/5")
     confidence: Exact = Exact("1/10")
     renyi_tail: TailName | None = None
-    max_visits: int | None = None
-    deployment: Deployment = EVERYONE
     super_arm: int | None = None
     release: StreamRelease = "tree"
+    max_visits: int | None = None
+    deployment: Deployment = EVERYONE
 
     def __post_init__(self) -> None:
         preset = preset_of(self.preset)
@@ -218,9 +214,8 @@ class Experiment:
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
         r"""What every run of that algorithm promises each user; None where nothing is protected."""
         preset, named = preset_of(self.preset), read_algorithm(algorithm)
-        if preset.kind == "arms":
-            model = None
-        else:
+        model = None
+        if preset.kind != "arms":
             # The promise is of every set of actions in as many dimensions, or of as many base arms.
             model = preset.worlds(1, arms=arms, super_arm=self.super_arm).environments[0].model
         setting = self.setting(epsilon, arms, model)
@@ -262,6 +257,3 @@ class Experiment:
             return {"users": self.users} if self.users is not None else {}
         alpha = write_rational(self.alpha)
         return {"calibration": self.calibration, "users": self.users, "alpha": alpha}
-
-
-# -- running ----------------------------------------------------------------------------------

@@ -6,18 +6,16 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields
 from itertools import chain, groupby
 
 import numpy as np
 
 from bandits.batch import arms_and_horizon
-from bandits.experiments.cells import Cell, Task
+from bandits.experiments.cells import Cell, Task, cell_of
 from bandits.experiments.experiment import Experiment
 from bandits.play import Run, play
-from bandits.policies.combinatorial import cucb_of
 from bandits.policies.registry import read_algorithm
-from bandits.rounds import Coins, play_together
+from bandits.rounds import Coins, cucb_of, play_together
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.environment import Environment
@@ -63,10 +61,9 @@ def run_cells(
     ]
     if progress is not None:
         progress(len(found))
-    with contextlib.closing(
-        in_processes(_play_group, left, max(min(workers, len(left)), 1))
-    ) as cells:
-        for cell, run in chain.from_iterable(cells):
+    width = max(min(workers, len(left)), 1)
+    with contextlib.closing(in_processes(_play_group, left, width)) as groups:
+        for cell, run in chain.from_iterable(groups):
             if runs is not None and run is not None:
                 runs[cell.algorithm, cell.epsilon] = run
             if store is not None:
@@ -90,10 +87,12 @@ def _play_group(
     tasks: list[Task],
     whole: bool,  # noqa: FBT001  # a call of another process
 ) -> list[tuple[Cell, Run | None]]:
+    # The cells, and of instance 0 the whole run, where it is asked for.
     if len(tasks) == 1:
         return [_run(experiment, worlds[0], tasks[0], whole)]
-    played = zip(tasks, play_tasks(experiment, worlds, tasks), strict=True)
-    return [_cell(task, run, whole) for task, run in played]
+    kept = (whole and not task.instance for task in tasks)
+    runs = zip(tasks, play_tasks(experiment, worlds, tasks), kept, strict=True)
+    return [(cell_of(task, run), run if keep else None) for task, run, keep in runs]
 
 
 def _run(
@@ -102,37 +101,27 @@ def _run(
     task: Task,
     whole: bool,  # noqa: FBT001  # as above
 ) -> tuple[Cell, Run | None]:
-    return _cell(task, play_task(experiment, world, task), whole)
-
-
-def _cell(task: Task, run: Run, whole: bool) -> tuple[Cell, Run | None]:  # noqa: FBT001  # as above
-    # The cell, and of instance 0 the whole run, where it is asked for.
-    shared = (field.name for field in fields(Run) if field.name in Cell.__slots__)
-    cell = Cell(**asdict(task), **{name: getattr(run, name) for name in shared})
-    return cell, run if whole and not task.instance else None
+    run = play_task(experiment, world, task)
+    return cell_of(task, run), run if whole and not task.instance else None
 
 
 def play_tasks(
     experiment: Experiment, worlds: Sequence[Environment], tasks: Sequence[Task]
 ) -> list[Run]:
-    r"""The runs of cells of one algorithm and epsilon, each as :func:`play_task` plays it."""
+    r"""The runs of cells of one combinatorial algorithm and epsilon, as :func:`play_task` each."""
     bits = [world for world in worlds if isinstance(world, BitWorld)]
-    if len(bits) < len(worlds):
-        return [play_task(experiment, *each) for each in zip(worlds, tasks, strict=True)]
-    setting = experiment.setting(tasks[0].epsilon, bits[0].arms, bits[0].of)
-    runs = play_together(
-        cucb_of(read_algorithm(tasks[0].algorithm), setting),
-        bits,
-        [
-            Coins(
-                world=np.random.default_rng(_coins("rewards", experiment, task)),
-                rng=SeededRng(_coins("noise", experiment, task)),
-            )
-            for task in tasks
-        ],
-        checkpoints=experiment.checkpoints,
+    policy = cucb_of(
+        read_algorithm(tasks[0].algorithm),
+        experiment.setting(tasks[0].epsilon, bits[0].arms, bits[0].of),
     )
-    return [*runs]
+    coins = [
+        Coins(
+            world=np.random.default_rng(_coins("rewards", experiment, task)),
+            rng=SeededRng(_coins("noise", experiment, task)),
+        )
+        for task in tasks
+    ]
+    return [*play_together(policy, bits, coins, checkpoints=experiment.checkpoints)]
 
 
 def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:

@@ -2,10 +2,12 @@ r"""The folder that ``dpcore bandit run --output`` fills, and the pictures drawn
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from bandits.experiments.experiment import Cell, Experiment
@@ -20,12 +22,14 @@ from bandits.experiments.ownership import (
 )
 from bandits.experiments.playing import play_task
 from bandits.experiments.regret_csv import Line, lines_of, write_csv
+from bandits.experiments.summary import lower_bounds
 from bandits.play import Run
 from bandits.policies.registry import read_algorithm
 from bandits.worlds import Worlds
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.picture import NEEDED
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import rational, write_rational
 from dpcore.numbers.rounding import up
 
 if TYPE_CHECKING:
@@ -75,16 +79,17 @@ def write_results(
             yield f"no {name}: no finite epsilon is proven at this delta"
         else:
             write_whole("--output", folder / name, text)
-    yield from _write_picture(folder / PICTURE, lines_of(experiment, cells))
+    yield from _write_picture(folder / PICTURE, experiment, cells)
     write_whole("--output", folder / ROWS, rows)
 
 
-def _write_picture(path: Path, lines: Sequence[Line]) -> Iterator[str]:
+def _write_picture(path: Path, experiment: Experiment, cells: Sequence[Cell]) -> Iterator[str]:
+    lines = lines_of(experiment, cells)
     if find_spec("matplotlib") is None:
         yield f"no {PICTURE}: {NEEDED}"
         return
     if any(max(line.mean) > 0 for line in lines):
-        draw_results(lines, path)
+        draw_results(lines, path, _bounds(experiment))
         yield from without_regret(lines)
     else:
         yield f"no {PICTURE}: there is no regret to show on a logarithmic axis"
@@ -118,8 +123,12 @@ def certificates(
         yield name, found.text()
 
 
-def draw_results(lines: Sequence[Line], path: Path) -> None:
+def draw_results(
+    lines: Sequence[Line], path: Path, bounds: Mapping[str, Curve] = MappingProxyType({})
+) -> None:
     r"""Reg(t)/t of every algorithm, a panel for each epsilon; curves without regret are left out.
+
+    ``bounds`` are lower bounds of theorems by epsilon, each a line of its own.
 
     Raises :class:`InvalidParameter` where no picture can be written, and no curve has regret.
     """
@@ -131,11 +140,30 @@ def draw_results(lines: Sequence[Line], path: Path) -> None:
             groups.setdefault((line.preset, line.epsilon), []).append(_curve(line))
     if not groups:
         raise InvalidParameter("path", str(path), "has no regret to show on a logarithmic axis")
+    for (_, epsilon), curves in groups.items():
+        if epsilon in bounds:
+            curves.append(bounds[epsilon])
     panels = [
         Panel(title=title_of(preset, _decimal(epsilon)), curves=curves)
         for (preset, epsilon), curves in groups.items()
     ]
     draw_panels(path, panels, title="")
+
+
+def _bounds(experiment: Experiment) -> dict[str, Curve]:
+    # What the theorem of a hard instance says, c ln(t)/t, by epsilon as lines have it.
+    from bandits.plots.plots import Curve
+
+    found = {}
+    at = [t for t in experiment.checkpoints if t > 1]
+    for bound, epsilon in zip(lower_bounds(experiment), experiment.epsilons, strict=False):
+        c = bound["regret_per_round"] * experiment.horizon / math.log(experiment.horizon)
+        y = tuple(c * math.log(t) / t for t in at)
+        label, x = f"{bound['theorem']}, T to infinity", tuple(map(float, at))
+        found[write_rational(rational("epsilon", epsilon))] = Curve(
+            label=label, x=x, y=y, error=(0.0,) * len(at)
+        )
+    return found
 
 
 def without_regret(lines: Sequence[Line]) -> Iterator[str]:

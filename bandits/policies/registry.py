@@ -16,6 +16,7 @@ from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon, chance_of, confidence_of
 from bandits.combinatorial.cucb import FAMILY
 from bandits.combinatorial.problem import Problem
+from bandits.combinatorial.streams import StreamRelease
 from bandits.policies.dp_se import DpSe
 from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.linear_radius import ExactWidth, PaperWidth
@@ -28,7 +29,6 @@ from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
-from bandits.privatizers.streams import StreamRelease
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, RadiusName, TailName
 from dpcore.errors import InvalidParameter
@@ -46,6 +46,7 @@ r"""Independent arms, actions whose rewards are linear in one unknown vector, or
 
 _TRUST: Final = {name: trust for trust, name in NAMES.items()}
 _MOST_BATCH: Final = 1 << 40
+_C: Final[dict[str, Any]] = {"local": {"parameter": "c", "default": 4}, "none": {}, "central": {}}
 _OF_PAPERS: Final = {"paper": PAPER, "released": RELEASED}
 _SHORTEST: Final = Schedule(first=1, growth=2)
 _OF_A_SHARE: Final = Fraction(1, 100)
@@ -85,8 +86,9 @@ class Setting:
     with any other (:class:`bandits.radius.radius.PaperRadius`). Algorithms of linear bandits have
     the other parameters: ``model`` is what the server knows, ``calibration`` says how their noise
     is chosen, ``users`` is the population (None for no end), ``alpha`` says how fast clients grow.
-    ``max_visits`` is how often one of ``users`` may come, ``deployment`` who of a release stays.
     Combinatorial ones have ``model``, their problem, and ``release``, how cucb-dp releases sums.
+    ``max_visits`` is how often a user of a population of ``users`` may come, ``deployment`` who of
+    the users of a release stays.
 
     Raises :class:`InvalidParameter` for epsilon not > 0, a delta outside of (0, 1), arms < 1, a
     horizon below the number of arms, a confidence outside of (0, 1/2), and names of no radius or
@@ -105,9 +107,9 @@ class Setting:
     calibration: Calibrated = "exact"
     users: int | None = None
     alpha: Exact = Exact("4/5")
+    release: StreamRelease = "tree"
     max_visits: int | None = None
     deployment: Deployment = EVERYONE
-    release: StreamRelease = "tree"
 
     def __post_init__(self) -> None:
         make_positive(self, epsilon="no noise gives epsilon 0")
@@ -206,15 +208,8 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
         for name, (_, _, sentence) in _LINEAR.items()
     ),
     *(
-        Entry(
-            name=name,
-            sentence=sentence,
-            parameter="c" if trust == "local" else None,
-            default=4 if trust == "local" else None,
-            lengths="own",
-            world="combinatorial",
-        )
-        for name, (trust, sentence) in FAMILY.items()
+        Entry(name=name, sentence=words, lengths="own", world="combinatorial", **_C[trust])
+        for name, (trust, words) in FAMILY.items()
     ),
 )
 
@@ -280,6 +275,9 @@ def read_algorithm(text: str) -> Algorithm:
 @lru_cache(maxsize=1 << 8)
 def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     name = algorithm.entry.name
+    if name in FAMILY:
+        reason = f"{name} is played in combinatorial worlds, such as csb/topk"
+        raise InvalidParameter("algorithms", name, reason)
     if setting.max_visits is not None and name != NAMES["none"]:
         # It takes a ledger along, which runs of new users need not load.
         from bandits.policies.returning import returning_policy
@@ -298,9 +296,6 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
             confidence=setting.confidence,
             schedule=_OF_PAPERS.get(setting.schedule),
         )
-    if name in FAMILY:
-        reason = f"{name} is played in combinatorial worlds, such as csb/topk"
-        raise InvalidParameter("algorithms", name, reason)
     if name == "dp-se":
         return DpSe(
             epsilon=setting.epsilon,

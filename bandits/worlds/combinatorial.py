@@ -49,7 +49,7 @@ class BitWorld(Environment):
     >>> world = BitWorld(of=problem, chances=(0.5, 0.5, 0.9), together=(0, 0, 1))
     >>> world.outcomes(2, np.random.default_rng(1))
     array([[0, 0, 0],
-           [1, 1, 1]])
+           [1, 1, 0]])
 
     Raises :class:`InvalidParameter` for chances and groups that are not one for each base arm, a
     chance outside of [0, 1], and base arms together where the reward needs them independent.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -21,13 +22,15 @@ from scipy.special import logit
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import read_claim
+from audit.outputs.features.feature import read_feature
 from audit.runs.plan import Plan
 from audit.sample import sample
+from audit.targets.spelling import as_target
 from audit.targets.target import Vectorised
 from benchmarks.auditing.battery import BATTERY, EPSILON, Case, ratio_of
 from benchmarks.auditing.harness import ALPHA, Effort, Row, share
 
-__all__ = ["battery", "battery_long", "family_alarms", "vectors"]
+__all__ = ["battery", "battery_long", "family_alarms", "time_alarms", "vectors"]
 
 _SEED: Final = 1
 _AIM: Final = 0.9
@@ -162,6 +165,42 @@ def family_alarms(effort: Effort) -> Iterator[Row]:
                 reached=effort.verdict(found["at_most"] <= 0.056),
                 repeats=count,
             )
+
+
+def even_time(value: int, rng: np.random.Generator) -> bool:
+    r"""A coin whose time does not depend on the data: (0, 0)-DP, the clock as well."""
+    del value
+    return bool(rng.random() < 0.5)
+
+
+def _late(sequential: bool, repeats: range) -> list[bool]:  # noqa: FBT001 - a value, and no switch
+    target = as_target("even_time", even_time)
+    features = (read_feature("identity"), read_feature("time"))
+    plan = Plan(
+        claim=Claim(epsilon=0),
+        pair=(0, 1),
+        runs=1000,
+        features=features,
+        timeout=None,
+        sequential=sequential,
+    )
+    return [sample(target, replace(plan, seed=repeat)).refuted for repeat in repeats]
+
+
+def time_alarms(effort: Effort) -> Iterator[Row]:
+    r"""How often ``--feature time`` refutes a call whose time tells nothing, claimed (0, 0)-DP; the
+    clock is that of this machine, as busy as it is.
+    """
+    for sequential in (False, True):
+        count = effort.count(60, 400)
+        found = share(sum(effort.batches(partial(_late, sequential), count)), count)
+        yield Row(
+            what="false alarms of --feature time, 1,000 runs" + (", watched" if sequential else ""),
+            value=found,
+            to_reach="lower 95% bound <= 5%",
+            reached=effort.verdict(found["at_least"] <= 0.05),
+            repeats=count,
+        )
 
 
 # -- goals ----------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from bandits.combinatorial.cucb import Cucb, CucbName, cucb
 from bandits.combinatorial.decisions import Listed, Unions
 from bandits.combinatorial.oracles import Failing, LargestSum
 from bandits.combinatorial.problem import Problem
-from bandits.play import Run
+from bandits.play import Run, play
+from bandits.policies.registry import Setting, read_algorithm
 from bandits.rounds import Coins, play_together
 from bandits.worlds.combinatorial import (
     BitWorld,
@@ -113,6 +114,25 @@ def test_with_one_base_arm_chosen_ldp1_is_ldp2_exactly() -> None:
         for name in ("cucb-ldp1", "cucb-ldp2")
     ]
     assert apart[0] != apart[1]
+
+
+@pytest.mark.nightly
+def test_single_base_arms_cost_about_what_ldp_se_costs() -> None:
+    """The same promise to the same users, in the same worlds: 0.80 of its regret at epsilon = 1."""
+    worlds, horizon = [top_k(i, 10, 1) for i in range(10)], 10**5
+    policy = cucb("cucb-ldp1", worlds[0].of, horizon=horizon, epsilon=1)
+    runs = play_together(policy, worlds, [coins(i) for i in range(10)])
+    setting = Setting(epsilon=1, delta="1e-6", horizon=horizon, arms=10)
+    batched = read_algorithm("ldp-se").policy(setting)
+    others = [
+        play(batched, world, horizon=horizon, world=np.random.default_rng(i), rng=SeededRng(i))
+        for i, world in enumerate(worlds)
+    ]
+    ratio = math.fsum(r.regret[-1] for r in runs) / math.fsum(r.regret[-1] for r in others)
+    assert 0.7 < ratio < 0.9
+    assert runs[0].guarantee is not None
+    assert others[0].guarantee is not None
+    assert runs[0].guarantee.pure().upper == others[0].guarantee.pure().upper == 1
 
 
 @pytest.mark.parametrize(

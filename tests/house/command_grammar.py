@@ -116,7 +116,12 @@ COMMANDS: Final = (
             "--epsilon": ("1",),
             "--delta": ("1e-3", "0"),
         },
-        optional={"--sensitivity": ("1", "2"), "--rounds": ("1", "2"), "--honest": ("90%",)},
+        optional={
+            "--sensitivity": ("1", "2"),
+            "--rounds": ("1", "2"),
+            "--honest": ("90%",),
+            "--relation": ("add-remove", "replace"),
+        },
     ),
     Row(
         words=("budget", "returning"),

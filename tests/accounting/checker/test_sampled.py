@@ -29,11 +29,12 @@ from accounting.checker.sums.densities import smooth_integral
 from accounting.checker.text.form import required_assumptions
 from accounting.checker.text.reading import part_of
 from accounting.checker.verdict import _checked
+from accounting.errors import NotDerived
 from accounting.reals.noise import Gaussian, Laplace
 from accounting.release.curve import PrivacyCurve
 from accounting.release.real_curve import RealCurve
 from accounting.release.replaced import PoissonReplaced
-from accounting.release.subsampling import PoissonSampled
+from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
 from accounting.totals.compose import compose
 from dpcore import DiscreteGaussian, DiscreteLaplace, Relation, Scope
 from tests.accounting.certificates.test_certificate import move, resealed
@@ -359,3 +360,13 @@ def test_a_list_out_of_reach_is_no_opinion() -> None:
     one = density("gaussian", "1/10000", "1/10", "present")
     with pytest.raises(Unchecked, match=r"nodes|frequencies|digits|tilt"):
         smooth_integral([(one, 2)], [Fraction(1)], Wanted(of_epsilon=1e-9))
+
+
+def test_what_the_second_path_does_not_know_is_refused_by_name() -> None:
+    curve = RealCurve(noise=Gaussian(sigma=4), sensitivity=1)
+    fixed = FixedSizeSampled(curve=curve, sample=1, population=10)
+    with pytest.raises(NotDerived, match="knows no such part"):
+        certify(compose((fixed, 3)), deltas=["1e-6"])
+    replaced = PoissonReplaced(curve=real(Laplace(scale=3)), rate="1/10")
+    with pytest.raises(NotDerived, match="unit is replaced"):
+        certify(compose((replaced, 100)), deltas=["1e-6"])

@@ -59,6 +59,24 @@ def test_a_replaced_example(command: Command) -> None:
 CHOSEN = ["--noise-multiplier", 1, "--batch-size", 100, "--examples", 10_000, "--delta", "1e-6"]
 
 
+def test_calibrate_for_a_relation(command: Command) -> None:
+    r"""dp-accounting's PLD under REPLACE_ONE: 3.214237 for sigma 1, an upper end close by."""
+    words = ["--poisson", "1%", "--rounds", 1000]
+    goal = ["--epsilon", "3.214237", "--delta", "1e-6"]
+    found = command(
+        "calibrate", "--noise", "gaussian", *words, *goal, "--relation", "replace", "--json"
+    ).json
+    assert (found["relation"], found["least"]) == ("replace", True)
+    sigma = Fraction(found["noise"]["sigma"])
+    assert 1 - Fraction(1, 10**5) < sigma < 1 + Fraction(1, 10**6)
+    for refused in (
+        ["--noise", "discrete-gaussian", *words, *goal],
+        ["--noise", "gaussian:sigma=2", "--poisson", "most", "--rounds", 9, *goal],
+    ):
+        answer = command("calibrate", *refused, "--relation", "replace")
+        assert (answer.code, "--relation" in answer.err) == (2, True)
+
+
 def test_batches_that_are_cut(command: Command) -> None:
     words = CHOSEN
     plain = command("dpsgd", *words, "--epochs", 1, "--json").json["epsilon"]
@@ -98,6 +116,7 @@ def test_groups_of_a_training_run(command: Command) -> None:
     [
         (["--truncate", "0"], "--truncate"),
         (["--truncate", "1.5"], "--truncate"),
+        (["--truncate", "90", "--certificate", "cut.json"], "--certificate"),
         (["--truncate", "9", "--sampling", "fixed"], "--truncate"),
         (["--truncate", "9", "--sampling", "allocated"], "--truncate"),
         (["--truncate", "9", "--batch-size", "1000"], "--truncate"),
@@ -288,7 +307,7 @@ def test_a_choice_that_is_none_names_the_option(command: Command, option: str) -
 
 def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
     words = ["--noise-multiplier", 2, "--batch-size", 20, "--examples", 1000, "--delta", "1e-6"]
-    answers = []
+    answers: list[Any] = []
     for i, asked in enumerate((["dpsgd", *words], None)):
         file = tmp_path / f"{i}.json"
         spelled = asked or [*answers[0]["command"].split()[3:]]

@@ -8,6 +8,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,8 +103,8 @@ def test_an_alpha_beyond_floats_is_told_by_its_power(shell: Shell) -> None:
     assert "at most 1 of 10^400 such audits" in " ".join(found.out.split())
 
 
-def saved(**arrays: object) -> str:
-    np.savez("scores.npz", **arrays)  # type: ignore[arg-type]  # what a user may save
+def saved(**arrays: Any) -> str:
+    np.savez("scores.npz", **arrays)
     return "scores.npz"
 
 
@@ -134,8 +135,8 @@ def test_arrays_of_numpy_say_what_the_csv_file_says(shell: Shell) -> None:
         ({"score": [object()], "included": [1]}, "cannot be read as .npz"),
     ],
 )
-def test_bad_arrays_are_one_line_of_error(shell: Shell, arrays: object, said: str) -> None:
-    found = shell(saved(**dict(arrays)), "--claim", "epsilon=1")  # type: ignore[call-overload]
+def test_bad_arrays_are_one_line_of_error(shell: Shell, arrays: dict[str, Any], said: str) -> None:
+    found = shell(saved(**arrays), "--claim", "epsilon=1")
     assert (found.code, found.out, len(found.err.splitlines())) == (2, "", 1)
     assert said in found.err
 

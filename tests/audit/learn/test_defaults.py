@@ -34,6 +34,8 @@ def _cut(number: float) -> float | int:
         pytest.param(_NOISE[:, 0], _FLOATS, id="an array of floats"),
         pytest.param([*_NOISE[:30, 0].tolist(), 10**400, None], _FLOATS, id="with a few others"),
         pytest.param(_NOISE, _FLOAT_VECTORS, id="float vectors"),
+        pytest.param(np.tile(_NOISE, 22)[:, :64], _FLOAT_VECTORS, id="64 floats"),
+        pytest.param(np.tile(_NOISE, 22)[:, :65], _VECTORS, id="65 floats have no grids"),
         pytest.param(
             [(float(x), k % 2) for k, x in enumerate(_NOISE[:, 0])], _FLOAT_VECTORS, id="records"
         ),

@@ -52,7 +52,8 @@ def test_the_direction_is_nearly_the_best_there_is(
 
 def test_what_is_said_of_a_run_was_learned_from_others() -> None:
     rng = np.random.default_rng(2)
-    columns, y = rng.normal(size=(400, 150)), (rng.random(400) < 0.5) - 0.5
+    columns = rng.normal(size=(400, 150))
+    y: Any = (rng.random(400) < 0.5) - 0.5
     slope, crossed = learn_linear(columns, y, np.arange(400) % 2 == 0)
     # Noise alone: five standard deviations, and what a learner that peeks would see.
     assert abs(np.corrcoef(crossed, y)[0, 1]) < 5 / 20

@@ -11,6 +11,7 @@ import pytest
 
 import audit
 import audit.targets.target
+from audit.claims.claim import Claim
 from audit.outputs.features.feature import beside_time, read_feature
 from audit.runs.plan import Plan
 from audit.sample import draw
@@ -141,3 +142,21 @@ def test_the_example_is_refuted_by_the_command(audit: Shell) -> None:
     assert "time(output)" in told.out
     by_output = audit(f"{EXAMPLE}:found_early", *words, "--alpha", ALPHA)
     assert by_output.code == 0
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_what_is_timed_draws_from_one_generator(timed: bool) -> None:
+    # Of two, one lay better in the caches: a call whose time tells nothing was refuted in one
+    # audit of six.
+    handed: dict[int, np.random.Generator] = {}
+
+    def noted(value: int, rng: np.random.Generator) -> float:
+        handed[value] = rng
+        return float(rng.random())
+
+    features = (read_feature("time"),) if timed else ()
+    plan = Plan(claim=Claim(epsilon=0), pair=(0, 1), runs=32, seed=1, features=features)
+    drawn = draw(as_target("noted", noted), plan)
+    assert (handed[0] is handed[1]) == timed
+    outputs = [each[0] if timed else each for each in drawn.outputs()]
+    assert len(set(outputs)) == 32  # nothing is drawn twice

@@ -48,6 +48,20 @@ def test_a_dask_cluster_gives_the_report_of_one_job(cluster: str) -> None:
             assert sample(target, many).to_text() == one.to_text()
 
 
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore")
+def test_a_program_of_vectors_is_learned_alike_on_a_cluster(cluster: str) -> None:
+    vectors = AWK.replace(
+        "print $2 + int(9 * rand())", 'printf "[%d, %d]\\n", 999 * rand(), $2 + 999 * rand()'
+    )
+    assert vectors != AWK
+    target = read_target(vectors)
+    one = sample(target, plan(runs=400))
+    assert one.features == ("identity", "coordinates", "learned")
+    with backend("dask", cluster):
+        assert sample(target, plan(runs=400, jobs=-1)).to_text() == one.to_text()
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("here")
 def test_on_a_dask_cluster_failures_are_kept_and_missing_limits_said(cluster: str) -> None:

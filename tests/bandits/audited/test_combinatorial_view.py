@@ -11,9 +11,9 @@ import pytest
 from bandits.audited.combinatorial_view import PAIR, combinatorial_view_of
 from bandits.audited.server_view import ABSENT
 from bandits.audited.target import audit_view
+from bandits.combinatorial import totals
 from bandits.combinatorial.cucb import cucb
-from bandits.privatizers import totals
-from bandits.privatizers.streams import StreamPrivatizer
+from bandits.combinatorial.streams import StreamPrivatizer
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import Rng
@@ -119,6 +119,8 @@ def test_a_policy_of_any_size_is_audited_in_the_small() -> None:
         ("cucb-dp,epsilon=1,calibration=exact", "calibration"),
         ("cucb-dp,epsilon=1,radius=paper", "radius"),
         ("cucb-dp,epsilon=1,release=some", "release"),
+        ("cucb-dp,epsilon=1,visits=2", "visits"),
+        ("cucb-ldp1,epsilon=1,honest=90%", "honest"),
         ("cucb-dp,epsilon=1,release=factorisation,delta=0", "delta"),
         ("cucb-ldp1,epsilon=1,release=tree", "release"),
         ("cdp-se,epsilon=1,release=tree", "release"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from accounting.release.curve import PrivacyCurve
+from bandits.certificates.recheck import recheck
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Sensitivity
 from tests.support.bandits.command import Bandit
@@ -88,6 +90,12 @@ def test_certificates_are_written_and_hold(bandit: Bandit, release: str) -> None
     for document in found.values():
         assert Fraction(document["claims"][0]["epsilon"]) <= 2
         assert document["parts"][0]["unchecked"] is None
+        # All but the noise, which was a seed's: two findings are assumed, and none fails.
+        verdict = recheck(json.dumps(document))
+        assert {each.status.name for each in verdict.findings} == {"ASSUMED", "HOLDS"}
+        assert not any(each.where == "algorithm" for each in verdict.findings)
+        forged = {**document, "claims": [{**document["claims"][0], "epsilon": "0.1"}]}
+        assert any("fails" in str(each) for each in recheck(json.dumps(forged)).findings)
 
 
 @pytest.mark.parametrize(
@@ -110,12 +118,28 @@ def test_certificates_are_written_and_hold(bandit: Bandit, release: str) -> None
         ("csb/topk --algorithms cucb-ldp1:c=8", "--algorithms = cucb-ldp1:c=8: c is of the paper"),
         ("csb/topk --data x.csv", "--data = x.csv: csb/topk is simulated"),
         ("csb/topk --epsilon 0", "--epsilon = 0"),
+        ("csb/topk --visits 2", "--algorithms = cucb: has no noise that visits share"),
+        ("csb/topk --dropouts 5%", "--algorithms = cucb: does not plan for users who vanish"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_run_is_refused_by_name(bandit: Bandit, words: str, said: str) -> None:
     answer = bandit("run", *words.split())
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith(f"error: {said}"), answer.err
+
+
+def test_the_lower_bound_of_a_hard_instance_is_beside_it(bandit: Bandit) -> None:
+    words = ("csb/hard-paths", "-T", "300", "--instances", "1", "--algorithms", "cucb-ldp2")
+    answer = bandit("run", *words, "--epsilon", "1/2", "--output", "out", "--json")
+    assert answer.code == 0, answer.err
+    (bound,) = json.loads(answer.out)["lower_bounds"]
+    per_log = 16 * 4 / (64 * (math.exp(0.5) - 1) ** 2 * 0.8)
+    assert bound["theorem"] == "Theorem 6"
+    assert bound["regret_per_round"] == pytest.approx(per_log * math.log(300) / 300)
+    assert "Theorem 6, T to infinity" in Path("out/regret.svg").read_text()
+    text = bandit("run", *words).out
+    assert "Theorem 6 at epsilon 2: in the limit at least" in text
+    assert "lower_bounds" not in bandit("run", "csb/topk", *SMALL, "--json").out
 
 
 def test_one_user_one_round_and_all_base_arms(bandit: Bandit) -> None:

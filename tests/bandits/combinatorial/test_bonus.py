@@ -13,8 +13,8 @@ from bandits.combinatorial.bonus import bonus_table, laplace_quantile
 from bandits.combinatorial.cucb import cucb
 from bandits.combinatorial.decisions import Unions
 from bandits.combinatorial.problem import Problem
-from bandits.privatizers.streams import StreamPrivatizer
-from bandits.privatizers.totals import totals_of
+from bandits.combinatorial.streams import StreamPrivatizer
+from bandits.combinatorial.totals import totals_of
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
 

@@ -14,6 +14,7 @@ from bandits.privatizers.privatizer import ALL_HONEST, BITS_ONLY
 from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
 from bandits.radius.radius import ExactRadius
 from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.protocols.aggregation import Shuffler
 from dpcore.protocols.pure_shuffle import PureShuffle
@@ -22,25 +23,28 @@ from dpcore.sampling.rng import SeededRng
 from tests.bandits.privatizers.test_privatizer import RUNS, fitted
 from tests.purse import purse
 
+ASKED = PureShufflePrivatizer(epsilon=2, failure="1e-6")
 
-def test_a_pure_shuffle_releases_what_its_messages_say() -> None:
-    alpha = purse.buy("bandits: law of a pure shuffle", "1e-10")
-    rng = SeededRng(15)
-    privatizer = PureShufflePrivatizer(epsilon=2, failure="1e-6")
-    assert (privatizer.guarantee(20), privatizer.record(20, "b")) == (Pure(2), None)
-    assert privatizer.assumed(20) == (BITS_ONLY, ALL_HONEST)
-    assert 0 < privatizer.missed(20) <= Fraction("1.01e-6")
-    law, protocol = privatizer.noise(20), privatizer.protocol(20)
-    assert isinstance(law, PolyaDifference)
-    steps = [int(privatizer.release(7, 20, rng) - 7) for _ in range(RUNS)]
-    assert fitted(steps, law, alpha) == "not_refuted"
-    held = [1] * 7 + [0] * 13
-    sent = [run_pure(protocol, held, Shuffler(), rng=rng).estimate for _ in range(RUNS // 3)]
-    alpha = purse.buy("bandits: law of a pure shuffle, message by message", "1e-10")
-    assert fitted([int(estimate) - 7 for estimate in sent], law, alpha) == "not_refuted"
-    half = PolyaDifference(shape=law.shape / 2, scale=law.scale)
-    steps = [int(privatizer.release(7, 20, rng) - 7) for _ in range(RUNS)]
-    assert fitted(steps, half, alpha) == "refuted"
+
+def test_a_release_has_the_law_that_is_stated() -> None:
+    alpha, rng = purse.buy("bandits: law of a pure shuffle", "1e-10"), SeededRng(15)
+    assert (ASKED.guarantee(20), ASKED.record(20, "b")) == (Pure(2), None)
+    assert ASKED.assumed(20) == (BITS_ONLY, ALL_HONEST)
+    assert 0 < ASKED.missed(20) <= Fraction("1.01e-6")
+    law = ASKED.noise(20)
+    assert law is not None
+    steps = [int(ASKED.release(7, 20, rng) - 7) for _ in range(RUNS)]
+    assert fitted([*steps], law, alpha) == "not_refuted"
+    assert fitted([*steps], DiscreteLaplace(scale="1/2"), alpha) == "refuted"
+
+
+@pytest.mark.nightly
+def test_so_have_the_messages() -> None:
+    alpha, rng = purse.buy("bandits: messages of a pure shuffle", "1e-10"), SeededRng(16)
+    protocol, law = ASKED.protocol(20), ASKED.noise(20)
+    assert law is not None
+    sent = [run_pure(protocol, [1] * 7 + [0] * 13, Shuffler(), rng=rng) for _ in range(RUNS)]
+    assert fitted([int(each.estimate) - 7 for each in sent], law, alpha) == "not_refuted"
 
 
 def test_a_pure_shuffle_that_is_not_certified_releases_nothing(

@@ -161,7 +161,7 @@ def test_lower_bounds_are_those_of_the_theorems() -> None:
         ("csb/hard-paths", 20, 4, 16 * 4 / (local * GAP * 4) * log),
         ("csb/hard-public", 20, 4, 80 * (1 / (GAP * 4) + 2) * log),
     ):
-        found = lower_bound(name, arms=arms, super_arm=size, **at)  # type: ignore[arg-type]  # numbers
+        found = lower_bound(name, arms=arms, super_arm=size, **at)  # type: ignore[arg-type]  # both are numbers
         assert found is not None
         assert found.regret == pytest.approx(wanted)
     assert lower_bound("csb/topk", arms=20, super_arm=2, **at) is None  # type: ignore[arg-type]  # as above

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from flint import arb_series, ctx
 
-from bandits.privatizers.streams import StreamPrivatizer
+from bandits.combinatorial.streams import StreamPrivatizer
 from dpcore.continual.square_root import column
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers

@@ -1,0 +1,60 @@
+r"""The picture of the page "What does DP-SGD cost?": epsilon against epochs, ours beside others.
+
+``python -m benchmarks.figures.dpsgd --output docs/figures``. Batches of 256 of 60,000 examples,
+Poisson, at delta 1e-5, for several noise multipliers. Nothing is drawn at random.
+"""
+
+from __future__ import annotations
+
+import argparse
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+from accounting.budget.training import Run, Sampling
+from accounting.cli.plot import draw_epochs, over_epochs
+
+__all__ = ["NAME", "draw_dpsgd"]
+
+NAME: Final = "dpsgd.svg"
+_MULTIPLIERS: Final = ("0.8", "1.1", "2")
+_BATCH: Final = 256
+_EXAMPLES: Final = 60_000
+_EPOCHS: Final = 100
+_DELTA: Final = "1e-5"
+
+
+def draw_dpsgd(folder: Path, *, epochs: int = _EPOCHS) -> None:
+    r"""Write the picture into ``folder``; dp-accounting must be installed for its two lines.
+
+    Raises :class:`InvalidParameter` where it cannot be written.
+    """
+    rounds = epochs * _EXAMPLES // _BATCH
+    lines = [
+        over_epochs(
+            Run(
+                multiplier=Fraction(multiplier),
+                batch=_BATCH,
+                examples=_EXAMPLES,
+                rounds=rounds,
+                epochs=Fraction(epochs),
+                replaced=False,
+            ),
+            Sampling.POISSON,
+            Fraction(_DELTA),
+        )
+        for multiplier in _MULTIPLIERS
+    ]
+    title = f"DP-SGD: Poisson batches of {_BATCH} of {_EXAMPLES:,} examples, delta = {_DELTA}"
+    draw_epochs(folder / NAME, lines, title=title)
+
+
+def main() -> None:
+    r"""The picture of docs/dpsgd.md."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.figures.dpsgd", description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("docs/figures"), help="a folder")
+    draw_dpsgd(parser.parse_args().output)
+
+
+if __name__ == "__main__":
+    main()
