@@ -142,7 +142,7 @@ def test_means_are_over_those_who_report() -> None:
     policy = BatchedElimination(privatizer=planned)
     state = policy.init(2, 10**5)
     ask = policy.choose(state)
-    sent = planned.reporting(ask.counts[0])  # type: ignore[union-attr]  # it asks for pulls, and commits to nothing
+    sent = planned.reporting(ask.counts[0])  # type: ignore[union-attr]  # an elimination asks for pulls
     sums = Released((ReleasedSum(Fraction(sent)), ReleasedSum(Fraction(0))))
     assert means_of((0, 1), sums, sent) == {0: 1, 1: 0}
     run = run_of(planned)
