@@ -32,6 +32,7 @@ from bandits.privatizers.returning import Pool, SteadyPrivatizer
 from bandits.privatizers.visits import visits_of
 from bandits.worlds.environment import cz_instance
 from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import End, round_up
@@ -40,10 +41,14 @@ from dpcore.sampling.rng import SeededRng
 
 __all__ = ["ALGORITHMS", "ReturningRow", "Route", "returning_table", "visit_noise"]
 
+VisitLaw: TypeAlias = DiscreteLaplace | Skellam | Binomial
+
 Route: TypeAlias = Literal["exact", "renyi", "advanced"]
 
 ALGORITHMS: Final = {"dist-rdp-se": "skellam", "dist-dp-se": "discrete-laplace"}
 r"""The algorithms of the table, and the laws of their noise."""
+
+_LAWS: Final = {**ALGORITHMS, "bit-se": "binomial"}
 
 _STEPS: Final = 16
 _NEAR: Final = 1.005
@@ -98,13 +103,14 @@ def visit_noise(
     max_visits: int,
     route: Route,
     steps: int = _STEPS,
-) -> DiscreteLaplace | Skellam:
+) -> VisitLaw:
     r"""The least noise of which ``route`` certifies (epsilon, delta) for ``max_visits`` releases.
 
     ``exact``: privacy losses, by ``accounting.budget.calibrate``, within 0.12% of the least
     parameter.
     ``renyi``: divergences, order by order. ``advanced``: from (epsilon, delta) of a visit, the
-    better of Dwork, Rothblum and Vadhan's theorem and of plain sums. These two within 0.5%.
+    better of Dwork, Rothblum and Vadhan's theorem and of plain sums. These two within 0.5%. With
+    ``binomial``, shuffled bits, ``advanced`` is equation 14 of the paper; bits have no ``renyi``.
 
     >>> arguments = dict(law="discrete-laplace", epsilon=1, delta="1e-6", max_visits=64)
     >>> exact = visit_noise(route="exact", **arguments)
@@ -114,8 +120,8 @@ def visit_noise(
 
     Raises :class:`InvalidParameter` for an unknown law or route, and numbers out of range.
     """
-    if law not in ALGORITHMS.values():
-        raise InvalidParameter("law", law, f"must be one of {', '.join(ALGORITHMS.values())}")
+    if law not in _LAWS.values():
+        raise InvalidParameter("law", law, f"must be one of {', '.join(_LAWS.values())}")
     most, times, way = rational("delta", delta), visits_of(max_visits), _route(route)
     if not 0 < most < 1:
         raise InvalidParameter("delta", delta, "must lie in (0, 1)")
@@ -126,12 +132,14 @@ def visit_noise(
 @lru_cache(maxsize=1 << 8)
 def _noise(
     law: str, epsilon: Fraction, delta: Fraction, max_visits: int, route: Route, steps: int
-) -> DiscreteLaplace | Skellam:
+) -> VisitLaw:
+    if law == "binomial":
+        law, steps = "binomial:probability=1/2", 1
     found = calibrate(
         noise=law, epsilon=epsilon, delta=delta, rounds=max_visits, sensitivity=steps
     ).noise
-    if not isinstance(found, (DiscreteLaplace, Skellam)):
-        raise InvalidParameter("law", law, "must be discrete-laplace or skellam")
+    if not isinstance(found, (DiscreteLaplace, Skellam, Binomial)):
+        raise InvalidParameter("law", law, "must be discrete-laplace, skellam or binomial")
     if route == "exact":
         return found
     start = Fraction(found.scale if isinstance(found, DiscreteLaplace) else found.variance)
@@ -143,8 +151,13 @@ def _noise(
     return _made(law, _least(spent, start, epsilon, power))
 
 
-def _made(law: str, value: Fraction) -> DiscreteLaplace | Skellam:
-    return DiscreteLaplace(scale=value) if law == "discrete-laplace" else Skellam(variance=value)
+def _made(law: str, value: Fraction) -> VisitLaw:
+    # ``value`` is the scale, or the variance: n fair bits have n/4.
+    if law == "discrete-laplace":
+        return DiscreteLaplace(scale=value)
+    if law == "skellam":
+        return Skellam(variance=value)
+    return Binomial(trials=math.ceil(4 * value), probability=Fraction(1, 2))
 
 
 def _least(
@@ -169,9 +182,7 @@ def _least(
 
 
 @lru_cache(maxsize=1 << 10)
-def _epsilon(
-    noise: DiscreteLaplace | Skellam, steps: int, max_visits: int, delta: Fraction, route: Route
-) -> End:
+def _epsilon(noise: VisitLaw, steps: int, max_visits: int, delta: Fraction, route: Route) -> End:
     curve = PrivacyCurve(noise=noise, sensitivity=steps)
     total = per_user(curve, max_visits=max_visits)
     match route:
@@ -217,23 +228,24 @@ def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a d
     ways = tuple(_route(route) for route in _listed("routes", routes))
     names = _listed("algorithms", algorithms)
     for algorithm in names:
-        if algorithm not in ALGORITHMS:
-            reason = f"must be one of {', '.join(ALGORITHMS)}"
+        if algorithm not in _LAWS:
+            reason = f"must be one of {', '.join(_LAWS)}"
             raise InvalidParameter("algorithm", algorithm, reason)
     rows = []
     for algorithm in names:
         for most in most_of:
             for route in ways:
                 noise = visit_noise(
-                    law=ALGORITHMS[algorithm],
+                    law=_LAWS[algorithm],
                     epsilon=epsilon,
                     delta=delta,
                     max_visits=most,
                     route=route,
                 )
-                steady = SteadyPrivatizer(law=noise, steps=_STEPS, failure=Fraction(1, horizon**2))
+                steps = 1 if isinstance(noise, Binomial) else _STEPS
+                steady = SteadyPrivatizer(law=noise, steps=steps, failure=Fraction(1, horizon**2))
                 spent = {
-                    way: _epsilon(noise, _STEPS, most, rational("delta", delta), way)
+                    way: _epsilon(noise, steps, most, rational("delta", delta), way)
                     for way in (route, "exact")
                 }
                 played = _played(steady, most, horizon, count, gap, seed)

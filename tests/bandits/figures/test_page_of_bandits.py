@@ -82,4 +82,6 @@ def test_batches_of_the_paper_cost_more_than_those_of_its_code() -> None:
     others = [each for (name, _), each in more.items() if name != "dist-dp-se"]
     said = "{}, {} and {} percent more regret".format(*first)
     assert said in PAGE, (first, sorted(others))
-    assert f"the other algorithms {min(others)} to {max(others)} percent" in PAGE, sorted(others)
+    assert f"the other algorithms between {min(others)} and {max(others)} percent" in PAGE, sorted(
+        others
+    )

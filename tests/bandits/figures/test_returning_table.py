@@ -19,6 +19,7 @@ from bandits.privatizers.returning import Pool, SteadyPrivatizer
 from benchmarks.figures import returning_table as table
 from benchmarks.figures.returning_table import Route, returning_table, visit_noise
 from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import round_up
 from tests.effort import by_day
@@ -218,3 +219,20 @@ def test_a_table_of_nothing_is_refused(arguments: dict[str, Any], argument: str)
     with pytest.raises(InvalidParameter) as refused:
         returning_table(**{**given, **arguments})
     assert refused.value.argument == argument
+
+
+@pytest.mark.nightly  # a search over compositions of binomial noise
+def test_bits_by_advanced_composition_are_equation_14() -> None:
+    given: dict[str, Any] = {"law": "binomial", "epsilon": 1, "delta": "1e-6", "max_visits": 64}
+    bits = visit_noise(route="advanced", **given)
+    exact = visit_noise(route="exact", **given)
+    assert isinstance(bits, Binomial)
+    assert isinstance(exact, Binomial)
+    deviations = [math.sqrt(float(law.trials) / 4) for law in (bits, exact)]
+    assert [round(each, 1) for each in deviations] == [193.2, 33.8]
+    for trials, enough in ((bits.trials, True), (int(bits.trials * 0.97), False)):
+        visit = PrivacyCurve(noise=Binomial(trials=trials, probability="1/2"), sensitivity=1)
+        found = {each.method: each.bound for each in routes(per_user(visit, max_visits=64), "1e-6")}
+        bounds = [found[way] for way in ("advanced", "basic")]
+        assert (min(float(b.upper) for b in bounds if b is not None) <= 1) is enough
+        assert found["renyi"] is None  # the support of bits is bounded: no divergence is finite
