@@ -15,7 +15,6 @@ from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 from scipy.special import betaincinv, expit, logit
 
 from audit.evidence.event import Cells, Event, Floats, Integers, Tally, Witness
@@ -168,6 +167,8 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> Rule:
     leaves = cells.counts[:, : cells.intervals]
     lean, reaches = _smooth(leaves, cells.alone)
     if isotonic:
+        from scipy.optimize import isotonic_regression  # here, not above: most views need none
+
         # An empty cell weighs next to nothing.
         weights = np.maximum(leaves.sum(axis=0), _LEAST_SPREAD)
         lean = logit(isotonic_regression(expit(lean), weights=weights).x)
