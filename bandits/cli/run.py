@@ -387,7 +387,7 @@ def _publish(found: _Found, promises: Promises, folder: Path | None, *, as_json:
     warnings: Iterable[str] = ()
     try:
         if folder is not None:
-            warnings = write_results(folder, experiment, worlds, found.cells, text, found.runs)
+            warnings = [*write_results(folder, experiment, worlds, found.cells, text, found.runs)]
     except InvalidParameter:
         sys.stdout.write(shown)
         raise
