@@ -32,7 +32,7 @@ __all__ = ["MatrixCurve", "MatrixMechanism", "MatrixOrders"]
 _BITS: Final = 64
 _THEOREM: Final = (
     "one Gaussian of the sensitivity of the strategy, inputs chosen adaptively (Denisov et al. "
-    "2022, Theorem 2.1; Choquette-Choo et al. 2023)"
+    "2022; Choquette-Choo et al. 2023)"
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -384,7 +384,7 @@ def _publish(found: _Found, promises: Promises, folder: Path | None, *, as_json:
     text = write_json(document(experiment, worlds, rows))
     shown = text if as_json else page(run_lines(experiment, rows))
     # Files first: a reader of standard output may be gone, and what was found must not go with it.
-    warnings: Iterable[str] = ()
+    warnings: list[str] = []
     try:
         if folder is not None:
             warnings = [*write_results(folder, experiment, worlds, found.cells, text, found.runs)]

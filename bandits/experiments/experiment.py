@@ -70,6 +70,7 @@ class Experiment:
     ...     horizon=9_000,
     ...     instances=2,
     ... )
+    >>> from bandits.experiments.playing import run_cells
     >>> [cell.batches for cell in run_cells(small, small.worlds())]
     [3, 3]
 

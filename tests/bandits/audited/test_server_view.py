@@ -30,7 +30,7 @@ from dpcore.protocols.sums import LocalSum
 from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
 from tests.purse import purse
-from tests.support.bandits.audited import EVERY, FLOORS, LINEAR, viewed
+from tests.support.bandits.audited import COMBINATORIAL, EVERY, FLOORS, LINEAR, viewed
 from tests.support.bandits.worlds import Pulled, same_law
 
 BITS = BitPrivatizer(epsilon=1, delta="1e-2")
@@ -217,7 +217,7 @@ def test_devices_take_rewards_that_they_can_hold() -> None:
 
 
 def test_all_that_runs_by_name_can_be_audited() -> None:
-    every = {*EVERY, *LINEAR} - {"bit-se"}
+    every = {*EVERY, *LINEAR, *(name.split(",")[0] for name in COMBINATORIAL)} - {"bit-se"}
     assert {entry.name for entry in ALGORITHMS} - {*FLOORS} == every
 
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bandits.audited.combinatorial_view import PAIR
 from bandits.audited.linear_view import MODEL
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.summary import promises_of
 from bandits.policies.registry import ALGORITHMS, Setting, read_algorithm
+from bandits.rounds import cucb_of
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from tests.effort import by_day
 from tests.support.bandits.command import Bandit
 
-PLAYED = {"arms": "cz/easy", "linear": "lzj/table2"}
+PLAYED = {"arms": "cz/easy", "linear": "lzj/table2", "combinatorial": "csb/topk"}
 """A world of each kind."""
 
 PLACES = ("--output", "out", "--resume", "st")
@@ -116,11 +119,12 @@ def test_what_cannot_be_promised_names_its_algorithm(monkeypatch: pytest.MonkeyP
 
 def test_a_schedule_without_effect_is_known() -> None:
     def policies(name: str) -> list[Any]:
-        setting = Setting(epsilon=1, delta="1e-6", horizon=10_000, arms=2, model=MODEL)
-        return [
-            read_algorithm(name).policy(replace(setting, schedule=schedule))
-            for schedule in ("paper", "released")
-        ]
+        algorithm = read_algorithm(name)
+        super_arms = algorithm.entry.world == "combinatorial"
+        made: Any = partial(cucb_of, algorithm) if super_arms else algorithm.policy
+        model = PAIR if super_arms else MODEL
+        setting = Setting(epsilon=1, delta="1e-6", horizon=10_000, arms=2, model=model)
+        return [made(replace(setting, schedule=word)) for word in ("paper", "released")]
 
     for entry in ALGORITHMS:
         paper, released = policies(entry.name)

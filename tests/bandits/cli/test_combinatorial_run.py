@@ -105,7 +105,7 @@ def test_certificates_are_written_and_hold(bandit: Bandit, release: str) -> None
         ("csb/topk --super-arm 21", "--super-arm = 21: must be <= arms = 20"),
         ("csb/topk --arms 63", "--arms = 63: must be <= 62"),
         ("csb/topk -T 19", "--horizon = 19: must be >= arms = 20"),
-        ("csb/topk --release blocks", "--release = blocks: must be 'tree' or 'doubling' or"),
+        ("csb/topk --release blocks", "--release = blocks: must be one of tree, doubling"),
         ("csb/topk --algorithms cucb --release tree", "--release = tree: has no effect on cucb"),
         ("csb/topk --algorithms se", "--algorithms = se: is played in worlds with independent"),
         ("cz/easy --algorithms cucb-dp", "--algorithms = cucb-dp: is played in worlds with super"),
