@@ -135,8 +135,10 @@ def plan_pure_shuffle(
     scale = g / e
     reach = g * _LEAST_REACH + math.ceil(_REACH * float(scale) * power * math.log(2))
     if 2 * reach + g > MOST_WIDTH:
-        reason = f"needs messages of {2 * reach + g} bits: more than {MOST_WIDTH}"
-        raise InvalidParameter("precision", precision, reason)
+        needed = f"needs messages of {2 * reach + g} bits, more than {MOST_WIDTH}"
+        if g > 1:
+            raise InvalidParameter("precision", precision, f"{needed}: take a smaller one")
+        raise InvalidParameter("epsilon", epsilon, f"{needed}: take a larger one")
 
     def of(shares: int) -> PureShuffle:
         return PureShuffle(

@@ -31,6 +31,9 @@ _LEAST_OF_BITS: Final = Fraction(1, 10**2)
 _LEAST_DELTA_OF_BITS: Final = Fraction(1, 10**30)
 _POINTS: Final = 81
 _DECADES: Final = 4
+_PURE_SHUFFLE: Final = "shuffled-se"
+# Below it the long messages of a pure shuffle take minutes to certify, or cannot be.
+_LEAST_OF_MESSAGES: Final = Fraction(1, 10)
 _BITS: Final = ("sdp-ae", "vb-sdp-ae", "sdp-dpe", "sdp-pe")
 
 
@@ -89,15 +92,18 @@ def check_delta(given: RationalLike, names: Sequence[str]) -> None:
             raise InvalidParameter("delta", given, f"must be >= 1e-30 for {name}")
 
 
-def check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str]) -> None:
+def check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str], radius: str) -> None:
     r"""Refuse epsilons that an algorithm cannot be made for, and two of one float."""
-    of_bits = [name for name in names if name in _BITS]
+    least = {name: _LEAST_OF_BITS for name in names if name in _BITS}
+    if radius == "exact" and _PURE_SHUFFLE in names:
+        least[_PURE_SHUFFLE] = _LEAST_OF_MESSAGES
     for given in epsilons:
         epsilon = rational("epsilon", given)
         if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
             raise InvalidParameter("epsilon", given, "must lie in [1e-6, 1000]")
-        if of_bits and epsilon < _LEAST_OF_BITS:
-            raise InvalidParameter("epsilon", given, f"must be >= 0.01 for {of_bits[0]}")
+        for name, end in least.items():
+            if epsilon < end:
+                raise InvalidParameter("epsilon", given, f"must be >= {float(end):g} for {name}")
     if len({float_up(rational("epsilon", given)) for given in epsilons}) < len(epsilons):
         reason = "names one twice: two of them are printed as the same float"
         raise InvalidParameter("epsilon", ", ".join(map(str, epsilons)), reason)

@@ -41,7 +41,7 @@ from dpcore.numbers.parameter import Exact, RationalLike, integer, rational, wri
 
 __all__ = ["RECIPE", "Cell", "Experiment", "Task", "float_up", "spaced_checkpoints"]
 
-RECIPE: Final = "dpcore-bandit-cell/1"
+RECIPE: Final = "dpcore-bandit-cell/2"
 r"""Names what a cell draws and decides from its coins; whoever changes any of that changes it."""
 
 _MOST_HORIZON: Final = 10**12
@@ -116,7 +116,7 @@ class Experiment:
         names = [each.entry.name for each in read]
         check_worlds(read, preset.kind)
         self.visitors.check(names, self.radius)
-        check_epsilons(self.epsilons, names)
+        check_epsilons(self.epsilons, names, self.radius)
         check_delta(self.delta, names)
         check_word("calibration", self.calibration, Calibrated)
         check_word("radius", self.radius, RadiusName)

@@ -69,7 +69,7 @@ def steady_for(
     ...     for b in (1, 16)
     ... )
     >>> once.law, often.law
-    (Binomial(trials=69, probability='1/2'), Binomial(trials=1141, probability='1/2'))
+    (Binomial(trials=80, probability='1/2'), Binomial(trials=1143, probability='1/2'))
 
     Raises :class:`InvalidParameter` for another algorithm, epsilon not > 0, a delta outside of
     (0, 1) and ``max_visits`` below 1; :class:`NotDerived` where no noise within reach keeps it.

@@ -249,7 +249,8 @@ def test_a_promise_is_over_the_batches_that_its_arms_leave_room_for() -> None:
 
 
 def test_what_is_assumed_has_its_own_epsilon_as_the_upper_end() -> None:
-    shuffled = small(algorithms=("shuffled-se",)).guarantee("shuffled-se", 1, 4)
+    paper = small(algorithms=("shuffled-se",), radius="paper")
+    shuffled = paper.guarantee("shuffled-se", 1, 4)
     found = guarantee_json(shuffled, "1e-6")
     assert (found["epsilon_upper"], found["pure"]) == (1.0, "1")
     assert found["text"].startswith("1-DP for each user")

@@ -26,6 +26,7 @@ from bandits.policies.elimination import (
 from bandits.policies.schedule import RELEASED, Schedule
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
+from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius, PaperRadius, Radius
 from bandits.worlds.environment import Bernoulli
@@ -201,6 +202,7 @@ CALLED = {
     "renyi": "dist-rdp-se",
     "concentrated": "dist-cdp-se",
     "shuffled-pure": "shuffled-se",
+    "pure-shuffle": "shuffled-se",
     "binary-shuffle": "bit-se",
 }
 
@@ -212,13 +214,15 @@ def test_every_trust_model_has_its_name(trust: str) -> None:
         privatizer = PLAIN
     elif trust == "binary-shuffle":
         privatizer = BitPrivatizer(epsilon=1, delta="1e-6")
+    elif trust == "pure-shuffle":
+        privatizer = PureShufflePrivatizer(epsilon=1, failure="1e-6")
     else:
         privatizer = SumPrivatizer(trust=trust, epsilon=1, failure="1e-6")  # type: ignore[arg-type]  # a name of it
     assert BatchedElimination(privatizer=privatizer).name == CALLED[trust]
 
 
 def test_every_trust_model_has_a_name() -> None:
-    assert {*CALLED} == {*NAMES} == {"none", "binary-shuffle", *get_args(Trust)}
+    assert {*CALLED} == {*NAMES} == {"none", "binary-shuffle", "pure-shuffle", *get_args(Trust)}
 
 
 @pytest.mark.parametrize("horizon", [2, 11, 12, 13, 1000])
