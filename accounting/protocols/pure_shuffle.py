@@ -72,7 +72,7 @@ def purity(protocol: PureShuffle, honest: int) -> Purity:
     >>> protocol = plan_pure_shuffle(users=100, epsilon=1)
     >>> found = purity(protocol, 100)
     >>> found.guarantee, found.covers, protocol.bits_per_user
-    (Pure(1), 10, 81)
+    (Pure(1), 13, 93)
 
     Raises :class:`InvalidParameter` unless 1 <= honest <= users and for a message of more than
     2^12 bits; :class:`NotDerived` where no bound is found.

@@ -299,7 +299,7 @@ def information(epsilon: Fraction, gap: Fraction) -> Enclosure:
     r"""KL of what randomised response shows of a coin of 1/2 - ``gap`` and of a fair one.
 
     >>> information(Fraction(1, 2), Fraction(1, 10)).upper_float
-    0.0011...
+    0.0012...
     """
 
     def divergence() -> arb:

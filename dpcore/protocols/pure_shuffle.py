@@ -47,7 +47,7 @@ class PureShuffle:
     >>> share = PolyaDifference(shape="1/50", scale=1)
     >>> protocol = PureShuffle(users=64, precision=1, reach=40, cover="1/1048576", share=share)
     >>> protocol.bits_per_user, protocol.observed_noise(50)
-    (81, DiscreteLaplace(scale=1))
+    (81, PolyaDifference(shape=1, scale=1))
 
     Raises :class:`InvalidParameter` for users, precision or reach below 1, a cover outside of
     (0, 1), and a share that is no Polya difference of a shape of at most 1.
