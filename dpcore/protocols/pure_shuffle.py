@@ -12,9 +12,10 @@ of Ghazi, Kumar and Manurangsi (2023); the guarantee of the parameters is
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -29,6 +30,8 @@ from dpcore.sampling.inversion import BLOCK
 from dpcore.sampling.rng import SYSTEM, Rng
 
 __all__ = ["PureShuffle"]
+
+_ONE: Final = 1 << 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +105,9 @@ class PureShuffle:
 
         Some message is a cover: its coin fell, or its noise was beyond the reach.
         """
+        # Rounded up: at a large epsilon it is a number of thousands of digits.
         beyond = 2 * Fraction(self.share.enclose_sf(self.reach, 32).upper)
+        beyond = Fraction(math.ceil(beyond * _ONE), _ONE)
         return min(Fraction(1), integer("present", present, at_least=1) * (self.cover + beyond))
 
     def square_error(self, present: int) -> Fraction:

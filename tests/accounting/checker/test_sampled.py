@@ -80,6 +80,7 @@ def moment(one: Density, z: complex) -> complex:
     return complex(found)
 
 
+@by_day(3)
 @pytest.mark.parametrize("row", LAWS, ids="-".join)
 def test_moments_are_those_of_the_densities(row: tuple[str, str, str, str]) -> None:
     one = density(*row)

@@ -28,6 +28,7 @@ from audit.targets.spelling import read_target
 from audit.targets.target import Scalar, Vectorised
 from dpcore.command.workers import OVERDUE
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 from tests.support.audit.command import HEARS_CTRL_C, ROOT
 
 AWK = "exec:awk -F '[:,}]' '{ srand($6); for (i = 0; i < $4; i++) print $2 + int(9 * rand()) }'"
@@ -38,6 +39,7 @@ def plan(**more: Any) -> Plan:
     return Plan(**{**defaults, "alpha": "1e-9", "runs": 3000, **more})
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("spelling", "runs", "sequential"),
     [

@@ -17,6 +17,7 @@ from bandits.combinatorial.streams import StreamPrivatizer
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import Rng
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.bandits.audited import COMBINATORIAL, audited, viewed
 
@@ -30,6 +31,7 @@ def drawing(patch: pytest.MonkeyPatch, how: Any) -> None:
     patch.setattr(StreamPrivatizer, "draw", how)
 
 
+@by_day(3)
 @pytest.mark.parametrize("name", COMBINATORIAL)
 def test_the_derived_guarantee_is_not_refuted(name: str) -> None:
     alpha = purse.buy(f"bandits audit of a combinatorial run: {name}", "1e-9")

@@ -20,6 +20,7 @@ from bandits.privatizers.privatizer import SumProtocol
 from bandits.privatizers.sums import SumPrivatizer
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
+from tests.effort import by_day
 
 RUNS = 600
 
@@ -55,6 +56,7 @@ def test_the_watched_user_is_in_both_batches() -> None:
     assert both(one[0]) - both(none[0]) == 4
 
 
+@by_day(1)
 @pytest.mark.parametrize(("planned", "wrong"), [(2, False), (1, True)])
 def test_noise_for_one_visit_is_refuted_by_two(planned: int, wrong: bool) -> None:
     claim = audit_view(policy_of(steady(2)), delta="1e-2", visits=2)

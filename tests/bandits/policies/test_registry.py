@@ -74,6 +74,7 @@ def test_a_linear_algorithm_without_a_model_is_refused() -> None:
         read_algorithm("dpe").policy(setting())
 
 
+@by_day(12)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("made_for", [setting(), PAPERS], ids=["exact", "paper"])
 def test_every_algorithm_runs_under_its_own_name(name: str, made_for: Setting) -> None:

@@ -140,6 +140,7 @@ def test_all_differences_of_a_run_are_within_their_gaps(trust: str) -> None:
     assert too_many(failures(trust, Narrow(part=0.7), of="gap")) < alpha
 
 
+@pytest.mark.nightly
 def test_the_second_batch_is_there_often_enough_to_count() -> None:
     for trust in PRIVATIZERS:
         first, second = (played(trust)[:, batch] for batch in (0, 1))
