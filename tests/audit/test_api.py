@@ -19,6 +19,7 @@ import audit
 from audit.claims.claim import Claim
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 from tests.purse import purse
 from tests.support.audit.command import ROOT, Shell
 
@@ -62,6 +63,7 @@ def count(dataset, n, rng):
 """
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     ("words", "asked"),
     [

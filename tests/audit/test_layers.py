@@ -23,6 +23,7 @@ from audit.targets.spelling import read_target
 from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 from tests.purse import purse
 
 ALPHA = Fraction(purse.buy("layers: audits of true claims", "1e-8")) / 20
@@ -129,6 +130,7 @@ def test_a_search_spends_runs_that_are_not_tested() -> None:
     assert report.to_json()["search"]["runs"] == report.search.runs
 
 
+@by_day(1)
 @pytest.mark.parametrize("sequential", [False, True])
 def test_figures_and_baselines_are_of_what_was_tested(sequential: bool) -> None:
     claim = read_claim(f"{LAPLACE}@1")

@@ -27,6 +27,7 @@ from bandits.worlds.combinatorial import (
 )
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng, SystemRng
+from tests.effort import by_day
 
 EVERY: tuple[CucbName, ...] = ("cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp", "cucb-dp2")
 
@@ -85,6 +86,7 @@ def test_a_run_is_the_algorithm_round_by_round(name: CucbName) -> None:
     assert list(other.pulls) != pulls  # the clip is in the algorithm
 
 
+@by_day(5)
 @pytest.mark.parametrize("release", ["tree", "doubling", "factorisation"])
 @pytest.mark.parametrize("name", EVERY)
 def test_runs_together_are_the_runs_alone(name: CucbName, release: str) -> None:

@@ -118,7 +118,7 @@ def test_a_source_that_trusts_the_hooks_is_seen(name: str, monkeypatch: pytest.M
     assert shared(FORK_DRAWS[name], native_fork)
 
 
-@by_day(4)
+@by_day(2)
 @pytest.mark.parametrize("name", FORK_DRAWS)
 def test_where_no_page_is_wiped_the_process_is_asked(
     name: str, monkeypatch: pytest.MonkeyPatch

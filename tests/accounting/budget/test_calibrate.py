@@ -172,6 +172,7 @@ def test_least_is_true_of_certified_failures_only() -> None:
     assert not less(None, Fraction(1)).least
 
 
+@pytest.mark.nightly
 def test_several_directions_are_not_called_least() -> None:
     # Poisson noise: the pair above both directions bounds from above, each alone from below.
     found = calibrate(noise="poisson", epsilon=3, delta="1e-3", rounds=3)

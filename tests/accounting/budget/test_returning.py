@@ -99,7 +99,7 @@ def by_orders(curve: PrivacyCurve, reach: int, visits: int, delta: Fraction) -> 
         return min(at(1 + each) for each in fine)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("visits", [1, 16, 512])
 def test_renyi_is_the_least_over_orders(visits: int) -> None:
     curve = visit(Skellam(variance=20))
@@ -174,6 +174,7 @@ def test_basic_shares_delta_equally(visits: int) -> None:
     assert truth * (1 - mpf(10) ** -12) <= found <= truth * (1 + mpf(10) ** -4)
 
 
+@by_day(1)
 @pytest.mark.parametrize("visits", [1, 16, 1024])
 def test_paper_bounds_of_skellam(visits: int) -> None:
     with mp.workdps(25):

@@ -223,6 +223,7 @@ def test_an_estimate_that_forgets_whole_echoes_is_too_small(
     assert abs(found.value - truth.value) > found.error + truth.error
 
 
+@pytest.mark.nightly
 def test_the_line_equals_the_plain_sum() -> None:
     listed, at = listing([("skellam:variance=9", 2, 4)], 30.0), Fraction(3)
     split = direct.halves(listed)

@@ -315,6 +315,7 @@ def test_a_broken_formula_disagrees(
     assert not verify(good).holds
 
 
+@pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize(
     "change",

@@ -28,7 +28,7 @@ def golden() -> list[Path]:
     return sorted(GOLDEN.glob("*.json"))
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("path", golden(), ids=lambda path: path.stem)
 def test_golden_certificates_hold_in_seconds(path: Path) -> None:
     start = time.process_time()

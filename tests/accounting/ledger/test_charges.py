@@ -22,6 +22,7 @@ from accounting.theorems.filter import ApproxFilter
 from dpcore import DiscreteGaussian
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
+from tests.effort import by_day
 from tests.support.ledger.budget import BUDGET, PER_USER
 
 
@@ -234,6 +235,7 @@ def test_two_names_that_look_the_same_are_the_same(text: str) -> None:
     assert kept.encode().decode().split("\n") == [kept]
 
 
+@by_day(6)
 @pytest.mark.parametrize(
     "odd", ["ä", "日本", "\U0001f600", "o'hara", '"; DROP TABLE ledger; --', "\\", "%", "a b", "1"]
 )

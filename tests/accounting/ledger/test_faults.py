@@ -39,6 +39,7 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.nightly
 def test_a_file_that_may_not_grow_leaves_the_old_state(tmp_path: Path) -> None:
     with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
         first = ledger.charge(["ada"], ZCdp("1/4"), batch="one")

@@ -182,6 +182,7 @@ def test_every_aggregation_gives_the_same_law(kind: Kind) -> None:
     assert agrees(plan, played(plan, runs=runs, aggregation=kind))
 
 
+@by_day(3)
 @pytest.mark.parametrize("instance", INSTANCES)
 def test_what_is_kept_is_what_those_who_stayed_hide(instance: Instance) -> None:
     plan = plan_of(instance)

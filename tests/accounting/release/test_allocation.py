@@ -18,6 +18,7 @@ from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
+from tests.effort import by_day
 
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
 
@@ -38,6 +39,7 @@ def ratio(sigma: float, rounds: int, picks: int = 1) -> tuple[Any, Any]:
     return total / len(chosen), math.prod(chances, start=np.float64(1))
 
 
+@by_day(2)
 @pytest.mark.parametrize(("sigma", "rounds"), [("1", 1), ("1", 2), ("2", 3), ("1", 3)])
 def test_orders_of_both_directions(sigma: str, rounds: int) -> None:
     values, chances = ratio(float(sigma), rounds)

@@ -21,6 +21,7 @@ from dpcore import DiscreteGaussian, Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import ball
+from tests.effort import by_day
 
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
 
@@ -59,6 +60,7 @@ def binomial(members: int, rate: float) -> list[tuple[float, float]]:
     return [(chance, float(at)) for at, chance in enumerate(found)]
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("sigma", "rate", "members", "epsilon"),
     [

@@ -86,6 +86,7 @@ def test_pairs_of_one_round(name: str, rate: str) -> None:
     assert pairs_hold(CASES[name], rate, 1)
 
 
+@by_day(1)
 @pytest.mark.parametrize("name", ["gaussian", "coins"])
 def test_pairs_of_two_rounds(name: str) -> None:
     small = Case(

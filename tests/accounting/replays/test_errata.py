@@ -81,6 +81,7 @@ def skellam_renyi(variance: int | Fraction, shift: int, order: int) -> Any:
         return mpmath.log(mpmath.fsum(terms)) / (order - 1)
 
 
+@pytest.mark.nightly
 def test_erratum_2_the_printed_minimum() -> None:
     row = find("Theorem 2", "epsilon = 3/10")
     assert row.verdict == "unproven"

@@ -91,6 +91,7 @@ def real(rounds: int = 30) -> Any:
     return compose((PoissonSampled(curve=curve, rate="1/100"), rounds))
 
 
+@pytest.mark.nightly
 def test_epsilon_is_the_inverse_of_delta() -> None:
     total = real()
     plain = total.epsilon("1e-6", "1e-4")

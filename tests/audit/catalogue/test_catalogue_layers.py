@@ -73,7 +73,7 @@ def test_whatever_replay_must_catch_is_among_them() -> None:
     assert {entry.name for entry in ENTRIES if entry.layer is Layer.REPLAY} <= set(FOUND)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(
     ("name", "declared"),
     [

@@ -173,6 +173,7 @@ def test_an_option_without_effect_is_refused(
     assert "--jobs = 2: is for processes here" in clash.err
 
 
+@pytest.mark.nightly
 def test_a_target_that_changes_the_folder_moves_no_file(audit: Shell, here: Path) -> None:
     (here / "away").mkdir()
     (here / "moves.py").write_text(

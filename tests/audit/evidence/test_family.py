@@ -311,6 +311,7 @@ def audits(
     return count
 
 
+@pytest.mark.nightly
 def test_a_curve_sees_what_its_point_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     # Standard deviation sqrt(2) in place of 2.
     alpha = purse.buy("Gaussian curve: power and false alarms", "1e-9")

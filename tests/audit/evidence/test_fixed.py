@@ -131,6 +131,7 @@ def test_a_rule_that_peeks_is_caught() -> None:
     assert exact_level(6, THIRDS, p_of, 0.2) > 0.22
 
 
+@pytest.mark.nightly
 def test_worlds_swapped_after_looking_are_caught() -> None:
     # The mutant renames the worlds when that reads better on the runs it is tested on.
     def p_of(table: Any, u: float) -> float:

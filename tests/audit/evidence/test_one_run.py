@@ -111,6 +111,7 @@ def test_the_theorem_of_steinke_nasr_and_jagielski_fails_below_the_mean() -> Non
     assert worst(3, 3, 1, [(0.0, 0.01)]) == pytest.approx(float(1 - wrong))
 
 
+@by_day(5)
 @pytest.mark.parametrize(("canaries", "guesses"), CASES)
 @pytest.mark.parametrize(
     "points", [CURVE, [(1.0, 0.0)], [(1.0, 0.01)]], ids=["gaussian", "pure", "point"]

@@ -164,6 +164,7 @@ def inside(words: str) -> Any:
     return eval(f"lambda output: {words.replace(' = ', ' == ')}")  # noqa: S307 - our own sentence
 
 
+@pytest.mark.nightly
 def test_an_interval_is_named_from_end_to_end() -> None:
     """A law that is not log-concave has a worst event with two ends."""
     spelling = "polya-difference:shape=1/3,scale=4"

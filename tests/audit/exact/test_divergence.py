@@ -238,6 +238,7 @@ def test_a_point_of_a_large_table_takes_less_than_a_second() -> None:
 # -- events and verdicts ----------------------------------------------------------------------
 
 
+@by_day(5)
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_no_half_line_is_worse_than_the_worst_event(noise: Noise, pair: tuple[int, int]) -> None:

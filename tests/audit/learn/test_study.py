@@ -25,7 +25,7 @@ from audit.resume.checkpoint import resume
 from audit.runs.plan import Plan
 from audit.sample import draw, report_of, sample
 from audit.targets.target import Target, Vectorised
-from tests.effort import effort
+from tests.effort import by_day, effort
 from tests.purse import purse
 
 ScoreJson = dict[str, Any]
@@ -215,6 +215,7 @@ def test_one_coordinate_of_many_is_found_and_named() -> None:
     assert "not known: outputs hardly ever come twice" in " ".join(str(report).split())
 
 
+@by_day(1)
 @pytest.mark.parametrize("sequential", [False, True])
 def test_the_report_does_not_depend_on_how_runs_are_drawn(tmp_path: Path, sequential: bool) -> None:
     plan = Plan(claim=Claim(epsilon=9), pair=(0, 1), runs=700, seed=7, sequential=sequential)

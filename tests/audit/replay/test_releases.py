@@ -77,7 +77,7 @@ def test_what_a_reader_sees_beside_values(
     _one_fault(fault, twin, pair, name, said)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(("fault", "twin", "pair", "name", "said"), TABLES)
 def test_what_a_reader_sees_of_a_table(
     fault: Callable[..., Any], twin: Callable[..., Any], pair: Any, name: str, said: str

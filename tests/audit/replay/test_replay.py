@@ -81,7 +81,7 @@ def test_a_correct_mechanism_gives_no_error(
     assert report.exit_code == 0
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(
     "name",
     ["count", "clipped-to-one", "histogram", "sparse-vector", "noisy-max", "two-days", "arms",
@@ -100,7 +100,7 @@ def test_a_noise_of_the_toolkit_is_replayed() -> None:
 # -- the catalogue -----------------------------------------------------------------------------
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(
     ("name", "kind", "verdict", "declared"),
     [
@@ -223,6 +223,7 @@ def test_a_shape_that_depends_on_data() -> None:
     assert only(replay(correct.sparse_vector, ([0, 0], [1, 1])), "shape").severity == "note"
 
 
+@pytest.mark.nightly
 def test_a_part_without_noise() -> None:
     found = only(replay(faulty.size, ([1, 0], [1, 0, 0])), "unnoised-part")
     assert found.statement.startswith("part 0 of the output is 2 for dataset A and 3 for dataset B")

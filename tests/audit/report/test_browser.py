@@ -196,6 +196,7 @@ def test_no_two_texts_of_a_figure_meet_and_none_is_clipped(
         assert clipped(figure["texts"], figure["room"]) == [], name
 
 
+@pytest.mark.nightly
 @needs_browser
 def test_texts_that_meet_or_are_clipped_are_caught(tmp_path: Path) -> None:
     crowded = rewired(histogram_figure, fit_ticks=every_tick)

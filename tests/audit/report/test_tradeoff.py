@@ -80,6 +80,7 @@ SEEN = mutated(
 )  # fmt: skip
 
 
+@by_day(1)
 @pytest.mark.parametrize("mutant", [POINTWISE, SEEN], ids=["pointwise", "learned on the tested"])
 def test_a_band_that_is_not_uniform_or_learned_on_the_tested_over_claims(mutant: Any) -> None:
     errors = wrong(mutant, repeats=250, mu=0.0)

@@ -255,6 +255,7 @@ def await_end(workers: list[int]) -> None:
 # -- how far ahead ----------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("here")
 def test_a_sequential_audit_draws_little_beyond_its_stop(tmp_path: Path) -> None:
     def counted(dataset: int, n: int, rng: np.random.Generator) -> Any:

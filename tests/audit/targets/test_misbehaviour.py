@@ -183,7 +183,7 @@ def test_rows_without_columns_measure_nothing(audit: Shell) -> None:
     assert answer.json["warnings"][0] == "every output was array([], shape=(0,)), on both datasets"
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("name", ["bulky", "bulky_constant", "bulky_dict", "bulky_error"])
 def test_bulky_outputs_are_told_apart_whole_and_shown_short(
     audit: Shell, here: Path, name: str

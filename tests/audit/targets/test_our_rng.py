@@ -15,6 +15,7 @@ from audit.replay.replay import replay
 from audit.targets.spelling import as_target
 from audit.targets.target import Scalar, Vectorised
 from dpcore import DiscreteLaplace, Rng, SeededRng
+from tests.effort import by_day
 from tests.support.audit.command import Shell
 
 NOISE = DiscreteLaplace(scale=1)
@@ -83,6 +84,7 @@ def test_an_annotation_that_is_not_evaluated_is_read_all_the_same() -> None:
     assert target.ours
 
 
+@by_day(1)
 @pytest.mark.parametrize("function", [one, many])
 def test_replay_gives_it_too(function: Any) -> None:
     report = replay(function, (0, 1), sensitivity=1, strict=True, changes=40)

@@ -192,6 +192,7 @@ def test_unmarked(dp): pass
     assert "the fixture dp is for tests that are marked" in run.out
 
 
+@pytest.mark.nightly
 def test_a_suite_without_marks_is_left_alone(tmp_path: Path) -> None:
     body = "def test_it():\n    import sys\n    assert not {'dpcore', 'numpy'} & set(sys.modules)\n"
     outs = {}
@@ -232,6 +233,7 @@ def test_the_example_suite_runs() -> None:
     assert re.search(r"dp: \d+ statistical tests ran, of \d+ collected: .* at most 1e-8", run.line)
 
 
+@pytest.mark.nightly
 def test_the_example_suite_skips_by_name(tmp_path: Path) -> None:
     for peer in ("opendp", "diffprivlib"):
         missing = f"raise ModuleNotFoundError('no {peer}', name='{peer}')\n"

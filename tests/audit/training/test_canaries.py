@@ -24,7 +24,7 @@ from audit.training.canary_report import SCHEMA, CanaryReport
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
-from tests.effort import effort
+from tests.effort import by_day, effort
 from tests.purse import purse
 from tests.support.dpcore.mutants import mutated, rewired
 
@@ -87,6 +87,7 @@ def p_value(hits: int, repeats: int) -> float:
     return float(stats.binom.sf(hits - 1, repeats, 1 - CONFIDENCE))
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", list(LAWS))
 def test_a_true_claim_is_refuted_as_rarely_as_stated(name: str) -> None:
     bought = purse.buy(f"canaries, {name}", "1e-10")

@@ -13,7 +13,7 @@ from audit.training.batches import batch_checks
 from audit.training.dpsgd import dpsgd
 from audit.training.step_report import SCHEMA, StepReport
 from dpcore.errors import InvalidParameter
-from tests.effort import effort
+from tests.effort import by_day, effort
 from tests.purse import purse
 from tests.support.audit import training_steps as steps
 from tests.support.audit.training_steps import BROKEN, RECORDS, STATED, Right
@@ -39,6 +39,7 @@ def test_a_step_as_stated_passes(step: Any) -> None:
         assert len(report.checks) == 10
 
 
+@by_day(9)
 @pytest.mark.parametrize("step", list(BROKEN), ids=lambda step: step.__name__)
 def test_a_broken_step_is_caught_where_it_is_broken(step: type[Right]) -> None:
     report = audited(step, seed=1)

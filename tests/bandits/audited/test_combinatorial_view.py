@@ -65,6 +65,7 @@ def test_a_tree_with_a_level_without_noise_is_refuted(
     assert audited(f"{name},epsilon=1", runs=300, alpha=ALPHA).verdict == "refuted"
 
 
+@pytest.mark.nightly
 def test_ldp2_that_sends_two_base_arms_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both outcomes with the noise for one: twice the epsilon."""
 

@@ -47,7 +47,7 @@ def halved(held: AveragePrivatizer, noise: Noise, size: Averages, rng: Rng) -> l
     return [centre + (each - centre) // 2 for each in _DRAWN(held, noise, size, rng)]
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize("name", LINEAR)
 def test_the_derived_guarantee_is_not_refuted(name: str) -> None:
     alpha = purse.buy(f"bandits audit of a linear run: {name}", "1e-9")

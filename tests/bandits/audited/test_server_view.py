@@ -164,6 +164,7 @@ def test_the_claim_is_not_the_worst_of_later_batches() -> None:
     assert viewed("dist-rdp-se:s=1,epsilon=1").epsilon == claimed(found, None)[0]
 
 
+@pytest.mark.nightly
 def test_pure_claims_are_exact() -> None:
     assert viewed("dist-dp-se,epsilon=1/3").epsilon == Fraction(1, 3)
     assert viewed("dp-se,epsilon=1/3").epsilon == Fraction(1, 3)

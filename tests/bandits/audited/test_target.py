@@ -56,7 +56,7 @@ def refuted(rest: str, *, runs: int) -> bool:
 # -- what is derived is not refuted --------------------------------------------------------------
 
 
-@by_day(3)
+@by_day(1)
 @each_algorithm
 def test_the_derived_epsilon_is_not_refuted(name: str) -> None:
     alpha = purse.buy(f"bandits audit of the server's view: {name}", "1e-9")

@@ -80,7 +80,7 @@ def pooled_run() -> Run:
 # -- every trust model ---------------------------------------------------------------------------
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_run_is_certified_and_checked_along_the_second_path(name: str) -> None:
     run = run_of(POLICIES[name])

@@ -168,6 +168,7 @@ def test_zeros_that_are_no_torn_header_are_kept(tmp_path: Path) -> None:
             assert path.read_bytes() == bytes(size)
 
 
+@pytest.mark.nightly
 def test_a_full_disk_names_the_state_and_loses_no_cell(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", FULL], cwd=tmp_path, capture_output=True, text=True, timeout=90,

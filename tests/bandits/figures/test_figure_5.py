@@ -24,6 +24,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.nightly
 def test_k_means_finds_the_clusters_that_were_written(file: Path) -> None:
     # Each cluster is one query: what is found without k-means, and without the reader.
     rewards: dict[str, list[float]] = {}

@@ -81,6 +81,7 @@ def test_people_come_as_often_as_they_may() -> None:
     assert 0 <= row.dry <= 2
 
 
+@pytest.mark.nightly
 def test_the_table_says_what_coming_back_costs() -> None:
     rows = returning_table(
         horizon=4000, instances=3, max_visits=(1, 16), algorithms=("dist-dp-se",), epsilon=2

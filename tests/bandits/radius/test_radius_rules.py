@@ -277,6 +277,7 @@ def test_scales_that_floats_cannot_look_at_are_refused_by_name(scale: str) -> No
         laplace_sum.sum_tail(draws=16, scale=scale, least=1, bits=10)
 
 
+@pytest.mark.nightly
 def test_tiny_epsilons_have_a_width_or_are_refused_by_name() -> None:
     tiny = SumPrivatizer(trust="local", epsilon="1e-17", failure="1e-6")
     arguments: dict[str, Any] = {"batch": 1, "active": 2, "failure": "0.1"}

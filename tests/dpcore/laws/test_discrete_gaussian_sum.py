@@ -89,6 +89,7 @@ def test_a_mutant_of_the_reference_is_caught(name: str) -> None:
     assert refuted(2, "1/4", mutant)
 
 
+@pytest.mark.nightly
 def test_a_long_sum_is_inverted() -> None:
     # Beyond 4096 draws the reference asks for one uniform real, not for draws.
     noise = DiscreteGaussianSum(count=1 << 20, sigma_squared="1/3")

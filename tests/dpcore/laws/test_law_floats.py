@@ -197,7 +197,7 @@ def test_quantiles_that_trust_their_guess_are_seen() -> None:
     assert wrong_quantiles(noise, levels, trusting(noise, np.array(levels)))
 
 
-@by_day(6)
+@by_day(3)
 @pytest.mark.parametrize("noise", cases(NARROW, every=4), ids=repr)
 def test_rational_levels_are_decided_at_any_depth(noise: Noise) -> None:
     with second_path.digits(140):

@@ -299,6 +299,7 @@ def jump_refuted(scale: Fraction, code: Callable[..., Any]) -> list[Any]:
 JUMP_SCALES = [Fraction(s) for s in ("1/3", "1", "2", "7/2", "8", "17/2")]
 
 
+@pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize("scale", JUMP_SCALES, ids=str)
 def test_candidates_are_kept_at_the_right_rate(scale: Fraction) -> None:

@@ -118,6 +118,7 @@ def run(script: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize("how", ["forgotten", "the same", "its own"])
 def test_a_child_keeps_what_it_was_told_when_its_parent_closes(url: str, how: str) -> None:

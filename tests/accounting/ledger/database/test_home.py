@@ -20,6 +20,7 @@ from accounting.claims.claim import ZCdp
 from accounting.ledger import Ledger, LedgerDamaged, LedgerUnavailable, adopt, backup
 from accounting.ledger.database import place
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET
 from tests.support.typed import typed
@@ -86,6 +87,7 @@ def two_paths(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "here" / "ledger.db", tmp_path / "there" / "ledger.db"
 
 
+@pytest.mark.nightly
 def test_a_file_that_is_mounted_alone_takes_no_charge(two_paths: tuple[Path, Path]) -> None:
     paid, refused = mounted(*two_paths, TWO_PATHS, TWO_PATHS, *two_paths)
     assert paid == "paid"
@@ -174,6 +176,7 @@ def test_an_older_copy_put_back_in_place_is_opened(tmp_path: Path) -> None:
         assert str(ledger.check(receipt)[0]) == "charge 1: is missing, and has a receipt"
 
 
+@by_day(1)
 def test_who_had_it_open_before_it_was_adopted_opens_it_again(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         ledger.charge(["ada"], ZCdp("1/4"), batch="one")

@@ -160,6 +160,7 @@ def grown(file: Path) -> int:
     return max(sizes)
 
 
+@pytest.mark.nightly
 def test_the_log_is_moved_into_the_file_and_nobody_writes_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
