@@ -1,4 +1,7 @@
-r"""Who pulls in an experiment: new users, or the same ones up to B times; who of them stays."""
+r"""Who pulls in an experiment: new users, or the same ones up to B times; who of them stays.
+
+Users who return take a ledger along, which runs of new users do not load.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,8 @@ import numpy as np
 from bandits.batch import arms_and_horizon
 from bandits.play import run_guarantee
 from bandits.policies.policy import Policy
-from bandits.policies.returning import RETURNING
 from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.promise import NEW_USERS, RunGuarantee, Users
-from bandits.privatizers.returning import Pool, SteadyPrivatizer, returning_guarantee
-from bandits.privatizers.visits import people, visits_of
 from dpcore.errors import InvalidParameter
 
 __all__ = ["ONCE", "Visitors", "supported"]
@@ -46,6 +46,8 @@ class Visitors:
 
     def __post_init__(self) -> None:
         if self.max_visits is not None:
+            from bandits.privatizers.visits import people, visits_of
+
             object.__setattr__(self, "max_visits", visits_of(self.max_visits))
             if self.users is not None:
                 object.__setattr__(self, "users", people(self.users))
@@ -58,16 +60,24 @@ class Visitors:
 
     def guarantee(self, policy: Policy[Any], arms: int, horizon: int) -> RunGuarantee | None:
         r"""What every run of ``policy`` promises each user; None where nothing is protected."""
+        if self.max_visits is None:
+            return run_guarantee(policy, arms, horizon)
+        from bandits.privatizers.returning import SteadyPrivatizer, returning_guarantee
+
         privatizer = policy.privatizer
-        if self.max_visits is None or not isinstance(privatizer, SteadyPrivatizer):
+        if not isinstance(privatizer, SteadyPrivatizer):
             return run_guarantee(policy, arms, horizon)
         sizes = policy.sizes(*arms_and_horizon(arms, horizon))
         return returning_guarantee(privatizer, sizes, max_visits=self.max_visits)
 
     def of_run(self, policy: Policy[Any], horizon: int, seed: int) -> Users:
         r"""The users of one run, who come in an order drawn from ``seed``."""
+        if self.max_visits is None:
+            return NEW_USERS
+        from bandits.privatizers.returning import Pool, SteadyPrivatizer
+
         privatizer = policy.privatizer
-        if self.max_visits is None or not isinstance(privatizer, SteadyPrivatizer):
+        if not isinstance(privatizer, SteadyPrivatizer):
             return NEW_USERS
         return Pool(
             users=self.people(horizon),
@@ -93,8 +103,11 @@ class Visitors:
     def _why(self, name: str) -> str:
         if self.deployment.aggregation == "masked" and name not in _MASKED:
             return f"has no sum over secure aggregation; those that have: {', '.join(_MASKED)}"
-        if self.max_visits is not None and name not in RETURNING:
-            return f"has no noise that visits share; those that have: {', '.join(RETURNING)}"
+        if self.max_visits is not None:
+            from bandits.policies.returning import RETURNING
+
+            if name not in RETURNING:
+                return f"has no noise that visits share; those that have: {', '.join(RETURNING)}"
         return (
             f"does not plan for users who vanish or collude; those that do: {', '.join(_PLANNED)}"
         )
@@ -139,6 +152,8 @@ def supported(visitors: Visitors, algorithms: Sequence[str]) -> tuple[str, ...]:
     """
     wanted = []
     if visitors.max_visits is not None:
+        from bandits.policies.returning import RETURNING
+
         wanted.append(RETURNING)
     if visitors.deployment.aggregation == "masked":
         wanted.append(_MASKED)

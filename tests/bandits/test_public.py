@@ -49,10 +49,16 @@ def test_every_public_name_is_there_and_documented() -> None:
         _ = bandits.Bandit
 
 
-def test_importing_the_package_is_silent_and_takes_no_ledger_along() -> None:
-    look = "import sys, bandits; print([m for m in ('sqlalchemy', 'joblib', 'scipy.stats', 'typer')"
+HEAVY = ["sqlalchemy", "joblib", "scipy.stats", "typer"]
+NEW_USERS = "import bandits.cli.run; from bandits import Experiment, read_algorithm, run_cells"
+
+
+@pytest.mark.parametrize("imported", ["import bandits", NEW_USERS])
+def test_neither_the_package_nor_a_run_of_new_users_takes_a_ledger_along(imported: str) -> None:
+    heavy = ["sqlalchemy", "scipy.stats"] if imported == NEW_USERS else HEAVY
+    look = f"import sys; {imported}; print([m for m in {heavy}"
     run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", look + " if m in sys.modules])"],
+        [sys.executable, "-W", "error", "-c", f"{look} if m in sys.modules])"],
         capture_output=True,
         text=True,
         check=True,
