@@ -188,7 +188,7 @@ def dpsgd(
 
 @contextmanager
 def _of_file(event: Path) -> Iterator[None]:
-    # Whatever is wrong with the event is said of the option and the file.
+    # An error in the event names the option and its file, whatever part of the event is wrong.
     try:
         yield
     except InvalidParameter as error:
