@@ -44,9 +44,6 @@ _ATTEMPTS: Final = 9
 _LAST: Final = 4
 _MOST_ROUNDS: Final = 1 << 40
 _MOST_SMOOTHING: Final = 0.5
-_SMOOTH: Final = 0.75
-_LESS_SMOOTH: Final = 0.5
-_FEW_ROUNDS: Final = 100
 _MOST_ERROR: Final = 0.25
 _SAME: Final = 0.05
 _FROM_AFAR: Final = 0.01
@@ -189,10 +186,8 @@ def _refined(
 ) -> Enclosure:
     # Sums with less and less smoothing, until the enclosure is narrow or the next sum too long.
     # `aim` says where the next one is best placed, and the relative error in delta it may have.
-    # Over few rounds the saddle point says less of epsilon: room is left for that.
     saddle, error = aim(best)
-    share = _SMOOTH if sum(count for _, count in parts) > _FEW_ROUNDS else _LESS_SMOOTH
-    tau = share * _smoothing(saddle, error)
+    tau = _smoothing(saddle, error)
     reached, patience = _MOST_SMOOTHING, 1.0
     for attempt in range(_ATTEMPTS):
         total = _sum(parts, saddle, min(error, _MOST_ERROR) * patience, tau)
@@ -210,7 +205,7 @@ def _refined(
         if math.isclose(saddle.tilt, placed, rel_tol=_SAME) and total.at_its_finest():
             break
         if best == before and attempt < _ATTEMPTS - _LAST:
-            tau, reached = share * _smoothing(saddle, error), _MOST_SMOOTHING
+            tau, reached = _smoothing(saddle, error), _MOST_SMOOTHING
             continue
         # The width falls like tau^2, but only like tau at a loss of positive probability.
         tau *= 0.7 * over ** (-0.5 if attempt == 0 else -1.0)
@@ -219,7 +214,7 @@ def _refined(
 
 
 def _smoothing(saddle: Saddle, error: float) -> float:
-    return math.sqrt(min(error, _MOST_ERROR) / (saddle.tilt * (saddle.tilt + 1)))
+    return 0.75 * math.sqrt(min(error, _MOST_ERROR) / (saddle.tilt * (saddle.tilt + 1)))
 
 
 def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> LineSum | None:
