@@ -25,7 +25,8 @@ def dpsgd_command(
             metavar="STEP",
             help="module:Class or file.py:Class with the methods sample(rng), the records of the "
             "next batch, and update(gradients, rng), the vector that is released of per-example "
-            "gradients (batch x dimension); or jax-privacy: that library's step (extra: bench).",
+            "gradients (batch x dimension); or a library's step: jax-privacy (extra: bench) or "
+            "opacus (extra: opacus).",
         ),
     ],
     *,
@@ -81,10 +82,10 @@ def dpsgd_command(
 
     def there() -> tuple[str, int]:
         from audit.outputs.loading import load
-        from audit.training.dpsgd import JAX_PRIVACY, dpsgd
+        from audit.training.dpsgd import LIBRARIES, dpsgd
 
         with importing(seconds):
-            made = step if step == JAX_PRIVACY else load(step)
+            made = step if step in LIBRARIES else load(step)
         report = dpsgd(
             made,
             **numbers,
