@@ -77,7 +77,7 @@ def test_a_pure_epsilon_is_a_bound_at_every_delta_and_no_less() -> None:
     rest = [each for each in other["claims"] if each["quantity"] == "delta"]
     bare = {**other, "claims": rest, "digest": ""}
     bare["digest"] = digest_of(bare)
-    assert "claims less" in failures(EPSILON, replace(alone, certificate=bare))[0][1]
+    assert "claims less" in failures(Fraction(1, 10), replace(alone, certificate=bare))[0][1]
 
 
 def test_a_certificate_that_does_not_hold_is_named_in_its_part() -> None:
