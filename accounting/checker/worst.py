@@ -98,8 +98,11 @@ def _wrong(
     if part.assumption and part.assumption not in own["assumptions"]:
         yield _fails(where, f"its own certificate does not assume: {part.assumption}")
     proved = {c["delta"]: c["upper"] for c in own["claims"] if c["quantity"] == "epsilon"}
+    # Pure epsilon holds at every delta.
+    pure = [c["epsilon"] for c in own["claims"] if c["quantity"] == "pure"]
     for delta, epsilon in part.claims.items():
-        if delta not in proved or epsilon < Fraction(proved[delta]):
+        bounds = [proved[delta], *pure] if delta in proved else pure
+        if not bounds or epsilon < min(map(Fraction, bounds)):
             yield _fails(where, f"claims less at {delta} than its own certificate proves")
     for finding in verify(own, allowance).failures:
         place = f"{where}.certificate.{finding.where}"

@@ -154,7 +154,8 @@ def certificate_of(
 def _played(run: Run, promised: RunGuarantee) -> RunGuarantee:
     # Where each release is calibrated to one target: the releases that there were. Another would
     # have kept the target too, or been refused by the calibration.
-    if not any(isinstance(part, Approx) for part in promised.parts):
+    chosen = run.releases and all(isinstance(part, Approx | Pure) for part in promised.parts)
+    if not chosen and not any(isinstance(part, Approx) for part in promised.parts):
         told = (Assumed(p, _CERTIFIED) if isinstance(p, Pure) else p for p in promised.parts)
         return replace(promised, parts=tuple(told))
     found = {guarantee(release.mechanism): None for release in run.releases}
@@ -190,39 +191,53 @@ def _check_form(certificate: RunCertificate) -> None:
 
 
 def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
-    found = RunGuarantee(parts=(part,), assumptions=())
+    alone = RunGuarantee(parts=(part,), assumptions=())
     claims = []
     for delta in deltas:
         near = _NEAR if isinstance(part, BinomialBox) else None
-        epsilon = found.epsilon(delta, near).upper
+        epsilon = alone.epsilon(delta, near).upper
         if epsilon == math.inf:
             raise NotDerived(f"epsilon at delta = {write_rational(delta)}", f"of {part!r}")
         claims.append({"delta": write_rational(delta), "epsilon": _above(epsilon)})
     document: dict[str, Any] = {"is": _stated(part), "claims": claims}
-    most, digits = _limits(part, most)
-    if isinstance(part, BinomialBox) and len(part.bounds) > 1:
-        reason = "the second path lists no binomial noise of several numbers at once"
-        return {**document, "certificate": None, "unchecked": reason}
-    if most == 0:
-        reason = f"more than {_MOST_CHECKED} parts, each of several numbers"
-        return {**document, "certificate": None, "unchecked": reason}
-    if _steps(part) > most:
-        return {**document, "certificate": None, "unchecked": f"more than {most} steps"}
-    try:
-        largest = found.pure().upper
-        known = isinstance(largest, Fraction)
-        close = known and _above(largest) in [each["epsilon"] for each in claims]
-        tried = _MORE_DIGITS if close else ()
-        own = _certified(_certifiable(part), deltas, (digits, *tried))
-    except NotDerived as error:
-        reason = ascii_text(str(error))[:_MOST_LETTERS]
-        return {**document, "certificate": None, "unchecked": reason}
+    found, largest = _own_certificate(part, claims, deltas, most), _largest(part)
+    if isinstance(found, str) and largest is not None:
+        # What is exact is checked whatever its size; then it is what is claimed at every delta.
+        own = certify(_certifiable(part), deltas=()).to_json()
+        pure = [{**claim, "epsilon": _above(largest)} for claim in claims]
+        return {**document, "claims": pure, "certificate": own, "unchecked": None}
+    if isinstance(found, str):
+        return {**document, "certificate": None, "unchecked": found}
     # Its digits may be fewer, and its bound that much above: then it is the one to claim.
-    proved = {c["delta"]: c["upper"] for c in own["claims"] if c["quantity"] == "epsilon"}
+    proved = {c["delta"]: c["upper"] for c in found["claims"] if c["quantity"] == "epsilon"}
     for claim in claims:
         larger = max(Fraction(claim["epsilon"]), Fraction(proved[claim["delta"]]))
         claim["epsilon"] = _above(larger)
-    return {**document, "certificate": own, "unchecked": None}
+    return {**document, "certificate": found, "unchecked": None}
+
+
+def _own_certificate(
+    part: Guarantee, claims: list[dict[str, str]], deltas: list[Fraction], most: int
+) -> dict[str, Any] | str:
+    # The certificate of a part alone, or why it has none.
+    most, digits = _limits(part, most)
+    if isinstance(part, BinomialBox) and len(part.bounds) > 1:
+        return "the second path lists no binomial noise of several numbers at once"
+    if most == 0:
+        return f"more than {_MOST_CHECKED} parts, each of several numbers"
+    if _steps(part) > most:
+        return f"more than {most} steps"
+    largest = _largest(part)
+    close = largest is not None and _above(largest) in [each["epsilon"] for each in claims]
+    try:
+        return _certified(_certifiable(part), deltas, (digits, *(_MORE_DIGITS if close else ())))
+    except NotDerived as error:
+        return ascii_text(str(error))[:_MOST_LETTERS]
+
+
+def _largest(part: Guarantee) -> Fraction | None:
+    found = part.pure().upper
+    return found if isinstance(found, Fraction) else None
 
 
 def _certified(subject: Any, deltas: list[Fraction], digits: tuple[int, ...]) -> dict[str, Any]:

@@ -213,14 +213,24 @@ def test_noise_is_assumed_fresh_also_where_nothing_is_checked(most_steps: int) -
 
 
 def test_what_was_not_checked_says_so_and_does_not_hold() -> None:
-    certificate = certificate_of(run_of(POLICIES["pure"]), deltas=[DELTA], most_steps=4)
+    certificate = certificate_of(run_of(POLICIES["renyi"]), deltas=[DELTA], most_steps=4)
     unchecked = [part for part in certificate.parts if part["certificate"] is None]
     assert unchecked
     assert all(part["unchecked"] == "more than 4 steps" for part in unchecked)
     verdict = recheck(certificate.text())
     assert not verdict.holds
     assert {finding.status.value for finding in verdict.failures} == {"unchecked"}
-    assert Fraction(certificate.claims[0]["epsilon"]) <= Fraction(1, 2)
+
+
+def test_a_pure_epsilon_is_checked_whatever_the_number_of_steps() -> None:
+    certificate = certificate_of(run_of(POLICIES["pure"]), deltas=[DELTA], most_steps=4)
+    assert all(part["unchecked"] is None for part in certificate.parts)
+    assert certificate.claims[0]["epsilon"] == "0.5"
+    quantities = [{c["quantity"] for c in part["certificate"]["claims"]}
+                  for part in certificate.parts]  # fmt: skip
+    assert {"pure"} in quantities  # those of more than 4 steps claim nothing else
+    verdict = recheck(certificate.text())
+    assert {finding.status.value for finding in verdict.findings} == {"holds", "assumed"}
 
 
 @by_day(1)
