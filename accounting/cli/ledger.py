@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from accounting.cli.options import read_claim, show
-from accounting.cli.releases import Rounds, Sensitivities, composed
+from accounting.cli.releases import NEIGHBOURS, Rounds, Sensitivities, composed
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, command_group, named
 from dpcore.command.table import fact
@@ -40,9 +40,9 @@ ledger = command_group(
         "Open a ledger with the budget of every user. Charge each batch before its noise is "
         "drawn, and release only after exit code 0. A batch is charged once: charged again, it "
         "costs nothing and exits with 4; then publish the old result again, and draw no new noise. "
-        "A charge is never taken back. charge checks the ends of the history and the users it "
-        "charges; show checks the whole history. Do not move the file: backup copies it, and "
-        "adopt takes a copy into use.\n\n"
+        "A charge is never taken back. show checks the whole history; charge checks its first and "
+        "last charge, and its users. Do not move the file: backup copies it, and adopt takes a "
+        "copy into use.\n\n"
         "Exit code: 0 done; 1 a user cannot pay, and nobody was charged; 2 a wrong option or "
         "database; 3 the ledger is damaged or was edited by hand; 4 the batch was charged before, "
         "and nothing was paid."
@@ -60,11 +60,7 @@ Database = Annotated[
 ]
 RelationOption = Annotated[
     str,
-    typer.Option(
-        metavar="WORD",
-        help="How neighbouring datasets differ: one person replaced (replace), or added or removed "
-        "(add-remove).",
-    ),
+    typer.Option(metavar="WORD", help=NEIGHBOURS),
 ]
 
 
@@ -99,7 +95,7 @@ def charge(
     *,
     db: Database,
     batch: Annotated[
-        str, typer.Option(metavar="NAME", help="The name of the release; it is charged once.")
+        str, typer.Option(metavar="NAME", help="The name of the release; a name is charged once.")
     ],
     users: Annotated[
         str | None, typer.Option(metavar="NAMES", help="The users to charge, separated by commas.")
@@ -132,12 +128,15 @@ def charge(
     ] = None,
     skip_exhausted: Annotated[
         bool,
-        typer.Option("--skip-exhausted", help="Leave out users who cannot pay, and print them."),
+        typer.Option(
+            "--skip-exhausted", metavar="", help="Leave out users who cannot pay, and print them."
+        ),
     ] = False,
     repeat_ok: Annotated[
         bool,
         typer.Option(
             "--repeat-ok",
+            metavar="",
             help="Exit with 0, not 4, if the batch was charged before: for a retry after a crash, "
             "when nothing was released yet.",
         ),
@@ -146,8 +145,8 @@ def charge(
 ) -> None:
     r"""Charge users for a release: all of them, or nobody. Release only after exit code 0.
 
-    Example: dpcore ledger charge --db ledger.db --batch monday --users ada,bob --noise
-    discrete-gaussian:sigma_squared=400
+    Example: dpcore ledger charge --db ledger.db --batch monday --users ada,bob \
+    --noise discrete-gaussian:sigma_squared=400
     """
     from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger
 
@@ -199,7 +198,7 @@ def show_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""Show the budget, the numbers of users and charges, and whether the history was edited.
+    r"""Show the budget, how many users and charges there are, and whether the history was edited.
 
     Example: dpcore ledger show --db ledger.db --user ada
     """

@@ -32,7 +32,9 @@ def bench_command(
     *,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Only entries that 5,000 runs refute: takes seconds."),
+        typer.Option(
+            "--quick", metavar="", help="Only entries that 5,000 runs refute: takes seconds."
+        ),
     ] = False,
     jobs: Annotated[
         int, typer.Option(metavar="N", help="How many processes; -1: one per core.")

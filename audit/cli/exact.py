@@ -40,7 +40,8 @@ def exact(
             metavar="P",
             help="A noise moved by an integer, such as discrete-laplace:scale=1@0 (several "
             "coordinates: @0,1,0), or a file of probabilities: JSON such as "
-            '{"yes": "3/4", "no": "1/4"}, or CSV with lines output,probability.',
+            '{"yes": "3/4", "no": "1/4"}, or CSV with a line such as yes,3/4 for each output and '
+            "no header.",
         ),
     ],
     q: Annotated[str, typer.Argument(metavar="Q", help="The other law, in the same form.")],
@@ -48,8 +49,9 @@ def exact(
     claim: Annotated[
         str | None,
         typer.Option(
+            metavar="CLAIM",
             help="What to prove or refute: epsilon=1, epsilon=1,delta=1e-6, or points of a "
-            "claimed curve such as rho=0.1 or discrete-gaussian:sigma_squared=4@1."
+            "claimed curve such as rho=0.1 or discrete-gaussian:sigma_squared=4@1.",
         ),
     ] = None,
     epsilon: Annotated[
@@ -66,7 +68,11 @@ def exact(
     ] = None,
     normalise: Annotated[
         bool,
-        typer.Option("--normalise", help="Divide the probabilities of a file by their exact sum."),
+        typer.Option(
+            "--normalise",
+            metavar="",
+            help="Divide the probabilities of a file by their exact sum.",
+        ),
     ] = False,
     plot: Annotated[
         Path | None,

@@ -43,18 +43,26 @@ def replay_command(
     ] = "l1",
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="State that draws and output shape do not depend on data."),
+        typer.Option(
+            "--strict",
+            metavar="",
+            help="State that draws and output shape do not depend on data.",
+        ),
     ] = False,
     tapes: Annotated[
         str,
-        typer.Option(metavar="N", help="How many random tapes, each replayed on both datasets."),
+        typer.Option(
+            metavar="N",
+            help="How many tapes (recorded random draws), each replayed on both datasets.",
+        ),
     ] = "32",
     changes: Annotated[
         str,
         typer.Option(metavar="N", help="The most tapes on which one draw is set to an extreme."),
     ] = "500",
     seed: Annotated[
-        str | None, typer.Option(metavar="N", help="Seed: repeat a replay exactly.")
+        str | None,
+        typer.Option(metavar="N", help="Repeat a replay exactly: the seed that its report shows."),
     ] = None,
     timeout: Annotated[
         str, typer.Option(metavar="SECONDS", help="The most time one call may take.")
@@ -64,7 +72,11 @@ def replay_command(
     ] = None,
     allow_constant: Annotated[
         bool,
-        typer.Option("--allow-constant", help="Accept a target that draws nothing, on purpose."),
+        typer.Option(
+            "--allow-constant",
+            metavar="",
+            help="Accept a target that draws nothing, on purpose.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

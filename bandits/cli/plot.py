@@ -34,7 +34,7 @@ def plot(
 
     Example: dpcore bandit plot results --output regret.svg
 
-    One panel for each epsilon. Needs matplotlib (extra: plot).
+    One panel for each epsilon. Needs matplotlib (dpcore\[plot]).
     Exit code: 0 done, 2 usage.
     """
     from bandits.experiments.ownership import TABLE, require_whole

@@ -120,12 +120,19 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _dpcore(
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error instead of one line.")
+        bool,
+        typer.Option(
+            "--debug", metavar="", help="Show the traceback of an error instead of one line."
+        ),
     ] = False,
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+            "--version",
+            metavar="",
+            callback=_show_version,
+            is_eager=True,
+            help="Print the version and exit.",
         ),
     ] = False,
 ) -> None:
