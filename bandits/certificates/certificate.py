@@ -24,6 +24,7 @@ from accounting.claims.claim import Approx, Assumed, Pure
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.protocols.box import BinomialBox
+from accounting.protocols.pure_shuffle import CertifiedShuffle
 from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
 from accounting.totals.compose import Composition, compose
@@ -36,7 +37,6 @@ from bandits.certificates.form import (
 )
 from bandits.certificates.recheck import recheck
 from bandits.play import Run
-from bandits.privatizers.privatizer import BITS_ONLY
 from bandits.privatizers.promise import RunGuarantee
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
@@ -56,8 +56,6 @@ _MOST_CHECKED: Final = 32
 _NEAR: Final = Fraction(1, 10**6)
 _MORE_DIGITS: Final = (12, 16, 20, 25, 30)
 _MOST_LETTERS: Final = 2000
-# No release says all that its server sees, and the second path knows no such law.
-_CERTIFIED: Final = f"certified when it was planned, which is not computed anew; {BITS_ONLY}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,10 +152,8 @@ def certificate_of(
 def _played(run: Run, promised: RunGuarantee) -> RunGuarantee:
     # Where each release is calibrated to one target: the releases that there were. Another would
     # have kept the target too, or been refused by the calibration.
-    chosen = run.releases and all(isinstance(part, Approx | Pure) for part in promised.parts)
-    if not chosen and not any(isinstance(part, Approx) for part in promised.parts):
-        told = (Assumed(p, _CERTIFIED) if isinstance(p, Pure) else p for p in promised.parts)
-        return replace(promised, parts=tuple(told))
+    if not any(type(part) in (Approx, Pure) for part in promised.parts):
+        return promised
     found = {guarantee(release.mechanism): None for release in run.releases}
     return RunGuarantee(parts=tuple(found), assumptions=promised.assumptions)
 
@@ -200,7 +196,11 @@ def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
             raise NotDerived(f"epsilon at delta = {write_rational(delta)}", f"of {part!r}")
         claims.append({"delta": write_rational(delta), "epsilon": _above(epsilon)})
     document: dict[str, Any] = {"is": _stated(part), "claims": claims}
-    found, largest = _own_certificate(part, claims, deltas, most), _largest(part)
+    largest = _largest(part)
+    if isinstance(part, CertifiedShuffle):
+        found: dict[str, Any] | str = "no law of one sum says all that its server sees"
+    else:
+        found = _own_certificate(part, claims, deltas, most)
     if isinstance(found, str) and largest is not None:
         # What is exact is checked whatever its size; then it is what is claimed at every delta.
         own = certify(_certifiable(part), deltas=()).to_json()
@@ -276,11 +276,25 @@ def _certifiable(part: Guarantee) -> Any:
             return PrivacyCurve(noise=Binomial(trials=trials, probability=p), sensitivity=step)
         case Assumed():
             return compose(part)
+        case CertifiedShuffle(stated_epsilon=epsilon):
+            return Pure(epsilon)
     return part
 
 
 def _stated(part: Guarantee) -> dict[str, Any]:
     match part:
+        case CertifiedShuffle(protocol=protocol, honest=honest):
+            return {
+                **part.to_json(),
+                "claim": "pure-shuffle",
+                "users": protocol.users,
+                "honest": honest,
+                "precision": protocol.precision,
+                "reach": protocol.reach,
+                "cover": write_rational(protocol.cover),
+                "shape": write_rational(protocol.share.shape),
+                "scale": write_rational(protocol.share.scale),
+            }
         case BinomialBox(bounds=(_,)):
             return _stated(_certifiable(part))
         case BinomialBox(trials=trials, probability=p, bounds=bounds):
