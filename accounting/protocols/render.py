@@ -228,7 +228,7 @@ def _parameters(plan: Plan) -> list[tuple[str, str]]:
             rows.append(
                 (
                     "each user",
-                    f"{protocol.noise_bits} random bits, 1 with probability {protocol.probability}",
+                    f"{protocol.noise_bits} x a bit, 1 with probability {protocol.probability}",
                 )
             )
             rows.append(("sum noise", write_noise(protocol.planned_noise)))

@@ -40,8 +40,8 @@ def exact(
             metavar="P",
             help="A noise moved by an integer, such as discrete-laplace:scale=1@0 (several "
             "coordinates: @0,1,0), or a file of probabilities: JSON such as "
-            '{"yes": "3/4", "no": "1/4"}, or CSV with a line such as yes,3/4 for each output and '
-            "no header.",
+            '{"yes": "3/4", "no": "1/4"}, or CSV with the columns '
+            "output,probability.",
         ),
     ],
     q: Annotated[str, typer.Argument(metavar="Q", help="The other law, in the same form.")],

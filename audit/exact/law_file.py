@@ -35,7 +35,7 @@ __all__ = ["WrittenLaw", "read_law"]
 _ONE: Final = Fraction(1)
 _DIGITS: Final = 20
 _MOST_BYTES: Final = 1 << 28
-_HEADING: Final = ("output", "mass")
+_HEADINGS: Final = (("output", "probability"), ("output", "mass"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,10 +173,10 @@ def _of_json(argument: str, text: str, content: str) -> list[tuple[str, Any]]:
     if isinstance(found, _Object):
         return list(found)
     if not isinstance(found, list) or not all(
-        isinstance(row, list) and not isinstance(row, _Object) and len(row) == len(_HEADING)
+        isinstance(row, list) and not isinstance(row, _Object) and len(row) == len(_HEADINGS[0])
         for row in found
     ):
-        reason = 'must be {"output": "mass", ...} or [[output, mass], ...]'
+        reason = 'must be {"output": "probability", ...} or [[output, probability], ...]'
         raise InvalidParameter(argument, text, reason)
     return [(_label(argument, text, output), mass) for output, mass in found]
 
@@ -211,10 +211,10 @@ def _of_csv(argument: str, text: str, content: str) -> list[tuple[str, str]]:
     try:
         for row in reader:
             cells = tuple(cell.strip() for cell in row)
-            if not any(cells) or (not pairs and tuple(map(str.lower, cells)) == _HEADING):
+            if not any(cells) or (not pairs and tuple(map(str.lower, cells)) in _HEADINGS):
                 continue
-            if len(cells) != len(_HEADING):
-                reason = f"line {reader.line_num} must be output,mass"
+            if len(cells) != len(_HEADINGS[0]):
+                reason = f"line {reader.line_num} must be output,probability"
                 raise InvalidParameter(argument, text, reason)
             pairs.append((cells[0], cells[1]))
     except csv.Error as error:

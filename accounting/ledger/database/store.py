@@ -80,7 +80,9 @@ class Store:
     def must_be_there(self) -> None:
         r"""Refuse a file that does not exist: opening it would make an empty one."""
         if self.is_file and self._identity() is None:
-            raise LedgerUnavailable(self.where, "there is no such file")
+            raise LedgerUnavailable(
+                self.where, "there is no such file: dpcore ledger open makes a ledger"
+            )
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:

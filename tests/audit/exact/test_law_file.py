@@ -77,6 +77,12 @@ def test_outputs_are_told_apart_by_their_text(file: File) -> None:
     assert big.outputs == frozenset({"12345678901234567890123"})
 
 
+@pytest.mark.parametrize("header", ["output,probability", "Output, Mass"])
+def test_a_header_is_no_output(file: File, header: str) -> None:
+    assert read_law("P", file("law.csv", f"{header}\na,1\n")).law == {"a": 1}
+    assert read_law("P", file("law.csv", f"a,1\n{header[:6]},0\n")).law == {"a": 1, header[:6]: 0}
+
+
 def test_outputs_without_mass_are_not_counted(file: File) -> None:
     assert read_law("P", file("law.csv", "a,1\nb,0\n")).outputs == frozenset("a")
 
@@ -98,14 +104,14 @@ def test_outputs_without_mass_are_not_counted(file: File) -> None:
         ("law.json", '{"a": true}', "the probability of 'a' = True: must be a number"),
         ("law.json", '{"a": {"b": 1}}', "the probability of 'a'"),
         ("law.json", '{"a": "one"}', "must be a finite number such as"),
-        ("law.json", '[["a", 1, 2]]', r"must be {.*} or \[\[output, mass\], ...\]"),
+        ("law.json", '[["a", 1, 2]]', r"must be {.*} or \[\[output, probability\], ...\]"),
         ("law.json", "[{}]", "must be"),
         ("law.json", "3", "must be"),
         ("law.json", "[[{}, 1]]", "an output must be text, a number"),
         ("law.json", "[" * 100_000, "is not JSON"),
         ("law.json", "{}", "has no output in it"),
         ("law.csv", "output,mass\n", "has no output in it"),
-        ("law.csv", "a,1/2\nb,1/4,1/4\n", "line 2 must be output,mass"),
+        ("law.csv", "a,1/2\nb,1/4,1/4\n", "line 2 must be output,probability"),
         ("law.csv", 'a,1/2\n"b,1/2\n', "line 2: unexpected end"),
         (
             "law.csv",
