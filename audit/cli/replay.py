@@ -118,7 +118,7 @@ def replay_command(
         text = report.to_text() if as_json else page(report.lines())
         return text, report.exit_code
 
-    with named(sensitivity="--sensitivity"):
+    with named(target="TARGET", sensitivity="--sensitivity"):
         text, code = done_apart(target, there, timeout=seconds)
     sys.stdout.write(text)
     sys.stdout.flush()

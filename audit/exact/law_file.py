@@ -71,11 +71,11 @@ class WrittenLaw:
         >>> written.checked()
         Traceback (most recent call last):
         ...
-        dpcore.errors.InvalidParameter: P = law.csv: its masses sum to 0.9 and not to exactly 1 ...
+        dpcore.errors.InvalidParameter: P = law.csv: its probabilities sum to 0.9, not to ...
         """
         if (total := self.total) != 1:
             reason = (
-                f"its masses sum to {_shown(total)} and not to exactly 1 (floats are rounded; "
+                f"its probabilities sum to {_shown(total)}, not to exactly 1 (floats are rounded; "
                 "--normalise divides by the exact sum)"
             )
             raise InvalidParameter(self.argument, self.spelling, reason)
@@ -92,7 +92,7 @@ class WrittenLaw:
         if isinstance(self.law, Shifted) or total == 1:
             return self
         if not total:
-            raise InvalidParameter(self.argument, self.spelling, "all its masses are 0")
+            raise InvalidParameter(self.argument, self.spelling, "all its probabilities are 0")
         divided = {x: rational("mass", mass) / total for x, mass in self.law.items()}
         return WrittenLaw(
             argument=self.argument, spelling=self.spelling, law=divided, divided_by=total

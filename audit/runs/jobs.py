@@ -180,7 +180,7 @@ def backend(name: str, scheduler: str | None = None) -> Iterator[None]:
         raise InvalidParameter("--scheduler", ABSENT, reason)
     try:
         from distributed import Client
-        from distributed.comm import get_address_host_port
+        from distributed.comm.addressing import get_address_host_port
     except ImportError:
         reason = "needs dask.distributed: pip install 'dpcore[cluster]'"
         raise InvalidParameter("--scheduler", scheduler, reason) from None

@@ -324,7 +324,8 @@ def test_a_ledger_that_is_not_there(command: Command, tmp_path: Path) -> None:
         assert "no such file" in answer.err
     assert not command.path.exists()
     command.path = tmp_path / "no" / "folder.db"
-    assert command("open", "--budget", "rho=1").code == 2
+    answer = command("open", "--budget", "rho=1")
+    assert (answer.code, "is there such a folder" in answer.err) == (2, True)
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "mysql://host/name", " "])

@@ -82,7 +82,7 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     "no file": (["--pairs", "none.toml"], "none.toml"),
     "no space": (["--search", "nowhere"], "nowhere"),
     "no feature": (["--feature", "shape"], "--feature = shape"),
-    "a feature twice": (["--feature", "sign", "--feature", "sign"], "features = sign"),
+    "a feature twice": (["--feature", "sign", "--feature", "sign"], "--feature = sign"),
     "no baseline": (["--baseline", "guess"], "--baseline = guess"),
     "no jobs": (["-j", 0], "--jobs = 0"),
     "part of a job": (["-j", "1.5"], "--jobs = 1.5"),

@@ -91,10 +91,10 @@ def test_outputs_without_mass_are_not_counted(file: File) -> None:
     ("name", "content", "complaint"),
     [
         ("law.json", '{"a": "1/2", "b": "1/3"}', "sum to less than 1, by about 0.166"),
-        ("law.csv", "a,0.5\nb,0.5000000000000001\n", "sum to 1.0000000000000001 and not"),
-        ("law.csv", "a,0.5\nb,0.4\n", "sum to 0.9 and not to exactly 1"),
-        ("law.csv", "a,2\n", "sum to 2 and not to exactly 1"),
-        ("law.csv", "a,0\n", "sum to 0 and not to exactly 1"),
+        ("law.csv", "a,0.5\nb,0.5000000000000001\n", "sum to 1.0000000000000001, not"),
+        ("law.csv", "a,0.5\nb,0.4\n", "sum to 0.9, not to exactly 1"),
+        ("law.csv", "a,2\n", "sum to 2, not to exactly 1"),
+        ("law.csv", "a,0\n", "sum to 0, not to exactly 1"),
         ("law.json", '{"a": "3/2", "b": "-1/2"}', "the probability of 'b' = -1/2: must be >= 0"),
         ("law.json", '{"a": "1/2", "a": "1/2"}', "gives output 'a' twice"),
         ("law.json", '[[0, "1/2"], ["0", "1/2"]]', "gives output '0' twice"),
@@ -150,7 +150,7 @@ def test_normalised_masses_sum_to_one_in_their_old_proportions(masses: list[floa
     )
     total = written.total
     if not total:
-        with pytest.raises(InvalidParameter, match="all its masses are 0"):
+        with pytest.raises(InvalidParameter, match="all its probabilities are 0"):
             written.normalised()
         return
     divided = written.normalised()
