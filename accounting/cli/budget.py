@@ -102,7 +102,7 @@ def epsilon(
     """
     total = composed(noise, sensitivity, rounds, poisson, relation, group)
     at = rational("--delta", delta)
-    with named(delta="--delta", relative="--relative"):
+    with named(delta="--delta", relative="--relative", count="--rounds"):
         found = total.epsilon(at, relative)
     write_certificate(certificate, total, at)
     if as_json:
@@ -136,7 +136,7 @@ def delta_command(
     """
     total = composed(noise, sensitivity, rounds, poisson, relation, group)
     at = rational("--epsilon", epsilon)
-    with named(epsilon="--epsilon", relative="--relative"):
+    with named(epsilon="--epsilon", relative="--relative", count="--rounds"):
         found = total.delta(at, relative)
     if as_json:
         show(document({"delta": found.to_json(), "epsilon": exact(at)}, total, found))
@@ -181,7 +181,8 @@ def curve(
     total = composed(noise, sensitivity, rounds, poisson, relation, group)
     deltas = _deltas(lowest, whole("--points", points, 2))
     found: list[tuple[Fraction, Bound]] = []
-    with progress_bar("points", len(deltas)) as advance, named(relative="--relative"):
+    options = named(relative="--relative", count="--rounds")
+    with progress_bar("points", len(deltas)) as advance, options:
         for at in deltas:
             found.append((at, total.epsilon(at, relative)))
             advance(len(found))

@@ -38,8 +38,8 @@ _MOST_TEXT: Final = 1 << 24
 _BITS: Final = 128
 _DIGITS: Final = 9
 _SAID: Final = {
-    Relation.REPLACE: "a unit is replaced by one that takes part in the same rounds",
-    Relation.ADD_REMOVE: "a unit is there, or nothing is in its place; the rounds stand",
+    Relation.REPLACE: "one person or example replaced by another, in the same rounds",
+    Relation.ADD_REMOVE: "one person or example added or removed; the rounds stay the same",
 }
 
 

@@ -17,7 +17,7 @@ from accounting.cli.releases import NEIGHBOURS, Rounds, Sensitivities, composed
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, command_group, named
 from dpcore.command.table import fact
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.numbers.parameter import write_rational
 
@@ -325,7 +325,7 @@ def _show_user(book: Ledger, user: str, *, as_json: bool) -> None:
         return
     lines = [_line("user", user if history else f"{user}, never charged")]
     lines.append(_line("spent", _told(spent)))
-    lines += [_line("left", f"{name} {value}") for name, value in left.items()]
+    lines += [_line("left", f"{name}={value}") for name, value in left.items()]
     lines += [_line(each.made[:10], each.batch) for each in history]
     show(lines + _history([]))
 
@@ -342,9 +342,7 @@ def _told(word: Word | Assumed) -> str:
 
 def _names(users: str | None, users_file: str | None) -> list[str]:
     if (users is None) == (users_file is None):
-        raise InvalidParameter(
-            "--users", users or "", "must be given, or --users-file instead; not both"
-        )
+        raise InvalidParameter("--users", users or ABSENT, "give either --users or --users-file")
     if users is not None:
         return [name.strip() for name in users.split(",")]
     if users_file == "-":
@@ -354,6 +352,8 @@ def _names(users: str | None, users_file: str | None) -> list[str]:
             raise InvalidParameter("--users-file", "-", f"cannot be read: {error}") from None
     else:
         text = read_text("--users-file", str(users_file), most=_MOST_NAMES)
+    if not text.strip():
+        raise InvalidParameter("--users-file", str(users_file), "holds no name")
     # Line ends only: what else splits lines is no part of a name, and is refused as such.
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
@@ -372,8 +372,8 @@ def _cost(
     if (not noise) == (claim is None):
         raise InvalidParameter(
             "--noise",
-            " ".join(noise or ()),
-            "must be given, or --claim with --reason instead; not both",
+            " ".join(noise or ()) or ABSENT,
+            "give either --noise, or --claim with --reason",
         )
     if noise:
         if reason is not None:
@@ -385,7 +385,7 @@ def _cost(
         if given:
             raise InvalidParameter(option, " ".join(given), "goes with --noise, not with a claim")
     if reason is None:
-        raise InvalidParameter("--reason", "", "must be given with --claim: why it is believed")
+        raise InvalidParameter("--reason", ABSENT, "must be given with --claim: why it is believed")
     with named(reason="--reason"):
         return Assumed(read_claim("--claim", str(claim), Scope(relation=relation)), reason)
 

@@ -196,7 +196,11 @@ def _curve(spelled: str, move: Sensitivity, scope: Scope) -> Guarantee:
     if real is not None:
         with named(scale="--noise"):
             return RealCurve(noise=real, sensitivity=move, scope=scope)
-    noise = read_law("--noise", spelled)
+    try:
+        noise = read_law("--noise", spelled)
+    except InvalidParameter as error:
+        reason = error.reason.replace("start with one of", "start with one of gaussian, laplace,")
+        raise InvalidParameter("--noise", spelled, reason) from None
     return guarantee(Mechanism(noise=noise, sensitivity=move, scope=scope))
 
 

@@ -153,7 +153,7 @@ def dpsgd(
         part, count = run.part(sampling)
     total = compose((part, count))
     cut = None if truncate is None else _truncated(total, run, truncate)
-    with named(delta="--delta", relative="--relative"):
+    with named(delta="--delta", relative="--relative", count="--rounds"):
         found = (cut or total).epsilon(at, relative)
     if sampling is Sampling.SHUFFLED:
         # A shuffle that nobody sees may hide more: what was composed is an upper bound.

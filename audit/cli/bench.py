@@ -99,7 +99,9 @@ def _entries(names: list[str], *, quick: bool) -> tuple[list[Entry], list[Entry]
         entry = find(name)
         if entry is None:
             hint = did_you_mean(name, [entry.name for entry in ENTRIES])
-            raise InvalidParameter("NAME", name, f"{hint}names: dpcore audit catalogue")
+            raise InvalidParameter(
+                "NAME", name, f"{hint}it must be an entry that dpcore audit catalogue lists"
+            )
         chosen[name] = entry
     entries = list(chosen.values() if names else ENTRIES)
     kept = [

@@ -23,6 +23,7 @@ _MISSING: Final = 3
 corpus = command_group(
     "corpus",
     help="Audit published packages that broke their promise. Start with dpcore audit corpus list.",
+    no_args_is_help=True,
 )
 
 

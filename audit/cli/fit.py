@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpcore.command.options import AsJson
+from dpcore.command.options import AsJson, named
 from dpcore.command.terminal import page, say
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ def fit(
         report = replace(report, target=target)
         return report.warnings, _written(report, as_json=as_json), report.exit_code, error
 
-    warnings, text, code, error = done_apart(target, there, timeout=seconds)
+    with named(target="TARGET", sampler="TARGET"):
+        warnings, text, code, error = done_apart(target, there, timeout=seconds)
     say((f"warning: {warning}" for warning in warnings), sys.stderr)
     sys.stdout.write(text)
     sys.stdout.flush()

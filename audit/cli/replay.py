@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from dpcore.command.options import AsJson
+from dpcore.command.options import AsJson, named
 from dpcore.command.terminal import page
 from dpcore.errors import InvalidParameter
 
@@ -118,7 +118,8 @@ def replay_command(
         text = report.to_text() if as_json else page(report.lines())
         return text, report.exit_code
 
-    text, code = done_apart(target, there, timeout=seconds)
+    with named(target="TARGET", sensitivity="--sensitivity"):
+        text, code = done_apart(target, there, timeout=seconds)
     sys.stdout.write(text)
     sys.stdout.flush()
     raise typer.Exit(code)

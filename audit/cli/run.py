@@ -289,7 +289,10 @@ def _audited(asked: Asked) -> tuple[AuditReport, Written]:
     read.read_resolution(asked.resolution)
     seconds = read.read_seconds("--timeout", asked.timeout)
     # Whatever the target prints, and its outputs when they are looked at, is not the report.
-    options = named(alpha="--alpha", relation="--relation", feature="--feature")
+    options = named(
+        target="TARGET", instance="TARGET: instance", alpha="--alpha", relation="--relation",
+        feature="--feature", features="--feature",
+    )  # fmt: skip
     with options, stdout_to_stderr(), Room(seconds) as room:
         subject = room.target(asked.target, seeded=asked.seed is not None)
         plan, wanted = planned(asked, subject, room=room, seconds=seconds)

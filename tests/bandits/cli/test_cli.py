@@ -207,7 +207,7 @@ REFUSED = {
     "cz/easy --radius best": "--radius = best: must be 'exact' or 'paper'",
     "cz/easy --schedule best": "--schedule = best: must be one of",
     "cz/easy --data x": "--data = x: cz/easy is simulated",
-    "cz/mslr": "--data: cz/mslr needs",
+    "cz/mslr": "PRESET = cz/mslr: needs --data FILE",
     "obd --data none.csv": "--data = none.csv: No such file",
     "cz/easy --algorithms se --output here": "--output = here: is not a folder",
     "cz/easy --algorithms se --output none/below": "--output = none/below: No such file",
