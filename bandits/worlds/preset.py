@@ -14,7 +14,7 @@ import numpy as np
 from bandits.policies.registry import ScheduleName, WorldKind
 from bandits.worlds.environment import Environment, Reordered
 from dpcore.command.input_file import require_plain
-from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 
 __all__ = ["MOST_INSTANCES", "Data", "FromFile", "Preset", "Simulated", "SuperArms", "Worlds"]
