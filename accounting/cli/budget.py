@@ -259,7 +259,8 @@ def calibrate_command(
     kept, target = rational("--delta", delta), rational("--epsilon", epsilon)
     laws = dict.fromkeys(("noise", "shape", "probability", "count"), "--noise")
     promised = {"honest_fraction": "--honest", "relation": "--relation"}
-    with named(epsilon="--epsilon", delta="--delta", **promised, **laws):
+    options = {"epsilon": "--epsilon", "delta": "--delta", **promised, **laws}
+    with progress_bar("sizes of the noise tried", None) as advance, named(**options):
         found = calibrate(
             noise=noise,
             epsilon=target,
@@ -269,6 +270,7 @@ def calibrate_command(
             honest_fraction=share("--honest", honest),
             rate=rate_of(poisson),
             relation=relation,
+            watch=advance,
         )
     if as_json:
         show({"schema": SCHEMA, **found.to_json(), "delta": exact(kept)})

@@ -13,9 +13,9 @@ import typer
 
 from accounting.cli.budget import Noises, Rounds, Sampled, Sensitivities, composed
 from accounting.cli.options import show, whole
+from dpcore.command.input_file import require_plain
 from dpcore.command.options import AsJson, command_group, named
 from dpcore.command.progress import progress_bar
-from dpcore.command.state_file import require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 

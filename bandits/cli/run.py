@@ -143,8 +143,8 @@ def run(
         str | None,
         typer.Option(
             metavar="WORD",
-            help="Noise of linear algorithms: exact (the least that keeps the promise) or paper "
-            "(its formula; the result says what that truly keeps). (default: exact)",
+            help="Noise of linear algorithms: exact (the least that keeps the promise), paper (its "
+            "formula; the result says what it keeps) or pure (Laplace, no delta). (default: exact)",
             rich_help_panel=_HOW,
         ),
     ] = None,

@@ -16,7 +16,7 @@ from typing import Any, Final
 from bandits.experiments.averages import mean_and_error, paired_ratio
 from bandits.experiments.ownership import ROWS, require_whole
 from bandits.experiments.summary import SCHEMA
-from dpcore.command.state_file import require_plain
+from dpcore.command.input_file import require_plain
 from dpcore.errors import InvalidParameter
 
 __all__ = ["Ratio", "alone", "compare", "read_document"]

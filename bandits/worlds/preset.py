@@ -13,7 +13,7 @@ import numpy as np
 
 from bandits.policies.registry import ScheduleName, WorldKind
 from bandits.worlds.environment import Environment, Reordered
-from dpcore.command.state_file import require_plain
+from dpcore.command.input_file import require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 

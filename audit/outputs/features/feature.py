@@ -50,6 +50,7 @@ __all__ = [
     "require_fixed",
 ]
 
+_BITS: Final = frozenset({"lowest-bit", "last-bits", "grid"})
 _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
 
 
@@ -75,6 +76,11 @@ class Feature:
     def of_time(self) -> bool:
         r"""Whether it reads how long a call took: ``time``, or ``time+...``."""
         return self.name.partition("+")[0] == "time"
+
+    @property
+    def of_bits(self) -> bool:
+        r"""Whether it reads how a number is written and not how large it is."""
+        return self.name.rpartition("+")[2].partition(":")[0] in _BITS
 
     def shown(self, outputs: Outputs) -> Outputs:
         r"""What is tested: what it finds, by value alone unless that is taken ``as_it_is``."""
