@@ -174,13 +174,15 @@ def _sampled(
     part = _curve(spelled, move, added)
     if relation is Relation.REPLACE:
         if not isinstance(part, RealCurve):
-            reason = "must be add-remove with --poisson and noise on integers: else it is not known"
+            reason = (
+                "must be add-remove with --poisson, unless noise is gaussian or laplace, in floats"
+            )
             raise InvalidParameter("--relation", relation.value, reason)
         return PoissonReplaced(curve=part, rate=rate)
     if people > 1:
         real = part if isinstance(part, RealCurve) else None
         if real is None or isinstance(real.noise, Laplace):
-            reason = "must be 1 with --poisson and this noise: more are known for gaussian noise"
+            reason = "must be 1 with --poisson, unless the noise is gaussian"
             raise InvalidParameter("--group", people, reason)
         with named(members="--group"):
             return GroupSampled(curve=real, rate=rate, members=people)

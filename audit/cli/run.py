@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -14,6 +16,7 @@ from audit.cli.written import Written, check_files
 from dpcore.command.options import named
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import say
+from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from audit.layers import Wanted
@@ -290,14 +293,25 @@ def _audited(asked: Asked) -> tuple[AuditReport, Written]:
     seconds = read.read_seconds("--timeout", asked.timeout)
     # Whatever the target prints, and its outputs when they are looked at, is not the report.
     options = named(
-        target="TARGET", instance="TARGET: instance", alpha="--alpha", relation="--relation",
-        feature="--feature", features="--feature",
+        target="TARGET", alpha="--alpha", relation="--relation", feature="--feature",
+        features="--feature",
     )  # fmt: skip
     with options, stdout_to_stderr(), Room(seconds) as room:
-        subject = room.target(asked.target, seeded=asked.seed is not None)
+        with _of_target():
+            subject = room.target(asked.target, seeded=asked.seed is not None)
         plan, wanted = planned(asked, subject, room=room, seconds=seconds)
         report = _examined(subject, plan, wanted, asked.scheduler)
         return report, Written.of(report, html=asked.html)
+
+
+@contextmanager
+def _of_target() -> Iterator[None]:
+    # "horizon = 0" is of TARGET, as continual:tree,horizon=0.
+    try:
+        yield
+    except InvalidParameter as error:
+        name = "TARGET" if error.argument == "target" else f"TARGET: {error.argument}"
+        raise InvalidParameter(name, error.value, error.reason) from None
 
 
 def _examined(subject: Target, plan: Plan, wanted: Wanted, scheduler: str | None) -> AuditReport:

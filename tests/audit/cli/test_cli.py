@@ -274,6 +274,7 @@ def test_each_command_is_meant_by_a_target_that_is_nearly_its_name() -> None:
         (["half-scale", "--seed", "1.5"], "--seed = 1.5: must be a whole number >= 0"),
         (["half-scale", "--frobnicate"], "No such option: --frobnicate; see dpcore audit --help"),
         (["half-scale", "--pair", "1"], "'--pair' requires 2 arguments"),
+        (["protocol:simple,users=8,epsilon=1"], "error: TARGET: instance = simple: must be one"),
         (["catalog"], "did you mean catalogue? a target is module:callable"),
         (["half-scale", "extra"], "Got unexpected extra argument(s) (extra)"),
         (["half-scale", "--relation", "swap"], "--relation = swap: must be replace or add-remove"),
@@ -317,6 +318,9 @@ def test_a_file_that_fails_while_imported_is_3(audit: Shell, here: Path) -> None
             f"error: {target}: raised ModuleNotFoundError: No module named 'absent_library' at "
             "broken.py:1 while it was imported\n"
         )
+    (here / "misspelt.py").write_text("\ndef f(:\n")
+    answer = audit("misspelt.py:f", "--claim", "epsilon=1", "--pair", 0, 1)
+    assert (answer.code, "at misspelt.py:2 while it was imported" in answer.err) == (3, True)
 
 
 def test_debug_shows_the_traceback(audit: Shell) -> None:

@@ -304,7 +304,7 @@ def test_other_worlds_do_not_compare(bandit: Bandit) -> None:
     one = document(bandit, "--algorithms", "se", "--epsilon", 1)
     Path("a.json").write_text(json.dumps(one))
     for change, words in (
-        ({"horizon": 4}, "horizon = 3000: must be the same in both: 4"),
+        ({"horizon": 4}, "horizon = 3000: must be the same in A and B: 4 in B"),
         ({"preset": "cz/hard"}, "preset = cz/easy: must be the same"),
         ({"rows": []}, "rows = 1: must have an algorithm"),
         ({"schema": "x"}, "B = b.json: is not of schema dpcore-bandit/1"),
