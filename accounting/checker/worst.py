@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from accounting.checker.clock import OutOfTime
+from accounting.checker.laws.masses import Unchecked
+from accounting.checker.shuffled import Shuffle, shuffle_keeps
 from accounting.checker.text.reading import Malformed, read
 from accounting.checker.text.words import decimal_of, rounds_in_words
 from accounting.checker.verdict import Allowance, Finding, Status, verify
@@ -26,7 +29,8 @@ class WorstPart:
 
     ``scope`` and ``inner`` are the scope and the parts that its certificate must have. ``reason``
     is why a claim that is stated, and not derived, is believed, empty where it is derived;
-    ``assumption`` is the sentence by which its certificate must say so.
+    ``assumption`` is the sentence by which its certificate must say so. Of a ``shuffle`` the
+    certificate states an epsilon, which is computed here.
     """
 
     scope: Mapping[str, str]
@@ -36,6 +40,7 @@ class WorstPart:
     unchecked: str
     reason: str = ""
     assumption: str = ""
+    shuffle: Shuffle | None = None
 
 
 def check_certificates(parts: Sequence[WorstPart]) -> None:
@@ -85,7 +90,8 @@ def _of_part(where: str, part: WorstPart, allowance: Allowance) -> Iterator[Find
     if not found:
         how = "follows from what is stated" if part.reason else "computed again"
         stated = ", ".join(f"<= {decimal_of(e)} at delta {d}" for d, e in part.claims.items())
-        reason = f"epsilon {stated}, of {rounds_in_words(part.inner)}: {how}"
+        what = rounds_in_words(part.inner) if part.shuffle is None else str(part.shuffle)
+        reason = f"epsilon {stated}, of {what}: {how}"
         yield Finding(where=where, status=Status.HOLDS, reason=reason)
 
 
@@ -98,12 +104,29 @@ def _wrong(
     if part.assumption and part.assumption not in own["assumptions"]:
         yield _fails(where, f"its own certificate does not assume: {part.assumption}")
     proved = {c["delta"]: c["upper"] for c in own["claims"] if c["quantity"] == "epsilon"}
+    # Pure epsilon holds at every delta.
+    pure = [c["epsilon"] for c in own["claims"] if c["quantity"] == "pure"]
     for delta, epsilon in part.claims.items():
-        if delta not in proved or epsilon < Fraction(proved[delta]):
+        bounds = [proved[delta], *pure] if delta in proved else pure
+        if not bounds or epsilon < min(map(Fraction, bounds)):
             yield _fails(where, f"claims less at {delta} than its own certificate proves")
+    if part.shuffle is not None:
+        yield from _of_shuffle(where, part.shuffle, Fraction(part.inner[0]["epsilon"]))
     for finding in verify(own, allowance).failures:
         place = f"{where}.certificate.{finding.where}"
         yield Finding(where=place, status=finding.status, reason=finding.reason)
+
+
+def _of_shuffle(where: str, shuffle: Shuffle, epsilon: Fraction) -> Iterator[Finding]:
+    try:
+        wrong = shuffle_keeps(shuffle, epsilon)
+    except Unchecked as error:
+        yield Finding(where=where, status=Status.UNCHECKED, reason=str(error))
+    except OutOfTime as error:
+        yield Finding(where=where, status=Status.UNDECIDED, reason=str(error))
+    else:
+        if wrong:
+            yield _fails(where, f"epsilon {decimal_of(epsilon)} is not that of {shuffle}: {wrong}")
 
 
 def _fails(where: str, reason: str) -> Finding:
