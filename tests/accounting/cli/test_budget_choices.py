@@ -130,3 +130,21 @@ def test_counts(text: str, wanted: list[int]) -> None:
 def test_counts_that_are_none(text: str) -> None:
     with pytest.raises(InvalidParameter, match="--visits"):
         arguments.counts("--visits", text)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["--noise", "skellam:variance=400", "--rounds", "2e12"],
+            "--rounds = 2000000000000: must be at most 2^40",
+        ),
+        (["--noise", "normal:sigma=1"], ": must start with one of gaussian, laplace, discrete-"),
+    ],
+)
+def test_refusals_name_the_option_and_what_it_takes(
+    command: Command, words: list[str], told: str
+) -> None:
+    answer = command("epsilon", *words, "--delta", "1e-6")
+    assert (answer.code, answer.out) == (2, "")
+    assert told in answer.err
