@@ -25,8 +25,8 @@ def dpsgd_command(
             metavar="STEP",
             help="module:Class or file.py:Class with two methods: sample(rng) returns the records "
             "of the next batch, update(gradients, rng) the released vector, from per-example "
-            "gradients (batch x dimension). Or jax-privacy, that library's step (needs "
-            "dpcore\\[bench]).",
+            "gradients (batch x dimension). Or a library's step: jax-privacy (needs "
+            "dpcore\[bench]), opacus (needs dpcore\[opacus]).",
         ),
     ],
     *,
@@ -89,10 +89,10 @@ def dpsgd_command(
 
     def there() -> tuple[str, int]:
         from audit.outputs.loading import load
-        from audit.training.dpsgd import JAX_PRIVACY, dpsgd
+        from audit.training.dpsgd import LIBRARIES, dpsgd
 
         with importing(seconds):
-            made = step if step == JAX_PRIVACY else load(step)
+            made = step if step in LIBRARIES else load(step)
         report = dpsgd(
             made,
             **numbers,

@@ -22,7 +22,7 @@ from dpcore.errors import InvalidParameter
 __all__ = ["Ratio", "alone", "compare", "read_document"]
 
 _SAME: Final = ("preset", "arms", "horizon", "data")
-_MOST: Final = 1 + 1e-9
+_MOST: Final = 10**6
 # Less regret than that counts as 0: a ratio to it would say nothing, and could be infinite.
 _LEAST: Final = 1e-30
 
@@ -94,8 +94,9 @@ def _check_regret(values: Any) -> None:
     if not isinstance(values, list) or not values:
         raise ValueError("a row without regret")
     for value in values:
-        if type(value) not in (int, float) or not 0 <= value <= _MOST:
-            raise ValueError("a regret per round outside of [0, 1]")
+        # Of super arms it may exceed 1, and be below 0 of an oracle that finds a share only.
+        if type(value) not in (int, float) or not abs(value) <= _MOST:
+            raise ValueError(f"a regret per round outside of [-{_MOST}, {_MOST}]")
 
 
 def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:

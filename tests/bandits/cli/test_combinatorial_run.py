@@ -137,9 +137,33 @@ def test_the_lower_bound_of_a_hard_instance_is_beside_it(bandit: Bandit) -> None
     assert bound["theorem"] == "Theorem 6"
     assert bound["regret_per_round"] == pytest.approx(per_log * math.log(300) / 300)
     assert "Theorem 6, T to infinity" in Path("out/regret.svg").read_text()
+    # The picture drawn anew from the folder has it, that of the table alone cannot.
+    assert bandit("plot", "out", "--output", "again.svg").code == 0
+    drawn = Path("again.svg").read_text()
+    assert "Theorem 6, T to infinity" in drawn
+    assert drawn == Path("out/regret.svg").read_text()
+    assert bandit("plot", "out/regret.csv", "--output", "table.svg").code == 0
+    assert "Theorem 6" not in Path("table.svg").read_text()
+    document = json.loads(Path("out/rows.json").read_text())
+    bad: list[dict[str, Any]] = [{"lower_bounds": [{}]}, {"lower_bounds": 3}, {"epsilons": []}]
+    for wrong in bad:
+        Path("out/rows.json").write_text(json.dumps({**document, **wrong}))
+        answer = bandit("plot", "out", "--output", "again.svg")
+        assert (answer.code, "does not write" in answer.err) == (2, True)
     text = bandit("run", *words).out
     assert "Theorem 6 at epsilon 2: in the limit at least" in text
     assert "lower_bounds" not in bandit("run", "csb/topk", *SMALL, "--json").out
+
+
+def test_runs_of_super_arms_are_compared(bandit: Bandit) -> None:
+    """Their regret per round may exceed 1, and be below 0."""
+    for preset, size in (("csb/topk", "8"), ("csb/coverage", "8")):
+        words = (preset, "-T", "200", "--instances", "2", "--super-arm", size)
+        for folder in ("one", "two"):
+            answer = bandit("run", *words, "--algorithms", "cucb-ldp1", "--output", folder)
+            assert answer.code == 0, answer.err
+        answer = bandit("compare", "one", "two")
+        assert answer.code == 0, answer.err
 
 
 def test_one_user_one_round_and_all_base_arms(bandit: Bandit) -> None:
