@@ -26,7 +26,7 @@ def dpsgd_command(
             help="module:Class or file.py:Class with two methods: sample(rng) returns the records "
             "of the next batch, update(gradients, rng) the released vector, from per-example "
             "gradients (batch x dimension). Or a library's step: jax-privacy (needs "
-            r"dpcore\[bench]), opacus (needs dpcore\[opacus]).",
+            "dpcore\\[bench]), opacus (needs dpcore\\[opacus]).",
         ),
     ],
     *,

@@ -2,6 +2,8 @@ r"""``dpcore budget calibrate`` and ``returning`` as a user types them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from importlib.metadata import EntryPoint
 
@@ -132,19 +134,30 @@ def test_counts_that_are_none(text: str) -> None:
         arguments.counts("--visits", text)
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (
-            ["--noise", "skellam:variance=400", "--rounds", "2e12"],
-            "--rounds = 2000000000000: must be at most 2^40",
-        ),
-        (["--noise", "normal:sigma=1"], ": must start with one of gaussian, laplace, discrete-"),
-    ],
-)
-def test_refusals_name_the_option_and_what_it_takes(
-    command: Command, words: list[str], told: str
+# -- what a calibration tries --------------------------------------------------------------------
+
+
+def test_a_calibration_shows_what_it_tries(
+    command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = command("epsilon", *words, "--delta", "1e-6")
+    seen: list[int] = []
+
+    @contextmanager
+    def bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        assert (label, total) == ("sizes of the noise tried", None)
+        yield seen.append
+
+    monkeypatch.setattr(commands, "progress_bar", bar)
+    samples = ["--poisson", "256/60000", "--rounds", "14062", "--delta", "1e-5"]
+    answer = command("calibrate", "--noise", "discrete-gaussian", *samples, "--epsilon", "0.1")
+    assert answer.code == 0
+    assert seen == list(range(1, len(seen) + 1))
+    assert len(seen) >= 2
+
+
+def test_a_calibration_ends_within_the_time_allowed(command: Command) -> None:
+    """Two rounds on samples at a wide sigma take far longer."""
+    samples = ["--poisson", "1%", "--rounds", "2", "--delta", "1e-6", "--epsilon", "0.0005"]
+    answer = command("calibrate", "--noise", "discrete-gaussian", *samples, "--within", "1")
     assert (answer.code, answer.out) == (2, "")
-    assert told in answer.err
+    assert answer.err.startswith("error: no answer within 1 seconds of computing: --within allows")
