@@ -262,7 +262,7 @@ def _power(base: _Polynomial, exponent: int, half: int, digits: int) -> _Polynom
 
 def _power_above(value: int, exponent: int, digits: int) -> int:
     # No less than value^exponent, in units of 10^-digits.
-    one = 10**digits
+    one: int = 10**digits
     found = one
     for bit in f"{exponent:b}":
         found = -(-found * found // one)
