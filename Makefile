@@ -24,7 +24,7 @@ help:  ## show the targets
 demo: .venv/.runtime  ## what was proven, what was refuted, with which witness: half a screen
 	@$(PY) examples/demo.py
 
-test: .venv/.dev  ## what CI runs: linters, types, layers, doctests, tests; two processes at a time
+test: .venv/.dev  ## what CI runs: linters, types, layers, doctests, tests; three processes at a time
 	@tests/install_browser
 	@$(PY) -m tests.parts
 

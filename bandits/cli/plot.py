@@ -35,7 +35,7 @@ def plot(
     Example: dpcore bandit plot results --output regret.svg
 
     One panel for each epsilon; of a folder also the lower bound of a hard instance, which
-    regret.csv alone does not tell. Needs matplotlib (extra: plot).
+    regret.csv alone does not tell. Needs matplotlib (dpcore\[plot]).
     Exit code: 0 done, 2 usage.
     """
     from bandits.experiments.comparison import read_document

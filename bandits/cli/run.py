@@ -50,7 +50,7 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="EPSILON",
-            help="The privacy of each user; repeatable. (default: the preset's)",
+            help="The epsilon of each user; repeatable. (default: the preset's)",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -58,8 +58,8 @@ def run(
         str | None,
         typer.Option(
             metavar="DELTA",
-            help="The delta that epsilon is reported at; algorithms with shuffled bits keep it. "
-            "(default: 1e-6)",
+            help="The delta of each user. Algorithms with shuffled bits are built to keep it; of "
+            "others epsilon is reported at it. (default: 1e-6)",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -77,7 +77,7 @@ def run(
         str | None,
         typer.Option(
             metavar="N",
-            help="How many worlds are drawn, each played once. (default: the preset's)",
+            help="How many worlds to draw; each is played once. (default: the preset's)",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -91,7 +91,7 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="The data file that cz/mslr and obd need; cz/mslr takes several, --data repeated.",
+            help="The data file that cz/mslr or obd needs; repeatable for cz/mslr.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -99,8 +99,8 @@ def run(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="A CSV of rewards in [0, 1], a column for each arm, drawn with replacement: in "
-            "the place of the preset's arms.",
+            help="Your own rewards in place of the preset's arms: a CSV of numbers in [0, 1], a "
+            "column for each arm, drawn with replacement.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -116,8 +116,8 @@ def run(
         str | None,
         typer.Option(
             metavar="WORD",
-            help="Batch lengths: exact, paper (2^b) or released (4^b, as in the paper's code). "
-            "(default: exact with --radius exact, else the preset's)",
+            help="Batch lengths: exact (fit for the noise), paper (2^b) or released (4^b, its "
+            "code). (default: exact with --radius exact, else the preset's)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -152,8 +152,8 @@ def run(
         str | None,
         typer.Option(
             metavar="N",
-            help="The population: of a linear world, where nobody is a client twice, or with "
-            "--visits. (default: the preset's, or T/B)",
+            help="How many users there are: for a linear world, where nobody is a client twice, "
+            "or for --visits. (default: the preset's, or T/B)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -185,8 +185,8 @@ def run(
         str | None,
         typer.Option(
             metavar="B",
-            help="A user may return, B visits in all: EPSILON and DELTA are for all of them. "
-            "(default: every user is new)",
+            help="Users may return, up to B visits each; epsilon and delta are for all visits of a "
+            "user. (default: every user is new)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -202,8 +202,8 @@ def run(
         str | None,
         typer.Option(
             metavar="SHARE",
-            help="The share of a release's users who may vanish, e.g. 5%: the noise of the others "
-            "suffices, and as many do vanish. (default: 0%)",
+            help="The share of a release's users who vanish, e.g. 5%; the noise of the others "
+            "keeps the promise. (default: 0%)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -211,7 +211,8 @@ def run(
         str | None,
         typer.Option(
             metavar="WORD",
-            help="What adds up messages: ideal, or masked (about 10 ms a reward). (default: ideal)",
+            help="How messages are added up: ideal (in the clear), or masked (secure aggregation, "
+            "about 10 ms a reward). (default: ideal)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -229,7 +230,7 @@ def run(
             "-j",
             "--jobs",
             metavar="N",
-            help="How many processes play; -1: one per core. The results do not change.",
+            help="How many processes play; -1: one per core. The results are the same.",
             rich_help_panel=_HOW,
         ),
     ] = "1",
@@ -255,6 +256,7 @@ def run(
         bool,
         typer.Option(
             "--json",
+            metavar="",
             help="Print one JSON document instead of text.",
             rich_help_panel=_RESULT,
         ),
@@ -265,7 +267,7 @@ def run(
     Example: dpcore bandit run cz/easy --epsilon 0.5 -T 1e5 --instances 3
 
     Regret is pseudo-regret; means and standard errors are over instances.
-    Noise comes from the seed: the guarantees are those of the algorithms, not of this run.
+    Noise is simulated from --seed: the guarantees are of the algorithms, with secret noise.
     Exit code: 0 done, 2 usage, 130 Ctrl-C (--resume keeps what is finished).
     """
     stopped = _NOTHING

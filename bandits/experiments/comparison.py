@@ -16,7 +16,7 @@ from typing import Any, Final
 from bandits.experiments.averages import mean_and_error, paired_ratio
 from bandits.experiments.ownership import ROWS, require_whole
 from bandits.experiments.summary import SCHEMA
-from dpcore.command.state_file import require_plain
+from dpcore.command.input_file import require_plain
 from dpcore.errors import InvalidParameter
 
 __all__ = ["Ratio", "alone", "compare", "read_document"]
@@ -113,12 +113,12 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
     """
     for name in _SAME:
         if first[name] != second[name]:
-            reason = f"must be the same in both: {second[name]} in the second"
+            reason = f"must be the same in A and B: {second[name]} in B"
             raise InvalidParameter(name, first[name], reason)
     partners = {_key(row): row for row in second["rows"]}
     pairs = [(row, partners[_key(row)]) for row in first["rows"] if _key(row) in partners]
     if not pairs:
-        reason = "must have an algorithm and epsilon that the second has, too"
+        reason = "must have an algorithm and epsilon that B has, too"
         raise InvalidParameter("rows", len(first["rows"]), reason)
     return tuple(_ratio(one, other) for one, other in pairs)
 

@@ -155,8 +155,8 @@ def test_the_lower_bound_of_a_hard_instance_is_beside_it(bandit: Bandit) -> None
     assert bandit("plot", "out/regret.csv", "--output", "table.svg").code == 0
     assert "Theorem 6" not in Path("table.svg").read_text()
     document = json.loads(Path("out/rows.json").read_text())
-    twins: list[dict[str, Any]] = [{"lower_bounds": [{}]}, {"lower_bounds": 3}, {"epsilons": []}]
-    for wrong in twins:
+    bad: list[dict[str, Any]] = [{"lower_bounds": [{}]}, {"lower_bounds": 3}, {"epsilons": []}]
+    for wrong in bad:
         Path("out/rows.json").write_text(json.dumps({**document, **wrong}))
         answer = bandit("plot", "out", "--output", "again.svg")
         assert (answer.code, "does not write" in answer.err) == (2, True)
