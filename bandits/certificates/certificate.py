@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 from accounting.certificates.certificate import certify
 from accounting.checker import Malformed
 from accounting.checker.text.form import ascii_text, digest_of
-from accounting.claims.claim import Approx, Assumed, Pure
+from accounting.claims.claim import Approx, Assumed, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.protocols.box import BinomialBox
@@ -40,6 +40,7 @@ from bandits.play import Run
 from bandits.privatizers.promise import RunGuarantee
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.enclosure import End
@@ -56,6 +57,7 @@ _MOST_CHECKED: Final = 32
 _NEAR: Final = Fraction(1, 10**6)
 _MORE_DIGITS: Final = (12, 16, 20, 25, 30)
 _MOST_LETTERS: Final = 2000
+_MOST_MOVES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +208,13 @@ def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
         own = certify(_certifiable(part), deltas=()).to_json()
         pure = [{**claim, "epsilon": _above(largest)} for claim in claims]
         return {**document, "claims": pure, "certificate": own, "unchecked": None}
+    rho = part.zcdp().upper if isinstance(found, str) and _gaussian(part) else math.inf
+    if isinstance(rho, Fraction):
+        # The same of what is exact in zCDP, and what follows from it.
+        own = certify(_certifiable(part), deltas=()).to_json()
+        known = ZCdp(rho)
+        weaker = [{**c, "epsilon": _above(known.epsilon(c["delta"]).upper)} for c in claims]
+        return {**document, "claims": weaker, "certificate": own, "unchecked": None}
     if isinstance(found, str):
         return {**document, "certificate": None, "unchecked": found}
     # Its digits may be fewer, and its bound that much above: then it is the one to claim.
@@ -227,12 +236,24 @@ def _own_certificate(
         return f"more than {_MOST_CHECKED} parts, each of several numbers"
     if _steps(part) > most:
         return f"more than {most} steps"
+    if _moves(part) > _MOST_MOVES:
+        return f"more than {_MOST_MOVES} different moves"
     largest = _largest(part)
     close = largest is not None and _above(largest) in [each["epsilon"] for each in claims]
     try:
         return _certified(_certifiable(part), deltas, (digits, *(_MORE_DIGITS if close else ())))
     except NotDerived as error:
         return ascii_text(str(error))[:_MOST_LETTERS]
+
+
+def _gaussian(part: Guarantee) -> bool:
+    return isinstance(part, PrivacyCurve) and isinstance(part.noise, DiscreteGaussian)
+
+
+def _moves(part: Guarantee) -> int:
+    # Of how many kinds the moves are: each is a law of its own to the second path.
+    amount = Sensitivity.of(part.sensitivity).amount if isinstance(part, PrivacyCurve) else 1
+    return len(set(amount)) if isinstance(amount, tuple) else 1
 
 
 def _largest(part: Guarantee) -> Fraction | None:

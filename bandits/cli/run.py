@@ -176,7 +176,8 @@ def run(
         str | None,
         typer.Option(
             metavar="WORD",
-            help="How cucb-dp releases sums: tree, doubling or factorisation. (default: tree)",
+            help="How cucb-dp releases sums: tree, doubling or factorisation. (default: doubling, "
+            "tree with --radius paper)",
             rich_help_panel=_HOW,
         ),
     ] = None,

@@ -50,7 +50,8 @@ def test_rows_are_as_those_of_other_families(bandit: Bandit, release: str) -> No
 
 def test_the_epsilon_at_a_delta_is_that_of_the_noise(bandit: Bandit) -> None:
     """Many small steps promise less than their sum at delta > 0: an independent composition."""
-    row = rows(bandit, "csb/topk", *SMALL, "--algorithms", "cucb-dp")["cucb-dp"]
+    words = ("--algorithms", "cucb-dp", "--release", "tree")
+    row = rows(bandit, "csb/topk", *SMALL, *words)["cucb-dp"]
     levels, sent = 10, 3
     law = DiscreteLaplace(scale=Fraction(levels * sent, 2))
     alone = PrivacyCurve(noise=law, sensitivity=Sensitivity.box((1,) * (levels * sent)))
@@ -74,10 +75,19 @@ def test_a_run_goes_on_where_it_was_ended(bandit: Bandit) -> None:
     assert (again.code, again.out) == (0, whole.out)
     for option, value, said in (
         ("--super-arm", "2", "size of a super arm"),
-        ("--release", "doubling", "release of running sums"),
+        ("--release", "tree", "release of running sums"),
     ):
         other = bandit(*words, option, value, "--resume", "state")
         assert said in other.err
+
+
+def test_doubling_is_the_default_and_the_tree_that_of_the_papers_bonuses(bandit: Bandit) -> None:
+    words = ("run", "csb/topk", *SMALL, "--algorithms", "cucb-dp", "--json")
+    exact, paper = (json.loads(bandit(*words, *more).out) for more in ((), ("--radius", "paper")))
+    assert (exact["release"], paper["release"]) == ("doubling", "tree")
+    assert bandit(*words, "--release", "doubling").out == bandit(*words).out
+    tree = json.loads(bandit(*words, "--release", "tree").out)
+    assert tree["rows"][0]["regret_per_round"] > exact["rows"][0]["regret_per_round"]
 
 
 @pytest.mark.parametrize("release", ["tree", "doubling"])

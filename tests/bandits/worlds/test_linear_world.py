@@ -183,9 +183,9 @@ def test_regret_of_a_cover_is_against_the_whole_set(name: str, size: int) -> Non
         gaps = np.array(world.gaps)
         assert np.abs(gaps - (best - np.array(world.means))).max() < 1e-3
         assert 0 <= gaps.min() <= 1 / 4
-    # Against the best of the cover alone, nothing would be left of that.
-    last = LinearWorld(of=world.of, theta=world.theta)
-    assert min(last.gaps) == 0 < min(world.gaps)
+        # Against the best of the cover alone, nothing would be left of that.
+        alone = LinearWorld(of=world.of, theta=world.theta)
+        assert min(alone.gaps) == 0 < min(world.gaps)
 
 
 @pytest.mark.parametrize(("name", "size"), [("lzj/ball", 312), ("lzj/box", 2), ("lzj/ball", 1)])
