@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from dpcore.command.options import read_jobs
-from dpcore.command.terminal import page, say
+from dpcore.command.terminal import say
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from bandits.experiments.experiment import Cell, Experiment
-    from bandits.experiments.summary import Promises
     from bandits.play import Run
-    from bandits.worlds import Worlds
 
 __all__ = ["run"]
 
@@ -273,6 +266,7 @@ def run(
     stopped = _NOTHING
     try:
         from bandits.cli.options import as_options, read_experiment, read_path
+        from bandits.cli.playing import Found, play_cells, promises_for, publish, results_folder
         from bandits.experiments.ownership import refuse_inputs
 
         workers = read_jobs(jobs)
@@ -309,92 +303,15 @@ def run(
         )
         with as_options(data=option):
             worlds = experiment.worlds(source)
-            promises = _promises(experiment, worlds)
-            with _folder(experiment, folder):
+            promises = promises_for(experiment, worlds)
+            with results_folder(experiment, folder):
                 runs: dict[tuple[str, str], Run] = {}
                 wanted = None if folder is None else runs
-                cells = _played(experiment, worlds, workers, state, wanted)
+                cells = play_cells(experiment, worlds, workers, state, wanted)
                 stopped = _HALFWAY
-                found = _Found(experiment=experiment, worlds=worlds, cells=cells, runs=runs)
-                _publish(found, promises, folder, as_json=as_json)
+                found = Found(experiment=experiment, worlds=worlds, cells=cells, runs=runs)
+                publish(found, promises, folder, as_json=as_json)
     except KeyboardInterrupt:
         kept = "" if resume is None else f"; go on with --resume {resume}"
         say([f"interrupted: {stopped}{kept}"], sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
-
-
-def _promises(experiment: Experiment, worlds: Worlds) -> Promises:
-    # Every policy is made here, before a folder or a file is: what cannot be made ends the command.
-    from bandits.experiments.summary import promises_of
-    from dpcore.command.progress import progress_bar
-
-    kinds = len(experiment.algorithms) * len(experiment.epsilons)
-    with progress_bar("preparing", kinds) as progress:
-        return promises_of(experiment, worlds.arms, progress=progress)
-
-
-@contextmanager
-def _folder(experiment: Experiment, folder: Path | None) -> Iterator[None]:
-    from bandits.experiments.results import check_results
-    from dpcore.command.output_file import made_folder
-
-    with made_folder("--output", folder):
-        if folder is not None:
-            check_results(folder, experiment)
-        yield
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    # What was played, and the runs of instance 0 for the certificates.
-    experiment: Experiment
-    worlds: Worlds
-    cells: list[Cell]
-    runs: dict[tuple[str, str], Run]
-
-
-def _played(
-    experiment: Experiment,
-    worlds: Worlds,
-    workers: int,
-    state: Path | None,
-    runs: dict[tuple[str, str], Run] | None,
-) -> list[Cell]:
-    from bandits.experiments.playing import run_cells
-    from bandits.experiments.state import resume
-    from dpcore.command.progress import progress_bar
-
-    stored = nullcontext() if state is None else resume(state, experiment, worlds)
-    with progress_bar("runs", experiment.size) as progress, stored as kept:
-        return run_cells(
-            experiment,
-            worlds,
-            jobs=workers,
-            done=() if kept is None else tuple(kept.cells),
-            store=None if kept is None else kept.append,
-            progress=progress,
-            runs=runs,
-        )
-
-
-def _publish(found: _Found, promises: Promises, folder: Path | None, *, as_json: bool) -> None:
-    from bandits.cli.render import run_lines
-    from bandits.experiments.results import write_results
-    from bandits.experiments.summary import document, rows_of, write_json
-
-    experiment, worlds = found.experiment, found.worlds
-    rows = rows_of(experiment, found.cells, promises)
-    text = write_json(document(experiment, worlds, rows))
-    shown = text if as_json else page(run_lines(experiment, rows))
-    # Files first: a reader of standard output may be gone, and what was found must not go with it.
-    warnings: list[str] = []
-    try:
-        if folder is not None:
-            warnings = [*write_results(folder, experiment, worlds, found.cells, text, found.runs)]
-    except InvalidParameter:
-        sys.stdout.write(shown)
-        raise
-    sys.stdout.write(shown)
-    sys.stdout.flush()
-    for warning in warnings:
-        say([f"warning: {warning}"], sys.stderr)
