@@ -42,7 +42,10 @@ def dpsgd_command(
         ),
     ],
     clip: Annotated[
-        str, typer.Option(metavar="C", help="The stated clipping norm: the most l2 of a gradient.")
+        str,
+        typer.Option(
+            metavar="C", help="The stated clipping norm: the largest l2 norm of a gradient."
+        ),
     ],
     sampling: Annotated[
         str,

@@ -47,6 +47,8 @@ _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 _COMPLETION: Final = "_DPCORE_COMPLETE"
 _SIZES: Final = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
 _SIZE: Final = re.compile("[1-9][0-9]{0,3}")
+# Not before another paragraph or exit codes, nor where a command goes on in the next line.
+_LINE_END: Final = re.compile(r"(?<![\\\n])\n(?!\n|Exit code)")
 _SHELLS: Final = re.compile("(complete|source)_(bash|zsh|fish|powershell|pwsh)")
 _LINES: Final = 512
 _PATIENCE: Final = 3.0
@@ -79,8 +81,16 @@ def _registered() -> dict[str, EntryPoint]:
 @cache  # built once: the parser asks for it twice, and reads every option's annotations each time
 def _load(point: EntryPoint) -> Any:
     loaded = point.load()
-    command = get_command(loaded) if isinstance(loaded, typer.Typer) else loaded
+    command = _reflowed(get_command(loaded) if isinstance(loaded, typer.Typer) else loaded)
     command.name = point.name
+    return command
+
+
+def _reflowed(command: Any) -> Any:
+    # The window wraps the paragraphs of a help, not the source.
+    command.help = _LINE_END.sub(" ", command.help or "")
+    for each in getattr(command, "commands", {}).values():
+        _reflowed(each)
     return command
 
 
@@ -204,7 +214,7 @@ def pmf(
 
 @cache
 def _whole() -> Any:
-    return get_command(app)
+    return _reflowed(get_command(app))
 
 
 def run(arguments: Sequence[str]) -> int:

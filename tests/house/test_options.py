@@ -119,6 +119,12 @@ def test_a_help_shows_what_an_option_takes_and_that_a_flag_takes_nothing() -> No
                 assert bool(one.metavar) is not one.is_flag, (path, one.name)
 
 
+def test_the_lines_of_a_help_are_those_of_the_window() -> None:
+    broken = re.compile(r"\w[,.:;]?\n(?!Exit code)\w")
+    assert broken.search("a sentence that\ngoes on")
+    assert [path for path, command in COMMANDS.items() if broken.search(command.help or "")] == []
+
+
 def test_every_option_that_an_error_names_exists() -> None:
     known = options(()) | OTHERS
     for package in ("dpcore", "accounting", "audit", "bandits"):

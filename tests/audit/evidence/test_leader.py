@@ -46,7 +46,7 @@ def leader_of(views: list[View], seed: int = 1) -> Leader:
 
 PEEKING = mutated(
     Leader._follow,
-    "beyond / np.sqrt(spread + 1.0)",
+    "beyond / np.sqrt(spread + 1.0) + _HEAD_START * np.array(ahead)[:, None]",
     "(right - (right + wrong) * q) / np.sqrt(right + wrong + 1.0)",
 )
 
@@ -95,8 +95,9 @@ def followed_by_hand(leader: Leader, epsilon: float, delta: float) -> list[tuple
         score = {
             key: sum(r - (r + w) * q - (1 - q) * delta * n * s / 2 for r, w, s, n in past[key])
             / math.sqrt(1 + sum((r + w) * q * (1 - q) for r, w, _, _ in past[key]))
+            + (key[1] == 4)  # the bold one
             if past
-            else 0.0
+            else float(key[1] == 4)
             for key in now
         }
         best = max(now, key=lambda key: (round(score[key], 9), (-key[0], -key[1])))

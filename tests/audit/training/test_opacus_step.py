@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from fractions import Fraction
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 import pytest
+from scipy import optimize, stats
 
+from audit.api import audit
 from audit.training.dpsgd import dpsgd
 from audit.training.opacus_step import OpacusStep
 from audit.training.step_report import Stated, StepReport
@@ -59,6 +65,62 @@ def test_it_divides_by_a_whole_number_of_records(library: None) -> None:
 def test_batches_that_it_leaves_as_they_are_come_from_epochs(library: None) -> None:
     alpha = purse.buy("the step of Opacus, epochs", "1e-9")
     assert failed(audited(alpha, sampling="fixed")) == {"overlap"}
+
+
+def gradient(records: list[float], reduction: str) -> float:
+    """The norm of the gradient that one step of Opacus with 1,000 weights takes."""
+    torch, data = import_module("torch"), import_module("torch.utils.data")
+    rows = torch.tensor(records)[:, None].expand(-1, 1000)
+    model = torch.nn.Linear(1000, 1, bias=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        private, optimizer, loader = (
+            import_module("opacus")
+            .PrivacyEngine()
+            .make_private(
+                module=model,
+                optimizer=torch.optim.SGD(model.parameters(), lr=1.0),
+                data_loader=data.DataLoader(data.TensorDataset(rows), batch_size=10),
+                noise_multiplier=2.0,
+                max_grad_norm=1.0,
+                loss_reduction=reduction,
+            )
+        )
+        (batch,) = next(iter(loader))
+        getattr(private(batch), reduction)().backward()
+    optimizer.step()
+    return float(model.weight.grad.norm())
+
+
+def true_epsilon(deviations: tuple[float, float], size: int, delta: float) -> float:
+    """Of Gaussian vectors whose deviations differ: by the chi-squared tails of their norms."""
+
+    def excess(epsilon: float) -> float:
+        wide, narrow = deviations
+        cut = 2 * (epsilon + size * math.log(wide / narrow)) / (narrow**-2 - wide**-2)
+        tails = (stats.chi2.sf(cut / one**2, size) for one in deviations)
+        return float(next(tails) - math.exp(epsilon) * next(tails)) - delta
+
+    return float(optimize.brentq(excess, 0.0, 100.0))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_the_rounded_normaliser_tells_19_records_from_20(library: None, reduction: str) -> None:
+    alpha = purse.buy(f"a step of Opacus whose loss is a {reduction}", "1e-9")
+    report = audit(
+        partial(gradient, reduction=reduction),
+        "epsilon=1.364,delta=1e-5",
+        pair=([0.0] * 19, [0.0] * 20),
+        relation="add-remove",
+        runs=1500,
+        confidence=1 - alpha,
+        seed=1,
+    )
+    assert report.refuted is (reduction == "mean")
+    truth = true_epsilon((1 / 9, 1 / 10), 1000, 1e-5)
+    assert round(truth, 1) == 34.9
+    assert report.epsilon_lower <= truth
 
 
 def like_opacus(patch: pytest.MonkeyPatch, engine: type[like.Engine]) -> None:
