@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim, read_claim
     from audit.errors import TargetFailed
     from audit.evidence.event import Witness
-    from audit.evidence.outcome import Outcome
+    from audit.evidence.verdict import Outcome
     from audit.fit.report import FitReport
     from audit.replay.declared import declare
     from audit.replay.findings import Finding
@@ -70,7 +70,7 @@ _PLACES = {
     "Finding": "replay.findings",
     "FitReport": "fit.report",
     "NothingMeasured": "testing.assertions",
-    "Outcome": "evidence.outcome",
+    "Outcome": "evidence.verdict",
     "Refuted": "testing.assertions",
     "StepReport": "training.step_report",
     "TargetFailed": "errors",

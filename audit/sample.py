@@ -298,7 +298,8 @@ def beside(
     """
     from audit.evidence.baselines.compare import compare
     from audit.evidence.family import view_seeds
-    from audit.evidence.trace import trace_anytime, trace_fixed
+    from audit.evidence.leader import LEADER
+    from audit.evidence.trace import trace_anytime, trace_fixed, trace_leader
     from audit.outputs.reading import read
     from audit.report.histogram import histogram
     from audit.report.tradeoff import tradeoff_band
@@ -307,7 +308,10 @@ def beside(
     shown = report.outcomes[report.row] if report.outcomes else None
     every = drawn.views
     place, feature = (0, every[0].feature) if shown is None else (shown.pair, shown.feature)
-    named = [(each.pair, each.feature) for each in every]
+    witness, named = report.witness, [(each.pair, each.feature) for each in every]
+    if led := feature == LEADER:  # what it followed is shown
+        followed = witness.feature if isinstance(witness, Witness) else None
+        feature = followed or next(name for pair, name in named if pair == place)
     which = named.index((place, feature))
     view, views = every[which], len(named)
     part = view.weight / sum((each.weight for each in every), Fraction(0))
@@ -338,7 +342,6 @@ def beside(
     coins = view_seeds(coins_of(plan), views)
     deltas = len({each.exact[1] for each in plan.claim.points})
     level = rational("alpha", report.alpha) * part / (1 if plan.sequential else deltas)
-    witness = report.witness
     event = witness.where if isinstance(witness, Witness) else None
     band = tradeoff_band(
         view.outputs,
@@ -347,6 +350,15 @@ def beside(
         alpha=rational("alpha", report.alpha) / views,
         claim=plan.claim.points,
     )
+    if led:
+        trace = trace_leader(
+            every, plan.claim, point, report.alpha, seed=coins_of(plan), pair=place
+        )
+    elif plan.sequential:
+        trace = trace_anytime(view.outputs, view.worlds, point, level, isotonic=learned)
+    else:
+        shows = view.first or view.outputs
+        trace = trace_fixed(shows, view.worlds, point, level, seed=coins[which], isotonic=learned)
     return replace(
         report,
         tradeoff_band=None if band is None else replace(band, pair=place, feature=feature),
@@ -359,16 +371,7 @@ def beside(
             pair=place,
             feature=feature,
         ),
-        trace=trace_anytime(view.outputs, view.worlds, point, level, isotonic=learned)
-        if plan.sequential
-        else trace_fixed(
-            view.first or view.outputs,
-            view.worlds,
-            point,
-            level,
-            seed=coins[which],
-            isotonic=learned,
-        ),
+        trace=trace,
         curve=_curve(plan.claim),
     )
 

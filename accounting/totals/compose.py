@@ -202,7 +202,9 @@ def _as_real(
     near = float(relative)
     if not any(not s.exact or found[s][0].fades(k, near) for s, k in sampled if s in found):
         return None
-    as_real = {s: Ways.exactly(*(((law, 1),) for law in laws)) for s, laws in found.items()}
+    as_real: dict[Guarantee, Ways] = {
+        s: Ways.exactly(*(((law, 1),) for law in laws)) for s, laws in found.items()
+    }
     try:
         bound = _between([(as_real.get(s) or ways(s), k) for s, k in parts], ask)
     except (NotDerived, PrecisionExhausted):

@@ -2,9 +2,9 @@ r"""Many tests of one claim: its points, on several pairs, through several featu
 
 A *view* is what one feature shows of the runs of one pair. Each view is learned once and every
 claimed point is weighed on it. For a number of runs fixed beforehand the tests share the level by
-Holm's method; watched as they come, they share one wealth, the mean of theirs. A view may have a
-larger part of either than another. With one view and one point both are the plain test. Statement
-and proof: ``docs/proofs/family.md``.
+Holm's method, the most of it has the leader of each pair; watched as they come, they share one
+wealth, the mean of theirs. A view may have a larger part than another. With one view and one point
+both are the plain test. Statement and proof: ``docs/proofs/family.md``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from audit.claims.curve_claim import CurveClaim
 from audit.evidence.anytime import EProcess, log_bar, watch_curve
 from audit.evidence.coverage import cover
 from audit.evidence.event import Floats, Witness
-from audit.evidence.fixed import gather
+from audit.evidence.fixed import Evidence, gather
+from audit.evidence.leader import LEADER, Leader, leaders_of, levels_of, witness_of
 from audit.evidence.multiplicity import by_averages, holm
-from audit.evidence.outcome import Outcome
 from audit.evidence.verdict import (
     ANYTIME,
     BERGER_BOOS_SHARE,
     FIXED,
+    Outcome,
     Weighed,
     capped,
     resolution_of,
@@ -69,78 +70,82 @@ def weigh_views(
     Each outcome marked ``refuted`` is, by Holm's method, at the level of the whole audit: if the
     points and views that hold are any, P(one of them is marked) <= alpha. ``p_value`` is the
     smallest adjusted one. The bounds ``epsilon_lower`` hold together with probability 1 - alpha:
-    each has its view's part of alpha over the number of distinct deltas. ``resolution`` is that of
-    the view that resolves least, there at the point that resolves best, with the level of one test;
-    views in which nothing could be measured (``coverage``), and scores, have no part in it; with
-    ``allow_constant`` one output that always comes counts as measured. Which views there are must
-    not depend on their runs.
+    each has its part of alpha over the number of distinct deltas. A pair with several views has a
+    leader as well (:mod:`audit.evidence.leader`), whose outcomes come behind those of all views.
+    ``resolution`` is that of the view that resolves least, there at the point that resolves best;
+    views in which nothing could be measured (``coverage``), and scores, have no part in it. Which
+    views there are must not depend on their runs.
 
     >>> worlds = np.arange(1000) % 3 == 0
     >>> views = [View(outputs=worlds, worlds=worlds), View(outputs=0 * worlds, worlds=worlds)]
     >>> weighed = weigh_views(views, Claim(epsilon=1), "0.05", seed=7)
     >>> weighed.verdict, [outcome.refuted for outcome in weighed.outcomes]
-    ('refuted', [True, False])
+    ('refuted', [True, False, True])
     """
     level, points = rational("alpha", alpha), claim.points
     if not views:
         raise InvalidParameter("views", views, "must hold at least one")
-    parts = parts_of([view.weight for view in views])
-    shares = [level * part / len(points) for part in parts]
+    seeds = view_seeds(seed, 2 * len(views))
     evidence = [
         gather(view.outputs, view.worlds, seed=own, isotonic=view.models is not None)
-        for view, own in zip(views, view_seeds(seed, len(views)), strict=True)
+        for view, own in zip(views, seeds, strict=False)
     ]
+    leaders = leaders_of(views, evidence, seeds=seeds[len(views) :])
+    parts, led = levels_of(views, leaders), [(leader.pair, LEADER) for leader in leaders]
+    tests: list[Evidence | Leader] = [*evidence, *leaders]
+    shares = [level * part / len(points) for part in parts]
+    names = [(view.pair, view.feature) for view in views]
     # A p-value is never below what its bounds on kappa cost, so these are bought with its share.
     found = [
         each.p_value(*point.exact, spend=share / BERGER_BOOS_SHARE)
-        for each, share in zip(evidence, shares, strict=True)
+        for each, share in zip(tests, shares, strict=True)
         for point in points
     ]
     weights = [part for part in parts for _ in points]
     adjusted = holm(found, weights)
-    deltas = {point.exact[1] for point in points}
-    lower = {
-        (i, delta): each.epsilon_lower(level * part / len(deltas), delta)
-        for i, (each, part) in enumerate(zip(evidence, parts, strict=True))
-        for delta in deltas
-    }
-    rows = zip(product(enumerate(views), points), found, adjusted, strict=True)
+    deltas, lower = {point.exact[1] for point in points}, dict[tuple[int, Fraction], float]()
+    for (i, test), delta in product(enumerate(tests), deltas):
+        own = level * parts[i] / len(deltas)
+        if isinstance(test, Leader):
+            known = max(lower[j, delta] for j in test.views)
+            lower[i, delta] = test.epsilon_lower(own, delta, known=known)
+        else:
+            lower[i, delta] = test.epsilon_lower(own, delta)
     outcomes = tuple(
         Outcome(
             claim=point,
-            pair=view.pair,
-            feature=view.feature,
+            pair=pair,
+            feature=feature,
             p_value=p_value,
             refuted=(refuted := holms <= round_down(level)),
             epsilon_lower=capped(lower[i, point.exact[1]], point, refuted=refuted),
         )
-        for ((i, view), point), p_value, holms in rows
+        for ((i, (pair, feature)), point), p_value, holms in zip(
+            product(enumerate([*names, *led]), points), found, adjusted, strict=True
+        )
     )
     row = min(
         range(len(outcomes)),
         key=lambda i: (found[i] / float(weights[i]), -excess(outcomes[i])),
     )
     best, exact = row // len(points), outcomes[row].claim.exact
-    models = views[best].models
-    if models is None:
-        witness = evidence[best].witness(*exact, spend=shares[best] / BERGER_BOOS_SHARE)
-    else:
-        witness = scored(evidence[best].trials, exact, models)
-    tallies = [each.tally for each in evidence]
-    names = [(view.pair, view.feature) for view in views]
-    learned = [view.models is not None for view in views]
+    view, witness = witness_of(
+        views, evidence, tests[best], best, exact, shares[best] / BERGER_BOOS_SHARE
+    )
+    tallies, shares = [each.tally for each in evidence], shares[: len(views)]
+    learned = [each.models is not None for each in views]
     coverage = cover(tallies, names, shares, allow_constant=allow_constant, learned=learned)
     return Weighed(
         verdict=verdict_of(coverage, refuted=outcomes[row].refuted),
         coverage=coverage,
         epsilon_lower=outcomes[row].epsilon_lower,
-        witness=None if witness is None else witness.through(views[best].feature),
+        witness=None if witness is None else witness.through(views[view].feature),
         layer=layer_of(FIXED, len(outcomes)),
         p_value=min(adjusted),
         resolution=resolution_of(tallies, coverage, points, shares),
         outcomes=outcomes,
         row=row,
-        view=best,
+        view=view,
     )
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -37,9 +38,11 @@ __all__ = [
     "Evidence",
     "block_ends",
     "gather",
+    "join_blocks",
     "read_claim",
     "read_level",
     "resolution",
+    "tail",
 ]
 
 WEIGHTS: Final = (0.8, 0.07, 0.07, 0.06)
@@ -94,7 +97,7 @@ class Evidence:
         cost = self._spend(rate, read_level("spend", spend))
         at = np.array([upper])
         return {
-            name: min(1.0, float(_tail(self._score(i, at, rate, share * cost))[0]) + share * cost)
+            name: min(1.0, float(tail(self._score(i, at, rate, share * cost))[0]) + share * cost)
             for i, (name, share) in enumerate(zip(EXPERTS, WEIGHTS, strict=True))
         }
 
@@ -131,7 +134,7 @@ class Evidence:
         while high - low > 1:
             tried = np.unique(np.linspace(low + 1, high - 1, _PROBES).astype(np.int64))
             score = self._score(0, GRID[tried], rate, cost * WEIGHTS[0])
-            alone = np.append(~(_tail(score) / WEIGHTS[0] + cost <= level), [True])
+            alone = np.append(~(tail(score) / WEIGHTS[0] + cost <= level), [True])
             place = int(np.argmax(alone))
             low, high = [low, *tried.tolist(), high][place : place + 2]
         # Each goes on from where the one before it stopped, until none rejects the next point.
@@ -139,7 +142,7 @@ class Evidence:
         while start < len(GRID) and failed < len(others):
             expert = others[0]
             score = self._score(expert, GRID[start : start + size], rate, cost * WEIGHTS[expert])
-            kept = np.append(~(_tail(score) / WEIGHTS[expert] + cost <= level), [True])
+            kept = np.append(~(tail(score) / WEIGHTS[expert] + cost <= level), [True])
             rejected = int(np.argmax(kept))
             start += rejected
             if rejected == len(score):
@@ -164,29 +167,44 @@ class Evidence:
         return round_up(spend) if delta > 0.0 else 0.0
 
     def _score(self, expert: int, epsilons: Floats, delta: float, cost: float) -> Floats:
-        # Z at each epsilon. The budget of variance is 1: a silent block takes none of it, another
-        # its share of the runs still to come, the last one all that is left. What a block takes
-        # depends on the past and on its number of guesses, never on whether they were right.
-        score, luck = np.zeros(len(epsilons)), np.zeros(len(epsilons))
-        budget = np.ones(len(epsilons))
-        to_come = sum(trial.runs for trial in self.trials)
-        for trial, uniforms in zip(self.trials, self.uniforms, strict=True):
-            votes = trial.rule.experts[expert].votes(trial.counts, epsilons)
-            guesses = votes.right + votes.wrong
-            share = _share(votes, trial.runs, delta, cost / len(self.trials))
-            loud = (guesses > 0) & (share > 0.0)
-            wrong_rate = np.where(loud, share * expit(-epsilons) * (1.0 - _SLACK), 0.0)
-            z = _normal_score(votes, wrong_rate, loud, float(uniforms[expert]))
-            last = trial is self.trials[-1]
-            taken = np.where(loud | last, budget * (1.0 if last else trial.runs / to_come), 0.0)
-            score += np.where(taken > 0.0, np.sqrt(taken) * z, 0.0)
-            luck += np.where(loud, guesses * np.log1p(-wrong_rate), 0.0)
-            budget -= taken
-            to_come -= trial.runs
-        # No p-value below the chance that every guess is right by luck: the randomisation alone
-        # must not refute, and an expert that never spoke has p = 1.
-        joint: Floats = np.minimum(score, -ndtri(np.exp(luck)))
-        return joint
+        votes = [trial.rule.experts[expert].votes(trial.counts, epsilons) for trial in self.trials]
+        runs = [trial.runs for trial in self.trials]
+        return join_blocks(votes, runs, self.uniforms[:, expert], delta, cost, epsilons)
+
+
+def join_blocks(
+    votes: Sequence[Votes],
+    runs: Sequence[int],
+    uniforms: Floats,
+    delta: float,
+    cost: float,
+    epsilons: Floats,
+) -> Floats:
+    r"""Z at each epsilon: what guesses came to in blocks of so many runs, as one normal score.
+
+    The guesses of a block must be fixed by earlier blocks; ``cost`` is for the bounds on kappa.
+    """
+    # The budget of variance is 1: a silent block takes none of it, another its share of the runs
+    # still to come, the last one all that is left. What a block takes depends on the past and on
+    # its number of guesses, never on whether they were right.
+    score, luck = np.zeros(len(epsilons)), np.zeros(len(epsilons))
+    budget = np.ones(len(epsilons))
+    to_come, last = sum(runs), len(runs) - 1
+    for j, (cast, size, u) in enumerate(zip(votes, runs, uniforms, strict=True)):
+        guesses = cast.right + cast.wrong
+        share = _share(cast, size, delta, cost / len(runs))
+        loud = (guesses > 0) & (share > 0.0)
+        wrong_rate = np.where(loud, share * expit(-epsilons) * (1.0 - _SLACK), 0.0)
+        z = _normal_score(cast, wrong_rate, loud, float(u))
+        taken = np.where(loud | (j == last), budget * (1.0 if j == last else size / to_come), 0.0)
+        score += np.where(taken > 0.0, np.sqrt(taken) * z, 0.0)
+        luck += np.where(loud, guesses * np.log1p(-wrong_rate), 0.0)
+        budget -= taken
+        to_come -= size
+    # No p-value below the chance that every guess is right by luck: the randomisation alone must
+    # not refute, and an expert that never spoke has p = 1.
+    joint: Floats = np.minimum(score, -ndtri(np.exp(luck)))
+    return joint
 
 
 def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False) -> Evidence:
@@ -260,17 +278,21 @@ def _normal_score(votes: Votes, wrong_rate: Floats, loud: NDArray[np.bool_], u: 
 
 def _between(u: float, wrong: Integers, right: Integers, rate: Floats, *, beyond: bool) -> Floats:
     # (1-u) P(Bin(K, r) < wrong) + u P(Bin(K, r) <= wrong); ``beyond``: what it lacks to 1.
-    tail, none = (betainc, 1.0) if beyond else (betaincc, 0.0)
-    below = np.where(wrong == 0, none, tail(np.maximum(wrong, 1), right + 1.0, rate))
-    upto = np.where(right == 0, 1.0 - none, tail(wrong + 1.0, np.maximum(right, 1), rate))
+    part, none = (betainc, 1.0) if beyond else (betaincc, 0.0)
+    below = np.where(wrong == 0, none, part(np.maximum(wrong, 1), right + 1.0, rate))
+    upto = np.where(right == 0, 1.0 - none, part(wrong + 1.0, np.maximum(right, 1), rate))
     found: Floats = (1.0 - u) * below + u * upto
     return found
 
 
-def _tail(score: Floats) -> Floats:
-    # 1 - Phi(score), up; what is not a number refutes nothing.
-    tail: Floats = np.maximum(ndtr(-score) * (1.0 + _SLACK), _LEAST)
-    return np.where(np.isnan(tail), 1.0, tail)
+def tail(score: Floats) -> Floats:
+    r"""1 - Phi(score), rounded up; what is not a number refutes nothing.
+
+    >>> tail(np.array([0.0, np.nan])).round(9).tolist()
+    [0.5, 1.0]
+    """
+    beyond: Floats = np.maximum(ndtr(-score) * (1.0 + _SLACK), _LEAST)
+    return np.where(np.isnan(beyond), 1.0, beyond)
 
 
 def read_level(argument: str, value: RationalLike) -> Fraction:

@@ -23,7 +23,7 @@ from audit.outputs.reading import Reading
 __all__ = ["EXPERTS", "FIRM", "Expert", "Rule", "Trial", "Votes", "learn_rule"]
 
 EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003")
-r"""The experts of a rule by name, in the order of :attr:`Rule.experts`."""
+r"""The experts of a rule by name, in the order of :attr:`Rule.experts`, which has one more."""
 
 _LOOSE: Final = 0.1
 FIRM: Final = 0.003
@@ -124,7 +124,10 @@ def _from_here_on(values: NDArray[_Entry]) -> NDArray[_Entry]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    r"""What the past says about each cell: the learned log-odds of world B, and the experts."""
+    r"""What the past says about each cell: the learned log-odds of world B, and the experts. The
+    last expert is bold: it guesses where the learned odds exceed epsilon, from the best cut on. It
+    has no part of the level of its own, and may be followed (:mod:`audit.evidence.leader`).
+    """
 
     cells: Cells
     lean: Floats
@@ -159,7 +162,7 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> Rule:
     >>> from audit.outputs.reading import read
     >>> past = Tally.empty().add(read(["x"] * 40 + ["y"] * 4), np.arange(44) < 39)
     >>> [expert.guesses(1.0).tolist() for expert in learn_rule(past).experts]
-    [[0, 1, -1, 0], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]]
+    [[0, 1, -1, 0], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, -1, 0]]
     """
     cells = tally.cells()
     past = cells.counts.sum(axis=0)
@@ -189,6 +192,7 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> Rule:
             # The bold one predicts with the learned rates, the wary one with its own low bounds.
             Expert.of(far, past, expit(np.sign(far) * lean)),
             Expert.of(firm, past, expit(np.abs(firm))),
+            Expert.of(lean, past, expit(np.abs(lean))),
         ),
     )
 

@@ -5,23 +5,27 @@ Data only, computed after the audit; it decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from audit.claims.claim import Claim
+from audit.claims.curve_claim import CurveClaim
 from audit.claims.looks import LOOKS
 from audit.evidence.anytime import watch
 from audit.evidence.fixed import gather
+from audit.evidence.leader import leaders_of, levels_of
 from audit.evidence.verdict import BERGER_BOOS_SHARE, capped
+from audit.evidence.view import View, parts_of, view_seeds
 from audit.outputs.form import Outputs
 from audit.outputs.reading import read_worlds
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
 
-__all__ = ["Trace", "trace_anytime", "trace_fixed"]
+__all__ = ["Trace", "trace_anytime", "trace_fixed", "trace_leader"]
 
 _POINTS: Final = 16
 _FIRST_POINT: Final = 64
@@ -83,6 +87,53 @@ def trace_fixed(
         p_value = evidence.p_value(epsilon, delta, spend=level / BERGER_BOOS_SHARE)
         points.append((runs, capped(bound, claim, refuted=p_value <= round_down(level))))
     return Trace(claim=claim, alpha=level, holds="each", points=tuple(points))
+
+
+def trace_leader(
+    views: Sequence[View],
+    claim: CurveClaim | Claim,
+    point: Claim,
+    alpha: RationalLike = "0.05",
+    *,
+    seed: int,
+    pair: int = 0,
+) -> Trace:
+    r"""The same of the leader of a pair in a family of ``views``, against one of the points of a
+    claim, where that is the test which speaks against it the most.
+
+    >>> from audit.outputs.worlds import draw_worlds
+    >>> worlds = draw_worlds(200, np.random.default_rng(1))
+    >>> views = [View(outputs=worlds, worlds=worlds), View(outputs=0 * worlds, worlds=worlds)]
+    >>> [runs for runs, _ in trace_leader(views, *[Claim(epsilon=1)] * 2, seed=7).points][::5]
+    [64, 94, 137, 200]
+    """
+    seeds, (epsilon, delta) = view_seeds(seed, 2 * len(views)), point.exact
+    pairs = list(dict.fromkeys(view.pair for view in views))
+    mine = [i for i, view in enumerate(views) if view.pair == pair]
+    every = parts_of([view.weight for view in views])
+    level = rational("alpha", alpha) * sum((every[i] for i in mine), Fraction(0))
+    deltas = len({each.exact[1] for each in claim.points})
+    points = []
+    for runs in _prefixes(len(views[mine[0]].worlds)):
+        cut = [_first(views[i], runs) for i in mine]
+        evidence = [
+            gather(view.outputs, view.worlds, seed=seeds[i], isotonic=view.models is not None)
+            for i, view in zip(mine, cut, strict=True)
+        ]
+        coins = seeds[len(views) + pairs.index(pair) :]
+        (leader,) = leaders_of(cut, evidence, seeds=coins)
+        *parts, own = (level * part for part in levels_of(cut, [leader]))
+        known = max(evidence[i].epsilon_lower(parts[i] / deltas, delta) for i in leader.views)
+        bound = leader.epsilon_lower(own / deltas, delta, known=known)
+        own /= len(claim.points)
+        p_value = leader.p_value(epsilon, delta, spend=own / BERGER_BOOS_SHARE)
+        points.append((runs, capped(bound, point, refuted=p_value <= round_down(own))))
+    return Trace(claim=point, alpha=rational("alpha", alpha), holds="each", points=tuple(points))
+
+
+def _first(view: View, runs: int) -> View:
+    seen = view.outputs[:runs] if view.first is None else view.first(runs)
+    return replace(view, outputs=seen, worlds=view.worlds[:runs])
 
 
 def trace_anytime(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,15 @@ from audit.evidence.anytime import EProcess
 from audit.evidence.coverage import Coverage
 from audit.evidence.event import Tally, Witness
 from audit.evidence.fixed import gather, resolution
-from audit.evidence.outcome import Outcome
 from audit.outputs.form import Outputs
+from audit.wording.as_json import json_number
 from dpcore.numbers.enclosure import round_down
 
 __all__ = [
     "ANYTIME",
     "BERGER_BOOS_SHARE",
     "FIXED",
+    "Outcome",
     "Weighed",
     "capped",
     "resolution_of",
@@ -52,6 +53,43 @@ r"""The sample layer, one test that may be looked at after every run."""
 
 BERGER_BOOS_SHARE: Final = 50
 r"""The part of a level that the bounds on how often it guesses may cost, as a divisor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    r"""The test of one claimed point (``claim``) on one pair, through one feature.
+
+    ``pair`` is the place of the pair in the audit's list, ``feature`` the name of the feature that
+    outputs were read through, None for the outputs themselves. ``p_value`` or ``e_value`` is that
+    of this test alone; ``epsilon_lower`` a bound at this point's delta. All bounds of an audit
+    hold together with its confidence. ``refuted`` says whether this point is among those refuted at
+    the level of the whole audit.
+
+    >>> Outcome(claim=Claim(epsilon=1), epsilon_lower=0.5, refuted=False, p_value=0.3).to_json()
+    {'pair': 0, 'feature': None, 'epsilon': '1', 'delta': '0', 'p_value': 0.3, ...}
+    """
+
+    claim: Claim
+    epsilon_lower: float
+    refuted: bool
+    pair: int = 0
+    feature: str | None = None
+    p_value: float | None = None
+    e_value: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields by name; epsilon and delta exact, as text."""
+        stated = self.claim.to_json()
+        return {
+            "pair": self.pair,
+            "feature": self.feature,
+            "epsilon": stated["epsilon"],
+            "delta": stated["delta"],
+            "p_value": self.p_value,
+            "e_value": self.e_value,
+            "epsilon_lower": json_number(self.epsilon_lower),
+            "refuted": self.refuted,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

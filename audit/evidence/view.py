@@ -18,9 +18,8 @@ from scipy.special import expit
 
 from audit.claims.verdicts import Layer
 from audit.evidence.event import Event, Witness
-from audit.evidence.outcome import Outcome
 from audit.evidence.rule import Trial
-from audit.evidence.verdict import ANYTIME
+from audit.evidence.verdict import ANYTIME, Outcome
 from audit.learn.additive import Score
 from audit.outputs.form import Outputs
 
@@ -37,7 +36,8 @@ class View:
     the outputs themselves. ``weight`` is its part of the level beside the others. Of a learned
     feature ``outputs`` are scores, each by a model that only earlier blocks taught, in blocks that
     end where those of the test do; ``models`` are these by the number of runs that taught them, and
-    ``first(runs)`` gives the scores of an audit of so many runs.
+    ``first(runs)`` gives the scores of an audit of so many runs. ``followed``: whether the leader
+    of its pair may guess as it does (:mod:`audit.evidence.leader`).
     """
 
     pair: int = 0
@@ -46,6 +46,7 @@ class View:
     worlds: NDArray[np.bool_]
     weight: Fraction = Fraction(1)
     models: Mapping[int, Score] | None = None
+    followed: bool = True
     first: Callable[[int], Outputs] | None = field(default=None, compare=False, repr=False)
 
 

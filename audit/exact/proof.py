@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from audit.claims.claim import Claim
 from audit.claims.verdicts import Layer, Verdict
-from audit.evidence.outcome import Outcome
-from audit.evidence.verdict import versions
+from audit.evidence.verdict import Outcome, versions
 from audit.exact.direction import NeverWorse
 from audit.exact.divergence import Shifted, epsilon_at, hockey_stick, worst_event
 from audit.report.report import AuditReport, ExactFinding, ExactWitness

@@ -1,8 +1,9 @@
 r"""The built-in learner: a sum of step functions of columns and a linear form, by least squares.
 
 Learned from earlier runs, in stages: the log-likelihood ratio of each column by its cells; their
-sum (naive Bayes); a linear form of the standardised coordinates; and the weights of all columns and
-the linear form together, on ratios that the other half of the runs taught. What comes out is one
+sum (naive Bayes); a linear form of the standardised coordinates, and one of the sides of their
+medians; and the weights of all columns and these forms together, on ratios that the other half of
+the runs taught. What comes out is one
 sum, which a reader can compute by hand.
 """
 
@@ -21,9 +22,10 @@ from audit.learn.table import CODES, Floats, Table
 
 __all__ = ["CANDIDATES", "Parts", "Score", "learn_parts", "rounded"]
 
-CANDIDATES: Final = ("naive", "joint", "linear", "best", "grid")
-r"""Naive Bayes, all columns and the linear form jointly, the linear form, the column that tells
-most, and the lowest bits of all coordinates.
+CANDIDATES: Final = ("naive", "joint", "linear", "sides", "best", "grid")
+r"""Naive Bayes, all columns and the linear forms jointly, the form of the coordinates, that of the
+sides of their medians on which they lie, the column that tells most, and the lowest bits of all
+coordinates.
 """
 
 _CUT_FROM: Final = 20_000
@@ -101,6 +103,7 @@ class Parts:
 
     ``told`` is how much each column tells alone, in nats a run; ``spread`` the standard deviation
     of each step function, ``scale`` that of each coordinate.
+    ``sides`` (candidates, coordinates) are the weights of +1 above and -1 below the ``middle``.
     """
 
     runs: int
@@ -110,13 +113,16 @@ class Parts:
     spread: Floats
     scale: Floats
     center: Floats
+    middle: Floats
     weights: Floats
     slopes: Floats
+    sides: Floats
 
     def scores(self, table: Table) -> Floats:
         r"""What every candidate says of each run: (runs, candidates)."""
         plain = self.reader.plain(table)
         found: Floats = np.nan_to_num(plain - self.center) @ self.slopes.T
+        found += _sides(plain, self.middle) @ self.sides.T
         for column, steps, weights in zip(
             self.reader.columns, self.steps, self.weights.T, strict=True
         ):
@@ -128,9 +134,12 @@ class Parts:
     def score(self, mixture: Floats, unit: float = 0.0) -> Score:
         r"""A weighted sum of candidates as one score, rounded to multiples of ``unit``."""
         weights, slopes = mixture @ self.weights, mixture @ self.slopes
+        sides = mixture @ self.sides
         names = [f"coordinate:{i}" for i in range(len(slopes))]
         names += [column.name for column in self.reader.columns]
-        moves = np.concatenate((np.abs(slopes) * self.scale, np.abs(weights) * self.spread))
+        moves = np.concatenate(
+            (np.abs(slopes) * self.scale + np.abs(sides), np.abs(weights) * self.spread)
+        )
         by_name: dict[str, float] = {}
         for name, move in zip(names, moves.tolist(), strict=True):
             by_name[name] = by_name.get(name, 0.0) + move
@@ -143,6 +152,11 @@ class Parts:
                 for column, weight, steps in zip(
                     self.reader.columns, weights.tolist(), self.steps, strict=True
                 )
+                if weight
+            )
+            + tuple(
+                (Column(what="number", place=place), weight, _step(self.middle[place]))
+                for place, weight in enumerate(sides.tolist())
                 if weight
             ),
             center=self.center,
@@ -168,7 +182,7 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_]) -> Parts:
     >>> vectors[:, 1] += worlds
     >>> parts = learn_parts(table_of(vectors), worlds)
     >>> parts.told[1] > 10 * parts.told[0], parts.scores(table_of(vectors)).shape
-    (True, (4000, 5))
+    (True, (4000, 6))
     """
     reader = learn_reader(table)
     plain = reader.plain(table)
@@ -193,11 +207,12 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_]) -> Parts:
         each[fold[thin].astype(np.int8), places[thin]]
         for each, places in zip(others, read, strict=True)
     ]
+    y, middle = worlds - np.mean(worlds), _middle(plain[shown])
+    side, crossed = learn_linear(_sides(plain[thin], middle), y[thin], fold[thin])
     center, scale, plain = _standard(plain)
-    y = worlds - np.mean(worlds)
     slope, linear = learn_linear(plain[thin], y[thin], fold[thin])
     sure = _sure(ratios, y[thin])
-    joint = _joint(reader, ratios, linear, y[thin])
+    joint = _joint(reader, [*ratios, linear, crossed], y[thin])
     what = np.array([column.what for column in reader.columns])
     grid = what == "lowest-bit"
     alone = np.zeros(len(what))
@@ -211,15 +226,37 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_]) -> Parts:
         spread=_spread(heights, (halves[0] + halves[1]).sum(axis=1)),
         scale=scale,
         center=center,
-        weights=np.stack([(what == "coordinate") * sure, joint[0] * sure, none, alone, grid]),
-        slopes=np.outer([0.0, joint[1], 1.0, 0.0, 0.0], slopes),
+        middle=middle,
+        weights=np.stack([(what == "coordinate") * sure, joint[0] * sure, none, none, alone, grid]),
+        slopes=np.outer([0.0, joint[1], 1.0, 0.0, 0.0, 0.0], slopes),
+        sides=np.outer([0.0, joint[2], 0.0, 1.0, 0.0, 0.0], side),
     )
+
+
+def _middle(plain: Floats) -> Floats:
+    # The medians of coordinates, 0 where there are no numbers.
+    known = np.isfinite(plain).any(axis=0)
+    found = np.zeros(plain.shape[1])
+    found[known] = np.nanmedian(plain[:, known], axis=0)
+    return found
+
+
+def _sides(plain: Floats, middle: Floats) -> Floats:
+    found: Floats = np.nan_to_num(np.sign(plain - middle))
+    return found
+
+
+def _step(middle: float) -> Steps:
+    # -1 below, 1 above, 0 there and where there is no number.
+    cuts = np.array([middle, np.nextafter(middle, np.inf)])
+    return Steps(cuts=cuts, heights=np.array([-1.0, 0.0, 1.0, *np.zeros(CODES)]))
 
 
 def _sure(ratios: list[Any], y: Floats) -> Floats:
     # How much of each column is more than chance, by what the other half taught of it (a
     # James-Stein factor): a column that tells nothing is left out, not added as noise.
-    told = np.array([float(each @ y) for each in ratios])
+    of_b = y.astype(np.float32)  # as the ratios are, which are many
+    told = np.array([float(each @ of_b) for each in ratios])
     chance = np.array([float(each @ each) for each in ratios]) * float(np.mean(y**2))
     found: Floats = np.clip(1.0 - _CHANCE * chance / np.maximum(told, _LEAST) ** 2, 0.0, 1.0)
     return found
@@ -254,10 +291,10 @@ def _least_squares(columns: Floats, y: Floats) -> Floats:
     return found
 
 
-def _joint(reader: Reader, ratios: list[Any], linear: Floats, y: Floats) -> tuple[Floats, float]:
-    # Weights of the columns, and of the linear form.
+def _joint(reader: Reader, said: list[Any], y: Floats) -> tuple[Floats, float, float]:
+    # Weights of the columns, and of the two linear forms behind them.
     kept = [i for i, column in enumerate(reader.columns) if column.what != "lowest-bit"]
-    found = _least_squares(np.stack([*(ratios[i] for i in kept), linear], axis=1), y)
+    found = _least_squares(np.stack([*(said[i] for i in kept), *said[-2:]], axis=1), y)
     weights = np.zeros(len(reader.columns))
-    weights[kept] = found[:-1]
-    return weights, float(found[-1])
+    weights[kept] = found[:-2]
+    return weights, float(found[-2]), float(found[-1])

@@ -46,6 +46,8 @@ class Column:
                 return f"coordinate:{self.place}"
             case "difference":
                 return f"coordinate:{self.place} - coordinate:{self.place - 1}"
+            case "number":
+                return f"number at {self.place}"
             case "lowest-bit":
                 return f"coordinate:{self.place}+lowest-bit"
             case "count":
@@ -76,6 +78,8 @@ class Reader:
         match column.what:
             case "coordinate":
                 return table.column(column.place)
+            case "number":
+                return _coded(plain[:, column.place])
             case "difference":
                 return _coded(plain[:, column.place] - plain[:, column.place - 1])
             case "lowest-bit":

@@ -7,7 +7,6 @@ reads scores keeps its level whatever is learned (``docs/proofs/learned.md``).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -30,11 +29,11 @@ of the lowest bits.
 _FEWEST: Final = 64
 _GROWTH: Final = 1.5
 _SMALL: Final = 4096  # up to here it learns half as often
-_MIXED: Final = 4  # of the candidates, all but the grid
+_MIXED: Final = 5  # of the candidates, all but the grid
 _RECALLED: Final = 0.5
 _RIDGE: Final = 1e-2
 _LEAST: Final = 1e-12
-_LEVELS: Final = 8  # of a mean absolute score
+_UNIT: Final = 2.0**-3  # of a mean absolute score, which is 1
 _LOOKS: Final = frozenset(LOOKS)
 
 
@@ -69,26 +68,29 @@ class Study:
         if not table.width or worlds.all() or not worlds.any():
             return
         self._parts = parts = learn_parts(table, worlds)
+        mixed = self._mixed(worlds)
+        size = self._size(mixed, runs - before)
         self._mixtures = {
             "coordinates": _only("best"),
-            "learned": self._mixed(worlds),
+            "learned": mixed / size if size else mixed,
             "grid": _only("grid"),
         }
-        self._units = {"learned": self._unit(runs - before)}
+        # A sum of many columns never comes twice: its cells are then so many that chance picks
+        # among them.
+        self._units = {"learned": _UNIT if size else 0.0}
         self.models[runs] = {
             name: parts.score(each, self._units.get(name, 0.0))
             for name, each in self._mixtures.items()
         }
 
-    def _unit(self, fresh: int) -> float:
-        # A sum of many columns never comes twice: its cells are then so many that chance picks
-        # among them. A power of two, so that multiples are exact and those of blocks agree; from
-        # the runs that the model before this one scored, however they were cut into blocks.
+    def _size(self, mixed: Floats, fresh: int) -> float:
+        # The mean absolute score of the runs that the model before this one scored, however they
+        # were cut into blocks. Divided by it, scores of one block are as large as those of the
+        # next: what a threshold means is learned from all of them.
         if not self._past:
             return 0.0
-        found = np.concatenate(self._past)[-fresh:] @ self._mixtures["learned"]
-        size = float(np.abs(found).mean())
-        return 2.0 ** round(math.log2(size / _LEVELS)) if size > _LEAST else 0.0
+        size = float(np.abs(np.concatenate(self._past)[-fresh:] @ mixed).mean())
+        return float(f"{size:.9e}") if size > _LEAST else 0.0
 
     def _mixed(self, worlds: NDArray[np.bool_]) -> Floats:
         # Candidates weighed by how their predecessors did on runs that were new to them.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from audit.claims.claim import Claim, shown
-from audit.evidence.outcome import Outcome
+from audit.evidence.verdict import Outcome
 from audit.report.figures import Point, curve_figure, line_figure, trace_figure, tradeoff_figure
 from audit.report.histogram_figure import cell_name, histogram_figure
 from audit.report.markup import figure, folded, section, table, text

@@ -36,7 +36,7 @@ JSON, schema ``dpcore-audit/2``. Every key is always there; null or [] where it 
                     once and have no order, "constant", "measured", "learned": is it a score}
     outcomes        of several pairs, features or points, one test each: {"pair": its place in
                     "pairs", "feature", "epsilon", "delta", "p_value", "e_value", "epsilon_lower",
-                    "refuted"}
+                    "refuted"}; the feature "leader" is whichever did best on earlier runs
     row             the place in "outcomes" of the test that pair, witness and epsilon_lower are of
     exact           {"delta", "epsilon": [lower, upper] at the claim, each of its worse direction}
     fit             what the fit layer says: {"law", "verdict", "p_value", "runs", "witness"}
@@ -72,7 +72,7 @@ from audit.claims.verdicts import Layer, Verdict
 from audit.errors import TargetFailed
 from audit.evidence.coverage import unresolved
 from audit.evidence.event import Witness
-from audit.evidence.outcome import Outcome
+from audit.evidence.verdict import Outcome
 from audit.report.sentences import (
     FAULTS,
     SCALE_ALONE,

@@ -20,7 +20,7 @@ from dpcore.spelling import write_noise
 if TYPE_CHECKING:
     from audit.evidence.baselines.compare import BaselineFinding
     from audit.evidence.coverage import Coverage
-    from audit.evidence.outcome import Outcome
+    from audit.evidence.verdict import Outcome
     from audit.fit.report import FitReport
 
 __all__ = [
@@ -119,7 +119,7 @@ def tested(outcomes: Sequence[Outcome], *, pairs: bool) -> str:
     r"""How many of the tests refute, and the first of them; ``pairs``: whether to name the pair.
 
     >>> from audit.claims.claim import Claim
-    >>> from audit.evidence.outcome import Outcome
+    >>> from audit.evidence.verdict import Outcome
     >>> tested([Outcome(claim=Claim(epsilon=1), epsilon_lower=2, refuted=True)], pairs=True)
     '1 of 1 refuted: epsilon=1 on pair 1'
     """

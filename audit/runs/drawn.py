@@ -119,7 +119,12 @@ class Drawn:
             return View(pair=pair, outputs=outputs, worlds=worlds)
         feature = self.features[place]
         plain = View(
-            pair=pair, feature=feature.name, outputs=outputs, worlds=worlds, weight=feature.share
+            pair=pair,
+            feature=feature.name,
+            outputs=outputs,
+            worlds=worlds,
+            weight=feature.share,
+            followed=not feature.of_bits,
         )
         if feature.learner is None:
             return plain

@@ -13,6 +13,8 @@ import pytest
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import read_claim
+from audit.evidence.event import Witness
+from audit.evidence.leader import LEADER
 from audit.layers import Wanted, examine
 from audit.outputs.features.feature import read_feature
 from audit.outputs.form import Outputs
@@ -145,7 +147,11 @@ def test_figures_and_baselines_are_of_what_was_tested(sequential: bool) -> None:
     assert (report.epsilon_lower, report.at_delta) == (shown.epsilon_lower, shown.claim.exact[1])
     assert report.histogram is not None
     assert report.trace is not None
-    assert (report.histogram.pair, report.histogram.feature) == (shown.pair, shown.feature)
+    # A leader shows what it followed.
+    assert isinstance(report.witness, Witness)
+    assert sequential or shown.feature == LEADER
+    assert (report.histogram.pair, report.histogram.feature) == (shown.pair, report.witness.feature)
+    assert sequential or report.trace.points[-1][1] == report.epsilon_lower
     assert report.trace.claim == shown.claim
     assert report.histogram.runs_a + report.histogram.runs_b == report.trace.points[-1][0]
     assert report.curve[0][0] == 0.0

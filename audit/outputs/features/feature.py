@@ -50,6 +50,7 @@ __all__ = [
     "require_fixed",
 ]
 
+_BITS: Final = frozenset({"lowest-bit", "last-bits", "grid"})
 _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
 
 
@@ -75,6 +76,11 @@ class Feature:
     def of_time(self) -> bool:
         r"""Whether it reads how long a call took: ``time``, or ``time+...``."""
         return self.name.partition("+")[0] == "time"
+
+    @property
+    def of_bits(self) -> bool:
+        r"""Whether it reads how a number is written and not how large it is."""
+        return self.name.rpartition("+")[2].partition(":")[0] in _BITS
 
     def shown(self, outputs: Outputs) -> Outputs:
         r"""What is tested: what it finds, by value alone unless that is taken ``as_it_is``."""
@@ -275,7 +281,7 @@ def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
     except InvalidParameter as error:
         raise InvalidParameter("feature", spelling, error.reason) from None
     if not callable(function):
-        reason = f"is a {type(function).__name__}, not a callable"
+        reason = f"is of type {type(function).__name__}, not a callable"
         raise InvalidParameter("feature", spelling, reason)
     try:
         inspect.signature(function).bind(None)

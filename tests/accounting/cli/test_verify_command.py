@@ -116,7 +116,7 @@ def test_what_is_assumed_is_said_first_and_last(
 
 
 def test_parts_beyond_the_second_path_are_not_called_false(command: Verify) -> None:
-    answer = command(of_a_run(most_steps=1))
+    answer = command(of_a_run(trust="renyi", most_steps=1))
     assert answer.code == 1
     lines = answer.out.splitlines()
     assert "parts[1]: unchecked: more than 1 steps" in lines
@@ -127,14 +127,17 @@ def test_parts_beyond_the_second_path_are_not_called_false(command: Verify) -> N
 def test_a_result_is_told_from_a_certificate(command: Verify) -> None:
     answer = command('{"schema": "dpcore-bandit/1"}')
     assert answer.code == 2
-    assert "is a result ('dpcore-bandit/1'), and no certificate: give the" in answer.err
+    assert "is a result ('dpcore-bandit/1'), not a certificate: give the" in answer.err
     assert "certificate-*.json" in answer.err
+    later = command('{"schema": "dpcore-certificate/9"}')
+    assert (later.code, "certificate-*.json" in later.err) == (2, False)
+    assert "form 'dpcore-certificate/9': this version of dpcore reads dpcore-cert" in later.err
     foreign = command('{"schema": "alien/1"}').err
     assert "certificate-*.json" not in foreign
 
 
 def test_a_changed_run_does_not_hold(command: Verify) -> None:
-    edited = json.loads(of_a_run(most_steps=1))
+    edited = json.loads(of_a_run(trust="renyi", most_steps=1))
     edited["claims"][0]["epsilon"] = "0.1"
     answer = command(json.dumps({**edited, "digest": digest_of(edited)}))
     assert answer.code == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import cmath
 import math
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -111,7 +112,7 @@ def test_left_of_a_cut_the_sum_is_the_integral_but_for_its_end(present: bool) ->
     first, step = (math.floor(low * shift) + 0.5) / shift, math.ceil(width * shift) / shift
     scale = math.exp(one.cumulants(c)[0])
 
-    def integrand(x: np.ndarray, y: float) -> np.ndarray:
+    def integrand(x: np.ndarray, y: float) -> Any:
         logs = np.log1p(rate * np.expm1((2 * x - 1) / (2 * v)))
         z = complex(c, y)
         exponents = (z + 1) * logs if present else -z * logs

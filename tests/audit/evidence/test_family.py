@@ -22,6 +22,7 @@ from audit.evidence.anytime import watch, watch_curve
 from audit.evidence.event import Witness
 from audit.evidence.family import FamilyProcess, View, watch_views, weigh_family, weigh_views
 from audit.evidence.fixed import Evidence, gather, resolution
+from audit.evidence.leader import LEADER
 from audit.evidence.verdict import capped, weigh, weigh_process
 from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
@@ -167,6 +168,8 @@ def test_only_what_fails_is_marked() -> None:
     ]
     fixed = weigh_views(joined, Claim(epsilon="0.5"), ALPHA, seed=1)
     marked = {(o.pair, o.feature): o.refuted for o in fixed.outcomes}
+    seen = marked.pop((0, LEADER)), marked.pop((1, LEADER))
+    assert seen == (False, True)
     assert marked == {(0, "sign"): False, (0, "last"): False, (1, "sign"): False, (1, "last"): True}
     assert fixed.outcomes[fixed.row].refuted
     assert (fixed.p_value or 0.0) <= 0.05

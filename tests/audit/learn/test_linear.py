@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from audit.learn.additive import CANDIDATES, learn_parts
 from audit.learn.linear import learn_linear
+from audit.learn.table import table_of
 
 RUNS, WIDTH = 4000, 60
 ALIKE = np.full(WIDTH, WIDTH**-0.5)
@@ -58,3 +60,21 @@ def test_what_is_said_of_a_run_was_learned_from_others() -> None:
     # Noise alone: five standard deviations, and what a learner that peeks would see.
     assert abs(np.corrcoef(crossed, y)[0, 1]) < 5 / 20
     assert np.corrcoef(columns @ slope, y)[0, 1] > 0.5
+
+
+@pytest.mark.parametrize("moves", [np.full(12, 1.0), np.repeat([1.0, -1.0], 6)])
+def test_the_sides_of_medians_are_the_likelihood_ratio_of_laplace_noise(moves: Any) -> None:
+    # |x| - |x - 1| jumps at x = 1/2 and is flat elsewhere: a sum of signs, nearly.
+    rng = np.random.default_rng(3)
+    worlds = rng.random(30_000) < 0.5
+    outputs = rng.laplace(0.0, 30.0, (30_000, 12)) + np.outer(worlds, moves)
+    ratio = (np.abs(outputs) - np.abs(outputs - moves)).sum(axis=1)
+    parts = learn_parts(table_of(outputs), worlds)
+    found = parts.scores(table_of(outputs))
+    told = dict(zip(CANDIDATES, np.corrcoef(found.T, ratio)[-1, :-1], strict=True))
+    assert told["sides"] > 0.8
+    assert told["sides"] > told["linear"] + 0.1
+    # The score that is shown is what was tested.
+    for place in (CANDIDATES.index("sides"), CANDIDATES.index("joint")):
+        score = parts.score(np.eye(len(CANDIDATES))[place])
+        np.testing.assert_allclose(score(table_of(outputs)), found[:, place], atol=1e-9)

@@ -137,6 +137,8 @@ def a_column(name: str, row: Any, plain: list[float]) -> float:
     if name.startswith("coordinate:") and " - " in name:
         later, earlier = (int(part.partition(":")[2]) for part in name.split(" - "))
         return plain[later] - plain[earlier]
+    if name.startswith("number at "):
+        return plain[int(name.rpartition(" ")[2])]
     if name.startswith("coordinate:"):
         return float(row[int(name.partition(":")[2])])
     if name.startswith("count of "):

@@ -14,8 +14,8 @@ import pytest
 from audit.claims.claim import Claim
 from audit.evidence.baselines.compare import BaselineFinding
 from audit.evidence.event import Witness
-from audit.evidence.outcome import Outcome
 from audit.evidence.trace import Trace
+from audit.evidence.verdict import Outcome
 from audit.fit import report as fit_report
 from audit.fit.report import FitReport
 from audit.replay import evidence as replay_evidence

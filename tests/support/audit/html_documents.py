@@ -16,8 +16,8 @@ from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.errors import TargetFailed
 from audit.evidence.baselines.compare import BaselineFinding
-from audit.evidence.outcome import Outcome
 from audit.evidence.trace import trace_anytime, trace_fixed
+from audit.evidence.verdict import Outcome
 from audit.exact.proof import prove
 from audit.fit.report import FitReport
 from audit.outputs.features.feature import read_feature

@@ -1,0 +1,181 @@
+"""The leader of a family: chosen by the past alone, valid at the boundary, and worth its part."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit
+
+from audit.claims.claim import Claim
+from audit.evidence import family
+from audit.evidence.family import View, view_seeds, weigh_views
+from audit.evidence.fixed import GRID, gather
+from audit.evidence.leader import LEADER, Leader, leaders_of, levels_of
+from audit.outputs.worlds import draw_worlds
+from tests.effort import effort
+from tests.purse import purse
+from tests.support.dpcore.mutants import mutated
+
+ALPHA = Fraction(1, 20)
+
+
+def responses(runs: int, views: int, seed: int, *, epsilon: float = 1.0) -> list[View]:
+    """Randomised response at exactly epsilon, answered anew for each view."""
+    rng = np.random.default_rng([11, seed])
+    worlds = draw_worlds(runs, rng)
+    right = rng.random((views, runs)) < expit(epsilon)
+    return [
+        View(feature=f"bit {i}", outputs=np.where(each, worlds, ~worlds), worlds=worlds)
+        for i, each in enumerate(right)
+    ]
+
+
+def leader_of(views: list[View], seed: int = 1) -> Leader:
+    evidence = [
+        gather(view.outputs, view.worlds, seed=own)
+        for view, own in zip(views, view_seeds(seed, len(views)), strict=True)
+    ]
+    (found,) = leaders_of(views, evidence, seeds=[seed])
+    return found
+
+
+PEEKING = mutated(
+    Leader._follow,
+    "beyond / np.sqrt(spread + 1.0) + _HEAD_START * np.array(ahead)[:, None]",
+    "(right - (right + wrong) * q) / np.sqrt(right + wrong + 1.0)",
+)
+
+
+def test_a_leader_is_valid_at_the_boundary_and_one_that_peeks_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alpha, repeats = purse.buy("leader at the boundary", "1e-9"), effort(12, 1500)
+    level = 0.25
+    leaders = [leader_of(responses(150, 3, seed), seed) for seed in range(repeats)]
+    wrong = sum(each.p_value(1) <= level for each in leaders)
+    assert stats.binom.sf(wrong - 1, repeats, level) > alpha
+    # Some must be that small: of answers at the boundary the p-value is nearly uniform.
+    assert stats.binom.cdf(sum(each.p_value(1) <= 0.9 for each in leaders), repeats, 0.7) > alpha
+    # The mutant chooses whom to follow by the block that it is tested on as well.
+    monkeypatch.setattr(Leader, "_follow", PEEKING)
+    wrong = sum(each.p_value(1) <= level for each in leaders)
+    assert stats.binom.sf(wrong - 1, repeats, level) < 1e-3
+
+
+@pytest.mark.nightly
+def test_bounds_of_a_family_with_a_leader_hold() -> None:
+    alpha, repeats = purse.buy("bounds of a led family at the boundary", "1e-9"), effort(1, 400)
+    wrong = 0
+    for seed in range(repeats):
+        found = weigh_views(responses(300, 4, seed), Claim(epsilon=1), ALPHA, seed=seed)
+        wrong += found.verdict == "refuted" or any(o.epsilon_lower > 1 for o in found.outcomes)
+    assert stats.binom.sf(wrong - 1, repeats, float(ALPHA)) > alpha
+
+
+def followed_by_hand(leader: Leader, epsilon: float, delta: float) -> list[tuple[int, int]]:
+    """Right and wrong guesses of each block, in plain Python, from the guesses of each expert."""
+    q, found = 1 / (1 + math.exp(-epsilon)), []
+    past: dict[tuple[int, int], list[tuple[int, int, int, int]]] = {}
+    for j in range(len(leader.evidence[0].trials)):
+        now: dict[tuple[int, int], tuple[int, int, int, int]] = {}
+        for i, evidence in enumerate(leader.evidence):
+            trial = evidence.trials[j]
+            for e, expert in enumerate(trial.rule.experts):
+                guesses = expert.guesses(epsilon)
+                in_a, in_b = trial.counts
+                right = int(in_a[guesses < 0].sum() + in_b[guesses > 0].sum())
+                wrong = int(in_b[guesses < 0].sum() + in_a[guesses > 0].sum())
+                sides = int((guesses < 0).any()) + int((guesses > 0).any())
+                now[i, e] = right, wrong, sides, trial.runs
+        score = {
+            key: sum(r - (r + w) * q - (1 - q) * delta * n * s / 2 for r, w, s, n in past[key])
+            / math.sqrt(1 + sum((r + w) * q * (1 - q) for r, w, _, _ in past[key]))
+            + (key[1] == 4)  # the bold one
+            if past
+            else float(key[1] == 4)
+            for key in now
+        }
+        best = max(now, key=lambda key: (round(score[key], 9), (-key[0], -key[1])))
+        found.append(now[best][:2])
+        for key, each in now.items():
+            past.setdefault(key, []).append(each)
+    return found
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (1.0, 0.02), (2.0, 0.0)])
+def test_whom_it_follows_by_hand(epsilon: float, delta: float) -> None:
+    views = [*responses(400, 2, 3), *responses(400, 1, 3, epsilon=3.0)]
+    leader = leader_of([View(outputs=v.outputs, worlds=views[0].worlds) for v in views])
+    votes, _ = leader._follow(np.array([epsilon, epsilon]), delta)
+    hand = followed_by_hand(leader, epsilon, delta)
+    assert [(int(v.right[1]), int(v.wrong[1])) for v in votes] == hand
+    assert len({pair for pair in hand if sum(pair)}) > 2
+
+
+def telling(runs: int, seed: int) -> list[View]:
+    """Three views of noise, and one that tells the world in a rare output."""
+    rng = np.random.default_rng(seed)
+    worlds = draw_worlds(runs, rng)
+    rare = np.where(rng.random(runs) < 0.05 + 0.05 * worlds, 1, 0)
+    noise = [rng.integers(0, 9, runs) for _ in range(3)]
+    return [
+        View(feature=f"view {i}", outputs=o, worlds=worlds) for i, o in enumerate((*noise, rare))
+    ]
+
+
+def test_it_finds_more_than_the_views_that_share_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    views = telling(6000, 5)
+    led = weigh_views(views, Claim(epsilon="0.2"), ALPHA, seed=1)
+    row = led.outcomes[led.row]
+    assert (row.feature, led.view, led.verdict) == (LEADER, 3, "refuted")
+    assert led.witness is not None
+    assert led.witness.feature == "view 3"
+    assert led.epsilon_lower < math.log(2)
+    monkeypatch.setattr(family, "leaders_of", lambda *_, **__: ())
+    alone = weigh_views(views, Claim(epsilon="0.2"), ALPHA, seed=1)
+    assert len(alone.outcomes) == len(led.outcomes) - 1
+    assert alone.epsilon_lower < led.epsilon_lower - 0.02
+
+
+@pytest.mark.parametrize("delta", ["0", "0.01"])
+def test_the_bound_is_the_scan_that_it_claims_to_be(delta: str) -> None:
+    leader = leader_of(responses(1500, 2, 3, epsilon=0.3))
+    bound = leader.epsilon_lower("0.02", delta)
+    spend = Fraction("0.02") / 50
+    place = int(np.searchsorted(GRID, bound))
+    assert 20 < place < len(GRID) - 1
+    assert bound == GRID[place]
+    below = np.linspace(0, place, 5).astype(int)
+    p_values = [leader.p_value(float(GRID[i]), delta, spend=spend) for i in (*below, place + 1)]
+    assert [p <= 0.02 for p in p_values] == [True] * 5 + [False]
+    # What others know is where it begins: past its own end that is the bound.
+    assert leader.epsilon_lower("0.02", delta, known=bound / 2) == bound
+    assert leader.epsilon_lower("0.02", delta, known=3.0) == 3.0
+
+
+def test_who_has_a_leader_and_what_is_left_to_the_others() -> None:
+    none: dict[str, Any] = {"outputs": [], "worlds": np.zeros(0, bool)}
+    views = [
+        View(pair=0, feature="a", weight=Fraction(3), **none),
+        View(pair=0, feature="b", weight=Fraction(1), **none),
+        View(pair=1, feature="a", weight=Fraction(3), followed=False, **none),
+        View(pair=1, feature="b", weight=Fraction(1), followed=False, **none),
+        View(pair=2, feature="a", weight=Fraction(2), **none),
+    ]
+    evidence = [gather([], np.zeros(0, bool), seed=1) for _ in views]
+    (leader,) = leaders_of(views, evidence, seeds=range(9))
+    assert (leader.pair, leader.views) == (0, (0, 1))
+    assert leader.p_value(1) == 1.0
+    assert leader.epsilon_lower() == 0.0
+    assert list(leader.guessed(1)) == []
+    tenth = Fraction(1, 10)
+    assert levels_of(views, [leader]) == [
+        tenth * 3 / 5, tenth / 5, tenth * 3, tenth, tenth * 2, tenth * 4 * 4 / 5
+    ]  # fmt: skip
+    found = weigh_views(views[:2], Claim(epsilon=1), ALPHA, seed=1)
+    assert (found.verdict, found.p_value, found.witness) == ("nothing_measured", 1.0, None)
