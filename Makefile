@@ -24,7 +24,7 @@ help:  ## show the targets
 demo: .venv/.runtime  ## what was proven, what was refuted, with which witness: half a screen
 	@$(PY) examples/demo.py
 
-test: .venv/.dev  ## what CI runs: linters, types, layers, doctests, tests; two processes at a time
+test: .venv/.dev  ## what CI runs: linters, types, layers, doctests, tests; three processes at a time
 	@tests/install_browser
 	@$(PY) -m tests.parts
 
@@ -39,7 +39,7 @@ bench: .venv/.dev  ## speed and tightness beside the peers, as JSON; an hour
 	@set -e; for file in benchmarks/[a-z]*.py; do \
 	    name=$${file##*/}; $(PY) -m benchmarks.$${name%.py}; done
 
-figures: .venv/.dev  ## every plot and table of docs/figures, from seeds; five minutes on two idle cores
+figures: .venv/.dev  ## every plot and table of docs/figures, from seeds; a quarter of an hour on two idle cores
 	@$(PY) -m benchmarks.figures --output docs/figures
 	@$(PY) -m benchmarks.figures.dpsgd --output docs/figures
 

@@ -186,7 +186,7 @@ def _adjusted(report: AuditReport, layers: int) -> AuditReport:
 def _known(target: Target, layer: str) -> KnownLaw:
     if isinstance(target, KnownLaw):
         return target
-    reason = f"the law of {target.spelling} is not known; of a noise it is"
+    reason = f"the law of {target.spelling} is not known: name a noise, or leave this layer out"
     raise InvalidParameter("layers", layer, reason)
 
 

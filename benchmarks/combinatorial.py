@@ -1,12 +1,14 @@
 r"""Combinatorial bandits: seconds, LDP1 against LDP2, the tree against doubling, and exponents.
 
-``python -m benchmarks.combinatorial [--quick] [--part NAME]``: speed, ratios or exponents, each
-kept in one file of results. Worlds are ``csb/topk``; regret is a mean over instances.
+``python -m benchmarks.combinatorial [--quick] [--part NAME]``: speed, ratios, exponents or reasons,
+each kept in one file of results. Worlds are ``csb/topk``; regret is a mean over instances.
 
 *speed*: 20 runs of 10^5 rounds together, m = 20, K = 8, beside the bare drawing of their outcomes,
 ties and noise. *ratios*: at epsilon = 2, LDP1 over LDP2 with the paper's bonuses (c = 4), and the
 tree over doubling with exact ones. *exponents*: the slope of ln regret in ln K, ln m or
-ln 1/epsilon, with twice its standard error over instances. The paper has no experiments.
+ln 1/epsilon, with twice its standard error over instances. *reasons*: the exponent of 1/epsilon
+again where upper confidence bounds are not clipped, where the regret of the same worlds without
+privacy is taken off, and over ten times the rounds. The paper has no experiments.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +27,8 @@ import numpy as np
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.playing import run_cells
 from bandits.policies.registry import read_algorithm
-from bandits.rounds import cucb_of
+from bandits.rounds import Coins, cucb_of, play_together
+from bandits.worlds.combinatorial import BitWorld
 from benchmarks.machine import write
 from dpcore.numbers.floating import Floats
 from dpcore.sampling.rng import SeededRng
@@ -34,6 +38,7 @@ __all__ = ["PARTS", "measure", "slope"]
 _SECONDS: Final = 20.0
 _RESULTS: Final = Path(__file__).parent / "results" / "combinatorial.json"
 _SIZES: Final = (2, 4, 8)
+_NO_CLIP: Final = 10**9
 _KINDS: Final = (
     ("cucb", "tree"),
     ("cucb-ldp1", "tree"),
@@ -144,6 +149,43 @@ def exponents(horizon: int, runs: int) -> dict[str, Any]:
     return {"rounds": horizon, "runs": runs, "rows": rows}
 
 
+def reasons(horizon: int, runs: int) -> dict[str, Any]:
+    r"""Why regret grows slower with 1/epsilon than the theorems say: K = 4, epsilon = 8, 4, 2."""
+    rows = []
+    for name, release, rounds in (
+        ("cucb-ldp2", "tree", horizon),
+        ("cucb-dp", "doubling", horizon),
+        ("cucb-ldp2", "tree", 10 * horizon),
+    ):
+        floor = _alone("cucb", "tree", "8", rounds, runs, clip=1)
+        points: dict[str, list[tuple[float, Floats]]] = {}
+        for epsilon in ("8", "4", "2"):
+            at = 1 / float(epsilon)
+            clipped = _alone(name, release, epsilon, rounds, runs, clip=1)
+            points.setdefault("clipped", []).append((at, clipped))
+            points.setdefault("less that without privacy", []).append((at, clipped - floor))
+            if rounds == horizon:
+                free = _alone(name, release, epsilon, rounds, runs, clip=_NO_CLIP)
+                points.setdefault("not clipped", []).append((at, free))
+        for what, found in points.items():
+            exponent, error = slope(found)
+            regret = [float(each.mean()) for _, each in found]
+            row = {"algorithm": name, "release": release, "rounds": rounds, "what": what}
+            rows.append({**row, "regret": regret, "exponent": exponent, "two_se": 2 * error})
+    return {"rounds": horizon, "runs": runs, "rows": rows}
+
+
+def _alone(name: str, release: str, epsilon: str, rounds: int, runs: int, *, clip: int) -> Floats:
+    # Reg(T)/T of each instance; worlds and coins are those of the instance, whatever is played.
+    wanted = experiment(name, release, horizon=rounds, runs=runs, super_arm=4, epsilons=(epsilon,))
+    worlds = [world for world in wanted.worlds().environments if isinstance(world, BitWorld)]
+    setting = wanted.setting(epsilon, 20, worlds[0].model)
+    policy = replace(cucb_of(read_algorithm(name), setting), clip=clip)
+    coins = [Coins(world=np.random.default_rng(i), rng=SeededRng(i)) for i in range(runs)]
+    found = play_together(policy, worlds, coins)
+    return np.array([run.regret[-1] for run in found]) / rounds
+
+
 def slope(points: Sequence[tuple[float, Floats]]) -> tuple[float, float]:
     r"""The slope of ln mean regret in ln x, and its standard error from that of the means.
 
@@ -162,13 +204,14 @@ PARTS: Final[dict[str, Callable[[int, int], dict[str, Any]]]] = {
     "speed": speed,
     "ratios": ratios,
     "exponents": exponents,
+    "reasons": reasons,
 }
 
 
 def measure(part: str, *, quick: bool) -> dict[str, Any]:
     r"""One part of the figures."""
     runs = 20 if part == "speed" else 10
-    horizon = 50_000 if part == "exponents" else 10**5
+    horizon = 50_000 if part in ("exponents", "reasons") else 10**5
     return PARTS[part](2_000 if quick else horizon, 3 if quick else runs)
 
 

@@ -139,6 +139,8 @@ def read_sensitivity(argument: str, text: str) -> Sensitivity:
         reason = f"{near}it must be 3, l1=3, l2-squared=4 or box=1x2x2".removeprefix("it ")
         raise InvalidParameter(argument, text, reason)
     bounds = amount.split("x") if norm == "box" else [amount]
+    if "" in bounds:
+        raise InvalidParameter(argument, text, "must be 3, l1=3, l2-squared=4 or box=1x2x2")
     moves = tuple(whole_number(argument, bound, at_least=1, at_most=_FARTHEST) for bound in bounds)
     match norm:
         case "l1":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import hypothesis
@@ -38,6 +39,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         gone = {id(item) for item in late}
         items[:] = [item for item in items if id(item) not in gone]
     config.stash[_LATE] = len(late)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what was imported stays: no collection needs to go through it again
 
 
 def pytest_terminal_summary(

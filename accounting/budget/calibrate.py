@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from itertools import count
 from typing import Any, Final
 
 from accounting.budget.free_law import read_free_law
@@ -137,6 +138,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
     honest_fraction: RationalLike = 1,
     rate: RationalLike = 1,
     relation: Relation | None = None,
+    watch: Callable[[int], None] | None = None,
 ) -> Calibration:
     r"""The least noise of a law that keeps (epsilon, delta) over ``rounds`` releases.
 
@@ -149,6 +151,8 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
     unit added or removed in samples, else by one replaced; of a sample the sensitivity is that of a
     unit added. With a rate, and for ``"gaussian"`` and ``"laplace"`` noise on the reals, the step
     is one millionth.
+
+    ``watch`` is told how many sizes of the noise were tried, after each.
 
     >>> calibrate(noise="discrete-laplace", epsilon=2, rounds=50).noise
     DiscreteLaplace(scale=25)
@@ -181,7 +185,15 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
         honest=honest,
         relation=None if relation is None else Scope(relation=relation).relation,
     )
-    bound = cache(promise.bound)
+    tried = count(1)
+
+    @cache
+    def bound(value: Fraction) -> Bound:
+        found = promise.bound(value)
+        if watch is not None:
+            watch(next(tried))
+        return found
+
     value, less = _exactly(promise, bound) or _least(promise, bound)
     return Calibration(
         noise=promise.family.at(value),

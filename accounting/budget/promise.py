@@ -32,7 +32,7 @@ __all__ = ["Promise", "honest_part", "log", "one_round", "written"]
 
 _STEP: Final = Fraction(1, 1000)
 _FINE_STEP: Final = Fraction(1, 10**6)
-_WIDTHS: Final = (Fraction(1, 10**5), Fraction(1, 10**8), Fraction(1, 10**11))
+_WIDTHS: Final = (Fraction(1, 10**5), Fraction(1, 10**7), Fraction(1, 10**11))
 _DIGITS: Final = 5
 _FINE_DIGITS: Final = 9
 _LARGE: Final = 10**4

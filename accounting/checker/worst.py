@@ -8,16 +8,22 @@ hands them on; what they claim is checked here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
+from accounting.checker.clock import OutOfTime
+from accounting.checker.laws.masses import REAL, Unchecked, real
+from accounting.checker.shuffled import Shuffle, shuffle_keeps
 from accounting.checker.text.reading import Malformed, read
 from accounting.checker.text.words import decimal_of, rounds_in_words
 from accounting.checker.verdict import Allowance, Finding, Status, verify
 
-__all__ = ["WorstPart", "check_certificates", "stated_parts", "worst_of"]
+__all__ = ["WorstPart", "check_certificates", "stated_parts", "worst_of", "zcdp_keeps"]
+
+_HALVINGS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +32,8 @@ class WorstPart:
 
     ``scope`` and ``inner`` are the scope and the parts that its certificate must have. ``reason``
     is why a claim that is stated, and not derived, is believed, empty where it is derived;
-    ``assumption`` is the sentence by which its certificate must say so.
+    ``assumption`` is the sentence by which its certificate must say so. Of a ``shuffle`` the
+    certificate states an epsilon, which is computed here.
     """
 
     scope: Mapping[str, str]
@@ -36,6 +43,7 @@ class WorstPart:
     unchecked: str
     reason: str = ""
     assumption: str = ""
+    shuffle: Shuffle | None = None
 
 
 def check_certificates(parts: Sequence[WorstPart]) -> None:
@@ -85,7 +93,8 @@ def _of_part(where: str, part: WorstPart, allowance: Allowance) -> Iterator[Find
     if not found:
         how = "follows from what is stated" if part.reason else "computed again"
         stated = ", ".join(f"<= {decimal_of(e)} at delta {d}" for d, e in part.claims.items())
-        reason = f"epsilon {stated}, of {rounds_in_words(part.inner)}: {how}"
+        what = rounds_in_words(part.inner) if part.shuffle is None else str(part.shuffle)
+        reason = f"epsilon {stated}, of {what}: {how}"
         yield Finding(where=where, status=Status.HOLDS, reason=reason)
 
 
@@ -98,12 +107,56 @@ def _wrong(
     if part.assumption and part.assumption not in own["assumptions"]:
         yield _fails(where, f"its own certificate does not assume: {part.assumption}")
     proved = {c["delta"]: c["upper"] for c in own["claims"] if c["quantity"] == "epsilon"}
+    # Pure epsilon holds at every delta.
+    pure = [c["epsilon"] for c in own["claims"] if c["quantity"] == "pure"]
+    rhos = [Fraction(c["rho"]) for c in own["claims"] if c["quantity"] == "zcdp"]
     for delta, epsilon in part.claims.items():
-        if delta not in proved or epsilon < Fraction(proved[delta]):
+        bounds = [proved[delta], *pure] if delta in proved else pure
+        stated = bool(bounds) and epsilon >= min(map(Fraction, bounds))
+        if not stated and not any(zcdp_keeps(rho, epsilon, Fraction(delta)) for rho in rhos):
             yield _fails(where, f"claims less at {delta} than its own certificate proves")
+    if part.shuffle is not None:
+        yield from _of_shuffle(where, part.shuffle, Fraction(part.inner[0]["epsilon"]))
     for finding in verify(own, allowance).failures:
         place = f"{where}.certificate.{finding.where}"
         yield Finding(where=place, status=finding.status, reason=finding.reason)
+
+
+def zcdp_keeps(rho: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
+    r"""Whether some order shows that rho-zCDP is (epsilon, delta)-DP.
+
+    Canonne, Kamath and Steinke 2020, Proposition 7, with D_a <= a rho:
+    delta = e^((a - 1)(a rho - epsilon)) (1 - 1/a)^a/(a - 1), for any a > 1.
+
+    >>> [zcdp_keeps(Fraction(1, 50), Fraction(e), Fraction(1, 10**6)) for e in ("0.9", "0.89")]
+    [True, False]
+    """
+    if epsilon <= rho or not delta:
+        return False
+    r, e = float(rho), float(epsilon)
+
+    def log_delta(a: Any, r: Any = r, e: Any = e, log: Any = math.log) -> Any:
+        return (a - 1) * (a * r - e) - log(a - 1) + a * log(1 - 1 / a)
+
+    # It is convex in a: the least is where the slope turns, and any other a is as sound.
+    low, high = 1 + 1e-9, 1 + 2 * (e + r) / r
+    for _ in range(_HALVINGS):
+        left, right = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, right) if log_delta(left) < log_delta(right) else (left, high)
+    found = log_delta(REAL.mpf((low + high) / 2), real(rho), real(epsilon), REAL.log)
+    return bool(found + REAL.mpf(10) ** -40 < REAL.log(real(delta)))
+
+
+def _of_shuffle(where: str, shuffle: Shuffle, epsilon: Fraction) -> Iterator[Finding]:
+    try:
+        wrong = shuffle_keeps(shuffle, epsilon)
+    except Unchecked as error:
+        yield Finding(where=where, status=Status.UNCHECKED, reason=str(error))
+    except OutOfTime as error:
+        yield Finding(where=where, status=Status.UNDECIDED, reason=str(error))
+    else:
+        if wrong:
+            yield _fails(where, f"epsilon {decimal_of(epsilon)} is not that of {shuffle}: {wrong}")
 
 
 def _fails(where: str, reason: str) -> Finding:

@@ -16,6 +16,7 @@ from accounting.cli.options import between, computed_by, counts, exact, show, wh
 from accounting.cli.releases import (
     MARGIN,
     SCHEMA,
+    WIDTH,
     CertificateFile,
     Group,
     Neighbours,
@@ -76,7 +77,7 @@ Delta = Annotated[
 ]
 Relative = Annotated[
     str,
-    typer.Option(metavar="WIDTH", help="How close the two bounds must be, relative to them."),
+    typer.Option(metavar="WIDTH", help=WIDTH),
 ]
 
 
@@ -101,7 +102,7 @@ def epsilon(
     """
     total = composed(noise, sensitivity, rounds, poisson, relation, group)
     at = rational("--delta", delta)
-    with named(delta="--delta", relative="--relative"):
+    with named(delta="--delta", relative="--relative", count="--rounds"):
         found = total.epsilon(at, relative)
     write_certificate(certificate, total, at)
     if as_json:
@@ -135,7 +136,7 @@ def delta_command(
     """
     total = composed(noise, sensitivity, rounds, poisson, relation, group)
     at = rational("--epsilon", epsilon)
-    with named(epsilon="--epsilon", relative="--relative"):
+    with named(epsilon="--epsilon", relative="--relative", count="--rounds"):
         found = total.delta(at, relative)
     if as_json:
         show(document({"delta": found.to_json(), "epsilon": exact(at)}, total, found))
@@ -157,7 +158,7 @@ def curve(
         str, typer.Option("--least-delta", metavar="DELTA", help="The smallest delta of the curve.")
     ] = "1e-12",
     points: Annotated[
-        str, typer.Option(metavar="N", help="How many points of the curve are computed.")
+        str, typer.Option(metavar="N", help="How many points of the curve to compute.")
     ] = str(_POINTS),
     relative: Relative = "1e-6",
     plot: Annotated[
@@ -180,7 +181,8 @@ def curve(
     total = composed(noise, sensitivity, rounds, poisson, relation, group)
     deltas = _deltas(lowest, whole("--points", points, 2))
     found: list[tuple[Fraction, Bound]] = []
-    with progress_bar("points", len(deltas)) as advance, named(relative="--relative"):
+    options = named(relative="--relative", count="--rounds")
+    with progress_bar("points", len(deltas)) as advance, options:
         for at in deltas:
             found.append((at, total.epsilon(at, relative)))
             advance(len(found))
@@ -206,7 +208,7 @@ def calibrate_command(
         typer.Option(
             metavar="LAW",
             help="The noise without its size: discrete-gaussian, gaussian (added in floats) or "
-            "polya-difference:shape=0.9; with its size where rounds or a rate are looked for.",
+            "polya-difference:shape=0.9. With its size if --rounds or --poisson is most.",
         ),
     ],
     epsilon: Annotated[
@@ -219,27 +221,30 @@ def calibrate_command(
     ] = "1",
     rounds: Annotated[
         str,
-        typer.Option(metavar="K", help="How many times the query is released; most finds it."),
+        typer.Option(
+            metavar="K",
+            help="How many times the query is released; the word most finds the largest number.",
+        ),
     ] = "1",
     poisson: Annotated[
         str,
         typer.Option(
             metavar="RATE",
-            help="The chance that a person is sampled in a round, e.g. 256/60000; or most, to find "
-            "the largest.",
+            help="The chance that a person is sampled in a round, e.g. 256/60000; the word most "
+            "finds the largest.",
         ),
     ] = "100%",
     honest: Annotated[
         str,
         typer.Option(
             metavar="SHARE",
-            help="The share of users who add their noise, e.g. 90%: each then adds more.",
+            help="The share of users who do add their noise, e.g. 90%; each then adds more.",
         ),
     ] = "100%",
     relation: Neighbours = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""Find the least noise that keeps a guarantee over all rounds, and show that less does not.
+    r"""Find the least noise, the most rounds or the largest sampling rate that keep a guarantee.
 
     Example: dpcore budget calibrate --noise discrete-gaussian --rounds 50 --epsilon 2 --delta 1e-6
     """
@@ -254,7 +259,8 @@ def calibrate_command(
     kept, target = rational("--delta", delta), rational("--epsilon", epsilon)
     laws = dict.fromkeys(("noise", "shape", "probability", "count"), "--noise")
     promised = {"honest_fraction": "--honest", "relation": "--relation"}
-    with named(epsilon="--epsilon", delta="--delta", **promised, **laws):
+    options = {"epsilon": "--epsilon", "delta": "--delta", **promised, **laws}
+    with progress_bar("sizes of the noise tried", None) as advance, named(**options):
         found = calibrate(
             noise=noise,
             epsilon=target,
@@ -264,6 +270,7 @@ def calibrate_command(
             honest_fraction=share("--honest", honest),
             rate=rate_of(poisson),
             relation=relation,
+            watch=advance,
         )
     if as_json:
         show({"schema": SCHEMA, **found.to_json(), "delta": exact(kept)})
@@ -307,7 +314,7 @@ def returning(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""Compare composition theorems for users who return: epsilon of a user, the smallest marked.
+    r"""Compare composition theorems for users who return: the epsilon that each gives a user.
 
     Example: dpcore budget returning --noise skellam:variance=400 --visits 1,16,1024 --delta 1e-6
     """

@@ -13,9 +13,9 @@ import typer
 
 from accounting.cli.budget import Noises, Rounds, Sampled, Sensitivities, composed
 from accounting.cli.options import show, whole
-from dpcore.command.options import AsJson, command_group
+from dpcore.command.input_file import require_plain
+from dpcore.command.options import AsJson, command_group, named
 from dpcore.command.progress import progress_bar
-from dpcore.command.state_file import require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 
@@ -86,7 +86,8 @@ def certify_command(
         total = per_user(visit, max_visits=whole("--visits", visits, 1))
     asked = [epsilon or [], order or []]
     deltas = delta if delta is not None or any(asked) else ["1e-6"]
-    with _in_time(deadline):
+    options = {name: f"--{name}" for name in ("delta", "epsilon", "order", "digits")}
+    with _in_time(deadline), named(count="--rounds", **options):
         certificate = made(
             total,
             deltas=deltas or [],

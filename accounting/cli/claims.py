@@ -19,11 +19,17 @@ claims = command_group("claims")
 def claims_command(
     *,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer parameters of each theorem; still every erratum.")
+        bool,
+        typer.Option(
+            "--quick", metavar="", help="Fewer parameters of each theorem; still every erratum."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     r"""Check the privacy theorems of four papers against exact values, and list what fails.
+
+    The papers: Chowdhury and Zhou 2023 (CZ), Li, Zhou and Ji 2022 (LZJ), Tenenbaum and others 2021
+    (TKMS), Chen and others 2020 (CSB).
 
     Verdicts: holds; loose (holds with a factor of two or more to spare); fails (a proven bound
     contradicts it); unproven (holds wherever it was checked, but the printed proof does not show

@@ -11,7 +11,7 @@ import typer
 from flint import arb
 
 from accounting.cli.options import between, computed_by, exact, show
-from accounting.cli.releases import SCHEMA, document, line
+from accounting.cli.releases import NEIGHBOURS, SCHEMA, document, line
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named, read_law
 from dpcore.command.patience import patiently
@@ -38,8 +38,8 @@ _MOST_TEXT: Final = 1 << 24
 _BITS: Final = 128
 _DIGITS: Final = 9
 _SAID: Final = {
-    Relation.REPLACE: "a unit is replaced by one that takes part in the same rounds",
-    Relation.ADD_REMOVE: "a unit is there, or nothing is in its place; the rounds stand",
+    Relation.REPLACE: "one person or example replaced by another, in the same rounds",
+    Relation.ADD_REMOVE: "one person or example added or removed; the rounds stay the same",
 }
 
 
@@ -58,15 +58,20 @@ def continual(
     low: Annotated[str, typer.Option(metavar="X", help="The smallest item.")] = "0",
     high: Annotated[str, typer.Option(metavar="X", help="The largest item.")] = "1",
     unit: Annotated[
-        str, typer.Option(metavar="X", help="What items are multiples of, e.g. 1/16.")
+        str,
+        typer.Option(metavar="X", help="The step of items: all are multiples of it, e.g. 1/16."),
     ] = "1",
     relation: Annotated[
         Relation,
-        typer.Option(help="Neighbours: one item replaced, or one added or removed in its place."),
+        typer.Option(
+            metavar="WORD",
+            help="How neighbouring streams differ: one item replaced (replace), or added or "
+            "removed in its place (add-remove).",
+        ),
     ] = Relation.REPLACE,
     as_json: AsJson = False,
 ) -> None:
-    r"""Compare running sums of a stream at one guarantee: the noise and the error of each.
+    r"""Compare mechanisms for running sums of a stream (continual counting): noise and error.
 
     Example: dpcore budget continual --horizon 1024 --epsilon 1 --delta 1e-6
     """
@@ -129,11 +134,11 @@ def matrix(
         str,
         typer.Option(
             metavar="NAME",
-            help="The matrix C that noise is added to C x with: tree, square-root, "
-            "banded:bands=32, toeplitz:c=1 1/2 1/4, or file:PATH, rows of numbers as JSON.",
+            help="The strategy matrix C, where C x is released with noise: tree, square-root, "
+            "banded:bands=32, toeplitz:c=1 1/2 1/4, or file:PATH with rows of numbers as JSON.",
         ),
     ],
-    rounds: Annotated[str, typer.Option(metavar="T", help="How many rounds there are.")],
+    rounds: Annotated[str, typer.Option(metavar="T", help="How many rounds.")],
     noise: Annotated[
         str,
         typer.Option(
@@ -144,26 +149,30 @@ def matrix(
     ],
     delta: Annotated[str, typer.Option(metavar="DELTA", help="The delta, e.g. 1e-6.")],
     participations: Annotated[
-        str, typer.Option(metavar="K", help="In how many rounds one unit takes part at most.")
+        str,
+        typer.Option(metavar="K", help="The most rounds that one person or example takes part in."),
     ] = "1",
     apart: Annotated[
-        str, typer.Option(metavar="B", help="How many rounds at least from one to the next.")
+        str,
+        typer.Option(
+            metavar="B", help="The least rounds from one participation to the next (separation)."
+        ),
     ] = "1",
     sensitivity: Annotated[
         str,
         typer.Option(
-            metavar="D", help="How far one participation moves a round: 1 or l2-squared=2."
+            metavar="D", help="How much one participation can change a round: 1 or l2-squared=2."
         ),
     ] = "1",
     relation: Annotated[
-        Relation, typer.Option(help="Between which neighbours.", case_sensitive=False)
+        Relation, typer.Option(metavar="WORD", help=NEIGHBOURS, case_sensitive=False)
     ] = Relation.ADD_REMOVE,
     as_json: AsJson = False,
 ) -> None:
     r"""Compute what correlated noise costs: the matrix mechanism, DP-FTRL, banded factorisations.
 
-    Example: dpcore budget matrix --strategy banded:bands=342 --rounds 2052 --participations 6 \
-    --apart 342 --noise gaussian:sigma=4 --delta 1e-6
+    Example: dpcore budget matrix --strategy banded:bands=342 --rounds 2052 \
+    --participations 6 --apart 342 --noise gaussian:sigma=4 --delta 1e-6
     """
     from accounting.matrix.patterns import Participation
     from accounting.matrix.strategy import MOST_ROUNDS

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from accounting.cli.options import read_claim, show
-from accounting.cli.releases import Rounds, Sensitivities, composed
+from accounting.cli.releases import NEIGHBOURS, Rounds, Sensitivities, composed
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, command_group, named
 from dpcore.command.table import fact
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.numbers.parameter import write_rational
 
@@ -40,9 +40,9 @@ ledger = command_group(
         "Open a ledger with the budget of every user. Charge each batch before its noise is "
         "drawn, and release only after exit code 0. A batch is charged once: charged again, it "
         "costs nothing and exits with 4; then publish the old result again, and draw no new noise. "
-        "A charge is never taken back. charge checks the ends of the history and the users it "
-        "charges; show checks the whole history. Do not move the file: backup copies it, and "
-        "adopt takes a copy into use.\n\n"
+        "A charge is never taken back. show checks the whole history; charge checks its first and "
+        "last charge, and its users. Do not move the file: backup copies it, and adopt takes a "
+        "copy into use.\n\n"
         "Exit code: 0 done; 1 a user cannot pay, and nobody was charged; 2 a wrong option or "
         "database; 3 the ledger is damaged or was edited by hand; 4 the batch was charged before, "
         "and nothing was paid."
@@ -60,11 +60,7 @@ Database = Annotated[
 ]
 RelationOption = Annotated[
     str,
-    typer.Option(
-        metavar="WORD",
-        help="How neighbouring datasets differ: one person replaced (replace), or added or removed "
-        "(add-remove).",
-    ),
+    typer.Option(metavar="WORD", help=NEIGHBOURS),
 ]
 
 
@@ -99,7 +95,7 @@ def charge(
     *,
     db: Database,
     batch: Annotated[
-        str, typer.Option(metavar="NAME", help="The name of the release; it is charged once.")
+        str, typer.Option(metavar="NAME", help="The name of the release; a name is charged once.")
     ],
     users: Annotated[
         str | None, typer.Option(metavar="NAMES", help="The users to charge, separated by commas.")
@@ -132,12 +128,15 @@ def charge(
     ] = None,
     skip_exhausted: Annotated[
         bool,
-        typer.Option("--skip-exhausted", help="Leave out users who cannot pay, and print them."),
+        typer.Option(
+            "--skip-exhausted", metavar="", help="Leave out users who cannot pay, and print them."
+        ),
     ] = False,
     repeat_ok: Annotated[
         bool,
         typer.Option(
             "--repeat-ok",
+            metavar="",
             help="Exit with 0, not 4, if the batch was charged before: for a retry after a crash, "
             "when nothing was released yet.",
         ),
@@ -146,8 +145,8 @@ def charge(
 ) -> None:
     r"""Charge users for a release: all of them, or nobody. Release only after exit code 0.
 
-    Example: dpcore ledger charge --db ledger.db --batch monday --users ada,bob --noise
-    discrete-gaussian:sigma_squared=400
+    Example: dpcore ledger charge --db ledger.db --batch monday --users ada,bob \
+    --noise discrete-gaussian:sigma_squared=400
     """
     from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger
 
@@ -199,7 +198,7 @@ def show_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""Show the budget, the numbers of users and charges, and whether the history was edited.
+    r"""Show the budget, how many users and charges there are, and whether the history was edited.
 
     Example: dpcore ledger show --db ledger.db --user ada
     """
@@ -326,7 +325,7 @@ def _show_user(book: Ledger, user: str, *, as_json: bool) -> None:
         return
     lines = [_line("user", user if history else f"{user}, never charged")]
     lines.append(_line("spent", _told(spent)))
-    lines += [_line("left", f"{name} {value}") for name, value in left.items()]
+    lines += [_line("left", f"{name}={value}") for name, value in left.items()]
     lines += [_line(each.made[:10], each.batch) for each in history]
     show(lines + _history([]))
 
@@ -343,9 +342,7 @@ def _told(word: Word | Assumed) -> str:
 
 def _names(users: str | None, users_file: str | None) -> list[str]:
     if (users is None) == (users_file is None):
-        raise InvalidParameter(
-            "--users", users or "", "must be given, or --users-file instead; not both"
-        )
+        raise InvalidParameter("--users", users or ABSENT, "give either --users or --users-file")
     if users is not None:
         return [name.strip() for name in users.split(",")]
     if users_file == "-":
@@ -355,6 +352,8 @@ def _names(users: str | None, users_file: str | None) -> list[str]:
             raise InvalidParameter("--users-file", "-", f"cannot be read: {error}") from None
     else:
         text = read_text("--users-file", str(users_file), most=_MOST_NAMES)
+    if not text.strip():
+        raise InvalidParameter("--users-file", str(users_file), "holds no name")
     # Line ends only: what else splits lines is no part of a name, and is refused as such.
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
@@ -373,8 +372,8 @@ def _cost(
     if (not noise) == (claim is None):
         raise InvalidParameter(
             "--noise",
-            " ".join(noise or ()),
-            "must be given, or --claim with --reason instead; not both",
+            " ".join(noise or ()) or ABSENT,
+            "give either --noise, or --claim with --reason",
         )
     if noise:
         if reason is not None:
@@ -386,7 +385,7 @@ def _cost(
         if given:
             raise InvalidParameter(option, " ".join(given), "goes with --noise, not with a claim")
     if reason is None:
-        raise InvalidParameter("--reason", "", "must be given with --claim: why it is believed")
+        raise InvalidParameter("--reason", ABSENT, "must be given with --claim: why it is believed")
     with named(reason="--reason"):
         return Assumed(read_claim("--claim", str(claim), Scope(relation=relation)), reason)
 

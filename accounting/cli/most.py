@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from accounting.cli.options import between, exact, whole
 from accounting.cli.releases import SCHEMA, composed, line, rate_of
 from dpcore.command.options import named
+from dpcore.command.progress import progress_bar
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational
@@ -43,7 +44,8 @@ def most_of(
         raise InvalidParameter("--relation", relation.value, reason)
     total = composed([noise], [sensitivity], None, given, relation)
     part = cast("OneRelease", total.parts[0][0])  # one release is composed
-    with named(epsilon="--epsilon", delta="--delta", noise="--noise"):
+    options = {"epsilon": "--epsilon", "delta": "--delta", "noise": "--noise"}
+    with progress_bar("bounds of delta", None), named(**options):
         if rounds == "most":
             what, found = "rounds", most_rounds(part, epsilon=at, delta=limit)
         else:

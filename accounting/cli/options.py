@@ -144,6 +144,8 @@ def between(bound: Bound) -> str:
     """
     if bound.upper == math.inf and bound.lower == math.inf:
         return "infinite"
+    if bound.upper == math.inf and not bound.lower:
+        return "not bounded by any theorem here"
     if bound.lower is None:
         return f"at most {number(bound.upper)}"
     if bound.lower == bound.upper and down(bound.lower, _DIGITS) == up(bound.upper, _DIGITS):

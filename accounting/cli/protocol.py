@@ -31,7 +31,8 @@ _OPTIONS: Final = {
 
 protocol = command_group(
     "protocol",
-    help="Plan and simulate protocols in which many users add up a private sum.",
+    help="Plan and simulate protocols in which many users add up a private sum.\n\n"
+    "Start with [bold]dpcore protocol plan --instance pure --users 1000 --epsilon 1[/bold].",
     no_args_is_help=True,
 )
 
@@ -39,8 +40,9 @@ Instance = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="The protocol: pure, renyi, concentrated, central, local, pure-shuffle, "
-        "shuffled-pure, binary-shuffle or vector-shuffle.",
+        help="pure, renyi or concentrated: each user adds a share of the noise, under secure "
+        "aggregation; central: a trusted server adds it; local: each user adds all of it; "
+        "pure-shuffle, shuffled-pure, binary-shuffle or vector-shuffle: under a shuffler.",
     ),
 ]
 Users = Annotated[
@@ -72,12 +74,11 @@ Parameters = Annotated[
 ]
 Precision = Annotated[
     str | None,
-    typer.Option(
-        metavar="N", help="Steps between 0 and 1 that values are rounded to. (default: the paper's)"
-    ),
+    typer.Option(metavar="N", help="Values are rounded to steps of 1/N. (default: the paper's)"),
 ]
 Scaling = Annotated[
-    str, typer.Option(metavar="S", help="The paper's s: larger means less error and more bits.")
+    str,
+    typer.Option(metavar="S", help="For renyi and concentrated: larger is less error, more bits."),
 ]
 Coordinates = Annotated[
     str, typer.Option(metavar="N", help="Entries in each user's vector (vector-shuffle).")

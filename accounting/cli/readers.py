@@ -77,10 +77,14 @@ def why_not_a_certificate(text: bytes) -> str | None:
         return 'is not a certificate: it names no "schema"'
     if schema == SCHEMA or entry_points(group=GROUP, name=schema):
         return None
+    if schema.startswith(_OURS) and "certificate" in schema:
+        return (
+            f"is a certificate of the form {schema[:80]!a}: this version of dpcore reads {SCHEMA}"
+        )
     if schema.startswith(_OURS):
         return (
-            f"is a result ({schema[:80]!a}), and no certificate: give the certificate that was "
-            "written with it, of a bandit run certificate-*.json in the folder of --output"
+            f"is a result ({schema[:80]!a}), not a certificate: give the certificate that was "
+            "written with it; of a bandit run, certificate-*.json in the folder of --output"
         )
     return f"no installed package reads certificates of the schema {schema[:80]!a}"
 

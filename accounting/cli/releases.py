@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MARGIN",
+    "NEIGHBOURS",
     "SCHEMA",
+    "WIDTH",
     "CertificateFile",
     "Group",
     "Neighbours",
@@ -44,14 +46,19 @@ __all__ = [
 
 SCHEMA: Final = "dpcore-budget/1"
 MARGIN: Final = 13
+NEIGHBOURS: Final = (
+    "How neighbouring datasets differ: one person replaced (replace), or added or removed "
+    "(add-remove)."
+)
+WIDTH: Final = "How close the two bounds must be, as a part of their size."
 
 Noises = Annotated[
     list[str],
     typer.Option(
         "--noise",
         metavar="NOISE",
-        help="The noise of a release, e.g. skellam:variance=400, or gaussian:sigma=1.1 for noise "
-        "added in floats; repeat for further releases.",
+        help="The noise of a release, e.g. skellam:variance=400; for noise added in floats "
+        "gaussian:sigma=1.1 or laplace:scale=2. Repeat it for further releases.",
     ),
 ]
 Sensitivities = Annotated[
@@ -60,7 +67,8 @@ Sensitivities = Annotated[
         "--sensitivity",
         metavar="D",
         help="How much one person can change the query (1 for a count); for vectors l1=3, "
-        "l2-squared=4 or box=1x2. Once, or once for each --noise. (default: 1)",
+        "l2-squared=4 or box=1x2 (a bound for each entry). Once, or once for each --noise. "
+        "(default: 1)",
     ),
 ]
 Rounds = Annotated[
@@ -68,7 +76,7 @@ Rounds = Annotated[
     typer.Option(
         "--rounds",
         metavar="K",
-        help="How many releases: 1000 or 1e3. Once, or once for each --noise. (default: 1)",
+        help="How many releases, e.g. 1000 or 1e3. Once, or once for each --noise. (default: 1)",
     ),
 ]
 Sampled = Annotated[
@@ -77,9 +85,8 @@ Sampled = Annotated[
         "--poisson",
         metavar="RATE",
         help="Poisson subsampling: the chance that a person takes part in a round, e.g. 1% or "
-        "256/60000, drawn "
-        "anew each round and kept secret; --sensitivity is then that of a person who is added. "
-        "Once, or once for each --noise. (default: 100%)",
+        "256/60000, drawn anew each round and kept secret. --sensitivity is then what adding a "
+        "person changes. Once, or once for each --noise. (default: 100%)",
     ),
 ]
 
@@ -88,7 +95,7 @@ CertificateFile = Annotated[
     typer.Option(
         "--certificate",
         metavar="FILE",
-        help="Write a certificate of this epsilon too, which dpcore verify checks.",
+        help="Also write a certificate of this epsilon, for dpcore verify.",
     ),
 ]
 
@@ -96,7 +103,8 @@ Neighbours = Annotated[
     Relation | None,
     typer.Option(
         "--relation",
-        help="Between which neighbours; by default add-remove with --poisson, else replace.",
+        metavar="WORD",
+        help=f"{NEIGHBOURS} (default: add-remove with --poisson, else replace)",
         case_sensitive=False,
     ),
 ]
@@ -105,7 +113,7 @@ Group = Annotated[
     typer.Option(
         "--group",
         metavar="K",
-        help="Group privacy: K people at once, all replaced, or all added or removed.",
+        help="Group privacy: protect K people at once, all replaced, or all added or removed.",
     ),
 ]
 
@@ -166,13 +174,15 @@ def _sampled(
     part = _curve(spelled, move, added)
     if relation is Relation.REPLACE:
         if not isinstance(part, RealCurve):
-            reason = "must be add-remove with --poisson and noise on integers: else it is not known"
+            reason = (
+                "must be add-remove with --poisson, unless noise is gaussian or laplace, in floats"
+            )
             raise InvalidParameter("--relation", relation.value, reason)
         return PoissonReplaced(curve=part, rate=rate)
     if people > 1:
         real = part if isinstance(part, RealCurve) else None
         if real is None or isinstance(real.noise, Laplace):
-            reason = "must be 1 with --poisson and this noise: more are known for gaussian noise"
+            reason = "must be 1 with --poisson, unless the noise is gaussian"
             raise InvalidParameter("--group", people, reason)
         with named(members="--group"):
             return GroupSampled(curve=real, rate=rate, members=people)
@@ -188,7 +198,11 @@ def _curve(spelled: str, move: Sensitivity, scope: Scope) -> Guarantee:
     if real is not None:
         with named(scale="--noise"):
             return RealCurve(noise=real, sensitivity=move, scope=scope)
-    noise = read_law("--noise", spelled)
+    try:
+        noise = read_law("--noise", spelled)
+    except InvalidParameter as error:
+        reason = error.reason.replace("start with one of", "start with one of gaussian, laplace,")
+        raise InvalidParameter("--noise", spelled, reason) from None
     return guarantee(Mechanism(noise=noise, sensitivity=move, scope=scope))
 
 

@@ -15,6 +15,8 @@ import typer
 from accounting.budget.training import Run, Sampling
 from accounting.cli.options import between, exact, show, whole
 from accounting.cli.releases import (
+    NEIGHBOURS,
+    WIDTH,
     CertificateFile,
     Group,
     document,
@@ -74,12 +76,12 @@ def dpsgd(
     *,
     noise_multiplier: Annotated[
         str,
-        typer.Option(metavar="Z", help="The deviation of the noise over the clipping norm."),
+        typer.Option(
+            metavar="Z", help="The standard deviation of the noise, divided by the clipping norm."
+        ),
     ],
-    batch_size: Annotated[
-        str, typer.Option(metavar="B", help="The (expected) number of examples in a batch.")
-    ],
-    examples: Annotated[str, typer.Option(metavar="N", help="The examples in the training data.")],
+    batch_size: Annotated[str, typer.Option(metavar="B", help="The (expected) size of a batch.")],
+    examples: Annotated[str, typer.Option(metavar="N", help="The size of the training data.")],
     delta: Annotated[str, typer.Option(metavar="DELTA", help="The delta, e.g. 1e-5.")],
     epochs: Annotated[
         str | None, typer.Option(metavar="E", help="How many epochs; or give --rounds.")
@@ -88,12 +90,20 @@ def dpsgd(
         str | None, typer.Option(metavar="K", help="How many batches, in place of --epochs.")
     ] = None,
     sampling: Annotated[
-        Sampling, typer.Option(help="How batches are drawn.", case_sensitive=False)
+        Sampling,
+        typer.Option(
+            metavar="WORD",
+            help="How batches are drawn: poisson (a coin for each example), fixed (a random subset "
+            "of size B), shuffled (each example once an epoch) or allocated (each example in one "
+            "random batch of an epoch).",
+            case_sensitive=False,
+        ),
     ] = Sampling.POISSON,
     relation: Annotated[
         Relation | None,
         typer.Option(
-            help="Between which neighbours; by default add-remove for poisson, else replace.",
+            metavar="WORD",
+            help=f"{NEIGHBOURS} (default: add-remove for poisson and allocated, else replace)",
             case_sensitive=False,
         ),
     ] = None,
@@ -101,28 +111,26 @@ def dpsgd(
         str | None,
         typer.Option(
             metavar="MOST",
-            help="With poisson: a batch that is larger is cut to this size at random.",
+            help="With poisson: larger batches are cut to this size, at random.",
         ),
     ] = None,
     group: Group = "1",
-    relative: Annotated[
-        str, typer.Option(metavar="WIDTH", help="How close the two bounds must be.")
-    ] = _NEAR,
+    relative: Annotated[str, typer.Option(metavar="WIDTH", help=WIDTH)] = _NEAR,
     certificate: CertificateFile = None,
     plot: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Draw epsilon against epochs to a file, .svg, .png or .pdf; poisson batches "
-            "beside RDP and PLD of dp-accounting, where that is installed.",
+            help="Draw epsilon over epochs to a file: .svg, .png or .pdf; for poisson batches also "
+            "RDP and PLD, if dp-accounting is installed.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     r"""Compute what DP-SGD training spends, from the numbers that a training script has.
 
-    Example: dpcore budget dpsgd --noise-multiplier 1.1 --batch-size 256 --examples 60000 \
-    --epochs 60 --delta 1e-5
+    Example: dpcore budget dpsgd --noise-multiplier 1.1 --batch-size 256 \
+    --examples 60000 --epochs 60 --delta 1e-5
     """
     from accounting.totals.compose import compose
 
@@ -145,7 +153,7 @@ def dpsgd(
         part, count = run.part(sampling)
     total = compose((part, count))
     cut = None if truncate is None else _truncated(total, run, truncate)
-    with named(delta="--delta", relative="--relative"):
+    with named(delta="--delta", relative="--relative", count="--rounds"):
         found = (cut or total).epsilon(at, relative)
     if sampling is Sampling.SHUFFLED:
         # A shuffle that nobody sees may hide more: what was composed is an upper bound.
@@ -267,16 +275,16 @@ def check(
             '{"class_name": "GaussianDpEvent", "noise_multiplier": 1.1}.',
         ),
     ],
-    delta: Annotated[str, typer.Option(metavar="DELTA", help="The delta of that number.")],
+    delta: Annotated[str, typer.Option(metavar="DELTA", help="The delta that its epsilon is for.")],
     says: Annotated[
         str, typer.Option(metavar="EPSILON", help="The epsilon that another tool gives.")
     ],
     relation: Annotated[
-        Relation, typer.Option(help="Between which neighbours.", case_sensitive=False)
+        Relation, typer.Option(metavar="WORD", help=NEIGHBOURS, case_sensitive=False)
     ] = Relation.ADD_REMOVE,
     as_json: AsJson = False,
 ) -> None:
-    r"""Check another tool's epsilon for an event: is it proven to be an upper bound?
+    r"""Check another tool's epsilon: is it a proven upper bound for an event of dp-accounting?
 
     Example: dpcore budget check --event event.json --delta 1e-6 --says 6.907419
 

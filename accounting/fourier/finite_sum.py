@@ -93,10 +93,10 @@ class LineSum:
         return lower.lower(), (scale * (smooth + error)).upper()
 
     def at_its_finest(self) -> bool:
-        r"""Whether rounding is most of the width here, which less smoothing makes no smaller."""
+        r"""Whether errors of phi are most of the width, which less smoothing makes no smaller."""
         bump, bump_error = self.bump.times(self._phases(Fraction(self.window.epsilon))).real_sum()
-        dip = float(self._height()) * (max(bump, 0.0) + bump_error)
-        return self.noise - self.lost > dip + self.lost
+        height, rounding = float(self._height()), self.noise - self.lost
+        return rounding > max(height * max(bump, 0.0) + self.lost, height * bump_error / 2)
 
     def logarithm(self, epsilon: float, *, upper: bool) -> tuple[float, float]:
         r"""About the log of one bound and its derivative: floats, on which only speed rests.

@@ -84,8 +84,8 @@ class Line:
         if not self.parts:
             raise InvalidParameter("parts", self.parts, "must hold at least one law")
         checked = tuple((law, integer("count", count, at_least=1)) for law, count in self.parts)
-        if max(count for _, count in checked) > _MOST_ROUNDS:
-            raise InvalidParameter("count", checked, f"must be at most {_MOST_ROUNDS} for each law")
+        if (most := max(count for _, count in checked)) > _MOST_ROUNDS:
+            raise InvalidParameter("count", most, "must be at most 2^40 for each law")
         object.__setattr__(self, "parts", checked)
 
     def delta(self, epsilon: RationalLike, relative: RationalLike) -> Enclosure:

@@ -99,7 +99,8 @@ def _again(made: Charge, spared: tuple[str, ...], request: Asked) -> Outcome:
         return InvalidParameter("batch", made.batch, "was charged before, leaving users out")
     else:
         return made.receipt(spared, repeated=True)
-    return InvalidParameter("batch", made.batch, f"was charged before, {otherwise}")
+    reason = f"was charged before, {otherwise}: a new release needs a new name"
+    return InvalidParameter("batch", made.batch, reason)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

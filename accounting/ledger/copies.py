@@ -81,7 +81,7 @@ def backup(url: str, destination: Path) -> int:
         if not store.is_file:
             raise InvalidParameter("source", store.where, "is on a server: copy it with pg_dump")
         if os.path.lexists(destination):
-            raise InvalidParameter("destination", str(destination), "exists: it is kept as it is")
+            raise InvalidParameter("destination", str(destination), "exists: name a new file")
         store.must_be_there()
         partial = destination.with_name(f".{destination.name}.{os.getpid()}")
         try:

@@ -15,7 +15,7 @@ from typing import Any, Final, Self, cast, overload
 
 from sqlalchemy import Connection
 
-from accounting.claims.claim import Assumed
+from accounting.claims.claim import Assumed, said
 from accounting.ledger.book import Book
 from accounting.ledger.charging import Outcome, Turns, charged
 from accounting.ledger.check import Damage, damages
@@ -105,9 +105,8 @@ class Ledger:
             book = _opened(store)
             kept = book.filter if isinstance(budget, Filter) else book.filter.budget
             if budget is not None and kept.to_json() != budget.to_json():
-                raise InvalidParameter(
-                    "budget", budget, f"is not the ledger's, {kept!r}: a budget never changes"
-                )
+                reason = f"is not the ledger's, {_told(kept)}: a budget never changes"
+                raise InvalidParameter("budget", _told(budget), reason)
             undo.pop_all()
         return cls(store, book)
 
@@ -349,3 +348,9 @@ def _opened(store: Store) -> Book:
         if not store.has_tables(connection):
             raise LedgerUnavailable(store.where, "holds no ledger: create one with a budget")
         return Book.stored(connection)
+
+
+def _told(budget: Word | Filter) -> str:
+    if isinstance(budget, Filter):
+        return repr(budget)
+    return f"{said(budget)} ({budget.scope.relation.value})"

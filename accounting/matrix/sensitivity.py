@@ -39,9 +39,9 @@ class Moved:
 
 
 _LONGEST: Final = "one round: the longest column"
-_FALLING: Final = "the first rounds that are far enough apart, as the coefficients never rise"
-_FOUND: Final = "a pattern of rounds that no other one exceeds"
-_SEARCHED: Final = "a pattern from below, a bound of all of them from above"
+_FALLING: Final = "the earliest rounds are the worst, as the coefficients never rise"
+_FOUND: Final = "the worst pattern of rounds"
+_SEARCHED: Final = "from below by one pattern of rounds, from above by a bound of all"
 
 
 @lru_cache(maxsize=64)
@@ -52,7 +52,7 @@ def squared_sensitivity(strategy: Strategy, participation: Participation) -> Mov
     >>> squared_sensitivity(Banded(rounds=8, bands=2), Participation(most=3, apart=2)).squared
     Enclosure([3.75, 3.75])
     >>> squared_sensitivity(Tree(rounds=8), Participation(most=2, apart=3))
-    Moved(squared=Enclosure([10, 10]), how='a pattern of rounds that no other one exceeds')
+    Moved(squared=Enclosure([10, 10]), how='the worst pattern of rounds')
 
     Raises :class:`NotDerived` as ``Strategy.gram`` does.
     """

@@ -30,7 +30,8 @@ from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational
 from dpcore.protocols.pure_shuffle import PureShuffle
 
-__all__ = ["MOST_WIDTH", "Purity", "plan_pure_shuffle", "purity"]
+__all__ = ["MOST_WIDTH", "CertifiedShuffle", "Purity", "certified_shuffle", "plan_pure_shuffle"]
+__all__ += ["purity"]
 
 MOST_WIDTH: Final = 1 << 12
 """The longest message that is certified; a certificate takes longer than its square."""
@@ -63,6 +64,29 @@ class Purity:
     loss_of_jumps: Fraction
     loss_at_centre: Fraction
     guarantee: Pure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CertifiedShuffle(Pure):
+    r"""The pure epsilon of ``protocol`` with ``honest`` users, which :func:`purity` proved."""
+
+    protocol: PureShuffle
+    honest: int
+
+
+def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
+    r"""The epsilon g/scale of the shares, where that is certified for all outputs.
+
+    >>> found = certified_shuffle(plan_pure_shuffle(users=20, epsilon=2), 20)
+    >>> found, found.honest
+    (Pure(2), 20)
+
+    Raises :class:`NotDerived` where it is not; errors as :func:`purity`.
+    """
+    found, own = purity(protocol, honest).guarantee, protocol.precision / protocol.share.scale
+    if found != Pure(own):
+        raise NotDerived(f"pure DP at epsilon = {own}", f"certified for {found!r} only")
+    return CertifiedShuffle(stated_epsilon=own, protocol=protocol, honest=honest)
 
 
 @lru_cache(maxsize=1 << 8)

@@ -225,12 +225,8 @@ def _parameters(plan: Plan) -> list[tuple[str, str]]:
     rows = [("each user", write_noise(one))] if one is not None else []
     match protocol:
         case BinaryShuffle() | VectorShuffle():
-            rows.append(
-                (
-                    "each user",
-                    f"{protocol.noise_bits} random bits, 1 with probability {protocol.probability}",
-                )
-            )
+            bits = f"{protocol.noise_bits} random bit{'s' * (protocol.noise_bits > 1)}"
+            rows.append(("each user", f"{bits}, 1 with probability {protocol.probability}"))
             rows.append(("sum noise", write_noise(protocol.planned_noise)))
             if isinstance(protocol, VectorShuffle):
                 rows.append(("precision", f"g = {protocol.precision} steps a unit"))

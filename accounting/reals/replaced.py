@@ -23,7 +23,7 @@ from accounting.fourier.discs import Floats
 from accounting.fourier.smooth_factor import Nodes
 from accounting.reals.mixture import Direction, SampledLaw, moments
 from accounting.reals.normal_tail import upper_tail
-from accounting.reals.sampled_gaussian import CELLS, SampledGaussian, short
+from accounting.reals.sampled_gaussian import CELLS, SampledGaussian
 from accounting.reals.sampled_laplace import SampledLaplace, falling
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
@@ -93,20 +93,19 @@ class ReplacedGaussian(SampledGaussian):
         # e^(u(-x)) from e^(u(x)): their product is e^(-1/v).
         return (-1 / ball(self.variance)).exp() / growth
 
-    def _cells(self, r: arb, angle: arb, low: float, high: float) -> list[tuple[arb, arb, arb]]:
+    def cells(self, r: arb, angle: arb, first: arb, step: arb) -> list[tuple[arb, arb, arb]]:
         # As without replacement. Both powers rise in x; of the two angles, which add, that of u(x)
         # rises and that of u(-x) falls.
         v, zero = ball(self.variance), arb(0)
-        first, step = short(low), short((high - low) / CELLS)
-        half, width = -1 / (2 * v), arb(step).log()
-        growth, grown = ((2 * arb(first) - 1) / (2 * v)).exp(), (arb(step) / v).exp()
-        at, (power, turn, back) = arb(first), self._beside_at(growth, angle, r)
+        half, width = -1 / (2 * v), step.log()
+        growth, grown = ((2 * first - 1) / (2 * v)).exp(), (step / v).exp()
+        at, (power, turn, back) = first, self._beside_at(growth, angle, r)
         rise = -at
         found = [(half * at * at + power + (v / rise).log(), back, turn + angle)]
         for _ in range(CELLS):
             end, growth = at + step, growth * grown
             power, turn_end, back_end = self._beside_at(growth, angle, r)
-            nearest = zero if at <= 0 <= end else end if end < 0 else at
+            nearest = end if end < 0 else at if at > 0 else zero
             most = half * nearest * nearest + power + width
             found.append((most, turn + back_end, turn_end + back))
             at, turn, back = end, turn_end, back_end

@@ -114,9 +114,8 @@ class SampledGaussian(SampledLaw):
         found = np.full(len(frequencies), np.inf)
         for j in range(_STRIPS):
             angle = short(most * 2.0**-j)
-            low, high = self._beside_range(float(r), 0.0, 0.0, _FAR_NATS)
-            cells = self._cells(r, arb(angle), low, high)
-            height = self._height(arb(angle)) / scale
+            cells = self.cells(r, arb(angle), *self.places(r))
+            height = self.height(arb(angle)) / scale
             sizes = np.array([upward(height * size.exp()) for size, _, _ in cells])
             turns = np.array([max(float(turn.lower()), 0.0) * (1 - _READ) for _, turn, _ in cells])
             falls = np.minimum(np.outer(frequencies, turns), _MOST_FALL)
@@ -215,30 +214,35 @@ class SampledGaussian(SampledLaw):
     def beside(self, r: arb, angle: float, reach: float, nats: float) -> arb:
         # int |p(x+ia) B^(r+iy)| dx for |y| <= reach: |B^(iy)| <= e^(reach arg B).
         turn, far = arb(angle), arb(reach)
-        cells = self._cells(r, turn, *self._beside_range(float(r), angle, reach, nats))
+        low, high = self._beside_range(float(r), angle, reach, nats)
+        cells = self.cells(r, turn, arb(short(low)), arb(short((high - low) / CELLS)))
         total = sum(((size + far * high).exp() for size, _, high in cells), arb(0))
-        return (total * self._height(turn)).upper()
+        return (total * self.height(turn)).upper()
 
-    def _height(self, angle: arb) -> arb:
+    def places(self, r: arb) -> tuple[arb, arb]:
+        # Where the first of the cells begins that bound the moment far up, and their width.
+        low, high = self._beside_range(float(r), 0.0, 0.0, _FAR_NATS)
+        return arb(short(low)), arb(short((high - low) / CELLS))
+
+    def height(self, angle: arb) -> arb:
         # |p(x+ia)| = e^(-x^2/2v) times this, a = angle v.
         v = ball(self.variance)
         return (angle * angle * v / 2).exp() / (2 * arb.pi() * v).sqrt()
 
-    def _cells(self, r: arb, angle: arb, low: float, high: float) -> list[tuple[arb, arb, arb]]:
+    def cells(self, r: arb, angle: arb, first: arb, step: arb) -> list[tuple[arb, arb, arb]]:
         # (log of a bound of int e^(-x^2/2v) |B|^r dx, least and largest arg B) at u + i angle, for
         # each cell: e^(-x^2/2v) is largest at the end next to 0; |B| and arg B rise.
         v, zero, direction, up = ball(self.variance), arb(0), self.direction, r > 0
-        first, step = short(low), short((high - low) / CELLS)
-        half, width = -1 / (2 * v), arb(step).log()
-        growth, grown = ((2 * arb(first) - 1) / (2 * v)).exp(), (arb(step) / v).exp()
-        at, (log, turn, share) = arb(first), direction.beside(growth, angle)
+        half, width = -1 / (2 * v), step.log()
+        growth, grown = ((2 * first - 1) / (2 * v)).exp(), (step / v).exp()
+        at, (log, turn, share) = first, direction.beside(growth, angle)
         # The tails fall at least like exponentials, with these slopes at their ends.
         rise = r.min(zero) * share - at
         found = [(half * at * at + r * log + (v / rise).log(), zero, turn)]
         for _ in range(CELLS):
             end, growth = at + step, growth * grown
             log_end, turn_end, _ = direction.beside(growth, angle)
-            nearest = zero if at <= 0 <= end else end if end < 0 else at
+            nearest = end if end < 0 else at if at > 0 else zero
             most = r * (log_end if up else log)
             found.append((half * nearest * nearest + most + width, turn, turn_end))
             at, log, turn = end, log_end, turn_end

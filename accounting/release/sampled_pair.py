@@ -17,15 +17,12 @@ from typing import Final, TypeAlias
 from flint import arb, ctx
 
 from accounting.errors import NotDerived
-from accounting.laws.gaussian import GaussianPair
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
-from accounting.reals.grid_gaussian import GridGaussian, is_smooth
-from accounting.reals.mixture import Direction
 from accounting.release.dominating import DottedPair
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow, precision
 
-__all__ = ["AbsentPair", "Base", "PresentPair", "smooth"]
+__all__ = ["AbsentPair", "Base", "PresentPair"]
 
 Base: TypeAlias = Pair | DottedPair
 """The pair of a release whose sample holds the unit, or does not."""
@@ -97,20 +94,6 @@ class AbsentPair:
             return -(ball(self.rate) * (-ball(Fraction(end))).expm1()).log1p()
 
         return _mapped(self.base, lost, narrow(lambda: -(-ball(self.rate)).log1p(), _LOSS_BITS))
-
-
-def smooth(pair: PresentPair | AbsentPair) -> GridGaussian | None:
-    r"""The same loss by the moments of noise on the reals, where discrete Gaussian noise is wide.
-
-    None for noise that is too narrow, or of another law.
-    """
-    match pair.base:
-        case GaussianPair(noise=noise, shift=((step, 1),)) if is_smooth(
-            Fraction(noise.sigma_squared), step
-        ):
-            direction = Direction(rate=pair.rate, present=isinstance(pair, PresentPair))
-            return GridGaussian.of(Fraction(noise.sigma_squared), step, direction)
-    return None
 
 
 _Mixed: TypeAlias = tuple[Losses, arb]

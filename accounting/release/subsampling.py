@@ -30,12 +30,13 @@ from accounting.laws.registry import candidates
 from accounting.pairs.enclose import within
 from accounting.pairs.losses import Losses
 from accounting.pairs.pair import Pair
-from accounting.reals.grid_gaussian import GridGaussian
+from accounting.reals.grid_gaussian import GridGaussian, is_smooth
+from accounting.reals.mixture import Direction
 from accounting.release.binned import UNSEEN, is_wide
 from accounting.release.curve import OneRelease, PrivacyCurve
 from accounting.release.dominating import DottedPair, connected, dominating
 from accounting.release.real_curve import RealCurve, RealLoss
-from accounting.release.sampled_pair import AbsentPair, Base, PresentPair, smooth
+from accounting.release.sampled_pair import AbsentPair, Base, PresentPair
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
@@ -121,7 +122,7 @@ class PoissonSampled(OneRelease):
         Else several shifts or directions compete, or the pair has too many outcomes to be listed,
         and a pair above them all is sampled.
         """
-        return isinstance(self.curve, RealCurve) or isinstance(_base(self.curve), Pair)
+        return isinstance(self.curve, RealCurve) or _is_listed(_candidates(self.curve))
 
     @property
     def unsampled(self) -> PrivacyCurve | RealCurve:
@@ -147,14 +148,23 @@ class PoissonSampled(OneRelease):
 
         Of discrete Gaussian noise with too many outcomes to be listed, by the real one's moments.
         """
-        if self.exact or isinstance(self.curve, RealCurve):
-            return self.pairs()
-        pairs = candidates(self.curve.noise, Sensitivity.of(self.curve.sensitivity))
-        if len(pairs) > 1 or not isinstance(pairs[0], GaussianPair) or self.rate == 1:
-            return ()
+        return self.pairs() if self.exact else self.as_real()
+
+    def as_real(self) -> tuple[GridGaussian, ...]:
+        r"""The same losses by the moments of noise on the reals, of wide discrete Gaussian noise.
+
+        None for noise that is too narrow, or of another law, and for several coordinates.
+        """
         rate = Fraction(self.rate)
-        both = (PresentPair(base=pairs[0], rate=rate), AbsentPair(base=pairs[0], rate=rate))
-        return tuple(found for each in both if (found := smooth(each)) is not None)
+        if isinstance(self.curve, RealCurve) or rate == 1:
+            return ()
+        match _candidates(self.curve):
+            case (GaussianPair(noise=noise, shift=((step, 1),)),):
+                squared = Fraction(noise.sigma_squared)
+                if is_smooth(squared, step):
+                    directions = (Direction(rate=rate, present=side) for side in (True, False))
+                    return tuple(GridGaussian.of(squared, step, each) for each in directions)
+        return ()
 
     def to_json(self) -> dict[str, Any]:
         r"""The rate and the curve, as text."""
@@ -271,13 +281,19 @@ def _above(curve: PrivacyCurve | RealCurve) -> DottedPair:
     return dominating(candidates(curve.noise, Sensitivity.of(curve.sensitivity)))
 
 
-def _base(curve: PrivacyCurve) -> Base:
-    pairs = candidates(curve.noise, Sensitivity.of(curve.sensitivity))
+def _candidates(curve: PrivacyCurve) -> tuple[Pair, ...]:
+    return candidates(curve.noise, Sensitivity.of(curve.sensitivity))
+
+
+def _is_listed(pairs: tuple[Pair, ...]) -> bool:
     # Products have no listing, wide laws too long a one, and that of a disclosing pair lies above.
     unlisted = isinstance(pairs[0], (GaussianProduct, LaplaceProduct, DisclosingPair))
-    if len(pairs) > 1 or unlisted or is_wide(pairs[0]):
-        return dominating(pairs)
-    return pairs[0]
+    return len(pairs) == 1 and not unlisted and not is_wide(pairs[0])
+
+
+def _base(curve: PrivacyCurve) -> Base:
+    pairs = _candidates(curve)
+    return pairs[0] if _is_listed(pairs) else dominating(pairs)
 
 
 def _delta(

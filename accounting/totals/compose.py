@@ -35,7 +35,7 @@ from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals.rounds import Laws, Ways, ways
 from accounting.totals.total import Total
-from dpcore.errors import InvalidParameter
+from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Scope
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, integer
@@ -47,6 +47,9 @@ RELATIVE: Final = Fraction(1, 10**8)
 
 _FAR: Final = Fraction(10**9)
 _NO_MORE: Final = "at most what everybody costs, at least what one round does"
+_ENOUGH: Final = 4
+_COARSE: Final = Fraction(1, 10**5)
+_NEARLY: Final = "wide noise on integers by the moments of noise on the reals"
 _LOSSES: Final = "the privacy losses of all rounds are added (Koskela, Jalko and Honkela 2020)"
 _MAXIMA: Final = "one pair that is at least as bad as each possible one (Doroshenko et al. 2022)"
 
@@ -82,7 +85,7 @@ class Composition(Guarantee):
             return self._alone.epsilon(most, relative)
         if not self.in_pairs:
             return self._told(approx_from_renyi(self.renyi_upper, most))
-        found = self._over_totals(lambda total: total.epsilon(most, near))
+        found = self._over_totals(lambda total: total.epsilon(most, near), near)
         return self._informed(found, lambda part: part.epsilon(most, near))
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
@@ -96,7 +99,7 @@ class Composition(Guarantee):
             return self._alone.delta(at, relative)
         if not self.in_pairs:
             return self._told(delta_from_renyi(self.renyi_upper, at))
-        found = self._over_totals(lambda total: total.delta(at, near))
+        found = self._over_totals(lambda total: total.delta(at, near), near)
         return self._informed(found, lambda part: part.delta(at, near))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
@@ -137,9 +140,17 @@ class Composition(Guarantee):
         r"""Whether every part stands for pairs: no claim in Renyi terms is among them."""
         return not any(isinstance(source, (ZCdp, Rdp, ByOrder)) for source, _ in self.parts)
 
-    def _over_totals(self, ask: Callable[[Total], Enclosure]) -> Bound:
-        found = [(ways(source), rounds) for source, rounds in self.parts]
-        return self._told(over_totals(found, ask))
+    def _over_totals(self, ask: Callable[[Total], Enclosure], relative: Fraction) -> Bound:
+        near = _as_real(self.parts, ask, relative)
+        if near is not None and _is_narrow(near, _ENOUGH * relative if self._listed else _COARSE):
+            return self._told(near)
+        found = over_totals([(ways(source), rounds) for source, rounds in self.parts], ask)
+        return self._told(found if near is None else _narrower(near, found))
+
+    @property
+    def _listed(self) -> bool:
+        # Else bounds stand for outcomes that are too many to be listed, and these are wide.
+        return all(s.exact for s, _ in self.parts if isinstance(s, PoissonSampled))
 
     def _informed(self, found: Bound, ask: Callable[[Guarantee], Bound]) -> Bound:
         # Where floats say little of samples: everybody costs at least as much as a sample, and one
@@ -179,6 +190,39 @@ def over_totals(found: list[tuple[Ways, int]], ask: Callable[[Total], Enclosure]
         if in_bins == found:
             raise
         return _between(in_bins, ask)
+
+
+def _as_real(
+    parts: tuple[tuple[Guarantee, int], ...], ask: Callable[[Total], Enclosure], relative: Fraction
+) -> Bound | None:
+    # Wide noise on integers by the moments of noise on the reals; None where there is none, or
+    # where its outcomes can be listed and show in the total.
+    sampled = [(s, k) for s, k in parts if isinstance(s, PoissonSampled)]
+    found = {s: laws for s, _ in sampled if (laws := s.as_real())}
+    near = float(relative)
+    if not any(not s.exact or found[s][0].fades(k, near) for s, k in sampled if s in found):
+        return None
+    as_real: dict[Guarantee, Ways] = {
+        s: Ways.exactly(*(((law, 1),) for law in laws)) for s, laws in found.items()
+    }
+    try:
+        bound = _between([(as_real.get(s) or ways(s), k) for s, k in parts], ask)
+    except (NotDerived, PrecisionExhausted):
+        return None
+    return replace(bound, theorem=f"{bound.theorem}; {_NEARLY}")
+
+
+def _is_narrow(found: Bound, relative: Fraction) -> bool:
+    if found.lower is None or found.lower == math.inf:
+        return found.lower is not None
+    return found.upper - found.lower <= relative * found.upper
+
+
+def _narrower(one: Bound, other: Bound) -> Bound:
+    # Both hold the truth.
+    lows = [end for end in (one.lower, other.lower) if end is not None]
+    better = one if one.upper < other.upper else other
+    return replace(better, upper=min(one.upper, other.upper), lower=max(lows, default=None))
 
 
 def _between(found: list[tuple[Ways, int]], ask: Callable[[Total], Enclosure]) -> Bound:

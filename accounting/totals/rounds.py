@@ -63,6 +63,11 @@ class Ways:
     attained: tuple[Laws, ...]
     lost: Fraction = Fraction(0)
 
+    @classmethod
+    def exactly(cls, *lists: Laws) -> Ways:
+        r"""Lists that dominate every round and are attained."""
+        return cls(above=lists, attained=lists)
+
     def in_bins(self) -> Ways:
         r"""The same, with bounds in place of pairs that have too many outcomes to be listed.
 
@@ -114,17 +119,17 @@ def ways(source: Guarantee) -> Ways:
         case PrivacyCurve():
             return _of_curve(source.noise, Sensitivity.of(source.sensitivity))
         case RealCurve() | PoissonReplaced():
-            return _exactly(((source.loss(), 1),))
+            return Ways.exactly(((source.loss(), 1),))
         case MatrixCurve():
             low, high = source.losses()
             return Ways(above=(((high, 1),),), attained=(((low, 1),),))
         case Pure(stated_epsilon=epsilon):
-            return _exactly(_response(Fraction(epsilon)))
+            return Ways.exactly(_response(Fraction(epsilon)))
         case Approx(stated_epsilon=epsilon, stated_delta=delta):
             laws = (_response(Fraction(epsilon)),)
             return Ways(above=laws, attained=laws, lost=Fraction(delta))
         case GroupSampled():
-            return _exactly(*(((law, 1),) for law in source.pairs()))
+            return Ways.exactly(*(((law, 1),) for law in source.pairs()))
         case PoissonSampled():
             found = tuple(((pair, 1),) for pair in source.pairs())
             reached = tuple(((pair, 1),) for pair in source.attained())
@@ -146,10 +151,6 @@ def _unlisted(law: LossLaw) -> TypeGuard[Pair]:
 
 def _each(laws: Laws, bound: Callable[[Pair], LossLaw]) -> Laws:
     return tuple((bound(law) if _unlisted(law) else law, count) for law, count in laws)
-
-
-def _exactly(*lists: Laws) -> Ways:
-    return Ways(above=lists, attained=lists)
 
 
 def _response(epsilon: Fraction) -> Laws:
@@ -184,7 +185,7 @@ def _coordinates(noise: Noise, shift: Shift) -> Ways:
         each.append((pair, mirror, count))
         above.append((pair if mirror is pair else dominating((pair, mirror)), count))
     if all(pair == mirror for pair, mirror, _ in each) and above == [(p, k) for p, _, k in each]:
-        return _exactly(tuple(above))
+        return Ways.exactly(tuple(above))
     return Ways(above=(tuple(above),), attained=_signed(each))
 
 

@@ -66,10 +66,10 @@ commands.command(
     _DEFAULT,
     cls=_Nameless,
     hidden=True,
-    epilog="Also: dpcore audit exact (two known laws), fit (a sampler and its law), replay (one "
-    "random tape for both datasets), canaries (one run of a training), dpsgd (its step), catalogue "
-    "and bench (mechanisms broken on purpose), corpus (real failures of published packages). Each "
-    "has its own --help.",
+    epilog="More audits: dpcore audit exact (two known laws), fit (a sampler and its law), replay "
+    "(the same random draws on both datasets), canaries (one training run), dpsgd (one training "
+    "step), catalogue and bench (mechanisms broken on purpose), corpus (real failures of published "
+    "packages). Each has its own --help.",
 )(run)
 
 
@@ -77,7 +77,12 @@ commands.command(
 def catalogue(
     as_json: AsJson = False,
 ) -> None:
-    r"""List the broken mechanisms that come with the toolkit, each with its correct twin."""
+    r"""List mechanisms that are broken on purpose, each with its correct twin.
+
+    Example: dpcore audit catalogue
+
+    Audit one by its name: dpcore audit half-scale.
+    """
     from audit.catalogue import ENTRIES
 
     if as_json:

@@ -32,7 +32,9 @@ def bench_command(
     *,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Only entries that 5,000 runs refute: takes seconds."),
+        typer.Option(
+            "--quick", metavar="", help="Only entries that 5,000 runs refute: takes seconds."
+        ),
     ] = False,
     jobs: Annotated[
         int, typer.Option(metavar="N", help="How many processes; -1: one per core.")
@@ -97,7 +99,9 @@ def _entries(names: list[str], *, quick: bool) -> tuple[list[Entry], list[Entry]
         entry = find(name)
         if entry is None:
             hint = did_you_mean(name, [entry.name for entry in ENTRIES])
-            raise InvalidParameter("NAME", name, f"{hint}names: dpcore audit catalogue")
+            raise InvalidParameter(
+                "NAME", name, f"{hint}it must be an entry that dpcore audit catalogue lists"
+            )
         chosen[name] = entry
     entries = list(chosen.values() if names else ENTRIES)
     kept = [

@@ -41,15 +41,15 @@ def canaries_command(
         str,
         typer.Option(
             metavar="WORD",
-            help="What the coin of a canary decides: left out (add-remove), or replaced by "
-            "something fixed (replace).",
+            help="What happened to a canary that was not included: left out (add-remove), or "
+            "replaced by something fixed (replace).",
         ),
     ] = "add-remove",
     guesses: Annotated[
         str | None,
         typer.Option(
             metavar="N",
-            help="How many canaries are guessed, fixed before you saw scores and coins together. "
+            help="How many canaries to guess; fix it before you see scores and coins together. "
             "(default: a sixteenth of them, more where the claim needs it)",
         ),
     ] = None,
@@ -57,19 +57,23 @@ def canaries_command(
         str,
         typer.Option(
             metavar="WORD",
-            help="Guess the highest scores included, the lowest excluded, or half of each (both).",
+            help="Guess the highest scores as included, the lowest as excluded, or half of each "
+            "(both).",
         ),
     ] = "both",
     alpha: Annotated[str, typer.Option(metavar="P", help="The chance of a false alarm.")] = "0.05",
     seed: Annotated[
-        str, typer.Option(metavar="N", help="The seed of the order among equal scores.")
+        str, typer.Option(metavar="N", help="The seed that puts equal scores in order.")
     ] = "0",
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the report as a page.")
+        Path | None, typer.Option(metavar="FILE", help="Also write the report as a web page.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""Audit one run of a training by its canaries: does it keep the claim?
+    r"""Audit one training run by its canaries: does it keep the claim?
+
+    A canary is an example that a fair coin put into the training data or not; its score is larger
+    where the model seems to have seen it.
 
     Example: dpcore audit canaries scores.csv --claim epsilon=8,delta=1e-5
 

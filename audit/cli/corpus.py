@@ -20,7 +20,11 @@ __all__ = ["corpus"]
 _MISJUDGED: Final = 1
 _MISSING: Final = 3
 
-corpus = command_group("corpus", help="Audit published packages that broke their promise.")
+corpus = command_group(
+    "corpus",
+    help="Audit published packages that broke their promise. Start with dpcore audit corpus list.",
+    no_args_is_help=True,
+)
 
 
 @corpus.command("list")
@@ -37,7 +41,9 @@ def list_entries(*, as_json: AsJson = False) -> None:
 
 @corpus.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="An entry of corpus list.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="An entry of dpcore audit corpus list.")
+    ],
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -55,19 +61,27 @@ def show(
 @corpus.command()
 def run(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Entries of corpus list.")
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Entries of dpcore audit corpus list."),
     ] = None,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Every entry: gigabytes.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", metavar="", help="Run every entry: downloads gigabytes.")
+    ] = False,
     jobs: Annotated[
-        str, typer.Option("-j", "--jobs", metavar="N", help="Processes; -1: one per core.")
+        str, typer.Option("-j", "--jobs", metavar="N", help="How many processes; -1: one per core.")
     ] = "1",
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the environments: the next run needs no network.")
+        bool,
+        typer.Option(
+            "--keep", metavar="", help="Keep the environments: the next run needs no network."
+        ),
     ] = False,
     cache: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where environments are made. (default: your cache)"),
+        typer.Option(
+            metavar="FOLDER", help="Where environments are made. (default: your cache folder)"
+        ),
     ] = None,
     alpha: Annotated[
         str, typer.Option(metavar="P", help="The chance of a false alarm, of each audit.")

@@ -23,37 +23,48 @@ def dpsgd_command(
         str,
         typer.Argument(
             metavar="STEP",
-            help="module:Class or file.py:Class with the methods sample(rng), the records of the "
-            "next batch, and update(gradients, rng), the vector that is released of per-example "
-            "gradients (batch x dimension); or jax-privacy: that library's step (extra: bench).",
+            help="module:Class or file.py:Class with two methods: sample(rng) returns the records "
+            "of the next batch, update(gradients, rng) the released vector, from per-example "
+            "gradients (batch x dimension). Or a library's step: jax-privacy (needs "
+            "dpcore\\[bench]), opacus (needs dpcore\\[opacus]).",
         ),
     ],
     *,
-    records: Annotated[str, typer.Option(metavar="N", help="How many records there are.")],
+    records: Annotated[str, typer.Option(metavar="N", help="How many records the data has.")],
     rate: Annotated[
-        str, typer.Option(metavar="Q", help="The stated rate at which each enters a batch.")
+        str, typer.Option(metavar="Q", help="The stated chance that a record enters a batch.")
     ],
     noise_multiplier: Annotated[
         str,
-        typer.Option(metavar="SIGMA", help="The stated noise, in units of the clipping norm."),
+        typer.Option(
+            metavar="SIGMA",
+            help="The stated standard deviation of the noise, over the clipping norm.",
+        ),
     ],
-    clip: Annotated[str, typer.Option(metavar="C", help="The stated l2 norm of a gradient.")],
+    clip: Annotated[
+        str,
+        typer.Option(
+            metavar="C", help="The stated clipping norm: the largest l2 norm of a gradient."
+        ),
+    ],
     sampling: Annotated[
         str,
         typer.Option(
-            metavar="WORD", help="poisson: each by a coin; fixed: exactly rate x records."
+            metavar="WORD", help="poisson: a coin for each record; fixed: exactly rate x records."
         ),
     ] = "poisson",
     dimension: Annotated[
-        str, typer.Option(metavar="D", help="The coordinates of a gradient.")
+        str, typer.Option(metavar="D", help="How many coordinates a gradient has.")
     ] = "500",
     batches: Annotated[str, typer.Option(metavar="N", help="How many batches to draw.")] = "400",
     draws: Annotated[
-        str, typer.Option("-n", "--draws", metavar="N", help="Coordinates of noise to test.")
+        str,
+        typer.Option("-n", "--draws", metavar="N", help="How many coordinates of noise to test."),
     ] = "20000",
     alpha: Annotated[str, typer.Option(metavar="P", help="The chance of a false alarm.")] = "0.05",
     seed: Annotated[
-        str | None, typer.Option(metavar="N", help="Seed: repeat an audit exactly.")
+        str | None,
+        typer.Option(metavar="N", help="Repeat an audit exactly: the seed that its report shows."),
     ] = None,
     timeout: Annotated[
         str, typer.Option(metavar="SECONDS", help="The most time one call may take.")
@@ -81,10 +92,10 @@ def dpsgd_command(
 
     def there() -> tuple[str, int]:
         from audit.outputs.loading import load
-        from audit.training.dpsgd import JAX_PRIVACY, dpsgd
+        from audit.training.dpsgd import LIBRARIES, dpsgd
 
         with importing(seconds):
-            made = step if step == JAX_PRIVACY else load(step)
+            made = step if step in LIBRARIES else load(step)
         report = dpsgd(
             made,
             **numbers,

@@ -40,7 +40,8 @@ def exact(
             metavar="P",
             help="A noise moved by an integer, such as discrete-laplace:scale=1@0 (several "
             "coordinates: @0,1,0), or a file of probabilities: JSON such as "
-            '{"yes": "3/4", "no": "1/4"}, or CSV with lines output,probability.',
+            '{"yes": "3/4", "no": "1/4"}, or CSV with the columns '
+            "output,probability.",
         ),
     ],
     q: Annotated[str, typer.Argument(metavar="Q", help="The other law, in the same form.")],
@@ -48,8 +49,9 @@ def exact(
     claim: Annotated[
         str | None,
         typer.Option(
+            metavar="CLAIM",
             help="What to prove or refute: epsilon=1, epsilon=1,delta=1e-6, or points of a "
-            "claimed curve such as rho=0.1 or discrete-gaussian:sigma_squared=4@1."
+            "claimed curve such as rho=0.1 or discrete-gaussian:sigma_squared=4@1.",
         ),
     ] = None,
     epsilon: Annotated[
@@ -66,7 +68,11 @@ def exact(
     ] = None,
     normalise: Annotated[
         bool,
-        typer.Option("--normalise", help="Divide the probabilities of a file by their exact sum."),
+        typer.Option(
+            "--normalise",
+            metavar="",
+            help="Divide the probabilities of a file by their exact sum.",
+        ),
     ] = False,
     plot: Annotated[
         Path | None,
@@ -124,7 +130,9 @@ def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list
 
     written = [read_law(argument, text) for argument, text in (("P", p), ("Q", q))]
     if divide and all(law.outputs is None for law in written):
-        raise InvalidParameter("--normalise", "true", "is for files of masses; both are noises")
+        raise InvalidParameter(
+            "--normalise", "true", "is for files of probabilities; both are noises"
+        )
     one, other = (law.normalised() if divide else law.checked() for law in written)
     here, there = one.law, other.law
     if isinstance(here, Shifted) and isinstance(there, Shifted):
@@ -135,7 +143,7 @@ def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list
     elif isinstance(here, Shifted) or isinstance(there, Shifted):
         raise InvalidParameter("Q", q, f"must be a noise or a file of probabilities, as P = {p} is")
     notes = [
-        f"the masses of {law.argument} are divided by their sum, which is about 1 "
+        f"the probabilities of {law.argument} are divided by their sum, which is about 1 "
         f"{'+' if law.divided_by > 1 else '-'} {down(abs(law.divided_by - 1), 3)}"
         for law in (one, other)
         if law.divided_by != 1

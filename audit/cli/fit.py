@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpcore.command.options import AsJson
+from dpcore.command.options import AsJson, named
 from dpcore.command.terminal import page, say
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def fit(
         str | None, typer.Option("-n", "--runs", metavar="N", help="How many draws. (default: 1e5)")
     ] = None,
     sequential: Annotated[
-        bool, typer.Option("--sequential", help="Stop as soon as there is enough evidence.")
+        bool,
+        typer.Option("--sequential", metavar="", help="Stop as soon as there is enough evidence."),
     ] = False,
     max_runs: Annotated[
         str | None,
@@ -44,7 +45,8 @@ def fit(
     ] = None,
     alpha: Annotated[str, typer.Option(metavar="P", help="The chance of a false alarm.")] = "0.05",
     seed: Annotated[
-        str | None, typer.Option(metavar="N", help="Seed: repeat a test exactly.")
+        str | None,
+        typer.Option(metavar="N", help="Repeat a test exactly: the seed that its report shows."),
     ] = None,
     timeout: Annotated[
         str, typer.Option(metavar="SECONDS", help="The most time one call may take.")
@@ -88,7 +90,8 @@ def fit(
         report = replace(report, target=target)
         return report.warnings, _written(report, as_json=as_json), report.exit_code, error
 
-    warnings, text, code, error = done_apart(target, there, timeout=seconds)
+    with named(target="TARGET", sampler="TARGET"):
+        warnings, text, code, error = done_apart(target, there, timeout=seconds)
     say((f"warning: {warning}" for warning in warnings), sys.stderr)
     sys.stdout.write(text)
     sys.stdout.flush()

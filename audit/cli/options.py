@@ -190,7 +190,7 @@ def read_layers(
         raise InvalidParameter("--layers", text, reason)
     for layer in ("exact", "fit"):
         if layer in named and not known:
-            reason = f"{layer}: the law of {subject.spelling} is not known; of a noise it is"
+            reason = f"{layer} needs a target of known law, such as a noise: leave {layer} out"
             raise InvalidParameter("--layers", text, reason)
     for option in given:
         if not set(_READERS[option]) & set(named):
@@ -290,7 +290,8 @@ def read_baselines(names: list[str] | None) -> tuple[str, ...]:
         return ()
     from audit.evidence.baselines.compare import baseline_names  # scipy.stats takes half a second
 
-    return baseline_names(names)
+    with named(baseline="--baseline"):
+        return baseline_names(names)
 
 
 def read_space(text: str, claim: Claim | CurveClaim) -> Space:

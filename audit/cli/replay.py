@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from dpcore.command.options import AsJson
+from dpcore.command.options import AsJson, named
 from dpcore.command.terminal import page
 from dpcore.errors import InvalidParameter
 
@@ -43,18 +43,26 @@ def replay_command(
     ] = "l1",
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="State that draws and output shape do not depend on data."),
+        typer.Option(
+            "--strict",
+            metavar="",
+            help="State that draws and output shape do not depend on data.",
+        ),
     ] = False,
     tapes: Annotated[
         str,
-        typer.Option(metavar="N", help="How many random tapes, each replayed on both datasets."),
+        typer.Option(
+            metavar="N",
+            help="How many tapes (recorded random draws), each replayed on both datasets.",
+        ),
     ] = "32",
     changes: Annotated[
         str,
         typer.Option(metavar="N", help="The most tapes on which one draw is set to an extreme."),
     ] = "500",
     seed: Annotated[
-        str | None, typer.Option(metavar="N", help="Seed: repeat a replay exactly.")
+        str | None,
+        typer.Option(metavar="N", help="Repeat a replay exactly: the seed that its report shows."),
     ] = None,
     timeout: Annotated[
         str, typer.Option(metavar="SECONDS", help="The most time one call may take.")
@@ -64,7 +72,11 @@ def replay_command(
     ] = None,
     allow_constant: Annotated[
         bool,
-        typer.Option("--allow-constant", help="Accept a target that draws nothing, on purpose."),
+        typer.Option(
+            "--allow-constant",
+            metavar="",
+            help="Accept a target that draws nothing, on purpose.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -106,7 +118,8 @@ def replay_command(
         text = report.to_text() if as_json else page(report.lines())
         return text, report.exit_code
 
-    text, code = done_apart(target, there, timeout=seconds)
+    with named(target="TARGET", sensitivity="--sensitivity"):
+        text, code = done_apart(target, there, timeout=seconds)
     sys.stdout.write(text)
     sys.stdout.flush()
     raise typer.Exit(code)

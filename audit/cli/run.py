@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -14,6 +16,7 @@ from audit.cli.written import Written, check_files
 from dpcore.command.options import named
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import say
+from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from audit.layers import Wanted
@@ -48,22 +51,26 @@ def run(
     claim: Annotated[
         str | None,
         typer.Option(
-            help="epsilon=1 or epsilon=1,delta=1e-6; or a whole curve: rho=0.1, gdp=1, or "
-            "NOISE@SENSITIVITY such as discrete-gaussian:sigma_squared=4@1.",
+            metavar="CLAIM",
+            help="The promise to test: epsilon=1 or epsilon=1,delta=1e-6; or a whole curve: "
+            "rho=0.1, gdp=1, or NOISE@SENSITIVITY such as discrete-gaussian:sigma_squared=4@1.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
     pair: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            metavar="A B", help="Two neighbouring datasets, as JSON.", rich_help_panel=_WHAT
+            metavar="A B",
+            help="Two neighbouring datasets, as JSON: 0 1, or '[]' '[\"ada\"]'.",
+            rich_help_panel=_WHAT,
         ),
     ] = None,
     pairs: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Several pairs: a TOML file of tables named pair, each with a and b.",
+            help="Several pairs: a .toml file of tables \\[\\[pair]], each with a = and b =, or a "
+            ".json file with a list of pairs.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -71,16 +78,17 @@ def run(
         str | None,
         typer.Option(
             metavar="SPACE",
-            help="Search for the pair: a quarter of the runs searches a space such as "
-            "vector:dimension=10,low=0,high=1; the other runs test the best pair.",
+            help="Search for the worst pair: a quarter of the runs searches a space such as "
+            "vector:dimension=10,low=0,high=1; the others test the pair that was found.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
     relation: Annotated[
         str | None,
         typer.Option(
-            help="How neighbours differ in one person: another record (replace) or one record "
-            "more (add-remove). (default: replace)",
+            metavar="WORD",
+            help="How neighbouring datasets differ: one record replaced (replace), or added or "
+            "removed (add-remove). (default: replace)",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -88,8 +96,8 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Test a feature of the output: lowest-bit, sign, length, file.py:callable, ...; "
-            "identity is the output itself, time how long its call took. May be repeated.",
+            help="Test a feature instead of the output: lowest-bit, sign, length, time (of the "
+            "call), file.py:callable, ...; repeatable; identity is the output itself.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -98,20 +106,25 @@ def run(
         typer.Option(
             "-n",
             "--runs",
-            help="Number of runs, both datasets together. (default: 1e5)",
+            metavar="N",
+            help="How many runs, on both datasets together. (default: 1e5)",
             rich_help_panel=_HOW,
         ),
     ] = None,
     sequential: Annotated[
         bool,
         typer.Option(
-            "--sequential", help="Stop as soon as there is enough evidence.", rich_help_panel=_HOW
+            "--sequential",
+            metavar="",
+            help="Stop as soon as there is enough evidence.",
+            rich_help_panel=_HOW,
         ),
     ] = False,
     max_runs: Annotated[
         str | None,
         typer.Option(
             "--max-n",
+            metavar="N",
             help="The most runs with --sequential. (default: 1e6)",
             rich_help_panel=_HOW,
         ),
@@ -119,6 +132,7 @@ def run(
     alpha: Annotated[
         str,
         typer.Option(
+            metavar="P",
             help="The chance of a false alarm: REFUTED although the claim is true.",
             rich_help_panel=_HOW,
         ),
@@ -126,8 +140,10 @@ def run(
     layers: Annotated[
         str | None,
         typer.Option(
-            help="Which tests run: exact, fit, replay, sample, separated by commas. (default: "
-            "exact where the law is known, else sample)",
+            metavar="NAMES",
+            help="Which tests run, separated by commas: exact (proof from a known law), fit (are "
+            "draws of this law?), replay (the same random draws on both datasets), sample (count "
+            "the outputs of many runs). (default: exact where the law is known, else sample)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -135,31 +151,42 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Also show another method's bound, for comparison only: "
-            "clopper-pearson-split, ..., or all.",
+            help="Also show another method's bound, for comparison: clopper-pearson-split, dkw, "
+            "bonferroni-thresholds, one-run, bayes, gaussian-dp, plug-in or all.",
             rich_help_panel=_HOW,
         ),
     ] = None,
     seed: Annotated[
         str | None,
-        typer.Option(help="Seed: repeat an audit exactly.", rich_help_panel=_HOW),
+        typer.Option(
+            metavar="N",
+            help="Repeat an audit exactly: the seed that its report shows.",
+            rich_help_panel=_HOW,
+        ),
     ] = None,
     timeout: Annotated[
         str,
         typer.Option(
-            help="The most seconds one call of the target may take.", rich_help_panel=_WHERE
+            metavar="SECONDS",
+            help="The most time one call of the target may take.",
+            rich_help_panel=_WHERE,
         ),
     ] = "60",
     deadline: Annotated[
         str | None,
-        typer.Option(help="Stop drawing runs after this many seconds.", rich_help_panel=_WHERE),
+        typer.Option(
+            metavar="SECONDS",
+            help="Stop drawing runs after this time, and report.",
+            rich_help_panel=_WHERE,
+        ),
     ] = None,
     jobs: Annotated[
         str | None,
         typer.Option(
             "-j",
             "--jobs",
-            help="How many processes draw runs; -1: one per core. The report does not change. "
+            metavar="N",
+            help="How many processes draw runs; -1: one per core. The report is the same. "
             "(default: 1)",
             rich_help_panel=_WHERE,
         ),
@@ -168,7 +195,7 @@ def run(
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Draw on a Dask cluster, such as tcp://host:8786 (extra: cluster).",
+            help="Draw on a Dask cluster, such as tcp://host:8786 (needs dpcore\\[cluster]).",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -176,14 +203,16 @@ def run(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Store the runs in this file; an interrupted audit goes on from it.",
+            help="Store the runs in this file, and continue from it after an interruption.",
             rich_help_panel=_WHERE,
         ),
     ] = None,
     resolution: Annotated[
         str | None,
         typer.Option(
-            help="Exit with 4 if the blind spot is larger than this probability, such as 1e-3.",
+            metavar="P",
+            help="Exit with 4 if the runs could miss an output that gives the data away with this "
+            "probability, such as 1e-3 (the blind spot).",
             rich_help_panel=_RESULT,
         ),
     ] = None,
@@ -191,6 +220,7 @@ def run(
         bool,
         typer.Option(
             "--allow-constant",
+            metavar="",
             help="Accept a target whose every output is the same.",
             rich_help_panel=_RESULT,
         ),
@@ -199,20 +229,27 @@ def run(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write a page with figures: one file, no network (extra: plot).",
+            help="Write the report as a web page with figures, in one file (needs dpcore\\[plot]).",
             rich_help_panel=_RESULT,
         ),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", help="Also write the JSON report to a file.", rich_help_panel=_RESULT
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Also write the JSON report to a file.",
+            rich_help_panel=_RESULT,
         ),
     ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
-            "--json", help="One JSON document on standard output.", rich_help_panel=_RESULT
+            "--json",
+            metavar="",
+            help="Print one JSON document instead of text.",
+            rich_help_panel=_RESULT,
         ),
     ] = False,
 ) -> None:
@@ -221,11 +258,11 @@ def run(
     Example: dpcore audit half-scale --claim epsilon=1 --pair 0 1
 
     A callable is f(dataset), f(dataset, rng) or, faster, f(dataset, n, rng) returning n outputs.
-    rng is a numpy Generator; written rng: Rng, a SeededRng of dpcore.
+    rng is a numpy Generator, or a SeededRng of dpcore if it is annotated rng: Rng.
 
-    exec: starts a program in any language. It reads one line from its standard
-    input, {"dataset": 0, "n": 1000, "seed": 7}, writes n lines to standard
-    output, one output a line, and ends with exit code 0.
+    exec: starts a program in any language. The program reads one line from standard
+    input, {"dataset": 0, "n": 1000, "seed": 7}, writes n outputs to standard
+    output, one a line, and ends with exit code 0.
 
     Exit code: 0 not refuted or proven, 1 refuted or a fault found, 2 usage, 3 the target failed,
     4 nothing measured, or less than --resolution asks for.
@@ -255,12 +292,26 @@ def _audited(asked: Asked) -> tuple[AuditReport, Written]:
     read.read_resolution(asked.resolution)
     seconds = read.read_seconds("--timeout", asked.timeout)
     # Whatever the target prints, and its outputs when they are looked at, is not the report.
-    options = named(alpha="--alpha", relation="--relation", feature="--feature")
+    options = named(
+        target="TARGET", alpha="--alpha", relation="--relation", feature="--feature",
+        features="--feature",
+    )  # fmt: skip
     with options, stdout_to_stderr(), Room(seconds) as room:
-        subject = room.target(asked.target, seeded=asked.seed is not None)
+        with _of_target():
+            subject = room.target(asked.target, seeded=asked.seed is not None)
         plan, wanted = planned(asked, subject, room=room, seconds=seconds)
         report = _examined(subject, plan, wanted, asked.scheduler)
         return report, Written.of(report, html=asked.html)
+
+
+@contextmanager
+def _of_target() -> Iterator[None]:
+    # "horizon = 0" is of TARGET, as continual:tree,horizon=0.
+    try:
+        yield
+    except InvalidParameter as error:
+        name = "TARGET" if error.argument == "target" else f"TARGET: {error.argument}"
+        raise InvalidParameter(name, error.value, error.reason) from None
 
 
 def _examined(subject: Target, plan: Plan, wanted: Wanted, scheduler: str | None) -> AuditReport:

@@ -35,7 +35,7 @@ __all__ = ["WrittenLaw", "read_law"]
 _ONE: Final = Fraction(1)
 _DIGITS: Final = 20
 _MOST_BYTES: Final = 1 << 28
-_HEADING: Final = ("output", "mass")
+_HEADINGS: Final = (("output", "probability"), ("output", "mass"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +71,11 @@ class WrittenLaw:
         >>> written.checked()
         Traceback (most recent call last):
         ...
-        dpcore.errors.InvalidParameter: P = law.csv: its masses sum to 0.9 and not to exactly 1 ...
+        dpcore.errors.InvalidParameter: P = law.csv: its probabilities sum to 0.9, not to ...
         """
         if (total := self.total) != 1:
             reason = (
-                f"its masses sum to {_shown(total)} and not to exactly 1 (floats are rounded; "
+                f"its probabilities sum to {_shown(total)}, not to exactly 1 (floats are rounded; "
                 "--normalise divides by the exact sum)"
             )
             raise InvalidParameter(self.argument, self.spelling, reason)
@@ -92,7 +92,7 @@ class WrittenLaw:
         if isinstance(self.law, Shifted) or total == 1:
             return self
         if not total:
-            raise InvalidParameter(self.argument, self.spelling, "all its masses are 0")
+            raise InvalidParameter(self.argument, self.spelling, "all its probabilities are 0")
         divided = {x: rational("mass", mass) / total for x, mass in self.law.items()}
         return WrittenLaw(
             argument=self.argument, spelling=self.spelling, law=divided, divided_by=total
@@ -173,10 +173,10 @@ def _of_json(argument: str, text: str, content: str) -> list[tuple[str, Any]]:
     if isinstance(found, _Object):
         return list(found)
     if not isinstance(found, list) or not all(
-        isinstance(row, list) and not isinstance(row, _Object) and len(row) == len(_HEADING)
+        isinstance(row, list) and not isinstance(row, _Object) and len(row) == len(_HEADINGS[0])
         for row in found
     ):
-        reason = 'must be {"output": "mass", ...} or [[output, mass], ...]'
+        reason = 'must be {"output": "probability", ...} or [[output, probability], ...]'
         raise InvalidParameter(argument, text, reason)
     return [(_label(argument, text, output), mass) for output, mass in found]
 
@@ -211,10 +211,10 @@ def _of_csv(argument: str, text: str, content: str) -> list[tuple[str, str]]:
     try:
         for row in reader:
             cells = tuple(cell.strip() for cell in row)
-            if not any(cells) or (not pairs and tuple(map(str.lower, cells)) == _HEADING):
+            if not any(cells) or (not pairs and tuple(map(str.lower, cells)) in _HEADINGS):
                 continue
-            if len(cells) != len(_HEADING):
-                reason = f"line {reader.line_num} must be output,mass"
+            if len(cells) != len(_HEADINGS[0]):
+                reason = f"line {reader.line_num} must be output,probability"
                 raise InvalidParameter(argument, text, reason)
             pairs.append((cells[0], cells[1]))
     except csv.Error as error:

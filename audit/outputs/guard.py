@@ -262,7 +262,9 @@ def failure(
             reason = f"raised {shown}"
             # A call that could not even begin has no place in the code that was called.
             for frame, line in [*traceback.walk_tb(error.__traceback__)][-1:]:
-                if not _is_auditor(frame):
+                if isinstance(error, SyntaxError) and "<frozen" in frame.f_code.co_filename:
+                    reason += f" at {Path(str(error.filename)).name}:{error.lineno}"
+                elif not _is_auditor(frame):
                     reason += f" at {Path(frame.f_code.co_filename).name}:{line}"
     return TargetFailed(target, reason, dataset=dataset, run=run)
 

@@ -55,6 +55,8 @@ _URANDOM: Final = os.urandom
 _BASE: Final[Any] = random.Random.__bases__[0]
 _SEED: Final = random.Random.seed
 _SEEDED_INIT: Final = SeededRng.__init__
+_GET_STATE: Final = np.random.get_state
+_SET_STATE: Final = np.random.set_state
 _SET_BITS: Final[Callable[[Any], None]] = np.random.mtrand.set_bit_generator
 _GLOBAL: Final[Any] = np.random.mtrand._rand
 _MODULE: Final[Any] = random.seed.__self__  # type: ignore[attr-defined]  # a bound method has one
@@ -77,6 +79,8 @@ def open_doors(function: Callable[..., Any] | None = None) -> Iterator[Session]:
         with ExitStack() as undo:
             session = Session()
             install(session)
+            # A normal that numpy.random keeps for its next call is lost when a tape is played.
+            undo.callback(_SET_STATE, _GET_STATE(legacy=False))
             swaps = _exchange(undo)
             if function is not None:
                 _exchange_held(undo, function, swaps)
@@ -184,12 +188,13 @@ def _random_getrandbits(self: random.Random, k: int, /) -> int:
 
 
 def _random_seed(self: random.Random, a: Any = None, version: int = 2) -> None:
-    _SEED(self, a, version)
     tape, session = playing(), current()
+    if session is not None and tape is not None and self is _MODULE and session.moved is None:
+        session.moved = random.getstate()
+    _SEED(self, a, version)
     if tape is None or session is None:
         return
     tape.met.add("Random")
-    session.touched = session.touched or self is _MODULE
     stream = session.fresh("Random") if a is None else session.seeded("Random", a)
     session.instances[id(self)] = (self, stream)
 

@@ -27,9 +27,7 @@ _PCG64: Final = np.random.PCG64
 _GENERATOR: Final = np.random.Generator
 _get_bits: Final[Callable[[], Any]] = np.random.mtrand.get_bit_generator
 _set_bits: Final[Callable[[Any], None]] = np.random.mtrand.set_bit_generator
-_get_state: Final = np.random.get_state
 _MODULE: Final = random.seed.__self__  # type: ignore[attr-defined]  # a bound method
-_set_state: Final = np.random.set_state
 
 
 class _Interface(ctypes.Structure):
@@ -123,11 +121,12 @@ class Session:
         self.constants: frozenset[Seeded] = frozenset()
         self.learning = False
         self.interrupted: BaseException | None = None
-        # Whether the target moved the generator behind the functions of `random`.
-        self.touched = False
+        # The state of the generator behind the functions of `random`, once the target moves it.
+        self.moved: Any = None
         # Random instances of this run, and what they read (None: what they deal themselves).
         self.instances: dict[int, tuple[random.Random, Stream | None]] = {}
         self._copies: dict[Seeded, tuple[str, int]] = {}
+        self._global = TapeBits(stream=Stream("numpy.random"))
 
     def given(self) -> np.random.Generator:
         r"""The generator that an audit hands to a target."""
@@ -143,14 +142,12 @@ class Session:
     def play(self, tape: Tape, call: Callable[[], Any]) -> Any:
         r"""What ``call()`` returns or raises, every draw of this thread read from ``tape``."""
         before = _get_bits()
-        legacy = _get_state(legacy=False)
-        own = random.getstate()
-        self.touched = False
+        self.moved = None
         self.instances.clear()
         self._copies.clear()
         self.interrupted = None
         try:
-            _set_bits(TapeBits(stream=Stream("numpy.random")))
+            _set_bits(self._global)
             # No half of a pair of gauss() is left from before.
             half, _MODULE.gauss_next = _MODULE.gauss_next, None
             self.tape = tape
@@ -158,12 +155,10 @@ class Session:
         finally:
             self.tape = None
             _set_bits(before)
-            _set_state(legacy)
             # Only what the target itself moved is moved back: other threads draw on.
-            if self.touched:
-                random.setstate(own)
-            else:
-                _MODULE.gauss_next = half
+            if self.moved is not None:
+                random.setstate(self.moved)
+            _MODULE.gauss_next = half
         if self.interrupted is not None:
             raise self.interrupted
         return returned

@@ -26,7 +26,8 @@ from audit.resume.header import BEGINNING, SCHEMA, compare, header, hostile, par
 from audit.resume.records import MOST, Damaged, is_torn, next_record, read_records, started
 from audit.runs.plan import Plan
 from audit.targets.target import Target
-from dpcore.command.state_file import StateFile, open_state, require_plain
+from dpcore.command.input_file import require_plain
+from dpcore.command.state_file import StateFile, open_state
 from dpcore.errors import InvalidParameter
 
 __all__ = ["SCHEMA", "State", "resume", "stored_search", "stored_seed"]

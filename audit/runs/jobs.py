@@ -180,6 +180,7 @@ def backend(name: str, scheduler: str | None = None) -> Iterator[None]:
         raise InvalidParameter("--scheduler", ABSENT, reason)
     try:
         from distributed import Client
+        from distributed.comm.addressing import get_address_host_port
     except ImportError:
         reason = "needs dask.distributed: pip install 'dpcore[cluster]'"
         raise InvalidParameter("--scheduler", scheduler, reason) from None
@@ -187,6 +188,7 @@ def backend(name: str, scheduler: str | None = None) -> Iterator[None]:
 
     connect: Any = Client  # it has no types
     try:
+        get_address_host_port(scheduler)  # a client of a misspelt address would wait at its end
         client = connect(scheduler, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]

@@ -21,7 +21,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from audit.outputs.loading import load
 from audit.targets.provided import Provided, provided, provided_as
@@ -92,6 +92,10 @@ def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Tar
     return found(spelling)
 
 
+# The commands of dpcore audit: a target with the name of one is a misspelt command.
+_AUDITS: Final = ("exact", "fit", "replay", "canaries", "dpsgd", "catalogue", "bench", "corpus")
+
+
 def _catalogued(spelling: str) -> Target:
     from audit.catalogue import ENTRIES
 
@@ -99,13 +103,13 @@ def _catalogued(spelling: str) -> Target:
     if spelling in known:
         subject = known[spelling]
         return Catalogued(spelling=spelling, function=subject.run, subject=subject)
-    hint = did_you_mean(spelling, [*known, *LAWS])
+    hint = did_you_mean(spelling, [*known, *LAWS, *_AUDITS])
     raise InvalidParameter(
         "target",
         spelling,
-        f"{hint}a target is written module:callable, file.py:callable, exec:./program, "
-        "a noise such as discrete-laplace:scale=1, a protocol:..., a continual:..., or a name of "
-        "dpcore audit catalogue",
+        f"{hint}a target is module:callable, file.py:callable, exec:./program, a noise such as "
+        "discrete-laplace:scale=1, protocol:..., continual:..., bandit:..., or a name that dpcore "
+        "audit catalogue lists",
     )
 
 
@@ -140,7 +144,9 @@ def as_target(spelling: str, found: Any) -> Target:
     Raises :class:`InvalidParameter` for anything else.
     """
     if not callable(found):
-        raise InvalidParameter("target", spelling, f"is a {type(found).__name__}, not a callable")
+        raise InvalidParameter(
+            "target", spelling, f"is of type {type(found).__name__}, not a callable"
+        )
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):  # native code may not say how it is called

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from importlib import import_module
 from typing import Any, Final, Protocol, get_args
 
 import numpy as np
@@ -31,10 +32,13 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
 
-__all__ = ["JAX_PRIVACY", "TrainingStep", "dpsgd"]
+__all__ = ["LIBRARIES", "TrainingStep", "dpsgd"]
 
-JAX_PRIVACY: Final = "jax-privacy"
-r"""The name of the step that comes with :mod:`audit.training.jax_step`."""
+LIBRARIES: Final = {
+    "jax-privacy": ("audit.training.jax_step", "JaxPrivacyStep"),
+    "opacus": ("audit.training.opacus_step", "OpacusStep"),
+}
+r"""The steps of other libraries by name: a module, and in it a class of the stated parameters."""
 
 Floats = NDArray[np.float64]
 
@@ -78,13 +82,13 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
 ) -> StepReport:
     r"""Audit a step of DP-SGD: does it sample, clip, add noise and divide as stated?
 
-    ``step`` is a :class:`TrainingStep`, a class of one, or "jax-privacy" for the step that this
-    library takes (extra ``bench``). Stated are the number of ``records``, the
-    ``rate`` at which each enters a batch, the ``noise_multiplier`` sigma and the norm ``clip``: see
-    :class:`audit.training.step_report.Stated`. ``batches`` are drawn and tested, about ``draws``
-    coordinates of noise are held against the Gaussian law, and gradients of ``dimension``
-    coordinates are planted. Of a step as stated at least one statistical check fails with
-    probability at most ``alpha``; faults are counterexamples, found without chance.
+    ``step`` is a :class:`TrainingStep`, a class of one, or the name of a library for the step that
+    it takes: "jax-privacy" (extra ``bench``) or "opacus" (extra ``opacus``). Stated are the number
+    of ``records``, the ``rate`` at which each enters a batch, the ``noise_multiplier`` sigma and
+    the norm ``clip``: see :class:`audit.training.step_report.Stated`. ``batches`` are drawn and
+    tested, about ``draws`` coordinates of noise are held against the Gaussian law, and gradients of
+    ``dimension`` coordinates are planted. Of a step as stated at least one statistical check fails
+    with probability at most ``alpha``; faults are counterexamples, found without chance.
 
     >>> class Step:
     ...     def sample(self, rng):
@@ -165,13 +169,15 @@ def _positive(name: str, value: RationalLike, why: str) -> Fraction:
 
 
 def _made(step: Any, stated: Stated, target: str) -> Any:
-    if isinstance(step, str) and step == JAX_PRIVACY:
-        from audit.training.jax_step import JaxPrivacyStep
-
-        return JaxPrivacyStep(stated)
+    library = LIBRARIES.get(step) if isinstance(step, str) else None
     try:
+        if library is not None:
+            module, name = library
+            return getattr(import_module(module), name)(stated)
         made = step() if isinstance(step, type) else step
     except RAISED as error:
+        if library is not None and isinstance(error, InvalidParameter):
+            raise
         raise failure(target, error) from error
     for name in ("sample", "update"):
         if not callable(getattr(made, name, None)):

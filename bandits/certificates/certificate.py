@@ -20,10 +20,11 @@ from typing import Any, Final, cast
 from accounting.certificates.certificate import certify
 from accounting.checker import Malformed
 from accounting.checker.text.form import ascii_text, digest_of
-from accounting.claims.claim import Approx, Assumed, Pure
+from accounting.claims.claim import Approx, Assumed, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.protocols.box import BinomialBox
+from accounting.protocols.pure_shuffle import CertifiedShuffle
 from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
 from accounting.totals.compose import Composition, compose
@@ -36,10 +37,10 @@ from bandits.certificates.form import (
 )
 from bandits.certificates.recheck import recheck
 from bandits.play import Run
-from bandits.privatizers.privatizer import BITS_ONLY
 from bandits.privatizers.promise import RunGuarantee
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.enclosure import End
@@ -56,8 +57,7 @@ _MOST_CHECKED: Final = 32
 _NEAR: Final = Fraction(1, 10**6)
 _MORE_DIGITS: Final = (12, 16, 20, 25, 30)
 _MOST_LETTERS: Final = 2000
-# No release says all that its server sees, and the second path knows no such law.
-_CERTIFIED: Final = f"certified when it was planned, which is not computed anew; {BITS_ONLY}"
+_MOST_MOVES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,9 +154,8 @@ def certificate_of(
 def _played(run: Run, promised: RunGuarantee) -> RunGuarantee:
     # Where each release is calibrated to one target: the releases that there were. Another would
     # have kept the target too, or been refused by the calibration.
-    if not any(isinstance(part, Approx) for part in promised.parts):
-        told = (Assumed(p, _CERTIFIED) if isinstance(p, Pure) else p for p in promised.parts)
-        return replace(promised, parts=tuple(told))
+    if not any(type(part) in (Approx, Pure) for part in promised.parts):
+        return promised
     found = {guarantee(release.mechanism): None for release in run.releases}
     return RunGuarantee(parts=tuple(found), assumptions=promised.assumptions)
 
@@ -190,39 +189,76 @@ def _check_form(certificate: RunCertificate) -> None:
 
 
 def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
-    found = RunGuarantee(parts=(part,), assumptions=())
+    alone = RunGuarantee(parts=(part,), assumptions=())
     claims = []
     for delta in deltas:
         near = _NEAR if isinstance(part, BinomialBox) else None
-        epsilon = found.epsilon(delta, near).upper
+        epsilon = alone.epsilon(delta, near).upper
         if epsilon == math.inf:
             raise NotDerived(f"epsilon at delta = {write_rational(delta)}", f"of {part!r}")
         claims.append({"delta": write_rational(delta), "epsilon": _above(epsilon)})
     document: dict[str, Any] = {"is": _stated(part), "claims": claims}
-    most, digits = _limits(part, most)
-    if isinstance(part, BinomialBox) and len(part.bounds) > 1:
-        reason = "the second path lists no binomial noise of several numbers at once"
-        return {**document, "certificate": None, "unchecked": reason}
-    if most == 0:
-        reason = f"more than {_MOST_CHECKED} parts, each of several numbers"
-        return {**document, "certificate": None, "unchecked": reason}
-    if _steps(part) > most:
-        return {**document, "certificate": None, "unchecked": f"more than {most} steps"}
-    try:
-        largest = found.pure().upper
-        known = isinstance(largest, Fraction)
-        close = known and _above(largest) in [each["epsilon"] for each in claims]
-        tried = _MORE_DIGITS if close else ()
-        own = _certified(_certifiable(part), deltas, (digits, *tried))
-    except NotDerived as error:
-        reason = ascii_text(str(error))[:_MOST_LETTERS]
-        return {**document, "certificate": None, "unchecked": reason}
+    largest = _largest(part)
+    if isinstance(part, CertifiedShuffle):
+        found: dict[str, Any] | str = "no law of one sum says all that its server sees"
+    else:
+        found = _own_certificate(part, claims, deltas, most)
+    if isinstance(found, str) and largest is not None:
+        # What is exact is checked whatever its size; then it is what is claimed at every delta.
+        own = certify(_certifiable(part), deltas=()).to_json()
+        pure = [{**claim, "epsilon": _above(largest)} for claim in claims]
+        return {**document, "claims": pure, "certificate": own, "unchecked": None}
+    rho = part.zcdp().upper if isinstance(found, str) and _gaussian(part) else math.inf
+    if isinstance(rho, Fraction):
+        # The same of what is exact in zCDP, and what follows from it.
+        own = certify(_certifiable(part), deltas=()).to_json()
+        known = ZCdp(rho)
+        weaker = [{**c, "epsilon": _above(known.epsilon(c["delta"]).upper)} for c in claims]
+        return {**document, "claims": weaker, "certificate": own, "unchecked": None}
+    if isinstance(found, str):
+        return {**document, "certificate": None, "unchecked": found}
     # Its digits may be fewer, and its bound that much above: then it is the one to claim.
-    proved = {c["delta"]: c["upper"] for c in own["claims"] if c["quantity"] == "epsilon"}
+    proved = {c["delta"]: c["upper"] for c in found["claims"] if c["quantity"] == "epsilon"}
     for claim in claims:
         larger = max(Fraction(claim["epsilon"]), Fraction(proved[claim["delta"]]))
         claim["epsilon"] = _above(larger)
-    return {**document, "certificate": own, "unchecked": None}
+    return {**document, "certificate": found, "unchecked": None}
+
+
+def _own_certificate(
+    part: Guarantee, claims: list[dict[str, str]], deltas: list[Fraction], most: int
+) -> dict[str, Any] | str:
+    # The certificate of a part alone, or why it has none.
+    most, digits = _limits(part, most)
+    if isinstance(part, BinomialBox) and len(part.bounds) > 1:
+        return "the second path lists no binomial noise of several numbers at once"
+    if most == 0:
+        return f"more than {_MOST_CHECKED} parts, each of several numbers"
+    if _steps(part) > most:
+        return f"more than {most} steps"
+    if _moves(part) > _MOST_MOVES:
+        return f"more than {_MOST_MOVES} different moves"
+    largest = _largest(part)
+    close = largest is not None and _above(largest) in [each["epsilon"] for each in claims]
+    try:
+        return _certified(_certifiable(part), deltas, (digits, *(_MORE_DIGITS if close else ())))
+    except NotDerived as error:
+        return ascii_text(str(error))[:_MOST_LETTERS]
+
+
+def _gaussian(part: Guarantee) -> bool:
+    return isinstance(part, PrivacyCurve) and isinstance(part.noise, DiscreteGaussian)
+
+
+def _moves(part: Guarantee) -> int:
+    # Of how many kinds the moves are: each is a law of its own to the second path.
+    amount = Sensitivity.of(part.sensitivity).amount if isinstance(part, PrivacyCurve) else 1
+    return len(set(amount)) if isinstance(amount, tuple) else 1
+
+
+def _largest(part: Guarantee) -> Fraction | None:
+    found = part.pure().upper
+    return found if isinstance(found, Fraction) else None
 
 
 def _certified(subject: Any, deltas: list[Fraction], digits: tuple[int, ...]) -> dict[str, Any]:
@@ -261,11 +297,25 @@ def _certifiable(part: Guarantee) -> Any:
             return PrivacyCurve(noise=Binomial(trials=trials, probability=p), sensitivity=step)
         case Assumed():
             return compose(part)
+        case CertifiedShuffle(stated_epsilon=epsilon):
+            return Pure(epsilon)
     return part
 
 
 def _stated(part: Guarantee) -> dict[str, Any]:
     match part:
+        case CertifiedShuffle(protocol=protocol, honest=honest):
+            return {
+                **part.to_json(),
+                "claim": "pure-shuffle",
+                "users": protocol.users,
+                "honest": honest,
+                "precision": protocol.precision,
+                "reach": protocol.reach,
+                "cover": write_rational(protocol.cover),
+                "shape": write_rational(protocol.share.shape),
+                "scale": write_rational(protocol.share.scale),
+            }
         case BinomialBox(bounds=(_,)):
             return _stated(_certifiable(part))
         case BinomialBox(trials=trials, probability=p, bounds=bounds):

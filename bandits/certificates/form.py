@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, cast
 
+from accounting.checker.shuffled import Shuffle
 from accounting.checker.text.fields import (
     Malformed,
     exactly,
@@ -34,6 +35,7 @@ from bandits.policies.elimination import NAMES
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.deployment import ALL_HONEST, SOME_HONEST
+from bandits.privatizers.privatizer import BITS_ONLY
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from dpcore.mechanism import Scope
 
@@ -49,6 +51,7 @@ SEEDED: Final = (
 UNKNOWN: Final = "trust: unknown algorithm, the reader cannot tell who sees what"
 
 _MOST_TEXT: Final = 1 << 22
+_SHUFFLE: Final = "pure-shuffle"
 _MOST_PARTS: Final = 1024
 _FIELDS: Final = frozenset(
     {"schema", "algorithm", "arms", "horizon", "claims", "parts", "released", "assumptions"}
@@ -169,6 +172,7 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
     run = f"{name} with {document['arms']} arms in {document['horizon']} rounds"
     returning = all("rounds_of" in part["is"] for part in parts)
     reasons = (part["is"]["reason"] for part in parts if "reason" in part["is"])
+    shuffled = any(part["is"].get("claim") == _SHUFFLE for part in parts)
     times = sum(each["times"] for each in document["released"])
     # Who plans for users who vanish assumes less of them.
     planned = any(_PLANNED.fullmatch(str(each)) for each in document["assumptions"])
@@ -177,6 +181,7 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
         f"parts: {len(parts)}, all that may befall a user of {run}; so says whoever wrote this",
         f"released: {times} in all, as the run recorded them; so says whoever wrote this",
         *_of_algorithm(name),
+        *((BITS_ONLY,) if shuffled else ()),
         *reasons,
         *((_POOLED, _RETURNING) if returning else (_NEW,)),
     )
@@ -197,7 +202,7 @@ def _of_algorithm(name: str) -> tuple[str, ...]:
         return BitPrivatizer(epsilon=1, delta="1/2").assumed(1)
     if trust == "local":
         return (_LOCAL,)
-    if trust == "pure-shuffle":  # and the paper's aggregation: each in the reason of its parts
+    if trust == "pure-shuffle":  # and its shuffler, or the paper's aggregation: as its parts say
         return (ALL_HONEST,)
     return SumPrivatizer(trust=cast(Trust, trust), epsilon=1, failure="1/2").assumed(1)
 
@@ -241,6 +246,8 @@ def _subject(where: str, value: object) -> dict[str, Any]:
         return _rounds(where, item)
     if item.get("claim") == "assumed":
         return _assumed(where, item)
+    if item.get("claim") == _SHUFFLE:
+        return _shuffled(where, item)
     scope, inner = _curve(where, item, 1)
     return {"scope": scope, "inner": (inner,)}
 
@@ -248,7 +255,7 @@ def _subject(where: str, value: object) -> dict[str, Any]:
 def _curve(where: str, item: Mapping[str, Any], rounds: object) -> tuple[Mapping[str, str], Any]:
     exactly(where, item, {"claim", "noise", "sensitivity", "scope"})
     if item["claim"] != "curve":
-        raise Malformed(f"{where}.claim", "must be curve, or assumed")
+        raise Malformed(f"{where}.claim", f"must be curve, {_SHUFFLE} or assumed")
     law = {"noise": item["noise"], "sensitivity": item["sensitivity"]}
     inner = {**law, "honest": "1", "rounds": rounds}
     _check_law(where, inner)
@@ -294,6 +301,24 @@ def _assumed(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
     total = compose(Assumed(Pure(claim["epsilon"], scope=believed), reason=reason))
     sentence = ascii_text(total.assumptions[0])
     return {"scope": scope, "inner": (inner,), "reason": reason, "assumption": sentence}
+
+
+def _shuffled(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
+    counts, ratios = ("users", "honest", "precision", "reach"), ("cover", "shape", "scale")
+    exactly(where, item, {"claim", "epsilon", "scope", *counts, *ratios})
+    n, h, g, reach = (whole(f"{where}.{key}", item[key], 1, 10**9) for key in counts)
+    cover, shape, scale = (rational(f"{where}.{key}", item[key]) for key in ratios)
+    for key, held in (("cover", cover < 1), ("shape", shape <= 1), ("honest", h <= n)):
+        if not held:
+            raise Malformed(f"{where}.{key}", "is out of range")
+    for key, value in (("cover", cover), ("shape", shape), ("scale", scale)):
+        if value <= 0:
+            raise Malformed(f"{where}.{key}", "must be > 0")
+    inner = {"claim": "pure", "epsilon": item["epsilon"], "rounds": 1}
+    part_of(where, inner)
+    shuffle = Shuffle(honest=h, precision=g, reach=reach, cover=cover, shape=shape, scale=scale)
+    scope = scope_of(f"{where}.scope", item["scope"])
+    return {"scope": scope, "inner": (inner,), "shuffle": shuffle}
 
 
 def _check_law(where: str, inner: Mapping[str, Any]) -> None:
@@ -366,4 +391,4 @@ def _law(part: Mapping[str, Any]) -> str:
 
 def _text_of_subject(part: WorstPart) -> str:
     inner = sorted(json.dumps(each, sort_keys=True) for each in part.inner)
-    return json.dumps([part.scope, inner], sort_keys=True)
+    return json.dumps([part.scope, inner, repr(part.shuffle)], sort_keys=True)

@@ -28,8 +28,8 @@ def compare(
 
     Example: dpcore bandit compare paper.json exact.json
 
-    Rows are matched by algorithm and epsilon. If both have the same number of instances, these are
-    paired too: an instance is the same world in both. Rows without a partner are listed.
+    Rows are matched by algorithm and epsilon; rows without a partner are listed. If both results
+    have the same number of instances, they are compared world by world.
     Exit code: 0 done, 2 usage.
     """
     from bandits.cli.render import compare_lines

@@ -16,6 +16,7 @@ from bandits.privatizers.deployment import AggregationName, Deployment
 from bandits.radius.radius import RadiusName, TailName
 from bandits.worlds import FromFile, preset_of
 from bandits.worlds.own import OWN
+from bandits.worlds.preset import Preset
 from dpcore.command.options import named, share
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
@@ -118,7 +119,7 @@ def read_experiment(  # one for each option
             confidence=_chance(confidence, rounds),
             renyi_tail=cast(TailName | None, renyi_tail),
             super_arm=None if super_arm is None else whole_number("super_arm", super_arm),
-            release=cast(StreamRelease, release or "tree"),
+            release=cast(StreamRelease, release or _release(own, radius)),
             max_visits=visitors.max_visits,
             deployment=visitors.deployment,
         )
@@ -155,6 +156,11 @@ def as_options(**others: str) -> AbstractContextManager[None]:
     dpcore.errors.InvalidParameter: --epsilon = 0: must be > 0
     """
     return named(**{**_OPTIONS, **others})
+
+
+def _release(preset: Preset, radius: str) -> StreamRelease:
+    # The tree is the paper's, and so are its bonuses; doubling blocks have a seventh of its regret.
+    return "doubling" if preset.kind == "combinatorial" and radius == "exact" else "tree"
 
 
 def _chance(text: str | None, horizon: int) -> str:

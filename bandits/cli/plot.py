@@ -34,21 +34,22 @@ def plot(
 
     Example: dpcore bandit plot results --output regret.svg
 
-    One panel for each epsilon. Needs matplotlib (extra: plot).
+    One panel for each epsilon; of a folder also the lower bound of a hard instance, which
+    regret.csv alone does not tell. Needs matplotlib (dpcore\[plot]).
     Exit code: 0 done, 2 usage.
     """
-    from bandits.experiments.ownership import TABLE, require_whole
+    from bandits.experiments.comparison import read_document
+    from bandits.experiments.ownership import TABLE
     from bandits.experiments.regret_csv import read_lines
-    from bandits.experiments.results import draw_results, without_regret
+    from bandits.experiments.results import bounds_of, draw_results, without_regret
     from dpcore.command.picture import check_picture
 
     check_picture("--output", output)
     with named(path="SOURCE"):
-        if source.is_dir():
-            require_whole("path", source)
-            source /= TABLE
-        lines = read_lines(source)
-    draw_results(lines, output)
+        document = read_document(source) if source.is_dir() else {}
+        lines = read_lines(source / TABLE if source.is_dir() else source)
+        bounds = bounds_of(document, lines)
+    draw_results(lines, output, bounds)
     for warning in without_regret(lines):
         say([f"warning: {warning}"], sys.stderr)
     say([str(output)])

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from dpcore.command.options import read_jobs
-from dpcore.command.terminal import page, say
+from dpcore.command.terminal import say
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from bandits.experiments.experiment import Cell, Experiment
-    from bandits.experiments.summary import Promises
     from bandits.play import Run
-    from bandits.worlds import Worlds
 
 __all__ = ["run"]
 
@@ -50,7 +43,7 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="EPSILON",
-            help="The privacy of each user; repeatable. (default: the preset's)",
+            help="The epsilon of each user; repeatable. (default: the preset's)",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -58,8 +51,8 @@ def run(
         str | None,
         typer.Option(
             metavar="DELTA",
-            help="The delta that epsilon is reported at; algorithms with shuffled bits keep it. "
-            "(default: 1e-6)",
+            help="The delta of each user. Algorithms with shuffled bits are built to keep it; of "
+            "others epsilon is reported at it. (default: 1e-6)",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -77,7 +70,7 @@ def run(
         str | None,
         typer.Option(
             metavar="N",
-            help="How many worlds are drawn, each played once. (default: the preset's)",
+            help="How many worlds to draw; each is played once. (default: the preset's)",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -91,7 +84,7 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="The data file that cz/mslr and obd need; cz/mslr takes several, --data repeated.",
+            help="The data file that cz/mslr or obd needs; repeatable for cz/mslr.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -99,8 +92,8 @@ def run(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="A CSV of rewards in [0, 1], a column for each arm, drawn with replacement: in "
-            "the place of the preset's arms.",
+            help="Your own rewards in place of the preset's arms: a CSV of numbers in [0, 1], a "
+            "column for each arm, drawn with replacement.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -116,8 +109,8 @@ def run(
         str | None,
         typer.Option(
             metavar="WORD",
-            help="Batch lengths: exact, paper (2^b) or released (4^b, as in the paper's code). "
-            "(default: exact with --radius exact, else the preset's)",
+            help="Batch lengths: exact (fit for the noise), paper (2^b) or released (4^b, its "
+            "code). (default: exact with --radius exact, else the preset's)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -143,8 +136,8 @@ def run(
         str | None,
         typer.Option(
             metavar="WORD",
-            help="Noise of linear algorithms: exact (the least that keeps the promise) or paper "
-            "(its formula; the result says what that truly keeps). (default: exact)",
+            help="Noise of linear algorithms: exact (the least that keeps the promise), paper (its "
+            "formula; the result says what it keeps) or pure (Laplace, no delta). (default: exact)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -152,8 +145,8 @@ def run(
         str | None,
         typer.Option(
             metavar="N",
-            help="The population: of a linear world, where nobody is a client twice, or with "
-            "--visits. (default: the preset's, or T/B)",
+            help="How many users there are: for a linear world, where nobody is a client twice, "
+            "or for --visits. (default: the preset's, or T/B)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -176,7 +169,8 @@ def run(
         str | None,
         typer.Option(
             metavar="WORD",
-            help="How cucb-dp releases sums: tree, doubling or factorisation. (default: tree)",
+            help="How cucb-dp releases sums: tree, doubling or factorisation. (default: doubling, "
+            "tree with --radius paper)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -184,8 +178,8 @@ def run(
         str | None,
         typer.Option(
             metavar="B",
-            help="A user may return, B visits in all: EPSILON and DELTA are for all of them. "
-            "(default: every user is new)",
+            help="Users may return, up to B visits each; epsilon and delta are for all visits of a "
+            "user. (default: every user is new)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -201,8 +195,8 @@ def run(
         str | None,
         typer.Option(
             metavar="SHARE",
-            help="The share of a release's users who may vanish, e.g. 5%: the noise of the others "
-            "suffices, and as many do vanish. (default: 0%)",
+            help="The share of a release's users who vanish, e.g. 5%; the noise of the others "
+            "keeps the promise. (default: 0%)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -210,7 +204,8 @@ def run(
         str | None,
         typer.Option(
             metavar="WORD",
-            help="What adds up messages: ideal, or masked (about 10 ms a reward). (default: ideal)",
+            help="How messages are added up: ideal (in the clear), or masked (secure aggregation, "
+            "about 10 ms a reward). (default: ideal)",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -228,7 +223,7 @@ def run(
             "-j",
             "--jobs",
             metavar="N",
-            help="How many processes play; -1: one per core. The results do not change.",
+            help="How many processes play; -1: one per core. The results are the same.",
             rich_help_panel=_HOW,
         ),
     ] = "1",
@@ -254,6 +249,7 @@ def run(
         bool,
         typer.Option(
             "--json",
+            metavar="",
             help="Print one JSON document instead of text.",
             rich_help_panel=_RESULT,
         ),
@@ -264,12 +260,13 @@ def run(
     Example: dpcore bandit run cz/easy --epsilon 0.5 -T 1e5 --instances 3
 
     Regret is pseudo-regret; means and standard errors are over instances.
-    Noise comes from the seed: the guarantees are those of the algorithms, not of this run.
+    Noise is simulated from --seed: the guarantees are of the algorithms, with secret noise.
     Exit code: 0 done, 2 usage, 130 Ctrl-C (--resume keeps what is finished).
     """
     stopped = _NOTHING
     try:
         from bandits.cli.options import as_options, read_experiment, read_path
+        from bandits.cli.playing import Found, play_cells, promises_for, publish, results_folder
         from bandits.experiments.ownership import refuse_inputs
 
         workers = read_jobs(jobs)
@@ -306,92 +303,15 @@ def run(
         )
         with as_options(data=option):
             worlds = experiment.worlds(source)
-            promises = _promises(experiment, worlds)
-            with _folder(experiment, folder):
+            promises = promises_for(experiment, worlds)
+            with results_folder(experiment, folder):
                 runs: dict[tuple[str, str], Run] = {}
                 wanted = None if folder is None else runs
-                cells = _played(experiment, worlds, workers, state, wanted)
+                cells = play_cells(experiment, worlds, workers, state, wanted)
                 stopped = _HALFWAY
-                found = _Found(experiment=experiment, worlds=worlds, cells=cells, runs=runs)
-                _publish(found, promises, folder, as_json=as_json)
+                found = Found(experiment=experiment, worlds=worlds, cells=cells, runs=runs)
+                publish(found, promises, folder, as_json=as_json)
     except KeyboardInterrupt:
         kept = "" if resume is None else f"; go on with --resume {resume}"
         say([f"interrupted: {stopped}{kept}"], sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
-
-
-def _promises(experiment: Experiment, worlds: Worlds) -> Promises:
-    # Every policy is made here, before a folder or a file is: what cannot be made ends the command.
-    from bandits.experiments.summary import promises_of
-    from dpcore.command.progress import progress_bar
-
-    kinds = len(experiment.algorithms) * len(experiment.epsilons)
-    with progress_bar("preparing", kinds) as progress:
-        return promises_of(experiment, worlds.arms, progress=progress)
-
-
-@contextmanager
-def _folder(experiment: Experiment, folder: Path | None) -> Iterator[None]:
-    from bandits.experiments.results import check_results
-    from dpcore.command.output_file import made_folder
-
-    with made_folder("--output", folder):
-        if folder is not None:
-            check_results(folder, experiment)
-        yield
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    # What was played, and the runs of instance 0 for the certificates.
-    experiment: Experiment
-    worlds: Worlds
-    cells: list[Cell]
-    runs: dict[tuple[str, str], Run]
-
-
-def _played(
-    experiment: Experiment,
-    worlds: Worlds,
-    workers: int,
-    state: Path | None,
-    runs: dict[tuple[str, str], Run] | None,
-) -> list[Cell]:
-    from bandits.experiments.playing import run_cells
-    from bandits.experiments.state import resume
-    from dpcore.command.progress import progress_bar
-
-    stored = nullcontext() if state is None else resume(state, experiment, worlds)
-    with progress_bar("runs", experiment.size) as progress, stored as kept:
-        return run_cells(
-            experiment,
-            worlds,
-            jobs=workers,
-            done=() if kept is None else tuple(kept.cells),
-            store=None if kept is None else kept.append,
-            progress=progress,
-            runs=runs,
-        )
-
-
-def _publish(found: _Found, promises: Promises, folder: Path | None, *, as_json: bool) -> None:
-    from bandits.cli.render import run_lines
-    from bandits.experiments.results import write_results
-    from bandits.experiments.summary import document, rows_of, write_json
-
-    experiment, worlds = found.experiment, found.worlds
-    rows = rows_of(experiment, found.cells, promises)
-    text = write_json(document(experiment, worlds, rows))
-    shown = text if as_json else page(run_lines(experiment, rows))
-    # Files first: a reader of standard output may be gone, and what was found must not go with it.
-    warnings: list[str] = []
-    try:
-        if folder is not None:
-            warnings = [*write_results(folder, experiment, worlds, found.cells, text, found.runs)]
-    except InvalidParameter:
-        sys.stdout.write(shown)
-        raise
-    sys.stdout.write(shown)
-    sys.stdout.flush()
-    for warning in warnings:
-        say([f"warning: {warning}"], sys.stderr)

@@ -16,13 +16,13 @@ from typing import Any, Final
 from bandits.experiments.averages import mean_and_error, paired_ratio
 from bandits.experiments.ownership import ROWS, require_whole
 from bandits.experiments.summary import SCHEMA
-from dpcore.command.state_file import require_plain
+from dpcore.command.input_file import require_plain
 from dpcore.errors import InvalidParameter
 
 __all__ = ["Ratio", "alone", "compare", "read_document"]
 
 _SAME: Final = ("preset", "arms", "horizon", "data")
-_MOST: Final = 1 + 1e-9
+_MOST: Final = 10**6
 # Less regret than that counts as 0: a ratio to it would say nothing, and could be infinite.
 _LEAST: Final = 1e-30
 
@@ -94,8 +94,9 @@ def _check_regret(values: Any) -> None:
     if not isinstance(values, list) or not values:
         raise ValueError("a row without regret")
     for value in values:
-        if type(value) not in (int, float) or not 0 <= value <= _MOST:
-            raise ValueError("a regret per round outside of [0, 1]")
+        # Of super arms it may exceed 1, and be below 0 of an oracle that finds a share only.
+        if type(value) not in (int, float) or not abs(value) <= _MOST:
+            raise ValueError(f"a regret per round outside of [-{_MOST}, {_MOST}]")
 
 
 def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
@@ -112,12 +113,12 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
     """
     for name in _SAME:
         if first[name] != second[name]:
-            reason = f"must be the same in both: {second[name]} in the second"
+            reason = f"must be the same in A and B: {second[name]} in B"
             raise InvalidParameter(name, first[name], reason)
     partners = {_key(row): row for row in second["rows"]}
     pairs = [(row, partners[_key(row)]) for row in first["rows"] if _key(row) in partners]
     if not pairs:
-        reason = "must have an algorithm and epsilon that the second has, too"
+        reason = "must have an algorithm and epsilon that B has, too"
         raise InvalidParameter("rows", len(first["rows"]), reason)
     return tuple(_ratio(one, other) for one, other in pairs)
 

@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 
 from bandits.experiments.averages import mean_and_error
 from bandits.experiments.experiment import Cell, Experiment
+from dpcore.command.input_file import require_plain
 from dpcore.command.output_file import write_whole
-from dpcore.command.state_file import require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import write_rational
 

@@ -2,13 +2,14 @@ r"""The folder that ``dpcore bandit run --output`` fills, and the pictures drawn
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.ownership import (
@@ -22,20 +23,19 @@ from bandits.experiments.ownership import (
 )
 from bandits.experiments.playing import play_task
 from bandits.experiments.regret_csv import Line, lines_of, write_csv
-from bandits.experiments.summary import lower_bounds
 from bandits.play import Run
 from bandits.policies.registry import read_algorithm
 from bandits.worlds import Worlds
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.picture import NEEDED
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import rational, write_rational
 from dpcore.numbers.rounding import up
 
 if TYPE_CHECKING:
     from bandits.plots.plots import Curve
 
-__all__ = ["certificates", "check_results", "draw_results", "without_regret", "write_results"]
+__all__ = ["bounds_of", "certificates", "check_results", "draw_results", "without_regret"]
+__all__ += ["write_results"]
 
 _DIGITS: Final = 12
 
@@ -79,17 +79,19 @@ def write_results(
             yield f"no {name}: no finite epsilon is proven at this delta"
         else:
             write_whole("--output", folder / name, text)
-    yield from _write_picture(folder / PICTURE, experiment, cells)
+    yield from _write_picture(folder / PICTURE, experiment, cells, json.loads(rows))
     write_whole("--output", folder / ROWS, rows)
 
 
-def _write_picture(path: Path, experiment: Experiment, cells: Sequence[Cell]) -> Iterator[str]:
+def _write_picture(
+    path: Path, experiment: Experiment, cells: Sequence[Cell], document: Mapping[str, Any]
+) -> Iterator[str]:
     lines = lines_of(experiment, cells)
     if find_spec("matplotlib") is None:
         yield f"no {PICTURE}: {NEEDED}"
         return
     if any(max(line.mean) > 0 for line in lines):
-        draw_results(lines, path, _bounds(experiment))
+        draw_results(lines, path, bounds_of(document, lines))
         yield from without_regret(lines)
     else:
         yield f"no {PICTURE}: there is no regret to show on a logarithmic axis"
@@ -150,19 +152,28 @@ def draw_results(
     draw_panels(path, panels, title="")
 
 
-def _bounds(experiment: Experiment) -> dict[str, Curve]:
-    # What the theorem of a hard instance says, c ln(t)/t, by epsilon as lines have it.
+def bounds_of(document: Mapping[str, Any], lines: Sequence[Line]) -> dict[str, Curve]:
+    r"""What the theorem of a hard instance says, c ln(t)/t, by epsilon as lines have it.
+
+    ``document`` is that of rows.json. Raises :class:`InvalidParameter` for bounds in it that
+    dpcore bandit run does not write.
+    """
     from bandits.plots.plots import Curve
 
-    found = {}
-    at = [t for t in experiment.checkpoints if t > 1]
-    for bound, epsilon in zip(lower_bounds(experiment), experiment.epsilons, strict=False):
-        c = bound["regret_per_round"] * experiment.horizon / math.log(experiment.horizon)
-        y = tuple(c * math.log(t) / t for t in at)
-        label, x = f"{bound['theorem']}, T to infinity", tuple(map(float, at))
-        found[write_rational(rational("epsilon", epsilon))] = Curve(
-            label=label, x=x, y=y, error=(0.0,) * len(at)
-        )
+    at = tuple(float(t) for t in lines[0].t if t > 1)
+    try:
+        stated, found = [*document.get("lower_bounds", ())], {}
+        for bound, epsilon in zip(stated, document["epsilons"] if stated else (), strict=True):
+            horizon = int(document["horizon"])
+            c = float(bound["regret_per_round"]) * horizon / math.log(horizon)
+            if not 0 < c < math.inf:
+                raise ValueError(f"a lower bound of {c}")
+            y = tuple(c * math.log(t) / t for t in at)
+            label = f"{bound['theorem']}, T to infinity"
+            found[str(epsilon)] = Curve(label=label, x=at, y=y, error=(0.0,) * len(at))
+    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as wrong:
+        reason = f"holds what dpcore bandit run does not write ({wrong})"
+        raise InvalidParameter("path", ROWS, reason) from None
     return found
 
 

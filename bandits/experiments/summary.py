@@ -33,7 +33,7 @@ Promises: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 r"""What an algorithm promises at an epsilon, both as they are written."""
 
 _SHORT: Final = 12
-_OWN: Final = ("users", "horizon", "algorithms")
+_OWN: Final = ("users", "horizon", "algorithms", "calibration", "radius")
 _LENGTHS: Final = ("precision", "modulus")
 
 _SIMULATED: Final = (

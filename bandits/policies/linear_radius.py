@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from bandits.actions import LinearModel
 from bandits.policies.linear_design import Design, most_support
@@ -24,6 +25,7 @@ _RIVALS: Final = 256
 _SLACK: Final = 1 + 1e-6
 _UNSURE: Final = 1e-6
 _HALF: Final = 2
+_NEWTON: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,8 @@ class Phase:
 
     ``apart``: every round has users of its own (LZJ Appendix C), and ``users`` is 1. ``local``:
     each user adds noise. ``noise`` and ``rounding`` are variance proxies of what a privatizer adds
-    to each released average.
+    to each released average, ``tails`` how heavy the tails of the noise are
+    (:meth:`bandits.privatizers.averages.AveragePrivatizer.tail`).
     """
 
     model: LinearModel
@@ -43,6 +46,7 @@ class Phase:
     users: int
     noise: Floats
     rounding: Floats
+    tails: Floats
     horizon: int
     apart: bool = False
     local: bool = False
@@ -146,9 +150,10 @@ class ExactWidth(LinearWidth):
         lengths = np.sqrt((support * support).sum(axis=1))
         rewards = 1 / (times * n) + phase.noise + phase.rounding
         whole = (weights * rewards[:, None]).T @ weights
+        heavy = weights * phase.tails[:, None]
         if phase.model.bounded:
             whole += self._bounded_spread(phase, weights, sigma, lengths)
-            return self._tail(whole, rivals, points, 1 / phase.chances) + off
+            return self._tail(whole, heavy, rivals, points, 1 / phase.chances) + off
         apart = phase.apart
         deviations = np.sqrt((sigma * lengths) ** 2 + 1 / (1.0 if apart else times))
         clipped = 2 * _normal_tail((float(phase.model.bound) - lengths) / deviations)
@@ -159,7 +164,8 @@ class ExactWidth(LinearWidth):
             spread = sigma**2 / n * (support.T @ weights).T @ (support.T @ weights)
         if chance <= 1 / (_HALF * phase.horizon):
             # Nobody clips, but for half of the chance that a phase may fail.
-            return self._tail(whole + spread, rivals, points, 1 / (_HALF * phase.chances)) + off
+            left = 1 / (_HALF * phase.chances)
+            return self._tail(whole + spread, heavy, rivals, points, left) + off
         # A clip is 1-Lipschitz, so normal noise keeps its tails around another mean. Which
         # coordinates a client clips is unknown: the spread of clients may add up in any of them.
         if not apart:
@@ -167,7 +173,7 @@ class ExactWidth(LinearWidth):
             spread = sigma**2 / n * largest * (weights.T @ weights)
         bias = deviations * _beyond((float(phase.model.bound) - lengths) / deviations)
         moved = (weights * bias[:, None] ** 2).T @ weights * len(bias)
-        found = self._tail(whole + spread, rivals, points, 1 / phase.chances)
+        found = self._tail(whole + spread, heavy, rivals, points, 1 / phase.chances)
         return found + np.sqrt(_squares(moved, rivals, points)) * _SLACK + off
 
     @staticmethod
@@ -182,11 +188,33 @@ class ExactWidth(LinearWidth):
         return spread
 
     @staticmethod
-    def _tail(proxy: Floats, rivals: Floats, points: Floats, chance: float) -> Floats:
-        # P(error > w) <= exp(-w^2/2 proxy).
-        q = math.sqrt(2 * math.log(1 / chance))
-        found: Floats = q * np.sqrt(_squares(proxy, rivals, points)) * _SLACK
+    def _tail(
+        proxy: Floats, heavy: Floats, rivals: Floats, points: Floats, chance: float
+    ) -> Floats:
+        # P(error > w) <= exp(-w^2/2 proxy), or what is left of that with tails of Laplace noise.
+        least = math.log(1 / chance)
+        squares = _squares(proxy, rivals, points)
+        if heavy.any():
+            scales = cdist(rivals @ heavy.T, points @ heavy.T, "chebyshev")
+            scales += 1e-12 * float(np.abs(heavy).sum())
+            return _heavy(squares, scales, least) * _SLACK
+        found: Floats = math.sqrt(2 * least) * np.sqrt(squares) * _SLACK
         return found
+
+
+def _heavy(squares: Floats, scales: Floats, least: float) -> Floats:
+    # P(error > w) <= e^(-t w) (1 - c^2 t^2)^(-squares/2 c^2) for every t in (0, 1/c), and for any c
+    # above the scale. With c t = sqrt(z/(1 + z)), a = squares/2 c^2, that is e^-least at
+    # w = c (least + a log(1 + z)) sqrt((1 + z)/z). Any z > 0 is sound; the best one has
+    # 2 z - log(1 + z) = least/a, which Newton's steps come down to.
+    c = np.maximum(scales, _UNSURE * np.sqrt(squares))
+    a = squares / (2 * c * c)
+    ratio = least / a
+    z = ratio
+    for _ in range(_NEWTON):
+        z = z - (2 * z - np.log1p(z) - ratio) / (2 - 1 / (1 + z))
+    found: Floats = c * (least + a * np.log1p(z)) * np.sqrt((1 + z) / z)
+    return found
 
 
 def _squares(matrix: Floats, rivals: Floats, points: Floats) -> Floats:

@@ -23,7 +23,7 @@ from flint import arb
 from bandits.actions import Actions, LinearModel
 from bandits.batch import Commit, OwnRounds, Plays, Released, SharedRounds, arms_and_horizon
 from bandits.policies.linear_design import Design, most_support, near_optimal_design
-from bandits.policies.linear_radius import ExactWidth, LinearWidth, Phase
+from bandits.policies.linear_radius import ExactWidth, LinearWidth, PaperWidth, Phase
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.averages import AveragePrivatizer, Averages
 from dpcore.errors import InvalidParameter
@@ -95,7 +95,8 @@ class PhasedElimination(Policy[PhasedState]):
     ('cdp-dpe', (SharedRounds(users=2, actions=(0, 1, 2), times=(1, 1, 1)),))
 
     Raises :class:`InvalidParameter` for an alpha outside of (0, 1), a population below 1, bounds of
-    model and privatizer that differ, and parts of another kind.
+    model and privatizer that differ, the paper's width with Laplace noise, and parts of another
+    kind.
     """
 
     model: LinearModel
@@ -120,6 +121,10 @@ class PhasedElimination(Policy[PhasedState]):
         if self.privatizer.bound != self.model.bound:
             reason = f"must clip at the bound of the model, {self.model.bound}"
             raise InvalidParameter("privatizer", self.privatizer.bound, reason)
+        laplace = self.privatizer.calibration == "pure" and self.privatizer.trust != "none"
+        if laplace and isinstance(self.width, PaperWidth):
+            reason = "must be exact with pure calibration: the paper has no width for Laplace noise"
+            raise InvalidParameter("radius", self.width.name, reason)
         alpha = rational("alpha", self.alpha)
         if not 0 < alpha < 1:
             raise InvalidParameter("alpha", self.alpha, "must lie in (0, 1)")
@@ -215,6 +220,7 @@ class PhasedElimination(Policy[PhasedState]):
             users=users,
             noise=np.array([float(self.privatizer.proxy(size)) for size in sizes]),
             rounding=np.array([float(self.privatizer.rounding(size)) for size in sizes]),
+            tails=np.array([float(self.privatizer.tail(size)) for size in sizes]),
             horizon=state.horizon,
             apart=apart,
             local=self.privatizer.trust == "local",

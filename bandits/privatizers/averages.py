@@ -4,10 +4,11 @@ A client sends one average reward for each of s actions, clipped to [-B, B] and 
 (:class:`bandits.batch.Encoding`), so that no client moves any of the s sums over clients by more
 than g, whatever it holds. The noise is discrete. ``calibration="exact"`` takes the least noise that
 certainly gives (epsilon, delta) to a client all of whose s averages move by g at once;
-``"paper"`` the paper's formula, whose true epsilon and delta are then derived from that noise.
+``"paper"`` the paper's formula, whose true epsilon and delta are then derived from that noise;
+``"pure"`` discrete Laplace noise of scale s g/epsilon, which gives pure epsilon to that client.
 
 LZJ: eq. 5 (central), eq. 7 (local), Algorithm 2 (shuffle); for one action a client Appendix C: eq.
-55, eq. 57, Algorithm 4. Proofs: docs/proofs/linear.md.
+55, eq. 57, Algorithm 4; pure epsilon is their Remark C.9. Proofs: docs/proofs/linear.md.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from accounting import papers
 from accounting.budget.calibrate import calibrate
-from accounting.claims.claim import Approx
+from accounting.claims.claim import Approx, Pure
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.papers.real_gaussian import real_gaussian_ratio
@@ -33,7 +34,8 @@ from bandits.privatizers.releasing import Releasing
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.sums import summed
 from dpcore.mechanism import Mechanism, Release, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import Exact, integer, make_positive
@@ -43,7 +45,7 @@ from dpcore.sampling.rng import SYSTEM, Rng
 __all__ = ["AveragePrivatizer", "Averages", "Calibrated", "LinearTrust"]
 
 LinearTrust: TypeAlias = Literal["none", "central", "local", "shuffle"]
-Calibrated: TypeAlias = Literal["exact", "paper"]
+Calibrated: TypeAlias = Literal["exact", "paper", "pure"]
 
 _PLAIN: Final = 1 << 20
 _STEPS: Final = 1 << 6
@@ -74,9 +76,10 @@ class Averages:
 class AveragePrivatizer(Releasing[Averages]):
     r"""Release sums over clients of their averages of s actions, B = ``bound``, with noise.
 
-    ``trust`` says who adds it: ``central`` the server (discrete Gaussian), ``local`` every client
-    alone (the same, to its own message), ``shuffle`` every client some random bits, which a
-    shuffler mixes with those of its numbers (binomial noise); ``none`` nobody.
+    ``trust`` says who adds it: ``central`` the server (discrete Gaussian, or discrete Laplace where
+    ``calibration`` is ``pure``), ``local`` every client alone (the same, to its own message),
+    ``shuffle`` every client some random bits, which a shuffler mixes with those of its numbers
+    (binomial noise); ``none`` nobody.
 
     >>> central = AveragePrivatizer(trust="central", epsilon=10, delta="1/4")
     >>> size = Averages(users=100, coordinates=20)
@@ -85,9 +88,12 @@ class AveragePrivatizer(Releasing[Averages]):
     >>> paper = AveragePrivatizer(trust="central", epsilon=10, delta="1/4", calibration="paper")
     >>> print(round(paper.guarantee(size).delta(10).upper_float, 4))
     0.7886
+    >>> pure = AveragePrivatizer(trust="central", epsilon=10, calibration="pure")
+    >>> pure.noise(size), pure.guarantee(size)
+    (DiscreteLaplace(scale=128), Pure(10))
 
-    Raises :class:`InvalidParameter` for a trust model that is none of these, epsilon not > 0, a
-    delta outside of (0, 1) and a bound not > 0.
+    Raises :class:`InvalidParameter` for a trust model or calibration that is none of these, pure
+    calibration of shuffled bits, epsilon not > 0, a delta outside of (0, 1) and a bound not > 0.
     """
 
     trust: LinearTrust
@@ -101,6 +107,9 @@ class AveragePrivatizer(Releasing[Averages]):
             if getattr(self, argument) not in get_args(names):
                 reason = f"must be one of {', '.join(get_args(names))}"
                 raise InvalidParameter(argument, getattr(self, argument), reason)
+        if self.trust == "shuffle" and self.calibration == "pure":
+            reason = "must be exact or paper for shuffled bits: binomial noise has no pure epsilon"
+            raise InvalidParameter("calibration", self.calibration, reason)
         make_positive(self, epsilon="no noise gives epsilon 0", bound="0 leaves nothing")
         object.__setattr__(self, "delta", chance_of("delta", self.delta))
 
@@ -142,16 +151,15 @@ class AveragePrivatizer(Releasing[Averages]):
             case "central":
                 return self._own(size)
             case _:
-                own = self._own(size)
-                return DiscreteGaussianSum(count=size.users, sigma_squared=own.sigma_squared)
+                return summed(self._own(size), size.users)
 
     def proxy(self, size: Averages) -> Fraction:
         r"""A variance proxy of the noise of one released *average* over clients, in rewards^2.
 
         With it the noise, less its mean, is sub-Gaussian: E e^(tX) <= e^(t^2 proxy/2) for every t.
+        Of discrete Laplace noise it is 2 scale^2, and :meth:`tail` says what holds.
         """
-        unit = self.encoding(size)
-        step = (Fraction(unit.high) - Fraction(unit.low)) / (unit.precision * size.users)
+        step = self._step(size)
         match self.trust:
             case "none":
                 return Fraction(0)
@@ -159,9 +167,18 @@ class AveragePrivatizer(Releasing[Averages]):
                 # Hoeffding's lemma for each bit: 1/4.
                 return Fraction(self.shuffle(size).planned_noise.trials, 4) * step**2
             case "central":
-                return self._own(size).sigma_squared * step**2
+                return _proxy(self._own(size)) * step**2
             case _:
-                return size.users * self._own(size).sigma_squared * step**2
+                return size.users * _proxy(self._own(size)) * step**2
+
+    def tail(self, size: Averages) -> Fraction:
+        r"""How heavy the tails of that noise X are: c >= 0, in rewards; 0 if it is sub-Gaussian.
+
+        log E e^(tX) <= -(proxy/(2 c^2)) log(1 - c^2 t^2) for \|t\| < 1/c, as of Laplace noise of
+        scale c with that variance, or of a sum of such.
+        """
+        own = None if self.trust in ("none", "shuffle") else self._own(size)
+        return own.scale * self._step(size) if isinstance(own, DiscreteLaplace) else Fraction(0)
 
     def rounding(self, size: Averages) -> Fraction:
         r"""A variance proxy of what rounding at random adds to one released average."""
@@ -210,7 +227,9 @@ class AveragePrivatizer(Releasing[Averages]):
             return None
         if self.calibration == "exact" or self._paper_bits:
             return Approx(self.epsilon, self.delta)
-        return self.curve(size)
+        curve = self.curve(size)
+        largest = curve.pure().upper
+        return Pure(largest) if isinstance(largest, Fraction) else curve
 
     def curve(self, size: Averages) -> Guarantee:
         r"""What one release of this size gives a client, derived from its noise."""
@@ -264,13 +283,27 @@ class AveragePrivatizer(Releasing[Averages]):
             case _:
                 return _STEPS
 
-    def _own(self, size: Averages) -> DiscreteGaussian:
+    def _step(self, size: Averages) -> Fraction:
+        # One step of one client, in a released average.
+        unit = self.encoding(size)
+        return (Fraction(unit.high) - Fraction(unit.low)) / (unit.precision * size.users)
+
+    def _own(self, size: Averages) -> DiscreteGaussian | DiscreteLaplace:
         # What the server adds to each sum, or a client to each of its numbers.
+        if self.calibration == "pure":
+            return DiscreteLaplace(scale=size.coordinates * _STEPS / self.epsilon)
         return _gaussian(self, size.coordinates)
 
 
+def _proxy(noise: DiscreteGaussian | DiscreteLaplace) -> Fraction:
+    # In steps: of a real Laplace number it would be the variance, of a discrete one it is above it.
+    if isinstance(noise, DiscreteLaplace):
+        return 2 * Fraction(noise.scale) ** 2
+    return Fraction(noise.sigma_squared)
+
+
 def _moves(s: int) -> Sensitivity:
-    # How far a client moves s sums of Gaussian noise: each by g.
+    # How far a client moves s sums: each by g.
     return Sensitivity(_STEPS) if s == 1 else Sensitivity.box((_STEPS,) * s)
 
 

@@ -20,7 +20,7 @@ from accounting.claims.claim import Assumed, Pure
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.protocols.choose import mechanism_guarantee
-from accounting.protocols.pure_shuffle import purity
+from accounting.protocols.pure_shuffle import certified_shuffle
 from bandits.batch import Ask, Encoding, OwnRounds, ReleasedSum
 from bandits.privatizers.deployment import ALL_HONEST, EVERYONE, MASKED, Deployment, masked_sum
 from bandits.privatizers.releasing import Releasing
@@ -211,7 +211,7 @@ class Privatizer(Releasing[int]):
         if protocol is None:
             return None
         if isinstance(protocol, PureShuffle):
-            return _certified(protocol, self.deployment.counted_on(protocol.users))
+            return certified_shuffle(protocol, self.deployment.counted_on(protocol.users))
         return _guarantee(protocol, self.deployment, self.least_noise, self.relaxed)
 
     @final
@@ -307,13 +307,6 @@ def _noise_of(protocol: SumProtocol | BitProtocol, present: int) -> Noise:
             return summed(protocol.share, present)
         case CentralSum():
             return protocol.planned_noise
-
-
-def _certified(protocol: PureShuffle, honest: int) -> Pure:
-    found, own = purity(protocol, honest).guarantee, protocol.precision / protocol.share.scale
-    if found != Pure(own):
-        raise NotDerived(f"pure DP at epsilon = {own}", f"certified for {found!r} only")
-    return found
 
 
 def _mechanism(

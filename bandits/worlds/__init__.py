@@ -8,7 +8,7 @@ from bandits.worlds.combinatorial import CORRELATED, COVERAGE, INFLUENCE, PATH, 
 from bandits.worlds.cz import EASY, HARD
 from bandits.worlds.hard import HARD_MAB, HARD_PATHS, HARD_PUBLIC
 from bandits.worlds.letor import MSLR
-from bandits.worlds.linear import FIGURE_2, TABLE_2
+from bandits.worlds.linear import BALL, BOX, CLIENTS, FIGURE_2, TABLE_2
 from bandits.worlds.obd import OBD
 from bandits.worlds.own import OWN
 from bandits.worlds.preset import FromFile, Preset, Simulated, Worlds
@@ -29,7 +29,9 @@ _CSB: Final = (
     HARD_PUBLIC,
 )
 
-PRESETS: Final[tuple[Preset, ...]] = (EASY, HARD, MSLR, BINARY, OBD, FIGURE_2, TABLE_2, *_CSB, OWN)
+_LZJ: Final = (FIGURE_2, BALL, BOX, TABLE_2, CLIENTS)
+
+PRESETS: Final[tuple[Preset, ...]] = (EASY, HARD, MSLR, BINARY, OBD, *_LZJ, *_CSB, OWN)
 
 
 def preset_of(name: str) -> Preset:

@@ -20,7 +20,7 @@ import numpy as np
 from bandits.worlds.cz import CZ_ALGORITHMS
 from bandits.worlds.environment import Table
 from bandits.worlds.preset import FromFile, Preset
-from dpcore.command.state_file import require_plain
+from dpcore.command.input_file import require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 

@@ -3,17 +3,21 @@ r"""Worlds with linear rewards: a population whose parameters scatter around one
 LZJ, Section 7: d = 20, k = 10^3, sigma = 0.1, 10^5 users. What the paper leaves open is chosen
 here: actions and theta* uniform on the unit sphere, xi and the noise of a round normal, averages
 clipped at B = 2 by the privatizer. Their Appendix C has no experiments; ours has rewards -1 and 1,
-which need no clip, and users who are all alike.
+which need no clip, and users who are all alike: there their Section 8 can be played, many clients a
+phase against one a round. Infinite sets of actions are played by a cover (Remark 3.1).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar, Final
 
 import numpy as np
 
-from bandits.actions import Actions, LinearModel
+from bandits.actions import Actions, LinearModel, Shape, cover
 from bandits.batch import Ask, Encoding, OwnRounds
 from bandits.worlds.environment import Environment
 from bandits.worlds.preset import Preset, Simulated
@@ -21,11 +25,14 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 
-__all__ = ["FIGURE_2", "TABLE_2", "LinearWorld", "signs_instance", "sphere_instance"]
+__all__ = ["BALL", "BOX", "CLIENTS", "FIGURE_2", "TABLE_2", "CoveredWorld", "LinearWorld"]
+__all__ += ["ball_instance", "box_instance", "signs_instance", "sphere_instance"]
 
 _CLIENTS: Final = 1 << 11
 _DRAWS: Final = 1 << 16
 _DIMENSION: Final = 20
+_COVERED: Final = 3
+_FINEST: Final = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +130,25 @@ class LinearWorld(Environment):
         raise InvalidParameter("precision", precision, "must be of averages, clipped at the bound")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoveredWorld(LinearWorld):
+    r"""A whole ``shape`` of actions, played by a cover of it: regret is against all of the shape.
+
+    >>> world = ball_instance(1, 64)
+    >>> min(world.gaps) <= 1 / 2  # the radius of the cover
+    True
+    """
+
+    shape: Shape
+
+    @property
+    def gaps(self) -> tuple[float, ...]:
+        r"""How far below the best point of the shape the mean of each action of the cover is."""
+        theta = np.abs(np.array(self.theta))
+        best = math.sqrt(theta @ theta) if self.shape == "ball" else theta.sum() / len(theta) ** 0.5
+        return tuple(max(float(best) - mean, 0.0) for mean in self.means)
+
+
 def sphere_instance(seed: int, actions: int, *, dimension: int = _DIMENSION) -> LinearWorld:
     r"""Instance ``seed`` of Figure 2: k ``actions`` and theta* uniform on the unit sphere of R^d.
 
@@ -143,6 +169,45 @@ def signs_instance(seed: int, actions: int, *, dimension: int = _DIMENSION) -> L
     points, theta = _sphere(seed, actions, dimension)
     model = LinearModel(actions=Actions(points), deviation=0, bound=1, bounded=True)
     return LinearWorld(of=model, theta=theta)
+
+
+def ball_instance(seed: int, actions: int) -> CoveredWorld:
+    r"""The unit ball of R^3, theta* uniform on the sphere; ``actions`` is the size of a cover.
+
+    >>> ball_instance(0, 311).model.actions
+    Actions(311 of dimension 3)
+
+    Raises :class:`InvalidParameter` where no cover of radius 1/j has that size.
+    """
+    return _covered("ball", seed, actions)
+
+
+def box_instance(seed: int, actions: int) -> CoveredWorld:
+    r"""The same in the largest box within the ball.
+
+    >>> box_instance(0, 512).model.actions
+    Actions(512 of dimension 3)
+    """
+    return _covered("box", seed, actions)
+
+
+def _covered(shape: Shape, seed: int, actions: int) -> CoveredWorld:
+    _, theta = _sphere(seed, 0, _COVERED)
+    model = LinearModel(actions=_cover_of(shape, actions), deviation="0.1")
+    return CoveredWorld(of=model, theta=theta, shape=shape)
+
+
+@lru_cache(maxsize=16)
+def _cover_of(shape: Shape, size: int) -> Actions:
+    # The cover of radius 1/j that has so many actions: the number grows with j.
+    for parts in range(1, _FINEST + 1):
+        found = cover(shape, _COVERED, Fraction(1, parts))
+        if found.count == size:
+            return found
+        if found.count > size:
+            break
+    reason = f"must be the size of a cover of radius 1/j: of 1/{parts} it is {found.count}"
+    raise InvalidParameter("arms", size, reason)
 
 
 def _sphere(seed: int, actions: int, dimension: int) -> tuple[Floats, tuple[float, ...]]:
@@ -166,6 +231,28 @@ FIGURE_2: Final = Preset(
     users=10**5,
 )
 
+BALL: Final = Preset(
+    name="lzj/ball",
+    sentence="the unit ball of R^3 by a cover, 1912 actions of radius 1/8 (LZJ, Remark 3.1)",
+    source=Simulated(instance=ball_instance),
+    algorithms=("dpe", "cdp-dpe", "sdp-dpe"),
+    epsilons=("10",),
+    horizon=10**6,
+    schedule="paper",
+    arms=1912,
+    delta="0.25",
+    kind="linear",
+    users=10**5,
+)
+
+BOX: Final = replace(
+    BALL,
+    name="lzj/box",
+    sentence="the largest box in it by a cover, 512 actions of radius 1/8 (LZJ, Remark 3.1)",
+    source=Simulated(instance=box_instance),
+    arms=512,
+)
+
 TABLE_2: Final = Preset(
     name="lzj/table2",
     sentence="1000 actions in 20 dimensions, rewards -1 or 1, a user a round (LZJ, Table 2)",
@@ -176,4 +263,11 @@ TABLE_2: Final = Preset(
     schedule="paper",
     arms=1000,
     kind="linear",
+)
+
+CLIENTS: Final = replace(
+    TABLE_2,
+    name="lzj/clients",
+    sentence="the same, 2^(alpha l) clients a phase against one a round (LZJ, Section 8)",
+    algorithms=("pe", "dpe", "cdp-pe", "cdp-dpe", "sdp-pe", "sdp-dpe"),
 )

@@ -16,7 +16,7 @@ from typing import Final
 
 from bandits.worlds.environment import Bernoulli
 from bandits.worlds.preset import FromFile, Preset
-from dpcore.command.state_file import require_plain
+from dpcore.command.input_file import require_plain
 from dpcore.errors import InvalidParameter
 
 __all__ = ["OBD", "obd_arms"]

@@ -15,7 +15,7 @@ from typing import Final
 from bandits.worlds.cz import CZ_ALGORITHMS
 from bandits.worlds.environment import Table
 from bandits.worlds.preset import FromFile, Preset
-from dpcore.command.state_file import require_plain
+from dpcore.command.input_file import require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 
@@ -33,9 +33,6 @@ def table_arms(path: Path, arms: int | None = None) -> Table:
     columns: list[list[Fraction]] = []
     for line, row in _rows(path):
         columns = columns or [[] for _ in row]
-        if len(row) != len(columns):
-            reason = f"line {line} has {len(row)} cells, the first row of rewards {len(columns)}"
-            raise InvalidParameter("data", str(path), reason)
         for number, (column, cell) in enumerate(zip(columns, row, strict=True), start=1):
             value = _number(cell)
             if value is None or not 0 <= value <= 1:
@@ -54,12 +51,15 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.reader(file, strict=True)
-            first = True
+            width = 0
             for row in rows:
                 if not row:  # a blank line
                     continue
-                names = first and all(cell.strip() and _number(cell) is None for cell in row)
-                first = False
+                names = not width and all(cell.strip() and _number(cell) is None for cell in row)
+                width = width or len(row)
+                if len(row) != width:
+                    reason = f"line {rows.line_num} has {len(row)} cells, the first line {width}"
+                    raise InvalidParameter("data", str(path), reason)
                 if not names:
                     yield rows.line_num, row
     except OSError as error:

@@ -13,8 +13,8 @@ import numpy as np
 
 from bandits.policies.registry import ScheduleName, WorldKind
 from bandits.worlds.environment import Environment, Reordered
-from dpcore.command.state_file import require_plain
-from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.command.input_file import require_plain
+from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 
 __all__ = ["MOST_INSTANCES", "Data", "FromFile", "Preset", "Simulated", "SuperArms", "Worlds"]
@@ -175,7 +175,7 @@ class Preset:
                 return Worlds(environments=tuple(instance(i, wanted_arms) for i in range(count)))
             case FromFile(read=read, wanted=wanted, several=several):
                 if not paths:
-                    raise InvalidParameter("data", ABSENT, f"{self.name} needs {wanted}")
+                    raise InvalidParameter("preset", self.name, f"needs {wanted}")
                 if len(paths) > 1 and not several:
                     raise InvalidParameter("data", named, f"{self.name} reads one file")
                 if len({path.resolve() for path in paths}) < len(paths):

@@ -14,6 +14,7 @@ from bandits.plots.plots import ERROR_NOTE, draw_panels
 from benchmarks.figures.contenders import Player
 from benchmarks.figures.cz import paper_figures
 from benchmarks.figures.lzj import linear_figures
+from benchmarks.figures.lzj_clients import linear_remarks
 from benchmarks.figures.page import page
 from benchmarks.figures.real import real_rewards
 from benchmarks.figures.returning import returning_users
@@ -34,6 +35,7 @@ STUDIES: Final[tuple[Callable[[Player], Section], ...]] = (
     shuffled_bits,
     returning_users,
     linear_figures,
+    linear_remarks,
 )
 
 WHOLE: Final = Effort(instances=20, easy=10**6, hard=10**7)

@@ -53,9 +53,10 @@ the paper, batches of 4^b as in the code released with it (its Algorithm 1 has 2
 they see the same rewards. dp-se has its own epochs in all. *exact/se*: to the regret of se, which
 has no privacy, by exact numbers. *wrong arm* counts the instances where the best arm was dropped:
 the last choice of the run has no arm of the largest mean. By version; p allows it in one run of
-ten. Bits are the most that one user sends, by the paper's numbers and by the exact ones. Both
-epsilons are derived, for the exact version alone; what one parameter promises differs by
-algorithm."""
+ten. By the paper's numbers shuffled-se is over an aggregation that is assumed; with the exact
+radius it runs over shuffled bits of its own, whose epsilon is certified. Bits are the most that one
+user sends, by the paper's numbers and by the exact ones. Both epsilons are derived, for the exact
+version alone; what one parameter promises differs by algorithm."""
 
 
 def paper_figures(player: Player) -> Section:

@@ -26,7 +26,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from dpcore.command.options import AsJson, command_group
+from dpcore.command.options import AsJson, command_group, named, read_law
 from dpcore.command.patience import endlessly, patiently
 from dpcore.command.siblings import ours_first, require_ours
 from dpcore.command.terminal import say
@@ -34,7 +34,6 @@ from dpcore.errors import DpcoreError
 from dpcore.numbers.parameter import whole_number
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from dpcore.spec import did_you_mean
-from dpcore.spelling import read_noise
 
 __all__ = ["app", "main", "run"]
 
@@ -48,6 +47,8 @@ _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 _COMPLETION: Final = "_DPCORE_COMPLETE"
 _SIZES: Final = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
 _SIZE: Final = re.compile("[1-9][0-9]{0,3}")
+# Not before another paragraph or exit codes, nor where a command goes on in the next line.
+_LINE_END: Final = re.compile(r"(?<![\\\n])\n(?!\n|Exit code)")
 _SHELLS: Final = re.compile("(complete|source)_(bash|zsh|fish|powershell|pwsh)")
 _LINES: Final = 512
 _PATIENCE: Final = 3.0
@@ -80,8 +81,16 @@ def _registered() -> dict[str, EntryPoint]:
 @cache  # built once: the parser asks for it twice, and reads every option's annotations each time
 def _load(point: EntryPoint) -> Any:
     loaded = point.load()
-    command = get_command(loaded) if isinstance(loaded, typer.Typer) else loaded
+    command = _reflowed(get_command(loaded) if isinstance(loaded, typer.Typer) else loaded)
     command.name = point.name
+    return command
+
+
+def _reflowed(command: Any) -> Any:
+    # The window wraps the paragraphs of a help, not the source.
+    command.help = _LINE_END.sub(" ", command.help or "")
+    for each in getattr(command, "commands", {}).values():
+        _reflowed(each)
     return command
 
 
@@ -120,12 +129,19 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _dpcore(
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error instead of one line.")
+        bool,
+        typer.Option(
+            "--debug", metavar="", help="Show the traceback of an error instead of one line."
+        ),
     ] = False,
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+            "--version",
+            metavar="",
+            callback=_show_version,
+            is_eager=True,
+            help="Print the version and exit.",
         ),
     ] = False,
 ) -> None:
@@ -147,14 +163,15 @@ def sample(
 
     Example: dpcore sample discrete-laplace:scale=10 -n 5
     """
-    law = read_noise(noise)
+    law = read_law("NOISE", noise)
     count = whole_number("-n", size, at_least=0)
     start = None if seed is None else whole_number("--seed", seed, at_least=0)
     rng: Rng = SYSTEM if start is None else SeededRng(start)
     if count == 1:
         drawn = [law.sample(rng=rng)]
     else:
-        drawn = law.sample(count, rng=rng).tolist()
+        with named(size="-n"):
+            drawn = law.sample(count, rng=rng).tolist()
     if as_json:
         print(json.dumps({"schema": 1, "noise": law.to_json(), "seed": start, "values": drawn}))
     else:
@@ -181,8 +198,8 @@ def pmf(
 
     Example: dpcore pmf discrete-gaussian:sigma_squared=4 -- -1 0 1
     """
-    law = read_noise(noise)
-    precision = whole_number("--bits", bits)
+    law = read_law("NOISE", noise)
+    precision = whole_number("--bits", bits, at_least=8, at_most=1 << 20)
     ends = [
         (k, law.enclose_pmf(k, precision)) for k in [whole_number("K", text) for text in values]
     ]
@@ -197,7 +214,7 @@ def pmf(
 
 @cache
 def _whole() -> Any:
-    return get_command(app)
+    return _reflowed(get_command(app))
 
 
 def run(arguments: Sequence[str]) -> int:

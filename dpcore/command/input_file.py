@@ -1,13 +1,14 @@
-r"""Reading a file that a command was given: plain files only, and no more than is asked for."""
+r"""Read a file that a command was given: a plain file, and no more of it than is asked for."""
 
 from __future__ import annotations
 
+import stat
+from contextlib import suppress
 from pathlib import Path
 
-from dpcore.command.state_file import require_plain
 from dpcore.errors import InvalidParameter
 
-__all__ = ["read_text"]
+__all__ = ["read_text", "require_plain"]
 
 
 def read_text(argument: str, path: str | Path, *, most: int) -> str:
@@ -36,3 +37,18 @@ def read_text(argument: str, path: str | Path, *, most: int) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidParameter(argument, str(path), "is not text in UTF-8") from None
+
+
+def require_plain(argument: str, path: str | Path) -> None:
+    r"""Refuse a path that is not a regular file: reading a pipe could block for ever.
+
+    >>> require_plain("--data", "/dev/zero")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: --data = /dev/zero: is not a plain file
+
+    Raises :class:`InvalidParameter`, naming the argument.
+    """
+    with suppress(OSError):
+        if not stat.S_ISREG(Path(path).stat().st_mode):
+            raise InvalidParameter(argument, str(path), "is not a plain file")

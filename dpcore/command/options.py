@@ -21,7 +21,9 @@ from dpcore.spelling import read_noise
 
 __all__ = ["AsJson", "command_group", "named", "read_jobs", "read_law", "share"]
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", metavar="", help="Print one JSON document instead of text.")
+]
 
 
 def command_group(name: str, **given: Any) -> typer.Typer:

@@ -36,6 +36,8 @@ def check_writable(option: str, path: Path | None) -> None:
     there = path.resolve()
     if there.exists() and not os.access(there, os.W_OK):
         raise InvalidParameter(option, str(path), "cannot be written to")
+    if not there.parent.is_dir():
+        raise InvalidParameter(option, str(path), f"there is no folder {path.parent}")
     if not _special(there) and not os.access(there.parent, os.W_OK):
         raise InvalidParameter(option, str(path), "its directory cannot be written to")
 

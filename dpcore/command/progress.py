@@ -15,8 +15,10 @@ _OFTEN: Final = 0.2
 
 
 @contextmanager
-def progress_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
     r"""A function to be told how many of ``total`` are done; it shows nothing where nobody looks.
+
+    A ``total`` of None is one that nobody knows: then the number done is shown.
 
     >>> with progress_bar("runs", 1000) as progress:
     ...     progress(1000)
@@ -30,10 +32,12 @@ def progress_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
     columns = (*Progress.get_default_columns()[:-1], TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)
-        step = max(total // _STEPS, 1)
+        step = max((total or 0) // _STEPS, 1)
 
         def advance(done: int) -> None:
-            if done - bar.tasks[task].completed >= step or done >= total:
+            if total is None:
+                bar.update(task, description=f"{label}: {done}")
+            elif done - bar.tasks[task].completed >= step or done >= total:
                 bar.update(task, completed=done)
 
         yield advance

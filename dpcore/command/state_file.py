@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
+from dpcore.command.input_file import require_plain
 from dpcore.errors import InvalidParameter
 
-__all__ = ["StateFile", "open_state", "require_plain"]
+__all__ = ["StateFile", "open_state"]
 
 Place: TypeAlias = str | Path
 
@@ -131,21 +132,6 @@ def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]
                 with suppress(OSError):
                     place.unlink()
             raise
-
-
-def require_plain(argument: str, path: Place) -> None:
-    r"""Refuse a path that is not a regular file: reading a pipe could block for ever.
-
-    >>> require_plain("--data", "/dev/zero")
-    Traceback (most recent call last):
-    ...
-    dpcore.errors.InvalidParameter: --data = /dev/zero: is not a plain file
-
-    Raises :class:`InvalidParameter`, naming the argument.
-    """
-    with suppress(OSError):
-        if not stat.S_ISREG(Path(path).stat().st_mode):
-            raise InvalidParameter(argument, str(path), "is not a plain file")
 
 
 def _sync_folder(path: Path) -> None:

@@ -51,6 +51,7 @@ class Exact:
 _MOST_DIGITS = 4_000
 _LARGEST = 10**_MOST_DIGITS
 _SHOWN = 10**6
+_NO_NUMBER = "must be a finite number such as 3, 0.1, 1/3 or 1e-6"
 _EXPONENT = re.compile(r"[eE]([+-]?\d+)\s*$")
 
 
@@ -124,9 +125,7 @@ def _from_text(argument: str, text: str) -> Fraction:
     except ZeroDivisionError:
         raise InvalidParameter(argument, text, "must not divide by zero") from None
     except ValueError:
-        raise InvalidParameter(
-            argument, text, "must be a finite number such as 3, 0.1, 1/3 or 1e-6"
-        ) from None
+        raise InvalidParameter(argument, text, _NO_NUMBER) from None
 
 
 def positive_rational(argument: str, value: object, reason: str) -> Fraction:
@@ -182,13 +181,17 @@ def whole_number(
 
     Raises :class:`InvalidParameter` for anything else.
     """
-    exact = rational(argument, value)
+    between = "" if at_least is None else f" >= {at_least}"
+    if at_least is not None and at_most is not None:
+        between = f" from {at_least} to {_written(at_most)}"
+    wrong = InvalidParameter(argument, value, f"must be a whole number{between}, e.g. 10 or 1e3")
+    try:
+        exact = rational(argument, value)
+    except InvalidParameter as error:
+        raise (wrong if error.reason == _NO_NUMBER else error) from None
     low = at_least is not None and exact < at_least
     if exact.denominator != 1 or low or (at_most is not None and exact > at_most):
-        between = "" if at_least is None else f" >= {at_least}"
-        if at_least is not None and at_most is not None:
-            between = f" from {at_least} to {_written(at_most)}"
-        raise InvalidParameter(argument, value, f"must be a whole number{between}, e.g. 10 or 1e3")
+        raise wrong
     return int(exact)
 
 

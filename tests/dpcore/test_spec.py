@@ -105,7 +105,8 @@ def test_a_sensitivity_is_read_as_it_is_written(text: str) -> None:
     [
         ("l2=3", "must be 3, l1=3"),
         ("l2-sqared=3", "did you mean l2-squared? it must be 3, l1=3"),
-        ("", "must be a finite number"),
+        ("", "must be 3, l1=3, l2-squared=4 or box=1x2x2"),
+        ("box=1x", "must be 3, l1=3, l2-squared=4 or box=1x2x2"),
         ("0", "from 1 to 2^62"),
         ("box=1x0", "from 1 to 2^62"),
         ("l1=1,l1=2", "must be 3, l1=3"),

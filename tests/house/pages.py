@@ -18,24 +18,23 @@ nothing is passed over in silence. What must not run at all is a ``text`` block.
 from __future__ import annotations
 
 import doctest
-import multiprocessing
 import os
 import re
 import shlex
 import subprocess
 import sys
-import tempfile
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-from tests.effort import effort
 
 LANGUAGES = frozenset({"python", "console", "text", "json", "toml"})
 RUN = frozenset({"dpcore", "python", "echo", "cat", "ls"})
 SHOWN_ONLY = frozenset({"make", "pip", "git"})
 TIMEOUT_SECONDS = 120
-GROUPS = ("accounting.cli.budget", "accounting.ledger.ledger", "audit.cli.run", "bandits.cli.run")
+
+PLAIN = re.compile(r"dpcore (?!.*--jobs)[^|><;&$~*?`]*")
+Warm = Callable[[list[str], Path], tuple[int, str]]
 
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL
@@ -125,8 +124,11 @@ def agrees(printed: str, shown: str) -> bool:
     return re.fullmatch(pattern, trimmed(printed), flags=re.DOTALL) is not None
 
 
-def run_command(command: Command, folder: Path) -> None:
-    """Run one command in ``folder``; raises when it does not do what the page shows."""
+def run_command(command: Command, folder: Path, warm: Warm | None = None) -> None:
+    """Run one command in ``folder``; raises when it does not do what the page shows.
+
+    ``warm`` runs those that a shell adds nothing to and that start no workers of their own.
+    """
     program = command.line.split()[0]
     if program in SHOWN_ONLY:
         return
@@ -137,19 +139,15 @@ def run_command(command: Command, folder: Path) -> None:
         raise PageError(f"{command.place}: a cut pipe is a race: show '...' instead")
     if program == "dpcore" and not Path(sys.executable).with_name(program).exists():
         raise PageError(f"{command.place}: dpcore is not installed here: make test installs it")
-    started = _forked if _plain(command.line) else _started
-    code, printed = started(command.line, folder)
+    if warm is not None and PLAIN.fullmatch(command.line):
+        code, printed = warm(shlex.split(command.line, comments=True), folder)
+    else:
+        code, printed = _started(command.line, folder)
     told = f"{command.place}: $ {command.line}\nprinted\n{printed}"
     if code != command.exit_code:
         raise PageError(f"{told}and exited with {code}, not {command.exit_code}")
     if command.output.strip() and not agrees(printed, command.output):
         raise PageError(f"{told}where the page shows\n{command.output}")
-
-
-def _plain(line: str) -> bool:
-    # By day, what a shell adds nothing to and what starts no workers of its own.
-    by_day = effort(1, 2) == 1
-    return by_day and re.fullmatch(r"dpcore (?!.*--jobs)[^|><;&$~*?`]*", line) is not None
 
 
 def _started(line: str, folder: Path) -> tuple[int, str]:
@@ -166,33 +164,6 @@ def _started(line: str, folder: Path) -> tuple[int, str]:
         check=False,
     )
     return run.returncode, run.stdout
-
-
-def _forked(line: str, folder: Path) -> tuple[int, str]:
-    # The same from a process that has loaded the package and has done nothing else: starting is
-    # most of a short command.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__", *GROUPS])
-    with tempfile.NamedTemporaryFile() as printed:
-        words = shlex.split(line, comments=True)
-        process = context.Process(target=_command, args=(words, folder, printed.name))
-        process.start()
-        process.join(TIMEOUT_SECONDS)
-        if process.exitcode is None:
-            process.kill()
-            raise PageError(f"$ {line}: no end after {TIMEOUT_SECONDS} seconds")
-        return process.exitcode, printed.read().decode()
-
-
-def _command(words: list[str], folder: Path, printed: str) -> None:
-    os.chdir(folder)
-    with Path(printed).open("ab") as file:
-        for stream in (1, 2):
-            os.dup2(file.fileno(), stream)
-    sys.argv, sys.path[0] = words, str(Path(sys.executable).parent)
-    from dpcore.command.app import main
-
-    main()
 
 
 def run_python(block: Block, namespace: dict[str, object]) -> None:
@@ -214,7 +185,7 @@ def run_python(block: Block, namespace: dict[str, object]) -> None:
         raise PageError("".join(said))
 
 
-def run_page(page: str, markdown: str, folder: Path) -> int:
+def run_page(page: str, markdown: str, folder: Path, warm: Warm | None = None) -> int:
     """Run every block of a page in ``folder``; how many did."""
     namespace: dict[str, object] = {"__name__": "__main__"}
     count = 0
@@ -226,6 +197,6 @@ def run_page(page: str, markdown: str, folder: Path) -> int:
             count += 1
         elif block.language == "console":
             for command in commands(block):
-                run_command(command, folder)
+                run_command(command, folder, warm)
                 count += 1
     return count

@@ -67,10 +67,10 @@ def test_every_hostile_value_of_a_cheap_option(
 def test_a_command_that_fails_is_seen(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(text: str) -> None:
+    def broken(argument: str, text: str) -> None:
         raise RuntimeError("slip")
 
-    monkeypatch.setattr(dpcore.command.app, "read_noise", broken)
+    monkeypatch.setattr(dpcore.command.app, "read_law", broken)
     found = wrong(typed(capsys, *line(Random(1), COMMANDS[0])))
     assert found is not None
     assert "70" in found

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -114,15 +115,22 @@ def test_the_contracts_name_every_package() -> None:
 # -- no circle of files ----------------------------------------------------------------------------
 
 
+@cache
+def statements(source: str) -> list[ast.Import | ast.ImportFrom]:
+    """The import statements of a file: inside functions and for types, too."""
+    nodes = ast.walk(ast.parse(source))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(sources: Mapping[str, str]) -> dict[str, set[str]]:
-    """Of each module the modules it imports: inside functions and for types, too."""
+    """Of each module the modules it imports."""
     found: dict[str, set[str]] = {}
     for module, source in sources.items():
         found[module] = set()
-        for node in ast.walk(ast.parse(source)):
+        for node in statements(source):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module:
+            elif node.module:
                 inner = {f"{node.module}.{alias.name}" for alias in node.names}
                 names = [*(inner & sources.keys()), node.module]
                 if inner <= sources.keys():

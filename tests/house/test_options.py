@@ -112,6 +112,19 @@ def test_every_option_that_a_help_text_mentions_exists() -> None:
         assert wrong(text) == [], path
 
 
+def test_a_help_shows_what_an_option_takes_and_that_a_flag_takes_nothing() -> None:
+    for path, command in COMMANDS.items():
+        for one in command.params:
+            if one.param_type_name == "option" and "completion" not in one.name:
+                assert bool(one.metavar) is not one.is_flag, (path, one.name)
+
+
+def test_the_lines_of_a_help_are_those_of_the_window() -> None:
+    broken = re.compile(r"\w[,.:;]?\n(?!Exit code)\w")
+    assert broken.search("a sentence that\ngoes on")
+    assert [path for path, command in COMMANDS.items() if broken.search(command.help or "")] == []
+
+
 def test_every_option_that_an_error_names_exists() -> None:
     known = options(()) | OTHERS
     for package in ("dpcore", "accounting", "audit", "bandits"):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.errors import InvalidParameter
+from tests.effort import by_day
 from tests.parts import SHARE
 from tests.purse import TOTAL, Purse, PurseError, purse
 
@@ -76,6 +77,7 @@ def test_the_run_has_one_purse() -> None:
     assert purse.total == TOTAL * Fraction(os.environ.get(SHARE, "1"))
 
 
+@by_day(1)
 @pytest.mark.parametrize(("second", "passed"), [("4e-7", True), ("7e-7", False)])
 def test_a_run_that_overspends_fails_and_every_run_prints_its_account(
     tmp_path: Path, second: str, passed: bool

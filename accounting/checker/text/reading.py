@@ -30,6 +30,7 @@ __all__ = ["Claim", "Malformed", "Part", "Read", "parsed", "part_of", "read", "s
 
 _MOST_ROUNDS: Final = 10**7
 _MOST_DECIMALS: Final = 400
+_MOST_AMOUNTS: Final = 1 << 14
 _FIELDS: Final = frozenset(
     {"schema", "scope", "parts", "assumptions", "claims", "software", "digest"}
 )
@@ -166,7 +167,8 @@ def part_of(where: str, item: Mapping[str, Any]) -> Part:
     norm, amount = sensitivity["norm"], sensitivity["amount"]
     if norm not in _NORMS:
         raise Malformed(f"{where}.sensitivity.norm", f"must be one of {', '.join(_NORMS)}")
-    listed = items(f"{where}.sensitivity.amount", amount) if norm == "box" else [amount]
+    place = f"{where}.sensitivity.amount"
+    listed = items(place, amount, most=_MOST_AMOUNTS) if norm == "box" else [amount]
     amounts = tuple(whole(f"{where}.sensitivity.amount", each, 1, 10**9) for each in listed)
     law = _law(f"{where}.noise", mapping(f"{where}.noise", item["noise"]))
     if sampling == "poisson-replaced" and law.name not in REAL_LAWS:

@@ -45,6 +45,7 @@ _T = TypeVar("_T")
 _PATIENCE: Final = 60  # seconds for which a charge waits for others
 _CREATION: Final = 0x64_70_63_6F_72_65  # names the advisory lock under which tables are made
 _LOG: Final = 4 << 20  # bytes that the write-ahead log of a file may grow to
+_FOLDER: Final = ": is there such a folder, and may you write to it?"
 _CORRUPT: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 # What PostgreSQL says of a statement that fits the tables, when the tables do not: no such table,
 # column or function, another type, a sum out of range.
@@ -80,7 +81,9 @@ class Store:
     def must_be_there(self) -> None:
         r"""Refuse a file that does not exist: opening it would make an empty one."""
         if self.is_file and self._identity() is None:
-            raise LedgerUnavailable(self.where, "there is no such file")
+            raise LedgerUnavailable(
+                self.where, "there is no such file: dpcore ledger open makes a ledger"
+            )
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -234,7 +237,8 @@ class Store:
             if name == "SQLITE_ERROR" or getattr(original, "sqlstate", "") in _OTHER_TABLES:
                 what = f"its tables are not those of a ledger: {_line(error)}"
                 raise LedgerDamaged(self.where, what) from error
-            raise LedgerUnavailable(self.where, _line(error)) from error
+            why = f"{_line(error)}{_FOLDER if name == 'SQLITE_CANTOPEN' else ''}"
+            raise LedgerUnavailable(self.where, why) from error
         except OSError as error:
             # Of the files beside the database, such as a log that cannot be brought to the disk.
             raise LedgerUnavailable(self.where, error.strerror or str(error)) from error

@@ -281,7 +281,7 @@ def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
     except InvalidParameter as error:
         raise InvalidParameter("feature", spelling, error.reason) from None
     if not callable(function):
-        reason = f"is a {type(function).__name__}, not a callable"
+        reason = f"is of type {type(function).__name__}, not a callable"
         raise InvalidParameter("feature", spelling, reason)
     try:
         inspect.signature(function).bind(None)

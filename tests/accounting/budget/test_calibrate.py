@@ -20,6 +20,7 @@ from accounting.errors import NotDerived
 from accounting.papers.real_gaussian import real_gaussian_delta
 from accounting.release.curve import PrivacyCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Sensitivity, Skellam
+from dpcore.command.patience import ended_after
 from dpcore.noise import Noise
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated, rewired
@@ -97,6 +98,27 @@ def test_a_thousand_rounds(law: str) -> None:
     found = calibrate(**given)
     assert found.least
     assert stands(found)
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "0.01"])
+def test_little_epsilon_over_many_samples_takes_seconds(epsilon: str) -> None:
+    """The least sigma is nearly that of noise on the reals; and each size tried is told."""
+    asked: dict[str, Any] = {
+        "epsilon": epsilon,
+        "delta": "1e-5",
+        "rounds": 14062,
+        "rate": Fraction(256, 60000),
+    }
+    seen: list[int] = []
+    with ended_after(30):
+        found = calibrate(noise="discrete-gaussian", **asked, watch=seen.append)
+    assert found.least
+    assert seen == list(range(1, len(seen) + 1))
+    assert len(seen) >= 2
+    on_reals = calibrate(noise="gaussian", **asked)
+    assert on_reals.least
+    ratio = found.noise.parameters["sigma_squared"], on_reals.noise.parameters["sigma"]
+    assert abs(Fraction(ratio[0]) / Fraction(ratio[1]) ** 2 - 1) < Fraction(1, 10**5)
 
 
 @pytest.mark.parametrize("law", ONE)

@@ -60,7 +60,6 @@ def table(guarantee: Any, visits: int, delta: Fraction = DELTA) -> tuple[Route, 
 
 
 @pytest.mark.nightly
-@by_day(1)
 @pytest.mark.parametrize("guarantee", [SKELLAM, GAUSSIAN], ids=["skellam", "discrete gaussian"])
 def test_exact_beats_renyi_beats_advanced_at_every_count(guarantee: PrivacyCurve) -> None:
     for visits in spread(VISITS, 4):
@@ -174,7 +173,7 @@ def test_basic_shares_delta_equally(visits: int) -> None:
     assert truth * (1 - mpf(10) ** -12) <= found <= truth * (1 + mpf(10) ** -4)
 
 
-@by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("visits", [1, 16, 1024])
 def test_paper_bounds_of_skellam(visits: int) -> None:
     with mp.workdps(25):

@@ -18,7 +18,7 @@ from accounting.checker.text.form import digest_of
 from accounting.checker.verdict import _checked
 from dpcore.errors import InvalidParameter
 from tests.accounting.certificates.test_certificate import move, resealed
-from tests.effort import spread
+from tests.effort import effort, spread
 
 GOLDEN = Path(__file__).parents[2] / "vectors" / "certificates"
 CHEAP = "one_gaussian"
@@ -210,7 +210,7 @@ def paths(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 PATHS = [path for path in paths(golden()) if path]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=effort(100, 300), deadline=None)
 @given(st.sampled_from(PATHS), JSON, st.booleans())
 def test_no_value_anywhere_crashes_the_checker(path: Any, value: Any, sealed: bool) -> None:
     document = golden()

@@ -60,7 +60,7 @@ MUTANTS = [
 ]
 
 
-@by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "mutant",
     [pytest.param(row, id=f"{row[1]}-{i}") for i, row in enumerate(MUTANTS)],

@@ -10,6 +10,7 @@ import pytest
 
 from accounting.certificates.certificate import certify
 from accounting.checker import Allowance, Malformed, Status
+from accounting.checker.text.form import digest_of
 from accounting.checker.worst import WorstPart, check_certificates, stated_parts, worst_of
 from accounting.release.curve import PrivacyCurve
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -62,6 +63,21 @@ def test_a_part_claims_what_its_certificate_proves_of_the_same() -> None:
     assert failures(EPSILON, sentence) == [
         ("parts[0]", "its own certificate does not assume: somebody said so")
     ]
+
+
+def test_a_pure_epsilon_is_a_bound_at_every_delta_and_no_less() -> None:
+    curve = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1)
+    own = certify(curve, deltas=()).to_json()
+    alone = replace(PARTS[0], certificate=own, claims={DELTA: Fraction(1, 10)})
+    assert failures(Fraction(1, 10), alone) == []
+    less = replace(alone, claims={DELTA: Fraction(1, 10) - Fraction(1, 10**9)})
+    assert "claims less" in failures(Fraction(1, 10), less)[0][1]
+    # A claim of another kind bounds no epsilon.
+    other = certify(curve, deltas=(), epsilons=["1/100"]).to_json()
+    rest = [each for each in other["claims"] if each["quantity"] == "delta"]
+    bare = {**other, "claims": rest, "digest": ""}
+    bare["digest"] = digest_of(bare)
+    assert "claims less" in failures(Fraction(1, 10), replace(alone, certificate=bare))[0][1]
 
 
 def test_a_certificate_that_does_not_hold_is_named_in_its_part() -> None:

@@ -2,6 +2,8 @@ r"""``dpcore budget calibrate`` and ``returning`` as a user types them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from importlib.metadata import EntryPoint
 
@@ -130,3 +132,32 @@ def test_counts(text: str, wanted: list[int]) -> None:
 def test_counts_that_are_none(text: str) -> None:
     with pytest.raises(InvalidParameter, match="--visits"):
         arguments.counts("--visits", text)
+
+
+# -- what a calibration tries --------------------------------------------------------------------
+
+
+def test_a_calibration_shows_what_it_tries(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    @contextmanager
+    def bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        assert (label, total) == ("sizes of the noise tried", None)
+        yield seen.append
+
+    monkeypatch.setattr(commands, "progress_bar", bar)
+    samples = ["--poisson", "256/60000", "--rounds", "14062", "--delta", "1e-5"]
+    answer = command("calibrate", "--noise", "discrete-gaussian", *samples, "--epsilon", "0.1")
+    assert answer.code == 0
+    assert seen == list(range(1, len(seen) + 1))
+    assert len(seen) >= 2
+
+
+def test_a_calibration_ends_within_the_time_allowed(command: Command) -> None:
+    """Two rounds on samples at a wide sigma take far longer."""
+    samples = ["--poisson", "1%", "--rounds", "2", "--delta", "1e-6", "--epsilon", "0.0005"]
+    answer = command("calibrate", "--noise", "discrete-gaussian", *samples, "--within", "1")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: no answer within 1 seconds of computing: --within allows")

@@ -363,3 +363,18 @@ def test_between_says_which_end_is_known() -> None:
     assert told(Fraction(1), math.inf) == "between 1 and infinity"
     assert told(Fraction(2), Fraction(2)) == "exactly 2"
     assert read_sensitivity("--sensitivity", "3") == Sensitivity(3)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([*SKELLAM, "--rounds", "2e12"], "--rounds = 2000000000000: must be at most 2^40"),
+        (["--noise", "normal:sigma=1"], ": must start with one of gaussian, laplace, discrete-"),
+    ],
+)
+def test_refusals_name_the_option_and_what_it_takes(
+    command: Command, words: list[str], told: str
+) -> None:
+    answer = command("epsilon", *words, "--delta", "1e-6")
+    assert (answer.code, answer.out) == (2, "")
+    assert told in answer.err

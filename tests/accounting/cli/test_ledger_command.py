@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -184,7 +185,7 @@ def test_show_and_export(opened: Command) -> None:
     assert "never charged" in opened("show", "--user", "eve").out
     text = opened("show", "--user", "ada").out
     assert "monday" in text
-    assert "rho 3/8" in text
+    assert "rho=3/8" in text
     records = [json.loads(line) for line in opened("export").out.splitlines()]
     assert records[0]["filter"]["budget"]["rho"] == "1/2"
     assert records[1]["users"] == ["ada", "bob"]
@@ -274,15 +275,17 @@ CHARGE = ["charge", "--batch", "one"]
         (["open", "--budget", "rho=-1"], "--budget"),
         (["open", "--budget", "rho=1,epsilon=1"], "--budget"),
         (["open", "--budget", "rho=1/2,rho=1"], "--budget"),
-        (["open", "--budget", "rho=1"], "--budget"),
+        (["open", "--budget", "rho=1"], "--budget = rho=1 (replace): is not the ledger's, rho=1/2"),
+        (["open", "--budget", "rho=1/2", "--relation", "add-remove"], "rho=1/2 (add-remove): is"),
         (["open", "--budget", "rho=1/2", "--relation", "remove"], "--relation"),
         (["open"], "--budget"),
-        ([*CHARGE, "--users", "ada"], "--noise"),
-        ([*CHARGE, *GAUSSIAN], "--users"),
+        ([*CHARGE, "--users", "ada"], "--noise: give either --noise, or --claim with"),
+        ([*CHARGE, *GAUSSIAN], "--users: give either --users or --users-file"),
         ([*CHARGE, "--users", "ada", "--users-file", "-", *GAUSSIAN], "--users"),
         ([*CHARGE, "--users", "ada,ada", *GAUSSIAN], "--users"),
         ([*CHARGE, "--users", "ada,,bob", *GAUSSIAN], "--users"),
         ([*CHARGE, "--users-file", "/no/where", *GAUSSIAN], "--users-file"),
+        ([*CHARGE, "--users-file", os.devnull, *GAUSSIAN], "--users-file = "),
         ([*CHARGE, "--users", "ada", "--noise", "skellam:variance=0"], "--noise"),
         ([*CHARGE, "--users", "ada", *GAUSSIAN, "--sensitivity", "0"], "--sensitivity"),
         ([*CHARGE, "--users", "ada", *GAUSSIAN, "--claim", "rho=1"], "--noise"),
@@ -321,7 +324,8 @@ def test_a_ledger_that_is_not_there(command: Command, tmp_path: Path) -> None:
         assert "no such file" in answer.err
     assert not command.path.exists()
     command.path = tmp_path / "no" / "folder.db"
-    assert command("open", "--budget", "rho=1").code == 2
+    answer = command("open", "--budget", "rho=1")
+    assert (answer.code, "is there such a folder" in answer.err) == (2, True)
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "mysql://host/name", " "])

@@ -305,6 +305,7 @@ def test_a_choice_that_is_none_names_the_option(command: Command, option: str) -
     assert f"Invalid value for '{option}': 'foo' is not one of '" in answer.err
 
 
+@pytest.mark.nightly
 def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
     words = ["--noise-multiplier", 2, "--batch-size", 20, "--examples", 1000, "--delta", "1e-6"]
     answers: list[Any] = []

@@ -127,8 +127,11 @@ def test_parts_beyond_the_second_path_are_not_called_false(command: Verify) -> N
 def test_a_result_is_told_from_a_certificate(command: Verify) -> None:
     answer = command('{"schema": "dpcore-bandit/1"}')
     assert answer.code == 2
-    assert "is a result ('dpcore-bandit/1'), and no certificate: give the" in answer.err
+    assert "is a result ('dpcore-bandit/1'), not a certificate: give the" in answer.err
     assert "certificate-*.json" in answer.err
+    later = command('{"schema": "dpcore-certificate/9"}')
+    assert (later.code, "certificate-*.json" in later.err) == (2, False)
+    assert "form 'dpcore-certificate/9': this version of dpcore reads dpcore-cert" in later.err
     foreign = command('{"schema": "alien/1"}').err
     assert "certificate-*.json" not in foreign
 

@@ -23,7 +23,7 @@ from accounting.pairs.lattice import LatticePair
 from accounting.pairs.shift import Shift
 from dpcore import DiscreteGaussian
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from tests.effort import by_day
+from tests.effort import by_day, effort
 from tests.support.accounting.brute import close, gaussian, laplace, real
 from tests.support.accounting.lattice_powers import (
     PAIRS,
@@ -77,7 +77,7 @@ def test_enclosures_meet_at_every_precision(pair: LatticePair) -> None:
     share=st.fractions(-1, 1, max_denominator=64),
     bits=st.sampled_from((16, 64, 128)),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=effort(30, 80), deadline=None)
 def test_tails_hold_for_any_law_and_shift(
     gaussian_law: bool, amount: Fraction, shift: dict[int, int], share: Fraction, bits: int
 ) -> None:

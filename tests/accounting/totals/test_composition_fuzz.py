@@ -39,7 +39,7 @@ from dpcore import Binomial, DiscreteGaussian, DiscreteLaplace, Poisson, Skellam
 from dpcore.mechanism import Relation, Scope
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, precision
-from tests.effort import by_day
+from tests.effort import by_day, effort
 from tests.support.accounting.brute import gaussian, laplace, real
 from tests.support.accounting.worlds import binomial, poisson, skellam
 from tests.support.dpcore.mutants import mutated, rewired
@@ -213,7 +213,11 @@ def inverts(found: Bound, curve: Callable[[Fraction], Any], delta: Fraction) -> 
 
 
 @seed(20)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(
+    max_examples=effort(25, 60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much],
+)
 @given(LISTS.filter(lambda listed: size(listed) < MOST_OUTCOMES), EPSILONS, DELTAS)
 def test_random_lists_against_enumeration(
     listed: list[tuple[Round, int]], epsilon: Fraction, delta: Fraction

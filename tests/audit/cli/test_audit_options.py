@@ -83,13 +83,14 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     "no file": (["--pairs", "none.toml"], "none.toml"),
     "no space": (["--search", "nowhere"], "nowhere"),
     "no feature": (["--feature", "shape"], "--feature = shape"),
-    "a feature twice": (["--feature", "sign", "--feature", "sign"], "features = sign"),
-    "no baseline": (["--baseline", "guess"], "baseline = guess"),
+    "a feature twice": (["--feature", "sign", "--feature", "sign"], "--feature = sign"),
+    "no baseline": (["--baseline", "guess"], "--baseline = guess"),
     "no jobs": (["-j", 0], "--jobs = 0"),
     "part of a job": (["-j", "1.5"], "--jobs = 1.5"),
     "a layer twice": (["--layers", "sample,sample"], "--layers = sample,sample"),
     "a curve of nothing": (["--claim", "rho=0"], "rho"),
     "a folder for a page": (["--html", "."], ": is a directory"),
+    "no address": (["--scheduler", "here"], "--scheduler = here: is not reached: missing port"),
     "no scheduler": (["--scheduler", "tcp://127.0.0.1:1"], "--scheduler = tcp://127.0.0.1:1"),
 }
 

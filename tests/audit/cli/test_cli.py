@@ -14,9 +14,12 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from audit.catalogue import ENTRIES
+from audit.cli import commands
 from audit.report.report import SCHEMA
+from audit.targets.spelling import _AUDITS
 from tests.effort import by_day
 from tests.support.audit.command import ALPHA, KEYS, START, Shell, arguments, at, started
 
@@ -224,11 +227,15 @@ def test_a_locale_without_the_letters_is_no_error(here: Path) -> None:
 # -- bad input --------------------------------------------------------------------------------
 
 
+def test_each_command_is_meant_by_a_target_that_is_nearly_its_name() -> None:
+    assert {*_AUDITS, "run"} == {*vars(get_command(commands))["commands"]}
+
+
 @by_day(20)
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["targets.py:absent"], "target = targets.py:absent: the module has no absent"),
+        (["targets.py:absent"], "TARGET = targets.py:absent: the module has no absent"),
         (["targets.py:laplac"], "did you mean laplace?"),
         (["targets.py:word"], "is a str, not a callable"),
         (["targets.py:three"], "must be callable as f(dataset), f(dataset, rng) or"),
@@ -254,7 +261,7 @@ def test_a_locale_without_the_letters_is_no_error(here: Path) -> None:
         (["half-scale", "--pair", "NaN", "0"], "--pair: dataset A = NaN: must be JSON"),
         (["half-scale", "-n", "0"], "-n = 0: must be a whole number from 1 to 1e12"),
         (["half-scale", "-n", "1.5"], "-n = 1.5: must be a whole number from 1 to 1e12"),
-        (["half-scale", "-n", "many"], "-n = many: must be a finite number"),
+        (["half-scale", "-n", "many"], "-n = many: must be a whole number from 1"),
         (["half-scale", "-n", "10", "--sequential"], "is for a fixed number of runs; use --max-n"),
         (["half-scale", "--max-n", "10"], "is for --sequential; use -n"),
         (["half-scale", "-n", "1e99"], "-n = 1e99: must be a whole number from 1 to 1e12"),
@@ -267,17 +274,19 @@ def test_a_locale_without_the_letters_is_no_error(here: Path) -> None:
         (["half-scale", "--seed", "1.5"], "--seed = 1.5: must be a whole number >= 0"),
         (["half-scale", "--frobnicate"], "No such option: --frobnicate; see dpcore audit --help"),
         (["half-scale", "--pair", "1"], "'--pair' requires 2 arguments"),
+        (["protocol:simple,users=8,epsilon=1"], "error: TARGET: instance = simple: must be one"),
+        (["catalog"], "did you mean catalogue? a target is module:callable"),
         (["half-scale", "extra"], "Got unexpected extra argument(s) (extra)"),
         (["half-scale", "--relation", "swap"], "--relation = swap: must be replace or add-remove"),
         (["half-scale", "--resolution", "2"], "--resolution = 2: must be a probability"),
-        (["half-scale", "--layers", "exact"], "the law of half-scale is not known"),
+        (["half-scale", "--layers", "exact"], "exact needs a target of known law"),
         (
             ["half-scale", "--layers", "all"],
             "must be some of exact, fit, replay, sample, each at most once",
         ),
         (["half-scale", "--timeout", "0"], "--timeout = 0: must be > 0 and <= "),
         (["half-scale", "--deadline", "-1"], "--deadline = -1: must be > 0 and <= "),
-        (["half-scale", "-o", "absent/report.json"], "its directory cannot be written to"),
+        (["half-scale", "-o", "absent/report.json"], "there is no folder absent"),
         (["half-scale", "-o", "."], "--output = .: is a directory"),
         (["targets.py:laplace", "--pair", "0", "1"], "--claim: must be given"),
         (["targets.py:laplace", "--claim", "epsilon=1"], "--pair: must be given"),
@@ -309,6 +318,9 @@ def test_a_file_that_fails_while_imported_is_3(audit: Shell, here: Path) -> None
             f"error: {target}: raised ModuleNotFoundError: No module named 'absent_library' at "
             "broken.py:1 while it was imported\n"
         )
+    (here / "misspelt.py").write_text("\ndef f(:\n")
+    answer = audit("misspelt.py:f", "--claim", "epsilon=1", "--pair", 0, 1)
+    assert (answer.code, "at misspelt.py:2 while it was imported" in answer.err) == (3, True)
 
 
 def test_debug_shows_the_traceback(audit: Shell) -> None:

@@ -63,6 +63,21 @@ def test_a_bad_option_is_named(shell: Shell, options: list[str], named: str) -> 
     assert found.err.startswith(f"error: {named}")
 
 
+@pytest.mark.parametrize(("library", "extra"), [("opacus", "opacus"), ("jax-privacy", "bench")])
+def test_a_library_that_is_missing_is_named_with_its_extra(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, library: str, extra: str
+) -> None:
+    def absent(name: str) -> None:
+        raise ImportError(f"No module named {name!r}")
+
+    for step in ("jax_step", "opacus_step"):
+        monkeypatch.setattr(f"audit.training.{step}.import_module", absent)
+    found = shell(library, *STATED)
+    assert (found.code, found.out, len(found.err.splitlines())) == (2, "", 1)
+    assert found.err.startswith(f"error: STEP = {library}: needs {library} (")
+    assert found.err.endswith(f"pip install 'dpcore[{extra}]'\n")
+
+
 def test_a_step_that_is_none_or_fails_is_one_line_of_error(shell: Shell) -> None:
     found = shell("steps.py:RECORDS", *STATED)
     assert (found.code, len(found.err.splitlines())) == (2, 1)

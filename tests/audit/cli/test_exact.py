@@ -135,11 +135,11 @@ def test_a_claimed_curve_is_refuted_at_a_point_and_never_proven_by_points(shell:
 def test_floats_are_refused_or_divided_and_that_is_said(shell: Shell) -> None:
     refused = shell("off.csv", "p.json")
     assert refused.code == 2
-    assert "P = off.csv: its masses sum to 1.0000000000000001" in refused.err
+    assert "P = off.csv: its probabilities sum to 1.0000000000000001" in refused.err
     assert "--normalise" in refused.err
     answer = shell("off.csv", "p.json", "--normalise", "--epsilon", 0)
     assert answer.code == 0
-    assert "note   the masses of P are divided by their sum, which is about 1 + 1e-16" in (
+    assert "note   the probabilities of P are divided by their sum, which is about 1 + 1e-16" in (
         answer.out
     )
     found = shell("off.csv", "p.json", "--normalise", "--json").json

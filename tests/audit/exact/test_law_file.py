@@ -77,6 +77,12 @@ def test_outputs_are_told_apart_by_their_text(file: File) -> None:
     assert big.outputs == frozenset({"12345678901234567890123"})
 
 
+@pytest.mark.parametrize("header", ["output,probability", "Output, Mass"])
+def test_a_header_is_no_output(file: File, header: str) -> None:
+    assert read_law("P", file("law.csv", f"{header}\na,1\n")).law == {"a": 1}
+    assert read_law("P", file("law.csv", f"a,1\n{header[:6]},0\n")).law == {"a": 1, header[:6]: 0}
+
+
 def test_outputs_without_mass_are_not_counted(file: File) -> None:
     assert read_law("P", file("law.csv", "a,1\nb,0\n")).outputs == frozenset("a")
 
@@ -85,10 +91,10 @@ def test_outputs_without_mass_are_not_counted(file: File) -> None:
     ("name", "content", "complaint"),
     [
         ("law.json", '{"a": "1/2", "b": "1/3"}', "sum to less than 1, by about 0.166"),
-        ("law.csv", "a,0.5\nb,0.5000000000000001\n", "sum to 1.0000000000000001 and not"),
-        ("law.csv", "a,0.5\nb,0.4\n", "sum to 0.9 and not to exactly 1"),
-        ("law.csv", "a,2\n", "sum to 2 and not to exactly 1"),
-        ("law.csv", "a,0\n", "sum to 0 and not to exactly 1"),
+        ("law.csv", "a,0.5\nb,0.5000000000000001\n", "sum to 1.0000000000000001, not"),
+        ("law.csv", "a,0.5\nb,0.4\n", "sum to 0.9, not to exactly 1"),
+        ("law.csv", "a,2\n", "sum to 2, not to exactly 1"),
+        ("law.csv", "a,0\n", "sum to 0, not to exactly 1"),
         ("law.json", '{"a": "3/2", "b": "-1/2"}', "the probability of 'b' = -1/2: must be >= 0"),
         ("law.json", '{"a": "1/2", "a": "1/2"}', "gives output 'a' twice"),
         ("law.json", '[[0, "1/2"], ["0", "1/2"]]', "gives output '0' twice"),
@@ -98,14 +104,14 @@ def test_outputs_without_mass_are_not_counted(file: File) -> None:
         ("law.json", '{"a": true}', "the probability of 'a' = True: must be a number"),
         ("law.json", '{"a": {"b": 1}}', "the probability of 'a'"),
         ("law.json", '{"a": "one"}', "must be a finite number such as"),
-        ("law.json", '[["a", 1, 2]]', r"must be {.*} or \[\[output, mass\], ...\]"),
+        ("law.json", '[["a", 1, 2]]', r"must be {.*} or \[\[output, probability\], ...\]"),
         ("law.json", "[{}]", "must be"),
         ("law.json", "3", "must be"),
         ("law.json", "[[{}, 1]]", "an output must be text, a number"),
         ("law.json", "[" * 100_000, "is not JSON"),
         ("law.json", "{}", "has no output in it"),
         ("law.csv", "output,mass\n", "has no output in it"),
-        ("law.csv", "a,1/2\nb,1/4,1/4\n", "line 2 must be output,mass"),
+        ("law.csv", "a,1/2\nb,1/4,1/4\n", "line 2 must be output,probability"),
         ("law.csv", 'a,1/2\n"b,1/2\n', "line 2: unexpected end"),
         (
             "law.csv",
@@ -144,7 +150,7 @@ def test_normalised_masses_sum_to_one_in_their_old_proportions(masses: list[floa
     )
     total = written.total
     if not total:
-        with pytest.raises(InvalidParameter, match="all its masses are 0"):
+        with pytest.raises(InvalidParameter, match="all its probabilities are 0"):
             written.normalised()
         return
     divided = written.normalised()

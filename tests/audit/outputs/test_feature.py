@@ -254,7 +254,7 @@ def test_a_million_floats_are_quick() -> None:
         ("hash:1", "must be in"),
         ("sum+", "must be one of identity"),
         ("no_such_module:f", "no module"),
-        ("math:pi", "is a float, not a callable"),
+        ("math:pi", "is of type float, not a callable"),
         ("math:atan2", "must be callable with one output"),
         ("math:squrt", "did you mean sqrt"),
     ],

@@ -176,10 +176,10 @@ class Untold(Exception):
 def test_no_way_out_looks_like_a_verdict(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, words: list[str]
 ) -> None:
-    def broken(text: str) -> None:
+    def broken(argument: str, text: str) -> None:
         raise error
 
-    monkeypatch.setattr(dpcore.command.app, "read_noise", broken)
+    monkeypatch.setattr(dpcore.command.app, "read_law", broken)
     for stream in (Closed(), None):
         monkeypatch.setattr(sys, "stderr", stream)
         code = dpcore.command.app.run(["sample", "discrete-laplace:scale=1", *words])

@@ -184,7 +184,7 @@ def table_of_figures() -> dict[str, str]:
     return {name: TABLE[name]() for name in spread(list(TABLE), 8)}
 
 
-@by_day(1)
+@pytest.mark.nightly
 @needs_browser
 @pytest.mark.parametrize("width", [900, 400])
 def test_no_two_texts_of_a_figure_meet_and_none_is_clipped(

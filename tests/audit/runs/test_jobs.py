@@ -39,7 +39,7 @@ def plan(**more: Any) -> Plan:
     return Plan(**{**defaults, "alpha": "1e-9", "runs": 3000, **more})
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(
     ("spelling", "runs", "sequential"),
     [
@@ -136,6 +136,7 @@ def test_how_a_worker_ended_is_said(codes: str, timeout: float | None, reason: s
     assert re.match(reason, _lost("f.py:f", timeout, error).reason)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("here")
 def test_time_limits_hold_in_workers() -> None:
     begun = time.monotonic()

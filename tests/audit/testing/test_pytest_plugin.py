@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.effort import by_day, effort
+from tests.effort import effort
 from tests.purse import purse
 from tests.support.audit.plugin_runs import HEAD, PLUGIN, ROOT, mutant, ran, started
 
@@ -70,7 +70,7 @@ WHOLE = ("share = equal_share(run.alpha, run.collected * copies)", "share = run.
 UNPAID = ("self.purse.buy(name, price)\n", "pass\n")
 
 
-@by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("kept", [True, False], ids=["shared", "each has the whole"])
 def test_runs_are_red_no_more_often_than_stated(tmp_path: Path, kept: bool) -> None:
     """12 runs of many tests whose p-values are exactly uniform; the mutant overspends."""

@@ -23,6 +23,8 @@ from tests.support.bandits.audited import LINEAR, audited, viewed
 
 ALPHA = 1e-3
 
+PURE = [f"{name},epsilon=1,calibration=pure" for name in LINEAR if not name.startswith("sdp")]
+
 _DRAWN = AveragePrivatizer._drawn
 
 
@@ -47,38 +49,45 @@ def halved(held: AveragePrivatizer, noise: Noise, size: Averages, rng: Rng) -> l
     return [centre + (each - centre) // 2 for each in _DRAWN(held, noise, size, rng)]
 
 
-@by_day(1)
-@pytest.mark.parametrize("name", LINEAR)
+@by_day(2)
+@pytest.mark.parametrize("name", [*(f"{name},epsilon=1" for name in LINEAR), *PURE])
 def test_the_derived_guarantee_is_not_refuted(name: str) -> None:
     alpha = purse.buy(f"bandits audit of a linear run: {name}", "1e-9")
-    report = audited(f"{name},epsilon=1", runs=150, alpha=alpha)
+    report = audited(name, runs=150, alpha=alpha)
     assert report.error is None, report.error
     assert report.verdict == "not_refuted"
 
 
 @by_day(3)
-@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.parametrize("name", [*(f"{name},epsilon=1" for name in LINEAR), *PURE])
 def test_a_release_without_noise_is_refuted(name: str) -> None:
     with drawing(bare):
-        assert audited(f"{name},epsilon=1", runs=100, alpha=ALPHA).verdict == "refuted"
+        assert audited(name, runs=100, alpha=ALPHA).verdict == "refuted"
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.parametrize("name", [*(f"{name},epsilon=1" for name in LINEAR), *PURE])
 def test_a_release_with_half_the_noise_is_refuted(name: str) -> None:
     with drawing(halved):
-        assert audited(f"{name},epsilon=1", runs=3000, alpha=ALPHA).verdict == "refuted"
+        assert audited(name, runs=3000, alpha=ALPHA).verdict == "refuted"
 
 
-@pytest.mark.parametrize("name", ["cdp-dpe"])
-def test_one_draw_for_all_coordinates_is_refuted(name: str) -> None:
+@pytest.mark.parametrize("name", PURE)
+def test_discrete_laplace_noise_is_claimed_pure(name: str) -> None:
+    found = viewed(name)
+    assert found.epsilon == 1
+    assert found.delta == 0
+
+
+@pytest.mark.parametrize("rest", ["cdp-dpe,epsilon=1", "cdp-dpe,epsilon=1,calibration=pure"])
+def test_one_draw_for_all_coordinates_is_refuted(rest: str) -> None:
     """It cancels in the difference of two actions."""
 
     def shared(held: AveragePrivatizer, noise: Noise, size: Averages, rng: Rng) -> list[int]:
         return _DRAWN(held, noise, size, rng)[:1] * size.coordinates
 
     with drawing(shared):
-        assert audited(f"{name},epsilon=1", runs=150, alpha=ALPHA).verdict == "refuted"
+        assert audited(rest, runs=150, alpha=ALPHA).verdict == "refuted"
 
 
 def test_the_papers_gaussian_is_claimed_with_what_it_keeps() -> None:
@@ -110,6 +119,8 @@ def test_a_view_is_two_phases_and_the_actions_that_are_left() -> None:
         ("cdp-dpe,epsilon=1,scaling=2", "scaling"),
         ("cdp-dpe,epsilon=1,delta=0", "delta"),
         ("cdp-dpe,epsilon=1,calibration=some", "calibration"),
+        ("sdp-dpe,epsilon=1,calibration=pure", "binomial noise has no pure epsilon"),
+        ("cdp-dpe,epsilon=1,calibration=pure,radius=paper", "no width for Laplace noise"),
         ("cdp-se,epsilon=1,calibration=exact", "calibration"),
     ],
 )

@@ -104,16 +104,61 @@ def test_assumptions_are_named() -> None:
 
 
 def test_a_pure_shuffle_assumes_its_shuffler_and_no_aggregation() -> None:
-    certificate = certificate_of(run_of(POLICIES["pure-shuffle"]), deltas=[DELTA])
+    certificate = certificate_of(run_of(POLICIES["pure-shuffle"], horizon=60), deltas=[DELTA])
     assert certificate.claims[0]["epsilon"] == "0.5"
     assert not any("relaxed" in each for each in certificate.assumptions)
     verdict = recheck(certificate.text())
     assert verdict.holds
-    assert "the shuffler shows the server the bits only" in str(verdict)
     bare = certificate.to_json()
+    assert any("the shuffler shows the server the bits only" in e for e in bare["assumptions"])
     bare["assumptions"] = [each for each in bare["assumptions"] if "the shuffler" not in each]
     bare["digest"] = digest_of(bare)
     assert not recheck(json.dumps(bare)).holds
+
+
+def test_the_epsilon_of_every_shuffle_is_computed_again() -> None:
+    text = certificate_of(run_of(POLICIES["pure-shuffle"], horizon=60), deltas=[DELTA]).text()
+    document = json.loads(text)
+    assert len(document["parts"]) > 1  # one for each number of users
+    found = [each for each in recheck(text).findings if each.where.startswith("parts")]
+    assert {each.status.value for each in found} == {"holds"}
+    assert all("honest users of a shuffle" in each.reason for each in found)
+
+
+def as_if(document: Any, part: int, **fields: Any) -> str:
+    changed = json.loads(json.dumps(document))
+    changed["parts"][part]["is"] |= fields
+    changed["digest"] = digest_of(changed)
+    return json.dumps(changed)
+
+
+def test_a_shuffle_with_less_noise_than_it_needs_is_refused() -> None:
+    """Twins of every parameter, with a digest and an epsilon that fit."""
+    document = json.loads(
+        certificate_of(run_of(POLICIES["pure-shuffle"], horizon=60), deltas=[DELTA]).text()
+    )
+    last = len(document["parts"]) - 1
+    held = document["parts"][last]["is"]
+    assert recheck(as_if(document, last)).holds
+    users, shape = int(held["users"]), Fraction(held["shape"])
+    for fields in (
+        {"shape": str(shape * Fraction(9, 10))},
+        {"scale": str(Fraction(held["scale"]) * Fraction(99, 100))},
+        {"cover": str(Fraction(held["cover"]) / 2**20)},
+        {"reach": held["reach"] // 2},
+        {"honest": users - users // 4},
+        {"precision": 2},
+    ):
+        found = recheck(as_if(document, last, **fields)).failures
+        assert [each.where for each in found] == [f"parts[{last}]"], fields
+        assert "is not that of" in found[0].reason
+    for fields, reason in (
+        ({"reach": 10**6}, "bits, more than"),
+        ({"honest": users + 1}, "is out of range"),
+        ({"cover": "0"}, "must be > 0"),
+        ({"shape": "2"}, "is out of range"),
+    ):
+        assert reason in str(recheck(as_if(document, last, **fields)))
 
 
 def test_users_who_return_are_certified_for_all_their_visits() -> None:
@@ -213,14 +258,24 @@ def test_noise_is_assumed_fresh_also_where_nothing_is_checked(most_steps: int) -
 
 
 def test_what_was_not_checked_says_so_and_does_not_hold() -> None:
-    certificate = certificate_of(run_of(POLICIES["pure"]), deltas=[DELTA], most_steps=4)
+    certificate = certificate_of(run_of(POLICIES["renyi"]), deltas=[DELTA], most_steps=4)
     unchecked = [part for part in certificate.parts if part["certificate"] is None]
     assert unchecked
     assert all(part["unchecked"] == "more than 4 steps" for part in unchecked)
     verdict = recheck(certificate.text())
     assert not verdict.holds
     assert {finding.status.value for finding in verdict.failures} == {"unchecked"}
-    assert Fraction(certificate.claims[0]["epsilon"]) <= Fraction(1, 2)
+
+
+def test_a_pure_epsilon_is_checked_whatever_the_number_of_steps() -> None:
+    certificate = certificate_of(run_of(POLICIES["pure"]), deltas=[DELTA], most_steps=4)
+    assert all(part["unchecked"] is None for part in certificate.parts)
+    assert certificate.claims[0]["epsilon"] == "0.5"
+    quantities = [{c["quantity"] for c in part["certificate"]["claims"]}
+                  for part in certificate.parts]  # fmt: skip
+    assert {"pure"} in quantities  # those of more than 4 steps claim nothing else
+    verdict = recheck(certificate.text())
+    assert {finding.status.value for finding in verdict.findings} == {"holds", "assumed"}
 
 
 @by_day(1)

@@ -44,7 +44,7 @@ def test_epsilons_are_compared_as_numbers() -> None:
 
 
 def test_a_part_of_just_as_many_steps_is_checked() -> None:
-    run = run_of(POLICIES["pure"], horizon=SHORT)
+    run = run_of(POLICIES["renyi"], horizon=SHORT)
     assert run.guarantee is not None
     curves = [cast(PrivacyCurve, part) for part in run.guarantee.parts]
     steps = [int(cast(Any, curve.sensitivity).amount) for curve in curves]

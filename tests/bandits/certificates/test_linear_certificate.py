@@ -19,8 +19,10 @@ from bandits.worlds.linear import LinearWorld, sphere_instance
 from dpcore.sampling.rng import SeededRng
 
 
-def run_of(trust: LinearTrust, calibration: Calibrated = "exact", dimension: int = 2) -> Run:
-    world: LinearWorld = sphere_instance(1, 3, dimension=dimension)
+def run_of(
+    trust: LinearTrust, calibration: Calibrated = "exact", dimension: int = 2, arms: int = 3
+) -> Run:
+    world: LinearWorld = sphere_instance(1, arms, dimension=dimension)
     privatizer = AveragePrivatizer(
         trust=trust,
         epsilon=10,
@@ -54,6 +56,30 @@ def test_gaussian_releases_are_computed_again(trust: LinearTrust) -> None:
 def test_the_papers_noise_is_certified_with_what_it_keeps() -> None:
     document = json.loads(certificate_of(run_of("central", "paper", 1), deltas=["1/4"]).text())
     assert float(document["claims"][0]["epsilon"]) > 15
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_pure_releases_are_computed_again_whatever_their_size(trust: LinearTrust) -> None:
+    """Of nine numbers no total of losses is listed, but their largest is exact."""
+    run = run_of(trust, "pure", dimension=9, arms=12)
+    text = certificate_of(run, deltas=["1/1000000"]).text()
+    document = json.loads(text)
+    assert float(document["claims"][0]["epsilon"]) <= 10
+    assert [part["unchecked"] for part in document["parts"]] == [None] * len(document["parts"])
+    found = recheck(text)
+    assert {each.status for each in found.findings} == {Status.HOLDS, Status.ASSUMED}
+    # A part that claims a little less than its own certificate proves, by either kind of claim.
+    less = [
+        {**part, "claims": [{"delta": "1/1000000", "epsilon": "9.2"}]} for part in document["parts"]
+    ]
+    assert "claims less" in str(recheck(changed(text, parts=less)))
+    # And a part that states a smaller largest loss than its noise has.
+    (own, *_) = (part["certificate"] for part in document["parts"])
+    pure = [each for each in own["claims"] if each["quantity"] == "pure"]
+    assert [each["epsilon"] for each in pure] == ["10"]
+    pure[0]["epsilon"] = "9"
+    own["digest"] = digest_of(own)
+    assert "the second path finds 10" in str(recheck(changed(text, parts=document["parts"])))
 
 
 def test_shuffled_bits_of_several_numbers_say_that_they_are_unchecked() -> None:

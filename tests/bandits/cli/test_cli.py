@@ -207,7 +207,7 @@ REFUSED = {
     "cz/easy --radius best": "--radius = best: must be 'exact' or 'paper'",
     "cz/easy --schedule best": "--schedule = best: must be one of",
     "cz/easy --data x": "--data = x: cz/easy is simulated",
-    "cz/mslr": "--data: cz/mslr needs",
+    "cz/mslr": "PRESET = cz/mslr: needs --data FILE",
     "obd --data none.csv": "--data = none.csv: No such file",
     "cz/easy --algorithms se --output here": "--output = here: is not a folder",
     "cz/easy --algorithms se --output none/below": "--output = none/below: No such file",
@@ -304,7 +304,7 @@ def test_other_worlds_do_not_compare(bandit: Bandit) -> None:
     one = document(bandit, "--algorithms", "se", "--epsilon", 1)
     Path("a.json").write_text(json.dumps(one))
     for change, words in (
-        ({"horizon": 4}, "horizon = 3000: must be the same in both: 4"),
+        ({"horizon": 4}, "horizon = 3000: must be the same in A and B: 4 in B"),
         ({"preset": "cz/hard"}, "preset = cz/easy: must be the same"),
         ({"rows": []}, "rows = 1: must have an algorithm"),
         ({"schema": "x"}, "B = b.json: is not of schema dpcore-bandit/1"),

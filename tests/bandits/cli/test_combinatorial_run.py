@@ -50,7 +50,8 @@ def test_rows_are_as_those_of_other_families(bandit: Bandit, release: str) -> No
 
 def test_the_epsilon_at_a_delta_is_that_of_the_noise(bandit: Bandit) -> None:
     """Many small steps promise less than their sum at delta > 0: an independent composition."""
-    row = rows(bandit, "csb/topk", *SMALL, "--algorithms", "cucb-dp")["cucb-dp"]
+    words = ("--algorithms", "cucb-dp", "--release", "tree")
+    row = rows(bandit, "csb/topk", *SMALL, *words)["cucb-dp"]
     levels, sent = 10, 3
     law = DiscreteLaplace(scale=Fraction(levels * sent, 2))
     alone = PrivacyCurve(noise=law, sensitivity=Sensitivity.box((1,) * (levels * sent)))
@@ -74,10 +75,19 @@ def test_a_run_goes_on_where_it_was_ended(bandit: Bandit) -> None:
     assert (again.code, again.out) == (0, whole.out)
     for option, value, said in (
         ("--super-arm", "2", "size of a super arm"),
-        ("--release", "doubling", "release of running sums"),
+        ("--release", "tree", "release of running sums"),
     ):
         other = bandit(*words, option, value, "--resume", "state")
         assert said in other.err
+
+
+def test_doubling_is_the_default_and_the_tree_that_of_the_papers_bonuses(bandit: Bandit) -> None:
+    words = ("run", "csb/topk", *SMALL, "--algorithms", "cucb-dp", "--json")
+    exact, paper = (json.loads(bandit(*words, *more).out) for more in ((), ("--radius", "paper")))
+    assert (exact["release"], paper["release"]) == ("doubling", "tree")
+    assert bandit(*words, "--release", "doubling").out == bandit(*words).out
+    tree = json.loads(bandit(*words, "--release", "tree").out)
+    assert tree["rows"][0]["regret_per_round"] > exact["rows"][0]["regret_per_round"]
 
 
 @pytest.mark.parametrize("release", ["tree", "doubling"])
@@ -137,9 +147,33 @@ def test_the_lower_bound_of_a_hard_instance_is_beside_it(bandit: Bandit) -> None
     assert bound["theorem"] == "Theorem 6"
     assert bound["regret_per_round"] == pytest.approx(per_log * math.log(300) / 300)
     assert "Theorem 6, T to infinity" in Path("out/regret.svg").read_text()
+    # The picture drawn anew from the folder has it, that of the table alone cannot.
+    assert bandit("plot", "out", "--output", "again.svg").code == 0
+    drawn = Path("again.svg").read_text()
+    assert "Theorem 6, T to infinity" in drawn
+    assert drawn == Path("out/regret.svg").read_text()
+    assert bandit("plot", "out/regret.csv", "--output", "table.svg").code == 0
+    assert "Theorem 6" not in Path("table.svg").read_text()
+    document = json.loads(Path("out/rows.json").read_text())
+    bad: list[dict[str, Any]] = [{"lower_bounds": [{}]}, {"lower_bounds": 3}, {"epsilons": []}]
+    for wrong in bad:
+        Path("out/rows.json").write_text(json.dumps({**document, **wrong}))
+        answer = bandit("plot", "out", "--output", "again.svg")
+        assert (answer.code, "does not write" in answer.err) == (2, True)
     text = bandit("run", *words).out
     assert "Theorem 6 at epsilon 2: in the limit at least" in text
     assert "lower_bounds" not in bandit("run", "csb/topk", *SMALL, "--json").out
+
+
+def test_runs_of_super_arms_are_compared(bandit: Bandit) -> None:
+    """Their regret per round may exceed 1, and be below 0."""
+    for preset, size in (("csb/topk", "8"), ("csb/coverage", "8")):
+        words = (preset, "-T", "200", "--instances", "2", "--super-arm", size)
+        for folder in ("one", "two"):
+            answer = bandit("run", *words, "--algorithms", "cucb-ldp1", "--output", folder)
+            assert answer.code == 0, answer.err
+        answer = bandit("compare", "one", "two")
+        assert answer.code == 0, answer.err
 
 
 def test_one_user_one_round_and_all_base_arms(bandit: Bandit) -> None:

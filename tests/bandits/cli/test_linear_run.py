@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bandits.certificates.recheck import recheck
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.playing import run_cells
 from tests.effort import by_day
@@ -63,6 +64,20 @@ def test_a_client_a_round(bandit: Bandit) -> None:
     assert found["cdp-pe"]["guarantee"]["text"].startswith("(1, 0.01)-DP")
 
 
+def test_pure_epsilon_is_promised_and_certified(bandit: Bandit) -> None:
+    """LZJ, Remark C.9."""
+    words = ("lzj/table2", "--algorithms", "pe,cdp-pe,ldp-pe", "--calibration", "pure")
+    answer = bandit("run", *words, *SMALL, "--json", "--output", "out")
+    assert (answer.code, answer.err) == (0, "")
+    found = {row["algorithm"]: row for row in json.loads(answer.out)["rows"]}
+    for name in ("cdp-pe", "ldp-pe"):
+        promised = found[name]["guarantee"]
+        assert promised["text"].startswith("1-DP")
+        assert (promised["pure"], promised["delta_upper"]) == ("1", 0.0)
+    for path in Path("out").glob("*certificate*.json"):
+        assert recheck(path.read_text()).holds
+
+
 def test_certificates_and_a_figure_are_written(bandit: Bandit) -> None:
     words = ("--algorithms", "dpe,cdp-dpe", "--arms", "60", "-T", "100", "--instances", "1")
     answer = bandit("run", "lzj/fig2", *words, "--output", "out")
@@ -82,6 +97,11 @@ def test_certificates_and_a_figure_are_written(bandit: Bandit) -> None:
         ("--alpha 1", "--alpha = 1: must lie in (0, 1)"),
         ("--alpha nan", "--alpha = nan"),
         ("--calibration exactly", "--calibration = exactly: must be"),
+        (
+            "--calibration pure --radius paper --algorithms cdp-dpe",
+            "--radius = paper: must be",
+        ),
+        ("--calibration pure --algorithms sdp-dpe", "--calibration = pure: must be exact or paper"),
         ("--algorithms pe", "--users = 100000: are too few: 1000000 rounds of pe need 1000000"),
         ("--algorithms se", "--algorithms = se: is played in worlds with independent arms"),
         ("--schedule exact", "--schedule = exact: has no effect on dpe"),

@@ -82,7 +82,17 @@ def test_the_committed_page_is_that_of_its_numbers(tmp_path: Path) -> None:
 
 def test_the_committed_figures_are_of_whole_runs() -> None:
     assert RESULTS["instances"] == WHOLE.instances
-    names = ["cz", "real", "schedule", "bits", "promise", "shuffle", "returning", "linear"]
+    names = [
+        "cz",
+        "real",
+        "schedule",
+        "bits",
+        "promise",
+        "shuffle",
+        "returning",
+        "linear",
+        "remarks",
+    ]
     assert [*RESULTS["sections"]] == names
     assert len(names) == len(STUDIES)
     rows = rows_of(RESULTS, "cz")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bandits.experiments.experiment import Experiment
@@ -53,3 +55,50 @@ def test_rows_are_what_the_code_gives(name: str) -> None:
     )
     found = of_experiment(experiment, jobs=2)[name, "10"]
     assert regret_of(found)["value"] == regret(name)
+
+
+# -- the remarks -----------------------------------------------------------------------------------
+
+
+def remark(world: str, algorithm: str, **where: object) -> dict[str, Any]:
+    row = row_of(RESULTS, "remarks", world=world, algorithm=algorithm, **where)
+    return dict(row)
+
+
+def test_users_against_the_cost_of_privacy() -> None:
+    """LZJ, Section 8: T^alpha clients in place of T, and privacy is dearer the fewer they are."""
+    prices = []
+    for alpha, users in (("1/2", 2_475), ("2/3", 17_576), ("4/5", 88_437)):
+        floor, private = (remark("lzj/clients", name, alpha=alpha) for name in ("dpe", "cdp-dpe"))
+        assert floor["users"] == private["users"] == users
+        prices.append(private["regret"]["value"] / floor["regret"]["value"])
+    assert prices == sorted(prices, reverse=True)
+    alone = remark("lzj/clients", "pe")
+    assert alone["users"] == 10**6
+    private = remark("lzj/clients", "cdp-pe", noise="Gaussian, or none")
+    assert private["regret"]["value"] / alone["regret"]["value"] < prices[-1] / 10
+
+
+def test_a_cover_costs_no_more_than_its_radius() -> None:
+    for shape, sizes in (("ball", {64: 2, 311: 4, 1912: 8}), ("box", {64: 4, 512: 8})):
+        for actions, parts in sizes.items():
+            for name in ("dpe", "cdp-dpe"):
+                found = remark(f"lzj/{shape}", name, actions=actions)["regret"]
+                assert found["value"] < 1 / parts
+                assert actions <= (3 * parts) ** 3
+
+
+@pytest.mark.nightly
+def test_a_remark_is_what_the_code_gives() -> None:
+    experiment = Experiment(
+        preset="lzj/box",
+        algorithms=("dpe", "cdp-dpe"),
+        epsilons=("10",),
+        delta="0.25",
+        horizon=10**6,
+        instances=WHOLE.instances,
+        seed=RESULTS["seed"],
+        arms=64,
+    )
+    found = of_experiment(experiment, jobs=2)["cdp-dpe", "10"]
+    assert regret_of(found) == remark("lzj/box", "cdp-dpe", actions=64)["regret"]

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import optimize
 
 from bandits.actions import Actions, LinearModel
 from bandits.batch import Ask, Commit, OwnRounds, Plays, Released, ReleasedSum, SharedRounds
 from bandits.play import play
 from bandits.policies.linear_design import most_support
-from bandits.policies.linear_radius import ExactWidth, PaperWidth, Phase
+from bandits.policies.linear_radius import ExactWidth, PaperWidth, Phase, _heavy
 from bandits.policies.phased_elimination import (
     AverageSizes,
     Clients,
@@ -22,7 +23,7 @@ from bandits.policies.phased_elimination import (
     PhasedState,
     clients_needed,
 )
-from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
+from bandits.privatizers.averages import AveragePrivatizer, Averages, Calibrated, LinearTrust
 from bandits.worlds.linear import LinearWorld, signs_instance, sphere_instance
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.floating import Floats
@@ -35,9 +36,18 @@ HORIZON = 20_000
 
 
 def policy(
-    world: LinearWorld, trust: LinearTrust = "none", clients: Clients = "growing"
+    world: LinearWorld,
+    trust: LinearTrust = "none",
+    clients: Clients = "growing",
+    calibration: Calibrated = "exact",
 ) -> PhasedElimination:
-    privatizer = AveragePrivatizer(trust=trust, epsilon=10, delta="1/4", bound=world.model.bound)
+    privatizer = AveragePrivatizer(
+        trust=trust,
+        epsilon=10,
+        delta="1/4",
+        bound=world.model.bound,
+        calibration=calibration,
+    )
     return PhasedElimination(model=world.model, privatizer=privatizer, clients=clients)
 
 
@@ -202,9 +212,10 @@ def errors_and_widths(
     return off[:, :1] - off, ExactWidth().widths(phase, points[:1], points)[0]
 
 
+EXACT = [(trust, "exact") for trust in TRUSTS]
 CASES = [
-    (trust, clients, signs, number)
-    for trust in TRUSTS
+    (trust, how, clients, signs, number)
+    for trust, how in (*EXACT, ("central", "pure"), ("local", "pure"))
     for clients, signs, number in (
         ("growing", False, 3),
         ("growing", False, 7),
@@ -213,19 +224,22 @@ CASES = [
 ]
 
 
-@by_day(6)
-@pytest.mark.parametrize(("trust", "clients", "signs", "number"), CASES)
-def test_exact_widths_cover(trust: LinearTrust, clients: Clients, signs: bool, number: int) -> None:
+@by_day(8)
+@pytest.mark.parametrize(("trust", "how", "clients", "signs", "number"), CASES)
+def test_exact_widths_cover(
+    trust: LinearTrust, how: Calibrated, clients: Clients, signs: bool, number: int
+) -> None:
     """With chance 1/12 for a difference to be off: seen no more often, but more at a sixth."""
     make = signs_instance if signs else sphere_instance
     world, runs = make(4, 12, dimension=3), 400
-    dpe = policy(world, trust, clients)
+    dpe = policy(world, trust, clients, how)
     phase = dpe.played(PhasedState(active=tuple(range(12)), phase=number, horizon=HORIZON))
     loose = replace(phase, horizon=1)
     # k T = 12: the chance of a difference is at most 1/12 on each side.
     errors, widths = errors_and_widths(loose, world, dpe.privatizer, runs, 7)
     missed = (errors[:, 1:] > widths[1:]).mean(axis=0)
-    alpha = purse.buy(f"coverage of linear widths: {trust}, {clients}, phase {number}", "1e-9")
+    bought = f"coverage of linear widths: {trust}, {how}, {clients}, phase {number}"
+    alpha = purse.buy(bought, "1e-9")
     # Hoeffding: a chance of 1/12 is seen above 1/12 + slack with chance alpha at most.
     slack = math.sqrt(math.log(12 / alpha) / (2 * runs))
     assert missed.max() <= 1 / 12 + slack
@@ -248,6 +262,42 @@ def test_the_width_of_a_difference_is_that_of_its_variance() -> None:
     q = math.sqrt(2 * math.log(15 * HORIZON))
     width = ExactWidth().widths(phase, points[3:4], points[8:9])[0, 0]
     assert width == pytest.approx(q * math.sqrt(v @ matrix @ v), rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 0.01, 0.3, 2.0, 40.0])
+@pytest.mark.parametrize("chance", [0.3, 1e-4, 1e-12])
+def test_heavy_tails_widen_a_width_to_the_least_that_is_proven(scale: float, chance: float) -> None:
+    """The least w with inf_t e^(-t w) (1 - c^2 t^2)^(-v/2c^2) <= chance, by a search over t."""
+    v, least = 0.7, math.log(1 / chance)
+    found = float(_heavy(np.array([[v]]), np.array([[scale]]), least)[0, 0])
+    c = max(scale, 1e-6 * math.sqrt(v))
+
+    def bound(u: float) -> float:
+        return (least - v / (2 * c * c) * math.log1p(-u * u)) * c / u
+
+    if scale < 1e-6:  # a Gaussian tail
+        assert found == pytest.approx(math.sqrt(2 * v * least), rel=1e-4)
+        return
+    best = optimize.minimize_scalar(bound, bounds=(1e-6, 1 - 1e-12), method="bounded").fun
+    assert found == pytest.approx(best, rel=1e-4)
+    assert found > math.sqrt(2 * v * least)
+
+
+def test_without_its_tails_the_width_of_laplace_noise_would_be_too_small() -> None:
+    """A mutant: the sub-Gaussian width misses a Laplace number more often than it may."""
+    v, c, chance = 2.0, 1.0, 1e-6  # one Laplace number of scale 1
+    missed = [0.5 * math.exp(-w) for w in (
+        float(_heavy(np.array([[v]]), np.array([[c]]), math.log(1 / chance))[0, 0]),
+        math.sqrt(2 * v * math.log(1 / chance)),
+    )]  # fmt: skip
+    assert missed[0] <= chance < missed[1]
+
+
+def test_the_paper_has_no_width_for_laplace_noise() -> None:
+    world = sphere_instance(1, 5, dimension=2)
+    with pytest.raises(InvalidParameter, match="radius"):
+        replace(policy(world, "central", calibration="pure"), width=PaperWidth())
+    assert replace(policy(world, "none", calibration="pure"), width=PaperWidth()).name == "dpe"
 
 
 def test_the_papers_width_is_equation_3() -> None:

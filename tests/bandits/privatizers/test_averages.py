@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accounting.claims.claim import Approx
+from accounting.claims.claim import Approx, Pure
 from accounting.protocols.box import BinomialBox
 from accounting.release.curve import PrivacyCurve
 from bandits.batch import Encoding, OwnRounds, SharedRounds
@@ -18,6 +18,7 @@ from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrus
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.noise import Noise
 from dpcore.sampling.rng import SeededRng
 from tests.purse import purse
@@ -98,6 +99,64 @@ def test_the_papers_bits_keep_what_they_claim_with_far_more_noise() -> None:
     assert paper.proxy(size) > 10_000 * exact.proxy(size)
     encoding = paper.encoding(size)
     assert encoding.high >= 2 * math.isqrt(20)  # the norm of the vector, on each coordinate
+
+
+@pytest.mark.parametrize("coordinates", [1, 7])
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_discrete_laplace_noise_gives_pure_epsilon_and_less_does_not(
+    trust: LinearTrust, coordinates: int
+) -> None:
+    """LZJ, Remark C.9. All averages move by g at once: the largest loss is s g/scale."""
+    privatizer = AveragePrivatizer(trust=trust, epsilon="3/7", calibration="pure")
+    size = Averages(users=3, coordinates=coordinates)
+    assert privatizer.guarantee(size) == Pure("3/7")
+    record = privatizer.record(size, "b")
+    assert record is not None
+    noise, g = record.mechanism.noise, privatizer.encoding(size).precision
+    assert isinstance(noise, DiscreteLaplace)
+
+    def loss(scale: float) -> float:
+        # Of all coordinates at an output at or below both sums, from masses of scipy.
+        law = stats.dlaplace(1 / scale)
+        return coordinates * float(law.logpmf(-5) - law.logpmf(-5 - g))
+
+    assert loss(float(noise.scale)) == pytest.approx(3 / 7, rel=1e-9)
+    assert loss(0.99 * float(noise.scale)) > 3 / 7 + 1e-3
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_pure_noise_has_the_law_and_the_tails_that_are_stated(trust: LinearTrust) -> None:
+    privatizer = AveragePrivatizer(trust=trust, epsilon=160, calibration="pure")
+    size, runs = Averages(users=6, coordinates=5), 800
+    unit = privatizer.encoding(size)
+    step = float(unit.high - unit.low) / unit.precision
+    own = stats.dlaplace(1 / 2).pmf(np.arange(-200, 201))  # scale 5 * 64/160 = 2
+    law = own
+    for _ in range(5 if trust == "local" else 0):
+        law = np.convolve(law, own)
+    values = np.arange(len(law)) - len(law) // 2
+    held = [3] * 5
+    found = [privatizer.release_sums(held, size, SeededRng(seed)) for seed in range(runs)]
+    drawn = np.rint((np.array(found, dtype=float) - 6 * float(unit.low)) / step).ravel() - 3
+    edges = np.array([-9.5, -5.5, -2.5, -0.5, 0.5, 2.5, 5.5, 9.5])
+    inside = np.diff(np.concatenate([[0], law.cumsum()[np.searchsorted(values, edges) - 1], [1]]))
+    cells = np.bincount(np.searchsorted(edges, drawn), minlength=9)
+    alpha = purse.buy(f"pure released averages, {trust}: law of the noise", "1e-9")
+    assert stats.chisquare(cells, inside * cells.sum()).pvalue > alpha
+    narrow = np.bincount(np.searchsorted(edges, np.rint(drawn / 2)), minlength=9)
+    assert stats.chisquare(narrow, inside * cells.sum()).pvalue < alpha
+    # log E e^(tX) from the masses, X the noise of an average, against proxy and tail.
+    c, proxy = float(privatizer.tail(size)), float(privatizer.proxy(size))
+    noise = values * step / 6
+    sub_gaussian = []
+    for part in (0.1, 0.5, 0.9, 0.97):
+        t = part / c
+        moment = math.log((law * np.exp(t * noise)).sum())
+        assert moment <= -proxy / (2 * c * c) * math.log1p(-part * part)
+        sub_gaussian.append(moment <= proxy * t * t / 2)
+    assert sub_gaussian[0]
+    assert not sub_gaussian[-1]  # which is why it has a tail at all
+    assert privatizer.tail(size) > 0 == AveragePrivatizer(trust=trust).tail(size)
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
@@ -191,6 +250,7 @@ def test_sums_that_clients_cannot_send_are_refused(encoded: list[int]) -> None:
         ({"delta": 1}, "delta"),
         ({"bound": 0}, "bound"),
         ({"calibration": "guess"}, "calibration"),
+        ({"trust": "shuffle", "calibration": "pure"}, "no pure epsilon"),
         ({"epsilon": "nan"}, "epsilon"),
     ],
 )

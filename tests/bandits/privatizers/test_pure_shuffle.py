@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from accounting.claims.claim import Pure
 from accounting.errors import NotDerived
+from accounting.protocols.pure_shuffle import CertifiedShuffle
 from bandits.privatizers.privatizer import ALL_HONEST, BITS_ONLY
 from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
 from bandits.radius.radius import ExactRadius
@@ -28,7 +28,10 @@ ASKED = PureShufflePrivatizer(epsilon=2, failure="1e-6")
 
 def test_a_release_has_the_law_that_is_stated() -> None:
     alpha, rng = purse.buy("bandits: law of a pure shuffle", "1e-10"), SeededRng(15)
-    assert (ASKED.guarantee(20), ASKED.record(20, "b")) == (Pure(2), None)
+    promised = ASKED.guarantee(20)
+    assert isinstance(promised, CertifiedShuffle)
+    assert (promised.stated_epsilon, promised.honest, promised.protocol.users) == (2, 20, 20)
+    assert ASKED.record(20, "b") is None
     assert ASKED.assumed(20) == (BITS_ONLY, ALL_HONEST)
     assert 0 < ASKED.missed(20) <= Fraction("1.01e-6")
     law = ASKED.noise(20)

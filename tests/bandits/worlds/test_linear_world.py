@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from bandits.actions import Actions, LinearModel
 from bandits.batch import Encoding, OwnRounds, Plays, SharedRounds
 from bandits.worlds import preset_of
 from bandits.worlds.environment import Bernoulli
-from bandits.worlds.linear import LinearWorld, signs_instance, sphere_instance
+from bandits.worlds.linear import CoveredWorld, LinearWorld, signs_instance, sphere_instance
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.floating import Floats
 from tests.purse import purse
@@ -161,3 +162,33 @@ def test_arms_have_no_shared_rounds_and_linear_worlds_no_rewards_in_0_1() -> Non
 def test_asks_that_mean_nothing_are_refused(make: Callable[[], object]) -> None:
     with pytest.raises(InvalidParameter):
         make()
+
+
+# -- covers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "size"), [("lzj/ball", 311), ("lzj/box", 64)])
+def test_regret_of_a_cover_is_against_the_whole_set(name: str, size: int) -> None:
+    for world in preset_of(name).worlds(3, arms=size).environments:
+        assert isinstance(world, CoveredWorld)
+        theta = np.array(world.theta)
+        # The best point, by a search over many points of the set.
+        coins = np.random.default_rng(5)
+        if world.shape == "ball":
+            drawn = coins.standard_normal((200_000, 3))
+            drawn /= np.sqrt((drawn * drawn).sum(axis=1))[:, None]
+        else:
+            drawn = np.array([*product((-1, 0.3, 1), repeat=3)]) / math.sqrt(3)
+        best = float((drawn @ theta).max())
+        gaps = np.array(world.gaps)
+        assert np.abs(gaps - (best - np.array(world.means))).max() < 1e-3
+        assert 0 <= gaps.min() <= 1 / 4
+        # Against the best of the cover alone, nothing would be left of that.
+        alone = LinearWorld(of=world.of, theta=world.theta)
+        assert min(alone.gaps) == 0 < min(world.gaps)
+
+
+@pytest.mark.parametrize(("name", "size"), [("lzj/ball", 312), ("lzj/box", 2), ("lzj/ball", 1)])
+def test_only_sizes_of_covers_are_taken(name: str, size: int) -> None:
+    with pytest.raises(InvalidParameter, match="must be the size of a cover"):
+        preset_of(name).worlds(1, arms=size)

@@ -44,7 +44,8 @@ def test_rewards_are_drawn_with_replacement(tmp_path: Path) -> None:
         ("", "holds no row of rewards"),
         ("a,b\n", "holds no row of rewards"),
         ("a,b\nc,d\n", "line 2, column 1: 'c' is no reward"),
-        ("0,1\n1\n", "line 2 has 1 cells, the first row of rewards 2"),
+        ("0,1\n1\n", "line 2 has 1 cells, the first line 2"),
+        ("a,b\n1\n", "line 2 has 1 cells, the first line 2"),
         ("0,1\n1,\n", "line 2, column 2: '' is no reward"),
         ("0,1.01\n", "line 1, column 2: '1.01' is no reward"),
         ("-0.1,1\n", "line 1, column 1: '-0.1' is no reward"),
@@ -71,7 +72,7 @@ def test_a_run_on_ones_own_rewards(tmp_path: Path, capsys: pytest.CaptureFixture
     by_data = typed(capsys, "bandit", "run", "own", "--data", place, *words)
     assert by_data.out == answer.out
     for given, said in (
-        (["own"], "own needs --rewards FILE"),
+        (["own"], "error: PRESET = own: needs --rewards FILE"),
         (["cz/mslr", "--rewards", place], "error: PRESET = cz/mslr: has rewards of its own"),
         (["lzj/fig2", "--rewards", place], "error: PRESET = lzj/fig2: has rewards of its own"),
         (["own", "--rewards", place, "--data", place], "error: --rewards = "),

@@ -30,8 +30,9 @@ from tests.support.typed import typed
 def test_the_presets_are_known_by_name_and_name_known_algorithms() -> None:
     names = [preset.name for preset in PRESETS]
     arms = ["cz/easy", "cz/hard", "cz/mslr", "tkms/binary", "obd"]
+    linear = ["lzj/fig2", "lzj/ball", "lzj/box", "lzj/table2", "lzj/clients"]
     csb = [name for name in names if name.startswith("csb/")]
-    assert names == [*arms, "lzj/fig2", "lzj/table2", *csb, "own"]
+    assert names == [*arms, *linear, *csb, "own"]
     assert {"csb/topk", "csb/coverage", "csb/path"} < {*csb}
     for preset in PRESETS:
         assert preset_of(preset.name) is preset

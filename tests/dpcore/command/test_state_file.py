@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.command.state_file import StateFile, open_state, require_plain
+from dpcore.command.input_file import require_plain
+from dpcore.command.state_file import StateFile, open_state
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated
 

@@ -197,7 +197,7 @@ def test_ctrl_c_at_early_moments_is_one_line(tmp_path: Path) -> None:
     rng = random.Random(1)
     words = ["run", "cz/easy", "-T", "1e5", "--instances", "2000", "--algorithms", "se"]
     words += ["--epsilon", "1", "--jobs", "2"]
-    for wait in (0.02, *(rng.uniform(0, 1.0) for _ in range(effort(1, 3)))):
+    for wait in [0.02, *(rng.uniform(0, 1.0) for _ in range(3))][: effort(1, 4)]:
         (tmp_path / "begun").unlink(missing_ok=True)
         running = subprocess.Popen(
             [sys.executable, "-c", BEGIN, "bandit", *words],

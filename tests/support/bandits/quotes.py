@@ -26,6 +26,9 @@ _CENTRAL: Final = f"{_BASE} has the regret of cdp-se, within a tenth"
 _BASELINE: Final = f"{_BASE} has the regret of dp-se, within a tenth"
 _PRICE: Final = f"{_BASE} has less than 1.1 times the regret of se, exact"
 _OWN: Final = f"{_BASE}, exact: within 5% of dp-se, paper, or below it"
+_PRICES: Final = (
+    "the price of privacy of cdp-dpe, its regret over that of dpe, falls as alpha grows"
+)
 _GIVEN: Final = f"{_BASE}, exact: within 5% of dp-se, exact radius, or below it"
 
 
@@ -33,8 +36,7 @@ def quotes(results: Any) -> Iterator[str]:
     """What the page should show in bold, in its order."""
 
     def cz(column: str, algorithm: str, epsilon: str) -> str:
-        row = row_of(results, "cz", world=_EASY, algorithm=algorithm, epsilon=epsilon)
-        return _cell(row[column])
+        return _cz(results, column, algorithm, epsilon)
 
     def verdicts(statement: str, wanted: Callable[[str], bool] = lambda verdict: True) -> str:
         checks = [c for c in results["sections"]["cz"]["checks"] if c["statement"] == statement]
@@ -83,12 +85,30 @@ def quotes(results: Any) -> Iterator[str]:
     for route in ("exact", "renyi", "advanced"):
         row = row_of(results, "returning", algorithm="dist-rdp-se", B=64, route=route)
         yield _cell(row["sigma"])
+    yield from _linear(results)
+    yield from _promises(results)
+    yield from _without_best(results)
+
+
+def _cz(results: Any, column: str, algorithm: str, epsilon: str) -> str:
+    row = row_of(results, "cz", world=_EASY, algorithm=algorithm, epsilon=epsilon)
+    return _cell(row[column])
+
+
+def _promises(results: Any) -> Iterator[str]:
     # The parameter is not the promise.
-    yield cz("epsilon at 1e-6", _RDP, "0.5")
+    yield _cz(results, "epsilon at 1e-6", _RDP, "0.5")
     for name in (_RDP, _CDP):
         for epsilon in ("0.1", "0.5", "1"):
             where = f"({epsilon}, 1e-6)"
             yield figures_of(results, "promise", f"{name} has less regret than {_BASE}", where)
+    # Shuffled bits against Polya shares.
+    for epsilon in ("0.1", "0.5"):
+        for name in ("shuffled-se", _BASE):
+            yield _cz(results, "exact", name, epsilon)
+
+
+def _without_best(results: Any) -> Iterator[str]:
     # Runs without their best arm: by the paper's numbers, exact radius, exact.
     rows = rows_of(results, "cz")
     wrong = [[int(count) for count in row["wrong arm"].split(", ")] for row in rows]
@@ -97,6 +117,28 @@ def quotes(results: Any) -> Iterator[str]:
     yield str(sum(radius + exact for _, radius, exact in wrong))
     yield str(sum(paper for paper, _, _ in wrong))
     yield str(runs)
+
+
+def _linear(results: Any) -> Iterator[str]:
+    # Linear bandits: pure epsilon, one client a round, covers.
+    clients, figure = "lzj/clients, (1, 1e-6)", "lzj/fig2, (10, 0.25)"
+    for name in ("cdp-pe", "ldp-pe"):
+        less = f"{name} has less regret with Laplace noise than with Gaussian noise"
+        yield figures_of(results, "remarks", less, clients)
+    less = "cdp-dpe has less regret with Gaussian noise than with Laplace noise"
+    yield figures_of(results, "remarks", less, figure)
+    yield figures_of(results, "remarks", "dpe has less regret than pe", clients)
+    yield figures_of(results, "remarks", "cdp-dpe has less regret than cdp-pe", clients)
+    where = f"{clients}, alpha 1/2, 2/3, 4/5"
+    yield from figures_of(results, "remarks", _PRICES, where).split(", ")
+    yield figures_of(results, "remarks", "cdp-pe has the regret of pe, within a tenth", clients)
+    for actions, shape in ((1912, "ball"), (512, "box")):
+        world = f"lzj/{shape}"
+        row = row_of(results, "remarks", world=world, actions=actions, algorithm="cdp-dpe")
+        yield _cell(row["regret"])
+    for shape in ("ball", "box"):
+        less = "cdp-dpe has less regret by a cover of radius 1/8 than of 1/4"
+        yield figures_of(results, "remarks", less, f"lzj/{shape}")
 
 
 def stale(text: str, results: Any) -> list[str]:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from accounting.ledger import Ledger
-from tests.effort import by_day
 from tests.support.ledger.budget import BUDGET
 
 # The child charges, the parent closes its ledger, the child charges again.
@@ -119,7 +118,6 @@ def run(script: str, *arguments: str) -> str:
 
 
 @pytest.mark.nightly
-@by_day(1)
 @pytest.mark.parametrize("how", ["forgotten", "the same", "its own"])
 def test_a_child_keeps_what_it_was_told_when_its_parent_closes(url: str, how: str) -> None:
     Ledger.create(url, budget=BUDGET).close()
@@ -137,6 +135,7 @@ def test_connections_that_rest_open_over_a_fork_would_lose_it(tmp_path: Path) ->
     assert kept == "parent, child"
 
 
+@pytest.mark.nightly
 def test_a_child_of_native_code_does_not_touch_a_file_that_is_open(tmp_path: Path) -> None:
     file = str(tmp_path / "ledger.db")
     Ledger.create(file, budget=BUDGET).close()

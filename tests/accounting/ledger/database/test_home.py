@@ -362,7 +362,7 @@ def test_the_command_says_how_a_copy_is_opened(
         f"to use it  dpcore ledger adopt --db '{copy}'",
     ]
     again = typed(capsys, "ledger", "backup", file, copy)
-    assert (again.code, again.err) == (2, f"error: DEST = {copy}: exists: it is kept as it is\n")
+    assert (again.code, again.err) == (2, f"error: DEST = {copy}: exists: name a new file\n")
     refused = typed(capsys, "ledger", "show", "--db", copy)
     assert refused.code == 2
     assert "dpcore ledger adopt" in refused.err

@@ -1,0 +1,98 @@
+r"""The step that Opacus takes, as :class:`audit.training.dpsgd.TrainingStep`.
+
+Its ``PrivacyEngine`` makes a linear model, its optimizer and a data loader private, as it does by
+default. The gradient of a record is the record, so that gradients are planted by training on them.
+Needs opacus (extra ``opacus``).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from fractions import Fraction
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from audit.training.step_report import Stated
+from dpcore.errors import InvalidParameter
+
+__all__ = ["OpacusStep"]
+
+_SEEDS = 1 << 31
+
+
+class OpacusStep:
+    r"""What Opacus' engine makes of a training with the stated parameters.
+
+    Its user states the size of a batch, and the engine samples at one over the number of batches:
+    ``rate`` must be that of batches of ceil(rate x records). Fixed batches are those it leaves as
+    they are, ``poisson_sampling=False``. Raises :class:`InvalidParameter` for another rate, and
+    without opacus, by the name of the extra.
+    """
+
+    def __init__(self, stated: Stated) -> None:
+        try:
+            self.torch = import_module("torch")
+            self.data = import_module("torch.utils.data")
+            self.library = import_module("opacus")
+        except ImportError as error:
+            reason = f"needs opacus ({error}): pip install 'dpcore[opacus]'"
+            raise InvalidParameter("step", "opacus", reason) from None
+        self.stated, self.size = stated, math.ceil(stated.expected)
+        batches = math.ceil(Fraction(stated.records, self.size))
+        if stated.rate * batches != 1:
+            reason = (
+                f"must be one over the number of batches, at which Opacus samples: 1/{batches} "
+                f"for batches of {self.size:,}"
+            )
+            raise InvalidParameter("rate", stated.rate, reason)
+        self.coins, self.noise = self.torch.Generator(), self.torch.Generator()
+        self.epoch: Any = iter(())
+        self._train(1)
+
+    def _train(self, dimension: int) -> None:
+        # A training of that many weights, made private.
+        self.weights = self.torch.nn.Linear(dimension, 1, bias=False)
+        poisson = self.stated.sampling == "poisson"
+        loader = self.data.DataLoader(
+            self.data.TensorDataset(self.torch.empty(self.stated.records, 0)),
+            batch_size=self.size,
+            shuffle=not poisson,
+            generator=self.coins,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that its generator is not a secure one
+            self.model, self.optimizer, self.loader = self.library.PrivacyEngine().make_private(
+                module=self.weights,
+                optimizer=self.torch.optim.SGD(self.weights.parameters(), lr=1.0),
+                data_loader=loader,
+                noise_multiplier=float(self.stated.noise_multiplier),
+                max_grad_norm=float(self.stated.clip),
+                poisson_sampling=poisson,
+                noise_generator=self.noise,
+            )
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        r"""The next batch of its epoch; each epoch has coins of its own."""
+        batch = next(self.epoch, None)
+        if batch is None:
+            self.coins.manual_seed(int(rng.integers(_SEEDS)))
+            self.epoch = iter(self.loader.batch_sampler)
+            batch = next(self.epoch)
+        return np.asarray(batch)
+
+    def update(self, gradients: Any, rng: np.random.Generator) -> Any:
+        r"""The gradient that its optimizer takes a step along, after one batch."""
+        dimension = gradients.shape[1]
+        if self.weights.in_features != dimension:
+            self._train(dimension)
+        self.noise.manual_seed(int(rng.integers(_SEEDS)))
+        self.optimizer.zero_grad()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch: that no input of the model has a gradient
+            given = self.torch.as_tensor(gradients, dtype=self.torch.float32)
+            self.model(given).mean().backward()
+        self.optimizer.step()
+        return np.asarray(self.weights.weight.grad)[0]

@@ -1,0 +1,188 @@
+"""The step of Opacus: the library itself where it is installed, and a stand-in by day."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from fractions import Fraction
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import pytest
+from scipy import optimize, stats
+
+from audit.api import audit
+from audit.training.dpsgd import dpsgd
+from audit.training.opacus_step import OpacusStep
+from audit.training.step_report import Stated, StepReport
+from dpcore.errors import InvalidParameter
+from tests.purse import purse
+from tests.support.audit import opacus_like as like
+
+STATED: dict[str, Any] = {
+    "records": 1000, "rate": "0.1", "noise_multiplier": "1.5", "clip": "0.5",
+    "dimension": 100, "draws": 4000, "batches": 200,
+}  # fmt: skip
+FEW: dict[str, Any] = {**STATED, "records": 5, "rate": "1/2"}
+
+
+def audited(alpha: Any, **given: Any) -> StepReport:
+    return dpsgd("opacus", **{**STATED, "alpha": alpha, **given})
+
+
+def failed(report: StepReport) -> set[str]:
+    return {check.name for check in report.checks if check.failed}
+
+
+def statement(report: StepReport, name: str) -> str:
+    return next(check.statement for check in report.checks if check.name == name)
+
+
+@pytest.fixture
+def library() -> None:
+    pytest.importorskip("opacus", reason="the extra opacus is not installed")
+
+
+def test_its_step_passes_where_the_expected_batch_is_whole(library: None) -> None:
+    alpha = purse.buy("the step of Opacus", "1e-9") / 2
+    assert failed(audited(alpha)) == set()
+    step = OpacusStep(
+        Stated(
+            records=1000, rate=Fraction(1, 10), noise_multiplier=Fraction(3, 2), clip=Fraction(1, 2)
+        )
+    )
+    assert failed(dpsgd(step, **{**STATED, "noise_multiplier": 3}, alpha=alpha)) == {"noise"}
+
+
+def test_it_divides_by_a_whole_number_of_records(library: None) -> None:
+    alpha = purse.buy("the step of Opacus, floored", "1e-9")
+    report = dpsgd("opacus", **FEW, alpha=alpha)
+    assert failed(report) == {"clipping", "noise", "normaliser"}
+    assert "divided by 2 in every batch" in statement(report, "normaliser")
+
+
+def test_batches_that_it_leaves_as_they_are_come_from_epochs(library: None) -> None:
+    alpha = purse.buy("the step of Opacus, epochs", "1e-9")
+    assert failed(audited(alpha, sampling="fixed")) == {"overlap"}
+
+
+def gradient(records: list[float], reduction: str) -> float:
+    """The norm of the gradient that one step of Opacus with 1,000 weights takes."""
+    torch, data = import_module("torch"), import_module("torch.utils.data")
+    rows = torch.tensor(records)[:, None].expand(-1, 1000)
+    model = torch.nn.Linear(1000, 1, bias=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        private, optimizer, loader = (
+            import_module("opacus")
+            .PrivacyEngine()
+            .make_private(
+                module=model,
+                optimizer=torch.optim.SGD(model.parameters(), lr=1.0),
+                data_loader=data.DataLoader(data.TensorDataset(rows), batch_size=10),
+                noise_multiplier=2.0,
+                max_grad_norm=1.0,
+                loss_reduction=reduction,
+            )
+        )
+        (batch,) = next(iter(loader))
+        getattr(private(batch), reduction)().backward()
+    optimizer.step()
+    return float(model.weight.grad.norm())
+
+
+def true_epsilon(deviations: tuple[float, float], size: int, delta: float) -> float:
+    """Of Gaussian vectors whose deviations differ: by the chi-squared tails of their norms."""
+
+    def excess(epsilon: float) -> float:
+        wide, narrow = deviations
+        cut = 2 * (epsilon + size * math.log(wide / narrow)) / (narrow**-2 - wide**-2)
+        tails = (stats.chi2.sf(cut / one**2, size) for one in deviations)
+        return float(next(tails) - math.exp(epsilon) * next(tails)) - delta
+
+    return float(optimize.brentq(excess, 0.0, 100.0))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_the_rounded_normaliser_tells_19_records_from_20(library: None, reduction: str) -> None:
+    alpha = purse.buy(f"a step of Opacus whose loss is a {reduction}", "1e-9")
+    report = audit(
+        partial(gradient, reduction=reduction),
+        "epsilon=1.364,delta=1e-5",
+        pair=([0.0] * 19, [0.0] * 20),
+        relation="add-remove",
+        runs=1500,
+        confidence=1 - alpha,
+        seed=1,
+    )
+    assert report.refuted is (reduction == "mean")
+    truth = true_epsilon((1 / 9, 1 / 10), 1000, 1e-5)
+    assert round(truth, 1) == 34.9
+    assert report.epsilon_lower <= truth
+
+
+def like_opacus(patch: pytest.MonkeyPatch, engine: type[like.Engine]) -> None:
+    patch.setattr("audit.training.opacus_step.import_module", like.modules(engine).__getitem__)
+
+
+@pytest.mark.parametrize("stated", [STATED, FEW])
+def test_a_library_that_does_what_is_stated_passes(
+    monkeypatch: pytest.MonkeyPatch, stated: dict[str, Any]
+) -> None:
+    alpha = purse.buy(f"a library like Opacus, {stated['records']} records", "1e-9")
+    like_opacus(monkeypatch, like.Engine)
+    report = dpsgd("opacus", **stated, alpha=alpha)
+    assert (failed(report), report.exit_code) == (set(), 0)
+
+
+@pytest.mark.parametrize(
+    ("engine", "stated", "found"),
+    [
+        (like.Floored, STATED, set()),
+        (like.Floored, FEW, {"clipping", "noise", "normaliser"}),
+        (like.OftenerThanCharged, STATED, {"rate", "batch sizes", "overlap"}),
+        (like.Unclipped, STATED, {"clipping"}),
+    ],
+)
+def test_a_broken_library_is_found_where_it_is_broken(
+    monkeypatch: pytest.MonkeyPatch,
+    engine: type[like.Engine],
+    stated: dict[str, Any],
+    found: set[str],
+) -> None:
+    alpha = purse.buy(f"{engine.__name__}, {stated['records']} records", "1e-9")
+    like_opacus(monkeypatch, engine)
+    assert failed(dpsgd("opacus", **stated, alpha=alpha)) == found
+
+
+def test_fixed_batches_are_those_of_shuffled_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    alpha = purse.buy("a library like Opacus, epochs", "1e-9")
+    like_opacus(monkeypatch, like.Engine)
+    assert failed(audited(alpha, sampling="fixed")) == {"overlap"}
+
+
+@pytest.mark.parametrize(
+    ("records", "rate", "told"),
+    [
+        (1000, "0.3", "1/4 for batches of 300"),
+        (25, "0.1", "1/9 for batches of 3"),
+        (1000, "0.9999", "1/1 for batches of 1,000"),
+    ],
+)
+def test_a_rate_that_its_engine_cannot_be_asked_for_is_refused(
+    monkeypatch: pytest.MonkeyPatch, records: int, rate: str, told: str
+) -> None:
+    like_opacus(monkeypatch, like.Engine)
+    with pytest.raises(InvalidParameter, match=f"^rate = .*: must be one over .*: {told}$"):
+        audited("0.05", records=records, rate=rate)
+
+
+def test_without_it_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise ImportError(f"No module named {name!r}")
+
+    monkeypatch.setattr("audit.training.opacus_step.import_module", absent)
+    with pytest.raises(InvalidParameter, match=r"^step = opacus: .*dpcore\[opacus\]"):
+        audited("0.05")
