@@ -20,10 +20,21 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from audit.outputs.tables import table_of
 
-__all__ = ["Exact", "Name", "Number", "Written", "identity", "number_in", "shown", "written"]
+__all__ = [
+    "Exact",
+    "Name",
+    "Number",
+    "Written",
+    "identity",
+    "number_in",
+    "rows_told_apart",
+    "shown",
+    "written",
+]
 
 Exact: TypeAlias = int | float | Fraction | Decimal
 r"""A finite number whose comparison with the others is exact."""
@@ -103,6 +114,30 @@ def identity(output: object) -> str | Name:
     objects: list[Hashable] = []
     text = _text(output, objects)
     return Name(text, tuple(objects)) if objects else text
+
+
+def rows_told_apart(rows: NDArray[Any]) -> tuple[NDArray[np.int64], tuple[Name, ...]]:
+    r"""The identities of rows of plain numbers, in the order they first came, and the place of each
+    row's among them: as :func:`identity` of every row, at once.
+
+    >>> places, names = rows_told_apart(np.array([[1, 2], [3, 4], [1, 2]]))
+    >>> places.tolist(), [str(name) for name in names]
+    ([0, 1, 0], ['array([1, 2])', 'array([3, 4])'])
+    """
+    rows = rows.astype(rows.dtype.newbyteorder("="), copy=False)
+    if rows.dtype.kind == "f" and (odd := np.isnan(rows)).any():
+        rows = np.where(odd, rows.dtype.type("nan"), rows)
+    flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
+    size = flat.itemsize * flat.shape[1]
+    entries = flat.view(np.dtype((np.void, size))).ravel()
+    _, first, place = np.unique(entries, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    form, shape, held = rows.dtype.str, rows.shape[1:], flat.tobytes()
+    starts = (first[order] * size).tolist()
+    names = (_Array("", (form, shape, held[start : start + size])) for start in starts)
+    return rank[place], tuple(names)
 
 
 def shown(name: str | Name, others: object = ()) -> str:

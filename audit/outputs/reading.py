@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.identity import Name, Number, identity, number_in
+from audit.outputs.identity import Name, Number, identity, number_in, rows_told_apart
 from audit.outputs.number_line import Integers, NumberLine
 from dpcore.errors import InvalidParameter
 
@@ -87,6 +87,10 @@ def _read_array(array: NDArray[Any]) -> Reading:
     if array.ndim == 1 and dtype.kind == "b":
         names = (identity(np.False_), identity(np.True_))
         return Reading(numbers=_fill(len(array)), codes=array.astype(np.int64), names=names)
+    plain = dtype.kind in "biuf" and dtype.itemsize <= 8
+    if plain and len(array) and math.prod(rest) > 1:
+        codes, apart = rows_told_apart(array)
+        return Reading(numbers=_fill(len(array)), codes=codes, names=apart)
     return _read_objects(list(array))
 
 

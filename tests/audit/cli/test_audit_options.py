@@ -40,7 +40,8 @@ def test_a_search_finds_the_pair(audit: Shell) -> None:
 def test_features_and_baselines_are_named(audit: Shell) -> None:
     words = ("--feature", "identity", "--feature", "sign", "--baseline", "dkw")
     found = audit(*HALF, *words, "--json").json
-    assert [row["feature"] for row in found["outcomes"]] == ["identity", "sign"]
+    assert [row["feature"] for row in found["outcomes"]] == ["identity", "sign", "leader"]
+    assert found["features"] == ["identity", "sign"]
     (baseline,) = found["baselines"]
     assert (baseline["name"], baseline["valid"]) == ("dkw", True)
     assert "compare" in audit(*HALF, *words).out

@@ -226,3 +226,24 @@ def test_what_is_stored_comes_back_as_what_it_was(parts: list[Any]) -> None:
     values = [value for value, what in parts if "time" not in repr(what)]
     back = unpack(pack(values))
     assert list(map(identity, back)) == list(map(identity, values))
+
+
+_ODD = np.array([0x7FF8000000000001, 0x7FF8000000000000, 1 << 63, 0], dtype=np.uint64).view(float)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(_ODD[np.random.default_rng(1).integers(0, 4, (300, 3))], id="nan and zeros"),
+        pytest.param(np.random.default_rng(2).integers(0, 3, (300, 2, 2)), id="whole numbers"),
+        pytest.param(np.random.default_rng(3).integers(0, 9, (300, 2)).astype(">i4"), id="swapped"),
+        pytest.param(np.random.default_rng(4).random((300, 4)) < 0.5, id="truth values"),
+        pytest.param(np.random.default_rng(5).random((50, 6), np.float32)[:, ::2], id="strided"),
+        pytest.param(np.zeros((0, 3)), id="no rows"),
+    ],
+)
+def test_rows_of_an_array_are_told_apart_as_one_by_one(rows: Any) -> None:
+    found, names = read(rows), [identity(row) for row in rows]
+    assert found.names == tuple(dict.fromkeys(names))
+    assert [found.names[code] for code in found.codes] == names
+    assert [str(name) for name in found.names] == [str(name) for name in dict.fromkeys(names)]
