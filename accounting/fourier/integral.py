@@ -44,6 +44,9 @@ _ATTEMPTS: Final = 9
 _LAST: Final = 4
 _MOST_ROUNDS: Final = 1 << 40
 _MOST_SMOOTHING: Final = 0.5
+_SMOOTH: Final = 0.75
+_LESS_SMOOTH: Final = 0.5
+_FEW_ROUNDS: Final = 100
 _MOST_ERROR: Final = 0.25
 _SAME: Final = 0.05
 _FROM_AFAR: Final = 0.01
@@ -128,7 +131,7 @@ class Line:
                 return Enclosure.infinite()
             largest = Enclosure.of(_largest(parts)).upper if goal >= 0 else math.inf
             first = Enclosure(Fraction(0), max(largest, Fraction(0)))
-            saddle, looked = calm(parts, saddle), list[float]()
+            peak, saddle, looked = saddle.tilt, calm(parts, saddle), list[float]()
             if not goal > 0 or first.upper == 0:
                 return first
 
@@ -144,6 +147,9 @@ class Line:
                     # Nothing was seen there: a rare tail of large losses led too far out.
                     guess = float(near) or max(saddle.epsilon, 0.0) / 4.0 ** len(looked)
                     at = saddle_at_epsilon(guess, parts, reach)
+                    if math.isclose(at.tilt, peak, rel_tol=_SAME):
+                        # What is known of the moments there serves once more.
+                        at = replace(at, tilt=saddle.tilt)
                     at = calm(parts, replace(at, log_delta=saddle.log_delta))
                 looked.append(at.epsilon)
                 return at, max(wanted * at.tilt * at.epsilon, _FROM_AFAR * (at.epsilon == 0))
@@ -183,8 +189,10 @@ def _refined(
 ) -> Enclosure:
     # Sums with less and less smoothing, until the enclosure is narrow or the next sum too long.
     # `aim` says where the next one is best placed, and the relative error in delta it may have.
+    # Over few rounds the saddle point says less of epsilon: room is left for that.
     saddle, error = aim(best)
-    tau = _smoothing(saddle, error)
+    share = _SMOOTH if sum(count for _, count in parts) > _FEW_ROUNDS else _LESS_SMOOTH
+    tau = share * _smoothing(saddle, error)
     reached, patience = _MOST_SMOOTHING, 1.0
     for attempt in range(_ATTEMPTS):
         total = _sum(parts, saddle, min(error, _MOST_ERROR) * patience, tau)
@@ -202,7 +210,7 @@ def _refined(
         if math.isclose(saddle.tilt, placed, rel_tol=_SAME) and total.at_its_finest():
             break
         if best == before and attempt < _ATTEMPTS - _LAST:
-            tau, reached = _smoothing(saddle, error), _MOST_SMOOTHING
+            tau, reached = share * _smoothing(saddle, error), _MOST_SMOOTHING
             continue
         # The width falls like tau^2, but only like tau at a loss of positive probability.
         tau *= 0.7 * over ** (-0.5 if attempt == 0 else -1.0)
@@ -211,7 +219,7 @@ def _refined(
 
 
 def _smoothing(saddle: Saddle, error: float) -> float:
-    return 0.85 * math.sqrt(min(error, _MOST_ERROR) / (saddle.tilt * (saddle.tilt + 1)))
+    return math.sqrt(min(error, _MOST_ERROR) / (saddle.tilt * (saddle.tilt + 1)))
 
 
 def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> LineSum | None:

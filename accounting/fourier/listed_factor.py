@@ -44,6 +44,7 @@ __all__ = ["AtomFactor", "Atoms", "AtomsOnGrid", "atom_factor"]
 
 _DROPPED: Final = 2.0**-56
 _SLICE: Final = 1024
+_UNTHREADED: Final = 1 << 20
 _BY_THREE: Final = 3.42
 _CHUNK_BITS: Final = 7
 _DIGIT_BITS: Final = 6
@@ -283,9 +284,12 @@ def _rounding(terms: int) -> float:
 
 def _product(rows: Complexes, columns: Complexes) -> Complexes:
     # By slices, so that no sum has more than 2 _SLICE terms: that is what its rounding grows with.
-    found = rows[:, :_SLICE] @ columns[:_SLICE]
-    for first in range(_SLICE, rows.shape[1], _SLICE):
-        found += rows[:, first : first + _SLICE] @ columns[first : first + _SLICE]
+    # Small ones by plain sums: a matrix product wakes threads, which cost more than they bring.
+    small = rows.size * columns.shape[1] <= _UNTHREADED
+    found = np.zeros((rows.shape[0], columns.shape[1]), np.complex128)
+    for first in range(0, rows.shape[1], _SLICE):
+        left, right = rows[:, first : first + _SLICE], columns[first : first + _SLICE]
+        found += np.einsum("ij,jk->ik", left, right) if small else left @ right
     return found
 
 

@@ -31,7 +31,7 @@ LEAST_TILT: Final = 2.0**-20
 MOST_TILT: Final = 2.0**27
 
 _HALVINGS: Final = 32
-_CLOSE: Final = 1.0001
+_CLOSE: Final = 1.001
 _CALMINGS: Final = 60
 _CALM: Final = 64.0
 _CALMER: Final = 0.8
@@ -139,12 +139,16 @@ def _period(
     factors: Sequence[tuple[Factor, int]], saddle: Saddle, need: float
 ) -> tuple[float, Fraction]:
     # The least period at which both bounds of the aliases are below e^-need, and its lift.
+    # A convex function over the lift falls and then rises.
     c, best = saddle.tilt, (math.inf, Fraction(1))
     for lift in _LIFTS:
         log = sum(k * float(f.log_moment(lift)) for f, k in factors)
         excess = log - (1 + float(lift)) * c * saddle.epsilon
-        best = min(best, (max(need, (need + excess) / float(lift)) / c, lift))
-        if best[0] * c <= need:
+        found = max(need, (need + excess) / float(lift)) / c
+        if found > best[0]:
+            break
+        best = (found, lift)
+        if found * c <= need:
             break
     return best
 

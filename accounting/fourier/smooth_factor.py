@@ -28,6 +28,7 @@ _MOST_NODES: Final = 1 << 13
 _FEWEST_NODES: Final = 1 << 9
 _MOST_WORK: Final = 1 << 27
 _FINE: Final = 40.0
+_MIDDLING: Final = 26.0
 _COARSE: Final = 5.0
 _NEAREST: Final = 8.0
 _ENOUGH: Final = 0.5
@@ -217,7 +218,7 @@ def _listed(
 def _log_moment(law: SmoothLaw, tilt: Fraction, bits: int) -> arb:
     del bits
     try:
-        found = law.nodes(tilt, 0.0, _FINE, _MOST_NODES)
+        found = law.nodes(tilt, 0.0, _MIDDLING, _MOST_NODES)
     except PrecisionExhausted:
         return arb("inf")
     return (sum(found.weights, arb(0)) + found.rest).log().upper()

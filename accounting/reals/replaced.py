@@ -93,7 +93,9 @@ class ReplacedGaussian(SampledGaussian):
         # e^(u(-x)) from e^(u(x)): their product is e^(-1/v).
         return (-1 / ball(self.variance)).exp() / growth
 
-    def cells(self, r: arb, angle: arb, first: arb, step: arb) -> list[tuple[arb, arb, arb]]:
+    def cells(
+        self, r: arb, angle: arb, first: arb, step: arb, count: int = CELLS
+    ) -> list[tuple[arb, arb, arb]]:
         # As without replacement. Both powers rise in x; of the two angles, which add, that of u(x)
         # rises and that of u(-x) falls.
         v, zero = ball(self.variance), arb(0)
@@ -102,7 +104,7 @@ class ReplacedGaussian(SampledGaussian):
         at, (power, turn, back) = first, self._beside_at(growth, angle, r)
         rise = -at
         found = [(half * at * at + power + (v / rise).log(), back, turn + angle)]
-        for _ in range(CELLS):
+        for _ in range(count):
             end, growth = at + step, growth * grown
             power, turn_end, back_end = self._beside_at(growth, angle, r)
             nearest = end if end < 0 else at if at > 0 else zero

@@ -25,7 +25,7 @@ from dpcore.numbers.floating import exp_neg
 
 __all__ = ["CELLS", "SampledGaussian", "short"]
 
-_POINTS: Final = 1024
+_POINTS: Final = 512
 _COARSE: Final = 192
 _ANGLES: Final = 40
 _FINER: Final = 0.75
@@ -33,6 +33,7 @@ _LESS: Final = 0.7
 CELLS: Final = 128
 """Into how many cells a strip is cut to be bounded."""
 
+_FEW_CELLS: Final = 40
 _SPARE: Final = 9.0
 _STRIPS: Final = 5
 _MOST_LIFT: Final = 4.0
@@ -215,7 +216,9 @@ class SampledGaussian(SampledLaw):
         # int |p(x+ia) B^(r+iy)| dx for |y| <= reach: |B^(iy)| <= e^(reach arg B).
         turn, far = arb(angle), arb(reach)
         low, high = self._beside_range(float(r), angle, reach, nats)
-        cells = self.cells(r, turn, arb(short(low)), arb(short((high - low) / CELLS)))
+        # Fewer cells are wider ones, whose angles differ more: that counts where |y| is large.
+        count = CELLS if reach else _FEW_CELLS
+        cells = self.cells(r, turn, arb(short(low)), arb(short((high - low) / count)), count)
         total = sum(((size + far * high).exp() for size, _, high in cells), arb(0))
         return (total * self.height(turn)).upper()
 
@@ -229,7 +232,9 @@ class SampledGaussian(SampledLaw):
         v = ball(self.variance)
         return (angle * angle * v / 2).exp() / (2 * arb.pi() * v).sqrt()
 
-    def cells(self, r: arb, angle: arb, first: arb, step: arb) -> list[tuple[arb, arb, arb]]:
+    def cells(
+        self, r: arb, angle: arb, first: arb, step: arb, count: int = CELLS
+    ) -> list[tuple[arb, arb, arb]]:
         # (log of a bound of int e^(-x^2/2v) |B|^r dx, least and largest arg B) at u + i angle, for
         # each cell: e^(-x^2/2v) is largest at the end next to 0; |B| and arg B rise.
         v, zero, direction, up = ball(self.variance), arb(0), self.direction, r > 0
@@ -239,7 +244,7 @@ class SampledGaussian(SampledLaw):
         # The tails fall at least like exponentials, with these slopes at their ends.
         rise = r.min(zero) * share - at
         found = [(half * at * at + r * log + (v / rise).log(), zero, turn)]
-        for _ in range(CELLS):
+        for _ in range(count):
             end, growth = at + step, growth * grown
             log_end, turn_end, _ = direction.beside(growth, angle)
             nearest = end if end < 0 else at if at > 0 else zero

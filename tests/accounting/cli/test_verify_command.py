@@ -116,7 +116,7 @@ def test_what_is_assumed_is_said_first_and_last(
 
 
 def test_parts_beyond_the_second_path_are_not_called_false(command: Verify) -> None:
-    answer = command(of_a_run(most_steps=1))
+    answer = command(of_a_run(trust="renyi", most_steps=1))
     assert answer.code == 1
     lines = answer.out.splitlines()
     assert "parts[1]: unchecked: more than 1 steps" in lines
@@ -137,7 +137,7 @@ def test_a_result_is_told_from_a_certificate(command: Verify) -> None:
 
 
 def test_a_changed_run_does_not_hold(command: Verify) -> None:
-    edited = json.loads(of_a_run(most_steps=1))
+    edited = json.loads(of_a_run(trust="renyi", most_steps=1))
     edited["claims"][0]["epsilon"] = "0.1"
     answer = command(json.dumps({**edited, "digest": digest_of(edited)}))
     assert answer.code == 1

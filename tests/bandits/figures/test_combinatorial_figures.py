@@ -35,6 +35,36 @@ def lines() -> list[str]:
     return ratios + [f"| {name} | {' | '.join(cells)} |" for name, cells in slopes.items()]
 
 
+def reasons() -> list[str]:
+    """The table of what was tried, a row for each reason."""
+    cells: dict[str, list[str]] = {}
+    for row in FOUND["reasons"]["rows"]:
+        cells.setdefault(row["what"], []).append(f"{row['exponent']:.2f} ± {row['two_se']:.2f}")
+    words = {
+        "clipped": "as played",
+        "not clipped": "bounds not clipped at 1",
+        "less that without privacy": "less the regret without privacy",
+    }
+    assert [*cells] == ["clipped", "less that without privacy", "not clipped"]
+    return [
+        f"| {words[what]} | {' | '.join((*found, *['-'] * (3 - len(found))))} |"
+        for what, found in cells.items()
+    ]
+
+
+def test_what_the_reasons_showed_is_on_the_page() -> None:
+    assert [line for line in reasons() if line not in PAGE] == []
+    by = {(row["algorithm"], row["rounds"], row["what"]): row for row in FOUND["reasons"]["rows"]}
+    for name, rounds in (("cucb-ldp2", 50_000), ("cucb-dp", 50_000), ("cucb-ldp2", 500_000)):
+        played, rest = (by[name, rounds, w] for w in ("clipped", "less that without privacy"))
+        assert rest["exponent"] - rest["two_se"] > played["exponent"] + played["two_se"]
+        assert rest["exponent"] + rest["two_se"] < 2
+    clipped, free = (by["cucb-ldp2", 50_000, what] for what in ("clipped", "not clipped"))
+    assert abs(clipped["exponent"] - free["exponent"]) <= clipped["two_se"] + free["two_se"]
+    halves = [b / a for a, b in zip(clipped["regret"], free["regret"], strict=True)]
+    assert all(0.45 < each < 0.55 for each in halves)
+
+
 def test_the_page_shows_what_was_measured() -> None:
     assert len(lines()) == 6
     assert [line for line in lines() if line not in PAGE] == []
