@@ -153,7 +153,7 @@ class PoissonSampled(OneRelease):
     def as_real(self) -> tuple[GridGaussian, ...]:
         r"""The same losses by the moments of noise on the reals, of wide discrete Gaussian noise.
 
-        None for noise that is too narrow, or of another law, and for several coordinates.
+        Empty for noise that is too narrow, or of another law, and for several coordinates.
         """
         rate = Fraction(self.rate)
         if isinstance(self.curve, RealCurve) or rate == 1:
