@@ -132,7 +132,7 @@ def test_arrays_of_numpy_say_what_the_csv_file_says(shell: Shell) -> None:
         ({"score": ["1", "2"], "included": [1, 0]}, "must be finite numbers"),
         ({"score": [1.0, 2.0], "included": [1, 2]}, "included = int64: must be 1 or 0"),
         ({"score": [1.0, 2.0], "included": [1, np.nan]}, "must be 1 or 0"),
-        ({"score": [object()], "included": [1]}, "cannot be read as .npz"),
+        ({"score": [object()], "included": [1]}, "is not an .npz file of numbers"),
     ],
 )
 def test_bad_arrays_are_one_line_of_error(shell: Shell, arrays: dict[str, Any], said: str) -> None:
