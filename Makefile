@@ -25,10 +25,10 @@ demo: .venv/.runtime  ## what was proven, what was refuted, with which witness: 
 	@$(PY) examples/demo.py
 
 test: .venv/.dev  ## what CI runs: linters, types, layers, doctests, tests; three processes at a time
-	@tests/install_browser
 	@$(PY) -m tests.parts
 
-nightly: lint  ## the same, the slow tests and the false-alarm sweeps; needs a package registry
+nightly: lint  ## the same, the slow tests, a browser and the false-alarm sweeps; needs a package registry
+	@tests/install_browser
 	@$(PY) -m pytest -m ""
 	@$(PY) -m benchmarks.audit --jobs 2 --rows boundary twins anytime controls
 

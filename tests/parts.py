@@ -27,11 +27,11 @@ from typing import IO, Any
 # The long ones first. A folder is all of it that no other part names.
 PARTS = (
     ("tests/accounting",),
+    ("tests/bandits", "bandits"),
     ("tests/audit",),
+    ("tests/dpcore", "dpcore"),
     ("tests/audit/evidence", "tests/audit/report", "tests/audit/testing"),
     ("tests", "accounting", "audit"),
-    ("tests/dpcore", "dpcore"),
-    ("tests/bandits", "bandits"),
     ("tests/audit/catalogue", "tests/audit/cli", "tests/audit/targets"),
 )
 SHARE = "PURSE_SHARE"

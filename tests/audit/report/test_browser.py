@@ -21,7 +21,7 @@ from audit.report.histogram import histogram
 from audit.report.histogram_figure import histogram_figure
 from audit.report.html import page
 from audit.report.markup import STYLE
-from tests.effort import by_day, spread
+from tests.effort import spread
 from tests.support.audit.browser import Shown, needs_browser, show
 from tests.support.audit.figure_table import RUNS, TABLE, around
 from tests.support.audit.html_documents import (
@@ -80,7 +80,7 @@ def browsed(
         return {name: found.result() for name, found in opened.items()}
 
 
-@by_day(1)
+@pytest.mark.nightly
 @needs_browser
 @pytest.mark.parametrize("name", LOOKS)
 def test_a_browser_shows_it_and_asks_the_network_for_nothing(
@@ -116,6 +116,7 @@ def pixels(seen: Shown) -> Any:
     return np.asarray(imread(seen.picture))[..., :3]
 
 
+@pytest.mark.nightly
 @needs_browser
 def test_a_page_that_asks_the_network_is_caught_unless_the_policy_stops_it(tmp_path: Path) -> None:
     wanted = '<img src="http://127.0.0.1:9/a.png"><script>document.title = "ran"</script></main>'

@@ -18,7 +18,7 @@ from bandits.experiments.summary import promises_of
 from bandits.policies.registry import ALGORITHMS, Setting, read_algorithm
 from bandits.rounds import cucb_of
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from tests.effort import by_day
+from tests.effort import by_day, effort
 from tests.support.bandits.command import Bandit
 
 PLAYED = {"arms": "cz/easy", "linear": "lzj/table2", "combinatorial": "csb/topk"}
@@ -99,7 +99,11 @@ def test_no_command_is_help_and_no_empty_error(bandit: Bandit) -> None:
 def test_every_algorithm_is_made_at_both_ends(epsilon: str, kind: str) -> None:
     names = tuple(entry.name for entry in ALGORITHMS if entry.world == kind)
     ends = Experiment(
-        preset=PLAYED[kind], algorithms=names, epsilons=(epsilon,), horizon=10_000, instances=1
+        preset=PLAYED[kind],
+        algorithms=names,
+        epsilons=(epsilon,),
+        horizon=effort(500, 10_000),
+        instances=1,
     )
     assert len(promises_of(ends, 10)) == len(names)
 
