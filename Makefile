@@ -24,7 +24,7 @@ help:  ## show the targets
 demo: .venv/.runtime  ## what was proven, what was refuted, with which witness: half a screen
 	@$(PY) examples/demo.py
 
-test: .venv/.dev  ## what CI runs: linters, types, layers, doctests, tests; three processes at a time
+test: .venv/.dev  ## what CI runs: linters, types, layers, doctests, tests; four processes at a time
 	@$(PY) -m tests.parts
 
 nightly: lint  ## the same, the slow tests, a browser and the false-alarm sweeps; needs a package registry

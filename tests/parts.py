@@ -1,10 +1,10 @@
-r"""The test run in parts, three at a time, with the linters beside them: ``python -m tests.parts``.
+r"""The test run in parts, four at a time, with the linters beside them: ``python -m tests.parts``.
 
 Each part is a pytest run of its own, with the options given and an equal share of the purse of
-alpha. One part more than two cores have room for, so that neither core is idle while a test waits
-for a browser, a server or another process. Whoever is done takes the next part. What
-a part prints is shown whole when it has ended, which ones failed is said last, and the exit code is
-that of the first of them. Ctrl-C, a closed pipe and SIGTERM end everything.
+alpha. Two parts more than two cores have room for, so that neither core is idle while tests wait
+for a server or another process. Whoever is done takes the next part. What a part prints is shown
+whole when it has ended, which ones failed is said last, and the exit code is that of the first of
+them. Ctrl-C, a closed pipe and SIGTERM end everything.
 
 Parts are processes and not workers of one pytest (pytest-xdist): those answer their master from
 threads, and tests that fork must be alone in their process.
@@ -35,7 +35,7 @@ PARTS = (
     ("tests/audit/catalogue", "tests/audit/cli", "tests/audit/targets"),
 )
 SHARE = "PURSE_SHARE"
-AT_A_TIME = 3
+AT_A_TIME = 4
 NOTHING_RAN = 5  # what pytest says where the options choose no test of a part
 LAST_WORDS = 20.0
 
@@ -78,7 +78,7 @@ def jobs(options: Sequence[str]) -> list[Job]:
 
 
 def run(waiting: Sequence[Job]) -> int:
-    """Run all jobs, three at a time; the code of the first that failed."""
+    """Run all jobs, four at a time; the code of the first that failed."""
     left, running = list(waiting), list[Running]()
     codes: dict[str, int] = {}
     try:

@@ -59,6 +59,7 @@ def test_a_replaced_example(command: Command) -> None:
 CHOSEN = ["--noise-multiplier", 1, "--batch-size", 100, "--examples", 10_000, "--delta", "1e-6"]
 
 
+@pytest.mark.nightly
 def test_calibrate_for_a_relation(command: Command) -> None:
     r"""dp-accounting's PLD under REPLACE_ONE: 3.214237 for sigma 1, an upper end close by."""
     words = ["--poisson", "1%", "--rounds", 1000]

@@ -279,6 +279,7 @@ def test_a_stated_claim_is_among_the_assumptions() -> None:
     assert compose(curve(NARROW)).assumptions == ()
 
 
+@pytest.mark.nightly
 def test_subsampled_rounds_take_one_direction_for_all() -> None:
     found = compose((sampled(LAPLACE, "1/5"), 3)).delta("1/10")
     p = many.round_of(LAPLACE, 1, -45, 45)

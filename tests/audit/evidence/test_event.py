@@ -127,7 +127,7 @@ def test_worlds_are_one_truth_value_a_run(worlds: Any) -> None:
         read_worlds(worlds, 2)
 
 
-@settings(max_examples=effort(12, 1000))
+@settings(max_examples=effort(8, 1000))
 @given(st.integers(0, 30), st.booleans(), st.booleans(), st.floats(0.3, 40))
 def test_a_witness_says_what_it_counts(seed: int, whole: bool, mixed: bool, scale: float) -> None:
     rng = np.random.default_rng(seed)

@@ -230,6 +230,7 @@ def few_of_three(data: Sequence[int], n: int, rng: np.random.Generator) -> Outpu
     return np.asarray(data) + rng.normal(0, [40.0, 40.0, 0.5], (n, 3))
 
 
+@pytest.mark.nightly
 def test_vectors_are_searched_by_what_the_audit_looks_at() -> None:
     space = read_space("vector:dimension=3,low=0,high=2,norm=l1", ONE.relation)
     found = search(target_of(few_of_three), ONE, space, runs=8000, seed=7)

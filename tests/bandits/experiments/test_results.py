@@ -24,7 +24,6 @@ from bandits.experiments.summary import guarantee_json, written_up
 from bandits.play import Run
 from bandits.privatizers.promise import RunGuarantee
 from dpcore.errors import InvalidParameter
-from tests.effort import by_day
 from tests.support.bandits.command import MAIN, Bandit
 from tests.support.dpcore.mutants import rewired
 
@@ -119,7 +118,7 @@ def test_an_epsilon_of_many_digits_has_a_short_name(bandit: Bandit) -> None:
     assert certificate_name("dist-rdp-se:s=20", "1/2") == "certificate-dist-rdp-se_s=20-1_2.json"
 
 
-@by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("closed", ["| true", "> /dev/full"])
 def test_results_outlive_their_standard_output(tmp_path: Path, closed: str) -> None:
     words = [*RUN, "--algorithms", "se", "--epsilon", "1", "--output", "out", "--json"]

@@ -143,6 +143,7 @@ def test_a_child_of_native_code_does_not_touch_a_file_that_is_open(tmp_path: Pat
     assert run(NATIVE, file, "hooks alone") == "charged\n"
 
 
+@pytest.mark.nightly
 def test_a_child_of_a_transaction_does_not_touch_the_file(tmp_path: Path) -> None:
     file = str(tmp_path / "ledger.db")
     Ledger.create(file, budget=BUDGET).close()
