@@ -210,7 +210,7 @@ def paths(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 PATHS = [path for path in paths(golden()) if path]
 
 
-@settings(max_examples=effort(100, 300), deadline=None)
+@settings(max_examples=effort(50, 300), deadline=None)
 @given(st.sampled_from(PATHS), JSON, st.booleans())
 def test_no_value_anywhere_crashes_the_checker(path: Any, value: Any, sealed: bool) -> None:
     document = golden()

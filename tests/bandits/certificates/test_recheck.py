@@ -23,7 +23,7 @@ from accounting.totals.compose import compose
 from bandits.certificates.certificate import certificate_of, recheck
 from bandits.certificates.form import SEEDED, SYSTEM, required_assumptions
 from tests.bandits.certificates.test_certificate import DELTA, POLICIES, pooled_run, run_of
-from tests.effort import by_day, effort, spread
+from tests.effort import effort, spread
 
 NAMES = ("pure", "renyi", "shuffled-pure", "bits", "returning")
 SHORT = 60
@@ -113,7 +113,7 @@ def harmless(path: Path, what: str, original: dict[str, Any]) -> bool:
     return False
 
 
-@by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
 def test_no_edit_of_any_field_holds(name: str) -> None:
     original = document(name)

@@ -18,7 +18,6 @@ from bandits.experiments.summary import promises_of
 from bandits.policies.registry import ALGORITHMS, Setting, read_algorithm
 from bandits.rounds import cucb_of
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from tests.effort import by_day, effort
 from tests.support.bandits.command import Bandit
 
 PLAYED = {"arms": "cz/easy", "linear": "lzj/table2", "combinatorial": "csb/topk"}
@@ -93,7 +92,7 @@ def test_no_command_is_help_and_no_empty_error(bandit: Bandit) -> None:
     assert "Start with dpcore bandit run" in answer.out
 
 
-@by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", PLAYED)
 @pytest.mark.parametrize("epsilon", ["1000", "1/10"])
 def test_every_algorithm_is_made_at_both_ends(epsilon: str, kind: str) -> None:
@@ -102,7 +101,7 @@ def test_every_algorithm_is_made_at_both_ends(epsilon: str, kind: str) -> None:
         preset=PLAYED[kind],
         algorithms=names,
         epsilons=(epsilon,),
-        horizon=effort(500, 10_000),
+        horizon=10_000,
         instances=1,
     )
     assert len(promises_of(ends, 10)) == len(names)

@@ -259,7 +259,7 @@ def test_a_draw_from_the_system_has_the_law_roughly() -> None:
         assert abs(drawn).max() < 10**6
 
 
-@by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("text", REFERENCE)
 def test_few_reference_draws_still_see_a_wrong_place(text: str) -> None:
     # The least that the rows of REFERENCE are good for: every draw moved by five deviations.
