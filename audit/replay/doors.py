@@ -79,8 +79,7 @@ def open_doors(function: Callable[..., Any] | None = None) -> Iterator[Session]:
         with ExitStack() as undo:
             session = Session()
             install(session)
-            # A normal that numpy.random keeps for its next call is lost when a tape is played.
-            undo.callback(_SET_STATE, _GET_STATE(legacy=False))
+            undo.callback(_put_back, _GET_STATE(legacy=False))
             swaps = _exchange(undo)
             if function is not None:
                 _exchange_held(undo, function, swaps)
@@ -88,6 +87,13 @@ def open_doors(function: Callable[..., Any] | None = None) -> Iterator[Session]:
     finally:
         install(None)
         _OPEN.release()
+
+
+def _put_back(before: dict[str, Any]) -> None:
+    # A normal that numpy.random keeps for its next call is lost when a tape is played. What others
+    # drew meanwhile is not: their generator goes on from where it is.
+    kept = {name: before[name] for name in ("has_gauss", "gauss")}
+    _SET_STATE({**_GET_STATE(legacy=False), **kept})
 
 
 def _set(undo: ExitStack, owner: Any, name: str, value: Any) -> None:

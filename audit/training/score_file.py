@@ -45,7 +45,9 @@ def _read_arrays(path: str) -> tuple[list[float], list[bool]]:
     try:
         with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             found = {name: np.asarray(file[name]) for name in _COLUMNS if name in file.files}
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
+    except OSError as error:
+        raise InvalidParameter("SCORES", path, error.strerror or str(error)) from None
+    except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
         raise InvalidParameter("SCORES", path, "is not an .npz file of numbers") from None
     shapes = {array.shape for array in found.values()}
     if len(found) != len(_COLUMNS) or len(shapes) != 1 or len(*shapes) != 1:

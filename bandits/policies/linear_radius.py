@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from bandits.actions import LinearModel
 from bandits.policies.linear_design import Design, most_support
@@ -195,6 +194,8 @@ class ExactWidth(LinearWidth):
         least = math.log(1 / chance)
         squares = _squares(proxy, rivals, points)
         if heavy.any():
+            from scipy.spatial.distance import cdist  # a fifth of a second that no other run pays
+
             scales = cdist(rivals @ heavy.T, points @ heavy.T, "chebyshev")
             scales += 1e-12 * float(np.abs(heavy).sum())
             return _heavy(squares, scales, least) * _SLACK

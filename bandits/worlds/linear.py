@@ -231,18 +231,13 @@ FIGURE_2: Final = Preset(
     users=10**5,
 )
 
-BALL: Final = Preset(
+BALL: Final = replace(
+    FIGURE_2,
     name="lzj/ball",
     sentence="the unit ball of R^3 by a cover, 1912 actions of radius 1/8 (LZJ, Remark 3.1)",
     source=Simulated(instance=ball_instance),
     algorithms=("dpe", "cdp-dpe", "sdp-dpe"),
-    epsilons=("10",),
-    horizon=10**6,
-    schedule="paper",
     arms=1912,
-    delta="0.25",
-    kind="linear",
-    users=10**5,
 )
 
 BOX: Final = replace(

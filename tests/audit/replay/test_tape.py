@@ -174,6 +174,16 @@ def test_everything_is_put_back_on_every_way_out() -> None:
     assert current() is None
 
 
+def test_what_others_drew_meanwhile_is_not_dealt_again() -> None:
+    np.random.seed(5)
+    with open_doors() as session:
+        session.play(Tape(7), np.random.normal)
+        drawn = np.random.get_state(legacy=False)["state"]["pos"], np.random.random_sample(9)
+        session.play(Tape(7), np.random.normal)
+    assert np.random.get_state(legacy=False)["state"]["pos"] != drawn[0]
+    assert not {*drawn[1]} & {*np.random.random_sample(9)}
+
+
 def test_one_session_at_a_time() -> None:
     with open_doors(), pytest.raises(RuntimeError, match="one replay at a time"), open_doors():
         pass
