@@ -109,7 +109,7 @@ class Coverage:
 
 def _enough(level: Fraction) -> int:
     # Each guess after the first look is right with probability 1/2 at epsilon = 0.
-    return TRAINING + math.ceil(-math.log2(WEIGHTS[0] * level.numerator / level.denominator))
+    return TRAINING + math.ceil(-math.log2(WEIGHTS[-1] * level.numerator / level.denominator))
 
 
 def cover(

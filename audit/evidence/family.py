@@ -25,7 +25,7 @@ from audit.claims.curve_claim import CurveClaim
 from audit.evidence.anytime import EProcess, log_bar, watch_curve
 from audit.evidence.coverage import cover
 from audit.evidence.event import Floats, Witness
-from audit.evidence.fixed import Evidence, gather
+from audit.evidence.fixed import LED, Evidence, gather
 from audit.evidence.leader import LEADER, Leader, leaders_of, levels_of, witness_of
 from audit.evidence.multiplicity import by_averages, holm
 from audit.evidence.verdict import (
@@ -45,14 +45,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, rational
 
-__all__ = [
-    "FamilyProcess",
-    "View",
-    "view_seeds",
-    "watch_views",
-    "weigh_family",
-    "weigh_views",
-]
+__all__ = ["FamilyProcess", "View", "view_seeds", "watch_views", "weigh_family", "weigh_views"]
 
 _LARGEST_EXPONENT: Final = 700.0
 
@@ -91,10 +84,14 @@ def weigh_views(
         for view, own in zip(views, seeds, strict=False)
     ]
     leaders = leaders_of(views, evidence, seeds=seeds[len(views) :])
+    names = [(view.pair, view.feature) for view in views]
     parts, led = levels_of(views, leaders), [(leader.pair, LEADER) for leader in leaders]
+    evidence = [
+        replace(each, weights=LED) if (pair, LEADER) in led else each
+        for each, (pair, _) in zip(evidence, names, strict=True)
+    ]
     tests: list[Evidence | Leader] = [*evidence, *leaders]
     shares = [level * part / len(points) for part in parts]
-    names = [(view.pair, view.feature) for view in views]
     # A p-value is never below what its bounds on kappa cost, so these are bought with its share.
     found = [
         each.p_value(*point.exact, spend=share / BERGER_BOOS_SHARE)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, betaincinv, expit, ndtr, ndtri
 
 from audit.evidence.event import Floats, Integers, Tally, Witness
-from audit.evidence.rule import EXPERTS, FIRM, Trial, Votes, learn_rule
+from audit.evidence.rule import EXPERTS, FIRM, Trial, Votes, follow, learn_rule
 from audit.outputs.reading import read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down, round_up
@@ -34,6 +34,7 @@ from dpcore.numbers.parameter import RationalLike, integer, rational
 
 __all__ = [
     "GRID",
+    "LED",
     "WEIGHTS",
     "Evidence",
     "block_ends",
@@ -45,8 +46,11 @@ __all__ = [
     "tail",
 ]
 
-WEIGHTS: Final = (0.8, 0.07, 0.07, 0.06)
+WEIGHTS: Final = (0.06, 0.04, 0.04, 0.06, 0.8)
 r"""Shares of the false-alarm level, in the order of ``audit.evidence.rule.EXPERTS``."""
+
+LED: Final = (0.8, 0.07, 0.07, 0.06, 0.0)
+r"""The same of a view of a family that has a leader of its own (``audit.evidence.leader``)."""
 
 GRID: Final[Floats] = np.concatenate(
     (
@@ -58,6 +62,7 @@ GRID: Final[Floats] = np.concatenate(
 )
 r"""The epsilons scanned from below, fixed for ever and exact in binary."""
 
+_LEADER: Final = len(EXPERTS) - 1
 _FIRST_BLOCK: Final = 32
 _BLOCK_GROWTH: Final = Fraction(3, 2)
 _PROBES: Final = 16
@@ -77,13 +82,15 @@ class Evidence:
     r"""One learned pass over the data; every claim is weighed on the same counts and coins.
 
     ``trials[j]`` holds the integer counts of block j under its rule, ``uniforms[j, i]`` in (0, 1]
-    the randomisation of its p-value for expert i. ``tally`` holds all runs.
+    the randomisation of its p-value for expert i. ``tally`` holds all runs, ``weights`` are the
+    experts' shares of the level: one without a share is not tested.
     """
 
     trials: tuple[Trial, ...]
     uniforms: Floats
     runs: int
     tally: Tally = field(default_factory=Tally.empty)
+    weights: tuple[float, ...] = WEIGHTS
 
     def p_values(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
@@ -98,7 +105,8 @@ class Evidence:
         at = np.array([upper])
         return {
             name: min(1.0, float(tail(self._score(i, at, rate, share * cost))[0]) + share * cost)
-            for i, (name, share) in enumerate(zip(EXPERTS, WEIGHTS, strict=True))
+            for i, (name, share) in enumerate(zip(EXPERTS, self.weights, strict=True))
+            if share
         }
 
     def p_value(
@@ -112,10 +120,7 @@ class Evidence:
         >>> evidence.p_value(1) < 1e-9, evidence.p_value(9) > 0.05
         (True, True)
         """
-        found = self.p_values(epsilon, delta, spend=spend)
-        return min(
-            1.0, *(found[name] / share for name, share in zip(EXPERTS, WEIGHTS, strict=True))
-        )
+        return min(1.0, *self._weighted(epsilon, delta, spend).values())
 
     def epsilon_lower(self, alpha: RationalLike = "0.05", delta: RationalLike = 0) -> float:
         r"""A lower confidence bound: P(epsilon_lower > epsilon) <= alpha for every epsilon at which
@@ -133,16 +138,18 @@ class Evidence:
         low, high = -1, len(GRID)
         while high - low > 1:
             tried = np.unique(np.linspace(low + 1, high - 1, _PROBES).astype(np.int64))
-            score = self._score(0, GRID[tried], rate, cost * WEIGHTS[0])
-            alone = np.append(~(tail(score) / WEIGHTS[0] + cost <= level), [True])
+            score = self._score(0, GRID[tried], rate, cost * self.weights[0])
+            alone = np.append(~(tail(score) / self.weights[0] + cost <= level), [True])
             place = int(np.argmax(alone))
             low, high = [low, *tried.tolist(), high][place : place + 2]
         # Each goes on from where the one before it stopped, until none rejects the next point.
-        start, size, failed, others = low + 1, 1, 0, [*range(1, len(WEIGHTS))]
+        others = sorted(np.flatnonzero(self.weights)[1:].tolist(), key=lambda i: -self.weights[i])
+        start, size, failed = low + 1, 1, 0
         while start < len(GRID) and failed < len(others):
             expert = others[0]
-            score = self._score(expert, GRID[start : start + size], rate, cost * WEIGHTS[expert])
-            kept = np.append(~(tail(score) / WEIGHTS[expert] + cost <= level), [True])
+            share = self.weights[expert]
+            score = self._score(expert, GRID[start : start + size], rate, cost * share)
+            kept = np.append(~(tail(score) / share + cost <= level), [True])
             rejected = int(np.argmax(kept))
             start += rejected
             if rejected == len(score):
@@ -155,19 +162,32 @@ class Evidence:
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> Witness | None:
         r"""The event behind the smallest p-value, from the last block in which it was guessed."""
-        upper, _ = read_claim(epsilon, delta)
-        found = self.p_values(epsilon, delta, spend=spend)
-        best = min(range(len(EXPERTS)), key=lambda i: found[EXPERTS[i]] / WEIGHTS[i])
-        for trial in reversed(self.trials):
-            if (witness := trial.witness(best, upper)) is not None:
+        upper, rate = read_claim(epsilon, delta)
+        found = self._weighted(epsilon, delta, spend)
+        best = EXPERTS.index(min(found, key=lambda name: found[name]))
+        places = [best] * len(self.trials)
+        if best == _LEADER:
+            places = [int(at[0]) for at in follow([self.trials], np.array([upper]), rate)[1]]
+        for place, trial in zip(places[::-1], self.trials[::-1], strict=True):
+            if (witness := trial.witness(place, upper)) is not None:
                 return witness
         return None
+
+    def _weighted(
+        self, epsilon: RationalLike, delta: RationalLike, spend: RationalLike
+    ) -> dict[str, float]:
+        found = self.p_values(epsilon, delta, spend=spend)
+        return {name: p / self.weights[EXPERTS.index(name)] for name, p in found.items()}
 
     def _spend(self, delta: float, spend: Fraction) -> float:
         return round_up(spend) if delta > 0.0 else 0.0
 
     def _score(self, expert: int, epsilons: Floats, delta: float, cost: float) -> Floats:
-        votes = [trial.rule.experts[expert].votes(trial.counts, epsilons) for trial in self.trials]
+        if expert == _LEADER:
+            votes, _ = follow([self.trials], epsilons, delta)
+        else:
+            at = [(trial.rule.experts[expert], trial.counts) for trial in self.trials]
+            votes = [one.votes(counts, epsilons) for one, counts in at]
         runs = [trial.runs for trial in self.trials]
         return join_blocks(votes, runs, self.uniforms[:, expert], delta, cost, epsilons)
 
@@ -331,7 +351,7 @@ def resolution(
 ) -> float:
     r"""An always-revealing output of this mass eta would be refuted in 95 of 100 audits.
 
-    The larger of two, N = runs: P(Bin(4N/9, eta/2) >= L) = 0.975, so that the last expert has
+    The larger of two, N = runs: P(Bin(4N/9, eta/2) >= L) = 0.975, so that the firm expert has
     learned it before the last two blocks, and P(Bin(5N/9, eta/2) >= K) = 0.975, K right guesses
     there being enough for it, the other blocks having come to nothing:
 
@@ -363,7 +383,7 @@ def resolution(
     late = count - early
     learned = max(crowd, math.floor(-math.log(FIRM) / math.log1p(math.exp(-upper))) + 1)
     least = 1 + bisect_left(
-        range(1, late + 1), 1, key=lambda right: int(enough(right, late, WEIGHTS[-1]))
+        range(1, late + 1), 1, key=lambda right: int(enough(right, late, WEIGHTS[3]))
     )
     if learned <= early and least <= late:
         eta = 2 * max(
@@ -374,4 +394,4 @@ def resolution(
             return eta
     # An output that always comes in its world leaves no run undecided once the first block is over.
     scored = count - block_ends(count)[0]
-    return 1.0 if scored > 0 and enough(scored, scored, WEIGHTS[0]) else math.inf
+    return 1.0 if scored > 0 and enough(scored, scored, WEIGHTS[_LEADER]) else math.inf

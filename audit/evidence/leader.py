@@ -14,11 +14,10 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-from scipy.special import expit
 
-from audit.evidence.event import Floats, Integers, Witness
+from audit.evidence.event import Floats, Witness
 from audit.evidence.fixed import GRID, Evidence, join_blocks, read_claim, read_level, tail
-from audit.evidence.rule import Trial, Votes
+from audit.evidence.rule import Trial, follow
 from audit.evidence.verdict import BERGER_BOOS_SHARE
 from audit.evidence.view import View, parts_of, scored
 from dpcore.numbers.enclosure import round_down, round_up
@@ -30,9 +29,6 @@ LEADER: Final = "leader"
 r"""What stands for the name of a feature in the outcome of a leader."""
 
 _PART: Final = Fraction(4, 5)
-# The bold expert of a rule has a head start, in standard deviations: who is ahead of many by a
-# little is so by chance.
-_HEAD_START: Final = 1.0
 _SCAN: Final = 64
 
 
@@ -87,7 +83,7 @@ class Leader:
         the place of the expert in its rule, and what they came to.
         """
         upper, rate = read_claim(epsilon, delta)
-        _, chosen = self._follow(np.array([upper]), rate)
+        _, chosen = follow(self._trials, np.array([upper]), rate)
         for j in range(len(chosen) - 1, -1, -1):
             at = int(chosen[j][0])
             for place, each in zip(self.views, self.evidence, strict=True):
@@ -97,41 +93,14 @@ class Leader:
                     break
                 at -= experts
 
+    @property
+    def _trials(self) -> list[tuple[Trial, ...]]:
+        return [each.trials for each in self.evidence]
+
     def _tail(self, epsilons: Floats, delta: float, cost: float) -> Floats:
-        votes, _ = self._follow(epsilons, delta)
+        votes, _ = follow(self._trials, epsilons, delta)
         runs = [trial.runs for trial in self.evidence[0].trials]
         return tail(join_blocks(votes, runs, self.uniforms, delta, cost, epsilons))
-
-    def _follow(self, epsilons: Floats, delta: float) -> tuple[list[Votes], list[Integers]]:
-        # In each block, at each epsilon, the votes of the expert that did best in the blocks before
-        # it, and its place among those of all views. How well: right guesses beyond those that the
-        # claim allows, in standard deviations.
-        q, each = expit(epsilons), np.arange(len(epsilons))
-        beyond, spread = np.zeros((1, len(epsilons))), np.zeros((1, len(epsilons)))
-        votes, chosen = [], []
-        for trials in zip(*(one.trials for one in self.evidence), strict=True):
-            cast = [
-                expert.votes(trial.counts, epsilons)
-                for trial in trials
-                for expert in trial.rule.experts
-            ]
-            right, wrong, sides = (
-                np.stack([getattr(vote, name) for vote in cast])
-                for name in ("right", "wrong", "sides")
-            )
-            ahead = [
-                one is trial.rule.experts[-1] for trial in trials for one in trial.rule.experts
-            ]
-            well = beyond / np.sqrt(spread + 1.0) + _HEAD_START * np.array(ahead)[:, None]
-            best = np.argmax(well, axis=0)
-            guesses = right + wrong
-            allowed = guesses * q + (1.0 - q) * (delta * trials[0].runs / 2) * sides
-            beyond, spread = beyond + right - allowed, spread + guesses * q * (1.0 - q)
-            votes.append(
-                Votes(right=right[best, each], wrong=wrong[best, each], sides=sides[best, each])
-            )
-            chosen.append(best)
-        return votes, chosen
 
 
 def leaders_of(

@@ -20,10 +20,12 @@ from scipy.special import betaincinv, expit, logit
 from audit.evidence.event import Cells, Event, Floats, Integers, Tally, Witness
 from audit.outputs.reading import Reading
 
-__all__ = ["EXPERTS", "FIRM", "Expert", "Rule", "Trial", "Votes", "learn_rule"]
+__all__ = ["EXPERTS", "FIRM", "Expert", "Rule", "Trial", "Votes", "follow", "learn_rule"]
 
-EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003")
-r"""The experts of a rule by name, in the order of :attr:`Rule.experts`, which has one more."""
+EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003", "leader")
+r"""Who is tested, by name: experts of a rule, in the order of :attr:`Rule.experts`, and behind them
+the leader, who guesses as any of these or as the bold one, which stands last among them.
+"""
 
 _LOOSE: Final = 0.1
 FIRM: Final = 0.003
@@ -32,6 +34,13 @@ r"""The level of the reaches of the last expert."""
 _DEPARTS: Final = 9.0  # three standard deviations, squared
 _LEAST_SPREAD: Final = 1e-9
 _MOST_PIECES: Final = 12
+# By the place of an expert in its rule, in standard deviations: who is a little ahead of many is so
+# by chance. The zero cut leaves chance nothing to choose, less so beside one view's own experts.
+_HEAD_STARTS: Final = np.array([2.5, 0.0, 0.0, 0.0, 1.0])
+_ALONE: Final = np.array([1.5, 0.0, 0.0, 0.0, 0.0])
+_BELIEVED: Final = 0.5
+_MOST_PROMISED: Final = 2.0
+_SILENT: Final = 20
 
 _Entry = TypeVar("_Entry", np.float64, np.int64)
 
@@ -104,9 +113,22 @@ class Expert:
         found[chosen] = np.where(self.toward_b[cut:], 1, -1)
         return found
 
+    def promised(self, cuts: Integers, q: Floats) -> Floats:
+        r"""Right guesses beyond a share q, in standard deviations, that the runs it learned from
+        predict from these cuts on; nan where it predicts nothing.
+        """
+        if self.promise is None:
+            return np.full(len(cuts), np.nan)
+        seen = self.seen[cuts]
+        beyond: Floats = self.promise[cuts] - q * seen
+        return beyond / np.sqrt(np.maximum(seen * q * (1.0 - q), _LEAST_SPREAD))
+
     def votes(self, counts: Integers, epsilons: Floats) -> Votes:
         r"""The guesses at each epsilon, scored on the counts (2, cells) of fresh runs."""
-        cuts = self.cuts(epsilons)
+        return self.cast(counts, self.cuts(epsilons))
+
+    def cast(self, counts: Integers, cuts: Integers) -> Votes:
+        r"""The guesses from each of these cuts on, scored likewise."""
         world_a, world_b = counts[:, self.order]
         to_b = _from_here_on(self.toward_b.astype(np.int64))
         to_a = _from_here_on((~self.toward_b).astype(np.int64))
@@ -155,9 +177,9 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> Rule:
     The zero cut guesses by the sign of ``lean`` at every epsilon; the others guess where their
     reach exceeds epsilon. Labels and oddly repeated numbers stand alone. Intervals borrow from
     their neighbours through a binary tree over their order: a child's rate is shrunk towards its
-    parent's by the spread seen among siblings, unless it departs by three standard deviations;
-    reaches pass down likewise, and the best cut 0.1 takes them from half-lines too (the tail of a
-    monotone likelihood ratio is one).
+    parent's by the spread seen among siblings, unless it departs by three standard deviations, and
+    so is a label's towards 1/2; reaches pass down likewise, and the best cut 0.1 takes them from
+    half-lines too (the tail of a monotone likelihood ratio is one).
 
     >>> from audit.outputs.reading import read
     >>> past = Tally.empty().add(read(["x"] * 40 + ["y"] * 4), np.arange(44) < 39)
@@ -175,7 +197,8 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> Rule:
         # An empty cell weighs next to nothing.
         weights = np.maximum(leaves.sum(axis=0), _LEAST_SPREAD)
         lean = logit(isotonic_regression(expit(lean), weights=weights).x)
-    lean = np.concatenate((lean, np.log((alone[1] + 0.5) / (alone[0] + 0.5))))
+    known, _ = _shrunk(alone, np.full(alone.shape[1], 0.5), part=1.0)
+    lean = np.concatenate((lean, logit(known)))
     zero = np.where(lean == 0.0, 0.0, np.copysign(math.inf, lean))
     loose, far, firm = (
         np.concatenate((reach, _reach(alone, level)))
@@ -219,22 +242,30 @@ def _smooth(
     for counts in reversed(levels):
         copies = counts.shape[1] // len(rate)
         rate = np.repeat(rate, copies)
-        total = counts.sum(axis=0)
-        variance = np.maximum(total * rate * (1.0 - rate), _LEAST_SPREAD)
-        surprise = (counts[1] - total * rate) ** 2 / variance
-        # Two siblings share their parent's mean: half of the expected surprise is noise.
-        noise = np.count_nonzero(total) / 2
-        spread = (float(surprise.sum()) - noise) / max(float(total.sum()) / 2, 1.0)
-        departs = surprise > _DEPARTS
-        if counts.shape[1] == size:
-            departs[:width] |= alone
-        shrink = np.where(departs, 1.0, 1.0 / max(spread, _LEAST_SPREAD))
-        rate = (counts[1] + shrink * rate) / (total + shrink)
+        # Two siblings share their parent's mean: half of the surprise is free.
+        forced = np.flatnonzero(alone) if counts.shape[1] == size else []
+        rate, departs = _shrunk(counts, rate, part=0.5, forced=forced)
         loose = _pass_down(np.repeat(loose, copies), _reach(counts, _LOOSE), departs)
         firm = _pass_down(np.repeat(firm, copies), _reach(counts, FIRM), departs)
     loose, firm, departs = loose[:width], firm[:width], departs[:width]
     far = _pass_down(_half_lines(leaves, _LOOSE), loose, departs)
     return logit(rate)[:width], (loose, far, firm)
+
+
+def _shrunk(
+    counts: Integers, rate: Floats, *, part: float, forced: Sequence[int] | Integers = ()
+) -> tuple[Floats, NDArray[np.bool_]]:
+    # Rates shrunk towards ``rate`` by how much they are spread around it beyond chance, of which
+    # ``part`` is free; and which of them depart too far for that, or are ``forced`` to.
+    total = counts.sum(axis=0)
+    variance = np.maximum(total * rate * (1.0 - rate), _LEAST_SPREAD)
+    surprise = (counts[1] - total * rate) ** 2 / variance
+    noise = np.count_nonzero(total) * part
+    spread = (float(surprise.sum()) - noise) / max(float(total.sum()) * part, 1.0)
+    departs = surprise > _DEPARTS
+    departs[np.asarray(forced, dtype=np.int64)] = True
+    shrink = np.where(departs, 1.0, 1.0 / max(spread, _LEAST_SPREAD))
+    return (counts[1] + shrink * rate) / (total + shrink), departs
 
 
 def _half_lines(leaves: Integers, level: float) -> Floats:
@@ -331,3 +362,39 @@ def _margin(witness: Witness) -> float:
     beyond = witness.inside_b - witness.inside_a
     total = witness.inside_b + witness.inside_a
     return (beyond if witness.world == "B" else -beyond) / math.sqrt(total + 1)
+
+
+def follow(
+    views: Sequence[Sequence[Trial]], epsilons: Floats, delta: float
+) -> tuple[list[Votes], list[Integers]]:
+    r"""Guess in each block as the expert, of any of some views of the same runs, that did best in
+    the blocks before it: the votes, and the place of the expert among those of all views.
+
+    How well: right guesses beyond those that the claim allows, in standard deviations; half of what
+    the expert promises, no more than two above what it did; a head start. In blocks that end within
+    the first twentieth of the runs nothing is guessed: they taught too little.
+    """
+    q, each = expit(epsilons), np.arange(len(epsilons))
+    beyond, spread = np.zeros((1, len(epsilons))), np.zeros((1, len(epsilons)))
+    ahead = np.tile(_HEAD_STARTS + (len(views) == 1) * _ALONE, len(views))[:, None]
+    blocks, done = list(zip(*views, strict=True)), 0
+    silent = sum(trials[0].runs for trials in blocks) / _SILENT
+    votes, chosen = [], []
+    for trials in blocks:
+        experts = [(one, trial.counts) for trial in trials for one in trial.rule.experts]
+        tried = [(one, counts, one.cuts(epsilons)) for one, counts in experts]
+        cast = [one.cast(counts, cuts) for one, counts, cuts in tried]
+        right, wrong, sides = (
+            np.stack([getattr(vote, name) for vote in cast]) for name in ("right", "wrong", "sides")
+        )
+        did = beyond / np.sqrt(spread + 1.0)
+        said = np.stack([one.promised(cuts, q) for one, _, cuts in tried])
+        promised = np.where(np.isnan(said), did, np.minimum(said, did + _MOST_PROMISED))
+        best = np.argmax(did + _BELIEVED * promised + ahead, axis=0)
+        guesses = right + wrong
+        allowed = guesses * q + (1.0 - q) * (delta * trials[0].runs / 2) * sides
+        beyond, spread = beyond + right - allowed, spread + guesses * q * (1.0 - q)
+        done += trials[0].runs
+        votes.append(Votes(*(int(done > silent) * x[best, each] for x in (right, wrong, sides))))
+        chosen.append(best)
+    return votes, chosen

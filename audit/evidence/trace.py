@@ -16,7 +16,7 @@ from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.looks import LOOKS
 from audit.evidence.anytime import watch
-from audit.evidence.fixed import gather
+from audit.evidence.fixed import LED, gather
 from audit.evidence.leader import leaders_of, levels_of
 from audit.evidence.verdict import BERGER_BOOS_SHARE, capped
 from audit.evidence.view import View, parts_of, view_seeds
@@ -117,7 +117,10 @@ def trace_leader(
     for runs in _prefixes(len(views[mine[0]].worlds)):
         cut = [_first(views[i], runs) for i in mine]
         evidence = [
-            gather(view.outputs, view.worlds, seed=seeds[i], isotonic=view.models is not None)
+            replace(
+                gather(view.outputs, view.worlds, seed=seeds[i], isotonic=view.models is not None),
+                weights=LED,
+            )
             for i, view in zip(mine, cut, strict=True)
         ]
         coins = seeds[len(views) + pairs.index(pair) :]

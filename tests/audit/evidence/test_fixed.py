@@ -25,7 +25,6 @@ from audit.outputs.worlds import draw_worlds
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day, effort
 from tests.purse import purse
-from tests.support.dpcore.mutants import rewired
 
 LN3 = math.nextafter(math.log(3), 0)  # a hair below: binary answers right 3/4 of the time
 
@@ -57,7 +56,9 @@ def one_block(rule: Rule, counts: Any, u: float) -> Evidence:
 
 
 # The zero cut's p-value by itself: the same code, and none of it for the other experts.
-alone = rewired(Evidence.p_values, EXPERTS=EXPERTS[:1], WEIGHTS=WEIGHTS[:1])
+def alone(evidence: Evidence, epsilon: float) -> dict[str, float]:
+    """The zero cut, and nobody else, with all of the level."""
+    return replace(evidence, weights=(1.0, 0.0, 0.0, 0.0, 0.0)).p_values(epsilon)
 
 
 def mass_of_coins(p_of: Callable[[float], float], level: float) -> float:
@@ -288,9 +289,9 @@ def test_epsilon_lower_is_the_scan_it_says(delta: Any) -> None:
 
 
 def test_the_bound_spends_what_the_p_value_spends() -> None:
-    # The mutant buys the zero cut's bounds on kappa with all of alpha/50, beyond its share of it.
+    # The mutant buys the leader's bounds on kappa with all of alpha/50, beyond its share of it.
     def mutant(evidence: Evidence) -> float:
-        tail = ndtr(-evidence._score(0, GRID, 0.1, 0.001)) / WEIGHTS[0] + 0.001
+        tail = ndtr(-evidence._score(4, GRID, 0.1, 0.001)) / WEIGHTS[4] + 0.001
         return float(GRID[int(np.argmax(tail > 0.05)) - 1])
 
     def honest(evidence: Evidence) -> float:

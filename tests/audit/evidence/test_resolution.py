@@ -67,7 +67,7 @@ def seen(eta: float, rest: str, runs: int, claim: Claim, *, anytime: bool = Fals
 
 def by_luck_alone(runs: int) -> float:
     """The mutant: a perfect score must be long enough, and learning takes no runs (epsilon = 1)."""
-    least = math.ceil(math.log(1 / (WEIGHTS[-1] * 0.05)) / math.log1p(math.exp(-1)))
+    least = math.ceil(math.log(1 / (WEIGHTS[3] * 0.05)) / math.log1p(math.exp(-1)))
     return float(betaincinv(least, runs // 2 - least + 1, 0.95))
 
 
@@ -103,7 +103,7 @@ def test_it_follows_its_formula_without_delta() -> None:
     for runs, epsilon in ((2000, 1.0), (20_000, 3.0), (10**6, 0.1)):
         q = 1 / (1 + math.exp(-epsilon))
         learned = next(k for k in range(1, 10**4) if 0.003 ** (1 / k) > q)
-        bar = stats.norm.isf(WEIGHTS[-1] * 0.05) / math.sqrt(5 / 9)
+        bar = stats.norm.isf(WEIGHTS[3] * 0.05) / math.sqrt(5 / 9)
         enough = next(k for k in range(1, 10**4) if stats.norm.isf(q**k) >= bar)
         early = 4 * runs // 9
         eta = resolution(runs, repr(epsilon))
