@@ -29,6 +29,7 @@ from audit.errors import TargetFailed
 from audit.outputs import guard
 from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.wire import Objects, pack, unpack
+from audit.targets.program import signal_name
 from dpcore.errors import ABSENT, InvalidParameter
 
 __all__ = ["Apart", "Ended", "end_group"]
@@ -151,7 +152,7 @@ class Apart:
         # The two numbers are not read at one instant: the same call has to be late twice.
         late, self._late = self._late, running if now > running[1] + _GRACE else None
         if status is not None and os.WIFSTOPPED(status):
-            self.end(f"stopped itself by {signal.Signals(os.WSTOPSIG(status)).name}")
+            self.end(f"stopped itself by {signal_name(os.WSTOPSIG(status))}")
         elif status is not None:
             self.end(_said(os.waitstatus_to_exitcode(status)), reaped=True)
         elif gone:
@@ -295,10 +296,7 @@ def _said(code: int) -> str:
         return _GAVE_UP
     if code >= 0:
         return f"ended its process with exit code {code}, by os._exit or another program"
-    try:
-        return f"its process was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"its process was ended by signal {-code}"
+    return f"its process was ended by {signal_name(-code)}"
 
 
 def _not_here(number: int, frame: object) -> None:

@@ -7,7 +7,9 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
 
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.terminal import say
@@ -16,7 +18,14 @@ from dpcore.errors import InvalidParameter
 if TYPE_CHECKING:
     from audit.report.report import AuditReport
 
-__all__ = ["Written", "check_files"]
+__all__ = ["Written", "check_files", "leave"]
+
+
+def leave(text: str, exit_code: int) -> NoReturn:
+    r"""Print what a command found, and end the command."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    raise typer.Exit(exit_code)
 
 
 def check_files(**files: Path | None) -> None:
@@ -36,9 +45,10 @@ def check_files(**files: Path | None) -> None:
         if other != option:
             raise InvalidParameter(option, str(path), f"is the file of {other}, too")
     if files["html"] is not None:
-        from audit.report.figures import check_figures
+        # Before hours are spent on what pictures would show.
+        from dpcore.command.picture import require_matplotlib
 
-        check_figures(str(files["html"]))
+        require_matplotlib("--html", str(files["html"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from audit.claims.curve_claim import read_claim
+from audit.claims.levels import level
 from audit.corpus.entry import ROLES, Entry, Role
 from audit.corpus.environment import Environment, EnvironmentFailed, made
 from audit.corpus.installed import Installed, Worker
@@ -24,8 +25,8 @@ from audit.outputs.features.feature import read_feature
 from audit.runs.plan import Plan
 from audit.sample import sample
 from dpcore.command.workers import checked_jobs, in_processes
-from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.errors import DpcoreError
+from dpcore.numbers.parameter import RationalLike, integer
 
 __all__ = ["Judged", "Result", "judge", "steps"]
 
@@ -100,12 +101,10 @@ def judge(
 
     Raises :class:`InvalidParameter` for what is out of range.
     """
-    level = rational("alpha", alpha)
-    if not 0 < level < 1:
-        raise InvalidParameter("alpha", alpha, "must be in (0, 1)")
+    exact = level("alpha", alpha)
     integer("seed", seed, at_least=0)
     checked_jobs(jobs)
-    tell = done or _nobody
+    tell = done or (lambda _: None)
     with made(cache, keep=keep) as make:
         places: dict[Environment, Path | EnvironmentFailed] = {}
         for environment in dict.fromkeys(_environment(e, r) for e in entries for r in e.sides):
@@ -116,7 +115,7 @@ def judge(
             tell(len(places))
         found: dict[tuple[str, Role], Result] = {}
         tasks = [
-            _Task(entry=entry, role=role, alpha=level, seed=seed, place=place)
+            _Task(entry=entry, role=role, alpha=exact, seed=seed, place=place)
             for entry in entries
             for role in entry.sides
             if isinstance(place := places[_environment(entry, role)], Path)
@@ -126,10 +125,6 @@ def judge(
             found[task.entry.name, task.role] = result
             tell(len(places) + len(found))
     return tuple(_joined(entry, found, places) for entry in entries)
-
-
-def _nobody(_: int) -> None:
-    pass
 
 
 def _environment(entry: Entry, role: Role) -> Environment:

@@ -31,13 +31,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
+from audit.claims.claim import shown
 from audit.exact.law_file import WrittenLaw
 from audit.exact.points import Decision, Order, Point
-from audit.wording.as_json import json_ends, json_text
+from audit.wording.as_json import json_ends
 from audit.wording.lines import Told, between
+from audit.wording.report import Report
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import write_rational
-from dpcore.numbers.rounding import down, up
 
 __all__ = ["SCHEMA", "ExactReport", "ExactVerdict"]
 
@@ -69,7 +70,7 @@ _DIGITS: Final = 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExactReport:
+class ExactReport(Report):
     r"""What was proven of two laws; see the module.
 
     ``claim`` is the claim as text, ``decisions`` one for each of its points.
@@ -112,7 +113,6 @@ class ExactReport:
         return next((d for d in refuted if d.event is not None), refuted[0] if refuted else None)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The report as plain values, the keys of the module's schema."""
         return {
             "schema": SCHEMA,
             "p": _law(self.p),
@@ -128,21 +128,13 @@ class ExactReport:
             "versions": self.versions,
         }
 
-    def to_text(self) -> str:
-        r"""The JSON document, with a newline at its end."""
-        return json_text(self.to_json())
-
     def told(self) -> Told:
-        r"""The report as sentences; with a claim it begins with the verdict."""
         verdict = self.verdict
         return Told(
             verdict="" if verdict is None else _WORDS[verdict],
             about="" if verdict is None else _TOLD[verdict].format(self.claim),
             rows=tuple(_rows(self)),
         )
-
-    def __str__(self) -> str:
-        return "\n".join(self.told().lines())
 
     def _of(self, quantity: str) -> list[Point]:
         return [point for point in self.points if point.quantity == quantity]
@@ -236,11 +228,7 @@ def _named(law: WrittenLaw) -> str:
 
 
 def _short(at: Order) -> str:
-    # The decimal a person wrote, where there is an exact short one.
-    if isinstance(at, float):
-        return "infinity"
-    short = down(at, _DIGITS)
-    return short if down(at, _DIGITS) == up(at, _DIGITS) else write_rational(at)
+    return "infinity" if isinstance(at, float) else shown(at)
 
 
 def _between(value: Enclosure) -> str:

@@ -29,6 +29,7 @@ from scipy import stats
 from scipy.special import logsumexp, rel_entr
 
 from audit.claims.looks import LOOKS
+from audit.claims.verdicts import INTERRUPTED
 from audit.errors import TargetFailed
 from audit.evidence.verdict import versions
 from audit.fit.cells import FitCells, Integers, Seen
@@ -154,7 +155,7 @@ def _draw(source: Sampler, watched: _Watched, runs: int, until: float) -> _Watch
         except KeyboardInterrupt:
             if not watched.runs:
                 raise
-            return replace(watched, stopped="interrupted")
+            return replace(watched, stopped=INTERRUPTED)
     return replace(watched, stopped="as many as planned")
 
 
@@ -220,7 +221,7 @@ def _report(
     return replace(report, verdict="refuted" if refuted else "not_refuted")
 
 
-_CUT: Final = ("the target failed", "interrupted", "the deadline was reached")
+_CUT: Final = ("the target failed", INTERRUPTED, "the deadline was reached")
 _CUT_SHORT: Final = (
     "ended before its planned draws: the confidence holds if the draws did not decide when"
 )

@@ -203,10 +203,7 @@ def _array(spelled: Any, shape: Any, text: Any) -> NDArray[Any]:
 
 def _objects(shape: Any, items: list[Any]) -> Any:
     _require_sizes(np.dtype(np.uint8), shape, len(items))
-    found: Any = np.empty(len(items), dtype=object)
-    for i, item in enumerate(items):
-        found[i] = item
-    return found.reshape(shape)
+    return np.fromiter(items, dtype=object).reshape(shape)
 
 
 # -- values ---------------------------------------------------------------------------------------

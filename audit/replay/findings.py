@@ -26,13 +26,15 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from audit.wording.as_json import json_text
 from audit.wording.shorten import cut, shortened
+from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
 
 __all__ = ["ASSUMES", "Finding", "Norm", "ReplayReport", "Severity", "Verdict", "plain"]
+__all__ += ["require_norm"]
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
@@ -193,6 +195,12 @@ class ReplayReport:
         counts = f"{self.tapes:,} tapes, {self.changed:,} of them with a draw set to an extreme"
         found.append(f"  replayed: {self.runs:,} runs on {counts}; --seed {self.seed}")
         return [*found, f"  assumes: {ASSUMES}"]
+
+
+def require_norm(norm: str) -> None:
+    r"""Refuse a norm that a sensitivity cannot be stated in."""
+    if norm not in get_args(Norm):
+        raise InvalidParameter("norm", norm, "must be l1, l2 or linf")
 
 
 def plain(value: Any) -> Any:

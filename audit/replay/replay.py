@@ -29,7 +29,7 @@ from audit.replay.evidence import (
     unnoised_parts,
     within_reach,
 )
-from audit.replay.findings import Finding, Norm, ReplayReport
+from audit.replay.findings import Finding, Norm, ReplayReport, require_norm
 from audit.replay.run import Run, Runner, function_of
 from audit.replay.tape import EXTREMES, Changes, Place, Seeded, Tape
 from audit.targets.spelling import target_of
@@ -94,8 +94,7 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     declared = None if sensitivity is None else rational("sensitivity", sensitivity)
     if declared is not None and declared < 0:
         raise InvalidParameter("sensitivity", sensitivity, "must be >= 0")
-    if norm not in {"l1", "l2", "linf"}:
-        raise InvalidParameter("norm", norm, "must be l1, l2 or linf")
+    require_norm(norm)
     integer("tapes", tapes, at_least=2)
     integer("changes", changes, at_least=0)
     first = integer("seed", seed, at_least=0) * _TAPES_A_SEED
@@ -206,7 +205,7 @@ def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> N
     _require_an_output(replayed, runner)
     session.constants = _constants(replayed, runner)
     first, again = ([runner.run(world, replayed.tape(0)) for world in (0, 1)] for _ in range(2))
-    ordinary = _both(replayed, runner, tapes)
+    ordinary = [_both(replayed, runner, number) for number in range(tapes)]
     late = [both.a.error for both in ordinary[len(ordinary) // 2 :] if both.a.key == both.b.key]
     if 2 * len(late) >= max(len(ordinary), 2 * _REPEATS) and late[0] and None not in late:
         raise late[0]  # from here on it fails, whatever the dataset
@@ -250,14 +249,9 @@ def _constants(replayed: _Replayed, runner: Runner) -> frozenset[Seeded]:
     return frozenset(found)
 
 
-def _both(replayed: _Replayed, runner: Runner, tapes: int) -> list[Both]:
-    return [
-        Both(
-            a=runner.run(0, replayed.tape(i)),
-            b=runner.run(1, replayed.tape(i)),
-        )
-        for i in range(tapes)
-    ]
+def _both(replayed: _Replayed, runner: Runner, number: int, change: Changes | None = None) -> Both:
+    a, b = (runner.run(world, replayed.tape(number, change)) for world in (0, 1))
+    return Both(a=a, b=b)
 
 
 def _repeats(replayed: _Replayed, runner: Runner, first: list[Run], times: int) -> bool:
@@ -316,9 +310,7 @@ def _change(replayed: _Replayed, runner: Runner, ordinary: list[Both], most: int
     while queue and done < most and time.monotonic() < replayed.end:
         change = queue.popleft()
         done += 1
-        both = Both(
-            a=runner.run(0, replayed.tape(0, change)), b=runner.run(1, replayed.tape(0, change))
-        )
+        both = _both(replayed, runner, 0, change)
         replayed.pairs.append(both)
         if not faulted and both.a.key != both.b.key and not both.failed:
             branch = _unnoised_branch(replayed, runner, both, ordinary)
@@ -366,7 +358,7 @@ def _unnoised_branch(
     ) or not _still(replayed, runner, both, change, numbers):
         return None
     # What the other dataset gives without this branch: all tapes so far, and as many again.
-    more = _both(replayed, runner, _REACH)
+    more = [_both(replayed, runner, number) for number in range(_REACH)]
     others = [o for o in (*replayed.pairs, *more) if not o.failed]
     apart = [
         within_reach(both.a, [o.b for o in others if o.b.key != both.b.key]),

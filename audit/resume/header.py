@@ -6,11 +6,9 @@ An audit goes on only from a file with the same header; what differs is said by 
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import math
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +16,7 @@ from audit.evidence.verdict import versions
 from audit.outputs.features.feature import FEATURES, Feature
 from audit.outputs.stored import Unstorable, encode
 from audit.runs.plan import Plan
-from audit.targets.content import content_of
+from audit.targets.content import content_of, source_of
 from audit.targets.target import Target
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
@@ -144,8 +142,7 @@ def files_of(step: str, feature: Feature) -> list[str]:
         function = module
         for name in attribute.split("."):
             function = getattr(function, name, None)
-    with suppress(TypeError):  # what is not written in Python has no source
-        files.append(inspect.getsourcefile(inspect.unwrap(function)))
+    files.append(source_of(function))
     return [file for file in dict.fromkeys(files) if file is not None]
 
 

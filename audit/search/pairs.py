@@ -1,4 +1,4 @@
-r"""Several pairs of neighbouring datasets from one file: ``--pairs pairs.toml``.
+r"""Read pairs of neighbouring datasets: from an argument, or a file, ``--pairs pairs.toml``.
 
     [[pair]]
     a = [0, 0, 0]
@@ -18,19 +18,37 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from dpcore.command.input_file import read_text
 from dpcore.errors import InvalidParameter
 
-__all__ = ["read_pairs_file"]
+__all__ = ["read_pairs", "read_pairs_file"]
 
 _MOST_BYTES: Final = 1 << 28
 _DEEP_KEY: Final = re.compile(r"""(?m)(?:^|[\[{,])\s*(?:[\w"'-]+[ \t]*\.[ \t]*){64}""")
 _TOML: Final = "the file must hold [[pair]] tables, each with a = ... and b = ..."
 _JSON: Final = "the file must hold a list of pairs [a, b]"
+
+
+def read_pairs(argument: str, pairs: Iterable[Any]) -> tuple[tuple[Any, Any], ...]:
+    r"""Pairs of datasets, one at least.
+
+    >>> read_pairs("pairs", [[0, 1]])
+    ((0, 1),)
+    """
+    if not isinstance(pairs, Iterable) or isinstance(pairs, str | bytes):
+        raise InvalidParameter(argument, pairs, "must be pairs of datasets, e.g. [(0, 1)]")
+    found = []
+    for pair in pairs:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise InvalidParameter(argument, pair, "must be pairs of datasets, e.g. [(0, 1)]")
+        found.append((pair[0], pair[1]))
+    if not found:
+        raise InvalidParameter(argument, "[]", "needs one pair of datasets at least")
+    return tuple(found)
 
 
 def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:

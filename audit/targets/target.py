@@ -20,10 +20,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checka
 import numpy as np
 from numpy.typing import NDArray
 
+from audit.claims.claim import Claim
+from audit.claims.curve_claim import CurveClaim
 from audit.errors import TargetFailed
 from audit.outputs.form import Outputs, join, require_readable
 from audit.outputs.guard import RAISED, Watchdog, failure
 from dpcore.errors import InvalidParameter, Unrepresentable
+from dpcore.mechanism import Relation
 from dpcore.noise import Noise
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 
@@ -263,6 +266,13 @@ class Catalogued(Vectorised):
     r"""An entry of the catalogue, which brings its own pair and claim."""
 
     subject: Subject
+
+    def claim(self, relation: Relation | str | None = None) -> Claim | CurveClaim:
+        r"""Its claim, a curve where it has one; under its own relation unless one is given."""
+        own, of = self.subject, relation or self.subject.relation
+        if own.curve is not None:
+            return CurveClaim(spelling=own.curve, relation=of)
+        return Claim(epsilon=own.epsilon, delta=own.delta, relation=of)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,14 +23,15 @@ import numpy as np
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim, read_claim
 from audit.claims.levels import shown_p_value
+from audit.claims.verdicts import INTERRUPTED
 from audit.outputs.features.feature import read_feature
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.sample import sample
 from audit.search.neighbours import doubts, require_neighbours
+from audit.search.pairs import read_pairs
 from audit.targets.spelling import Auditable, target_of
 from audit.targets.target import KnownLaw, Target
-from audit.testing.pairs import read_pairs
 from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Sensitivity
@@ -53,7 +54,6 @@ __all__ = [
 
 _RUNS: Final = 20_000
 _ALPHA: Final = "1e-6"
-_INTERRUPTED: Final = "interrupted"
 _SHOWN: Final = 200
 
 
@@ -161,7 +161,7 @@ def _examined(subject: Target, plan: Plan) -> AuditReport:
     report = replace(report, warnings=(*said, *report.warnings))
     if report.error is not None:
         raise report.error
-    if report.stopped == _INTERRUPTED:  # Ctrl-C ends the run of tests, not this test alone
+    if report.stopped == INTERRUPTED:  # Ctrl-C ends the run of tests, not this test alone
         raise KeyboardInterrupt
     few = report.verdict != "refuted" and not math.isfinite(report.resolution)
     idle = any(
@@ -227,7 +227,7 @@ def assert_fits(
     report = fit(sampler, noise, runs=runs, alpha=level, seed=chosen)
     if report.error is not None:
         raise report.error
-    if report.stopped == _INTERRUPTED:
+    if report.stopped == INTERRUPTED:
         raise KeyboardInterrupt
     if report.verdict == "not_refuted":
         return report

@@ -22,6 +22,7 @@ from scipy.special import betainc
 from accounting.claims.guarantee import Guarantee
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim, read_claim
+from audit.claims.levels import level
 from audit.evidence.one_run import (
     Line,
     curve_p_value,
@@ -35,7 +36,7 @@ from audit.training.canary_report import CanaryReport, CanaryVerdict, Cell
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.enclosure import round_down
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer
 
 __all__ = ["Guessed", "canaries", "planned_guesses"]
 
@@ -96,13 +97,11 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
     or 1, all alike or not by a fair coin, and for a claim that cannot be read.
     """
     values, truth = _read(scores, included)
-    exact = rational("confidence", confidence)
-    if not 0 < exact < 1:
-        raise InvalidParameter("confidence", confidence, "must be in (0, 1), such as 0.95")
+    alpha = 1 - level("confidence", confidence, "0.95")
     if guess not in get_args(Guessed):
         raise InvalidParameter("guess", guess, f"must be one of {', '.join(get_args(Guessed))}")
     stated = read_claim(claim, relation) if isinstance(claim, str) else claim
-    test = _Test.of(stated, len(values), 1 - exact)
+    test = _Test.of(stated, len(values), alpha)
     if guesses is None:
         number, able = planned_guesses(len(values), lambda r: test.refuted(r, r))
     else:
