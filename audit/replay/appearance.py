@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Final
 
-from audit.replay.evidence import Both
 from audit.replay.findings import Finding
 from audit.replay.parts import FACETS, shown
-from audit.replay.run import Run
+from audit.replay.run import Both, Run
 from audit.wording.shorten import cut
 
 __all__ = ["appearances", "failures"]

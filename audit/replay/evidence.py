@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, combinations
 from typing import Any, Final
@@ -15,12 +14,11 @@ from audit.outputs.identity import identity
 from audit.replay.doors import EARLY, PLAIN
 from audit.replay.findings import Finding, Norm
 from audit.replay.parts import Number, difference, named_parts, numbers_in, root
-from audit.replay.run import Run, numbers_of
+from audit.replay.run import Both, Run, numbers_of
 from audit.replay.tape import Seeded
 from dpcore.numbers.rounding import down, up
 
 __all__ = [
-    "Both",
     "flows",
     "moves",
     "seeds",
@@ -31,25 +29,6 @@ __all__ = [
 
 _MOST_PARTS: Final = 64
 _MOST_COMPARED: Final = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Both:
-    r"""The runs of both datasets on one tape."""
-
-    a: Run
-    b: Run
-
-    @property
-    def failed(self) -> bool:
-        r"""Whether either gave no output."""
-        return self.a.error is not None or self.b.error is not None
-
-    def witness(self, **more: Any) -> dict[str, Any]:
-        r"""The tape and both outputs, enough to play it again."""
-        changed = {f"{s}[{i}]": value for (s, i), value in self.a.tape.changes.items()}
-        shown: dict[str, Any] = {"tape": self.a.tape.seed, "changed": changed}
-        return {**shown, "a": self.a.output, "b": self.b.output, **more}
 
 
 # -- the declared sensitivity ----------------------------------------------------------------

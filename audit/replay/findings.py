@@ -26,12 +26,13 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from audit.wording.as_json import json_text
 from audit.wording.shorten import cut, shortened
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, rational, write_rational
+from dpcore.numbers.parameter import write_rational
 
 __all__ = ["ASSUMES", "Finding", "Norm", "ReplayReport", "Severity", "Verdict", "plain"]
 __all__ += ["require_norm"]
@@ -117,7 +118,7 @@ class ReplayReport:
     target: str
     pair: tuple[Any, Any]
     findings: tuple[Finding, ...]
-    sensitivity: RationalLike | None = None
+    sensitivity: Fraction | None = None
     norm: Norm = "l1"
     strict: bool = False
     replayable: bool = True
@@ -157,9 +158,7 @@ class ReplayReport:
             "target": self.target,
             "pair": plain(list(self.pair)),
             "declared": {
-                "sensitivity": None
-                if declared is None
-                else write_rational(rational("sensitivity", declared)),
+                "sensitivity": None if declared is None else write_rational(declared),
                 "norm": self.norm,
                 "strict": self.strict,
             },
