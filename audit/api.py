@@ -8,23 +8,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from audit.claims.claim import Claim
-from audit.claims.curve_claim import CurveClaim, read_claim
+from audit.claims.curve_claim import CurveClaim
 from audit.claims.levels import level
 from audit.claims.verdicts import INTERRUPTED
 from audit.layers import LAYERS, Wanted, examine
 from audit.outputs.features.feature import Feature, read_feature
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
-from audit.search.neighbours import require_neighbours
-from audit.search.pairs import read_pairs
+from audit.search.pairs import pairs_of
 from audit.targets.spelling import Auditable, target_of
-from audit.targets.target import Catalogued, KnownLaw, Target
+from audit.targets.target import Catalogued, KnownLaw, Target, claim_of
 from dpcore.command.progress import notebook_bar
-from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import RationalLike
 
-__all__ = ["audit", "baselines_of", "claim_of", "features_of", "pairs_of", "seed_of"]
+__all__ = ["audit", "baselines_of", "features_of", "seed_of"]
 
 _RUNS: Final = 100_000
 _MOST_RUNS: Final = 1_000_000
@@ -123,55 +122,6 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     if report.interrupted or report.stopped == INTERRUPTED:  # Ctrl-C ends a script, too
         raise KeyboardInterrupt
     return report
-
-
-def claim_of(
-    subject: Target, claim: Claim | CurveClaim | str | None, relation: Relation | str | None
-) -> Claim | CurveClaim:
-    r"""The claim that is given, or that of a catalogue entry: its curve where it has one."""
-    match claim:
-        case Claim() | CurveClaim():
-            if relation is not None and Relation(claim.relation) is not Relation(relation):
-                raise InvalidParameter("relation", relation, "is not that of the claim")
-            return claim
-        case str():
-            own = subject.subject.relation if isinstance(subject, Catalogued) else Relation.REPLACE
-            return read_claim(claim, relation or own)
-        case None if isinstance(subject, Catalogued):
-            return subject.claim(relation)
-        case None:
-            raise InvalidParameter("claim", claim, 'must be given, such as "epsilon=1"')
-    raise InvalidParameter("claim", claim, 'must be a claim, or text such as "epsilon=1"')
-
-
-def pairs_of(
-    subject: Target,
-    pair: tuple[Any, Any] | None,
-    pairs: Iterable[tuple[Any, Any]] | None = None,
-    *,
-    searched: bool = False,
-    relation: Relation | str | None = None,
-) -> tuple[tuple[Any, Any], ...]:
-    r"""The pairs that are given, or that of a catalogue entry; none where a search is to find one.
-
-    Given ones must be neighbours under ``relation``, where that can be seen.
-    """
-    given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
-    if searched:
-        if given:
-            raise InvalidParameter("search", ABSENT, f"finds the pair: leave out {given[0]}")
-        return ()
-    if len(given) == 2:
-        raise InvalidParameter("pairs", ABSENT, "is given beside pair: leave one out")
-    if not given:
-        if isinstance(subject, Catalogued):
-            return (subject.subject.pair,)
-        raise InvalidParameter("pair", ABSENT, "must be given: two datasets, such as (0, 1)")
-    found = read_pairs(given[0], [pair] if pairs is None else pairs)
-    for each in found:
-        if relation is not None:
-            require_neighbours(given[0], each, relation)
-    return tuple(map(subject.check, found))
 
 
 def features_of(

@@ -76,7 +76,7 @@ def bench_command(
     with progress_bar("audits", 2 * len(chosen)) as progress:
         found = bench(chosen, alpha=alpha, seed=read_seed(seed), jobs=jobs, done=progress)
     text = bench_text(found, versions(), left_out)
-    # To the file first: what fails on one way out still leaves by the other.
+    # The file first: it is there even if standard output fails.
     if output is not None:
         write_whole("--output", output, text)
     leave(text if as_json else page(bench_lines(found, left_out)), 0 if found.passed else 1)

@@ -66,9 +66,7 @@ def exact(
     normalise: Annotated[
         bool,
         typer.Option(
-            "--normalise",
-            metavar="",
-            help="Divide the probabilities of a file by their exact sum.",
+            "--normalise", metavar="", help="Divide the probabilities of a file by their exact sum."
         ),
     ] = False,
     plot: Annotated[

@@ -9,10 +9,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from audit.api import claim_of, pairs_of, seed_of
+from audit.api import seed_of
 from audit.layers import LAYERS
-from audit.search.pairs import read_pairs_file
-from audit.targets.target import Catalogued, KnownLaw, Target
+from audit.search.pairs import pairs_of, read_pairs_file
+from audit.targets.target import Catalogued, KnownLaw, Target, claim_of
 from dpcore.command.options import named
 from dpcore.command.options import read_jobs as processes
 from dpcore.errors import ABSENT, InvalidParameter
@@ -94,7 +94,7 @@ def read_pairs(
     relation: Relation | str | None = None,
 ) -> tuple[tuple[Any, Any], ...]:
     r"""The pairs of --pair or --pairs, or that of a catalogue entry; see
-    :func:`audit.api.pairs_of`.
+    :func:`audit.search.pairs.pairs_of`.
 
     >>> from audit.targets.spelling import read_target
     >>> read_pairs(read_target("half-scale"), None)
@@ -119,7 +119,7 @@ def _dataset(name: str, text: str) -> Any:
         raise ValueError(f"{constant} is not JSON")
 
     def finite(number: str) -> float:
-        # It could not be written back into a report.
+        # A JSON report cannot hold infinity.
         return float(number) if math.isfinite(float(number)) else refuse(f"{number} as a float")
 
     try:

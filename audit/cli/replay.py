@@ -41,9 +41,7 @@ def replay_command(
     strict: Annotated[
         bool,
         typer.Option(
-            "--strict",
-            metavar="",
-            help="State that draws and output shape do not depend on data.",
+            "--strict", metavar="", help="State that draws and output shape do not depend on data."
         ),
     ] = False,
     tapes: Annotated[
@@ -70,9 +68,7 @@ def replay_command(
     allow_constant: Annotated[
         bool,
         typer.Option(
-            "--allow-constant",
-            metavar="",
-            help="Accept a target that draws nothing, on purpose.",
+            "--allow-constant", metavar="", help="Accept a target that draws nothing, on purpose."
         ),
     ] = False,
     as_json: AsJson = False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -20,10 +20,7 @@ from dpcore.command.terminal import say
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from audit.layers import Wanted
     from audit.report.report import AuditReport
-    from audit.runs.plan import Plan
-    from audit.targets.target import Target
 
 __all__ = ["run"]
 
@@ -104,8 +101,7 @@ def run(
         ),
     ] = None,
     sequential: Annotated[
-        bool,
-        _how("--sequential", metavar="", help="Stop as soon as there is enough evidence."),
+        bool, _how("--sequential", metavar="", help="Stop as soon as there is enough evidence.")
     ] = False,
     max_runs: Annotated[
         str | None,
@@ -137,12 +133,10 @@ def run(
         _how(metavar="N", help="Repeat an audit exactly: the seed that its report shows."),
     ] = None,
     timeout: Annotated[
-        str,
-        _where(metavar="SECONDS", help="The most time one call of the target may take."),
+        str, _where(metavar="SECONDS", help="The most time one call of the target may take.")
     ] = "60",
     deadline: Annotated[
-        str | None,
-        _where(metavar="SECONDS", help="Stop drawing runs after this time, and report."),
+        str | None, _where(metavar="SECONDS", help="Stop drawing runs after this time, and report.")
     ] = None,
     jobs: Annotated[
         str | None,
@@ -194,8 +188,7 @@ def run(
         _result("-o", "--output", metavar="FILE", help="Also write the JSON report to a file."),
     ] = None,
     as_json: Annotated[
-        bool,
-        _result("--json", metavar="", help="Print one JSON document instead of text."),
+        bool, _result("--json", metavar="", help="Print one JSON document instead of text.")
     ] = False,
 ) -> None:
     r"""Audit TARGET: does the code keep its claim on two neighbouring datasets?
@@ -220,23 +213,24 @@ def run(
         allow_constant=allow_constant, html=html, output=output,
     )  # fmt: skip
     try:
-        report, written = _audited(asked)
+        written = _audited(asked)
     except KeyboardInterrupt:
         print("interrupted: no report", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
     written.publish(as_json=as_json, output=output, html=html)
-    raise typer.Exit(_exit_code(report, asked))
+    raise typer.Exit(_exit_code(written.report, asked))
 
 
-def _audited(asked: Asked) -> tuple[AuditReport, Written]:
+def _audited(asked: Asked) -> Written:
     from audit.apart.room import Room
     from audit.cli import options as read
+    from audit.layers import examine
     from audit.outputs.guard import stdout_to_stderr
 
     check_files(resume=asked.resume, output=asked.output, html=asked.html, pairs=asked.pairs)
     read.read_resolution(asked.resolution)
     seconds = read.read_seconds("--timeout", asked.timeout)
-    # Whatever the target prints, and its outputs when they are looked at, is not the report.
+    # What the target prints, also while its outputs are read, must not mix with the report.
     options = named(
         target="TARGET", alpha="--alpha", relation="--relation", feature="--feature",
         features="--feature",
@@ -245,8 +239,9 @@ def _audited(asked: Asked) -> tuple[AuditReport, Written]:
         with _of_target():
             subject = room.target(asked.target, seeded=asked.seed is not None)
         plan, wanted = planned(asked, subject, room=room, seconds=seconds)
-        report = _examined(subject, plan, wanted, asked.scheduler)
-        return report, Written.of(report, html=asked.html)
+        with progress_bar("runs", plan.runs) as progress, _drawn_on(asked.scheduler):
+            report = examine(subject, plan, wanted, progress=progress)
+        return Written.of(report, html=asked.html)
 
 
 @contextmanager
@@ -259,16 +254,12 @@ def _of_target() -> Iterator[None]:
         raise InvalidParameter(name, error.value, error.reason) from None
 
 
-def _examined(subject: Target, plan: Plan, wanted: Wanted, scheduler: str | None) -> AuditReport:
-    from audit.layers import examine
+def _drawn_on(scheduler: str | None) -> AbstractContextManager[object]:
+    if scheduler is None:
+        return nullcontext()
+    from audit.runs.jobs import backend
 
-    with progress_bar("runs", plan.runs) as progress:
-        if scheduler is None:
-            return examine(subject, plan, wanted, progress=progress)
-        from audit.runs.jobs import backend
-
-        with backend("dask", scheduler):
-            return examine(subject, plan, wanted, progress=progress)
+    return backend("dask", scheduler)
 
 
 def _exit_code(report: AuditReport, asked: Asked) -> int:

@@ -62,7 +62,7 @@ class Written:
 
     @classmethod
     def of(cls, report: AuditReport, *, html: Path | None) -> Written:
-        r"""All that will leave: an output's own code may print while its report is written."""
+        r"""Make all views first: an output's own code may print while its report is written."""
         from audit.report.render import show
 
         table = io.StringIO()
@@ -76,20 +76,12 @@ class Written:
                 page = pages.page(report, command=shlex.join(["dpcore", *sys.argv[1:]]))
             except InvalidParameter as error:
                 page = error
-        return cls(
-            report=report,
-            text=report.to_text(),
-            table=table.getvalue(),
-            page=page,
-        )
+        return cls(report=report, text=report.to_text(), table=table.getvalue(), page=page)
 
     def publish(self, *, as_json: bool, output: Path | None, html: Path | None) -> None:
         r"""Write the files, then standard output, and raise last: one failure stops no other."""
         unwritten: InvalidParameter | None = None
-        for option, path, text in (
-            ("--output", output, self.text),
-            ("--html", html, self.page),
-        ):
+        for option, path, text in (("--output", output, self.text), ("--html", html, self.page)):
             try:
                 if isinstance(text, InvalidParameter):
                     raise text

@@ -22,10 +22,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from audit.search.neighbours import require_neighbours
+from audit.targets.target import Catalogued, Target
 from dpcore.command.input_file import read_text
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.mechanism import Relation
 
-__all__ = ["read_pairs", "read_pairs_file"]
+__all__ = ["pairs_of", "read_pairs", "read_pairs_file"]
 
 _MOST_BYTES: Final = 1 << 28
 _DEEP_KEY: Final = re.compile(r"""(?m)(?:^|[\[{,])\s*(?:[\w"'-]+[ \t]*\.[ \t]*){64}""")
@@ -49,6 +52,37 @@ def read_pairs(argument: str, pairs: Iterable[Any]) -> tuple[tuple[Any, Any], ..
     if not found:
         raise InvalidParameter(argument, "[]", "needs one pair of datasets at least")
     return tuple(found)
+
+
+def pairs_of(
+    subject: Target,
+    pair: tuple[Any, Any] | None,
+    pairs: Iterable[tuple[Any, Any]] | None = None,
+    *,
+    searched: bool = False,
+    relation: Relation | str | None = None,
+) -> tuple[tuple[Any, Any], ...]:
+    r"""The pairs that are given, or that of a catalogue entry; none where a search is to find one.
+
+    Given ones must be neighbours under ``relation``, where that can be seen.
+    """
+    given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
+    if searched:
+        if given:
+            reason = "finds the pair itself: leave out the one that is given"
+            raise InvalidParameter("search", ABSENT, reason)
+        return ()
+    if len(given) == 2:
+        raise InvalidParameter("pairs", ABSENT, "is given beside pair: leave one out")
+    if not given:
+        if isinstance(subject, Catalogued):
+            return (subject.subject.pair,)
+        raise InvalidParameter("pair", ABSENT, "must be given: two datasets, such as (0, 1)")
+    found = read_pairs(given[0], [pair] if pairs is None else pairs)
+    for each in found:
+        if relation is not None:
+            require_neighbours(given[0], each, relation)
+    return tuple(map(subject.check, found))
 
 
 def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:
