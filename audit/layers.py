@@ -67,11 +67,7 @@ class Wanted:
 
 
 def examine(
-    target: Target,
-    plan: Plan,
-    wanted: Wanted,
-    *,
-    progress: Callable[[int], None] | None = None,
+    target: Target, plan: Plan, wanted: Wanted, *, progress: Callable[[int], None] | None = None
 ) -> AuditReport:
     r"""Audit a target by every wanted layer.
 
@@ -278,7 +274,7 @@ def _with_fit(report: AuditReport, fitted: FitReport) -> AuditReport:
 
 
 def _without_proof(report: AuditReport) -> AuditReport:
-    # A proof about a law, or about code that takes its randomness as it should, and this is not it.
+    # It was about a law, or about code that uses its randomness properly: this code does neither.
     return replace(report, verdict="not_refuted") if report.verdict == "proven" else report
 
 

@@ -138,8 +138,7 @@ def _begun(target: Target, plan: Plan) -> Collected:
 
 
 def _continue(found: Collected, by: Drawer, state: State | None) -> str:
-    # From what is stored on.
-    # One by one: a plan may have more blocks than there is memory for.
+    # Goes on behind the stored blocks. One by one: a plan may have more blocks than fit in memory.
     blocks = found.plan.blocks()
     stored = [] if state is None else list(state.blocks)
     if stored and not found.repeatable:
@@ -154,8 +153,8 @@ def _continue(found: Collected, by: Drawer, state: State | None) -> str:
     try:
         return _draw(found, blocks, by, state)
     except TargetFailed as error:
-        # Drawn once more, a target that repeats itself does the same; another one might be asked
-        # until it answers, and only its good days be counted.
+        # A repeatable target fails again when it is drawn again. Any other could be restarted until
+        # it answers, and only its good runs would count: its failure is kept.
         if state is not None and not found.repeatable:
             state.fail(error)
         raise

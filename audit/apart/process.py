@@ -190,7 +190,7 @@ class Apart:
             yield kind, value
 
     def _interrupt(self) -> float:
-        # How long an answer is awaited.
+        # Asks it to stop, and returns until when its answer is awaited.
         self.board.stop()
         if self.hears and self.process is not None:
             os.kill(self.process, signal.SIGINT)
@@ -283,7 +283,7 @@ def end_group(process: int, *, reaped: bool = False) -> None:
     if not reaped:
         with suppress(ChildProcessError):
             os.waitpid(process, 0)
-    # Those that it left behind are this process's now, where it takes them.
+    # Its orphans are children of this process now, where the system allows that: reap them.
     end = time.monotonic() + _PATIENCE
     with suppress(ChildProcessError):
         while time.monotonic() < end:
@@ -304,7 +304,7 @@ def _not_here(number: int, frame: object) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    # Of Linux. Elsewhere what a target leaves behind is the system's to reap.
+    # Linux only. Elsewhere the system reaps what a target leaves behind.
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 

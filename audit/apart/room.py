@@ -120,7 +120,7 @@ class Room:
         return self._apart.ask(request)
 
     def _serve(self, line: Line) -> None:
-        # There. What was found is kept: a target may have state.
+        # Runs in the room's process. Targets are kept: one may have state.
         found = _Found(line=line, timeout=self._timeout)
         for verb, spelling, *rest in line.requests():
             line.name = f"feature {spelling}" if verb in {"feature", "map"} else spelling
@@ -130,7 +130,7 @@ class Room:
 
 @dataclass(slots=True, kw_only=True)
 class _Found:
-    # Targets and maps of this process, and what it is asked to do with them.
+    # The targets and maps of a room's process, and the requests it answers.
     line: Line
     timeout: float | None
     target: Callable[[str], Target] = field(default_factory=lambda: cache(read_target))

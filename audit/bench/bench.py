@@ -325,6 +325,6 @@ class _Task:
         return Catalogued(spelling=subject.name, function=subject.run, subject=subject)
 
     def _seed_of(self, number: int) -> int:
-        # One of its own for each entry, role and try.
+        # Each entry, role and try has a seed of its own.
         words = [self.seed, number, _ROLES.index(self.role), *self.entry.name.encode()]
         return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])

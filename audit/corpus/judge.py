@@ -61,7 +61,7 @@ class Judged:
 
     @property
     def results(self) -> tuple[Result, ...]:
-        r"""One or two."""
+        r"""Of the failure and, where there is one, of its twin."""
         return (self.broken,) if self.twin is None else (self.broken, self.twin)
 
     @property
@@ -113,18 +113,26 @@ def judge(
             except EnvironmentFailed as error:
                 places[environment] = error
             tell(len(places))
-        found: dict[tuple[str, Role], Result] = {}
         tasks = [
-            _Task(entry=entry, role=role, alpha=exact, seed=seed, place=place)
+            _Task(
+                entry=entry,
+                role=role,
+                alpha=exact,
+                seed=seed,
+                place=places[_environment(entry, role)],
+            )
             for entry in entries
             for role in entry.sides
-            if isinstance(place := places[_environment(entry, role)], Path)
         ]
+        found: dict[tuple[str, Role], Result] = {}
         results = in_processes(_Task.run, ((task,) for task in tasks), jobs)
         for task, result in zip(tasks, results, strict=True):
             found[task.entry.name, task.role] = result
             tell(len(places) + len(found))
-    return tuple(_joined(entry, found, places) for entry in entries)
+    return tuple(
+        Judged(entry=e, broken=found[e.name, "broken"], twin=found.get((e.name, "twin")))
+        for e in entries
+    )
 
 
 def _environment(entry: Entry, role: Role) -> Environment:
@@ -133,41 +141,28 @@ def _environment(entry: Entry, role: Role) -> Environment:
     )
 
 
-def _joined(
-    entry: Entry,
-    found: dict[tuple[str, Role], Result],
-    places: dict[Environment, Path | EnvironmentFailed],
-) -> Judged:
-    results: dict[Role, Result] = {}
-    for role, side in entry.sides.items():
-        place = places[_environment(entry, role)]
-        if isinstance(place, Path):
-            results[role] = found[entry.name, role]
-        else:
-            results[role] = Result(claim=side.claim, error=str(place), missing=True)
-    return Judged(entry=entry, broken=results["broken"], twin=results.get("twin"))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
     entry: Entry
     role: Role
     alpha: Fraction
     seed: int
-    place: Path
+    place: Path | EnvironmentFailed
 
     def run(self) -> Result:
-        begun = time.perf_counter()
+        begun, claim = time.perf_counter(), self.entry.sides[self.role].claim
+        if isinstance(self.place, EnvironmentFailed):
+            return Result(claim=claim, error=str(self.place), missing=True)
         try:
-            result = self._audited()
+            result = self._audited(self.place)
         except DpcoreError as error:
-            result = Result(claim=self.entry.sides[self.role].claim, error=str(error))
+            result = Result(claim=claim, error=str(error))
         return replace(result, seconds=time.perf_counter() - begun)
 
-    def _audited(self) -> Result:
+    def _audited(self, python: Path) -> Result:
         entry, side = self.entry, self.entry.sides[self.role]
         name = f"{entry.name} ({self.role})"
-        with Worker(name, self.place, side.code) as worker:
+        with Worker(name, python, side.code) as worker:
             claimed = worker.begin()
             if claimed is not None and claimed != side.claim:
                 reason = f"the package claims {claimed}, and the entry {side.claim}"

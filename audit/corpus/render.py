@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from audit.corpus.entry import Entry, Side
 from audit.corpus.judge import Judged, Result
+from audit.wording import lines
 from audit.wording.as_json import json_number, json_text
 from dpcore.command.table import aligned
 from dpcore.numbers.parameter import rational
@@ -58,17 +59,9 @@ def shown_lines(entry: Entry) -> list[str]:
         own = entry.twin.requires != entry.broken.requires
         installs = f" ({', '.join(entry.twin.requires)})" if own else ""
         facts.append(("twin", f"{entry.twin.known}{installs}"))
-    lines = [f"{entry.name}: {entry.package} {entry.version}"]
-    for name, text in facts:
-        lines += textwrap.wrap(
-            text,
-            _WIDTH,
-            initial_indent=f"  {name.ljust(10)}",
-            subsequent_indent=" " * 12,
-            break_on_hyphens=False,
-        )
-    lines.append("  code")
-    return [*lines, *textwrap.indent(entry.broken.code.strip("\n"), "    ").splitlines()]
+    title = f"{entry.name}: {entry.package} {entry.version}"
+    code = textwrap.indent(entry.broken.code.strip("\n"), "    ").splitlines()
+    return [title, *lines.aligned(facts, _WIDTH), "  code", *code]
 
 
 def results_lines(judged: Sequence[Judged]) -> list[str]:
@@ -87,18 +80,18 @@ def results_lines(judged: Sequence[Judged]) -> list[str]:
         )
         for row in judged
     ]
-    lines = aligned([heads, *rows], right=(4, 7))
+    told = aligned([heads, *rows], right=(4, 7))
     for row in judged:
         for role, result in zip(("failure", "twin"), row.results, strict=False):
             if result.error is not None:
                 said = f"{row.entry.name} ({role}): {result.error}"
-                lines += textwrap.wrap(said, _WIDTH, break_on_hyphens=False)
+                told += textwrap.wrap(said, _WIDTH, break_on_hyphens=False)
     right = sum(row.right for row in judged)
     missing = sum(row.missing for row in judged)
     last = f"judged as they should be: {right} of {len(judged)}"
     if missing:
         last += f"; {missing} could not be installed"
-    return [*lines, last]
+    return [*told, last]
 
 
 def results_text(judged: Sequence[Judged], versions: dict[str, str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias
 
@@ -106,13 +106,7 @@ def renyi_point(p: Law, q: Law, order: Order) -> Point:
     if isinstance(order, float):
         if order != math.inf:
             raise InvalidParameter("order", order, "must be a rational > 1, or infinity")
-        largest = epsilon_point(p, q, Fraction())
-        return Point(
-            quantity="renyi",
-            at=order,
-            p_against_q=largest.p_against_q,
-            q_against_p=largest.q_against_p,
-        )
+        return replace(epsilon_point(p, q, Fraction()), quantity="renyi", at=order)
     return _both("renyi", order, p, q, lambda one, other: renyi(one, other, order))
 
 

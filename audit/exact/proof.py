@@ -49,7 +49,7 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
         for point in plan.claim.points
     ]
     refuted = next((row for row in decided if not row.kept), None)
-    # Of what is kept the row that needs the most at its delta.
+    # If nothing is refuted, the row that needs the largest epsilon beyond its claim.
     shown = refuted or max(decided, key=lambda row: row.needed.upper - row.point.exact[0])
     verdict: Verdict = "refuted"
     if refuted is None:
@@ -108,10 +108,7 @@ class _Row:
         of_a = self.decision.direction == "p_against_q"
         in_a, in_b = (event.p, event.q) if of_a else (event.q, event.p)
         return ExactWitness(
-            event=event.words,
-            world="A" if of_a else "B",
-            probability_a=in_a,
-            probability_b=in_b,
+            event=event.words, world="A" if of_a else "B", probability_a=in_a, probability_b=in_b
         )
 
 

@@ -110,7 +110,7 @@ def _cells(noise: Noise, runs: int) -> FitCells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Watched:
-    # What is known at one time of a fit.
+    # The state of a fit after some draws.
     noise: Noise
     cells: FitCells
     alpha: Fraction
@@ -260,7 +260,7 @@ def witness(cells: FitCells, seen: Seen, alpha: Fraction) -> FitWitness:
         - np.concatenate(([0], np.cumsum(values)))[first]
         for values in (seen.counts, cells.lower, cells.upper)
     )
-    # Of sums over cells, which round.
+    # Sums over cells are rounded: outwards here.
     low, high = np.maximum(low - _ROUNDING, 0.0), np.minimum(high + _ROUNDING, 1.0)
     low[: last + 1], high[: last + 1] = cells.lower, cells.upper
     words = [partial(cells.words, *span) for span in spans]

@@ -154,7 +154,7 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
 
 
 def _own(value: Any) -> dict[str, Any]:
-    # Beside what a plain value of its base is. Other objects say what they are themselves.
+    # The attributes of an instance of a subclass of a plain type; other objects have their repr.
     plain = any(isinstance(value, base) for base in BASES)
     return dict(getattr(value, "__dict__", {})) if plain else {}
 
@@ -229,5 +229,5 @@ class _Unpickler(pickle.Unpickler):
 @lru_cache(maxsize=256)
 def _class(name: str, base: type) -> Any:
     bases = (StandIn,) if base is object else (StandIn, base)
-    # What only the wire needs is no attribute of the object's.
+    # Number and text are the wire's own: the object's attributes do not show them.
     return type(name, bases, {"__dict__": property(lambda self: self.own)})

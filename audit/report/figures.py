@@ -79,7 +79,7 @@ def trace_figure(found: Trace) -> str:
 
 
 def _run_ticks(low: int, high: int) -> Iterator[Ticks]:
-    # Of a logarithmic axis: as many round numbers as there is room for.
+    # Round numbers for a logarithmic axis: choices from many to few.
     for digits in ((1, 2, 5), (1, 3), (1,)):
         round_numbers = [digit * 10**k for k in range(19) for digit in digits]
         yield [(n, f"{n:,}") for n in round_numbers if low <= n <= high]

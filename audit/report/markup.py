@@ -107,7 +107,7 @@ def warning_list(warnings: Sequence[str]) -> str:
 
 
 def several(items: Sequence[str], last: str, most: int = _MOST_ITEMS) -> str:
-    r"""The items joined, of many the first and, put into ``last``, how many more there are.
+    r"""Join items; of too many the first, then ``last`` with how many more there are.
 
     >>> several(["<li>a</li>"] * 1000, "<li>{}</li>", 2)
     '<li>a</li><li>a</li><li>and 998 more</li>'

@@ -18,6 +18,8 @@ from audit.outputs.stored import Unstorable, encode
 from audit.runs.plan import Plan
 from audit.targets.content import content_of, source_of
 from audit.targets.target import Target
+from audit.wording.shorten import cut
+from dpcore.command.terminal import printable
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
 
@@ -64,11 +66,7 @@ def hostile(path: Path, what: str) -> InvalidParameter:
 
 def _plain(text: str) -> str:
     # Nothing that steers a terminal, and no more than is read.
-    shown = "".join(
-        letter if letter.isascii() and letter.isprintable() else ascii(letter)[1:-1]
-        for letter in text[: _SHOWN + 1]
-    )
-    return shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "..."
+    return cut(printable(text[: _SHOWN + 1]), _SHOWN)
 
 
 def header(path: Path, target: Target, plan: Plan, search: dict[str, Any] | None) -> bytes:
@@ -132,7 +130,7 @@ def files_of(step: str, feature: Feature) -> list[str]:
     if place.endswith(".py"):
         return [place]
     for applied in getattr(feature.apply, "steps", (feature.apply,)):
-        # In a process of its own, which knows.
+        # A map in a process of its own brings the names of its files along.
         if getattr(applied, "spelling", None) == step and hasattr(applied, "sources"):
             return list(applied.sources)
     files: list[str | None] = []

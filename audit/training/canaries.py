@@ -180,7 +180,7 @@ def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], 
 
 
 def _ordered(values: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
-    # Ties by an order of its own: that of a file may be one by inclusion.
+    # Equal scores in random order: the order of a file may depend on inclusion.
     shuffled = np.random.default_rng(seed).permutation(len(values))
     found: NDArray[np.int64] = shuffled[np.argsort(values[shuffled], kind="stable")]
     return found
@@ -287,7 +287,7 @@ class _Test:
 
 
 def _points(claim: CurveClaim | Guarantee) -> list[tuple[Fraction, Fraction]]:
-    # Each on the curve or above; which they are decides power alone.
+    # Points on the curve or above it. Which ones are chosen affects power alone.
     if isinstance(claim, CurveClaim):
         listed = [point.exact for point in claim.points]
         end = max(epsilon for epsilon, _ in listed)

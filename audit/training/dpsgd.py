@@ -240,7 +240,7 @@ class _Caller:
         return np.zeros((self.size if size is None else size, dimension))
 
     def noise(self, calls: int, dimension: int, level: Fraction) -> Check:
-        # The noise of an update of nothing.
+        # An update of zero gradients is noise alone.
         drawn = [self.update(self.zeros(dimension), k) for k in range(calls)]
         values = np.concatenate(drawn)
         if not np.isfinite(values).all():
@@ -273,7 +273,7 @@ class _Caller:
         yield self._normaliser(dimension)
 
     def _empty(self, dimension: int) -> Check:
-        # Nobody in the batch: that must not show.
+        # An update of an empty batch needs its noise as well.
         try:
             found = self.update(self.zeros(dimension, 0), 0)
         except TargetFailed as error:
