@@ -3,37 +3,28 @@ r"""The possible verdicts of an audit, how they are shown, and the layers that r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
-__all__ = ["EXIT_CODES", "INTERRUPTED", "STYLES", "VERDICTS", "Layer", "Verdict"]
+__all__ = ["INTERRUPTED", "VERDICTS", "Layer", "Shown", "Verdict"]
 
 
 Verdict: TypeAlias = Literal["refuted", "not_refuted", "proven", "nothing_measured"]
 
-VERDICTS: Final[dict[Verdict | None, str]] = {
-    "refuted": "REFUTED",
-    "not_refuted": "NOT REFUTED AT THIS RESOLUTION",
-    "proven": "PROVEN",
-    "nothing_measured": "NOTHING MEASURED",
-    None: "THE TARGET FAILED",
-}
-r"""The words that every report begins with."""
 
-STYLES: Final[dict[Verdict | None, str]] = {
-    "refuted": "bold red",
-    "not_refuted": "bold yellow",
-    "proven": "bold green",
-    "nothing_measured": "bold magenta",
-    None: "bold magenta",
-}
-r"""How a terminal colours them."""
+class Shown(NamedTuple):
+    r"""The words that a report begins with, their colour on a terminal, and the exit code."""
 
-EXIT_CODES: Final[dict[Verdict | None, int]] = {
-    "not_refuted": 0,
-    "proven": 0,
-    "refuted": 1,
-    None: 3,
-    "nothing_measured": 4,
+    words: str
+    style: str
+    exit_code: int
+
+
+VERDICTS: Final[dict[Verdict | None, Shown]] = {
+    "refuted": Shown("REFUTED", "bold red", 1),
+    "not_refuted": Shown("NOT REFUTED AT THIS RESOLUTION", "bold yellow", 0),
+    "proven": Shown("PROVEN", "bold green", 0),
+    "nothing_measured": Shown("NOTHING MEASURED", "bold magenta", 4),
+    None: Shown("THE TARGET FAILED", "bold magenta", 3),
 }
 
 INTERRUPTED: Final = "interrupted"

@@ -46,26 +46,15 @@ SCHEMA: Final = "dpcore-exact/1"
 
 ExactVerdict: TypeAlias = Literal["proven", "refuted", "undecided", "not_refuted"]
 
-UNDECIDED: Final = 4
-_EXIT_CODES: Final[dict[ExactVerdict | None, int]] = {
-    None: 0,
-    "proven": 0,
-    "not_refuted": 0,
-    "refuted": 1,
-    "undecided": UNDECIDED,
-}
-_WORDS: Final[dict[ExactVerdict, str]] = {
-    "proven": "PROVEN",
-    "refuted": "REFUTED",
-    "undecided": "UNDECIDED",
-    "not_refuted": "NOT REFUTED",
-}
-_TOLD: Final[dict[ExactVerdict, str]] = {
-    "proven": "P and Q keep {}",
-    "refuted": "P and Q do not keep {}",
-    "undecided": "{}: the enclosure still holds the claimed delta",
-    "not_refuted": "{}: the claimed points are proven, the curve between them is not",
-}
+# How each verdict begins the report, what it says of the claim, and its exit code.
+_VERDICTS: Final[dict[ExactVerdict, tuple[str, str, int]]] = {
+    "proven": ("PROVEN", "P and Q keep {}", 0),
+    "refuted": ("REFUTED", "P and Q do not keep {}", 1),
+    "undecided": ("UNDECIDED", "{}: the enclosure still holds the claimed delta", 4),
+    "not_refuted": (
+        "NOT REFUTED", "{}: the claimed points are proven, the curve between them is not", 0
+    ),
+}  # fmt: skip
 _DIGITS: Final = 13
 
 
@@ -104,7 +93,7 @@ class ExactReport(Report):
     @property
     def exit_code(self) -> int:
         r"""0 proven, or nothing claimed; 1 refuted; 4 undecided."""
-        return _EXIT_CODES[self.verdict]
+        return 0 if self.verdict is None else _VERDICTS[self.verdict][2]
 
     @property
     def broken(self) -> Decision | None:
@@ -129,12 +118,10 @@ class ExactReport(Report):
         }
 
     def told(self) -> Told:
-        verdict = self.verdict
-        return Told(
-            verdict="" if verdict is None else _WORDS[verdict],
-            about="" if verdict is None else _TOLD[verdict].format(self.claim),
-            rows=tuple(_rows(self)),
-        )
+        word, about = "", ""
+        if self.verdict is not None:
+            word, about, _ = _VERDICTS[self.verdict]
+        return Told(verdict=word, about=about.format(self.claim), rows=tuple(_rows(self)))
 
     def _of(self, quantity: str) -> list[Point]:
         return [point for point in self.points if point.quantity == quantity]

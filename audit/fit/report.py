@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from audit.claims.levels import evidence, level_upper
-from audit.claims.verdicts import EXIT_CODES, VERDICTS
+from audit.claims.verdicts import VERDICTS
 from audit.errors import TargetFailed
 from audit.wording.as_json import json_number
 from audit.wording.lines import Told, out_of
@@ -119,7 +119,7 @@ class FitReport(Report):
     @property
     def exit_code(self) -> int:
         r"""0 not refuted, 1 refuted, 3 the target failed."""
-        return EXIT_CODES[self.verdict]
+        return VERDICTS[self.verdict].exit_code
 
     def to_json(self) -> dict[str, Any]:
         error = self.error
@@ -155,7 +155,7 @@ class FitReport(Report):
         """
         has = "does not have the law" if self.verdict == "refuted" else "as"
         return Told(
-            verdict=VERDICTS[self.verdict],
+            verdict=VERDICTS[self.verdict].words,
             about=f"{self.target} {has} {write_noise(self.law)}",
             rows=tuple(_rows(self)) if self.runs else (),
         )

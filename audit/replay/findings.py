@@ -53,19 +53,13 @@ ASSUMES: Final = (
 )
 
 _RANK: Final[dict[Severity, int]] = {"error": 0, "warning": 1, "note": 2}
-_EXIT_CODES: Final[dict[Verdict, int]] = {
-    "nothing_found": 0,
-    "refuted": 1,
-    "found": 1,
-    "not_replayable": 3,
-    "nothing_measured": 4,
-}
-_WORDS: Final[dict[Verdict, str]] = {
-    "refuted": "REFUTED",
-    "found": "FAULTS FOUND",
-    "nothing_found": "NOTHING FOUND BY REPLAY",
-    "not_replayable": "CANNOT BE REPLAYED",
-    "nothing_measured": "NOTHING MEASURED",
+# How each verdict begins the report, and its exit code.
+_VERDICTS: Final[dict[Verdict, tuple[str, int]]] = {
+    "refuted": ("REFUTED", 1),
+    "found": ("FAULTS FOUND", 1),
+    "nothing_found": ("NOTHING FOUND BY REPLAY", 0),
+    "not_replayable": ("CANNOT BE REPLAYED", 3),
+    "nothing_measured": ("NOTHING MEASURED", 4),
 }
 # What a finding that refutes is a counterexample to: never the privacy claim itself.
 _DECLARED: Final = {
@@ -148,7 +142,7 @@ class ReplayReport:
     @property
     def exit_code(self) -> int:
         r"""0 no error, 1 an error, 3 the target could not be replayed, 4 nothing was measured."""
-        return _EXIT_CODES[self.verdict]
+        return _VERDICTS[self.verdict][1]
 
     def to_json(self) -> dict[str, Any]:
         r"""The report as plain values, the keys of the module's schema."""
@@ -184,7 +178,7 @@ class ReplayReport:
         a, b = (_shown(dataset) for dataset in self.pair)
         refuted = next((f.kind for f in self.findings if f.refutes), None)
         what = "" if refuted is None else f"{_DECLARED.get(refuted, 'what is declared')} of "
-        found = [f"{_WORDS[self.verdict]}  {what}{self.target} on A = {a}, B = {b}"]
+        found = [f"{_VERDICTS[self.verdict][0]}  {what}{self.target} on A = {a}, B = {b}"]
         for finding in self.findings:
             refutes = ", refutes" if finding.refutes else ""
             found.append(f"  {finding.severity}{refutes}: {finding.statement} [{finding.kind}]")

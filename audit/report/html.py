@@ -66,7 +66,7 @@ def page(report: AuditReport, *, command: str | None = None) -> str:
     Needs matplotlib.
     """
     sections = (
-        head(report.target, report.verdict, VERDICTS[report.verdict], _sentence(report)),
+        head(report.target, report.verdict, VERDICTS[report.verdict].words, _sentence(report)),
         _summary(report),
         warning_list(report.warnings),
         _witness(report),
@@ -83,7 +83,7 @@ def page(report: AuditReport, *, command: str | None = None) -> str:
         _repeat(report, command),
         _embedded(report),
     )
-    title = f"{VERDICTS[report.verdict]}: {text(report.target)}"
+    title = f"{VERDICTS[report.verdict].words}: {text(report.target)}"
     return document(title, "\n".join(part for part in sections if part))
 
 

@@ -68,7 +68,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from audit.claims.claim import Claim, shown
 from audit.claims.levels import evidence, level_upper
-from audit.claims.verdicts import EXIT_CODES, STYLES, VERDICTS, Layer, Verdict
+from audit.claims.verdicts import VERDICTS, Layer, Verdict
 from audit.errors import TargetFailed
 from audit.evidence.coverage import unresolved
 from audit.evidence.event import Witness
@@ -80,8 +80,8 @@ from audit.report.sentences import (
     blind_spot,
     compared,
     confidence,
-    false_alarms,
     fitted,
+    refutals,
     repeated,
     scored,
     tested,
@@ -223,7 +223,7 @@ class AuditReport(Report):
 
         Whoever reads a 0 may take it for an audit that came to its end, and looked at something.
         """
-        code = EXIT_CODES[self.verdict]
+        code = VERDICTS[self.verdict].exit_code
         if self.verdict == "refuted" or self.verdict is None:
             return code
         if self.faults:
@@ -283,10 +283,10 @@ class AuditReport(Report):
         open_ended = self.verdict in {"not_refuted", "nothing_measured"}
         faults = self.faults and open_ended
         return Told(
-            verdict=FAULTS if faults else VERDICTS[self.verdict],
+            verdict=FAULTS if faults else VERDICTS[self.verdict].words,
             about=f"{self.target} {_KEEPS.get(self.verdict, 'on')} {self.claim}",
             rows=(*self.datasets(), *self.findings_told(), *self.how()),
-            style="bold red" if faults else STYLES[self.verdict],
+            style="bold red" if faults else VERDICTS[self.verdict].style,
         )
 
     def _repr_html_(self) -> str:
@@ -314,7 +314,7 @@ class AuditReport(Report):
             yield name, f"at least {down(self.epsilon_lower)}{at}, with {sure} confidence"
         if self.runs:
             weight = evidence(self.alpha, p_value=self.p_value, e_value=self.e_value)
-            yield "evidence", f"{weight}. I{false_alarms(self.alpha)[1:]}"
+            yield "evidence", f"{weight}. If the claim were true, {refutals(self.alpha)}"
 
     def findings_told(self) -> Iterator[tuple[str, str]]:
         r"""What was found beside the bound, which the HTML page shows in sections of its own."""

@@ -30,7 +30,6 @@ __all__ = [
     "blind_spot",
     "compared",
     "confidence",
-    "false_alarms",
     "fitted",
     "refutals",
     "repeated",
@@ -55,17 +54,12 @@ def confidence(alpha: RationalLike) -> str:
     return f"{down(100 * (1 - rational('alpha', alpha)), 6)}%"
 
 
-def false_alarms(alpha: RationalLike) -> str:
-    r"""How often an audit refutes a true claim.
-
-    >>> false_alarms("0.05")
-    'if the claim were true, at most 5 of 100 such audits would say REFUTED (independent runs)'
-    """
-    return f"if the claim were true, {refutals(alpha)}"
-
-
 def refutals(alpha: RationalLike) -> str:
-    r"""How many audits of a true claim refute it, at most."""
+    r"""How many audits of a true claim refute it, at most.
+
+    >>> refutals("0.05")
+    'at most 5 of 100 such audits would say REFUTED (independent runs)'
+    """
     cases = out_of(rational("alpha", alpha), 6)
     return f"at most {cases} such audits would say REFUTED (independent runs)"
 

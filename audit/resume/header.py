@@ -28,21 +28,15 @@ __all__ = ["BEGINNING", "SCHEMA", "compare", "files_of", "header", "hostile", "p
 SCHEMA: Final = "dpcore-audit-state/1"
 BEGINNING: Final = json.dumps({"schema": SCHEMA}, separators=(",", ":")).encode()[:-1]
 _SHOWN: Final = 80
+# What determines an audit, in the order in which a difference is said, and what it is called.
+_KEYS: Final = (
+    "target", "content", "seeded", "claim", "search", "pairs", "features", "maps", "runs",
+    "sequential", "alpha", "seed", "dpcore", "numpy",
+)  # fmt: skip
 _WORDS: Final = {
-    "target": "target",
-    "content": "target's file",
     "seeded": "source of randomness",
-    "claim": "claim",
-    "search": "search",
-    "pairs": "pairs",
-    "features": "features",
-    "maps": "features' files",
     "runs": "number of runs",
     "sequential": "kind of test",
-    "alpha": "alpha",
-    "seed": "seed",
-    "dpcore": "dpcore",
-    "numpy": "numpy",
 }
 
 
@@ -149,13 +143,13 @@ def compare(path: Path, payload: bytes, expected: bytes) -> None:
     if payload == expected:
         return
     stored, wanted = parsed(path, payload), json.loads(expected)
-    for key, words in _WORDS.items():
+    for key in _KEYS:
         if stored.get(key) != wanted[key]:
-            raise refused(path, _other(key, words, stored.get(key), wanted))
+            raise refused(path, _other(key, stored.get(key), wanted))
     raise refused(path, "was begun by another audit")
 
 
-def _other(key: str, words: str, was: Any, wanted: dict[str, Any]) -> str:
+def _other(key: str, was: Any, wanted: dict[str, Any]) -> str:
     if key in {"content", "maps"}:
         whose = "the target's file"
         if key == "maps":
@@ -165,6 +159,7 @@ def _other(key: str, words: str, was: Any, wanted: dict[str, Any]) -> str:
             whose = f"the file of feature {', '.join(changed)}"
         both = "runs of two versions are never counted together"
         return f"was begun with other contents of {whose}: {both}"
+    words = _WORDS.get(key, key)
     return f"was begun with another {words}: {_shown(was)} there, {_shown(wanted[key])} here"
 
 

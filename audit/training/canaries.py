@@ -299,7 +299,7 @@ def _points(claim: CurveClaim | Guarantee) -> list[tuple[Fraction, Fraction]]:
 
 
 def _spread(
-    end: Fraction, points: int, delta: Callable[[Fraction], float]
+    end: Fraction, points: int, delta: Callable[[Fraction], Fraction | float]
 ) -> list[tuple[Fraction, Fraction]]:
     at = [end * k / points for k in range(points)]
     return [(epsilon, Fraction(delta(epsilon))) for epsilon in at]
@@ -315,8 +315,7 @@ def _gaussian(mu: Fraction) -> list[tuple[Fraction, Fraction]]:
     from accounting.papers.real_gaussian import real_gaussian_delta
 
     end = mu * (5 + mu / 2)  # where delta is below 1e-6
-    spread = [end * k / _GAUSSIAN_POINTS for k in range(_GAUSSIAN_POINTS)]
-    return [(epsilon, Fraction(real_gaussian_delta(1 / mu, epsilon).upper)) for epsilon in spread]
+    return _spread(end, _GAUSSIAN_POINTS, lambda e: real_gaussian_delta(1 / mu, e).upper)
 
 
 def _histogram(values: NDArray[np.float64], truth: NDArray[np.bool_]) -> tuple[Cell, ...]:

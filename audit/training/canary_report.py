@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from audit.claims.claim import Claim, shown
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.levels import evidence, level_upper
-from audit.claims.verdicts import EXIT_CODES, STYLES, VERDICTS
+from audit.claims.verdicts import VERDICTS
 from audit.report.sentences import confidence
 from audit.wording.lines import Told, out_of
 from audit.wording.report import Report
@@ -111,7 +111,7 @@ class CanaryReport(Report):
     @property
     def exit_code(self) -> int:
         r"""0 not refuted, 1 refuted, 4 nothing measured."""
-        return EXIT_CODES[self.verdict]
+        return VERDICTS[self.verdict].exit_code
 
     @property
     def method(self) -> str:
@@ -161,10 +161,10 @@ class CanaryReport(Report):
     def told(self) -> Told:
         words = "does not keep" if self.refuted else "tested against"
         return Told(
-            verdict=VERDICTS[self.verdict],
+            verdict=VERDICTS[self.verdict].words,
             about=f"the training {words} {self.claim}",
             rows=tuple(self._rows()),
-            style=STYLES[self.verdict],
+            style=VERDICTS[self.verdict].style,
         )
 
     def _repr_html_(self) -> str:

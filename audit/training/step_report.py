@@ -24,7 +24,7 @@ from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias
 
 from audit.claims.levels import level_upper, shown_p_value
-from audit.claims.verdicts import EXIT_CODES, VERDICTS
+from audit.claims.verdicts import VERDICTS
 from audit.report.sentences import FAULTS
 from audit.wording.lines import Told, out_of
 from audit.wording.report import Report
@@ -113,7 +113,7 @@ class StepReport(Report):
     @property
     def exit_code(self) -> int:
         r"""0 not refuted, 1 refuted or a fault, 4 a check could not be made."""
-        return EXIT_CODES[self.verdict]
+        return VERDICTS[self.verdict].exit_code
 
     def to_json(self) -> dict[str, Any]:
         stated = asdict(self.stated)
@@ -142,7 +142,7 @@ class StepReport(Report):
         )
         cases = out_of(self.alpha, 6)
         return Told(
-            verdict=FAULTS if only_faults else VERDICTS[self.verdict],
+            verdict=FAULTS if only_faults else VERDICTS[self.verdict].words,
             about=f"{self.target} {words}",
             rows=(
                 *((check.name, _line(check)) for check in self.checks),
