@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias
@@ -172,6 +173,9 @@ def decide(p: Law, q: Law, claim: Claim) -> Decision:
     proven = all(found.upper <= delta for found in reached.values())
     worse = max(above, key=lambda way: reached[way].lower, default=None)
     one, other = (q, p) if worse == "q_against_p" else (p, q)
+    needed: Point | None = None
+    with suppress(PrecisionExhausted):
+        needed = epsilon_point(p, q, delta)
     return Decision(
         claim=claim,
         verdict="refuted" if above else "proven" if proven else "undecided",
@@ -181,17 +185,10 @@ def decide(p: Law, q: Law, claim: Claim) -> Decision:
             p_against_q=reached.get("p_against_q"),
             q_against_p=reached.get("q_against_p"),
         ),
-        epsilon=_epsilon_or_none(p, q, delta),
+        epsilon=needed,
         direction=worse,
         event=None if worse is None else worst_event(one, other, epsilon),
     )
-
-
-def _epsilon_or_none(p: Law, q: Law, delta: Fraction) -> Point | None:
-    try:
-        return epsilon_point(p, q, delta)
-    except PrecisionExhausted:
-        return None
 
 
 def _settled(p: Law, q: Law, epsilon: Fraction, delta: Fraction) -> Enclosure:

@@ -78,7 +78,6 @@ class FitWitness:
         return f"{self.event}: {self.count:,} of {self.draws:,} draws, {usual} expected"
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields by name."""
         return {
             "event": self.event,
             "count": self.count,

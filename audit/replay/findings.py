@@ -89,7 +89,6 @@ class Finding:
             raise ValueError("what refutes is an error")
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields by name."""
         return {
             "kind": self.kind,
             "severity": self.severity,

@@ -56,7 +56,6 @@ class TradeoffBand:
     feature: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields by name."""
         return asdict(self)
 
 
