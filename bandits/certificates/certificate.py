@@ -195,7 +195,8 @@ def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
         near = _NEAR if isinstance(part, BinomialBox) else None
         epsilon = alone.epsilon(delta, near).upper
         if epsilon == math.inf:
-            raise NotDerived(f"epsilon at delta = {write_rational(delta)}", f"of {part!r}")
+            wanted = f"a finite epsilon at delta = {write_rational(delta)}"
+            raise NotDerived(wanted, f"the bound of {part!r} is infinite")
         claims.append({"delta": write_rational(delta), "epsilon": _above(epsilon)})
     document: dict[str, Any] = {"is": _stated(part), "claims": claims}
     largest = _largest(part)

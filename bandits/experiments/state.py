@@ -63,7 +63,7 @@ _WORDS: Final = {
     "aggregation": "aggregation",
 }
 _UNSHOWN: Final = ("data", "worlds", "checkpoints")
-_COUNTS: Final = ("instance", "batches", "bits_per_user", "numbers", "bits_sent")
+_COUNTS: Final = ("instance", "batches", "bits_per_user", "numbers", "bits_sent", "out_of_users")
 
 
 @dataclass(slots=True, kw_only=True)

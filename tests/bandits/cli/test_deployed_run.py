@@ -83,6 +83,23 @@ def test_fewer_people_than_rewards_are_turned_away(bandit: Bandit) -> None:
     assert few["dist-rdp-se"]["regret_per_round"] > many["dist-rdp-se"]["regret_per_round"]
 
 
+def test_a_run_that_is_out_of_users_says_how_many_rounds_taught_nothing(bandit: Bandit) -> None:
+    words = ("--visits", "4", "--algorithms", "dist-dp-se")
+    # 10 users give at most 40 rewards: the first batch of three arms needs more.
+    found = bandit("run", *SMALL, *words, "--users", "10", "--json").json
+    (row,) = found["rows"]
+    assert row["out_of_users"] == 6000 - row["communication"]["numbers"]
+    (said,) = found["remarks"]
+    assert said == (
+        "dist-dp-se at epsilon 2 ran out of users: nothing was learned from "
+        f"{row['out_of_users']:,.0f} of 6,000 rounds. Give more --users or --visits."
+    )
+    assert said in bandit("run", *SMALL, *words, "--users", "10").out
+    enough = bandit("run", *SMALL, *words, "--json").json
+    assert "remarks" not in enough
+    assert enough["rows"][0]["out_of_users"] == 0
+
+
 def test_who_returns_is_the_same_at_every_call() -> None:
     experiment = Experiment(
         preset="cz/easy",
