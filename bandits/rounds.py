@@ -19,7 +19,8 @@ from bandits.combinatorial.decisions import Bools
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.totals import Totals, totals_of
 from bandits.play import Run, checked_checkpoints
-from bandits.policies.registry import Algorithm, Setting
+from bandits.policies.registry import Algorithm
+from bandits.policies.setting import Setting
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release

@@ -20,12 +20,14 @@ from bandits.audited.combinatorial_view import PAIR, CombinatorialView, combinat
 from bandits.audited.linear_view import MODEL, LinearView, linear_view_of
 from bandits.audited.own import is_own, own_policy
 from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Route, View, Views, view_of
+from bandits.batch import check_word
 from bandits.combinatorial.cucb import FAMILY, Cucb
 from bandits.combinatorial.streams import StreamRelease
 from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
-from bandits.policies.registry import ALGORITHMS, Setting, read_algorithm
+from bandits.policies.registry import ALGORITHMS, read_algorithm
+from bandits.policies.setting import Setting
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.deployment import Deployment
@@ -181,8 +183,7 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
     if delta is not None and not 0 <= delta < 1:
         raise InvalidParameter("delta", given["delta"], "must lie in [0, 1)")
     path = given.get("path", "release")
-    if path not in get_args(Route):
-        raise InvalidParameter("path", path, f"must be one of {', '.join(get_args(Route))}")
+    check_word("path", path, Route)
     policy: Policy[Any] | Cucb
     if own:
         policy = own_policy(spelling, algorithm)

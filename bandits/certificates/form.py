@@ -35,7 +35,7 @@ from bandits.policies.elimination import NAMES
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.deployment import ALL_HONEST, SOME_HONEST
-from bandits.privatizers.privatizer import BITS_ONLY
+from bandits.privatizers.protocols import BITS_ONLY
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from dpcore.mechanism import Scope
 

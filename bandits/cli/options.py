@@ -10,7 +10,7 @@ from typing import Final, cast
 from bandits.combinatorial.streams import StreamRelease
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.people import Visitors, supported
-from bandits.policies.registry import ScheduleName
+from bandits.policies.setting import ScheduleName
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.deployment import AggregationName, Deployment
 from bandits.radius.radius import RadiusName, TailName

@@ -9,9 +9,9 @@ the least pulled base arm only (end of their section 3.2). ``bandits.rounds`` pl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
-from bandits.batch import arms_and_horizon
+from bandits.batch import arms_and_horizon, check_word
 from bandits.combinatorial.bonus import bonus_table
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamPrivatizer, StreamRelease, StreamTrust
@@ -64,8 +64,7 @@ class Cucb:
         if self.privatizer.sent != sent:
             reason = f"must hide {sent}, the outcomes that a user sends"
             raise InvalidParameter("sent", self.privatizer.sent, reason)
-        if self.radius not in get_args(RadiusName):
-            raise InvalidParameter("radius", self.radius, "must be 'exact' or 'paper'")
+        check_word("radius", self.radius, RadiusName)
         c = positive_rational("c", self.c, "it scales the bonus")
         if c < _SMALLEST_C:
             reason = "must be >= 2: smaller ones lock out good arms for ever"

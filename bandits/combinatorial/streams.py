@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 from accounting.budget.calibrate import calibrate
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
-from bandits.batch import chance_of
-from bandits.privatizers.privatizer import TRUSTED
+from bandits.batch import chance_of, check_word
+from bandits.privatizers.protocols import TRUSTED
 from dpcore.continual.square_root import column
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -70,10 +70,8 @@ class StreamPrivatizer:
     delta: Exact = Exact("1e-6")
 
     def __post_init__(self) -> None:
-        for argument, names in (("trust", StreamTrust), ("release", StreamRelease)):
-            if getattr(self, argument) not in get_args(names):
-                reason = f"must be one of {', '.join(get_args(names))}"
-                raise InvalidParameter(argument, getattr(self, argument), reason)
+        check_word("trust", self.trust, StreamTrust)
+        check_word("release", self.release, StreamRelease)
         make_positive(self, epsilon="no noise gives epsilon 0")
         object.__setattr__(self, "delta", chance_of("delta", self.delta))
         object.__setattr__(self, "sent", integer("sent", self.sent, at_least=1))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, Final, get_args
+from typing import Final
 
 from bandits.policies.registry import Algorithm, WorldKind
 from dpcore.errors import ABSENT, InvalidParameter
@@ -16,11 +16,9 @@ __all__ = [
     "check_delta",
     "check_epsilons",
     "check_named",
-    "check_word",
     "check_worlds",
     "checked_rounds",
     "float_up",
-    "population",
     "spaced_checkpoints",
 ]
 
@@ -53,20 +51,6 @@ def check_named(argument: str, values: Sequence[object]) -> None:
         raise InvalidParameter(argument, ABSENT, "must name one or more")
     if len(set(values)) < len(values):
         raise InvalidParameter(argument, ", ".join(map(str, values)), "names one twice")
-
-
-def check_word(argument: str, value: object, names: Any) -> None:
-    r"""Refuse what is none of the words of a ``Literal``."""
-    known = get_args(names)
-    if value not in known:
-        two = " or ".join(map(repr, known))
-        words = two if len(known) == 2 else f"one of {', '.join(known)}"
-        raise InvalidParameter(argument, value, f"must be {words}")
-
-
-def population(given: int | None, own: int | None) -> int | None:
-    r"""The population asked for, or the preset's own."""
-    return own if given is None else integer("users", given, at_least=1)
 
 
 def check_worlds(algorithms: Sequence[Algorithm], kind: WorldKind) -> None:

@@ -12,23 +12,22 @@ from fractions import Fraction
 from typing import Any, Final
 
 from bandits.actions import LinearModel
-from bandits.batch import arms_and_horizon, chance_of, confidence_of
+from bandits.batch import arms_and_horizon, chance_of, check_word, confidence_of
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamRelease
 from bandits.experiments.asked import (
     check_delta,
     check_epsilons,
     check_named,
-    check_word,
     check_worlds,
     checked_rounds,
     float_up,
-    population,
     spaced_checkpoints,
 )
 from bandits.experiments.cells import Cell, Task
 from bandits.experiments.people import Visitors
-from bandits.policies.registry import ScheduleName, Setting, read_algorithm
+from bandits.policies.registry import read_algorithm
+from bandits.policies.setting import ScheduleName, Setting
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.promise import RunGuarantee
@@ -127,6 +126,7 @@ class Experiment:
         if self.renyi_tail is not None:
             check_word("renyi_tail", self.renyi_tail, TailName)
         check_word("schedule", schedule, ScheduleName)
+        users = preset.users if self.users is None else integer("users", self.users, at_least=1)
         for name, value in (
             ("algorithms", spelled),
             ("epsilons", epsilons),
@@ -138,7 +138,7 @@ class Experiment:
             ("super_arm", preset.super_arm_of(self.super_arm)),
             ("seed", integer("seed", self.seed, at_least=0)),
             ("checkpoints", checked_rounds(self.checkpoints, horizon)),
-            ("users", population(self.users, preset.users)),
+            ("users", users),
             ("alpha", chance_of("alpha", self.alpha)),
             ("confidence", confidence_of(self.confidence)),
         ):

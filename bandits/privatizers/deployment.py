@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
+from bandits.batch import check_word
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import MaskedAggregation
 from dpcore.masked.sizing import size_neighbourhood
@@ -69,9 +70,7 @@ class Deployment:
         if honest <= dropouts:
             reason = f"must be < honest = {honest}: nobody would be left whose noise hides a user"
             raise InvalidParameter("dropouts", self.dropouts, reason)
-        if self.aggregation not in get_args(AggregationName):
-            reason = f"must be one of {', '.join(get_args(AggregationName))}"
-            raise InvalidParameter("aggregation", self.aggregation, reason)
+        check_word("aggregation", self.aggregation, AggregationName)
         if self.aggregation == "masked" and 2 * dropouts >= 1:
             reason = "must be < 1/2: a masked aggregation needs more than half of its users"
             raise InvalidParameter("dropouts", self.dropouts, reason)

@@ -9,15 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias, cast, get_args
+from typing import Final, Literal, TypeAlias, cast
 
 from accounting import papers
 from accounting.papers import SumParameters
 from accounting.papers.arguments import ceil_sqrt
 from accounting.protocols.choose import Instance, choose
-from bandits.batch import chance_of
+from bandits.batch import chance_of, check_word
 from bandits.privatizers.deployment import EVERYONE, Deployment, check_planned
-from bandits.privatizers.privatizer import Privatizer, Relaxed, SumProtocol
+from bandits.privatizers.privatizer import Privatizer
+from bandits.privatizers.protocols import Relaxed, SumProtocol
 from dpcore.analysis.laplace_sums import FEWEST_DRAWS, pair_tail, sum_tail
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -77,11 +78,8 @@ class SumPrivatizer(Privatizer):
     deployment: Deployment = EVERYONE
 
     def __post_init__(self) -> None:
-        if self.trust not in get_args(Trust):
-            reason = f"must be one of {', '.join(get_args(Trust))}"
-            raise InvalidParameter("trust", self.trust, reason)
-        if self.parameters not in get_args(Parameters):
-            raise InvalidParameter("parameters", self.parameters, "must be 'exact' or 'paper'")
+        check_word("trust", self.trust, Trust)
+        check_word("parameters", self.parameters, Parameters)
         check_planned(self.deployment, self.parameters)
         epsilon = positive_rational("epsilon", self.epsilon, "no noise gives epsilon 0")
         scaling = positive_rational("scaling", self.scaling, "it multiplies the precision")

@@ -17,7 +17,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from flint import arb
 
-from bandits.batch import confidence_of
+from bandits.batch import check_word, confidence_of
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.certified import certified_gap, certified_width, has_gap
@@ -161,8 +161,7 @@ class PaperRadius(Radius):
     form: TailName = "printed"
 
     def __post_init__(self) -> None:
-        if self.form not in ("printed", "released"):
-            raise InvalidParameter("form", self.form, "must be 'printed' or 'released'")
+        check_word("form", self.form, TailName)
 
     def width(
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike

@@ -11,7 +11,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from bandits.policies.registry import ScheduleName, WorldKind
+from bandits.policies.registry import WorldKind
+from bandits.policies.setting import ScheduleName
 from bandits.worlds.environment import Environment, Reordered
 from dpcore.command.input_file import require_plain
 from dpcore.errors import InvalidParameter

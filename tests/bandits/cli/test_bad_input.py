@@ -15,7 +15,8 @@ from bandits.audited.combinatorial_view import PAIR
 from bandits.audited.linear_view import MODEL
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.summary import promises_of
-from bandits.policies.registry import ALGORITHMS, Setting, read_algorithm
+from bandits.policies.registry import ALGORITHMS, read_algorithm
+from bandits.policies.setting import Setting
 from bandits.rounds import cucb_of
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from tests.support.bandits.command import Bandit

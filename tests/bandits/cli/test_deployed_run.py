@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from bandits.experiments.people import Visitors
 from bandits.experiments.playing import run_cells
 from bandits.policies.registry import read_algorithm
 from bandits.policies.returning import RETURNING, returning_policy, steady_for
+from bandits.policies.setting import Setting
 from bandits.privatizers.deployment import Deployment
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
@@ -240,18 +242,12 @@ def test_people_and_policies_of_ones_own() -> None:
     assert Visitors().people(100) == 100
     with pytest.raises(InvalidParameter, match="visits cannot share"):
         steady_for("ldp-se", epsilon=1, delta="1e-6", max_visits=2, failure="1e-9")
-    given: dict[str, Any] = {"epsilon": 1, "delta": "1e-6", "max_visits": 2}
-    sizes: dict[str, Any] = {"arms": 2, "horizon": 1000, "confidence": Fraction(1, 10)}
-    policy: Any = returning_policy(
-        "dist-dp-se",
-        failure=Fraction(1, 10**6),
-        deployment=Deployment(dropouts="1/20"),
-        **given,
-        **sizes,
-    )
+    twice = Setting(epsilon=1, delta="1e-6", max_visits=2, arms=2, horizon=1000)
+    planned = replace(twice, deployment=Deployment(dropouts="1/20"))
+    policy: Any = returning_policy("dist-dp-se", planned)
     assert policy.most == 250
     with pytest.raises(InvalidParameter, match="leave s out"):
-        returning_policy(
-            "dist-rdp-se", value=Fraction(20), failure=Fraction(1, 10**6), **given, **sizes
-        )
+        returning_policy("dist-rdp-se", twice, value=Fraction(20))
+    with pytest.raises(InvalidParameter, match="max_visits"):
+        returning_policy("dist-dp-se", replace(twice, max_visits=None))
     assert str(read_algorithm("dist-rdp-se:s=20")) == "dist-rdp-se:s=20"
