@@ -33,7 +33,7 @@ from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning import SteadyPrivatizer
 from bandits.privatizers.sums import SumPrivatizer
-from bandits.radius.radius import RadiusName, radius_of
+from bandits.radius.radius import ExactRadius, PaperRadius, RadiusName
 from bandits.rounds import cucb_of
 from dpcore.command.options import share
 from dpcore.errors import InvalidParameter
@@ -109,12 +109,7 @@ def across(view: Any) -> int:
     >>> across([9, 4, 20, 7, 2, 3, 3])  # 2 (9/2 - 20/3) = -13/3
     -4
     """
-    after = second(view)
-    if after == ABSENT:
-        return ABSENT
-    units = [int(unit) for unit in view[-1 - BATCHES : -1]]
-    difference = Fraction(int(view[_first(view)]), units[0]) - Fraction(after, units[1])
-    return round(2 * difference)
+    return _in_halves(view, -1)
 
 
 def both(view: Any) -> int:
@@ -125,11 +120,7 @@ def both(view: Any) -> int:
     >>> both([9, 4, 20, 7, 2, 3, 3])  # 2 (9/2 + 20/3) = 67/3
     22
     """
-    after = second(view)
-    if after == ABSENT:
-        return ABSENT
-    units = [int(unit) for unit in view[-1 - BATCHES : -1]]
-    return round(2 * (Fraction(int(view[_first(view)]), units[0]) + Fraction(after, units[1])))
+    return _in_halves(view, 1)
 
 
 def second(view: Any) -> int:
@@ -139,6 +130,15 @@ def second(view: Any) -> int:
     20
     """
     return int(view[_first(view) + ARMS])
+
+
+def _in_halves(view: Any, sign: int) -> int:
+    # The sum of arm 0 in the first batch, plus or minus that in the second.
+    after = second(view)
+    if after == ABSENT:
+        return ABSENT
+    before, units = int(view[_first(view)]), [int(unit) for unit in view[-1 - BATCHES : -1]]
+    return round(2 * (Fraction(before, units[0]) + sign * Fraction(after, units[1])))
 
 
 def _first(view: Any) -> int:
@@ -322,7 +322,8 @@ def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) ->
             parameters=setting.radius,
             deployment=setting.deployment,
         )
-        policy: Policy[Any] = BatchedElimination(privatizer=bits, radius=radius_of(setting.radius))
+        radius = ExactRadius() if setting.radius == "exact" else PaperRadius()
+        policy: Policy[Any] = BatchedElimination(privatizer=bits, radius=radius)
     else:
         policy = read_algorithm(text).policy(setting)
     if "calibration" in given and not isinstance(policy, PhasedElimination):

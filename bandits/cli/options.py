@@ -35,6 +35,7 @@ _OPTIONS: Final = {
     "algorithm": "--algorithms",
     "worlds": "--instances",
 }
+_TAIL: Final = "is of dist-rdp-se with --radius paper"
 
 
 def read_path(option: str, text: str | None) -> Path | None:
@@ -123,24 +124,21 @@ def read_experiment(  # one for each option
             max_visits=visitors.max_visits,
             deployment=visitors.deployment,
         )
-        linear = {"calibration": calibration, "users": users, "alpha": alpha}
-        for argument, given in linear.items():
-            returning = argument == "users" and visits is not None
-            if given is not None and own.kind != "linear" and not returning:
-                reason = f"has no effect in {own.name}: leave it out"
-                raise InvalidParameter(argument, given, reason)
-        names = ", ".join(experiment.algorithms)
-        if release is not None and not {*experiment.algorithms} & {"cucb-dp", "cucb-dp2"}:
-            raise InvalidParameter("release", release, f"has no effect on {names}: leave it out")
-        uses = experiment.scheduled or "dp-se" in experiment.algorithms
-        if confidence is not None and not uses:
-            reason = f"has no effect on {names}: leave it out"
-            raise InvalidParameter("confidence", confidence, reason)
-        if renyi_tail is not None and not experiment.has_renyi_tail:
-            reason = "is of dist-rdp-se with --radius paper: leave it out"
-            raise InvalidParameter("renyi_tail", renyi_tail, reason)
-        if schedule is not None and not experiment.scheduled:
-            raise InvalidParameter("schedule", schedule, f"has no effect on {names}: leave it out")
+        here, names = f"has no effect in {own.name}", ", ".join(experiment.algorithms)
+        on, linear = f"has no effect on {names}", own.kind == "linear"
+        sums = bool({*experiment.algorithms} & {"cucb-dp", "cucb-dp2"})
+        confident = experiment.scheduled or "dp-se" in experiment.algorithms
+        for argument, given, used, why in (
+            ("calibration", calibration, linear, here),
+            ("users", users, linear or visits is not None, here),
+            ("alpha", alpha, linear, here),
+            ("release", release, sums, on),
+            ("confidence", confidence, confident, on),
+            ("renyi_tail", renyi_tail, experiment.has_renyi_tail, _TAIL),
+            ("schedule", schedule, experiment.scheduled, on),
+        ):
+            if given is not None and not used:
+                raise InvalidParameter(argument, given, f"{why}: leave it out")
         return experiment
 
 

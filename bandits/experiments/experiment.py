@@ -7,7 +7,7 @@ and in whatever order. Simulated runs draw their noise from a seed, so they prot
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, Final
 
@@ -44,6 +44,7 @@ RECIPE: Final = "dpcore-bandit-cell/2"
 r"""Names what a cell draws and decides from its coins; whoever changes any of that changes it."""
 
 _MOST_HORIZON: Final = 10**12
+_SHARED: Final = [field.name for field in fields(Setting) if field.name not in ("epsilon", "model")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,25 +193,8 @@ class Experiment:
         self, epsilon: RationalLike, arms: int, model: LinearModel | Problem | None = None
     ) -> Setting:
         r"""What a policy of this experiment is made for; ``model`` is that of its world."""
-        schedule = self.schedule
-        assert schedule is not None  # noqa: S101  # set when it was made
-        return Setting(
-            epsilon=epsilon,
-            delta=self.delta,
-            horizon=self.horizon,
-            arms=arms,
-            radius=self.radius,
-            schedule=schedule,
-            model=model,
-            calibration=self.calibration,
-            users=self.users,
-            alpha=rational("alpha", self.alpha),
-            confidence=rational("confidence", self.confidence),
-            renyi_tail=self.renyi_tail,
-            max_visits=self.max_visits,
-            deployment=self.deployment,
-            release=self.release,
-        )
+        own = {name: getattr(self, name) for name in _SHARED}
+        return Setting(**{**own, "epsilon": epsilon, "arms": arms, "model": model})
 
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
         r"""What every run of that algorithm promises each user; None where nothing is protected."""

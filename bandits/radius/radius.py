@@ -33,7 +33,6 @@ __all__ = [
     "Radius",
     "RadiusName",
     "TailName",
-    "radius_of",
     "tkms_width",
 ]
 
@@ -227,22 +226,6 @@ class DpSeRadius(Radius):
             return (ball(8 * odds).log() / (2 * r)).sqrt() + ball(4 * odds).log() * ball(scale / r)
 
         return narrow(beta, _BITS).upper_float
-
-
-def radius_of(name: RadiusName, *, batches: int | None = None) -> Radius:
-    r"""The rule of that name; ``batches`` is for "exact".
-
-    >>> radius_of("exact", batches=9), radius_of("paper")
-    (ExactRadius(batches=9), PaperRadius(form='printed'))
-
-    Raises :class:`InvalidParameter` for another name.
-    """
-    match name:
-        case "exact":
-            return ExactRadius(batches=batches)
-        case "paper":
-            return PaperRadius()
-    raise InvalidParameter("name", name, "must be 'exact' or 'paper'")
 
 
 def tkms_width(*, batches: int, pulls: int, sigma: RationalLike, horizon: int) -> float:

@@ -22,7 +22,6 @@ __all__ = ["MOST_INSTANCES", "Data", "FromFile", "Preset", "Simulated", "SuperAr
 
 MOST_INSTANCES: Final = 1 << 20
 _MOST_ARMS: Final = 1 << 16
-_PIECE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,11 +213,8 @@ def _digest_of(paths: Sequence[Path]) -> str:
 
 
 def _digest(path: Path) -> str:
-    found = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                found.update(piece)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InvalidParameter("data", str(path), error.strerror or str(error)) from None
-    return found.hexdigest()
