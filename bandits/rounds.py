@@ -170,7 +170,7 @@ class Game:
             taken = np.where(chosen, sums.taken.reshape(chosen.shape) + ties, np.inf)
             cells = self.rows * m + taken.argmin(axis=1)
         else:
-            cells = np.flatnonzero(chosen)
+            cells = chosen.ravel().nonzero()[0]
         drawn = noise.ravel()
         if len(cells) == noise.size:
             self.sent += noise.shape[1]
@@ -178,7 +178,9 @@ class Game:
             sizes = chosen.sum(axis=1)
             self.sent += sizes
             drawn = noise[np.arange(noise.shape[1]) < sizes[:, None]]
-        sums.add(cells, outcomes.ravel()[cells], drawn)
+        cells = sums.add(cells, outcomes.ravel()[cells], drawn)
+        if not len(cells):
+            return
         count = sums.count.ravel()[cells]
         # Of no released outcome the bonus is infinite.
         bounds = sums.value.ravel()[cells] / np.maximum(count, 1) + self.bonus[count]

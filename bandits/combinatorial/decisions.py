@@ -113,15 +113,18 @@ class Unions(Decisions):
 
     def best(self, values: Floats) -> Bools:
         inside = _inside(self.groups)
-        sums = values @ inside
+        sums = values if inside is None else values @ inside
         first = len(self.groups) - self.chosen
-        top = np.argpartition(sums, first, axis=1)[:, first:]
+        top = sums.argpartition(first, axis=1)[:, first:]
         picked = np.zeros(sums.shape, dtype=np.bool_)
         picked[np.arange(len(values))[:, None], top] = True
-        return picked @ inside.T > 0
+        return picked if inside is None else picked @ inside.T > 0
 
     def contains(self, chosen: Bools) -> Bools:
         inside = _inside(self.groups)
+        if inside is None:
+            few: Bools = chosen.sum(axis=1) == self.chosen
+            return few
         held = chosen @ inside
         whole = held == inside.sum(axis=0)
         found: Bools = ((held == 0) | whole).all(axis=1) & (whole.sum(axis=1) == self.chosen)
@@ -359,8 +362,10 @@ def _listed(count: int, sets: tuple[tuple[int, ...], ...]) -> Bools:
 
 
 @lru_cache(maxsize=1 << 8)
-def _inside(groups: tuple[tuple[int, ...], ...]) -> Floats:
-    # A column for each group.
+def _inside(groups: tuple[tuple[int, ...], ...]) -> Floats | None:
+    # A column for each group; None where group i is base arm i alone, and there is nothing to add.
+    if groups == tuple((arm,) for arm in range(len(groups))):
+        return None
     found = np.zeros((sum(map(len, groups)), len(groups)))
     for at, group in enumerate(groups):
         found[list(group), at] = 1
