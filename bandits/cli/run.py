@@ -153,7 +153,7 @@ def run(
     stopped = _NOTHING
     try:
         from bandits.cli.options import as_options, read_experiment, read_path
-        from bandits.cli.playing import Found, play_cells, promises_for, publish, results_folder
+        from bandits.cli.playing import play_cells, promises_for, publish, results_folder
         from bandits.experiments.ownership import refuse_inputs
 
         workers = read_jobs(jobs)
@@ -196,8 +196,7 @@ def run(
                 wanted = None if folder is None else runs
                 cells = play_cells(experiment, worlds, workers, state, wanted)
                 stopped = _HALFWAY
-                found = Found(experiment=experiment, worlds=worlds, cells=cells, runs=runs)
-                publish(found, promises, folder, as_json=as_json)
+                publish(experiment, worlds, cells, runs, promises, folder, as_json=as_json)
     except KeyboardInterrupt:
         kept = "" if resume is None else f"; go on with --resume {resume}"
         say([f"interrupted: {stopped}{kept}"], sys.stderr)

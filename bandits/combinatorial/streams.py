@@ -17,6 +17,7 @@ from accounting.budget.calibrate import calibrate
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from bandits.batch import chance_of, check_word
+from bandits.privatizers.promise import NEW
 from bandits.privatizers.protocols import TRUSTED
 from dpcore.continual.square_root import column
 from dpcore.errors import InvalidParameter
@@ -38,7 +39,6 @@ _MOST_ITEMS: Final = 1 << 10
 _LEAST_GRID: Final = 16
 _WORD: Final = 64
 _BITS: Final = "users send their outcomes as bits, 0 or 1, and no others"
-_NEW: Final = "users are new: each takes part in one release at most"
 _PUBLIC: Final = "which super arm is played depends on releases and on public coins only"
 
 
@@ -143,9 +143,9 @@ class StreamPrivatizer:
         r"""What the promise takes for granted beside the noise."""
         match self.trust:
             case "central":
-                return (TRUSTED, _BITS, _PUBLIC, _NEW)
+                return (TRUSTED, _BITS, _PUBLIC, NEW)
             case "local":
-                return (_BITS, _PUBLIC, _NEW)
+                return (_BITS, _PUBLIC, NEW)
             case _:
                 return ()
 
