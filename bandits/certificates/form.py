@@ -32,7 +32,8 @@ from accounting.totals.compose import compose
 from bandits.combinatorial.cucb import FAMILY
 from bandits.combinatorial.streams import StreamPrivatizer, StreamTrust
 from bandits.policies.elimination import NAMES
-from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
+from bandits.policies.registry import LINEAR
+from bandits.privatizers.averages import AveragePrivatizer, Averages
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.deployment import ALL_HONEST, SOME_HONEST
 from bandits.privatizers.promise import NEW
@@ -87,14 +88,7 @@ _TRUST: Final[Mapping[str, str]] = {
     "sdp-ae": "binary-shuffle",
     "vb-sdp-ae": "binary-shuffle",
 }
-_OF_LINEAR: Final[Mapping[str, LinearTrust]] = {
-    "cdp": "central",
-    "ldp": "local",
-    "sdp": "shuffle",
-}
-_AVERAGES: Final = {
-    f"{before}-{after}": trust for before, trust in _OF_LINEAR.items() for after in ("dpe", "pe")
-}
+_AVERAGES: Final = {name: trust for name, (_, trust, _) in LINEAR.items() if trust != "none"}
 _STREAMS: Final[Mapping[str, StreamTrust]] = {
     name: trust for name, (trust, _) in FAMILY.items() if trust != "none"
 }

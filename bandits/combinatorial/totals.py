@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from flint import arb_series, ctx
 
 from bandits.combinatorial.streams import StreamPrivatizer
-from dpcore.continual.square_root import column
+from dpcore.continual.square_root import column, series
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
@@ -140,14 +139,7 @@ class _Factorisation(Totals):
 
 def inverse(items: int, grid: int) -> Floats:
     r"""The coefficients of 1/((1 - q) c(q)), c the column of C: A C^-1, as floats."""
-    before = ctx.cap
-    ctx.cap = items
-    try:
-        ones = arb_series([1] * items, prec=items)
-        found = ones / arb_series(list(column(items, grid)), prec=items)
-        return np.array([float(found[k].mid()) for k in range(items)])
-    finally:
-        ctx.cap = before
+    return np.array([float(h.mid()) for h in series(items, grid)]) / grid
 
 
 _KINDS = {

@@ -17,7 +17,7 @@ from bandits.combinatorial.cucb import FAMILY
 from bandits.policies.dp_se import DpSe
 from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.linear_radius import ExactWidth, PaperWidth
-from bandits.policies.phased_elimination import Clients, PhasedElimination
+from bandits.policies.phased_elimination import FAMILIES, MODELS, Clients, PhasedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.schedule import EXACT_SCALING, Schedule
 from bandits.policies.setting import Setting
@@ -32,7 +32,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
 from dpcore.spec import find_name, read_keys, split_name
 
-__all__ = ["ALGORITHMS", "Algorithm", "Entry", "WorldKind", "read_algorithm"]
+__all__ = ["ALGORITHMS", "LINEAR", "Algorithm", "Entry", "WorldKind", "read_algorithm"]
 
 WorldKind: TypeAlias = Literal["arms", "linear", "combinatorial"]
 r"""Independent arms, actions whose rewards are linear in one unknown vector, or super arms."""
@@ -41,24 +41,25 @@ _TRUST: Final = {name: trust for trust, name in NAMES.items()}
 _MOST_BATCH: Final = 1 << 40
 _C: Final[dict[str, Any]] = {"local": {"parameter": "c", "default": 4}, "none": {}, "central": {}}
 
-_CLIENTS: Final[dict[str, tuple[Clients, str]]] = {
-    "dpe": ("growing", "phased elimination of linear actions, 2^(alpha l) clients a phase"),
-    "pe": ("one-a-round", "phased elimination of linear actions, a client a round"),
+_CLIENTS: Final[dict[Clients, str]] = {
+    "growing": "phased elimination of linear actions, 2^(alpha l) clients a phase",
+    "one-a-round": "phased elimination of linear actions, a client a round",
 }
-_MODELS: Final[dict[str, tuple[LinearTrust, str]]] = {
-    "": ("none", "without privacy"),
-    "cdp-": ("central", "a trusted server adds discrete Gaussian noise"),
-    "ldp-": ("local", "every client adds discrete Gaussian noise"),
-    "sdp-": ("shuffle", "clients' random bits, shuffled"),
+_HIDDEN: Final[dict[LinearTrust, str]] = {
+    "none": "without privacy",
+    "central": "a trusted server adds discrete Gaussian noise",
+    "local": "every client adds discrete Gaussian noise",
+    "shuffle": "clients' random bits, shuffled",
 }
-_LINEAR: Final[dict[str, tuple[Clients, LinearTrust, str]]] = {
+LINEAR: Final[dict[str, tuple[Clients, LinearTrust, str]]] = {
     **{
-        f"{before}{after}": (clients, trust, f"{sentence}; {hidden}")
-        for after, (clients, sentence) in _CLIENTS.items()
-        for before, (trust, hidden) in _MODELS.items()
+        f"{MODELS[trust]}{FAMILIES[clients]}": (clients, trust, f"{sentence}; {hidden}")
+        for clients, sentence in _CLIENTS.items()
+        for trust, hidden in _HIDDEN.items()
     },
-    "dpe-fixedu": ("fixed", "none", "as dpe, with equally many clients in every phase"),
+    FAMILIES["fixed"]: ("fixed", "none", "as dpe, with equally many clients in every phase"),
 }
+r"""Algorithms of linear bandits: their clients, who adds noise, and a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +114,7 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
     ),
     *(
         Entry(name=name, sentence=sentence, lengths="own", world="linear")
-        for name, (_, _, sentence) in _LINEAR.items()
+        for name, (_, _, sentence) in LINEAR.items()
     ),
     *(
         Entry(name=name, sentence=words, lengths="own", world="combinatorial", **_C[trust])
@@ -200,7 +201,7 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
         )
     if name in ("sdp-ae", "vb-sdp-ae"):
         return _of_bits(algorithm, setting)
-    if name in _LINEAR:
+    if name in LINEAR:
         return _linear(name, setting)
     privatizer = _privatizer(algorithm, setting)
     schedule = setting.schedule_for(privatizer)
@@ -213,7 +214,7 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
 
 
 def _linear(name: str, setting: Setting) -> PhasedElimination:
-    model, (clients, trust, _) = setting.model, _LINEAR[name]
+    model, (clients, trust, _) = setting.model, LINEAR[name]
     if not isinstance(model, LinearModel):
         reason = f"{name} is played in linear worlds, such as lzj/fig2"
         raise InvalidParameter("algorithms", name, reason)

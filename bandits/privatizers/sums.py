@@ -116,7 +116,8 @@ class SumPrivatizer(Privatizer):
 def _protocol(privatizer: SumPrivatizer, n: int) -> SumProtocol:
     if privatizer.parameters == "paper" and privatizer.trust != "local":
         found = _of_paper(privatizer, n)
-        return _built(privatizer.trust, found.users, found.precision, found.threshold, found)
+        noise = found.noise if found.share is None else found.share
+        return _built(privatizer.trust, n, found.precision, found.threshold, noise)
     counted = privatizer.deployment.counted_on(n)
     if privatizer.delta:
         plan = choose(
@@ -198,9 +199,7 @@ def _noise(trust: Trust, ratio: Fraction, n: int) -> Noise:
             return DiscreteLaplace(scale=ratio)
 
 
-def _built(trust: Trust, n: int, g: int, tau: int, noise: Noise | SumParameters) -> SumProtocol:
-    if isinstance(noise, SumParameters):
-        noise = noise.noise if noise.share is None else noise.share
+def _built(trust: Trust, n: int, g: int, tau: int, noise: Noise) -> SumProtocol:
     match trust:
         case "central":
             return CentralSum(users=n, precision=g, threshold=tau, noise=noise)
