@@ -19,7 +19,7 @@ from bandits.privatizers.promise import RunGuarantee
 from bandits.radius.radius import RadiusName
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, RationalLike, positive_rational, rational
+from dpcore.numbers.parameter import Exact, RationalLike, make_positive, rational
 
 __all__ = ["FAMILY", "Cucb", "CucbName", "cucb"]
 
@@ -65,13 +65,10 @@ class Cucb:
             reason = f"must hide {sent}, the outcomes that a user sends"
             raise InvalidParameter("sent", self.privatizer.sent, reason)
         check_word("radius", self.radius, RadiusName)
-        c = positive_rational("c", self.c, "it scales the bonus")
-        if c < _SMALLEST_C:
+        make_positive(self, c="it scales the bonus", clip="estimates are bounded by it")
+        if self.c < _SMALLEST_C:
             reason = "must be >= 2: smaller ones lock out good arms for ever"
             raise InvalidParameter("c", self.c, reason)
-        object.__setattr__(self, "c", c)
-        clip = positive_rational("clip", self.clip, "estimates are bounded by it")
-        object.__setattr__(self, "clip", clip)
 
     def bonuses(self) -> Floats:
         r"""What is added to the mean of n outcomes, for n = 0, ..., T."""

@@ -20,7 +20,7 @@ from bandits.combinatorial.decisions import Bools, Listed
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, positive_rational, rational
+from dpcore.numbers.parameter import Exact, make_positive, rational
 
 __all__ = ["AtLeastOne", "Coverage", "Influence", "Linear", "Reward"]
 
@@ -65,7 +65,7 @@ class Linear(Reward):
     offset: Exact = Exact(0)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", positive_rational("scale", self.scale, "it is B1"))
+        make_positive(self, scale="it is B1")
         object.__setattr__(self, "offset", rational("offset", self.offset))
 
     def of(self, means: Floats, chosen: Bools) -> Floats:

@@ -27,7 +27,7 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least
-from dpcore.numbers.parameter import Exact, integer, positive_rational, rational
+from dpcore.numbers.parameter import Exact, integer, make_positive, rational
 from dpcore.protocols.sizing import size_protocol
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 
@@ -81,21 +81,21 @@ class SumPrivatizer(Privatizer):
         check_word("trust", self.trust, Trust)
         check_word("parameters", self.parameters, Parameters)
         check_planned(self.deployment, self.parameters)
-        epsilon = positive_rational("epsilon", self.epsilon, "no noise gives epsilon 0")
-        scaling = positive_rational("scaling", self.scaling, "it multiplies the precision")
+        make_positive(
+            self, epsilon="no noise gives epsilon 0", scaling="it multiplies the precision"
+        )
         failure, delta = chance_of("failure", self.failure), rational("delta", self.delta)
         if not 0 <= delta < 1:
             raise InvalidParameter("delta", self.delta, "must lie in [0, 1)")
         if delta and (self.trust not in _SCALED or self.parameters == "paper"):
             reason = "only exact renyi and concentrated noise can be chosen for one"
             raise InvalidParameter("delta", self.delta, reason)
-        if scaling != 1 and self.trust not in _SCALED and self.parameters == "paper":
+        if self.scaling != 1 and self.trust not in _SCALED and self.parameters == "paper":
             reason = "only renyi and concentrated have it in the paper"
             raise InvalidParameter("scaling", self.scaling, reason)
-        if scaling < 1 and self.trust in _SCALED:
+        if self.scaling < 1 and self.trust in _SCALED:
             raise InvalidParameter("scaling", self.scaling, "must be >= 1")
-        for name, exact in (("epsilon", epsilon), ("scaling", scaling), ("failure", failure)):
-            object.__setattr__(self, name, exact)
+        object.__setattr__(self, "failure", failure)
         object.__setattr__(self, "delta", delta)
 
     @property
@@ -130,13 +130,12 @@ def _protocol(privatizer: SumPrivatizer, n: int) -> SumProtocol:
             scaling=privatizer.scaling,
         )
         return cast(AggregatedSum, plan.protocol)
-    epsilon, s = Fraction(privatizer.epsilon), Fraction(privatizer.scaling)
+    epsilon, failure = privatizer.epsilon, privatizer.failure
     if privatizer.trust == "shuffled-pure":
         epsilon /= 2
-    g = ceil_sqrt((s * epsilon) ** 2 * n)
+    g = ceil_sqrt((privatizer.scaling * epsilon) ** 2 * n)
     noise = _noise(privatizer.trust, g / epsilon, counted)
     plain = _built(privatizer.trust, n, g, 0, noise)
-    failure = Fraction(privatizer.failure)
     if isinstance(plain, LocalSum) and n >= FEWEST_DRAWS:
         tau = laplace_sum_threshold(n, g / epsilon, failure)
     elif counted < n and privatizer.trust in ("pure", "shuffled-pure"):

@@ -189,7 +189,7 @@ class PaperRadius(Radius):
         if privatizer.delta:
             reason = "CZ has no radius for noise chosen for a delta: take ExactRadius()"
             raise InvalidParameter("privatizer", privatizer, reason)
-        e, s = ball(Fraction(privatizer.epsilon)), ball(Fraction(privatizer.scaling))
+        e, s = ball(privatizer.epsilon), ball(privatizer.scaling)
         root = arb(2).sqrt()
         match privatizer.trust:
             case "pure" | "central":
@@ -266,7 +266,7 @@ def _laplace_scale(privatizer: Privatizer) -> Fraction:
         return Fraction(0)
     _check_all_stay(privatizer)
     if isinstance(privatizer, SumPrivatizer) and privatizer.trust in ("central", "pure"):
-        return 1 / Fraction(privatizer.epsilon)
+        return 1 / privatizer.epsilon
     raise InvalidParameter("privatizer", privatizer.name, "DP-SE adds discrete Laplace noise")
 
 
