@@ -228,7 +228,7 @@ class Experiment:
         }
 
     def _chosen_json(self) -> dict[str, Any]:
-        # What is not as it always was: a state of before goes on.
+        # Only what differs from its default: state files from before these options stay valid.
         chosen = {} if self.renyi_tail is None else {"renyi_tail": self.renyi_tail}
         if self.confidence == Fraction(1, 10):
             return chosen

@@ -116,7 +116,7 @@ class Visitors:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        r"""What is not as it always was."""
+        r"""The fields that differ from their defaults."""
         found = {
             "max_visits": self.max_visits,
             "honest": str(self.deployment.honest),

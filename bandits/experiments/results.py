@@ -44,8 +44,8 @@ _DIGITS: Final = 12
 def check_results(folder: Path, experiment: Experiment) -> None:
     r"""Refuse, before a run is drawn, a folder where a file of this experiment cannot be written.
 
-    Nor may it be where somebody else's file stands. Raises :class:`InvalidParameter`, naming the
-    option.
+    A place where somebody else's file stands is refused, too. Raises :class:`InvalidParameter`,
+    naming the option.
     """
     names = [certificate_name(*kind) for kind in experiment.kinds()]
     for name in (ROWS, TABLE, PICTURE, *names):
@@ -72,7 +72,7 @@ def write_results(
     Yields what could not be done, in words. Raises :class:`InvalidParameter` for a file that cannot
     be written, or would replace one of somebody else.
     """
-    refuse_foreign(folder, experiment)  # a run is long: what came meanwhile may be no run's
+    refuse_foreign(folder, experiment)  # a run is long: somebody may have put a file there
     remove_earlier(folder)
     write_csv(folder / TABLE, experiment, cells)
     for name, text in certificates(experiment, worlds, runs):

@@ -107,7 +107,7 @@ class Book(ABC):
     def able(self, users: Names) -> npt.NDArray[np.bool_]:
         r"""Who of ``users`` can pay for a release; nothing is charged.
 
-        Who cannot never will. Of who can nothing is promised: :meth:`pay` decides.
+        A user who cannot pay now never can later. Of the others only :meth:`pay` decides.
         """
 
     @abstractmethod

@@ -69,7 +69,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _number(cell: str) -> Fraction | None:
-    # NaN and infinity are numbers to nobody here, and refused as rewards, not taken for a name.
+    # NaN and infinity are refused as rewards, and not taken for the name of an arm.
     if cell.strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
         return Fraction(-1)
     try:
