@@ -42,9 +42,8 @@ _SMALLEST_C: Final = 2
 class Cucb:
     r"""Play the super arm that the oracle finds at upper confidence bounds, clipped at ``clip``.
 
-    ``least``: of a super arm only the base arm is sent whose sum is of the fewest outcomes. With
-    ``radius="exact"`` the bounds are proven for the noise, with ``"paper"`` they are the paper's,
-    times ``c`` for local noise. Made by :func:`cucb`.
+    With ``radius="exact"`` the bounds are proven for the noise, with ``"paper"`` they are the
+    paper's, times ``c`` for local noise. Made by :func:`cucb`.
 
     Raises :class:`InvalidParameter` for a privatizer that sends another number of outcomes than
     the policy, a clip not > 0 and a c below 2: a smaller one locks out good arms.
@@ -53,7 +52,6 @@ class Cucb:
     name: CucbName
     problem: Problem
     privatizer: StreamPrivatizer
-    least: bool = False
     radius: RadiusName = "exact"
     c: Exact = Exact(4)
     clip: Exact = Exact(1)
@@ -69,6 +67,11 @@ class Cucb:
         if self.c < _SMALLEST_C:
             reason = "must be >= 2: smaller ones lock out good arms for ever"
             raise InvalidParameter("c", self.c, reason)
+
+    @property
+    def least(self) -> bool:
+        r"""Whether of a super arm only the base arm is sent whose sum is of the fewest outcomes."""
+        return self.name in _LEAST
 
     def bonuses(self) -> Floats:
         r"""What is added to the mean of n outcomes, for n = 0, ..., T."""
@@ -116,11 +119,10 @@ def cucb(  # noqa: PLR0913  # one for each parameter of a run
         raise InvalidParameter("name", name, f"must be one of {', '.join(FAMILY)}")
     if not isinstance(problem, Problem):
         raise InvalidParameter("problem", problem, "must be a Problem")
-    least = name in _LEAST
     privatizer = StreamPrivatizer(
         trust=FAMILY[name][0],
         epsilon=rational("epsilon", epsilon),
-        sent=1 if least else problem.most,
+        sent=1 if name in _LEAST else problem.most,
         horizon=horizon,
         release=release,
         delta=rational("delta", delta),
@@ -129,7 +131,6 @@ def cucb(  # noqa: PLR0913  # one for each parameter of a run
         name=name,
         problem=problem,
         privatizer=privatizer,
-        least=least,
         radius=radius,
         c=rational("c", c),
     )

@@ -203,7 +203,6 @@ def combinatorial_preset(
         algorithms=_ALGORITHMS,
         epsilons=("2",),
         horizon=10**5,
-        schedule="paper",
         arms=arms,
         super_arm=size,
         kind="combinatorial",

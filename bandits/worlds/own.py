@@ -88,6 +88,5 @@ OWN: Final = Preset(
     algorithms=CZ_ALGORITHMS,
     epsilons=("0.5", "1"),
     horizon=10**5,
-    schedule="paper",
     arms=None,
 )

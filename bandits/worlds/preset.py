@@ -102,8 +102,8 @@ class Preset:
     algorithms: tuple[str, ...]
     epsilons: tuple[str, ...]
     horizon: int
-    schedule: ScheduleName
     arms: int | None
+    schedule: ScheduleName = "paper"
     instances: int = 20
     delta: str = "1e-6"
     kind: WorldKind = "arms"
