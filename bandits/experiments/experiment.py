@@ -209,8 +209,12 @@ class Experiment:
         return self.visitors.guarantee(named.policy(setting), arms, self.horizon)
 
     def to_json(self) -> dict[str, Any]:
-        r"""Every field, exact numbers as they are written."""
-        return {
+        r"""The fields, exact numbers as they are written.
+
+        Those that not every experiment has are left out where they have their default, so that
+        state files from before they were there stay valid.
+        """
+        found: dict[str, Any] = {
             "preset": self.preset,
             "algorithms": [*self.algorithms],
             "epsilons": [write_rational(Fraction(e)) for e in self.epsilons],
@@ -222,23 +226,17 @@ class Experiment:
             "arms": self.arms,
             "seed": self.seed,
             "checkpoints": [*self.checkpoints],
-            **self._linear_json(),
-            **self._chosen_json(),
-            **self.visitors.to_json(),
         }
-
-    def _chosen_json(self) -> dict[str, Any]:
-        # Only what differs from its default: state files from before these options stay valid.
-        chosen = {} if self.renyi_tail is None else {"renyi_tail": self.renyi_tail}
-        if self.confidence == Fraction(1, 10):
-            return chosen
-        return {"confidence": write_rational(self.confidence), **chosen}
-
-    def _linear_json(self) -> dict[str, Any]:
         kind = preset_of(self.preset).kind
         if kind == "combinatorial":
-            return {"super_arm": self.super_arm, "release": self.release}
-        if kind != "linear":
-            return {"users": self.users} if self.users is not None else {}
-        alpha = write_rational(self.alpha)
-        return {"calibration": self.calibration, "users": self.users, "alpha": alpha}
+            found |= {"super_arm": self.super_arm, "release": self.release}
+        elif kind == "linear":
+            alpha = write_rational(self.alpha)
+            found |= {"calibration": self.calibration, "users": self.users, "alpha": alpha}
+        elif self.users is not None:
+            found["users"] = self.users
+        if self.confidence != Fraction(1, 10):
+            found["confidence"] = write_rational(self.confidence)
+        if self.renyi_tail is not None:
+            found["renyi_tail"] = self.renyi_tail
+        return found | self.visitors.to_json()
