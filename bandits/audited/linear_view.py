@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -28,17 +28,10 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.sampling.rng import Rng
 
-__all__ = ["FEATURES", "MODEL", "LinearView", "lead", "linear_view_of", "second"]
+__all__ = ["MODEL", "LinearView", "lead", "linear_view_of", "second"]
 
 MODEL: Final = LinearModel(actions=Actions(np.eye(ARMS)), deviation=0, bound=1, bounded=True)
 r"""Two actions of orthogonal directions; rewards in [-1, 1]."""
-
-FEATURES: Final = (
-    "coordinate:0",
-    "bandits.audited.linear_view:lead",
-    "bandits.audited.linear_view:second",
-    "coordinate:-1",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +43,13 @@ class LinearView:
     """
 
     policy: PhasedElimination
+
+    features: ClassVar[tuple[str, ...]] = (
+        "coordinate:0",
+        "bandits.audited.linear_view:lead",
+        "bandits.audited.linear_view:second",
+        "coordinate:-1",
+    )
 
     @property
     def privatizer(self) -> AveragePrivatizer:

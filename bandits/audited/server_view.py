@@ -35,7 +35,8 @@ from dpcore.laws.binomial import Binomial
 from dpcore.protocols.sums import LocalSum
 from dpcore.sampling.rng import Rng
 
-__all__ = ["ABSENT", "ARMS", "BATCHES", "Route", "Seen", "View", "Views", "Watching", "view_of"]
+__all__ = ["ABSENT", "ARMS", "BATCHES", "FEATURES", "Route", "Seen", "View", "Views", "Watching"]
+__all__ += ["view_of"]
 
 Route: TypeAlias = Literal["release", "devices"]
 r"""How sums are released: by ``Privatizer.release``, as in a run, or user by user."""
@@ -46,6 +47,19 @@ ARMS: Final = 2
 
 BATCHES: Final = 2
 r"""How many batches of the small instance are seen."""
+
+FEATURES: Final = (
+    "coordinate:0",
+    "bandits.audited.target:lead",
+    "bandits.audited.target:across",
+    "bandits.audited.target:second",
+    "coordinate:-1",
+)
+r"""What an audit looks at: the first column; the lead of arm 0 over arm 1, in which noise that both
+arms share would cancel; what arm 0 has in the first batch more than in the second, in which noise
+that both batches share would; its sum in the second batch, which the user is not in; and the arms
+that are left, as a policy that peeked at a reward would show by them.
+"""
 
 ABSENT: Final = -(1 << 62)
 r"""In the place of a sum that was not released: below every sum."""
@@ -81,6 +95,11 @@ class View:
         if not isinstance(found, Privatizer):
             raise InvalidParameter("policy", self.policy.name, "must release a sum for each arm")
         return found
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        r"""What an audit looks at; of a user who comes twice the two sums together as well."""
+        return (*FEATURES, "bandits.audited.target:both") if self.visits > 1 else FEATURES
 
     @property
     def horizon(self) -> int:
