@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import pairwise
 from typing import Final
 
+from bandits.play import checked_checkpoints
 from bandits.policies.registry import Algorithm, WorldKind
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
@@ -113,8 +113,8 @@ def checked_rounds(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
     """
     if not checkpoints:
         return spaced_checkpoints(horizon)
-    exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints)
-    if exact[-1] != horizon or any(b <= a for a, b in pairwise(exact)):
+    exact = checked_checkpoints(checkpoints, horizon)
+    if exact[-1] != horizon:
         reason = f"must rise, and end with the horizon, {horizon}"
         raise InvalidParameter("checkpoints", checkpoints, reason)
     return exact
