@@ -52,7 +52,7 @@ def test_what_cannot_be_made_leaves_nothing_behind(
     def never(*args: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("bandits.experiments.playing._run", never)
+    monkeypatch.setattr("bandits.experiments.playing.play_task", never)
     answer = bandit("run", "cz/easy", *PLACES, *SMALL, *line.split())
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith(f"error: {NOT_MADE[line]}"), answer.err
