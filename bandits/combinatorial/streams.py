@@ -40,6 +40,11 @@ _LEAST_GRID: Final = 16
 _WORD: Final = 64
 _BITS: Final = "users send their outcomes as bits, 0 or 1, and no others"
 _PUBLIC: Final = "which super arm is played depends on releases and on public coins only"
+_ASSUMED: Final[dict[StreamTrust, tuple[str, ...]]] = {
+    "none": (),
+    "local": (_BITS, _PUBLIC, NEW),
+    "central": (TRUSTED, _BITS, _PUBLIC, NEW),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,13 +146,7 @@ class StreamPrivatizer:
 
     def assumed(self) -> tuple[str, ...]:
         r"""What the promise takes for granted beside the noise."""
-        match self.trust:
-            case "central":
-                return (TRUSTED, _BITS, _PUBLIC, NEW)
-            case "local":
-                return (_BITS, _PUBLIC, NEW)
-            case _:
-                return ()
+        return _ASSUMED[self.trust]
 
     @property
     def bits(self) -> int:

@@ -57,6 +57,12 @@ _COUNTED: Final = 1 << 20
 _AT_ONCE: Final = 1 << 20
 _WORD: Final = 64
 _CLIPPED: Final = "clients clip and round their averages before anything leaves them"
+_ASSUMED: Final[dict[LinearTrust, tuple[str, ...]]] = {
+    "none": (),
+    "central": (TRUSTED, _CLIPPED),
+    "local": (_CLIPPED,),
+    "shuffle": (BITS_ONLY, ALL_HONEST, _CLIPPED),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,17 +163,12 @@ class AveragePrivatizer(Releasing[Averages]):
         With it the noise, less its mean, is sub-Gaussian: E e^(tX) <= e^(t^2 proxy/2) for every t.
         Of discrete Laplace noise it is 2 scale^2, and :meth:`tail` says what holds.
         """
-        step = self._step(size)
-        match self.trust:
-            case "none":
-                return Fraction(0)
-            case "shuffle":
-                # Hoeffding's lemma for each bit: 1/4.
-                return Fraction(self.shuffle(size).planned_noise.trials, 4) * step**2
-            case "central":
-                return _proxy(self._own(size)) * step**2
-            case _:
-                return size.users * _proxy(self._own(size)) * step**2
+        if self.trust == "none":
+            return Fraction(0)
+        bits = self.trust == "shuffle"
+        noise = self.shuffle(size).planned_noise if bits else self._own(size)
+        draws = size.users if self.trust == "local" else 1
+        return draws * _proxy(noise) * self._step(size) ** 2
 
     def tail(self, size: Averages) -> Fraction:
         r"""How heavy the tails of that noise X are: c >= 0, in rewards; 0 if it is sub-Gaussian.
@@ -240,15 +241,7 @@ class AveragePrivatizer(Releasing[Averages]):
 
     def assumed(self, size: Averages) -> tuple[str, ...]:
         del size
-        match self.trust:
-            case "central":
-                return (TRUSTED, _CLIPPED)
-            case "shuffle":
-                return (BITS_ONLY, ALL_HONEST, _CLIPPED)
-            case "local":
-                return (_CLIPPED,)
-            case _:
-                return ()
+        return _ASSUMED[self.trust]
 
     def record(self, size: Averages, batch: str) -> Release | None:
         r"""What a client is in: of the local model its own message."""
@@ -287,11 +280,15 @@ class AveragePrivatizer(Releasing[Averages]):
         return chosen(self.epsilon, self.delta, size.coordinates)
 
 
-def _proxy(noise: DiscreteGaussian | DiscreteLaplace) -> Fraction:
-    # In steps: of a real Laplace number it would be the variance, of a discrete one it is above it.
-    if isinstance(noise, DiscreteLaplace):
-        return 2 * noise.scale**2
-    return noise.sigma_squared
+def _proxy(noise: DiscreteGaussian | DiscreteLaplace | Binomial) -> Fraction:
+    # In steps.
+    match noise:
+        case DiscreteLaplace(scale=scale):  # the variance of a real Laplace number, above its own
+            return 2 * scale**2
+        case Binomial(trials=trials):  # 1/4 for each bit, by Hoeffding's lemma
+            return Fraction(trials, 4)
+        case DiscreteGaussian():
+            return noise.sigma_squared
 
 
 def _ones(bits: int, rng: Rng) -> int:
