@@ -20,14 +20,14 @@ from dpcore.numbers.parameter import whole_number
 
 __all__ = ["as_options", "read_experiment", "read_path"]
 
-_SAME: Final = "algorithms arms checkpoints data delta epsilon horizon instances jobs radius"
-_OTHER: Final = "schedule seed resume calibration users alpha confidence honest dropouts release"
+_NAMES: Final = (
+    "algorithms arms checkpoints data delta epsilon horizon instances jobs radius schedule seed "
+    "resume calibration users alpha confidence honest dropouts release renyi_tail super_arm "
+    "aggregation"
+)
 _OPTIONS: Final = {
-    **{name: f"--{name}" for name in f"{_SAME} {_OTHER}".split()},
-    "renyi_tail": "--renyi-tail",
-    "super_arm": "--super-arm",
+    **{name: f"--{name.replace('_', '-')}" for name in _NAMES.split()},
     "max_visits": "--visits",
-    "aggregation": "--aggregation",
     "preset": "PRESET",
     "algorithm": "--algorithms",
     "worlds": "--instances",
