@@ -36,7 +36,7 @@ from bandits.policies.registry import LINEAR
 from bandits.privatizers.averages import AveragePrivatizer, Averages
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.deployment import ALL_HONEST, SOME_HONEST
-from bandits.privatizers.promise import NEW
+from bandits.privatizers.promise import NEW, POOLED
 from bandits.privatizers.protocols import BITS_ONLY
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from dpcore.mechanism import Scope
@@ -76,7 +76,6 @@ _PLANNED: Final = re.compile(
 )
 _LOCAL: Final = "each user adds the noise of the part alone"
 _UNPROTECTED: Final = NAMES["none"]
-_POOLED: Final = "who is in a release depends on earlier releases and on coins, never on rewards"
 _TRUST: Final[Mapping[str, str]] = {
     **{
         f"{algorithm}{how}": trust
@@ -177,7 +176,7 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
         *_of_algorithm(name),
         *((BITS_ONLY,) if shuffled else ()),
         *reasons,
-        *((_POOLED, _RETURNING) if returning else (NEW,)),
+        *((POOLED, _RETURNING) if returning else (NEW,)),
     )
     return tuple(each for each in dict.fromkeys(found) if not (planned and each == ALL_HONEST))
 

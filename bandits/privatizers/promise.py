@@ -22,9 +22,10 @@ from bandits.privatizers.releasing import Releasing
 from dpcore.mechanism import Scope
 from dpcore.numbers.parameter import RationalLike
 
-__all__ = ["NEW", "NEW_USERS", "NewUsers", "RunGuarantee", "Users"]
+__all__ = ["NEW", "NEW_USERS", "POOLED", "NewUsers", "RunGuarantee", "Users"]
 
 NEW: Final = "users are new: each takes part in one release at most"
+POOLED: Final = "who is in a release depends on earlier releases and on coins, never on rewards"
 _THEOREM: Final = "what befalls a user is one of the parts: the worst of them"
 
 

@@ -27,7 +27,7 @@ from accounting.release.curve import PrivacyCurve
 from bandits.batch import Plays, Pulls, chance_of
 from bandits.privatizers.deployment import EVERYONE, Deployment, check_planned
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.promise import RunGuarantee, Users
+from bandits.privatizers.promise import POOLED, RunGuarantee, Users
 from bandits.privatizers.releasing import Releasing
 from bandits.privatizers.visits import Book, MemoryBook, Names, people, visits_of
 from dpcore.continual.stream import variance
@@ -53,7 +53,6 @@ SteadyLaw: TypeAlias = DiscreteLaplace | Skellam | DiscreteGaussianSum | Binomia
 r"""The laws of noise that releases of any number of users can have alike."""
 
 _ROUNDED: Final = 10**6
-_POOLED: Final = "who is in a release depends on earlier releases and on coins, never on rewards"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +211,7 @@ def returning_guarantee(
             raise InvalidParameter("policy", privatizer, reason)
         assumed |= dict.fromkeys(privatizer.assumed(size))
     total = per_user(privatizer.curve, max_visits=max_visits)
-    return RunGuarantee(parts=(total,), assumptions=(*assumed, _POOLED))
+    return RunGuarantee(parts=(total,), assumptions=(*assumed, POOLED))
 
 
 class Pool(Users):
