@@ -242,7 +242,7 @@ def document(experiment: Experiment, worlds: Worlds, rows: Sequence[Row]) -> dic
 
 
 def remarks(rows: Sequence[Row]) -> list[str]:
-    r"""Sentences about rounds from which nothing was learned, where a run was too short for it."""
+    r"""Sentences about rounds from which nothing was learned: too few of them, or too few users."""
     silent = {row.algorithm: row for row in rows if row.guarantee["pure"] == "0"}
     return [
         *(
