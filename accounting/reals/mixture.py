@@ -12,7 +12,7 @@ known beside the real line. Proofs: docs/proofs/real_noise.md.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -27,7 +27,7 @@ from accounting.fourier.smooth_factor import Nodes, SmoothPart
 from accounting.pairs.losses import Losses
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 
-__all__ = ["MOST_ANGLE", "Direction", "SampledLaw", "moments", "not_listed"]
+__all__ = ["MOST_ANGLE", "Direction", "SampledLaw", "SmoothLoss", "moments", "not_listed"]
 
 MOST_ANGLE: Final = 1.5
 """Angles of e^u stay below pi/2: the argument of B then rises with Re u."""
@@ -100,16 +100,15 @@ class Direction:
         return np.log(np.hypot(real, imaginary)), np.arctan2(imaginary, real)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampledLaw:
+class SmoothLoss(ABC):
     r"""The loss of one round with noise on the reals: what the line asks of it."""
 
-    direction: Direction
+    __slots__ = ()
 
     @property
     @abstractmethod
-    def highest(self) -> Fraction | None:
-        r"""The largest u, None where there is none; the smallest one is its negative."""
+    def largest(self) -> arb:
+        r"""The largest loss."""
 
     @abstractmethod
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
@@ -136,6 +135,24 @@ class SampledLaw:
         r"""None: there is a density. Raises :class:`NotDerived`."""
         return not_listed(self, tilt, bits)
 
+    def largest_loss(self) -> Enclosure:
+        r"""The same, enclosed."""
+        if not self.largest.is_finite():
+            return Enclosure.infinite()
+        return narrow(lambda: self.largest, _BITS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledLaw(SmoothLoss):
+    r"""The loss of one round on a Poisson sample, in one direction."""
+
+    direction: Direction
+
+    @property
+    @abstractmethod
+    def highest(self) -> Fraction | None:
+        r"""The largest u, None where there is none; the smallest one is its negative."""
+
     @property
     def largest(self) -> arb:
         r"""log B at the largest u, or -log B at the smallest one."""
@@ -146,12 +163,6 @@ class SampledLaw:
             return -ball(direction.least).log()
         end = ball(high if direction.present else -high)
         return direction.signed(direction.mixed(end.exp()).log())
-
-    def largest_loss(self) -> Enclosure:
-        r"""The same, enclosed."""
-        if self.highest is None and self.direction.present:
-            return Enclosure.infinite()
-        return narrow(lambda: self.largest, _BITS)
 
 
 @lru_cache(maxsize=64)
