@@ -12,10 +12,10 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-from flint import arb
+from flint import acb, arb
 
 from accounting.fourier.discs import Floats, upward
-from accounting.fourier.smooth_factor import Nodes
+from accounting.fourier.smooth_factor import FadingNodes, Nodes
 from accounting.reals.mixture import SmoothLoss
 from dpcore.numbers.enclosure import ball
 
@@ -78,6 +78,22 @@ class LabelledLoss(SmoothLoss):
             losses += found.losses
             rest += found.rest * scale
         return Nodes(weights=tuple(weights), losses=tuple(losses), rest=rest.upper())
+
+    def fading(self, tilt: Fraction, nats: float, most: int) -> FadingNodes | None:
+        r"""Those of all kinds, where they have some."""
+        weights: list[acb] = []
+        losses: list[acb] = []
+        rest, log_scale = arb(0), self.cumulants(float(tilt))[0]
+        for chance, law in self.kinds:
+            spare = law.cumulants(float(tilt))[0] + math.log(chance) - log_scale
+            found = law.fading(tilt, max(nats + spare, _LEAST_NATS), most)
+            if found is None:
+                return None
+            scale = ball(chance)
+            weights += [weight * scale for weight in found.weights]
+            losses += found.losses
+            rest += found.rest * scale
+        return FadingNodes(weights=tuple(weights), losses=tuple(losses), rest=rest.upper())
 
     def far(self, tilt: Fraction, frequencies: Floats) -> Floats:
         r"""Of all kinds, weighted; each is relative to its own moment."""

@@ -16,18 +16,20 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
-from flint import arb, ctx
+from flint import acb, arb, ctx
 
 from accounting.errors import NotDerived
 from accounting.fourier.discs import Floats
-from accounting.fourier.smooth_factor import Nodes, SmoothPart
+from accounting.fourier.smooth_factor import FadingNodes, Nodes, SmoothPart
 from accounting.pairs.losses import Losses
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 
-__all__ = ["MOST_ANGLE", "Direction", "SampledLaw", "SmoothLoss", "moments", "not_listed"]
+__all__ = ["MOST_ANGLE", "Ball", "Direction", "SampledLaw", "SmoothLoss", "moments", "not_listed"]
+
+Ball = TypeVar("Ball", arb, acb)
 
 MOST_ANGLE: Final = 1.5
 """Angles of e^u stay below pi/2: the argument of B then rises with Re u."""
@@ -61,12 +63,12 @@ class Direction:
         r"""r = c + 1 or -c."""
         return tilt + 1 if self.present else -tilt
 
-    def mixed(self, growth: arb) -> arb:
-        r"""B, from e^u."""
+    def mixed(self, growth: Ball) -> Ball:
+        r"""B, from e^u, real or not."""
         share, other = _shares(self.rate.numerator, self.rate.denominator, ctx.prec)
         return other + share * growth
 
-    def signed(self, log: arb) -> arb:
+    def signed(self, log: Ball) -> Ball:
         r"""The loss, from log B."""
         return log if self.present else -log
 
@@ -117,6 +119,11 @@ class SmoothLoss(ABC):
     @abstractmethod
     def nodes(self, tilt: Fraction, reach: float, nats: float, most: int) -> Nodes:
         r"""The moment as a sum."""
+
+    def fading(self, tilt: Fraction, nats: float, most: int) -> FadingNodes | None:
+        r"""The moment as a sum along a line beside the real one; None where that is not known."""
+        del tilt, nats, most
+        return None
 
     @abstractmethod
     def far(self, tilt: Fraction, frequencies: Floats) -> Floats:
