@@ -25,7 +25,7 @@ from accounting.checker.text.form import SCHEMA, ascii_text, digest_of, required
 from accounting.checker.text.reading import Malformed, parsed, part_of, read
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Pure, ZCdp
-from accounting.claims.guarantee import Guarantee
+from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
@@ -36,7 +36,13 @@ from dpcore.continual.stream import ContinualSum
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope
 from dpcore.numbers.enclosure import Enclosure
-from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
+from dpcore.numbers.parameter import (
+    RationalLike,
+    integer,
+    rational,
+    rational_in,
+    write_rational,
+)
 
 __all__ = ["Certifiable", "Certificate", "Disagreement", "Subject", "certify"]
 
@@ -215,19 +221,13 @@ def _asked(
     orders: Iterable[RationalLike] | RationalLike,
 ) -> Iterator[Asked]:
     for delta in _several(deltas):
-        at = rational("delta", delta)
-        if not 0 <= at < 1:
-            raise InvalidParameter("delta", delta, "must lie in [0, 1)")
+        at = rational_in("delta", delta, "[0, 1)")
         yield Asked(quantity="epsilon", key="delta", at=at, bound=total.epsilon)
     for epsilon in _several(epsilons):
-        at = rational("epsilon", epsilon)
-        if at < 0:
-            raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+        at = at_least_zero("epsilon", epsilon)
         yield Asked(quantity="delta", key="epsilon", at=at, bound=total.delta)
     for order in _several(orders):
-        at = rational("order", order)
-        if at <= 1:
-            raise InvalidParameter("order", order, "must be > 1")
+        at = order_above_one(order)
         yield Asked(quantity="renyi", key="order", at=at, bound=at_any_width(total.renyi))
 
 

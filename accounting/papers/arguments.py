@@ -12,7 +12,7 @@ from flint import arb
 
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from dpcore.numbers.parameter import integer, positive_rational, rational
+from dpcore.numbers.parameter import integer, positive_rational, rational, rational_in
 
 __all__ = [
     "WIDTH_BITS",
@@ -123,19 +123,12 @@ def scaling_of(value: object) -> Fraction:
 
 def failure_of(value: object) -> Fraction:
     r"""p in (0, 1)."""
-    return _chance("failure", value)
+    return rational_in("failure", value, "(0, 1)")
 
 
 def delta_of(value: object) -> Fraction:
     r"""delta in (0, 1)."""
-    return _chance("delta", value)
-
-
-def _chance(argument: str, value: object) -> Fraction:
-    exact = rational(argument, value)
-    if not 0 < exact < 1:
-        raise InvalidParameter(argument, value, "must lie in (0, 1)")
-    return exact
+    return rational_in("delta", value, "(0, 1)")
 
 
 def order_of(value: object) -> int:

@@ -23,7 +23,7 @@ from accounting.theorems.convert import Word, points_of
 from accounting.theorems.optimal import optimal_epsilon
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, rational, rational_in
 
 __all__ = [
     "Composed",
@@ -105,7 +105,7 @@ def advanced(claim: StatedGuarantee, rounds: int, *, slack: RationalLike) -> Com
 
     Raises :class:`InvalidParameter` for a slack outside (0, 1) or a word but Pure and Approx.
     """
-    k, left = integer("rounds", rounds, at_least=1), _inside("slack", slack)
+    k, left = integer("rounds", rounds, at_least=1), rational_in("slack", slack, "(0, 1)")
     (word,), reasons = _alike([claim])
     epsilon, delta = _epsilon_delta(word)
     total = _forward(epsilon, k, left)
@@ -127,8 +127,8 @@ def advanced_share(epsilon: RationalLike, rounds: int, *, slack: RationalLike) -
 
     Raises :class:`InvalidParameter` for an epsilon or slack outside (0, 1) or a slack too large.
     """
-    total, k = _inside("epsilon", epsilon), integer("rounds", rounds, at_least=1)
-    left = _inside("slack", slack)
+    total, k = rational_in("epsilon", epsilon, "(0, 1)"), integer("rounds", rounds, at_least=1)
+    left = rational_in("slack", slack, "(0, 1)")
     with precision(_BITS):
         share = Enclosure.of(ball(total) / (2 * (2 * k * -ball(left).log()).sqrt())).lower
     each = -rounded_up(-Fraction(share))
@@ -172,7 +172,7 @@ def advanced_over_splits(
 
     Raises :class:`InvalidParameter` for a delta outside (0, 1).
     """
-    k, total = integer("rounds", rounds, at_least=1), _inside("delta", delta)
+    k, total = integer("rounds", rounds, at_least=1), rational_in("delta", delta, "(0, 1)")
 
     def at(place: float) -> End:
         # Splits slack : k d = 1 : e^place; the floats decide which split, nothing else.
@@ -189,13 +189,6 @@ def advanced_over_splits(
         step /= 2
     found = min(found, _forward(epsilon_of(Fraction(0)), k, total))
     return Bound(upper=found, method="advanced", theorem=_ADVANCED)
-
-
-def _inside(argument: str, value: RationalLike) -> Fraction:
-    exact = rational(argument, value)
-    if not 0 < exact < 1:
-        raise InvalidParameter(argument, value, "must lie in (0, 1)")
-    return exact
 
 
 def _forward(epsilon: End, rounds: int, slack: Fraction) -> End:

@@ -21,9 +21,10 @@ from typing import Final
 from flint import arb
 
 from accounting.claims.claim import Approx, Pure
+from accounting.claims.guarantee import at_least_zero, probability
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer
 
 __all__ = ["optimal_delta", "optimal_epsilon"]
 
@@ -40,9 +41,7 @@ def optimal_delta(claim: Pure | Approx, rounds: int, epsilon: RationalLike) -> E
     Raises :class:`InvalidParameter` for another word, rounds < 1 or epsilon < 0.
     """
     each, hidden, k = _checked(claim, rounds)
-    target = rational("epsilon", epsilon)
-    if target < 0:
-        raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+    target = at_least_zero("epsilon", epsilon)
     if each * k <= target:
         if hidden == 0:
             return Enclosure.exactly(0)
@@ -75,9 +74,7 @@ def optimal_epsilon(claim: Pure | Approx, rounds: int, delta: RationalLike) -> E
     Raises :class:`InvalidParameter` for another word, rounds < 1 or delta outside [0, 1].
     """
     each, hidden, k = _checked(claim, rounds)
-    target = rational("delta", delta)
-    if not 0 <= target <= 1:
-        raise InvalidParameter("delta", delta, "must lie in [0, 1]: it is a probability")
+    target = probability("delta", delta)
     if target == 1 or (each == 0 and hidden == 0):
         return Enclosure.exactly(0)
     if hidden == 1:
@@ -148,10 +145,6 @@ def _checked(claim: Pure | Approx, rounds: int) -> tuple[Fraction, Fraction, int
         case Pure():
             return claim.stated_epsilon, Fraction(0), k
         case Approx():
-            return (
-                claim.stated_epsilon,
-                claim.stated_delta,
-                k,
-            )
+            return claim.stated_epsilon, claim.stated_delta, k
         case _:
             raise InvalidParameter("claim", claim, "must be a Pure or Approx claim")

@@ -20,7 +20,7 @@ from dpcore.laws.count_noise import CountNoise, table_of_counts
 from dpcore.laws.poisson import log_ratio
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import ball
-from dpcore.numbers.parameter import Exact, integer, rational
+from dpcore.numbers.parameter import Exact, integer, rational_in
 from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
@@ -62,11 +62,8 @@ class Binomial(CountNoise):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "trials", integer("trials", self.trials, at_least=1))
-        exact = rational("probability", self.probability)
-        if not 0 < exact < 1:
-            raise InvalidParameter(
-                "probability", self.probability, "must lie in (0, 1): a sure coin adds no noise"
-            )
+        reason = "a sure coin adds no noise"
+        exact = rational_in("probability", self.probability, "(0, 1)", reason)
         object.__setattr__(self, "probability", exact)
 
     @property
