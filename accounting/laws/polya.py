@@ -42,7 +42,6 @@ from dpcore.numbers.integer_search import least
 __all__ = ["DisclosingPair", "LeanDifferencePair", "RichDifferencePair"]
 
 _BITS_PER_SCALE: Final = Fraction(7, 10)
-_SUMMED: Final = 64
 _LEAST: Final = 1e-300
 
 

@@ -43,7 +43,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
     yield partial(_bandit, "VB-SDP-AE (batches of 2^t)", Fraction(1, 2), sizes)
 
 
-def bits_box(found: BitNoise, bound: int = 1, coordinates: int = 1) -> BinomialBox:
+def bits_box(found: BitNoise, bound: int = 1) -> BinomialBox:
     r"""The noise of a bit protocol; a probability that is irrational is taken within 2^-64.
 
     >>> bits_box(papers.tkms_bits(1, "0.5", "1e-6")).trials
@@ -51,7 +51,7 @@ def bits_box(found: BitNoise, bound: int = 1, coordinates: int = 1) -> BinomialB
     """
     low, high = Fraction(found.probability.lower), Fraction(found.probability.upper)
     near = low if low == high else Fraction(round(low * _ROUNDED), _ROUNDED)
-    return BinomialBox(trials=found.trials, probability=near, bounds=(bound,) * coordinates)
+    return BinomialBox(trials=found.trials, probability=near, bounds=(bound,))
 
 
 def _theorem(users: int, epsilon: Fraction) -> Verdict:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Final
 
 from dpcore.errors import InvalidParameter
 
 __all__ = ["Covered"]
-
-_ELSE: Final = "use enclose_pmf, enclose_cdf and enclose_sf"
 
 
 @dataclass(frozen=True, slots=True)

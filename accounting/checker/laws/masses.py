@@ -97,10 +97,6 @@ def real(value: Fraction | int) -> Number:
     return REAL.mpf(exact.numerator) / exact.denominator
 
 
-def _log(value: Fraction) -> float:
-    return math.log(value.numerator) - math.log(value.denominator)
-
-
 # -- how far a law reaches -------------------------------------------------------------------------
 
 
