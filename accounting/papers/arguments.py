@@ -23,8 +23,6 @@ __all__ = [
     "epsilon_of",
     "failure_of",
     "log_of",
-    "order_of",
-    "precision_of",
     "scaling_of",
     "users_of",
 ]
@@ -103,11 +101,6 @@ def users_of(value: object) -> int:
     return integer("users", value, at_least=1)
 
 
-def precision_of(value: object) -> int:
-    r"""g >= 1."""
-    return integer("precision", value, at_least=1)
-
-
 def epsilon_of(value: object) -> Fraction:
     r"""epsilon > 0."""
     return positive_rational("epsilon", value, "no noise gives epsilon 0")
@@ -129,8 +122,3 @@ def failure_of(value: object) -> Fraction:
 def delta_of(value: object) -> Fraction:
     r"""delta in (0, 1)."""
     return rational_in("delta", value, "(0, 1)")
-
-
-def order_of(value: object) -> int:
-    r"""An integer order alpha >= 2."""
-    return integer("order", value, at_least=2)

@@ -29,17 +29,16 @@ _LARGEST: Final = (1 << 63) - 1
 def rows(*, quick: bool) -> Iterator[Row]:
     r"""Every row of the samplers, not yet computed."""
     del quick
-    for n, e, g in [(1024, Fraction(1, 2), 16)]:
-        yield partial(_recipe, n, e, g)
-        yield partial(_shares, n, e, g, "8")
-        yield partial(_swapped_variance, n, e, g)
-        yield partial(_swapped_zeros, n, e, g)
-        yield partial(_swapped_epsilon, n, e, g)
-        yield partial(_shares, n, e, g, "9a")
-    for e in (Fraction(1, 2),):
-        yield partial(_shared, e, (1, 0))
-        yield partial(_shared, e, (1, 1))
-        yield partial(_separate, e)
+    n, e, g = 1024, Fraction(1, 2), 16
+    yield partial(_recipe, n, e, g)
+    yield partial(_shares, n, e, g, "8")
+    yield partial(_swapped_variance, n, e, g)
+    yield partial(_swapped_zeros, n, e, g)
+    yield partial(_swapped_epsilon, n, e, g)
+    yield partial(_shares, n, e, g, "9a")
+    yield partial(_shared, e, (1, 0))
+    yield partial(_shared, e, (1, 1))
+    yield partial(_separate, e)
 
 
 # -- erratum 8 --------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from accounting.claims.claim import Approx, Assumed, Pure, Rdp, StatedGuarantee,
 from accounting.claims.orders import rounded_up
 from accounting.errors import NotDerived
 from accounting.theorems.convert import Word, points_of
-from accounting.theorems.optimal import optimal_epsilon
+from accounting.theorems.optimal import epsilon_delta, optimal_epsilon
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import RationalLike, integer, rational, rational_in
@@ -107,7 +107,7 @@ def advanced(claim: StatedGuarantee, rounds: int, *, slack: RationalLike) -> Com
     """
     k, left = integer("rounds", rounds, at_least=1), rational_in("slack", slack, "(0, 1)")
     (word,), reasons = _alike([claim])
-    epsilon, delta = _epsilon_delta(word)
+    epsilon, delta = epsilon_delta(word)
     total = _forward(epsilon, k, left)
     if not isinstance(total, Fraction):
         raise NotDerived(f"advanced composition of {word!r}", "its epsilon is beyond any number")
@@ -202,18 +202,6 @@ def _forward(epsilon: End, rounds: int, slack: Fraction) -> End:
     return total if total < _LARGEST else math.inf
 
 
-def _epsilon_delta(word: Word) -> tuple[Fraction, Fraction]:
-    match word:
-        case Pure():
-            return word.stated_epsilon, Fraction(0)
-        case Approx():
-            return word.stated_epsilon, word.stated_delta
-        case _:
-            raise InvalidParameter(
-                "claim", word, "must be a Pure or Approx claim: convert it first"
-            )
-
-
 def _alike(claims: Sequence[StatedGuarantee]) -> tuple[list[Word], list[str]]:
     # Assumptions aside, all of one word and one scope.
     if not claims:
@@ -250,7 +238,7 @@ def _times(word: Word, rounds: int) -> Word:
         case Rdp():
             return Rdp([(a, rounds * e) for a, e in points_of(word)], scope=word.scope)
         case Approx():
-            epsilon, delta = _epsilon_delta(word)
+            epsilon, delta = epsilon_delta(word)
             return Approx(rounds * epsilon, min(rounds * delta, Fraction(1)), scope=word.scope)
 
 
@@ -273,7 +261,7 @@ def _joined(one: Word, other: Word, join: Callable[[Fraction, Fraction], Fractio
         case ZCdp(), ZCdp():
             return ZCdp(join(one.rho, other.rho), scope=one.scope)
         case _:
-            epsilon, delta = map(join, _epsilon_delta(one), _epsilon_delta(other))
+            epsilon, delta = map(join, epsilon_delta(one), epsilon_delta(other))
             if isinstance(one, Pure):
                 return Pure(epsilon, scope=one.scope)
             return Approx(epsilon, min(delta, Fraction(1)), scope=one.scope)
