@@ -25,6 +25,9 @@ __all__ = ["rows", "shared_draw_delta", "swapped_scale"]
 
 _LARGEST: Final = (1 << 63) - 1
 
+_swapped_rate = partial(Verdict, paper="CZ", statement="released code, Polya sampler", erratum="9a")
+_one_draw = partial(Verdict, paper="CZ", erratum="9b")
+
 
 def rows(*, quick: bool) -> Iterator[Row]:
     r"""Every row of the samplers, not yet computed."""
@@ -105,10 +108,7 @@ def _swapped(users: int, e: Fraction, g: int) -> tuple[Noise, Noise]:
 
 def _swapped_variance(users: int, e: Fraction, g: int) -> Verdict:
     low, high = (_hull(noise.variance) for noise in _swapped(users, e, g))
-    return Verdict(
-        paper="CZ",
-        statement="released code, Polya sampler",
-        erratum="9a",
+    return _swapped_rate(
         parameters=f"n = {users}, epsilon = {e}, g = {g}",
         quantity="the variance that the noise needs",
         claimed=Enclosure(low.lower, high.upper),
@@ -119,10 +119,7 @@ def _swapped_variance(users: int, e: Fraction, g: int) -> Verdict:
 
 def _swapped_zeros(users: int, e: Fraction, g: int) -> Verdict:
     low, high = (noise.enclose_pmf(0) for noise in _swapped(users, e, g))
-    return Verdict(
-        paper="CZ",
-        statement="released code, Polya sampler",
-        erratum="9a",
+    return _swapped_rate(
         parameters=f"n = {users}, epsilon = {e}, g = {g}",
         quantity="the chance that a sum carries no noise",
         claimed=DiscreteLaplace(scale=g / e).enclose_pmf(0),
@@ -137,10 +134,7 @@ def _swapped_epsilon(users: int, e: Fraction, g: int) -> Verdict:
         PrivacyCurve(noise=noise, sensitivity=g).enclose_epsilon(0)
         for noise in _swapped(users, e, g)
     )
-    return Verdict(
-        paper="CZ",
-        statement="released code, Polya sampler",
-        erratum="9a",
+    return _swapped_rate(
         parameters=f"n = {users}, epsilon = {e}, g = {g}",
         quantity="epsilon",
         claimed=Enclosure.exactly(e),
@@ -175,10 +169,8 @@ def shared_draw_delta(moves: tuple[int, ...], noise: Noise, epsilon: Fraction) -
 
 
 def _shared(e: Fraction, moves: tuple[int, int]) -> Verdict:
-    return Verdict(
-        paper="CZ",
+    return _one_draw(
         statement="released code, DP-SE",
-        erratum="9b",
         parameters=f"2 arms, epsilon = {e}, sums that move by {moves}",
         quantity=f"delta({e})",
         claimed=Enclosure.exactly(0),
@@ -191,10 +183,8 @@ def _shared(e: Fraction, moves: tuple[int, int]) -> Verdict:
 
 def _separate(e: Fraction) -> Verdict:
     curve = PrivacyCurve(noise=DiscreteLaplace(scale=1 / e), sensitivity=Sensitivity.l1(1))
-    return Verdict(
-        paper="CZ",
+    return _one_draw(
         statement="ours: one draw for each arm",
-        erratum="9b",
         parameters=f"2 arms, epsilon = {e}, one sum moves by 1",
         quantity=f"delta({e})",
         claimed=Enclosure.exactly(0),
