@@ -32,7 +32,7 @@ from dpcore.command.picture import check_picture
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import End
-from dpcore.numbers.parameter import positive_rational, rational
+from dpcore.numbers.parameter import positive_rational, rational, rational_in
 from dpcore.numbers.rounding import down, exactly, up
 
 if TYPE_CHECKING:
@@ -145,9 +145,7 @@ def dpsgd(
             reason = "is not written with --truncate: it could not state what cutting adds"
             raise InvalidParameter(option, str(file), reason)
     said = _REPLACED if run.replaced else _SAID[sampling]
-    at = rational("--delta", delta)
-    if not 0 < at < 1:
-        raise InvalidParameter("--delta", delta, "must lie in (0, 1)")
+    at = rational_in("--delta", delta, "(0, 1)")
     if plot is not None:
         check_picture("--plot", plot)
     with named(members="--group"):

@@ -88,7 +88,7 @@ NEED_A_PROOF = (
     "accounting.pairs.lattice",
     "accounting.pairs.losses",
     "accounting.pairs.listing",
-    "accounting.laws.one_sided_listing",
+    "accounting.laws.counts",
     "accounting.fourier.gaussian_factor",
     "accounting.fourier.integral",
     "accounting.fourier.inverse",
