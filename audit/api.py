@@ -3,31 +3,27 @@ r"""An audit in Python: what ``dpcore audit`` does, as one function."""
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
-from fractions import Fraction
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from audit.claims.claim import Claim
-from audit.claims.curve_claim import CurveClaim, read_claim
+from audit.claims.curve_claim import CurveClaim
+from audit.claims.levels import level
 from audit.claims.verdicts import INTERRUPTED
 from audit.layers import LAYERS, Wanted, examine
-from audit.outputs.features.feature import read_feature
+from audit.outputs.features.feature import Feature, read_feature
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
-from audit.search.neighbours import require_neighbours
+from audit.search.pairs import pairs_of
 from audit.targets.spelling import Auditable, target_of
-from audit.targets.target import Catalogued, KnownLaw, Target
-from audit.testing.pairs import read_pairs
+from audit.targets.target import Catalogued, KnownLaw, Target, claim_of
 from dpcore.command.progress import notebook_bar
-from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
-from dpcore.numbers.parameter import RationalLike, rational
+from dpcore.numbers.parameter import RationalLike
 
-if TYPE_CHECKING:
-    from audit.search.space import Space
-
-__all__ = ["audit"]
+__all__ = ["audit", "baselines_of", "features_of", "seed_of"]
 
 _RUNS: Final = 100_000
 _MOST_RUNS: Final = 1_000_000
@@ -90,28 +86,33 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     :class:`audit.errors.TargetFailed` where the target gives no outputs.
     """
     subject = target_of(target, seeded=seed is not None)
-    stated = _claim(subject, claim, relation)
-    both = _pairs(subject, pair, pairs, searched=search is not None, relation=stated.relation)
+    stated = claim_of(subject, claim, relation)
+    both = pairs_of(subject, pair, pairs, searched=search is not None, relation=stated.relation)
     names = tuple(features)
     only_runs = any((names, runs, sequential, tuple(baselines), search, resume))
     plan = Plan(
         claim=stated,
         pair=both[0] if both else (None, None),
         others=both[1:],
-        features=_features(subject, names),
+        features=features_of(subject, names),
         runs=(_MOST_RUNS if sequential else _RUNS) if runs is None else runs,
         sequential=sequential,
-        alpha=_alpha(confidence),
-        seed=_seed(seed, resume),
+        alpha=1 - level("confidence", confidence, "0.95"),
+        seed=seed_of(seed, resume),
         jobs=jobs,
         timeout=timeout,
         deadline=deadline,
         allow_constant=allow_constant,
     )
+    space = None
+    if search is not None:
+        from audit.search.spelling import read_space
+
+        space = read_space(search, stated.relation)
     wanted = Wanted(
         layers=_layers(subject, layers, drawn=only_runs),
-        baselines=_baselines(baselines),
-        space=None if search is None else _space(search, stated),
+        baselines=baselines_of(baselines),
+        space=space,
         state=None if resume is None else Path(resume),
     )
     with notebook_bar("runs", plan.runs) as progress:
@@ -123,65 +124,16 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     return report
 
 
-def _claim(
-    subject: Target, claim: Claim | CurveClaim | str | None, relation: Relation | str | None
-) -> Claim | CurveClaim:
-    own = subject.subject if isinstance(subject, Catalogued) else None
-    of = relation or (Relation.REPLACE if own is None else own.relation)
-    match claim:
-        case Claim() | CurveClaim():
-            if relation is not None and Relation(claim.relation) is not Relation(relation):
-                raise InvalidParameter("relation", relation, "is not that of the claim")
-            return claim
-        case str():
-            return read_claim(claim, of)
-        case None if own is not None:
-            if own.curve is not None:
-                return read_claim(own.curve, of)
-            return Claim(epsilon=own.epsilon, delta=own.delta, relation=of)
-        case None:
-            raise InvalidParameter("claim", claim, 'must be given, such as "epsilon=1"')
-    raise InvalidParameter("claim", claim, 'must be a claim, or text such as "epsilon=1"')
-
-
-def _pairs(
-    subject: Target,
-    pair: tuple[Any, Any] | None,
-    pairs: Iterable[tuple[Any, Any]] | None,
-    *,
-    searched: bool,
-    relation: Relation | str,
-) -> tuple[tuple[Any, Any], ...]:
-    given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
-    if searched:
-        if given:
-            raise InvalidParameter("search", ABSENT, f"finds the pair: leave out {given[0]}")
-        return ()
-    if len(given) == 2:
-        raise InvalidParameter("pairs", ABSENT, "is given beside pair: leave one out")
-    if not given:
-        if isinstance(subject, Catalogued):
-            return (subject.subject.pair,)
-        raise InvalidParameter("pair", ABSENT, "must be given: two datasets, such as (0, 1)")
-    found = read_pairs(given[0], [pair] if pairs is None else pairs)
-    for each in found:
-        require_neighbours(given[0], each, relation)
-    return tuple(map(subject.check, found))
-
-
-def _features(subject: Target, names: tuple[str, ...]) -> tuple[Any, ...]:
+def features_of(
+    subject: Target, names: Iterable[str], read: Callable[[str], Feature] = read_feature
+) -> tuple[Feature, ...]:
+    r"""The features of these names, or those that a catalogue entry brings."""
     own = subject.subject.features if isinstance(subject, Catalogued) else ()
-    return tuple(map(read_feature, names or own))
+    return tuple(map(read, tuple(names) or own))
 
 
-def _alpha(confidence: RationalLike) -> Fraction:
-    exact = rational("confidence", confidence)
-    if not 0 < exact < 1:
-        raise InvalidParameter("confidence", confidence, "must be in (0, 1), such as 0.95")
-    return 1 - exact
-
-
-def _seed(seed: int | None, resume: str | Path | None) -> int:
+def seed_of(seed: int | None, resume: str | Path | None) -> int:
+    r"""The seed that is given, that of the audit to go on with, or a fresh one."""
     if seed is not None:
         return seed
     if resume is not None:
@@ -207,16 +159,11 @@ def _layers(subject: Target, layers: str | Iterable[str] | None, *, drawn: bool)
     return tuple(layer for layer in LAYERS if layer in named)
 
 
-def _baselines(names: Iterable[str]) -> tuple[str, ...]:
+def baselines_of(names: Iterable[str]) -> tuple[str, ...]:
+    r"""The methods to compare with, each refused by name."""
     asked = tuple(names)
     if not asked:
         return ()
     from audit.evidence.baselines.compare import baseline_names  # scipy.stats takes half a second
 
     return baseline_names(asked)
-
-
-def _space(search: str, claim: Claim | CurveClaim) -> Space:
-    from audit.search.spelling import read_space
-
-    return read_space(search, claim.relation)

@@ -38,7 +38,12 @@ class TargetFailed(DpcoreError):
         self.dataset = dataset
         self.run = run
 
+    @property
+    def told(self) -> str:
+        r"""The reason, with its dataset and run where they are known."""
+        places = [f"dataset {self.dataset}"] if self.dataset else []
+        places += [f"run {self.run:,}"] if self.run else []
+        return self.reason + (f" ({', '.join(places)})" if places else "")
+
     def __str__(self) -> str:
-        place = f"dataset {self.dataset}" if self.dataset else ""
-        place += f"{', ' if place else ''}run {self.run:,}" if self.run else ""
-        return f"{self.target}: {self.reason}" + (f" ({place})" if place else "")
+        return f"{self.target}: {self.told}"

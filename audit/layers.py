@@ -67,11 +67,7 @@ class Wanted:
 
 
 def examine(
-    target: Target,
-    plan: Plan,
-    wanted: Wanted,
-    *,
-    progress: Callable[[int], None] | None = None,
+    target: Target, plan: Plan, wanted: Wanted, *, progress: Callable[[int], None] | None = None
 ) -> AuditReport:
     r"""Audit a target by every wanted layer.
 
@@ -278,7 +274,7 @@ def _with_fit(report: AuditReport, fitted: FitReport) -> AuditReport:
 
 
 def _without_proof(report: AuditReport) -> AuditReport:
-    # A proof about a law, or about code that takes its randomness as it should, and this is not it.
+    # It was about a law, or about code that uses its randomness properly: this code does neither.
     return replace(report, verdict="not_refuted") if report.verdict == "proven" else report
 
 
@@ -291,21 +287,13 @@ def _replayed(target: Target, plan: Plan) -> tuple[Finding, ...]:
     if not isinstance(target, Remote):
         return _of_replay(target, plan)
 
-    def there() -> list[tuple[Any, ...]]:
+    def there() -> list[dict[str, Any]]:
         with importing(plan.timeout):
             subject = read_target(target.spelling)
-        found = _of_replay(subject, plan)
-        return [
-            (each.kind, each.severity, each.statement, each.to_json()["witness"], each.refutes)
-            for each in found
-        ]
+        return [finding.to_json() for finding in _of_replay(subject, plan)]
 
-    return tuple(
-        Finding(kind=kind, severity=severity, statement=statement, witness=witness, refutes=refutes)
-        for kind, severity, statement, witness, refutes in done_apart(
-            target.spelling, there, timeout=plan.timeout
-        )
-    )
+    found = done_apart(target.spelling, there, timeout=plan.timeout)
+    return tuple(Finding(**fields) for fields in found)
 
 
 def _of_replay(target: Target, plan: Plan) -> tuple[Finding, ...]:

@@ -48,33 +48,11 @@ __all__ = ["Drawn", "Progress", "beside", "coins_of", "draw", "report_of", "samp
 Progress = Callable[[int], None]
 r"""Called with the number of runs drawn so far."""
 
-_EQUAL: Final = "both datasets are the same: no test can tell them apart"
-_IGNORES: Final = (
-    "the target ignores the randomness it is given: --seed does not repeat its outputs"
-)
 _CURVE_STEPS: Final = 60
 _MOST_LEARNED: Final = 50_000
-_PLANNED: Final = "as many as planned"
 _FAILED: Final = "the target failed"
 _DEADLINE: Final = "the deadline was reached"
-_CUT_SHORT: Final = (
-    "ended before its planned runs: the confidence holds if the outputs did not decide when"
-)
 _NO_LIMIT: Final = "drawn in threads: no time limit held for calls of the target"
-_MANY: Final = (
-    "drawn by several processes: runs are independent only if the target seeds its own randomness "
-    "from the operating system"
-)
-_NO_TIME: Final = (
-    "is measured of Python functions that are called for each run, f(dataset) or f(dataset, rng): "
-    "a program, a noise and a call that gives many outputs have no time for each of them"
-)
-_TIMED: Final = (
-    "time was measured on this machine, as it was busy then: another one may tell more or less, "
-    "and --seed does not repeat it"
-)
-_UNTESTED: Final = "the block under way was not tested: a resumed audit draws it anew"
-_RESTARTED: Final = "resumed: the target, which has randomness of its own, was started anew"
 
 
 def sample(
@@ -112,9 +90,15 @@ def draw(
         try:
             if found.repeatable and not by.keeps_to_its_seed(probe_of(plan)):
                 found.repeatable = False
-                found.notes.append(_IGNORES)
+                found.notes.append(
+                    "the target ignores the randomness it is given: --seed does not repeat its "
+                    "outputs"
+                )
             if not found.repeatable and plan.jobs != 1:
-                found.notes.append(_MANY)
+                found.notes.append(
+                    "drawn by several processes: runs are independent only if the target seeds its "
+                    "own randomness from the operating system"
+                )
             stopped = _continue(found, by, state)
         except TargetFailed as error:
             found.error, stopped = error, _FAILED
@@ -124,7 +108,9 @@ def draw(
             stopped = INTERRUPTED
     # The anytime test may end at any time.
     if stopped in {_DEADLINE, _FAILED, INTERRUPTED} and found.runs and not plan.sequential:
-        found.notes.append(_CUT_SHORT)
+        found.notes.append(
+            "ended before its planned runs: the confidence holds if the outputs did not decide when"
+        )
     if state is not None and state.closed is not None:
         found.notes.append(f"stored only up to block {len(state.blocks):,}: {state.closed}")
     return found.drawn(stopped)
@@ -132,23 +118,32 @@ def draw(
 
 def _begun(target: Target, plan: Plan) -> Collected:
     if plan.timed and not target.tells_time:
-        raise InvalidParameter("feature", "time", _NO_TIME)
+        reason = (
+            "is measured of Python functions that are called for each run, f(dataset) or "
+            "f(dataset, rng): a program, a noise and a call that gives many outputs have no time "
+            "for each of them"
+        )
+        raise InvalidParameter("feature", "time", reason)
     found = Collected(plan=plan, target=target, repeatable=target.seeded and not plan.timed)
     if plan.timed:
-        found.notes.append(_TIMED)
+        found.notes.append(
+            "time was measured on this machine, as it was busy then: another one may tell more or "
+            "less, and --seed does not repeat it"
+        )
     for i, (a, b) in enumerate(plan.pairs):
         if repr(a) == repr(b):
-            found.notes.append(_place(plan, i) + _EQUAL)
+            equal = "both datasets are the same: no test can tell them apart"
+            found.notes.append(_place(plan, i) + equal)
     return found
 
 
 def _continue(found: Collected, by: Drawer, state: State | None) -> str:
-    # From what is stored on.
-    # One by one: a plan may have more blocks than there is memory for.
+    # Goes on behind the stored blocks. One by one: a plan may have more blocks than fit in memory.
     blocks = found.plan.blocks()
     stored = [] if state is None else list(state.blocks)
     if stored and not found.repeatable:
-        found.notes.append(_RESTARTED)
+        anew = "resumed: the target, which has randomness of its own, was started anew"
+        found.notes.append(anew)
     for outputs, block in zip(stored, blocks, strict=False):
         found.keep(block, outputs)
         if found.rejected_at is not None:
@@ -158,8 +153,8 @@ def _continue(found: Collected, by: Drawer, state: State | None) -> str:
     try:
         return _draw(found, blocks, by, state)
     except TargetFailed as error:
-        # Drawn once more, a target that repeats itself does the same; another one might be asked
-        # until it answers, and only its good days be counted.
+        # A repeatable target fails again when it is drawn again. Any other could be restarted until
+        # it answers, and only its good runs would count: its failure is kept.
         if state is not None and not found.repeatable:
             state.fail(error)
         raise
@@ -182,7 +177,7 @@ def _draw(found: Collected, rest: Iterator[Planned], by: Drawer, state: State | 
             _keep(found, sent.popleft(), drawing, state)
             if found.rejected_at is not None:
                 return _sufficed(found)
-    return _PLANNED if found.runs == plan.runs else _DEADLINE
+    return "as many as planned" if found.runs == plan.runs else _DEADLINE
 
 
 def _keep(found: Collected, block: Planned, drawing: Drawing, state: State | None) -> None:
@@ -196,7 +191,7 @@ def _keep(found: Collected, block: Planned, drawing: Drawing, state: State | Non
         found.keep(block, drawing.outputs)
     elif len(drawing.outputs):
         # Drawn anew it is another block: each start would be one more look at the same claim.
-        found.notes.append(_UNTESTED)
+        found.notes.append("the block under way was not tested: a resumed audit draws it anew")
     if drawing.error is not None:
         raise drawing.error
     if drawing.interrupted:
@@ -324,18 +319,13 @@ def beside(
         alpha=rational("alpha", report.alpha) * part,
         seed=plan.seed,
     )
-    if plan.sequential:
-        # A number of runs that depends on the runs is not what they are for.
-        found = tuple(
-            replace(b, valid=False, says=f"{b.says}; for a number of runs fixed beforehand")
-            for b in found
-        )
-    if learned := view.models is not None:
-        # They take outputs for independent, and a score depends on earlier runs.
-        found = tuple(
-            replace(b, valid=False, says=f"{b.says}; of learned scores, for which it has no proof")
-            for b in found
-        )
+    doubts = []
+    if plan.sequential:  # a number of runs that depends on the runs is not what they are for
+        doubts.append("for a number of runs fixed beforehand")
+    if learned := view.models is not None:  # a score depends on earlier runs, outputs must not
+        doubts.append("of learned scores, for which it has no proof")
+    if doubts:
+        found = tuple(replace(b, valid=False, says="; ".join((b.says, *doubts))) for b in found)
     report = replace(report, baselines=found)
     if not figures:
         return report

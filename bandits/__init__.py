@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from bandits.certificates.certificate import certificate_of, recheck
     from bandits.experiments.experiment import Experiment
     from bandits.experiments.playing import run_cells
-    from bandits.policies.registry import Setting, read_algorithm
+    from bandits.policies.registry import read_algorithm
+    from bandits.policies.setting import Setting
 
 __all__ = [
     "BatchedElimination",
@@ -47,7 +48,7 @@ __all__ = [
 
 _LATER = {
     "Experiment": "experiments.experiment",
-    "Setting": "policies.registry",
+    "Setting": "policies.setting",
     "audit_view": "audited.target",
     "certificate_of": "certificates.certificate",
     "read_algorithm": "policies.registry",

@@ -17,6 +17,7 @@ from dpcore.numbers.parameter import (
     Exact,
     RationalLike,
     integer,
+    make_positive,
     positive_rational,
     rational,
 )
@@ -121,11 +122,10 @@ class LinearModel:
         deviation = rational("deviation", self.deviation)
         if not 0 <= deviation <= 1:
             raise InvalidParameter("deviation", self.deviation, "must lie in [0, 1]")
-        bound = positive_rational("bound", self.bound, "a bound of 0 leaves nothing")
-        if bound < 1:
+        make_positive(self, bound="a bound of 0 leaves nothing")
+        if self.bound < 1:
             raise InvalidParameter("bound", self.bound, "must be >= 1: means lie in [-1, 1]")
         object.__setattr__(self, "deviation", deviation)
-        object.__setattr__(self, "bound", bound)
 
 
 def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NewType, TypeAlias
+from typing import Any, NewType, TypeAlias, get_args
 
 import numpy as np
 
@@ -33,6 +33,7 @@ __all__ = [
     "SharedRounds",
     "arms_and_horizon",
     "chance_of",
+    "check_word",
     "confidence_of",
 ]
 
@@ -175,6 +176,11 @@ class Encoding:
         for name, value in (("precision", steps), ("low", low), ("high", high)):
             object.__setattr__(self, name, value)
 
+    @property
+    def step(self) -> Fraction:
+        r"""One step, in units of y."""
+        return (self.high - self.low) / self.precision
+
     def steps(self, values: Floats, world: np.random.Generator) -> Integers:
         r"""The encodings of ``values``, of the same shape; the coins are those of ``world``.
 
@@ -301,3 +307,19 @@ def confidence_of(value: RationalLike, *, argument: str = "confidence") -> Fract
         reason = "must be < 1/2: it is the chance of a mistake, so write 0.05 for 95% confidence"
         raise InvalidParameter(argument, value, reason)
     return exact
+
+
+def check_word(argument: str, value: object, words: Any) -> None:
+    r"""Refuse a ``value`` that is none of the words of the ``Literal`` type ``words``.
+
+    >>> from typing import Literal
+    >>> check_word("radius", "wide", Literal["exact", "paper"])
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: radius = wide: must be 'exact' or 'paper'
+    """
+    known = get_args(words)
+    if value not in known:
+        two = " or ".join(map(repr, known))
+        reason = two if len(known) == 2 else f"one of {', '.join(known)}"
+        raise InvalidParameter(argument, value, f"must be {reason}")

@@ -39,7 +39,8 @@ class Run:
     it); ``batches`` counts the batches that were. ``bits_per_user`` is the most that one user sent,
     ``mean_bits_per_user`` the mean over those whose sum was released. ``guarantee`` is None where
     nothing was promised; it is of noise from the operating system, and ``simulated`` says that this
-    run's was drawn from something else.
+    run's was drawn from something else. ``out_of_users`` counts the rounds that were left when too
+    few users had visits left for the next batch: nothing was learned from them.
     """
 
     policy: str
@@ -56,6 +57,7 @@ class Run:
     simulated: bool
     numbers: int = 0
     bits_sent: int = 0
+    out_of_users: int = 0
 
     @property
     def regret_per_round(self) -> float:
@@ -137,6 +139,7 @@ def play(
         simulated=type(rng) is not SystemRng,
         numbers=sent.numbers,
         bits_sent=sent.bits,
+        out_of_users=sent.out_of_users,
     )
 
 
@@ -167,6 +170,7 @@ def _batches(
             yield tuple(_cut(choice.counts, left))
             return
         if not sent.admitted(choice):
+            sent.out_of_users = left
             yield tuple(_shared(choice.counts, left))
             return
         left -= choice.total
@@ -197,6 +201,7 @@ class _Sent:
     def __init__(self, privatizer: Releasing[Any], name: str, users: Users, sizes: Sizes) -> None:
         self.privatizer, self.name, self.people, self.sizes = privatizer, name, users, sizes
         self.batches = self.users = self.numbers = self.bits = self.most_bits = 0
+        self.out_of_users = 0
         self.releases: list[Release] = []
         self.active: tuple[int, ...] = ()
 

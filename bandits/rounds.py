@@ -19,7 +19,8 @@ from bandits.combinatorial.decisions import Bools
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.totals import Totals, totals_of
 from bandits.play import Run, checked_checkpoints
-from bandits.policies.registry import Algorithm, Setting
+from bandits.policies.registry import Algorithm
+from bandits.policies.setting import Setting
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
@@ -169,7 +170,7 @@ class Game:
             taken = np.where(chosen, sums.taken.reshape(chosen.shape) + ties, np.inf)
             cells = self.rows * m + taken.argmin(axis=1)
         else:
-            cells = np.flatnonzero(chosen)
+            cells = chosen.ravel().nonzero()[0]
         drawn = noise.ravel()
         if len(cells) == noise.size:
             self.sent += noise.shape[1]
@@ -177,7 +178,9 @@ class Game:
             sizes = chosen.sum(axis=1)
             self.sent += sizes
             drawn = noise[np.arange(noise.shape[1]) < sizes[:, None]]
-        sums.add(cells, outcomes.ravel()[cells], drawn)
+        cells = sums.add(cells, outcomes.ravel()[cells], drawn)
+        if not len(cells):
+            return
         count = sums.count.ravel()[cells]
         # Of no released outcome the bonus is infinite.
         bounds = sums.value.ravel()[cells] / np.maximum(count, 1) + self.bonus[count]

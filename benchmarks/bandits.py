@@ -40,7 +40,7 @@ from bandits.worlds.environment import ClippedNormal, Environment, cz_instance
 from benchmarks.machine import write
 from dpcore.sampling.rng import SeededRng
 
-__all__ = ["bare_seconds", "counted", "measure", "policies"]
+__all__ = ["Counting", "bare_seconds", "measure", "policies"]
 
 ARMS: Final = 10
 _SECONDS: Final = 20.0
@@ -67,11 +67,6 @@ class Counting(Environment):
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         self.drawn.append(pulls)
         return self.of.encoded_sum(arm, pulls, precision, world)
-
-
-def counted(of: ClippedNormal) -> Counting:
-    r"""``of``, counted."""
-    return Counting(of=of)
 
 
 def policies(horizon: int) -> dict[str, Policy[Any]]:
@@ -113,7 +108,7 @@ def measure(
     def once() -> tuple[float, int]:
         drawn, start = 0, time.perf_counter()
         for i, of in enumerate(worlds):
-            environment = counted(of)
+            environment = Counting(of=of)
             world = np.random.default_rng([1, i])
             run = play(policy, environment, horizon=horizon, world=world, rng=SeededRng(i))
             assert sum(run.pulls) == horizon

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import integer, rational, text
+from dpcore.numbers.parameter import integer, rational_in, text
 from dpcore.sampling.rng import SYSTEM, Rng
 
 __all__ = ["Mechanism", "Norm", "Relation", "Release", "Scope", "Sensitivity", "Unit"]
@@ -270,10 +270,7 @@ class Release:
         if not batch:
             raise InvalidParameter("batch", self.batch, "must be a non-empty name")
         object.__setattr__(self, "batch", batch)
-        honest = rational("honest", self.honest)
-        if not 0 < honest <= 1:
-            raise InvalidParameter("honest", self.honest, "must lie in (0, 1]")
-        object.__setattr__(self, "honest", honest)
+        object.__setattr__(self, "honest", rational_in("honest", self.honest, "(0, 1]"))
         people = self.participants
         if not isinstance(people, (tuple, list)):
             raise InvalidParameter("participants", people, "must be a tuple of names")

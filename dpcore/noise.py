@@ -23,6 +23,7 @@ from flint import arb
 from dpcore.errors import InvalidParameter, PrecisionExhausted, Unrepresentable
 from dpcore.forks import HERE
 from dpcore.numbers.arrays import Integers, IntegersLike, integers, shape_of, shaped
+from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, narrow, round_up
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import integer, write_rational
@@ -49,6 +50,9 @@ class Noise(ABC):
     r"""How the law is written in commands and files, e.g. ``"discrete-laplace"``."""
     symmetric: ClassVar[bool] = False
     r"""Whether P(X = k) = P(X = -k) for all k, for every parameter."""
+
+    floats: ClassVar[tuple[Covered, ...]]
+    r"""The parameters for which the float64 functions are offered."""
 
     _ahead: Reservoir = field(init=False, repr=False, compare=False, default_factory=Reservoir)
 
@@ -94,10 +98,6 @@ class Noise(ABC):
         r"""The batch sampler of this law; called once per parameter set and cached."""
 
     @abstractmethod
-    def check_float_range(self) -> None:
-        r"""Raise :class:`InvalidParameter` where the float64 functions are not offered."""
-
-    @abstractmethod
     def _log_pmf(self, k: Integers) -> Floats: ...
 
     @abstractmethod
@@ -114,6 +114,11 @@ class Noise(ABC):
         r"""About the quantile, usually within a few units; certified afterwards."""
 
     # -- float64 functions --------------------------------------------------------------------
+
+    def check_float_range(self) -> None:
+        r"""Raise :class:`InvalidParameter` where the float64 functions are not offered."""
+        for covered in self.floats:
+            covered.check(self)
 
     @overload
     def pmf(self, k: int) -> float: ...

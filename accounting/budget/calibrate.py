@@ -28,7 +28,7 @@ from accounting.totals.compose import Composition, compose
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.noise import Noise
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 
 __all__ = ["Calibration", "calibrate"]
 
@@ -166,15 +166,9 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
     at = positive_rational("epsilon", epsilon, "a promise of 0 needs infinite noise")
     if at > _MOST_EPSILON:
         raise InvalidParameter("epsilon", epsilon, f"must be <= {_MOST_EPSILON}: it hides nothing")
-    most = rational("delta", delta)
-    if not 0 <= most < 1:
-        raise InvalidParameter("delta", delta, "must lie in [0, 1)")
-    honest = rational("honest_fraction", honest_fraction)
-    if not 0 < honest <= 1:
-        raise InvalidParameter("honest_fraction", honest_fraction, "must lie in (0, 1]")
-    share = rational("rate", rate)
-    if not 0 < share <= 1:
-        raise InvalidParameter("rate", rate, "must lie in (0, 1]: it is a probability")
+    most = rational_in("delta", delta, "[0, 1)")
+    honest = rational_in("honest_fraction", honest_fraction, "(0, 1]")
+    share = rational_in("rate", rate, "(0, 1]", "it is a probability")
     promise = Promise(
         family=read_free_law(noise),
         rate=share,

@@ -32,7 +32,7 @@ from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Norm, Scope, Sensitivity, Unit
 from dpcore.numbers.enclosure import End
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, rational_in
 
 __all__ = ["Route", "per_user", "routes"]
 
@@ -101,9 +101,7 @@ def routes(total: Guarantee, delta: RationalLike) -> tuple[Route, ...]:
     True
     """
     total = compose(total)
-    at = rational("delta", delta)
-    if not 0 < at < 1:
-        raise InvalidParameter("delta", delta, "must lie in (0, 1): every route spends some of it")
+    at = rational_in("delta", delta, "(0, 1)", "every route spends some of it")
     ways: tuple[tuple[str, Callable[[], Bound]], ...] = (
         ("exact", lambda: _exact(total, at)),
         ("renyi", lambda: _renyi(total, at)),

@@ -8,15 +8,14 @@ the certificate leaves. The format is docs/certificates.md.
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib.metadata import version
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from accounting.certificates.stated import FEWEST_DIGITS, Asked, at_any_width, exact_claims
+from accounting.certificates.stated import FEWEST_DIGITS, Asked, exact_claims
 from accounting.checker import Status, Verdict, verify
 from accounting.checker.clock import bounded
 from accounting.checker.laws.masses import Unchecked
@@ -25,7 +24,7 @@ from accounting.checker.text.form import SCHEMA, ascii_text, digest_of, required
 from accounting.checker.text.reading import Malformed, parsed, part_of, read
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Pure, ZCdp
-from accounting.claims.guarantee import Guarantee
+from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
@@ -34,13 +33,21 @@ from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import PoissonSampled
 from dpcore.continual.stream import ContinualSum
 from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.mechanism import Mechanism, Release, Scope
-from dpcore.numbers.enclosure import Enclosure
-from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
+from dpcore.mechanism import Mechanism, Release
+from dpcore.numbers.parameter import (
+    RationalLike,
+    integer,
+    rational_in,
+    write_rational,
+)
 
-__all__ = ["Certifiable", "Certificate", "Disagreement", "Subject", "certify"]
+if TYPE_CHECKING:
+    from accounting.totals.compose import Composition
+
+__all__ = ["Certificate", "Disagreement", "Subject", "certify"]
 
 _MOST: Final = 30
+_NARROW: Final = Fraction(1, 1 << 64)
 _KINDS: Final = {PoissonSampled: "poisson", PoissonReplaced: "poisson-replaced"}
 
 
@@ -54,22 +61,11 @@ class Disagreement(DpcoreError):
     """
 
 
-class Certifiable(Protocol):
-    r"""What a certificate needs of a composition."""
-
-    @property
-    def parts(self) -> tuple[tuple[Any, int], ...]: ...
-    @property
-    def scope(self) -> Scope: ...
-    @property
-    def assumptions(self) -> tuple[str, ...]: ...
-    def epsilon(self, delta: RationalLike, relative: RationalLike) -> Bound: ...
-    def delta(self, epsilon: RationalLike, relative: RationalLike) -> Bound: ...
-    def renyi(self, order: RationalLike) -> Bound: ...
-
-
-Subject: TypeAlias = Certifiable | Guarantee | Mechanism | ContinualSum | Sequence[Release]
+Subject: TypeAlias = Guarantee | Mechanism | ContinualSum | Sequence[Release]
 """What may be certified."""
+
+_Kinds: TypeAlias = Counter[tuple[Any, Fraction]]
+# The parts of a total with their rounds, each with the honest fraction that it is the rest of.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,38 +125,6 @@ class Certificate:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OneRound:
-    # One release as a composition, from its curve alone.
-    curve: PrivacyCurve
-    assumptions: tuple[str, ...] = ()
-
-    @property
-    def parts(self) -> tuple[tuple[Any, int], ...]:
-        return ((self.curve, 1),)
-
-    @property
-    def scope(self) -> Scope:
-        return self.curve.scope
-
-    def epsilon(self, delta: RationalLike, relative: RationalLike) -> Bound:
-        return _bound(self.curve.enclose_epsilon(delta, _bits(relative)))
-
-    def delta(self, epsilon: RationalLike, relative: RationalLike) -> Bound:
-        return _bound(self.curve.enclose_delta(epsilon, _bits(relative)))
-
-    def renyi(self, order: RationalLike) -> Bound:
-        return _bound(self.curve.enclose_renyi(order))
-
-
-def _bound(found: Enclosure) -> Bound:
-    return Bound.of(found, "exact", "the curve of the noise")
-
-
-def _bits(relative: RationalLike) -> int:
-    return max(64, math.ceil(1 / rational("relative", relative)).bit_length() + 1)
-
-
 def certify(
     subject: Subject,
     *,
@@ -186,14 +150,14 @@ def certify(
     most = integer("digits", digits, at_least=FEWEST_DIGITS)
     if most > _MOST:
         raise InvalidParameter("digits", digits, f"must be at most {_MOST}")
-    total, honest = _read(subject)
+    total, kinds = _read(subject)
     asked = [*_asked(total, deltas, epsilons, orders)]
     if len({(each.quantity, each.at) for each in asked}) < len(asked):
         raise InvalidParameter("deltas, epsilons, orders", "...", "must not repeat a value")
-    draft = _draft(total, honest)
+    draft = _draft(total, kinds)
     if asked:
         _check_reach(draft)
-    exact = tuple(exact_claims(total.parts))
+    exact = tuple(exact_claims([(source, rounds) for (source, _), rounds in kinds.items()]))
     if not asked and not exact:
         raise InvalidParameter("deltas, epsilons, orders", (), "must ask for something")
     counts = [most] * len(asked)
@@ -209,26 +173,26 @@ def certify(
 
 
 def _asked(
-    total: Certifiable,
+    total: Composition | PrivacyCurve,
     deltas: Iterable[RationalLike] | RationalLike,
     epsilons: Iterable[RationalLike] | RationalLike,
     orders: Iterable[RationalLike] | RationalLike,
 ) -> Iterator[Asked]:
+    def narrow(ask: Callable[[Fraction, Fraction], Bound]) -> Callable[[Fraction, Fraction], Bound]:
+        # A curve alone is as narrow as it comes by default, for the same price.
+        if not isinstance(total, PrivacyCurve):
+            return ask
+        return lambda at, relative: ask(at, min(relative, _NARROW))
+
     for delta in _several(deltas):
-        at = rational("delta", delta)
-        if not 0 <= at < 1:
-            raise InvalidParameter("delta", delta, "must lie in [0, 1)")
-        yield Asked(quantity="epsilon", key="delta", at=at, bound=total.epsilon)
+        at = rational_in("delta", delta, "[0, 1)")
+        yield Asked(quantity="epsilon", key="delta", at=at, bound=narrow(total.epsilon))
     for epsilon in _several(epsilons):
-        at = rational("epsilon", epsilon)
-        if at < 0:
-            raise InvalidParameter("epsilon", epsilon, "must be >= 0")
-        yield Asked(quantity="delta", key="epsilon", at=at, bound=total.delta)
+        at = at_least_zero("epsilon", epsilon)
+        yield Asked(quantity="delta", key="epsilon", at=at, bound=narrow(total.delta))
     for order in _several(orders):
-        at = rational("order", order)
-        if at <= 1:
-            raise InvalidParameter("order", order, "must be > 1")
-        yield Asked(quantity="renyi", key="order", at=at, bound=at_any_width(total.renyi))
+        at = order_above_one(order)
+        yield Asked(quantity="renyi", key="order", at=at, bound=lambda a, _: total.renyi(a))
 
 
 def _several(values: Iterable[RationalLike] | RationalLike) -> Iterable[RationalLike]:
@@ -270,13 +234,12 @@ def _fewer(verdict: Verdict, counts: list[int]) -> None:
 # -- what is certified -----------------------------------------------------------------------------
 
 
-def _read(subject: Subject) -> tuple[Certifiable, Counter[tuple[Any, Fraction]]]:
-    # The total, and its parts with the honest fraction that each is the rest of.
+def _read(subject: Subject) -> tuple[Composition | PrivacyCurve, _Kinds]:
     match subject:
         case Mechanism() | ContinualSum():
             return _read(guarantee(subject))
         case PrivacyCurve():
-            return _OneRound(curve=subject), Counter({(subject, Fraction(1)): 1})
+            return subject, Counter({(subject, Fraction(1)): 1})
         case [*releases] if releases and all(isinstance(r, Release) for r in releases):
             return _of_run(releases)
         case [*_] | str() | bytes():
@@ -285,11 +248,11 @@ def _read(subject: Subject) -> tuple[Certifiable, Counter[tuple[Any, Fraction]]]
             from accounting.totals.compose import compose
 
             return _read(compose(subject))
-    total = cast(Certifiable, subject)
+    total = cast("Composition", subject)
     return total, Counter({(source, Fraction(1)): rounds for source, rounds in total.parts})
 
 
-def _of_run(releases: Sequence[Release]) -> tuple[Certifiable, Counter[tuple[Any, Fraction]]]:
+def _of_run(releases: Sequence[Release]) -> tuple[Composition | PrivacyCurve, _Kinds]:
     kinds = Counter((guarantee(each.mechanism), each.honest) for each in releases)
     batches = Counter(each.batch for each in releases)
     twice = next((batch for batch, count in batches.items() if count > 1), None)
@@ -306,7 +269,7 @@ def _of_run(releases: Sequence[Release]) -> tuple[Certifiable, Counter[tuple[Any
     return compose(*((curve, count) for (curve, _), count in kinds.items())), kinds
 
 
-def _draft(total: Certifiable, kinds: Counter[tuple[Any, Fraction]]) -> Certificate:
+def _draft(total: Composition | PrivacyCurve, kinds: _Kinds) -> Certificate:
     scope = {"unit": total.scope.unit.value, "relation": total.scope.relation.value}
     parts = tuple(_part(source, honest, rounds) for (source, honest), rounds in kinds.items())
     required = required_assumptions({"scope": scope, "parts": parts})

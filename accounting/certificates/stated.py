@@ -21,9 +21,9 @@ from accounting.release.curve import PrivacyCurve
 from accounting.release.real_curve import RealCurve
 from dpcore.errors import PrecisionExhausted
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.numbers.parameter import RationalLike, write_rational
+from dpcore.numbers.parameter import write_rational
 
-__all__ = ["FEWEST_DIGITS", "Asked", "at_any_width", "exact_claims"]
+__all__ = ["FEWEST_DIGITS", "Asked", "exact_claims"]
 
 FEWEST_DIGITS: Final = 3
 """Below this many significant digits no claim is worth making."""
@@ -73,11 +73,6 @@ class Asked:
             "digits": decimals,
             "theorem": THEOREMS[self.quantity],
         }
-
-
-def at_any_width(renyi: Callable[[RationalLike], Bound]) -> Callable[[Fraction, Fraction], Bound]:
-    r"""An engine that takes no width: its enclosures are as narrow as they come."""
-    return lambda order, _: renyi(order)
 
 
 def _decimals(value: Fraction, digits: int) -> int:

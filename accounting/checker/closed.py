@@ -6,21 +6,21 @@ law. In units of the shift: Q around 0, P around 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
 
 from accounting.checker.laws.density import Density
-from accounting.checker.laws.losses import Losses
 from accounting.checker.laws.masses import REAL, Number, real
 from accounting.checker.laws.value import Value
+from accounting.checker.sums.tilt import Listed
 
 __all__ = ["closed_form", "delta_of"]
 
 _RELATIVE: Final = REAL.mpf(10) ** -40
 
 
-def closed_form(listed: Sequence[tuple[Losses | Density, int]]) -> Density | None:
+def closed_form(listed: Listed) -> Density | None:
     r"""The one round that the list comes to, if it has a closed form.
 
     Unsampled Gaussian rounds are one: the losses are normal, of variances 1/v that add.

@@ -17,6 +17,7 @@ from accounting.checker.laws.losses import Losses, losses_of, randomised_respons
 from accounting.checker.laws.masses import REAL, Law, Unchecked, effort, reach, real
 from accounting.checker.laws.value import Value, Wanted
 from accounting.checker.rounds import Rounds, alternatives
+from accounting.checker.sums.tilt import Listed
 from accounting.checker.sums.totals import deltas, far_below
 from accounting.checker.text.reading import Claim, Part
 
@@ -122,7 +123,7 @@ def _at(
     return deltas(listed, epsilons, wanted, dropped)
 
 
-def _laws(rounds: tuple[Rounds, ...], surprise: float) -> list[tuple[Losses | Density, int]]:
+def _laws(rounds: tuple[Rounds, ...], surprise: float) -> Listed:
     listed = ((_listed(each, surprise), each.count) for each in rounds)
     return [(one, count) for one, count in listed if one is not None]
 

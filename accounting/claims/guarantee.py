@@ -17,7 +17,7 @@ from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from dpcore.numbers.parameter import RationalLike, positive_rational, rational
+from dpcore.numbers.parameter import RationalLike, positive_rational, rational, rational_in
 
 if TYPE_CHECKING:
     from dpcore.mechanism import Scope
@@ -151,10 +151,7 @@ def _best_line(delta: Callable[[Fraction], Fraction], alpha: Fraction) -> Fracti
 
 def probability(argument: str, value: RationalLike) -> Fraction:
     r"""A number in [0, 1], exactly; :class:`InvalidParameter` otherwise."""
-    exact = rational(argument, value)
-    if not 0 <= exact <= 1:
-        raise InvalidParameter(argument, value, "must lie in [0, 1]: it is a probability")
-    return exact
+    return rational_in(argument, value, "[0, 1]", "it is a probability")
 
 
 def at_least_zero(argument: str, value: RationalLike) -> Fraction:

@@ -19,9 +19,9 @@ from typing import Final, TypeAlias, overload
 from flint import arb
 
 from accounting.claims.bound import Bound
-from dpcore.errors import InvalidParameter
+from accounting.claims.guarantee import at_least_zero, probability
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
-from dpcore.numbers.parameter import RationalLike, rational
+from dpcore.numbers.parameter import RationalLike, rational_in
 
 __all__ = [
     "Renyi",
@@ -57,9 +57,7 @@ def approx_from_renyi(renyi: Renyi, delta: RationalLike) -> Bound:
 
     Raises :class:`InvalidParameter` for a delta outside [0, 1].
     """
-    target = rational("delta", delta)
-    if not 0 <= target <= 1:
-        raise InvalidParameter("delta", delta, "must lie in [0, 1]: it is a probability")
+    target = probability("delta", delta)
     if target == 0:
         return Bound(upper=math.inf, method="renyi", theorem=_THEOREM)
     found = _least(lambda order: epsilon_at_order(_upper(renyi(order)), order, target))
@@ -72,9 +70,7 @@ def delta_from_renyi(renyi: Renyi, epsilon: RationalLike) -> Bound:
     >>> delta_from_renyi(lambda order: order / 800, 1).upper_float < 2e-88
     True
     """
-    target = rational("epsilon", epsilon)
-    if target < 0:
-        raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+    target = at_least_zero("epsilon", epsilon)
     # The logarithm is searched: delta itself is 1 at every order far from the best.
     found = _least(lambda order: _log_delta(_upper(renyi(order)), order, target))
     return Bound(upper=_exponential(found), method="renyi", theorem=_THEOREM)
@@ -109,11 +105,7 @@ def rho_within(epsilon: RationalLike, delta: RationalLike) -> Fraction:
     >>> approx_from_renyi(lambda order: rho * order, "1e-6").upper <= 1
     True
     """
-    most, target = rational("epsilon", epsilon), rational("delta", delta)
-    if most < 0:
-        raise InvalidParameter("epsilon", epsilon, "must be >= 0")
-    if not 0 < target < 1:
-        raise InvalidParameter("delta", delta, "must lie in (0, 1)")
+    most, target = at_least_zero("epsilon", epsilon), rational_in("delta", delta, "(0, 1)")
 
     def lost(order: Fraction) -> End:
         with precision(_BITS):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
+from accounting.claims.guarantee import at_least_zero, order_above_one
 from accounting.claims.orders import rounded_up
 from accounting.errors import NotDerived
-from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
-from dpcore.numbers.parameter import RationalLike, rational
+from dpcore.numbers.parameter import RationalLike
 
 __all__ = ["randomised_response_renyi", "response_delta", "response_epsilon"]
 
@@ -67,11 +67,7 @@ def randomised_response_renyi(epsilon: RationalLike, order: RationalLike) -> Enc
     >>> randomised_response_renyi(1, 2).upper_float
     0.7353...
     """
-    e, alpha = rational("epsilon", epsilon), rational("order", order)
-    if e < 0:
-        raise InvalidParameter("epsilon", epsilon, "must be >= 0")
-    if alpha <= 1:
-        raise InvalidParameter("order", order, "must be > 1")
+    e, alpha = at_least_zero("epsilon", epsilon), order_above_one(order)
     if e == 0:
         return Enclosure.exactly(0)
     far, near = -(2 * alpha - 1) * e, -e

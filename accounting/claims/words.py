@@ -299,9 +299,7 @@ class Rdp(_Stated):
     def __post_init__(self) -> None:
         exact: dict[Fraction, Fraction] = {}
         for order, epsilon in _pairs(self.points):
-            at = rational("order", order)
-            if at <= 1:
-                raise InvalidParameter("order", order, "must be > 1")
+            at = order_above_one(order)
             if at in exact:
                 raise InvalidParameter("order", order, "is given twice")
             promised = epsilon.upper if isinstance(epsilon, Enclosure) else epsilon

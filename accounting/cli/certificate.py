@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from accounting.cli.budget import Noises, Rounds, Sampled, Sensitivities, composed
 from accounting.cli.options import show, whole
+from accounting.cli.releases import Noises, Rounds, Sampled, Sensitivities, composed
 from dpcore.command.input_file import require_plain
 from dpcore.command.options import AsJson, command_group, named
 from dpcore.command.progress import progress_bar

@@ -198,8 +198,9 @@ def matrix(
         total = compose(guarantee(mechanism))
         found = total.epsilon(at)
     moved = mechanism.moved
+    ends: tuple[Any, Any] = (moved.squared.lower, moved.squared.upper)
     with precision(_BITS):
-        roots = [Enclosure.of(ball(end).sqrt() if end else arb(0)) for end in _ends(moved.squared)]
+        roots = [Enclosure.of(ball(end).sqrt() if end else arb(0)) for end in ends]
     size = Enclosure(roots[0].lower, roots[1].upper)
     if as_json:
         answer: dict[str, Any] = {
@@ -226,10 +227,6 @@ def matrix(
 
 def _rounds(most: int, apart: int) -> str:
     return "in one round" if most == 1 else f"in at most {most} rounds, at least {apart} apart"
-
-
-def _ends(found: Enclosure) -> tuple[Any, Any]:
-    return found.lower, found.upper
 
 
 def _noise(spelled: str) -> Gaussian | DiscreteGaussian:

@@ -12,7 +12,6 @@ from dpcore.command.options import named
 from dpcore.command.terminal import say
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope
-from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import whole_number
 from dpcore.numbers.rounding import down, exactly, up
 from dpcore.spec import read_keys
@@ -27,7 +26,6 @@ __all__ = [
     "counts",
     "each",
     "exact",
-    "number",
     "read_claim",
     "show",
     "whole",
@@ -147,7 +145,7 @@ def between(bound: Bound) -> str:
     if bound.upper == math.inf and not bound.lower:
         return "not bounded by any theorem here"
     if bound.lower is None:
-        return f"at most {number(bound.upper)}"
+        return f"at most {up(bound.upper, _DIGITS)}"
     if bound.lower == bound.upper and down(bound.lower, _DIGITS) == up(bound.upper, _DIGITS):
         return f"exactly {up(bound.upper, _DIGITS)}"
     return f"between {down(bound.lower, _DIGITS)} and {up(bound.upper, _DIGITS)}"
@@ -186,11 +184,6 @@ def exact(value: Fraction) -> float | str:
     if math.isfinite(near) and Fraction(repr(near)) == value:
         return near
     return exactly(value)
-
-
-def number(value: End) -> str:
-    r"""An upper bound in a few digits, rounded up."""
-    return up(value, _DIGITS)
 
 
 def show(found: dict[str, Any] | list[str]) -> None:

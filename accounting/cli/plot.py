@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib.util import find_spec
+from itertools import cycle
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final
@@ -97,17 +98,11 @@ def over_epochs(run: Run, sampling: Sampling, delta: Fraction) -> Training:
             points.append((float(spent), compose(shorter.part(sampling)).epsilon(delta, _WIDEST)))
             advance(len(points))
     others: dict[str, tuple[tuple[float, float], ...]] = {}
-    if (
-        sampling is Sampling.POISSON
-        and not run.replaced
-        and run.group == 1
-        and find_spec("dp_accounting")
-    ):
+    plain = sampling is Sampling.POISSON and not run.replaced and run.group == 1
+    if plain and find_spec("dp_accounting"):
+        told = accountants_of_dp_accounting(run.multiplier, run.rate, counts, delta)
         epochs = [x for x, _ in points]
-        for tool, found in accountants_of_dp_accounting(
-            run.multiplier, run.rate, counts, delta
-        ).items():
-            others[tool] = tuple(zip(epochs, found, strict=True))
+        others = {tool: tuple(zip(epochs, found, strict=True)) for tool, found in told.items()}
     label = f"noise multiplier {exactly(run.multiplier)}"
     return Training(label=label, points=tuple(points), others=others)
 
@@ -121,7 +116,7 @@ def draw_epochs(path: Path, lines: Sequence[Training], *, title: str) -> None:
         raise InvalidParameter("--plot", str(path), "every epsilon is infinite: nothing to draw")
     with picture("--plot", path, size=_SIZE, layout="constrained") as figure:
         axes = figure.add_subplot()
-        for line, colour in zip(lines, _cycled(len(lines)), strict=True):
+        for line, colour in zip(lines, cycle(_COLOURS), strict=False):
             finite = [(x, bound) for x, bound in line.points if bound.upper < math.inf]
             epochs = [x for x, _ in finite]
             above = [bound.upper_float for _, bound in finite]
@@ -145,10 +140,6 @@ def draw_epochs(path: Path, lines: Sequence[Training], *, title: str) -> None:
         axes.legend(
             title="dots are proven, lines join them", title_fontsize="small", fontsize="small"
         )
-
-
-def _cycled(count: int) -> list[str]:
-    return [_COLOURS[i % len(_COLOURS)] for i in range(count)]
 
 
 def _is_one_line(points: Sequence[tuple[float, Bound]]) -> bool:

@@ -18,7 +18,7 @@ from accounting.checker.text.fields import parsed
 from accounting.checker.text.form import SCHEMA
 from dpcore.errors import InvalidParameter
 
-__all__ = ["GROUP", "MOST_TEXT", "Reader", "reader_of", "verdict_of", "why_not_a_certificate"]
+__all__ = ["GROUP", "MOST_TEXT", "Reader", "verdict_of", "why_not_a_certificate"]
 
 GROUP: Final = "dpcore.certificates"
 r"""The group of entry points."""
@@ -39,7 +39,8 @@ def verdict_of(text: bytes) -> Verdict:
     False
 
     Raises :class:`InvalidParameter`, naming the entry point, where a package that is installed has
-    a reader that cannot be imported, raises, or answers with something else.
+    a reader that cannot be imported, raises, or answers with something else, and for a schema that
+    two read.
     """
     if len(text) > MOST_TEXT:
         reason = f"must be at most {MOST_TEXT} bytes"
@@ -87,18 +88,6 @@ def why_not_a_certificate(text: bytes) -> str | None:
             "written with it; of a bandit run, certificate-*.json in the folder of --output"
         )
     return f"no installed package reads certificates of the schema {schema[:80]!a}"
-
-
-def reader_of(text: bytes) -> Reader:
-    r"""The reader of the schema that the text names; ``verify`` for any that nobody has.
-
-    >>> reader_of(b'{"schema": "dpcore-certificate/1"}') is verify
-    True
-
-    Raises :class:`InvalidParameter` as :func:`verdict_of` does, and for a schema that two read.
-    """
-    entry = _entry_of(text)
-    return verify if entry is None else _loaded(entry)
 
 
 def _entry_of(text: bytes) -> EntryPoint | None:

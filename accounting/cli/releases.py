@@ -139,20 +139,15 @@ def composed(
     times = [whole("--rounds", r, 1) for r in each("--rounds", rounds or [], count, "1")]
     rates = [rate_of(p) for p in each("--poisson", poisson or [], count, "100%")]
     people = whole("--group", group, 1)
-    default = Relation.ADD_REMOVE if poisson else Relation.REPLACE
-    drawn = _sampled if poisson else _whole
+    between = relation or (Relation.ADD_REMOVE if poisson else Relation.REPLACE)
     parts: list[tuple[Guarantee, int]] = []
     for spelled, move, rate, time in zip(noises, moves, rates, times, strict=True):
-        part = drawn(spelled, move, rate, relation or default, people)
+        if poisson:
+            part = _sampled(spelled, move, rate, between, people)
+        else:
+            part = _curve(spelled, move.times(people), Scope(relation=between))
         parts.append((part, time))
     return compose(*parts)
-
-
-def _whole(
-    spelled: str, move: Sensitivity, rate: Fraction, relation: Relation, people: int
-) -> Guarantee:
-    del rate  # everybody
-    return _curve(spelled, move.times(people), Scope(relation=relation))
 
 
 def _sampled(
@@ -170,7 +165,7 @@ def _sampled(
         reason = "must be 1 where sampled people are replaced: of more no bound is proven"
         raise InvalidParameter("--group", people, reason)
     if rate == 1 and relation is Relation.ADD_REMOVE:
-        return _whole(spelled, move, rate, relation, people)
+        return _curve(spelled, move.times(people), added)
     part = _curve(spelled, move, added)
     if relation is Relation.REPLACE:
         if not isinstance(part, RealCurve):

@@ -32,10 +32,11 @@ from dpcore.command.picture import check_picture
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import End
-from dpcore.numbers.parameter import positive_rational, rational
+from dpcore.numbers.parameter import positive_rational, rational, rational_in
 from dpcore.numbers.rounding import down, exactly, up
 
 if TYPE_CHECKING:
+    from accounting.claims.bound import Bound
     from accounting.totals.compose import Composition
     from accounting.totals.truncated import Truncated
 
@@ -144,9 +145,7 @@ def dpsgd(
             reason = "is not written with --truncate: it could not state what cutting adds"
             raise InvalidParameter(option, str(file), reason)
     said = _REPLACED if run.replaced else _SAID[sampling]
-    at = rational("--delta", delta)
-    if not 0 < at < 1:
-        raise InvalidParameter("--delta", delta, "must lie in (0, 1)")
+    at = rational_in("--delta", delta, "(0, 1)")
     if plot is not None:
         check_picture("--plot", plot)
     with named(members="--group"):
@@ -154,7 +153,7 @@ def dpsgd(
     total = compose((part, count))
     cut = None if truncate is None else _truncated(total, run, truncate)
     with named(delta="--delta", relative="--relative", count="--rounds"):
-        found = (cut or total).epsilon(at, relative)
+        found = total.epsilon(at, relative) if cut is None else _at_random(cut, at, relative)
     if sampling is Sampling.SHUFFLED:
         # A shuffle that nobody sees may hide more: what was composed is an upper bound.
         found = replace(found, lower=None)
@@ -233,6 +232,20 @@ def _truncated(total: Composition, run: Run, most: str) -> Truncated:
         raise InvalidParameter("--truncate", most, "is for samples: every batch holds everybody")
     size = whole("--truncate", most, 1)
     return Truncated(total=total, examples=run.examples, most=size)
+
+
+def _at_random(cut: Truncated, delta: Fraction, relative: str) -> Bound:
+    # What holds for any way of cutting, and of one example also what cutting at random costs.
+    from accounting.release.group import GroupSampled
+    from accounting.release.truncated import PoissonTruncated
+    from accounting.totals.compose import compose, narrower
+
+    found = cut.epsilon(delta, relative)
+    ((part, rounds),) = cut.total.parts
+    if isinstance(part, GroupSampled):
+        return found
+    random = PoissonTruncated.of(part, examples=cut.examples, most=cut.most)
+    return narrower(found, compose((random, rounds)).epsilon(delta, relative))
 
 
 def _run(multiplier: str, batch: str, examples: str, epochs: str | None, rounds: str | None) -> Run:

@@ -46,6 +46,7 @@ _MOST_ROUNDS: Final = 1 << 40
 _MOST_SMOOTHING: Final = 0.5
 _MOST_ERROR: Final = 0.25
 _SAME: Final = 0.05
+_SURE: Final = 0.9
 _FROM_AFAR: Final = 0.01
 _MOST_GAIN: Final = 64.0
 _FINEST: Final = Fraction(1, 10**12)
@@ -132,7 +133,10 @@ class Line:
             if not goal > 0 or first.upper == 0:
                 return first
 
+            tried: list[LineSum] = []
+
             def evaluate(total: LineSum) -> Enclosure:
+                tried.append(total)
                 return epsilon_between(total, goal, first.upper)
 
             def aim(found: Enclosure) -> tuple[Saddle, float]:
@@ -143,6 +147,8 @@ class Line:
                 else:
                     # Nothing was seen there: a rare tail of large losses led too far out.
                     guess = float(near) or max(saddle.epsilon, 0.0) / 4.0 ** len(looked)
+                    if tried and found.lower < _SURE * found.upper:
+                        guess = _led(tried[-1], goal, guess)
                     at = saddle_at_epsilon(guess, parts, reach)
                     if math.isclose(at.tilt, peak, rel_tol=_SAME):
                         # What is known of the moments there serves once more.
@@ -211,6 +217,13 @@ def _refined(
         tau *= 0.7 * over ** (-0.5 if attempt == 0 else -1.0)
         patience *= min(0.125, 0.5 / over)
     return best
+
+
+def _led(total: LineSum, goal: arb, otherwise: float) -> float:
+    # A step of Newton's, with the slope -c that log delta has at most, from where the sum is below.
+    at, c = total.window.epsilon, total.window.tilt
+    most = total.bounds(Fraction(at))[1]
+    return max(at - float((goal / most).log()) / c, otherwise) if 0 < most < goal else otherwise
 
 
 def _smoothing(saddle: Saddle, error: float) -> float:

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-from flint import arb
+from flint import acb, arb
 
 from accounting.fourier.discs import (
     CIRCLE,
@@ -38,9 +38,10 @@ from accounting.fourier.discs import (
 from accounting.fourier.factor import Grid
 from accounting.pairs.losses import Losses
 from dpcore.errors import PrecisionExhausted
-from dpcore.numbers.enclosure import ball
+from dpcore.numbers.enclosure import ball, nearest
+from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
-__all__ = ["AtomFactor", "Atoms", "AtomsOnGrid", "atom_factor"]
+__all__ = ["AtomFactor", "Atoms", "AtomsOnGrid", "atom_factor", "fading_factor"]
 
 _DROPPED: Final = 2.0**-56
 _SLICE: Final = 1024
@@ -51,6 +52,8 @@ _DIGIT_BITS: Final = 6
 _BATCH: Final = 1 << _DIGIT_BITS
 _READ: Final = 2.0**-52
 _SEED: Final = CIRCLE + UNIT
+_FADED: Final = EXP_NEG_ERROR + 4 * UNIT
+"""exp_neg, two roundings of its argument (x e^-x < 1/2), and the product with a phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,16 +115,18 @@ class AtomFactor:
 
     ``weights`` are the floats q_x of the ``losses`` that are kept; |phi(y) - sum q_x e^(iyl_x)| <=
     ``missing`` for every real y, ``total`` >= sum q_x, and ``deviation`` >= sum q_x |l_x - mu| for
-    some mu: that bounds how fast |sum q_x e^(iyl_x)| moves.
+    some mu: that bounds how fast |sum q_x e^(iyl_x)| moves. With ``falls`` f_x >= 0 the terms are
+    q_x e^(iyl_x - yf_x) for complex q_x and y >= 0, and ``total`` >= sum |q_x|.
     """
 
     log_scale: arb
     twice: arb
-    weights: Floats
+    weights: Floats | Complexes
     losses: tuple[arb, ...]
     missing: float
     total: float
     deviation: float
+    falls: tuple[arb, ...] = ()
 
     @property
     def peak(self) -> float:
@@ -237,6 +242,30 @@ def atom_factor(
     )
 
 
+def fading_factor(
+    exact: Sequence[acb], losses: Sequence[acb], *, rest: arb, log_scale: arb
+) -> AtomFactor:
+    r"""phi(y) = sum q_x e^(iyl_x) to within ``rest`` for y >= 0, q_x = ``exact``, Im l_x >= 0.
+
+    Good for values: the bounds of a block and of M(2c) are infinite.
+    """
+    weights = np.array([complex(nearest(q.real), nearest(q.imag)) for q in exact])
+    whole = sum(exact, acb(0))
+    total = math.fsum(sizes(weights).tolist()) * SLACK
+    # A part is read with an error of its ball's radius and 2^-53 of itself.
+    missing = upward(whole.real.rad() + whole.imag.rad() + rest) + total * _READ
+    return AtomFactor(
+        log_scale=log_scale,
+        twice=arb("inf"),
+        weights=weights,
+        losses=tuple(l.real for l in losses),
+        missing=missing * SLACK + TINY,
+        total=total,
+        deviation=math.inf,
+        falls=tuple(l.imag for l in losses),
+    )
+
+
 def _deviation(weights: Floats, losses: tuple[arb, ...], total: float) -> float:
     # sum q_x |l_x - mu| from above, for a mu near the mean; a float l_x is off by 2^-52 |l_x| and
     # by the radius of its ball.
@@ -256,9 +285,15 @@ def _sampled(factor: AtomFactor, grid: Grid) -> AtomsOnGrid:
     seeds = tuple(circle(_shifted(high, low, b)) for b in range(bits))
     # In radians, at the last frequency: the radii of the turns, and their rounding down.
     drift = math.tau * (upward(sum(scaled, arb(0)).rad()) + 1) * 2.0**-TURN_BITS * last
+    seed = _SEED
+    if factor.falls:
+        falls = np.maximum(np.array([float(fall) for fall in factor.falls]), 0) * grid.step
+        seeds = tuple(each * exp_neg(falls * 2.0**b) for b, each in enumerate(seeds))
+        seed += _FADED
+        drift += upward(sum(factor.falls, arb(0)).rad()) * grid.step * last
     # Each phase is a product of at most `bits` seeds, and of a weight: prod (1 + e) - 1 <= p + p^2
     # for p = sum e <= 1.
-    phase = bits * (_SEED + PRODUCT) + PRODUCT + drift
+    phase = bits * (seed + PRODUCT) + PRODUCT + drift
     phase = phase * (1 + phase) if phase <= 1 else math.inf
     rounding = _rounding(len(factor.weights))
     error = factor.missing + factor.total * (phase + rounding * (1 + phase) ** 2)

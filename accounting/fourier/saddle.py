@@ -31,9 +31,13 @@ LEAST_TILT: Final = 2.0**-20
 MOST_TILT: Final = 2.0**27
 
 _HALVINGS: Final = 32
-_CLOSE: Final = 1.001
+_CLOSE: Final = 1.00001
+"""How closely a tilt is found: where a rare large loss takes over, epsilon rises steeply in it."""
+
 _CALMINGS: Final = 60
-_CALM: Final = 64.0
+_CALM: Final = 16384.0
+"""The most that c times the period may be: the number of frequencies grows with it."""
+
 _CALMER: Final = 0.8
 _LEAST_LOG: Final = -700.0
 _SHARE: Final = 64
@@ -43,7 +47,7 @@ _WIDE: Final = 0.45
 _MOST_DEPTH: Final = 10
 _BLIND_DEPTH: Final = 5
 _MOST_BLOCKS: Final = 1 << 20
-_LIFTS: Final = tuple(Fraction(1, 1 << j) for j in range(6))
+_LIFTS: Final = tuple(Fraction(1, 1 << j) for j in range(12))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

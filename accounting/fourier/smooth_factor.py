@@ -15,18 +15,19 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 import numpy as np
-from flint import arb, ctx
+from flint import acb, arb, ctx
 
 from accounting.fourier.discs import Discs, Floats, Integers
 from accounting.fourier.factor import Grid
-from accounting.fourier.listed_factor import AtomFactor, atom_factor
+from accounting.fourier.listed_factor import AtomFactor, atom_factor, fading_factor
 from dpcore.errors import PrecisionExhausted
 
-__all__ = ["Nodes", "SmoothFactor", "SmoothLaw", "SmoothPart", "SmoothSampled"]
+__all__ = ["FadingNodes", "Nodes", "SmoothFactor", "SmoothLaw", "SmoothPart", "SmoothSampled"]
 
 _MOST_NODES: Final = 1 << 13
 _FEWEST_NODES: Final = 1 << 9
 _MOST_WORK: Final = 1 << 27
+_MOST_WORK_BESIDE: Final = 1 << 29
 _FINE: Final = 40.0
 _MIDDLING: Final = 26.0
 _COARSE: Final = 5.0
@@ -43,6 +44,15 @@ class Nodes:
 
     weights: tuple[arb, ...]
     losses: tuple[arb, ...]
+    rest: arb
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FadingNodes:
+    r"""The same for all y >= 0, with Im ``losses`` >= 0: on a line beside the real one."""
+
+    weights: tuple[acb, ...]
+    losses: tuple[acb, ...]
     rest: arb
 
 
@@ -65,6 +75,10 @@ class SmoothLaw(Protocol):
 
         Raises :class:`PrecisionExhausted` where they are more than ``most``.
         """
+        ...
+
+    def fading(self, tilt: Fraction, nats: float, most: int) -> FadingNodes | None:
+        r"""Nodes for all y >= 0, with an error as above; None where there are none, or too many."""
         ...
 
     def far(self, tilt: Fraction, frequencies: Floats) -> Floats:
@@ -178,6 +192,15 @@ class SmoothSampled:
         if near.any():
             centres[each], radii[each] = found.centres, found.radii
         radii[~each] = np.repeat(self.cover(blocks[~near]), 1 << self.grid.depth)
+        spent = _MOST_WORK_BESIDE // (len(blocks) << self.grid.depth)
+        faded = _fading(self.factor.law, self.factor.tilt, min(_MOST_NODES, spent), ctx.prec)
+        if faded is not None:
+            grid = replace(self.grid, blocks=int(blocks.max()) + 1)
+            beside = faded.on(grid).values(blocks[~near])
+            # The nearer of the two: both hold.
+            closer = beside.radii < radii[~each]
+            centres[~each] = np.where(closer, beside.centres, 0)
+            radii[~each] = np.minimum(beside.radii, radii[~each])
         return Discs(centres, radii)
 
     def _nodes(self, blocks: Integers, nats: float, most: int) -> tuple[AtomFactor, Grid] | None:
@@ -211,6 +234,22 @@ def _listed(
         rest=found.rest.upper() / scale,
         log_scale=log_scale,
         twice=arb("inf"),
+    )
+
+
+@lru_cache(maxsize=1 << 7)
+def _fading(law: SmoothLaw, tilt: Fraction, most: int, bits: int) -> AtomFactor | None:
+    del bits
+    found = law.fading(tilt, _FINE, most)
+    if found is None:
+        return None
+    log_scale = arb(_about(law, tilt)[0])
+    scale = log_scale.exp()
+    return fading_factor(
+        [w / scale for w in found.weights],
+        found.losses,
+        rest=found.rest.upper() / scale,
+        log_scale=log_scale,
     )
 
 

@@ -27,11 +27,13 @@ from accounting.release.curve import PrivacyCurve
 from accounting.release.matrix import MatrixCurve, MatrixOrders
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
+from accounting.release.truncated import PoissonTruncated
 from accounting.totals.compose import Composition, compose
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_down
+from dpcore.numbers.parameter import rational
 
 __all__ = ["MissingExtra", "accountant", "from_dp_event", "to_dp_event", "to_pld"]
 
@@ -48,9 +50,9 @@ def to_dp_event(source: Guarantee) -> Any:
     Discrete Laplace noise in one number or in l1 is a ``DiscreteLaplaceDpEvent``, to be read under
     ADD_OR_REMOVE_ONE; so is Pure(e), as noise of parameter e that is moved by 1. Any other noise is
     its zCDP parameter, a ``ZCDpEvent``: version 0.6 has no event for discrete Gaussian, Skellam or
-    Polya noise (:func:`to_pld` keeps their whole curve). Sampling of discrete Laplace noise, and
-    lists, keep their shape. A randomised response event is never made: the PLD accountant of 0.6
-    charges many rounds of one as a single round.
+    Polya noise (:func:`to_pld` keeps their whole curve). Sampling of discrete Laplace noise, cut
+    batches whose rate is a float, and lists, keep their shape. A randomised response event is never
+    made: the PLD accountant of 0.6 charges many rounds of one as a single round.
 
     Raises :class:`NotDerived` for Approx and Rdp claims, which have no event, and for assumed
     claims, whose reason an event cannot carry.
@@ -79,6 +81,8 @@ def _event(dp: Any, source: Guarantee) -> Any:
         case FixedSizeSampled(curve=curve, sample=sample, population=population):
             inner = _integer_event(dp, curve)
             return dp.SampledWithoutReplacementDpEvent(population, sample, inner)
+        case PoissonTruncated():
+            return _truncated_event(dp, source)
         case RealCurve() | MatrixCurve():
             return _real_event(dp, source)
         case PrivacyCurve() if _one_laplace(source):
@@ -112,6 +116,17 @@ def _real_event(dp: Any, curve: RealCurve | MatrixCurve) -> Any:
         return dp.GaussianDpEvent(round_down(_root(1 / loss.variance)))
     assert isinstance(loss, SampledLaplace)  # noqa: S101  # the loss of everybody
     return dp.LaplaceDpEvent(round_down(1 / loss.spread))
+
+
+def _truncated_event(dp: Any, source: PoissonTruncated) -> Any:
+    if source.relation is Relation.REPLACE:
+        raise _no_event(repr(source), "an event is read under ADD_OR_REMOVE_ONE")
+    if rational("rate", float(source.rate)) != source.rate:
+        raise _no_event(repr(source), "its rate is no float, and more of it need not cost more")
+    inner = _real_event(dp, source.curve)
+    return dp.TruncatedSubsampledGaussianDpEvent(
+        source.examples, float(source.rate), source.most, inner.noise_multiplier
+    )
 
 
 def _root(value: Fraction) -> End:

@@ -16,6 +16,7 @@ from accounting.release.curve import PrivacyCurve
 from accounting.release.real_curve import RealCurve
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
+from accounting.release.truncated import PoissonTruncated
 from accounting.totals.compose import Composition, compose
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -38,8 +39,9 @@ def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
     An event has no scope: ``scope`` names the relation under which it is read. Bounds in events are
     of one record, so replacing a record moves a sum by twice as much. Discrete Laplace events are
     exact curves, sampled ones amplified curves, randomised response is pure. Gaussian and Laplace
-    events are the curves of noise on the reals, which code in floats is assumed to draw; a
-    ``ZCDpEvent`` is assumed as it stands. The reasons are the assumptions of the composition.
+    events are the curves of noise on the reals, which code in floats is assumed to draw; the
+    dataset of a truncated sample is the larger one, or both; a ``ZCDpEvent`` is assumed as it
+    stands. The reasons are the assumptions of the composition.
 
     Raises :class:`InvalidParameter` for anything but an event, and :class:`NotDerived` for events
     that no guarantee of ours states.
@@ -87,6 +89,8 @@ def _single(dp: Any, event: Any, scope: Scope) -> Guarantee:
             return _response(event, scope)
         case dp.GaussianDpEvent() | dp.LaplaceDpEvent():
             return _real(dp, event, moves, scope)
+        case dp.TruncatedSubsampledGaussianDpEvent():
+            return _truncated(event, scope)
         case dp.SingleEpochTreeAggregationDpEvent() if scope.relation is Relation.REPLACE:
             return _tree(event, moves, scope)
         case dp.ZCDpEvent():
@@ -101,6 +105,25 @@ def _real(dp: Any, event: Any, moves: int, scope: Scope) -> Guarantee:
     gaussian = isinstance(event, dp.GaussianDpEvent)
     noise = Gaussian(sigma=size) if gaussian else Laplace(scale=size)
     return RealCurve(noise=noise, sensitivity=moves, scope=scope)
+
+
+def _truncated(event: Any, scope: Scope) -> Guarantee:
+    rate = _probability("sampling_probability", event.sampling_probability)
+    examples = integer("dataset_size", event.dataset_size, at_least=0)
+    most = integer("truncated_batch_size", event.truncated_batch_size, at_least=0)
+    if not (rate and examples and most):
+        return Pure(0, scope=scope)
+    if event.noise_multiplier == 0:
+        return Approx(0, 1, scope=scope)
+    noise = Gaussian(sigma=_positive("noise_multiplier", event.noise_multiplier))
+    added = Scope(unit=scope.unit, relation=Relation.ADD_REMOVE)
+    return PoissonTruncated(
+        curve=RealCurve(noise=noise, sensitivity=1, scope=added),
+        rate=rate,
+        examples=examples,
+        most=most,
+        relation=scope.relation,
+    )
 
 
 def _tree(event: Any, moves: int, scope: Scope) -> RealCurve:
@@ -124,9 +147,7 @@ def _concentrated(event: Any, scope: Scope) -> ZCdp | Rdp:
 def _response(event: Any, scope: Scope) -> Guarantee:
     # Of k buckets the true one is shown with chance 1 - p + p/k, any other with p/k.
     k = integer("num_buckets", event.num_buckets, at_least=1)
-    p = rational("noise_parameter", event.noise_parameter)
-    if not 0 <= p <= 1:
-        raise InvalidParameter("noise_parameter", p, "must lie in [0, 1]")
+    p = _probability("noise_parameter", event.noise_parameter)
     if scope.relation is not Relation.REPLACE:
         raise NotDerived(f"a guarantee from {event!r}", "randomised response replaces a record")
     if k == 1:
@@ -144,9 +165,7 @@ def _sampled(dp: Any, event: Any, scope: Scope) -> Guarantee:
     alone = Scope(unit=scope.unit, relation=Relation.ADD_REMOVE) if poisson else scope
     inner = _read(dp, event.event, alone)
     if poisson:
-        rate = rational("sampling_probability", event.sampling_probability)
-        if not 0 <= rate <= 1:
-            raise InvalidParameter("sampling_probability", rate, "must lie in [0, 1]")
+        rate = _probability("sampling_probability", event.sampling_probability)
     else:
         sample = integer("sample_size", event.sample_size, at_least=0)
         population = integer("source_dataset_size", event.source_dataset_size, at_least=1)
@@ -187,6 +206,13 @@ def _one_round(inner: Composition) -> PrivacyCurve | RealCurve | None:
     # N/M = N M/M^2.
     moved = Sensitivity.l2_squared(total.numerator * total.denominator)
     return RealCurve(noise=Gaussian(sigma=total.denominator), sensitivity=moved, scope=inner.scope)
+
+
+def _probability(argument: str, value: object) -> Fraction:
+    found = rational(argument, value)
+    if not 0 <= found <= 1:
+        raise InvalidParameter(argument, found, "must lie in [0, 1]")
+    return found
 
 
 def _positive(argument: str, value: object) -> Fraction:

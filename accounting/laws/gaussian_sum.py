@@ -24,9 +24,8 @@ from flint import arb, ctx
 from accounting.errors import NotDerived
 from accounting.laws.gaussian import real_gaussian_epsilon
 from accounting.pairs.balls import as_ball, hull, middle
-from accounting.pairs.listing import Cut, geometric, list_losses, outward
+from accounting.pairs.listing import Cut, geometric, outward
 from accounting.pairs.log_concave import ShiftedPair
-from accounting.pairs.losses import Losses
 from accounting.pairs.monotone import Cell, RayPair
 from accounting.pairs.renyi import supremum_over_orders
 from dpcore.analysis import theta
@@ -100,10 +99,6 @@ class GaussianSumPair(ShiftedPair):
         return Fraction(0)
 
     # -- losses -------------------------------------------------------------------------------
-
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        r"""From e^(-m^2/2V) phi(m), with Gaussian rests."""
-        return list_losses(self, tilt, bits)
 
     def ends(self, tilt: float, need: float) -> tuple[int, int]:
         r"""As for a Gaussian, with room for the largest ratio of phi."""

@@ -1,10 +1,13 @@
-r"""Laws that are not symmetric: Poisson, binomial and Polya noise, in both directions.
+r"""Laws that are not symmetric, in both directions: the pairs of noise on 0, 1, 2, ...
 
 X on {0, 1, ...} (to n for the binomial law) against X - d, and X - d against X, which is the pair
 of -X under the same shift. Each world shows values that the other never does: in the second
 direction X < d, in the first, for the binomial law, X > n - d. So the largest loss and every Renyi
 divergence are infinite, and epsilon(delta) is infinite for delta below that mass.
-Proofs: docs/proofs/curve_of_laws.md.
+
+A listing is read in values k of X. X against X - d: t(k) = p(k) (p(k)/p(k+d))^c, the loss rising in
+k. The mirrored direction: t(k) = p(k) (p(k)/p(k-d))^c for k >= d, the loss falling in k; k < d is
+hidden. Proofs: docs/proofs/curve_of_laws.md and docs/proofs/losses.md.
 """
 
 from __future__ import annotations
@@ -14,34 +17,24 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final
 
-from flint import arb, ctx
+from flint import arb
 
-from accounting.laws.one_sided_listing import (
-    flat_rest,
-    one_sided_cut,
-    one_sided_ends,
-    two_ended_rest,
-)
-from accounting.pairs.listing import Cut, geometric, list_losses, nothing
+from accounting.pairs.balls import as_ball
+from accounting.pairs.listing import Cut, geometric, nothing, outward
 from accounting.pairs.log_concave import ShiftedPair
-from accounting.pairs.losses import Losses
 from accounting.pairs.monotone import Cell
 from accounting.pairs.pair import Loss, Pair
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.poisson import Poisson
-from dpcore.laws.polya import Polya
 from dpcore.numbers.enclosure import Enclosure, ball
 from dpcore.numbers.integer_search import least
 
-__all__ = ["BinomialPair", "OneSidedPair", "PoissonPair", "PolyaPair"]
+__all__ = ["OneSidedPair", "flat_rest", "one_sided_cut", "one_sided_ends", "two_ended_rest"]
 
 _SUMMED: Final = 64
 _WIDEST: Final = 8
 _MOST_EXACT: Final = 1 << 12
-_LEAST: Final = 1e-290
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,10 +169,6 @@ class OneSidedPair(ShiftedPair):
         ``mass`` and ``loss`` are those at ``last``.
         """
 
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        r"""From the ratios of neighbouring masses."""
-        return list_losses(self, tilt, bits)
-
     def ends(self, tilt: float, need: float) -> tuple[int, int]:
         r"""From the mean outwards."""
         return one_sided_ends(self, tilt, need)
@@ -189,169 +178,95 @@ class OneSidedPair(ShiftedPair):
         return one_sided_cut(self, low, high)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoissonPair(OneSidedPair):
-    r"""p(k)/p(k+d) = (k+1)...(k+d)/lambda^d.
+def one_sided_ends(pair: OneSidedPair, tilt: float, need: float) -> tuple[int, int]:
+    r"""Where the terms have fallen by e^-``need`` for c = 0 and ``tilt``: a guess."""
+    (least, most), back = _values(pair), _back(pair)
 
-    >>> pair = PoissonPair(noise=Poisson(mean=50), shift=1)
-    >>> pair.loss(-50).contains(0), pair.mirror().loss(49).contains(0)
-    (True, True)
+    def rising(c: float, k: float) -> float:
+        if k < least or (most is not None and k > most):
+            return need if k < least else -need
+        here = pair.log_step(k)
+        return here + c * (here - pair.log_step(k + back))
+
+    mean = pair.noise.mean
+    start = max(math.floor(mean if isinstance(mean, Fraction) else mean.lower), least)
+    start = start if most is None else max(min(start, most), least)
+    tilts = ((tilt, need), (0.0, need), (2 * tilt, 1.0))
+    first = min(outward(partial(rising, c), start, fall, -1) for c, fall in tilts)
+    last = max(outward(partial(rising, c), start, fall) for c, fall in tilts)
+    return (-last, -first) if pair.mirrored else (first, last)
+
+
+def one_sided_cut(pair: OneSidedPair, low: int, high: int) -> Cut:
+    r"""The masses by their ratios from one end, and the rests on either side."""
+    hidden, (least, most) = as_ball(pair.hidden()), _values(pair)
+    if most is not None and most < least:
+        return Cut(masses=(), losses=(), left=nothing, right=nothing, hidden=hidden, largest=arb(0))
+    first, last = (-high, -low) if pair.mirrored else (low, high)
+    first = max(first, least) if most is None else min(max(first, least), most)
+    last = max(last, first) if most is None else max(min(last, most), first)
+    masses = _masses(pair, first, last)
+    others = _masses(pair, first + _back(pair), last + _back(pair))
+    losses = tuple((here / there).log() for here, there in zip(masses, others, strict=True))
+    # P(X > last) or P(X < first), geometric, where the loss is below that at the end.
+    if pair.mirrored:
+        step = pair.step(last)
+        left = partial(flat_rest, geometric(masses[-1] * step, step), losses[-1])
+        right, largest = _near_shift(pair, first, masses[0], losses[0]), -pair.log_odds(0)
+    else:
+        step = 1 / pair.step(first - 1) if first else arb(0)
+        left = partial(flat_rest, geometric(masses[0] * step, step), losses[0])
+        right, largest = pair.rest(last, masses[-1], losses[-1])
+    return Cut(masses=masses, losses=losses, left=left, right=right, hidden=hidden, largest=largest)
+
+
+def flat_rest(mass: arb, loss: arb, c: arb) -> arb:
+    r"""A mass whose losses are at most ``loss``, at c >= 0."""
+    return mass * (c * loss).exp()
+
+
+def two_ended_rest(
+    count: int,
+    ratio: tuple[arb, arb],
+    near: tuple[arb, arb],
+    far: tuple[arb, arb],
+    c: arb,
+) -> arb:
+    r"""``count`` terms beyond the term ``near``, the last of them ``far``: (p, L) for p e^(cL).
+
+    The first of them is ``ratio`` times the near one, (r, s) for r s^c. If that is less than 1,
+    they fall and then may rise, so none is above both ends. Infinite otherwise.
     """
-
-    noise: Poisson
-
-    def log_odds(self, k: int) -> arb:
-        r"""log (k+1)...(k+d) - d log lambda."""
-        return _rising(ball(k + 1), self.shift) - self.shift * ball(self.noise.mean).log()
-
-    def odds(self, k: int) -> Fraction:
-        r"""The same, exactly."""
-        return Fraction(math.prod(range(k + 1, k + self.shift + 1))) / self.noise.mean**self.shift
-
-    def step(self, k: int) -> arb:
-        r"""lambda/(k+1)."""
-        return ball(self.noise.mean) / (k + 1)
-
-    def log_step(self, k: float) -> float:
-        r"""log lambda/(k + 1), in the middle of the step."""
-        return math.log(max(float(self.noise.mean), _LEAST) / (k + 0.5))
-
-    def rest(self, last: int, mass: arb, loss: arb) -> tuple[Callable[[arb], arb], arb]:
-        r"""t(k+1)/t(k) = lambda/(k+1) ((k+1+d)/(k+1))^c falls: geometric. No largest loss."""
-        step = self.step(last)
-        rise = (step / self.step(last + self.shift)).log()
-
-        def bound(c: arb) -> arb:
-            ratio = step * (c * rise).exp()
-            return geometric(mass * (c * loss).exp() * ratio, ratio)
-
-        return bound, arb("inf")
-
-    def crossing(self, level: float) -> float:
-        r"""lambda e^(level/d), in the middle of the shift."""
-        return float(self.noise.mean) * math.exp(level / self.shift) - (self.shift + 1) / 2
+    if not ratio[0] * (c * ratio[1].log()).exp() < 1:
+        return arb("inf")
+    return count * flat_rest(*near, c).max(flat_rest(*far, c))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BinomialPair(OneSidedPair):
-    r"""p(k)/p(k+d) = prod_{j=1..d} (k+j)/(n-k-d+j) ((1-p)/p)^d.
-
-    >>> noise = Binomial(trials=100, probability="1/2")
-    >>> pair = BinomialPair(noise=noise, shift=1)
-    >>> pair.mirror() is pair
-    True
-    """
-
-    noise: Binomial
-
-    @property
-    def most(self) -> int:
-        r"""n."""
-        return self.noise.trials
-
-    def mirror(self) -> Pair:
-        r"""n - X has the law of X when p = 1/2: one direction stands for both."""
-        return self if self.noise.probability == Fraction(1, 2) else OneSidedPair.mirror(self)
-
-    def log_odds(self, k: int) -> arb:
-        r"""The logarithm of the product."""
-        p, left = ball(self.noise.probability), self.noise.trials - k - self.shift
-        up, down = (_rising(ball(first), self.shift) for first in (k + 1, left + 1))
-        return up - down + self.shift * ((1 - p) / p).log()
-
-    def odds(self, k: int) -> Fraction:
-        r"""The same, exactly."""
-        p, left = self.noise.probability, self.noise.trials - k - self.shift
-        up, down = (math.prod(range(n + 1, n + self.shift + 1)) for n in (k, left))
-        return Fraction(up, down) * ((1 - p) / p) ** self.shift
-
-    def step(self, k: int) -> arb:
-        r"""(n-k)/(k+1) p/(1-p)."""
-        odds = ball(self.noise.probability) / (1 - ball(self.noise.probability))
-        return odds * (self.noise.trials - k) / (k + 1)
-
-    def log_step(self, k: float) -> float:
-        r"""The same, in the middle of the step."""
-        odds = float(self.noise.probability / (1 - self.noise.probability))
-        return math.log(max(odds * (self.noise.trials - k), _LEAST) / (k + 0.5))
-
-    def rest(self, last: int, mass: arb, loss: arb) -> tuple[Callable[[arb], arb], arb]:
-        r"""As near 0 in the mirrored direction, which swaps p and 1-p."""
-        end = self.noise.trials - self.shift
-        top, final = self.log_odds(end), self.noise.pmf_ball(end)
-        if last == end:
-            return nothing, top
-        step = self.step(last)
-        ratios = step, step / self.step(last + self.shift)
-        return partial(two_ended_rest, end - last, ratios, (mass, loss), (final, top)), top
-
-    def crossing(self, level: float) -> float:
-        r"""n x/(1 + x), x = p/(1-p) e^(level/d), in the middle of the shift."""
-        p = self.noise.probability
-        x = float(p / (1 - p)) * math.exp(level / self.shift)
-        return self.noise.trials * x / (1 + x) - self.shift / 2
+def _values(pair: OneSidedPair) -> tuple[int, int | None]:
+    # The values of X with finite losses; none where the second is below the first.
+    if pair.mirrored:
+        return pair.shift, pair.most
+    return 0, None if pair.most is None else pair.most - pair.shift
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolyaPair(OneSidedPair):
-    r"""p(k)/p(k+d) = prod_{j=1..d} (k+j)/(k+j-1+r) e^(d/s), for a shape r > 1.
-
-    It rises to e^(d/s), so X against X - d never loses d/s or more.
-    """
-
-    noise: Polya
-
-    def log_odds(self, k: int) -> arb:
-        r"""The logarithm of the product."""
-        up, down = (_rising(ball(first), self.shift) for first in (k + 1, k + self.noise.shape))
-        return up - down + ball(self.shift / self.noise.scale)
-
-    def odds(self, k: int) -> None:
-        r"""Never rational."""
-        del k
-
-    def step(self, k: int) -> arb:
-        r"""beta (k+r)/(k+1)."""
-        return _beta(self.noise.scale, ctx.prec) * ball(k + self.noise.shape) / (k + 1)
-
-    def log_step(self, k: float) -> float:
-        r"""The same, in the middle of the step."""
-        r = float(self.noise.shape)
-        return math.log((k + r - 0.5) / (k + 0.5)) - float(1 / self.noise.scale)
-
-    def rest(self, last: int, mass: arb, loss: arb) -> tuple[Callable[[arb], arb], arb]:
-        r"""No loss reaches d/s, and p(k+1)/p(k) falls."""
-        del loss
-        top, step = ball(self.shift / self.noise.scale), self.step(last)
-        return partial(flat_rest, geometric(mass * step, step), top), top
-
-    def crossing(self, level: float) -> float:
-        r"""Where (k + r)/(k + 1) = e^(1/s - level/d), in the middle of the shift."""
-        step = math.expm1(float(1 / self.noise.scale) - level / self.shift)
-        return (float(self.noise.shape) - 1 - step) / step - (self.shift - 1) / 2
-
-    def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""None from d/s on, in the direction that hides nothing."""
-        if not self.mirrored and epsilon * self.noise.scale >= self.shift:
-            return None
-        return OneSidedPair.ray(self, epsilon)
-
-    def largest_loss(self) -> Enclosure:
-        r"""d/s, approached for large k and not attained; infinite in the mirrored direction."""
-        if self.mirrored:
-            return Enclosure.infinite()
-        return Enclosure.exactly(self.shift / self.noise.scale)
+def _back(pair: OneSidedPair) -> int:
+    # The loss at k compares p(k) with p(k + back).
+    return -pair.shift if pair.mirrored else pair.shift
 
 
-def _rising(start: arb, count: int) -> arb:
-    # log start (start + 1) ... (start + count - 1).
-    if count <= _SUMMED:
-        return start.rising(count).log()
-    return (start + count).lgamma() - start.lgamma()
+def _masses(pair: OneSidedPair, first: int, last: int) -> tuple[arb, ...]:
+    found = [pair.noise.pmf_ball(first)]
+    for k in range(first, last):
+        found.append(found[-1] * pair.step(k))
+    return tuple(found)
 
 
-@lru_cache(maxsize=64)
-def _beta(scale: Fraction, bits: int) -> arb:
-    # e^(-1/s); `bits` is the ambient precision, part of the key.
-    del bits
-    return (-1 / ball(scale)).exp()
+def _near_shift(pair: OneSidedPair, first: int, mass: arb, loss: arb) -> Callable[[arb], arb]:
+    # The terms at k = d..first-1 of the mirrored direction.
+    count = first - pair.shift
+    if count == 0:
+        return nothing
+    step = pair.step(first - 1)
+    ratio = 1 / step, pair.step(first - 1 - pair.shift) / step
+    far = pair.noise.pmf_ball(pair.shift), -pair.log_odds(0)
+    return partial(two_ended_rest, count, ratio, (mass, loss), far)

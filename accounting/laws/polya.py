@@ -9,6 +9,7 @@ Proofs: docs/proofs/curve_of_laws.md.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -41,12 +42,60 @@ from dpcore.numbers.integer_search import least
 __all__ = ["DisclosingPair", "LeanDifferencePair", "RichDifferencePair"]
 
 _BITS_PER_SCALE: Final = Fraction(7, 10)
-_SUMMED: Final = 64
 _LEAST: Final = 1e-300
 
 
+class _Difference(Pair):
+    # What both kinds of difference have in common, beside their shape of loss.
+    __slots__ = ()
+
+    noise: PolyaDifference
+    shift: int
+
+    def loss(self, m: int) -> arb:
+        r"""log p(m)/p(m+d)."""
+        here = _log_mass(self.noise, abs(m), ctx.prec)
+        return here - _log_mass(self.noise, abs(m + self.shift), ctx.prec)
+
+    def renyi(self, order: Fraction) -> arb:
+        r"""By the sum over all masses; refused beyond 2^20 of them."""
+        return renyi_by_sum(self, order)
+
+    def zcdp(self) -> Enclosure:
+        r"""By branch and bound, to a relative width of 1e-4."""
+        return zcdp_by_search(self, largest_loss=Fraction(self.largest_loss().upper))
+
+    def logarithms(self, reach: int) -> Sequence[arb]:
+        r"""From the ratios of neighbouring masses."""
+        return _table(self.noise, reach, ctx.prec)[2]
+
+    def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
+        r"""The loss lies between L(first) and d/s: the tail times e^(kL) at either."""
+        excess, tail = ball(order - 1), self.noise.sf_ball(first - 1)
+        near = logarithms[first] - logarithms[first + self.shift]
+        far = ball(self.shift / self.noise.scale)
+        return tail * hull([(excess * near).exp(), (excess * far).exp()])
+
+    def losses(self, tilt: Fraction, bits: int) -> Losses:
+        r"""From the ratios of neighbouring masses, with geometric rests."""
+        return list_losses(self, tilt, bits)
+
+    def ends(self, tilt: float, need: float) -> tuple[int, int]:
+        r"""From ratios of about the root of their recurrence."""
+        return _ends(float(self.noise.shape), float(self.noise.scale), self.shift, tilt, need)
+
+    @abstractmethod
+    def cut(self, low: int, high: int) -> Cut:
+        r"""What lies beyond either end."""
+
+    def reach(self, order: Fraction, bits: int) -> int:
+        r"""The tails fall like beta^n, under a power n^(r-1)."""
+        del order
+        return _far(self.noise.scale, bits) + math.ceil(self.noise.shape)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RichDifferencePair(ShiftedPair):
+class RichDifferencePair(_Difference, ShiftedPair):
     r"""X against X - d for a difference of Polya laws of shape r >= 1: log-concave.
 
     >>> noise = PolyaDifference(shape=2, scale=10)
@@ -55,11 +104,6 @@ class RichDifferencePair(ShiftedPair):
     """
 
     noise: PolyaDifference
-
-    def loss(self, m: int) -> arb:
-        r"""log p(m)/p(m+d)."""
-        here = _log_mass(self.noise, abs(m), ctx.prec)
-        return here - _log_mass(self.noise, abs(m + self.shift), ctx.prec)
 
     def ray(self, epsilon: Fraction) -> Cell | None:
         r"""None from d/s on; at epsilon = 0 the first m > -d/2, for p falls strictly from 0."""
@@ -78,42 +122,13 @@ class RichDifferencePair(ShiftedPair):
         r"""0: every integer has mass."""
         return Fraction(0)
 
-    def renyi(self, order: Fraction) -> arb:
-        r"""By the sum over all masses; refused beyond 2^20 of them."""
-        return renyi_by_sum(self, order)
-
-    def zcdp(self) -> Enclosure:
-        r"""By branch and bound, to a relative width of 1e-4."""
-        return zcdp_by_search(self, largest_loss=Fraction(self.largest_loss().upper))
-
-    def logarithms(self, reach: int) -> Sequence[arb]:
-        r"""From the ratios of neighbouring masses."""
-        return _table(self.noise, reach, ctx.prec)[2]
-
-    def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
-        r"""The loss lies between L(first) and d/s: the tail times e^(kL) at either."""
-        return _beyond(self, self.noise.scale, first, order, logarithms)
-
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        r"""From the ratios of neighbouring masses, with geometric rests."""
-        return list_losses(self, tilt, bits)
-
-    def ends(self, tilt: float, need: float) -> tuple[int, int]:
-        r"""From ratios of about the root of their recurrence."""
-        return _ends(float(self.noise.shape), float(self.noise.scale), self.shift, tilt, need)
-
     def cut(self, low: int, high: int) -> Cut:
         r"""Beyond ``high`` the loss is below d/s, and p(n+1)/p(n) falls."""
         return _cut(self, low, high, most=ball(self.shift / self.noise.scale))
 
-    def reach(self, order: Fraction, bits: int) -> int:
-        r"""The tails fall like beta^n, under a power n^(r-1)."""
-        del order
-        return _far(self.noise.scale, bits) + math.ceil(self.noise.shape)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeanDifferencePair(LogConvexPair):
+class LeanDifferencePair(_Difference, LogConvexPair):
     r"""X against X - d for a difference of Polya laws of shape r < 1: log-convex away from 0.
 
     >>> noise = PolyaDifference(shape="1/2", scale=1)
@@ -133,43 +148,9 @@ class LeanDifferencePair(LogConvexPair):
         r"""The tails fall like beta^n."""
         return _far(self.noise.scale, bits)
 
-    def loss(self, m: int) -> arb:
-        r"""log p(m)/p(m+d)."""
-        here = _log_mass(self.noise, abs(m), ctx.prec)
-        return here - _log_mass(self.noise, abs(m + self.shift), ctx.prec)
-
-    def renyi(self, order: Fraction) -> arb:
-        r"""By the sum over all masses; refused beyond 2^20 of them."""
-        return renyi_by_sum(self, order)
-
-    def zcdp(self) -> Enclosure:
-        r"""By branch and bound, to a relative width of 1e-4."""
-        return zcdp_by_search(self, largest_loss=Fraction(self.largest_loss().upper))
-
-    def logarithms(self, reach: int) -> Sequence[arb]:
-        r"""From the ratios of neighbouring masses."""
-        return _table(self.noise, reach, ctx.prec)[2]
-
-    def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
-        r"""The loss lies between d/s and L(first): the tail times e^(kL) at either."""
-        return _beyond(self, self.noise.scale, first, order, logarithms)
-
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        r"""From the ratios of neighbouring masses, with geometric rests."""
-        return list_losses(self, tilt, bits)
-
-    def ends(self, tilt: float, need: float) -> tuple[int, int]:
-        r"""From ratios of about the root of their recurrence."""
-        return _ends(float(self.noise.shape), float(self.noise.scale), self.shift, tilt, need)
-
     def cut(self, low: int, high: int) -> Cut:
         r"""Below -d the loss is below -d/s, and p(n+1)/p(n) <= beta."""
         return _cut(self, low, high, least=-ball(self.shift / self.noise.scale))
-
-    def reach(self, order: Fraction, bits: int) -> int:
-        r"""As ``far``."""
-        del order
-        return self.far(bits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,19 +266,6 @@ class DisclosingPair(Pair):
 
 def _far(scale: Fraction, bits: int) -> int:
     return math.ceil(scale * (bits + 16) * _BITS_PER_SCALE) + 2
-
-
-def _beyond(
-    pair: RichDifferencePair | LeanDifferencePair,
-    scale: Fraction,
-    first: int,
-    order: Fraction,
-    logarithms: Sequence[arb],
-) -> arb:
-    excess = ball(order - 1)
-    near = logarithms[first] - logarithms[first + pair.shift]
-    tail = pair.noise.sf_ball(first - 1)
-    return tail * hull([(excess * near).exp(), (excess * ball(pair.shift / scale)).exp()])
 
 
 @lru_cache(maxsize=1 << 12)

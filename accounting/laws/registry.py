@@ -10,10 +10,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 from accounting.errors import NotDerived
+from accounting.laws.counts import BinomialPair, PoissonPair, PolyaPair
 from accounting.laws.gaussian import GaussianPair, GaussianProduct
 from accounting.laws.gaussian_sum import GaussianSumPair
 from accounting.laws.laplace import LaplacePair, LaplaceProduct
-from accounting.laws.one_sided import BinomialPair, PoissonPair, PolyaPair
 from accounting.laws.polya import DisclosingPair, LeanDifferencePair, RichDifferencePair
 from accounting.laws.skellam import SkellamPair
 from accounting.pairs.log_concave import ShiftedPair

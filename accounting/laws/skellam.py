@@ -24,12 +24,10 @@ from accounting.pairs.listing import (
     Cut,
     from_ratios,
     geometric,
-    list_losses,
     outward,
     symmetric_cut,
 )
 from accounting.pairs.log_concave import ShiftedPair
-from accounting.pairs.losses import Losses
 from accounting.pairs.monotone import Cell, RayPair
 from accounting.pairs.symmetric_sum import gaussian_reach, renyi_by_sum, zcdp_by_search
 from dpcore.laws.skellam import Skellam
@@ -85,10 +83,7 @@ class SkellamPair(ShiftedPair):
         return self.near(Fraction(near))
 
     def start(self, delta: Fraction) -> Fraction:
-        r"""About the loss where Chernoff's bound on the tail passes delta.
-
-        X
-        """
+        r"""About the loss where Chernoff's bound on the tail passes delta."""
         v, goal = float(self.noise.variance), _log(delta)
         low, high = 0.0, 2.0
         while _chernoff(high, v) > goal:
@@ -127,10 +122,6 @@ class SkellamPair(ShiftedPair):
         return (bound + (-bound).exp()) / excess**2
 
     # -- losses -------------------------------------------------------------------------------
-
-    def losses(self, tilt: Fraction, bits: int) -> Losses:
-        r"""From the ratios of Bessel functions, with geometric rests."""
-        return list_losses(self, tilt, bits)
 
     def ends(self, tilt: float, need: float) -> tuple[int, int]:
         r"""From r_m of about e^(-asinh((m + 1/2)/v))."""

@@ -19,9 +19,9 @@ from sqlalchemy.pool import NullPool
 
 from accounting.ledger.book import Book
 from accounting.ledger.check import damages
-from accounting.ledger.database.place import PRIVATE
+from accounting.ledger.database.place import PRIVATE, bring_to_disk
 from accounting.ledger.database.store import Store, as_stored
-from accounting.ledger.errors import LedgerDamaged, LedgerUnavailable
+from accounting.ledger.errors import LedgerDamaged
 from dpcore.errors import InvalidParameter
 
 __all__ = ["adopt", "backup"]
@@ -44,8 +44,7 @@ def adopt(url: str) -> int:
     with closing(Store(url)) as store:
         store.must_be_there()
         with store.writing() as connection:
-            if not store.has_tables(connection):
-                raise LedgerUnavailable(store.where, "holds no ledger: create one with a budget")
+            store.must_hold_tables(connection)
             return _adopted(store, connection)
 
 
@@ -89,13 +88,13 @@ def backup(url: str, destination: Path) -> int:
             os.close(handle)
             try:
                 charges = _copied(store, partial)
-                _on_disk(partial)
+                bring_to_disk(partial)
                 # Unlike a rename, this fails where something is by now.
                 os.link(partial, destination)
             finally:
                 with suppress(FileNotFoundError):
                     partial.unlink()
-            _on_disk(destination.parent)
+            bring_to_disk(destination.parent)
         except OSError as error:
             reason = error.strerror or str(error)
             raise InvalidParameter("destination", str(destination), reason) from error
@@ -105,8 +104,7 @@ def backup(url: str, destination: Path) -> int:
 def _copied(store: Store, partial: Path) -> int:
     with store.reading() as connection:
         # The book of a ledger that is at home: a copy of what is charged nowhere is no backup.
-        if not store.has_tables(connection):
-            raise LedgerUnavailable(store.where, "holds no ledger: create one with a budget")
+        store.must_hold_tables(connection)
         Book.stored(connection)
         driver: Any = connection.connection.driver_connection
         with closing(sqlite3.connect(partial)) as copy:
@@ -127,11 +125,3 @@ def _engine_of(partial: Path) -> Engine:
         return connection
 
     return create_engine("sqlite://", creator=connected, poolclass=NullPool)
-
-
-def _on_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

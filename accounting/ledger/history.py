@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -34,6 +34,9 @@ HISTORY: Final = 1
 """The format of the chain: what a digest is over. Receipts outlive the tables."""
 
 _ROWS: Final = 10_000
+# What a charge and its row call by one name.
+_COUNTS: Final = ("paid", "spared")
+_TEXTS: Final = ("batch", "made", "paid_digest", "spared_digest", "previous")
 
 
 def canonical(value: object) -> str:
@@ -121,35 +124,18 @@ class Charge:
 
     def to_json(self) -> dict[str, Any]:
         r"""All fields and the digest."""
-        return {
-            "charge": self.number,
-            "batch": self.batch,
-            "made": self.made,
-            "guarantee": self.guarantee,
-            "amounts": [str(amount) for amount in self.amounts],
-            "assumed": self.assumed,
-            "paid": self.paid,
-            "spared": self.spared,
-            "paid_digest": self.paid_digest,
-            "spared_digest": self.spared_digest,
-            "previous": self.previous,
-            "digest": self.digest,
-        }
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        amounts = [str(amount) for amount in self.amounts]
+        return {"charge": told.pop("number"), **told, "amounts": amounts, "digest": self.digest}
 
     def to_row(self, tables: Tables) -> dict[str, Any]:
         r"""The row of ``charges``."""
         return {
             "id": self.number,
-            "batch": self.batch,
-            "made": self.made,
             "guarantee": canonical(self.guarantee),
             **dict(zip(tables.owed, self.amounts, strict=True)),
             "assumed": int(self.assumed),
-            "paid": self.paid,
-            "spared": self.spared,
-            "paid_digest": self.paid_digest,
-            "spared_digest": self.spared_digest,
-            "previous": self.previous,
+            **{name: getattr(self, name) for name in (*_COUNTS, *_TEXTS)},
             "digest": self.digest,
         }
 
@@ -161,8 +147,8 @@ def charge_of(row: RowMapping, tables: Tables) -> Charge:
     """
     where = f"charge {row['id']} (batch {row['batch']!r})"
     for kind, columns in (
-        (int, ("id", *tables.owed, "assumed", "paid", "spared")),
-        (str, ("batch", "made", "guarantee", "paid_digest", "spared_digest", "previous")),
+        (int, ("id", *tables.owed, "assumed", *_COUNTS)),
+        (str, ("guarantee", *_TEXTS)),
     ):
         for column in columns:
             # SQLite keeps a value of any type in any column.
@@ -176,16 +162,10 @@ def charge_of(row: RowMapping, tables: Tables) -> Charge:
         raise LedgerDamaged(where, "was edited: its guarantee is not as it was written")
     charge = Charge(
         number=row["id"],
-        batch=row["batch"],
-        made=row["made"],
         guarantee=guarantee,
         amounts=tuple(row[name] for name in tables.owed),
         assumed=row["assumed"] == 1,
-        paid=row["paid"],
-        spared=row["spared"],
-        paid_digest=row["paid_digest"],
-        spared_digest=row["spared_digest"],
-        previous=row["previous"],
+        **{name: row[name] for name in (*_COUNTS, *_TEXTS)},
     )
     if row["assumed"] not in (0, 1) or charge.digest != row["digest"]:
         raise LedgerDamaged(where, "was edited: its digest does not fit")

@@ -20,7 +20,7 @@ from accounting.ledger.book import Book
 from accounting.ledger.charging import Outcome, Turns, charged
 from accounting.ledger.check import Damage, damages
 from accounting.ledger.database.store import Store
-from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, LedgerUnavailable
+from accounting.ledger.errors import AlreadyCharged, LedgerDamaged
 from accounting.ledger.history import HISTORY, Charge, canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.ledger.receipt import Receipt
@@ -345,8 +345,7 @@ class Ledger:
 def _opened(store: Store) -> Book:
     store.must_be_there()
     with store.reading() as connection:
-        if not store.has_tables(connection):
-            raise LedgerUnavailable(store.where, "holds no ledger: create one with a budget")
+        store.must_hold_tables(connection)
         return Book.stored(connection)
 
 

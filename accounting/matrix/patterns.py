@@ -11,9 +11,7 @@ Learning". Proofs: docs/proofs/matrix.md.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -52,16 +50,6 @@ class Participation:
     def patterns(self, rounds: int) -> int:
         r"""The most rounds of ``rounds`` that one unit can be in."""
         return min(self.most, -(-rounds // self.apart))
-
-    def allows(self, pattern: Iterable[int]) -> bool:
-        r"""Whether a unit may be in just these rounds.
-
-        >>> Participation(most=2, apart=3).allows([0, 2])
-        False
-        """
-        chosen = sorted(pattern)
-        near = any(b - a < self.apart for a, b in pairwise(chosen))
-        return len(chosen) <= self.most and not near
 
 
 def best_pattern(

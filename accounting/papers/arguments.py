@@ -12,7 +12,7 @@ from flint import arb
 
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from dpcore.numbers.parameter import integer, positive_rational, rational
+from dpcore.numbers.parameter import integer, positive_rational, rational, rational_in
 
 __all__ = [
     "WIDTH_BITS",
@@ -23,8 +23,6 @@ __all__ = [
     "epsilon_of",
     "failure_of",
     "log_of",
-    "order_of",
-    "precision_of",
     "scaling_of",
     "users_of",
 ]
@@ -103,11 +101,6 @@ def users_of(value: object) -> int:
     return integer("users", value, at_least=1)
 
 
-def precision_of(value: object) -> int:
-    r"""g >= 1."""
-    return integer("precision", value, at_least=1)
-
-
 def epsilon_of(value: object) -> Fraction:
     r"""epsilon > 0."""
     return positive_rational("epsilon", value, "no noise gives epsilon 0")
@@ -123,21 +116,9 @@ def scaling_of(value: object) -> Fraction:
 
 def failure_of(value: object) -> Fraction:
     r"""p in (0, 1)."""
-    return _chance("failure", value)
+    return rational_in("failure", value, "(0, 1)")
 
 
 def delta_of(value: object) -> Fraction:
     r"""delta in (0, 1)."""
-    return _chance("delta", value)
-
-
-def _chance(argument: str, value: object) -> Fraction:
-    exact = rational(argument, value)
-    if not 0 < exact < 1:
-        raise InvalidParameter(argument, value, "must lie in (0, 1)")
-    return exact
-
-
-def order_of(value: object) -> int:
-    r"""An integer order alpha >= 2."""
-    return integer("order", value, at_least=2)
+    return rational_in("delta", value, "(0, 1)")

@@ -6,7 +6,7 @@ their functions take ``form="printed"`` or ``form="corrected"``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
@@ -19,7 +19,6 @@ from accounting.papers.arguments import (
     epsilon_of,
     failure_of,
     log_of,
-    order_of,
     scaling_of,
     users_of,
 )
@@ -28,7 +27,7 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
-from dpcore.noise import Divisible, Noise
+from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational
 
@@ -130,14 +129,7 @@ def cz_central(users: int, epsilon: RationalLike, failure: RationalLike) -> SumP
     >>> cz_central(1024, 1, "1/1000").share is None
     True
     """
-    pure = cz_pure(users, epsilon, failure)
-    return SumParameters(
-        users=pure.users,
-        precision=pure.precision,
-        threshold=pure.threshold,
-        noise=pure.noise,
-        share=None,
-    )
+    return replace(cz_pure(users, epsilon, failure), share=None)
 
 
 def cz_local(
@@ -190,7 +182,8 @@ def cz_renyi_bound(
     >>> cz_renyi_bound(32, "0.3", 2, form="printed"), cz_renyi_bound(32, "0.3", 2, form="corrected")
     (Fraction(603, 400), Fraction(333, 200))
     """
-    alpha, e, s = order_of(order), epsilon_of(epsilon), scaling_of(scaling)
+    alpha = integer("order", order, at_least=2)
+    e, s = epsilon_of(epsilon), scaling_of(scaling)
     first = (2 * alpha - 1) * e**2 / (4 * s**2) + 3 * e / (2 * s**3)
     second = 3 * e / (2 * s) if _form(form) == "corrected" else 3 * e**2 / (2 * s)
     return alpha * e**2 / 2 + min(first, second)
@@ -203,7 +196,8 @@ def skellam_renyi_bound(order: int, variance: RationalLike, sensitivity: int) ->
     >>> skellam_renyi_bound(32, 16, 4)
     Fraction(131, 8)
     """
-    alpha, d = order_of(order), integer("sensitivity", sensitivity, at_least=1)
+    alpha = integer("order", order, at_least=2)
+    d = integer("sensitivity", sensitivity, at_least=1)
     v = positive_rational("variance", variance, "variance 0 adds no noise")
     return alpha * d**2 / (2 * v) + min(
         ((2 * alpha - 1) * d**2 + 6 * d) / (4 * v**2), 3 * d / (2 * v)
@@ -237,9 +231,7 @@ def _tail(scale: Fraction, failure: RationalLike) -> int:
     return ceiling(lambda: ball(scale) * log())
 
 
-def _sum(n: int, g: int, tau: int, noise: Noise) -> SumParameters:
-    if not isinstance(noise, Divisible):
-        raise InvalidParameter("noise", noise, "must be divisible")
+def _sum(n: int, g: int, tau: int, noise: DiscreteLaplace | Skellam) -> SumParameters:
     share = noise.share(n)
     return SumParameters(users=n, precision=g, threshold=tau, noise=noise, share=share)
 

@@ -17,7 +17,6 @@ from accounting.papers.arguments import (
     delta_of,
     epsilon_of,
     log_of,
-    precision_of,
     users_of,
 )
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
@@ -58,8 +57,8 @@ def lzj_scalar(users: int, precision: int, epsilon: RationalLike, delta: Rationa
     41785
     """
     n, e, d = users_of(users), epsilon_of(epsilon) / 2, delta_of(delta)
-    log = log_of(2 / d)
-    return _cheu(n, precision_of(precision), lambda: log() / ball(e * e))
+    g, log = integer("precision", precision, at_least=1), log_of(2 / d)
+    return _cheu(n, g, lambda: log() / ball(e * e))
 
 
 def lzj_scalar_lemma(
@@ -73,7 +72,7 @@ def lzj_scalar_lemma(
     """
     n, e, d = users_of(users), epsilon_of(epsilon), delta_of(delta)
     top, bottom = log_of(2 / d), log_of(1 / d)
-    g = precision_of(precision)
+    g = integer("precision", precision, at_least=1)
     bits = ceiling(lambda: 180 * g * g * bottom() / ball(e * e * n))
     chance = narrow(lambda: 90 * g * g * top() / ball(e * e * n * bits), WIDTH_BITS)
     return BitNoise(users=n, precision=g, bits=bits, probability=chance)

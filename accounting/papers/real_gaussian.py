@@ -14,7 +14,7 @@ from flint import arb
 
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
-from dpcore.numbers.parameter import RationalLike, positive_rational, rational
+from dpcore.numbers.parameter import RationalLike, positive_rational, rational, rational_in
 
 __all__ = ["real_gaussian_delta", "real_gaussian_ratio"]
 
@@ -42,9 +42,7 @@ def real_gaussian_ratio(epsilon: RationalLike, delta: RationalLike) -> Enclosure
     >>> real_gaussian_ratio(10, "0.25").upper_float
     0.24717...
     """
-    most = rational("delta", delta)
-    if not 0 < most < 1:
-        raise InvalidParameter("delta", delta, "must lie in (0, 1)")
+    most = rational_in("delta", delta, "(0, 1)")
     low = high = Fraction(1)
     while real_gaussian_delta(low, epsilon).lower <= most:
         low /= 2

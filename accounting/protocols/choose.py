@@ -33,7 +33,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sizing import ProtocolSize, size_protocol
@@ -216,13 +216,10 @@ def _target(
     e = positive_rational("epsilon", epsilon, "no noise gives epsilon 0")
     if e > _MOST_EPSILON:
         raise InvalidParameter("epsilon", epsilon, f"must be <= {_MOST_EPSILON}: it hides nothing")
-    d, fraction = rational("delta", delta), rational("honest_fraction", honest_fraction)
-    if not 0 <= d < 1:
-        raise InvalidParameter("delta", delta, "must lie in [0, 1)")
+    d = rational_in("delta", delta, "[0, 1)")
     if d == 0 and instance in ("renyi", "concentrated", "binary-shuffle", "vector-shuffle"):
         raise InvalidParameter("delta", delta, f"must be > 0: the loss of {instance} is unbounded")
-    if not 0 < fraction <= 1:
-        raise InvalidParameter("honest_fraction", honest_fraction, "must lie in (0, 1]")
+    fraction = rational_in("honest_fraction", honest_fraction, "(0, 1]")
     return _Target(
         instance=instance,
         parameters=parameters,

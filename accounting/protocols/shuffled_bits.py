@@ -17,7 +17,13 @@ from typing import Final
 from accounting.protocols.box import BinomialBox
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.integer_search import least
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.numbers.parameter import (
+    RationalLike,
+    integer,
+    positive_rational,
+    rational,
+    rational_in,
+)
 
 __all__ = ["LeastBits", "LeastProbability", "fewest_bits", "least_probability"]
 
@@ -137,10 +143,7 @@ def least_probability(
 
 def _target(epsilon: RationalLike, delta: RationalLike) -> tuple[Fraction, Fraction]:
     e = positive_rational("epsilon", epsilon, "no noise gives epsilon 0 with delta < 1")
-    d = rational("delta", delta)
-    if not 0 < d < 1:
-        raise InvalidParameter("delta", delta, "must lie in (0, 1): the loss is unbounded")
-    return e, d
+    return e, rational_in("delta", delta, "(0, 1)", "the loss is unbounded")
 
 
 def _variance(epsilon: Fraction, delta: Fraction, bounds: tuple[int, ...]) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -30,7 +30,7 @@ from dpcore.protocols.aggregation import (
     Step,
 )
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run import run, run_pure, run_relaxed
+from dpcore.protocols.run import Outcome, PureOutcome, RelaxedOutcome, run, run_pure, run_relaxed
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -38,8 +38,7 @@ from dpcore.sampling.rng import SYSTEM, Rng
 __all__ = ["Kind", "Simulation", "simulate"]
 
 Kind: TypeAlias = Literal["ideal", "ideal-per-user", "masked", "masked-neighbours"]
-Estimate: TypeAlias = Fraction | tuple[Fraction, ...]
-Play: TypeAlias = Callable[[npt.NDArray[Any], dict[str, Step], Rng], Estimate]
+Play: TypeAlias = Callable[..., Outcome | RelaxedOutcome | PureOutcome]
 
 _BATCH: Final = "simulation"
 _MOST_VALUES: Final = 1 << 24
@@ -112,7 +111,7 @@ def simulate(
     for number in range(runs):
         values = _values(plan.protocol, world)
         away = {str(user): Step.INPUT for user in world.choice(users, gone, replace=False)}
-        estimate = play(values, away, rng)
+        estimate = play(values=values, vanish=away, rng=rng).estimate
         stayed = [user for user in range(users) if str(user) not in away]
         errors.append(np.array(estimate, dtype=np.float64) - values[stayed].sum(axis=0))
         if progress is not None:
@@ -154,34 +153,15 @@ def _stage(plan: Plan, gone: int, aggregation: Kind) -> tuple[str, Play]:
     if isinstance(protocol, ShuffledPure):
         # Only assumed: its two numbers say what is assumed, and change nothing that is drawn.
         relaxed = RelaxedAggregation(modulus=protocol.modulus, epsilon_hat=0, q_hat=0)
-        return (
-            "a relaxed aggregation, assumed",
-            lambda values, away, rng: (
-                run_relaxed(protocol, values, relaxed, vanish=away, rng=rng).estimate
-            ),
-        )
+        return "a relaxed aggregation, assumed", partial(run_relaxed, protocol, assumption=relaxed)
     if isinstance(protocol, PureShuffle):
-        return (
-            "a shuffler of bits",
-            lambda values, away, rng: (
-                run_pure(protocol, values, Shuffler(), vanish=away, rng=rng).estimate
-            ),
-        )
+        return "a shuffler of bits", partial(run_pure, protocol, functionality=Shuffler())
     if isinstance(protocol, (BinaryShuffle, VectorShuffle)):
-        return (
-            "a shuffler of bits",
-            lambda values, away, rng: (
-                run(protocol, values, Shuffler(), batch=_BATCH, vanish=away, rng=rng).estimate
-            ),
-        )
+        shuffled_once = partial(run, protocol, functionality=Shuffler(), batch=_BATCH)
+        return "a shuffler of bits", shuffled_once
     colluding = max(0, protocol.users - plan.honest - gone)
-    words, functionality = _functionality(protocol, gone, colluding, aggregation)
-    return (
-        words,
-        lambda values, away, rng: (
-            run(protocol, values, functionality, batch=_BATCH, vanish=away, rng=rng).estimate
-        ),
-    )
+    words, added_up = _functionality(protocol, gone, colluding, aggregation)
+    return words, partial(run, protocol, functionality=added_up, batch=_BATCH)
 
 
 def _functionality(

@@ -78,6 +78,10 @@ class GridGaussian(SampledGaussian):
         scale = arb(self.cumulants(float(tilt))[0]).exp()
         return replace(found, rest=(found.rest + apart * scale + self.excess() * whole).upper())
 
+    def fading(self, tilt: Fraction, nats: float, most: int) -> None:
+        r"""None: the integers show at high frequencies."""
+        del tilt, nats, most
+
     def ripple(self, tilt: Fraction, frequencies: Floats) -> Floats:
         r"""What the integers may add: it rises with the frequency."""
         rungs = np.searchsorted(_LADDER, frequencies, side="left")

@@ -21,7 +21,7 @@ import numpy as np
 from flint import acb, acb_poly, arb, arb_poly, ctx
 
 from accounting.fourier.discs import Floats
-from accounting.reals.mixture import Direction
+from accounting.reals.mixture import Ball, Direction
 from accounting.reals.normal_tail import upper_tail
 from accounting.reals.sampled_gaussian import SampledGaussian
 from dpcore.errors import PrecisionExhausted
@@ -56,8 +56,8 @@ class GroupDirection(Direction):
         r"""B where u falls without end: nobody is sampled."""
         return (1 - self.rate) ** self.members
 
-    def mixed(self, growth: arb) -> arb:
-        r"""B, from e^u."""
+    def mixed(self, growth: Ball) -> Ball:
+        r"""B, from e^u, real or not."""
         return arb_poly(_coefficients(self, ctx.prec))(growth)
 
     def beside(self, growth: arb, angle: arb) -> tuple[arb, arb, arb]:

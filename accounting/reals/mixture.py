@@ -12,22 +12,24 @@ known beside the real line. Proofs: docs/proofs/real_noise.md.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
-from flint import arb, ctx
+from flint import acb, arb, ctx
 
 from accounting.errors import NotDerived
 from accounting.fourier.discs import Floats
-from accounting.fourier.smooth_factor import Nodes, SmoothPart
+from accounting.fourier.smooth_factor import FadingNodes, Nodes, SmoothPart
 from accounting.pairs.losses import Losses
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 
-__all__ = ["MOST_ANGLE", "Direction", "SampledLaw", "moments", "not_listed"]
+__all__ = ["MOST_ANGLE", "Ball", "Direction", "SampledLaw", "SmoothLoss", "moments", "not_listed"]
+
+Ball = TypeVar("Ball", arb, acb)
 
 MOST_ANGLE: Final = 1.5
 """Angles of e^u stay below pi/2: the argument of B then rises with Re u."""
@@ -61,12 +63,12 @@ class Direction:
         r"""r = c + 1 or -c."""
         return tilt + 1 if self.present else -tilt
 
-    def mixed(self, growth: arb) -> arb:
-        r"""B, from e^u."""
+    def mixed(self, growth: Ball) -> Ball:
+        r"""B, from e^u, real or not."""
         share, other = _shares(self.rate.numerator, self.rate.denominator, ctx.prec)
         return other + share * growth
 
-    def signed(self, log: arb) -> arb:
+    def signed(self, log: Ball) -> Ball:
         r"""The loss, from log B."""
         return log if self.present else -log
 
@@ -100,16 +102,15 @@ class Direction:
         return np.log(np.hypot(real, imaginary)), np.arctan2(imaginary, real)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampledLaw:
+class SmoothLoss(ABC):
     r"""The loss of one round with noise on the reals: what the line asks of it."""
 
-    direction: Direction
+    __slots__ = ()
 
     @property
     @abstractmethod
-    def highest(self) -> Fraction | None:
-        r"""The largest u, None where there is none; the smallest one is its negative."""
+    def largest(self) -> arb:
+        r"""The largest loss."""
 
     @abstractmethod
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
@@ -118,6 +119,11 @@ class SampledLaw:
     @abstractmethod
     def nodes(self, tilt: Fraction, reach: float, nats: float, most: int) -> Nodes:
         r"""The moment as a sum."""
+
+    def fading(self, tilt: Fraction, nats: float, most: int) -> FadingNodes | None:
+        r"""The moment as a sum along a line beside the real one; None where that is not known."""
+        del tilt, nats, most
+        return None
 
     @abstractmethod
     def far(self, tilt: Fraction, frequencies: Floats) -> Floats:
@@ -136,6 +142,24 @@ class SampledLaw:
         r"""None: there is a density. Raises :class:`NotDerived`."""
         return not_listed(self, tilt, bits)
 
+    def largest_loss(self) -> Enclosure:
+        r"""The same, enclosed."""
+        if not self.largest.is_finite():
+            return Enclosure.infinite()
+        return narrow(lambda: self.largest, _BITS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledLaw(SmoothLoss):
+    r"""The loss of one round on a Poisson sample, in one direction."""
+
+    direction: Direction
+
+    @property
+    @abstractmethod
+    def highest(self) -> Fraction | None:
+        r"""The largest u, None where there is none; the smallest one is its negative."""
+
     @property
     def largest(self) -> arb:
         r"""log B at the largest u, or -log B at the smallest one."""
@@ -146,12 +170,6 @@ class SampledLaw:
             return -ball(direction.least).log()
         end = ball(high if direction.present else -high)
         return direction.signed(direction.mixed(end.exp()).log())
-
-    def largest_loss(self) -> Enclosure:
-        r"""The same, enclosed."""
-        if self.highest is None and self.direction.present:
-            return Enclosure.infinite()
-        return narrow(lambda: self.largest, _BITS)
 
 
 @lru_cache(maxsize=64)

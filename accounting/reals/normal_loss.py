@@ -49,18 +49,19 @@ class NormalLoss:
 
     def delta(self, epsilon: Fraction, bits: int) -> Enclosure:
         r"""The curve at ``epsilon`` >= 0, to a relative width of 2^-bits."""
-        found = narrowed(lambda: self._curve(ball(epsilon)), bits)
+        found = narrowed(lambda: self.curve(ball(epsilon)), bits)
         return within(found, Fraction(0), Fraction(1))
 
     def epsilon(self, delta: Fraction, bits: int) -> Enclosure:
         r"""The inverse at 0 < ``delta`` < 1."""
-        return inverse(self._curve, delta, bits)
+        return inverse(self.curve, delta, bits)
 
     def renyi(self, order: Fraction) -> Fraction:
         r"""order m/2."""
         return order * self.variance / 2
 
-    def _curve(self, epsilon: arb) -> arb:
+    def curve(self, epsilon: arb) -> arb:
+        r"""delta at ``epsilon`` >= 0."""
         mu = ball(self.variance).sqrt()
         fall = epsilon.exp() * upper_tail(mu / 2 + epsilon / mu)
         return upper_tail(epsilon / mu - mu / 2) - fall

@@ -21,7 +21,7 @@ from flint import arb
 
 from accounting.fourier.discs import Floats
 from accounting.fourier.smooth_factor import Nodes
-from accounting.reals.mixture import Direction, SampledLaw, moments
+from accounting.reals.mixture import Ball, Direction, SampledLaw, moments
 from accounting.reals.normal_tail import upper_tail
 from accounting.reals.sampled_gaussian import CELLS, SampledGaussian
 from accounting.reals.sampled_laplace import SampledLaplace, falling
@@ -82,14 +82,14 @@ class ReplacedGaussian(SampledGaussian):
         # B(u(x))^r rises with slope <= r/v, B(u(-x))^(1-r) with slope <= (r - 1)/v.
         return 2 * r - 1
 
-    def _term(self, growth: arb, r: arb) -> tuple[arb, arb]:
+    def _term(self, growth: Ball, r: arb) -> tuple[Ball, Ball]:
         log, other = self.direction.mixed(growth).log(), self._mirrored(growth).log()
         return r * log - (r - 1) * other, log - other
 
-    def _mirrored(self, growth: arb) -> arb:
+    def _mirrored(self, growth: Ball) -> Ball:
         return self.direction.mixed(self._back(growth))
 
-    def _back(self, growth: arb) -> arb:
+    def _back(self, growth: Ball) -> Ball:
         # e^(u(-x)) from e^(u(x)): their product is e^(-1/v).
         return (-1 / ball(self.variance)).exp() / growth
 

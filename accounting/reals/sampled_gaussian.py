@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-from flint import arb
+from flint import acb, arb
 
 from accounting.fourier.discs import Floats, upward
-from accounting.fourier.smooth_factor import Nodes
-from accounting.reals.mixture import MOST_ANGLE, SampledLaw, moments
+from accounting.fourier.smooth_factor import FadingNodes, Nodes
+from accounting.reals.mixture import MOST_ANGLE, Ball, SampledLaw, moments
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.floating import exp_neg
@@ -85,26 +85,35 @@ class SampledGaussian(SampledLaw):
         if count > most:
             raise PrecisionExhausted(f"a sum of {count} nodes: ask at a smaller reach")
         aliases = 2 * beside / (2 * arb.pi() * arb(angle) * v / step).expm1()
-        weights, losses, growth = [], [], arb(0)
-        first = short(low)
-        growth, grown = ((2 * arb(first) - 1) / (2 * v)).exp(), (arb(step) / v).exp()
-        height = (arb(step) / (2 * arb.pi() * v).sqrt()).log()
-        half, x, rise = -1 / (2 * v), arb(first), arb(step)
-        smallest_share = self.direction.beside(growth, arb(0))[2]
-        for _ in range(count):
-            term, loss = self._term(growth, r)
-            weights.append((half * x * x + term + height).exp())
-            losses.append(loss)
-            x, growth = x + rise, growth * grown
-        last = x - rise
-        # The terms fall by these ratios at least: -(x - r s)/v is the slope of their logarithm.
-        zero = arb(0)
-        right = (-(last - self._steepest(r)) * step / v).exp()
-        left = ((arb(first) - r.min(zero) * smallest_share) * step / v).exp()
-        if not (right < 1 and left < 1):
-            raise PrecisionExhausted("the nodes do not reach the tails")
-        rest = aliases + weights[-1] * right / (1 - right) + weights[0] * left / (1 - left)
+        first = arb(short(low))
+        weights, losses = self._terms(first, arb(step), count, r)
+        edges = weights[-1], weights[0]
+        rest = aliases + self._beyond(edges, first, arb(step), count, r, arb(0))
         return Nodes(weights=tuple(weights), losses=tuple(losses), rest=rest.upper())
+
+    def fading(self, tilt: Fraction, nats: float, most: int) -> FadingNodes | None:
+        r"""The same sum along Im x = a/2, or -a/2 without the unit, from the strip up to a."""
+        c, v = ball(tilt), ball(self.variance)
+        r = self.direction.power(c)
+        power, log_scale = float(r), self.cumulants(float(tilt))[0]
+        angle = self._angle(power, 0.0, nats, log_scale)
+        # For y >= 0 the integrand is at most what it is for y = 0, on all of the strip.
+        beside = self.beside(r, angle, 0.0, nats) + self.beside(r, 0.0, 0.0, nats)
+        need = nats + max(float(beside.log()) - log_scale, 0.0) + 1
+        half = short(angle / 2)
+        step = short(math.tau * half * float(self.variance) / need)
+        low, high = self._beside_range(power, half, 0.0, nats)
+        count = math.ceil((high - low) / step) + 1
+        if count > most:
+            return None
+        aliases = beside / (2 * arb.pi() * arb(half) * v / step).expm1()
+        first, turn = arb(short(low)), arb(half)
+        weights, losses = self._terms(
+            first, arb(step), count, r, turn if self.direction.present else -turn
+        )
+        edges = abs(weights[-1]), abs(weights[0])
+        rest = aliases + self._beyond(edges, first, arb(step), count, r, turn)
+        return FadingNodes(weights=tuple(weights), losses=tuple(losses), rest=rest.upper())
 
     def far(self, tilt: Fraction, frequencies: Floats) -> Floats:
         r"""Along Im x = a the integrand falls like e^(-y arg B): the best of some angles a/v."""
@@ -207,7 +216,40 @@ class SampledGaussian(SampledLaw):
         # The most that v times the slope of log |B|^r comes to.
         return self.direction.degree * r.max(arb(0))
 
-    def _term(self, growth: arb, r: arb) -> tuple[arb, arb]:
+    def _terms(
+        self, first: arb, step: arb, count: int, r: arb, turn: arb | None = None
+    ) -> tuple[list[Any], list[Any]]:
+        # h p B^r and the loss at first + jh + i turn v: balls that are real where turn is None.
+        v = ball(self.variance)
+        growth, grown = ((2 * first - 1) / (2 * v)).exp(), (step / v).exp()
+        height = (step / (2 * arb.pi() * v).sqrt()).log()
+        half = -1 / (2 * v)
+        spin: Any = arb(1)
+        swing: Any = arb(0)
+        if turn is not None:
+            spin, swing = acb(0, turn).exp(), acb(0, -turn)
+            height += turn * turn * v / 2
+        weights, losses, x = [], [], first
+        for _ in range(count):
+            term, loss = self._term(growth * spin, r)
+            weights.append((half * x * x + x * swing + term + height).exp())
+            losses.append(loss)
+            x, growth = x + step, growth * grown
+        return weights, losses
+
+    def _beyond(
+        self, edges: tuple[arb, arb], first: arb, step: arb, count: int, r: arb, angle: arb
+    ) -> arb:
+        # The terms fall by these ratios at least: -(x - r s)/v is the slope of their logarithm.
+        v, last = ball(self.variance), first + (count - 1) * step
+        share = self.direction.beside(((2 * first - 1) / (2 * v)).exp(), angle)[2]
+        right = (-(last - self._steepest(r)) * step / v).exp()
+        left = ((first - r.min(arb(0)) * share) * step / v).exp()
+        if not (right < 1 and left < 1):
+            raise PrecisionExhausted("the nodes do not reach the tails")
+        return edges[0] * right / (1 - right) + edges[1] * left / (1 - left)
+
+    def _term(self, growth: Ball, r: arb) -> tuple[Ball, Ball]:
         # r log B and the loss, from e^u.
         log = self.direction.mixed(growth).log()
         return r * log, self.direction.signed(log)

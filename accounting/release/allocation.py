@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from accounting.reals.allocation import MOST_ORDER, renyi_of_allocation
 from accounting.reals.sampled_gaussian import SampledGaussian
-from accounting.release.by_order import ByOrder
+from accounting.release.curve import ByOrder
 from accounting.release.real_curve import RealCurve
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope

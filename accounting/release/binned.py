@@ -20,9 +20,9 @@ from typing import Final, TypeAlias
 from flint import arb
 
 from accounting.errors import NotDerived
+from accounting.laws.counts import PolyaPair
 from accounting.laws.gaussian import GaussianPair
 from accounting.laws.laplace import LaplacePair
-from accounting.laws.one_sided import PolyaPair
 from accounting.laws.polya import LeanDifferencePair, RichDifferencePair
 from accounting.pairs.balls import as_ball
 from accounting.pairs.listing import MOST_LISTED, nothing

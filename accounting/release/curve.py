@@ -24,16 +24,17 @@ from accounting.claims.guarantee import (
     probability,
     width,
 )
+from accounting.claims.orders import approx_from_renyi, delta_from_renyi
 from accounting.laws.registry import candidates, worst
 from accounting.pairs.enclose import MOST_BITS, enclose_delta, enclose_epsilon, narrowed, within
 from accounting.pairs.pair import Loss, Pair
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Scope, Sensitivity
 from dpcore.noise import Noise
-from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["OneRelease", "PrivacyCurve", "bits_of"]
+__all__ = ["ByOrder", "OneRelease", "PrivacyCurve", "bits_of"]
 
 _BITS: Final = 64
 _LEAST_BITS: Final = 8
@@ -82,6 +83,45 @@ class OneRelease(Guarantee):
 
     def _both(self, found: Enclosure) -> Bound:
         return replace(Bound.of(found, "exact", self.theorem), assumptions=self.assumptions)
+
+
+class ByOrder(OneRelease):
+    r"""A release of which D_alpha is at most ``most_renyi(alpha)``, and no pair is known.
+
+    epsilon and delta follow at the best order: upper ends only. Proofs: docs/proofs/convert.md.
+
+    Such parts compose by their orders. Raises as :class:`OneRelease` does.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def most_renyi(self, order: Fraction) -> End:
+        r"""An upper bound of D_alpha, alpha = ``order`` > 1; infinite where there is none."""
+
+    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""Between 0 and the bound."""
+        del bits
+        return Enclosure(Fraction(0), self.most_renyi(order_above_one(order)))
+
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""Between 0 and the bound of the best order."""
+        del bits
+        found = delta_from_renyi(self.most_renyi, at_least_zero("epsilon", epsilon))
+        return Enclosure(Fraction(0), found.upper)
+
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""Between 0 and the bound of the best order; infinite at delta = 0."""
+        del bits
+        found = approx_from_renyi(self.most_renyi, probability("delta", delta))
+        return Enclosure(Fraction(0), found.upper)
+
+    def _both(self, found: Enclosure) -> Bound:
+        # Nothing is known from below.
+        return replace(
+            Bound(upper=found.upper, method="renyi", theorem=self.theorem),
+            assumptions=self.assumptions,
+        )
 
 
 def bits_of(relative: RationalLike | None) -> int:

@@ -19,8 +19,7 @@ from accounting.matrix.sensitivity import Moved, squared_sensitivity
 from accounting.matrix.strategy import Strategy
 from accounting.reals.noise import Gaussian
 from accounting.reals.normal_loss import NormalLoss
-from accounting.release.by_order import ByOrder
-from accounting.release.curve import OneRelease
+from accounting.release.curve import ByOrder, OneRelease
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Norm, Scope, Sensitivity

@@ -7,6 +7,7 @@ an assumption. Proofs: docs/proofs/real_noise.md.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -19,6 +20,7 @@ from accounting.claims.guarantee import at_least_zero, order_above_one, probabil
 from accounting.errors import NotDerived
 from accounting.pairs.enclose import narrowed, within
 from accounting.pairs.renyi import supremum_over_orders
+from accounting.reals.inverse import inverse
 from accounting.reals.mixture import Direction
 from accounting.reals.noise import Gaussian, Laplace, RealNoise
 from accounting.reals.normal_loss import NormalLoss
@@ -26,11 +28,11 @@ from accounting.reals.sampled_gaussian import SampledGaussian
 from accounting.reals.sampled_laplace import MOST_SPREAD, SampledLaplace
 from accounting.release.curve import OneRelease
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Norm, Scope, Sensitivity
+from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball
-from dpcore.numbers.parameter import RationalLike
+from dpcore.numbers.parameter import Exact, RationalLike, rational
 
-__all__ = ["RealCurve", "RealLoss"]
+__all__ = ["RealCurve", "RealLoss", "RealSample"]
 
 _BITS: Final = 64
 _THEOREMS: Final[dict[type[RealNoise], str]] = {
@@ -191,5 +193,66 @@ class RealCurve(OneRelease):
         return f"RealCurve(noise={self.noise!r}, sensitivity={self.sensitivity!r}{scope})"
 
 
+class RealSample(OneRelease):
+    r"""One release on a Poisson sample, of noise on the reals: its curve is computed in balls."""
+
+    __slots__ = ()
+
+    curve: RealCurve
+    rate: Exact
+
+    @abstractmethod
+    def at(self, epsilon: arb) -> arb:
+        r"""delta at ``epsilon`` >= 0, over both directions."""
+
+    @property
+    @abstractmethod
+    def unsampled(self) -> RealCurve:
+        r"""What everybody costs: a sample costs no more."""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        r"""Those of the curve."""
+        return self.curve.assumptions
+
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least delta at ``epsilon`` >= 0, over both directions."""
+        exact = at_least_zero("epsilon", epsilon)
+        found = narrowed(lambda: self.at(ball(exact)), bits, _SMALLEST)
+        return within(found, Fraction(0), Fraction(1))
+
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least epsilon at ``delta`` in [0, 1], over both directions."""
+        most = probability("delta", delta)
+        if most == 1:
+            return Enclosure.exactly(0)
+        return self._largest() if most == 0 else inverse(self.at, most, bits)
+
+    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""Not derived; raises :class:`NotDerived`."""
+        del bits
+        at = order_above_one(order)
+        raise NotDerived(
+            f"the Renyi divergence of order {at} of {self!r}", "ask for epsilon(delta)"
+        )
+
+    def _largest(self) -> Enclosure:
+        return Enclosure.infinite()
+
+    def _check(self, *, below: bool, why: str) -> None:
+        # The curve and the rate; whether the rate may be 1.
+        if not isinstance(self.curve, RealCurve):
+            raise InvalidParameter("curve", self.curve, "must be a RealCurve: noise on the reals")
+        if self.curve.scope.relation is not Relation.ADD_REMOVE:
+            must = f"must have the relation 'add-remove': {why}"
+            raise InvalidParameter("scope", self.curve.scope, must)
+        rate = rational("rate", self.rate)
+        if not 0 < rate <= 1 or (below and rate == 1):
+            range_ = "(0, 1)" if below else "(0, 1]"
+            raise InvalidParameter("rate", self.rate, f"must lie in {range_}: it is a probability")
+        object.__setattr__(self, "rate", rate)
+
+
 _EVERYBODY: Final = Direction(rate=Fraction(1), present=True)
 _TINY: Final = Fraction(1, 1 << 200)
+_SMALLEST: Final = Fraction(1, 1 << 2000)

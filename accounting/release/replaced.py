@@ -7,31 +7,25 @@ rounds compose exactly. Proofs: docs/proofs/replaced_units.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, ClassVar, Final
 
-from accounting.claims.guarantee import at_least_zero, order_above_one, probability
-from accounting.errors import NotDerived
-from accounting.pairs.enclose import narrowed, within
-from accounting.reals.inverse import inverse
+from flint import arb
+
 from accounting.reals.mixture import Direction
 from accounting.reals.replaced import ReplacedGaussian, ReplacedLaplace
 from accounting.reals.sampled_gaussian import SampledGaussian
-from accounting.release.curve import OneRelease
-from accounting.release.real_curve import RealCurve, RealLoss
-from dpcore.errors import InvalidParameter
+from accounting.release.real_curve import RealCurve, RealLoss, RealSample
 from dpcore.mechanism import Relation, Scope, Sensitivity
-from dpcore.numbers.enclosure import Enclosure, ball
-from dpcore.numbers.parameter import Exact, RationalLike, rational
+from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.parameter import Exact, RationalLike
 
 __all__ = ["PoissonReplaced"]
 
 _BITS: Final = 64
-_TINY: Final = Fraction(1, 1 << 2000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PoissonReplaced(OneRelease):
+class PoissonReplaced(RealSample):
     r"""Privacy amplified by Poisson sampling where neighbours differ by a unit replaced.
 
     ``curve`` is of noise on the reals under add-remove: its sensitivity D is how far one unit moves
@@ -57,28 +51,12 @@ class PoissonReplaced(OneRelease):
     rate: Exact = Exact()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.curve, RealCurve):
-            raise InvalidParameter("curve", self.curve, "must be a RealCurve: noise on the reals")
-        if self.curve.scope.relation is not Relation.ADD_REMOVE:
-            raise InvalidParameter(
-                "scope",
-                self.curve.scope,
-                "must have the relation 'add-remove': the sensitivity is that of one unit added",
-            )
-        rate = rational("rate", self.rate)
-        if not 0 < rate <= 1:
-            raise InvalidParameter("rate", self.rate, "must lie in (0, 1]: it is a probability")
-        object.__setattr__(self, "rate", rate)
+        self._check(below=False, why="the sensitivity is that of one unit added")
 
     @property
     def scope(self) -> Scope:
         r"""That of the curve, with a unit replaced."""
         return Scope(unit=self.curve.scope.unit, relation=Relation.REPLACE)
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        r"""Those of the curve."""
-        return self.curve.assumptions
 
     def loss(self) -> RealLoss | ReplacedGaussian | ReplacedLaplace:
         r"""The loss of one round: the same pair for all neighbours, in both orders."""
@@ -86,42 +64,34 @@ class PoissonReplaced(OneRelease):
             return self.unsampled.loss()
         return self._law
 
+    def at(self, epsilon: arb) -> arb:
+        r"""delta at ``epsilon`` >= 0."""
+        return self._law.curve(epsilon)
+
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0."""
-        at = at_least_zero("epsilon", epsilon)
         if self.rate == 1:
-            return self.unsampled.enclose_delta(at, bits)
-        law = self._law
-        largest = law.largest_loss()
-        if at >= largest.upper:
-            return Enclosure.exactly(0)
-        found = narrowed(lambda: law.curve(ball(at)), bits, _TINY)
-        return within(found, Fraction(0), Fraction(1))
+            return self.unsampled.enclose_delta(epsilon, bits)
+        return RealSample.enclose_delta(self, epsilon, bits)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least epsilon at ``delta`` in [0, 1]."""
-        most = probability("delta", delta)
-        if most == 1:
-            return Enclosure.exactly(0)
         if self.rate == 1:
-            return self.unsampled.enclose_epsilon(most, bits)
-        law = self._law
-        if most == 0:
-            return law.largest_loss()
-        return inverse(law.curve, most, bits)
+            return self.unsampled.enclose_epsilon(delta, bits)
+        return RealSample.enclose_epsilon(self, delta, bits)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Of everybody only; raises :class:`NotDerived` for a sample."""
-        at = order_above_one(order)
         if self.rate == 1:
-            return self.unsampled.enclose_renyi(at, bits)
-        raise NotDerived(
-            f"the Renyi divergence of order {at} of {self!r}", "ask for epsilon(delta)"
-        )
+            return self.unsampled.enclose_renyi(order, bits)
+        return RealSample.enclose_renyi(self, order, bits)
 
     def to_json(self) -> dict[str, Any]:
         r"""The rate and the curve, as text."""
         return {"claim": self.word, "rate": str(self.rate), "curve": self.curve.to_json()}
+
+    def _largest(self) -> Enclosure:
+        return self._law.largest_loss()
 
     @property
     def _law(self) -> ReplacedGaussian | ReplacedLaplace:

@@ -25,21 +25,23 @@ __all__ = ["rows", "shared_draw_delta", "swapped_scale"]
 
 _LARGEST: Final = (1 << 63) - 1
 
+_swapped_rate = partial(Verdict, paper="CZ", statement="released code, Polya sampler", erratum="9a")
+_one_draw = partial(Verdict, paper="CZ", erratum="9b")
+
 
 def rows(*, quick: bool) -> Iterator[Row]:
     r"""Every row of the samplers, not yet computed."""
     del quick
-    for n, e, g in [(1024, Fraction(1, 2), 16)]:
-        yield partial(_recipe, n, e, g)
-        yield partial(_shares, n, e, g, "8")
-        yield partial(_swapped_variance, n, e, g)
-        yield partial(_swapped_zeros, n, e, g)
-        yield partial(_swapped_epsilon, n, e, g)
-        yield partial(_shares, n, e, g, "9a")
-    for e in (Fraction(1, 2),):
-        yield partial(_shared, e, (1, 0))
-        yield partial(_shared, e, (1, 1))
-        yield partial(_separate, e)
+    n, e, g = 1024, Fraction(1, 2), 16
+    yield partial(_recipe, n, e, g)
+    yield partial(_shares, n, e, g, "8")
+    yield partial(_swapped_variance, n, e, g)
+    yield partial(_swapped_zeros, n, e, g)
+    yield partial(_swapped_epsilon, n, e, g)
+    yield partial(_shares, n, e, g, "9a")
+    yield partial(_shared, e, (1, 0))
+    yield partial(_shared, e, (1, 1))
+    yield partial(_separate, e)
 
 
 # -- erratum 8 --------------------------------------------------------------------------------
@@ -106,10 +108,7 @@ def _swapped(users: int, e: Fraction, g: int) -> tuple[Noise, Noise]:
 
 def _swapped_variance(users: int, e: Fraction, g: int) -> Verdict:
     low, high = (_hull(noise.variance) for noise in _swapped(users, e, g))
-    return Verdict(
-        paper="CZ",
-        statement="released code, Polya sampler",
-        erratum="9a",
+    return _swapped_rate(
         parameters=f"n = {users}, epsilon = {e}, g = {g}",
         quantity="the variance that the noise needs",
         claimed=Enclosure(low.lower, high.upper),
@@ -120,10 +119,7 @@ def _swapped_variance(users: int, e: Fraction, g: int) -> Verdict:
 
 def _swapped_zeros(users: int, e: Fraction, g: int) -> Verdict:
     low, high = (noise.enclose_pmf(0) for noise in _swapped(users, e, g))
-    return Verdict(
-        paper="CZ",
-        statement="released code, Polya sampler",
-        erratum="9a",
+    return _swapped_rate(
         parameters=f"n = {users}, epsilon = {e}, g = {g}",
         quantity="the chance that a sum carries no noise",
         claimed=DiscreteLaplace(scale=g / e).enclose_pmf(0),
@@ -138,10 +134,7 @@ def _swapped_epsilon(users: int, e: Fraction, g: int) -> Verdict:
         PrivacyCurve(noise=noise, sensitivity=g).enclose_epsilon(0)
         for noise in _swapped(users, e, g)
     )
-    return Verdict(
-        paper="CZ",
-        statement="released code, Polya sampler",
-        erratum="9a",
+    return _swapped_rate(
         parameters=f"n = {users}, epsilon = {e}, g = {g}",
         quantity="epsilon",
         claimed=Enclosure.exactly(e),
@@ -176,10 +169,8 @@ def shared_draw_delta(moves: tuple[int, ...], noise: Noise, epsilon: Fraction) -
 
 
 def _shared(e: Fraction, moves: tuple[int, int]) -> Verdict:
-    return Verdict(
-        paper="CZ",
+    return _one_draw(
         statement="released code, DP-SE",
-        erratum="9b",
         parameters=f"2 arms, epsilon = {e}, sums that move by {moves}",
         quantity=f"delta({e})",
         claimed=Enclosure.exactly(0),
@@ -192,10 +183,8 @@ def _shared(e: Fraction, moves: tuple[int, int]) -> Verdict:
 
 def _separate(e: Fraction) -> Verdict:
     curve = PrivacyCurve(noise=DiscreteLaplace(scale=1 / e), sensitivity=Sensitivity.l1(1))
-    return Verdict(
-        paper="CZ",
+    return _one_draw(
         statement="ours: one draw for each arm",
-        erratum="9b",
         parameters=f"2 arms, epsilon = {e}, one sum moves by 1",
         quantity=f"delta({e})",
         claimed=Enclosure.exactly(0),

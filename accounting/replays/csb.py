@@ -38,6 +38,8 @@ _STEPS: Final = 100
 _HORIZON: Final = 10**5
 _PULLS: Final = 1000
 
+_of_csb = partial(Verdict, paper="CSB", erratum="7")
+
 
 def rows(*, quick: bool) -> Iterator[Row]:
     r"""Every row of this paper, not yet computed."""
@@ -61,10 +63,8 @@ def rows(*, quick: bool) -> Iterator[Row]:
 def _local(statement: str, epsilon: Fraction, arms: int, sent: int) -> Verdict:
     noise = DiscreteLaplace(scale=_STEPS * arms / epsilon)
     curve = PrivacyCurve(noise=noise, sensitivity=Sensitivity.l1(_STEPS * sent))
-    return Verdict(
-        paper="CSB",
+    return _of_csb(
         statement=statement,
-        erratum="7",
         parameters=f"K = {arms}, epsilon = {epsilon}, {_STEPS} steps",
         quantity="epsilon",
         claimed=Enclosure.exactly(epsilon),
@@ -87,10 +87,8 @@ def _tree(horizon: int, epsilon: Fraction, statement: str) -> Verdict:
         ).enclose_epsilon(0)
         for end in (scale.upper, scale.lower)
     ]
-    return Verdict(
-        paper="CSB",
+    return _of_csb(
         statement=statement,
-        erratum="7",
         parameters=f"T = {horizon}, epsilon = {epsilon}, mass 1",
         quantity="epsilon",
         claimed=Enclosure.exactly(epsilon),
@@ -126,10 +124,8 @@ def _rewards(epsilon: Fraction, label: str, constant: Fraction | None) -> Verdic
     low = narrow(lambda: ball(excess) / _unit(), WIDTH_BITS)
     root = narrow(lambda: arb(2).sqrt(), WIDTH_BITS)
     c = Enclosure(4 * root.lower, 4 * root.upper) if constant is None else constant
-    return Verdict(
-        paper="CSB",
+    return _of_csb(
         statement=f"Algorithm 2, its bonus with c = {label}",
-        erratum="7",
         parameters=f"epsilon = {epsilon}, T = {_HORIZON}, T_i = {_PULLS}, failure T^-4",
         quantity="the bonus/sqrt(ln T/T_i) that rewards alone need",
         claimed=csb_local_bonus(epsilon, c),
@@ -146,10 +142,8 @@ def _rewards(epsilon: Fraction, label: str, constant: Fraction | None) -> Verdic
 def _reward_term() -> Verdict:
     reach = narrow(lambda: _PULLS * (arb(1) / 2 + arb(2).sqrt() * _unit()), WIDTH_BITS)
     coins = Binomial(trials=_PULLS, probability=Fraction(1, 2))
-    return Verdict(
-        paper="CSB",
+    return _of_csb(
         statement="ours: a reward term sqrt(2 ln T/T_i) beside that of the noise",
-        erratum="7",
         parameters=f"T = {_HORIZON}, T_i = {_PULLS}, fair coins",
         quantity="the chance that rewards leave it",
         claimed=Enclosure.exactly(Fraction(1, _HORIZON**4)),
@@ -165,10 +159,8 @@ def _central(arms: int, epsilon: Fraction) -> Verdict:
     wide = Fraction(round(Fraction(scale.upper) * _STEPS * 1000) + 1, 1000)
     noise = PolyaDifference(shape=levels, scale=wide)
     needed = Fraction(least_threshold(noise, Fraction(1, _HORIZON**3)), _STEPS)
-    return Verdict(
-        paper="CSB",
+    return _of_csb(
         statement="Algorithm 3, its bonus for the noise",
-        erratum="7",
         parameters=f"K = {arms}, epsilon = {epsilon}, T = {_HORIZON}, failure T^-3",
         quantity="the bonus times T_i that the tree needs",
         claimed=csb_central_bonus(_HORIZON, arms, epsilon),

@@ -36,6 +36,8 @@ _BITS: Final = 128
 _FINE: Final = 256
 _ORDERS: Final = (*range(2, 64), *range(64, 512, 8))
 
+_of_cz = partial(Verdict, paper="CZ")
+
 
 def rows(*, quick: bool) -> Iterator[Row]:
     r"""Every row of this paper, not yet computed."""
@@ -58,8 +60,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
 
 def _pure(statement: str, users: int, epsilon: Fraction, chosen: papers.SumParameters) -> Verdict:
     curve = PrivacyCurve(noise=chosen.noise, sensitivity=chosen.precision)
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement=statement,
         parameters=f"n = {users}, epsilon = {epsilon}, g = {chosen.precision}",
         quantity="epsilon",
@@ -78,8 +79,7 @@ def _shuffled(users: int, epsilon: Fraction, form: Literal["printed", "corrected
     proven = Fraction(alone.upper) + epsilon / 2
     found = leaking_aggregation(chosen, epsilon / 4)
     printed = form == "printed"
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Theorem 3" if printed else "ours: Theorem 3 with noise of scale 2g/epsilon",
         erratum="1",
         parameters=f"n = {users}, epsilon = {epsilon}, g = {chosen.precision}",
@@ -150,8 +150,7 @@ def _renyi(
     lemma = papers.skellam_renyi_bound(order, variance, chosen.precision)
     printed = form == "printed"
     last = "3 epsilon^2/(2s)" if printed else "3 epsilon/(2s)"
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Theorem 2" if printed else "ours: Theorem 2 with 3 epsilon/(2s) in the minimum",
         erratum="2",
         parameters=f"n = {users}, epsilon = {e}, s = {scaling}, alpha = {order}, "
@@ -165,8 +164,7 @@ def _renyi(
 
 
 def _skellam(variance: Fraction, shift: int, order: int) -> Verdict:
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Lemma 3",
         parameters=f"variance = {variance}, Delta = {shift}, alpha = {order}",
         quantity=f"D_{order}",
@@ -199,8 +197,7 @@ def _concentrated(users: int, e: Fraction, scaling: int, order: int) -> Verdict:
 
     # xi may be 1e-38 and the truth as near: the bits tell them apart.
     curve = PrivacyCurve(noise=chosen.noise, sensitivity=chosen.precision)
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Theorem 4",
         parameters=f"n = {users}, epsilon = {e}, s = {scaling}, T = {2 * users}, alpha = {order}",
         quantity=f"D_{order}",
@@ -214,8 +211,7 @@ def _gaussian_sum(count: int, variance: Fraction, shift: int) -> Verdict:
     stated = papers.gaussian_sum_epsilon(count, variance, shift)
     low, high = Fraction(stated.lower), Fraction(stated.upper)
     noise = DiscreteGaussianSum(count=count, sigma_squared=variance)
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Lemma 4",
         parameters=f"n = {count}, sigma^2 = {variance}, Delta = {shift}",
         quantity="rho",
@@ -244,8 +240,7 @@ def _classic(rho: Fraction, delta: Fraction) -> Enclosure:
 
 def _conversion(rho: Fraction) -> Verdict:
     noise = DiscreteGaussian(sigma_squared=1 / (2 * rho))
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Lemma 10",
         parameters=f"rho = {rho}, delta = {_DELTA}",
         quantity="epsilon",
@@ -260,8 +255,7 @@ def _returning(visits: int) -> Verdict:
         Fraction(1, 800),
         PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1),
     )
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Appendix I, by zCDP",
         parameters=f"B = {visits}, discrete Gaussian of variance 400, delta = {_DELTA}",
         quantity="epsilon",
@@ -286,8 +280,7 @@ def _returning_renyi(visits: int) -> Verdict:
 
     bounds = [at(order) for order in _ORDERS]
     curve = PrivacyCurve(noise=Skellam(variance=400), sensitivity=1)
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Appendix I, by Renyi",
         parameters=f"B = {visits}, Skellam of variance 400, delta = {_DELTA}",
         quantity="epsilon",
@@ -316,8 +309,7 @@ def _advanced(visits: int, target: Fraction) -> Verdict:
         ).enclose_epsilon(_DELTA)
         for end in (each.lower, each.upper)
     )
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Theorem 7 (Appendix I, advanced composition)",
         parameters=f"B = {visits}, each pure at epsilon = {shown(each)}, delta = {_DELTA}",
         quantity="epsilon",

@@ -30,6 +30,10 @@ _THEOREMS: Final = ("Theorem 4.2", "Theorem 4.4", "Theorem C.1", "Theorem C.3")
 _USERS: Final = 1000
 _MANY: Final = 1 << 18
 
+_gaussian = partial(Verdict, paper="LZJ", erratum="3")
+_vectors = partial(Verdict, paper="LZJ", erratum="6")
+_scalars = partial(Verdict, paper="LZJ", erratum="4")
+
 
 def rows(*, quick: bool) -> Iterator[Row]:
     r"""Every row of this paper, not yet computed."""
@@ -65,10 +69,8 @@ def _gaussian_delta(theorem: str, e: Fraction, d: Fraction) -> Verdict:
     # delta falls in the ratio.
     low = real_gaussian_delta(Fraction(ratio.upper), e).lower
     high = real_gaussian_delta(Fraction(ratio.lower), e).upper
-    return Verdict(
-        paper="LZJ",
+    return _gaussian(
         statement=theorem,
-        erratum="3",
         parameters=f"epsilon = {e}, delta = {d}",
         quantity="delta",
         claimed=Enclosure.exactly(d),
@@ -79,10 +81,8 @@ def _gaussian_delta(theorem: str, e: Fraction, d: Fraction) -> Verdict:
 
 
 def _gaussian_ratio(theorem: str, e: Fraction, d: Fraction) -> Verdict:
-    return Verdict(
-        paper="LZJ",
+    return _gaussian(
         statement=theorem,
-        erratum="3",
         parameters=f"epsilon = {e}, delta = {d}",
         quantity="the least sigma/Delta",
         claimed=papers.lzj_classical_gaussian(e, d),
@@ -93,10 +93,8 @@ def _gaussian_ratio(theorem: str, e: Fraction, d: Fraction) -> Verdict:
 
 def _exact_gaussian(e: Fraction, d: Fraction) -> Verdict:
     ratio = real_gaussian_ratio(e, d)
-    return Verdict(
-        paper="LZJ",
+    return _gaussian(
         statement="ours: the least sigma/Delta",
-        erratum="3",
         parameters=f"epsilon = {e}, delta = {d}, sigma/Delta = {shown(ratio)}",
         quantity="delta",
         claimed=Enclosure.exactly(d),
@@ -113,10 +111,8 @@ def _vector(theorem: str, coordinates: int, e: Fraction, d: Fraction) -> Verdict
     # More bits are post-processing of fewer, and s coordinates at epsilon/s make one at epsilon:
     # crude, and enough for noise of this size.
     fewer = replace(bits_box(found, found.precision), trials=min(found.trials, _MANY))
-    return Verdict(
-        paper="LZJ",
+    return _vectors(
         statement=theorem,
-        erratum="6",
         parameters=f"n = {_USERS}, s = {coordinates}, epsilon = {e}, delta = {d}, "
         f"g = {found.precision}",
         quantity="delta",
@@ -135,10 +131,8 @@ def _vector_noise(coordinates: int, e: Fraction, d: Fraction) -> Verdict:
     found = papers.lzj_vector(_USERS, coordinates, e, d)
     low, high = found.variance.lower, found.variance.upper
     step = Fraction(2, found.precision)
-    return Verdict(
-        paper="LZJ",
+    return _vectors(
         statement="Algorithm 2, its noise",
-        erratum="6",
         parameters=f"n = {_USERS}, s = {coordinates}, epsilon = {e}, delta = {d}",
         quantity="the deviation/Delta that is needed",
         claimed=Enclosure(
@@ -156,10 +150,8 @@ def _vector_bound(coordinates: int, e: Fraction, d: Fraction) -> Verdict:
         inner = 360 * ball(4 * coordinates / d).log() * ball(2 / d).log()
         return inner.sqrt() * 18 / ball(e)
 
-    return Verdict(
-        paper="LZJ",
+    return _vectors(
         statement="Theorem A.2, its bound on the noise",
-        erratum="6",
         parameters=f"s = {coordinates}, epsilon = {e}, delta = {d}",
         quantity="the deviation/Delta that is needed",
         claimed=narrow(stated, WIDTH_BITS),
@@ -171,10 +163,8 @@ def _vector_bound(coordinates: int, e: Fraction, d: Fraction) -> Verdict:
 def _exact_vector(coordinates: int, e: Fraction, d: Fraction) -> Verdict:
     g = papers.lzj_vector(_USERS, coordinates, e, d).precision
     least = fewest_bits(epsilon=e, delta=d, bounds=(g,) * coordinates)
-    return Verdict(
-        paper="LZJ",
+    return _vectors(
         statement="ours: the fewest fair bits",
-        erratum="6",
         parameters=f"s = {coordinates}, g = {g}, epsilon = {e}, delta = {d}, "
         f"{least.bits} bits in all",
         quantity="delta",
@@ -194,10 +184,8 @@ def _twice(value: Enclosure) -> Enclosure:
 def _lemma(users: int, precision: int, e: Fraction, d: Fraction) -> Verdict:
     found = papers.lzj_scalar_lemma(users, precision, e, d)
     spent = e * (Fraction(2, precision) + 1)
-    return Verdict(
-        paper="LZJ",
+    return _scalars(
         statement="Lemma C.5",
-        erratum="4",
         parameters=f"n = {users}, B = 1, g = {precision}, epsilon-hat = {e}, delta = {d}, "
         f"b = {found.bits}",
         quantity=f"delta({spent})",
@@ -209,10 +197,8 @@ def _lemma(users: int, precision: int, e: Fraction, d: Fraction) -> Verdict:
 
 def _lemma_chance(users: int, precision: int, e: Fraction, d: Fraction) -> Verdict:
     found = papers.lzj_scalar_lemma(users, precision, e, d)
-    return Verdict(
-        paper="LZJ",
+    return _scalars(
         statement="Lemma C.5 for Algorithm 4",
-        erratum="4",
         parameters=f"n = {users}, g = {precision}, epsilon-hat = {e}, delta = {d}, "
         f"b = {found.bits}",
         quantity="p",
@@ -224,10 +210,8 @@ def _lemma_chance(users: int, precision: int, e: Fraction, d: Fraction) -> Verdi
 
 def _scalar(users: int, precision: int, e: Fraction, d: Fraction) -> Verdict:
     found = papers.lzj_scalar(users, precision, e, d)
-    return Verdict(
-        paper="LZJ",
+    return _scalars(
         statement="Theorem C.6 (Algorithm 4)",
-        erratum="4",
         parameters=f"n = {users}, B = 1, g = {precision}, epsilon = {e}, delta = {d}",
         quantity="noise bits of a user needed",
         claimed=Enclosure.exactly(found.bits),
@@ -240,10 +224,8 @@ def _scalar(users: int, precision: int, e: Fraction, d: Fraction) -> Verdict:
 
 def _exact_scalar(users: int, precision: int, e: Fraction, d: Fraction) -> Verdict:
     least = fewest_bits(epsilon=e, delta=d, bounds=(precision,), users=users)
-    return Verdict(
-        paper="LZJ",
+    return _scalars(
         statement="ours: the fewest fair bits",
-        erratum="4",
         parameters=f"n = {users}, g = {precision}, epsilon = {e}, delta = {d}, "
         f"{least.bits} bits each",
         quantity="delta",

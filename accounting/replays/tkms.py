@@ -25,6 +25,8 @@ __all__ = ["bits_box", "rows"]
 _ROUNDED: Final = 1 << 64
 _DELTA: Final = Fraction(1, 10**6)
 
+_of_bits = partial(Verdict, paper="TKMS", erratum="5")
+
 
 def rows(*, quick: bool) -> Iterator[Row]:
     r"""Every row of this paper, not yet computed."""
@@ -43,7 +45,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
     yield partial(_bandit, "VB-SDP-AE (batches of 2^t)", Fraction(1, 2), sizes)
 
 
-def bits_box(found: BitNoise, bound: int = 1, coordinates: int = 1) -> BinomialBox:
+def bits_box(found: BitNoise, bound: int = 1) -> BinomialBox:
     r"""The noise of a bit protocol; a probability that is irrational is taken within 2^-64.
 
     >>> bits_box(papers.tkms_bits(1, "0.5", "1e-6")).trials
@@ -51,15 +53,13 @@ def bits_box(found: BitNoise, bound: int = 1, coordinates: int = 1) -> BinomialB
     """
     low, high = Fraction(found.probability.lower), Fraction(found.probability.upper)
     near = low if low == high else Fraction(round(low * _ROUNDED), _ROUNDED)
-    return BinomialBox(trials=found.trials, probability=near, bounds=(bound,) * coordinates)
+    return BinomialBox(trials=found.trials, probability=near, bounds=(bound,))
 
 
 def _theorem(users: int, epsilon: Fraction) -> Verdict:
     found = papers.tkms_bits(users, epsilon, _DELTA)
-    return Verdict(
-        paper="TKMS",
+    return _of_bits(
         statement="Theorem C.1 (Algorithm 3)",
-        erratum="5",
         parameters=f"m = {users}, epsilon = {epsilon}, delta = {_DELTA}",
         quantity="delta",
         claimed=Enclosure.exactly(_DELTA),
@@ -71,10 +71,8 @@ def _theorem(users: int, epsilon: Fraction) -> Verdict:
 def _bits(epsilon: Fraction) -> Verdict:
     used = papers.tkms_bits(1, epsilon, _DELTA).trials
     needed = fewest_bits(epsilon=epsilon, delta=_DELTA).bits
-    return Verdict(
-        paper="TKMS",
+    return _of_bits(
         statement="Algorithm 3, tau",
-        erratum="5",
         parameters=f"epsilon = {epsilon}, delta = {_DELTA}",
         quantity="fair noise bits needed",
         claimed=Enclosure.exactly(used),
@@ -85,10 +83,8 @@ def _bits(epsilon: Fraction) -> Verdict:
 
 def _exact_bits(epsilon: Fraction) -> Verdict:
     least = fewest_bits(epsilon=epsilon, delta=_DELTA)
-    return Verdict(
-        paper="TKMS",
+    return _of_bits(
         statement="ours: the fewest fair bits",
-        erratum="5",
         parameters=f"epsilon = {epsilon}, delta = {_DELTA}, {least.bits} bits",
         quantity="delta",
         claimed=Enclosure.exactly(_DELTA),
@@ -101,10 +97,8 @@ def _comparisons(epsilon: Fraction) -> Verdict:
     # m < tau and m <= tau differ at m = tau alone.
     tau = papers.tkms_threshold(epsilon, _DELTA)
     differing = math.floor(tau.upper) - math.ceil(tau.lower) + 1
-    return Verdict(
-        paper="TKMS",
+    return _of_bits(
         statement="Algorithm 3, encoder and analyzer",
-        erratum="5",
         parameters=f"epsilon = {epsilon}, delta = {_DELTA}",
         quantity="the number of m at which < and <= differ",
         claimed=Enclosure.exactly(0),

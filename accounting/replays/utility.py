@@ -38,6 +38,8 @@ _ARMS: Final = 10
 _HORIZON: Final = 10**6
 _GAPS: Final = tuple(Fraction(place, 2 * (_ARMS - 1)) for place in range(_ARMS))
 
+_of_cz = partial(Verdict, paper="CZ")
+
 
 def rows(*, quick: bool) -> Iterator[Row]:
     r"""Every row of these statements, not yet computed."""
@@ -96,8 +98,7 @@ def _laplace_tail(scale: Fraction, chance: Fraction) -> Verdict:
     printed = ceiling(
         lambda: ball(scale) * (2 / (ball(chance) * (ball(1 / scale).exp() + 1))).log()
     )
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Fact 2, its tail",
         parameters=f"Delta/epsilon = {scale}, p = {chance}",
         quantity="the least m with P(|Y| > m) <= p",
@@ -108,8 +109,7 @@ def _laplace_tail(scale: Fraction, chance: Fraction) -> Verdict:
 
 
 def _gaussian_tail(squared: Fraction, t: int) -> Verdict:
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Fact 3, its tail",
         parameters=f"Delta^2/epsilon^2 = {squared}, t = {t}",
         quantity=f"P(|Y| >= {t})",
@@ -120,8 +120,7 @@ def _gaussian_tail(squared: Fraction, t: int) -> Verdict:
 
 
 def _gaussian_rho(squared: Fraction) -> Verdict:
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Fact 3, its privacy",
         parameters=f"Delta^2/epsilon^2 = {squared}, Delta = 1",
         quantity="rho",
@@ -133,8 +132,7 @@ def _gaussian_rho(squared: Fraction) -> Verdict:
 
 def _skellam_moment(variance: Fraction) -> Verdict:
     # K(a)/a^2 = variance (cosh a - 1)/a^2 rises with a: the largest a decides.
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Proposition 1, its moments",
         parameters=f"variance = {variance}, lambda = sqrt 2",
         quantity="ln E e^(lambda X)",
@@ -152,8 +150,7 @@ def _skellam_tail(variance: Fraction, chance: Fraction) -> Verdict:
         ),
         WIDTH_BITS,
     )
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Proposition 1, its tail",
         parameters=f"variance = {variance}, p = {chance}",
         quantity="P(|X| > 2 sigma sqrt(ln(2/p)) + sqrt(2) ln(2/p))",
@@ -169,8 +166,7 @@ def _laplace_moment(epsilon: Fraction) -> Verdict:
         beta, a = (-ball(epsilon)).exp(), ball(epsilon / _C)
         return 2 * (1 - beta).log() - (1 - beta * a.exp()).log() - (1 - beta * (-a).exp()).log()
 
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement=f"Lemma 5, with c = {_C}",
         parameters=f"epsilon = {epsilon}, lambda = epsilon/c",
         quantity="ln E e^(lambda X)",
@@ -186,8 +182,7 @@ def _laplace_sum(epsilon: Fraction, users: int, chance: Fraction) -> Verdict:
         wide, far = c * (2 * users * log).sqrt(), 2 * c * log
         return wide if bool(wide > far) else far
 
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement=f"Lemma 5, its tail with c = {_C}",
         parameters=f"n = {users}, epsilon = {epsilon}, p = {chance}",
         quantity="P(|sum of X_i| > v)",
@@ -203,8 +198,7 @@ def _laplace_sum(epsilon: Fraction, users: int, chance: Fraction) -> Verdict:
 def _assumption(epsilon: Fraction, chance: Fraction) -> Verdict:
     log = partial(lambda p: ball(2 / p).log(), chance)
     limit = narrow(lambda: ((2 * log()).sqrt() + log()) / ball(epsilon), WIDTH_BITS)
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Lemma 1, its assumption for discrete Laplace noise",
         parameters=f"sigma = sqrt(2)/epsilon, h = 1/epsilon, epsilon = {epsilon}, p = {chance}",
         quantity="P(|n_a(b)| > sigma sqrt(ln(2/p)) + h ln(2/p))",
@@ -216,8 +210,7 @@ def _assumption(epsilon: Fraction, chance: Fraction) -> Verdict:
 
 def _intervals() -> Verdict:
     # Of batch b: p/(2 b^2) for the rewards, p/b^2 for the noise, over all arms.
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Lemma 2, all intervals",
         parameters="equation 2, all batches",
         quantity="the chance that an interval misses, over p",
@@ -233,8 +226,7 @@ def _intervals() -> Verdict:
 
 def _pulls(last: int) -> Verdict:
     length = 1 << last
-    return Verdict(
-        paper="CZ",
+    return _of_cz(
         statement="Lemma 2, pulls of an arm",
         parameters=f"batches of 2^b, last survived b = {last}",
         quantity="N_a/l(b), with the batch that drops it",

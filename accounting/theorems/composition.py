@@ -20,10 +20,10 @@ from accounting.claims.claim import Approx, Assumed, Pure, Rdp, StatedGuarantee,
 from accounting.claims.orders import rounded_up
 from accounting.errors import NotDerived
 from accounting.theorems.convert import Word, points_of
-from accounting.theorems.optimal import optimal_epsilon
+from accounting.theorems.optimal import epsilon_delta, optimal_epsilon
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, rational, rational_in
 
 __all__ = [
     "Composed",
@@ -105,9 +105,9 @@ def advanced(claim: StatedGuarantee, rounds: int, *, slack: RationalLike) -> Com
 
     Raises :class:`InvalidParameter` for a slack outside (0, 1) or a word but Pure and Approx.
     """
-    k, left = integer("rounds", rounds, at_least=1), _inside("slack", slack)
+    k, left = integer("rounds", rounds, at_least=1), rational_in("slack", slack, "(0, 1)")
     (word,), reasons = _alike([claim])
-    epsilon, delta = _epsilon_delta(word)
+    epsilon, delta = epsilon_delta(word)
     total = _forward(epsilon, k, left)
     if not isinstance(total, Fraction):
         raise NotDerived(f"advanced composition of {word!r}", "its epsilon is beyond any number")
@@ -127,8 +127,8 @@ def advanced_share(epsilon: RationalLike, rounds: int, *, slack: RationalLike) -
 
     Raises :class:`InvalidParameter` for an epsilon or slack outside (0, 1) or a slack too large.
     """
-    total, k = _inside("epsilon", epsilon), integer("rounds", rounds, at_least=1)
-    left = _inside("slack", slack)
+    total, k = rational_in("epsilon", epsilon, "(0, 1)"), integer("rounds", rounds, at_least=1)
+    left = rational_in("slack", slack, "(0, 1)")
     with precision(_BITS):
         share = Enclosure.of(ball(total) / (2 * (2 * k * -ball(left).log()).sqrt())).lower
     each = -rounded_up(-Fraction(share))
@@ -172,7 +172,7 @@ def advanced_over_splits(
 
     Raises :class:`InvalidParameter` for a delta outside (0, 1).
     """
-    k, total = integer("rounds", rounds, at_least=1), _inside("delta", delta)
+    k, total = integer("rounds", rounds, at_least=1), rational_in("delta", delta, "(0, 1)")
 
     def at(place: float) -> End:
         # Splits slack : k d = 1 : e^place; the floats decide which split, nothing else.
@@ -191,13 +191,6 @@ def advanced_over_splits(
     return Bound(upper=found, method="advanced", theorem=_ADVANCED)
 
 
-def _inside(argument: str, value: RationalLike) -> Fraction:
-    exact = rational(argument, value)
-    if not 0 < exact < 1:
-        raise InvalidParameter(argument, value, "must lie in (0, 1)")
-    return exact
-
-
 def _forward(epsilon: End, rounds: int, slack: Fraction) -> End:
     if not isinstance(epsilon, Fraction):
         return math.inf
@@ -207,18 +200,6 @@ def _forward(epsilon: End, rounds: int, slack: Fraction) -> End:
         total = rounded_up(Enclosure.of(each * spread + rounds * each * each.expm1()).upper)
     # Beyond this a claim could not be written out.
     return total if total < _LARGEST else math.inf
-
-
-def _epsilon_delta(word: Word) -> tuple[Fraction, Fraction]:
-    match word:
-        case Pure():
-            return word.stated_epsilon, Fraction(0)
-        case Approx():
-            return word.stated_epsilon, word.stated_delta
-        case _:
-            raise InvalidParameter(
-                "claim", word, "must be a Pure or Approx claim: convert it first"
-            )
 
 
 def _alike(claims: Sequence[StatedGuarantee]) -> tuple[list[Word], list[str]]:
@@ -257,7 +238,7 @@ def _times(word: Word, rounds: int) -> Word:
         case Rdp():
             return Rdp([(a, rounds * e) for a, e in points_of(word)], scope=word.scope)
         case Approx():
-            epsilon, delta = _epsilon_delta(word)
+            epsilon, delta = epsilon_delta(word)
             return Approx(rounds * epsilon, min(rounds * delta, Fraction(1)), scope=word.scope)
 
 
@@ -280,7 +261,7 @@ def _joined(one: Word, other: Word, join: Callable[[Fraction, Fraction], Fractio
         case ZCdp(), ZCdp():
             return ZCdp(join(one.rho, other.rho), scope=one.scope)
         case _:
-            epsilon, delta = map(join, _epsilon_delta(one), _epsilon_delta(other))
+            epsilon, delta = map(join, epsilon_delta(one), epsilon_delta(other))
             if isinstance(one, Pure):
                 return Pure(epsilon, scope=one.scope)
             return Approx(epsilon, min(delta, Fraction(1)), scope=one.scope)

@@ -31,7 +31,7 @@ from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from accounting.theorems.convert import Word, as_approx, as_rdp, as_zcdp, points_of
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
 
 __all__ = [
     "SHARES",
@@ -54,6 +54,7 @@ factors, so that ten charges of a tenth use a budget up exactly.
 """
 
 _KEPT: Final = 40
+_NOTHING: Final = "nothing could be charged to it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,13 +182,6 @@ def _short(rho: Fraction) -> Fraction:
     )
 
 
-def _positive(argument: str, value: object) -> Fraction:
-    exact = rational(argument, value)
-    if exact <= 0:
-        raise InvalidParameter(argument, value, "must be > 0: nothing could be charged to it")
-    return exact
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureFilter(Filter):
     r"""Keep a pure budget: the sum of epsilon <= budget, whatever the outputs were.
@@ -202,7 +196,7 @@ class PureFilter(Filter):
     budget: Pure
 
     def _allowed(self) -> dict[str, Fraction]:
-        return {"epsilon": _positive("epsilon", self.budget.stated_epsilon)}
+        return {"epsilon": positive_rational("epsilon", self.budget.stated_epsilon, _NOTHING)}
 
     def _cost(self, guarantee: Word | PrivacyCurve) -> tuple[Fraction, ...]:
         known = isinstance(guarantee, (Pure, PrivacyCurve))
@@ -232,7 +226,7 @@ class ZCdpFilter(Filter):
     budget: ZCdp
 
     def _allowed(self) -> dict[str, Fraction]:
-        return {"rho": _positive("rho", self.budget.rho)}
+        return {"rho": positive_rational("rho", self.budget.rho, _NOTHING)}
 
     def _cost(self, guarantee: Word | PrivacyCurve) -> tuple[Fraction, ...]:
         return (rational("rho", as_zcdp(guarantee).rho),)
@@ -256,7 +250,7 @@ class RdpFilter(Filter):
 
     def _allowed(self) -> dict[str, Fraction]:
         return {
-            f"order {order}": _positive("epsilon", epsilon)
+            f"order {order}": positive_rational("epsilon", epsilon, _NOTHING)
             for order, epsilon in points_of(self.budget)
         }
 
@@ -299,8 +293,8 @@ class ApproxFilter(Filter):
     rho: RationalLike | None = None
 
     def _allowed(self) -> dict[str, Fraction]:
-        epsilon = _positive("epsilon", self.budget.stated_epsilon)
-        delta = _positive("delta", self.budget.stated_delta)
+        epsilon = positive_rational("epsilon", self.budget.stated_epsilon, _NOTHING)
+        delta = positive_rational("delta", self.budget.stated_delta, _NOTHING)
         slack = delta / 2 if self.slack is None else rational("slack", self.slack)
         if not 0 < slack <= delta or slack == 1:
             raise InvalidParameter("slack", self.slack, f"must lie in (0, {delta}] and below 1")
@@ -312,10 +306,10 @@ class ApproxFilter(Filter):
         object.__setattr__(self, "slack", slack)
         object.__setattr__(self, "charge_delta", charge)
         if self.rho is None:
-            rho = _positive("rho", _short(rho_within(epsilon, slack)))
+            rho = positive_rational("rho", _short(rho_within(epsilon, slack)), _NOTHING)
         else:
             # A stored one is kept, for the counters were written in its shares, and checked anew.
-            rho = _positive("rho", self.rho)
+            rho = positive_rational("rho", self.rho, _NOTHING)
             if not approx_from_renyi(lambda order: rho * order, slack).upper <= epsilon:
                 raise InvalidParameter("rho", self.rho, f"gives more than {epsilon} at {slack}")
         object.__setattr__(self, "rho", rho)

@@ -24,7 +24,7 @@ from accounting.theorems.convert import points_of
 from accounting.theorems.filter import ApproxFilter, Filter, PureFilter, RdpFilter, ZCdpFilter
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from dpcore.numbers.parameter import RationalLike, rational
+from dpcore.numbers.parameter import RationalLike, rational, rational_in
 
 __all__ = ["AtAllTimes", "Odometer"]
 
@@ -73,10 +73,7 @@ class Odometer:
             if self.slack is not None:
                 raise InvalidParameter("slack", self.slack, "must be None: a pure sum needs none")
             return
-        slack = rational("slack", self.slack)
-        if not 0 < slack < 1:
-            raise InvalidParameter("slack", self.slack, "must lie in (0, 1)")
-        object.__setattr__(self, "slack", slack)
+        object.__setattr__(self, "slack", rational_in("slack", self.slack, "(0, 1)"))
 
     def read(self, total: Sequence[int]) -> AtAllTimes:
         r"""What counters at ``total`` mean, rounded up.

@@ -20,12 +20,13 @@ from typing import Final
 
 from flint import arb
 
-from accounting.claims.claim import Approx, Pure
+from accounting.claims.claim import Approx, Pure, Word
+from accounting.claims.guarantee import at_least_zero, probability
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["optimal_delta", "optimal_epsilon"]
+__all__ = ["epsilon_delta", "optimal_delta", "optimal_epsilon"]
 
 _BITS: Final = 64
 _MOST_ROUNDS: Final = 10**7
@@ -40,9 +41,7 @@ def optimal_delta(claim: Pure | Approx, rounds: int, epsilon: RationalLike) -> E
     Raises :class:`InvalidParameter` for another word, rounds < 1 or epsilon < 0.
     """
     each, hidden, k = _checked(claim, rounds)
-    target = rational("epsilon", epsilon)
-    if target < 0:
-        raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+    target = at_least_zero("epsilon", epsilon)
     if each * k <= target:
         if hidden == 0:
             return Enclosure.exactly(0)
@@ -75,9 +74,7 @@ def optimal_epsilon(claim: Pure | Approx, rounds: int, delta: RationalLike) -> E
     Raises :class:`InvalidParameter` for another word, rounds < 1 or delta outside [0, 1].
     """
     each, hidden, k = _checked(claim, rounds)
-    target = rational("delta", delta)
-    if not 0 <= target <= 1:
-        raise InvalidParameter("delta", delta, "must lie in [0, 1]: it is a probability")
+    target = probability("delta", delta)
     if target == 1 or (each == 0 and hidden == 0):
         return Enclosure.exactly(0)
     if hidden == 1:
@@ -144,14 +141,20 @@ def _checked(claim: Pure | Approx, rounds: int) -> tuple[Fraction, Fraction, int
     k = integer("rounds", rounds, at_least=1)
     if k > _MOST_ROUNDS:
         raise InvalidParameter("rounds", rounds, f"must be at most {_MOST_ROUNDS}")
+    return *epsilon_delta(claim), k
+
+
+def epsilon_delta(claim: Word) -> tuple[Fraction, Fraction]:
+    r"""The two numbers of a Pure or Approx claim.
+
+    >>> epsilon_delta(Pure("1/10"))
+    (Fraction(1, 10), Fraction(0, 1))
+
+    Raises :class:`InvalidParameter` for another word.
+    """
     match claim:
         case Pure():
-            return claim.stated_epsilon, Fraction(0), k
+            return claim.stated_epsilon, Fraction(0)
         case Approx():
-            return (
-                claim.stated_epsilon,
-                claim.stated_delta,
-                k,
-            )
-        case _:
-            raise InvalidParameter("claim", claim, "must be a Pure or Approx claim")
+            return claim.stated_epsilon, claim.stated_delta
+    raise InvalidParameter("claim", claim, "must be a Pure or Approx claim: convert it first")

@@ -28,10 +28,8 @@ from accounting.claims.orders import approx_from_renyi, delta_from_renyi
 from accounting.errors import NotDerived
 from accounting.laws.laplace import LaplacePair
 from accounting.pairs.enclose import narrowed
-from accounting.release.by_order import ByOrder
-from accounting.release.curve import OneRelease
-from accounting.release.group import GroupSampled
-from accounting.release.replaced import PoissonReplaced
+from accounting.release.curve import ByOrder, OneRelease
+from accounting.release.real_curve import RealSample
 from accounting.release.subsampling import PoissonSampled
 from accounting.totals.rounds import Laws, Ways, ways
 from accounting.totals.total import Total
@@ -40,7 +38,7 @@ from dpcore.mechanism import Scope
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["Composition", "compose", "over_totals"]
+__all__ = ["Composition", "compose", "narrower", "over_totals"]
 
 RELATIVE: Final = Fraction(1, 10**8)
 """The relative width that totals are computed to unless asked otherwise."""
@@ -145,7 +143,7 @@ class Composition(Guarantee):
         if near is not None and _is_narrow(near, _ENOUGH * relative if self._listed else _COARSE):
             return self._told(near)
         found = over_totals([(ways(source), rounds) for source, rounds in self.parts], ask)
-        return self._told(found if near is None else _narrower(near, found))
+        return self._told(found if near is None else narrower(near, found))
 
     @property
     def _listed(self) -> bool:
@@ -158,7 +156,7 @@ class Composition(Guarantee):
         lower = found.lower
         if found.upper < math.inf if lower is None else 2 * lower >= found.upper:
             return found
-        sampled = (PoissonSampled, PoissonReplaced, GroupSampled)
+        sampled = (PoissonSampled, RealSample)
         chosen = [s for s, _ in self.parts if isinstance(s, sampled) and s.assumptions]
         if not chosen:
             return found
@@ -218,8 +216,8 @@ def _is_narrow(found: Bound, relative: Fraction) -> bool:
     return found.upper - found.lower <= relative * found.upper
 
 
-def _narrower(one: Bound, other: Bound) -> Bound:
-    # Both hold the truth.
+def narrower(one: Bound, other: Bound) -> Bound:
+    r"""The narrower end of either side: both hold the truth."""
     lows = [end for end in (one.lower, other.lower) if end is not None]
     better = one if one.upper < other.upper else other
     return replace(better, upper=min(one.upper, other.upper), lower=max(lows, default=None))

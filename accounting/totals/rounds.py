@@ -38,6 +38,7 @@ from accounting.release.matrix import MatrixCurve
 from accounting.release.real_curve import RealCurve
 from accounting.release.replaced import PoissonReplaced
 from accounting.release.subsampling import FixedSizeSampled, PoissonSampled
+from accounting.release.truncated import PoissonTruncated
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise
@@ -130,6 +131,9 @@ def ways(source: Guarantee) -> Ways:
             return Ways(above=laws, attained=laws, lost=Fraction(delta))
         case GroupSampled():
             return Ways.exactly(*(((law, 1),) for law in source.pairs()))
+        case PoissonTruncated():
+            found = tuple(((law, 1),) for law in source.pairs())
+            return Ways(above=found, attained=ways(source.least).attained)
         case PoissonSampled():
             found = tuple(((pair, 1),) for pair in source.pairs())
             reached = tuple(((pair, 1),) for pair in source.attained())

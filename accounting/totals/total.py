@@ -24,7 +24,7 @@ from accounting.laws.laplace import LaplacePair, LaplaceProduct
 from accounting.pairs.enclose import enclose_delta, enclose_epsilon
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift
-from accounting.reals.mixture import SampledLaw
+from accounting.reals.mixture import SmoothLoss
 from accounting.reals.normal_loss import NormalLoss
 from accounting.release.sampled_pair import AbsentPair, PresentPair
 from accounting.totals.enumeration import MANY_OUTCOMES, Enumeration
@@ -218,7 +218,7 @@ def _steps(law: LossLaw) -> Shift:
 
 
 def _largest(law: LossLaw) -> Enclosure:
-    if isinstance(law, (Pair, PresentPair, AbsentPair, NormalLoss, SampledLaw)):
+    if isinstance(law, (Pair, PresentPair, AbsentPair, NormalLoss, SmoothLoss)):
         try:
             return law.largest_loss()
         except NotDerived:

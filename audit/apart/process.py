@@ -29,6 +29,7 @@ from audit.errors import TargetFailed
 from audit.outputs import guard
 from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.wire import Objects, pack, unpack
+from audit.targets.program import signal_name
 from dpcore.errors import ABSENT, InvalidParameter
 
 __all__ = ["Apart", "Ended", "end_group"]
@@ -151,7 +152,7 @@ class Apart:
         # The two numbers are not read at one instant: the same call has to be late twice.
         late, self._late = self._late, running if now > running[1] + _GRACE else None
         if status is not None and os.WIFSTOPPED(status):
-            self.end(f"stopped itself by {signal.Signals(os.WSTOPSIG(status)).name}")
+            self.end(f"stopped itself by {signal_name(os.WSTOPSIG(status))}")
         elif status is not None:
             self.end(_said(os.waitstatus_to_exitcode(status)), reaped=True)
         elif gone:
@@ -189,7 +190,7 @@ class Apart:
             yield kind, value
 
     def _interrupt(self) -> float:
-        # How long an answer is awaited.
+        # Asks it to stop, and returns until when its answer is awaited.
         self.board.stop()
         if self.hears and self.process is not None:
             os.kill(self.process, signal.SIGINT)
@@ -282,7 +283,7 @@ def end_group(process: int, *, reaped: bool = False) -> None:
     if not reaped:
         with suppress(ChildProcessError):
             os.waitpid(process, 0)
-    # Those that it left behind are this process's now, where it takes them.
+    # Its orphans are children of this process now, where the system allows that: reap them.
     end = time.monotonic() + _PATIENCE
     with suppress(ChildProcessError):
         while time.monotonic() < end:
@@ -295,10 +296,7 @@ def _said(code: int) -> str:
         return _GAVE_UP
     if code >= 0:
         return f"ended its process with exit code {code}, by os._exit or another program"
-    try:
-        return f"its process was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"its process was ended by signal {-code}"
+    return f"its process was ended by {signal_name(-code)}"
 
 
 def _not_here(number: int, frame: object) -> None:
@@ -306,7 +304,7 @@ def _not_here(number: int, frame: object) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    # Of Linux. Elsewhere what a target leaves behind is the system's to reap.
+    # Linux only. Elsewhere the system reaps what a target leaves behind.
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 

@@ -8,10 +8,9 @@ take callables, which run where they were made: in the caller's process.
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, ClassVar, Final, Self, TypeVar
@@ -26,6 +25,7 @@ from audit.outputs.features.feature import Feature, own_map, read_feature
 from audit.outputs.form import Outputs, concatenate
 from audit.outputs.guard import Watchdog
 from audit.resume.header import files_of
+from audit.targets.content import source_of
 from audit.targets.spelling import read_target
 from audit.targets.target import Block, Scalar, Target
 
@@ -120,7 +120,7 @@ class Room:
         return self._apart.ask(request)
 
     def _serve(self, line: Line) -> None:
-        # There. What was found is kept: a target may have state.
+        # Runs in the room's process. Targets are kept: one may have state.
         found = _Found(line=line, timeout=self._timeout)
         for verb, spelling, *rest in line.requests():
             line.name = f"feature {spelling}" if verb in {"feature", "map"} else spelling
@@ -130,7 +130,7 @@ class Room:
 
 @dataclass(slots=True, kw_only=True)
 class _Found:
-    # Targets and maps of this process, and what it is asked to do with them.
+    # The targets and maps of a room's process, and the requests it answers.
     line: Line
     timeout: float | None
     target: Callable[[str], Target] = field(default_factory=lambda: cache(read_target))
@@ -152,12 +152,7 @@ class _Found:
 
 
 def _told(target: Target) -> tuple[bool, bool, str | None]:
-    function = getattr(target, "function", None)
-    source = None
-    if function is not None:
-        with suppress(TypeError):
-            source = inspect.getsourcefile(inspect.unwrap(function))
-    return target.seeded, isinstance(target, Scalar), source
+    return target.seeded, isinstance(target, Scalar), source_of(getattr(target, "function", None))
 
 
 def _asked(block: Block) -> tuple[Any, ...]:

@@ -27,25 +27,16 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from audit.catalogue import Entry, Layer, Subject
-from audit.claims.claim import Claim
-from audit.claims.curve_claim import CurveClaim
+from audit.claims.levels import level
 from audit.errors import TargetFailed
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.targets.target import Catalogued
+from dpcore.command.workers import checked_jobs
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = [
-    "LEAST_CHANCE",
-    "TRIES",
-    "Bench",
-    "Done",
-    "Result",
-    "Row",
-    "bench",
-    "first_runs",
-]
+__all__ = ["LEAST_CHANCE", "TRIES", "Bench", "Done", "Result", "Row", "bench", "first_runs"]
 
 TRIES: Final = (1, 2, 4)
 r"""The runs of each try of an entry, in units of N."""
@@ -54,7 +45,6 @@ LEAST_CHANCE: Final = Fraction(1, 1000)
 r"""So many refuted twins must not be less probable than this."""
 
 _ON_A_CURVE: Final = 10_000
-_ALL_CORES: Final = -1
 _SEEDS: Final = 1 << 32
 
 _Role: TypeAlias = Literal["broken", "twin"]
@@ -170,18 +160,15 @@ def bench(
     Raises :class:`InvalidParameter` for what is out of range, and for an entry of a layer that
     needs laws which are not known.
     """
-    level = rational("alpha", alpha)
-    if not 0 < level < 1:
-        raise InvalidParameter("alpha", alpha, "must be in (0, 1)")
+    exact = level("alpha", alpha)
     integer("seed", seed, at_least=0)
-    if integer("jobs", jobs) < 1 and jobs != _ALL_CORES:
-        raise InvalidParameter("jobs", jobs, "must be >= 1, or -1 for all cores")
+    checked_jobs(jobs)
     ordered = sorted(entries, key=lambda entry: entry.number)
     for entry in ordered:
         _refuse_lawless(entry)
     # The longest first, so that no process ends alone.
     tasks = [
-        _Task(entry=entry, role=role, alpha=level, seed=seed)
+        _Task(entry=entry, role=role, alpha=exact, seed=seed)
         for entry in sorted(ordered, key=first_runs, reverse=True)
         for role in _ROLES
     ]
@@ -194,7 +181,7 @@ def bench(
         Row(entry=entry, broken=found[entry.name, "broken"], twin=found[entry.name, "twin"])
         for entry in ordered
     )
-    return Bench(rows=tuple(rows), alpha=level, seed=seed)
+    return Bench(rows=tuple(rows), alpha=exact, seed=seed)
 
 
 def _refuse_lawless(entry: Entry) -> None:
@@ -267,7 +254,7 @@ class _Task:
         report = sample(
             self._target,
             Plan(
-                claim=self._claim,
+                claim=self._target.claim(),
                 pair=subject.pair,
                 features=tuple(read_feature(text) for text in subject.features),
                 runs=runs,
@@ -290,7 +277,7 @@ class _Task:
         from audit.exact.law_file import read_law
         from audit.exact.points import decide
 
-        subject, claim = self._subject, self._claim
+        subject, claim = self._subject, self._target.claim()
         p, q = (read_law("law", text).checked().law for text in subject.laws or ())
         decisions = [decide(p, q, point) for point in claim.points]
         reached = [point.epsilon.worse.lower_float for point in decisions if point.epsilon]
@@ -309,7 +296,7 @@ class _Task:
         from audit.evidence.fixed import resolution
         from audit.replay.replay import replay
 
-        subject, claim = self._subject, str(self._claim)
+        subject, claim = self._subject, str(self._target.claim())
         # What a sample of the entry's runs would see: the reason why this layer is asked.
         seen = resolution(self.entry.runs, subject.epsilon, self.alpha, subject.delta)
         try:
@@ -333,18 +320,11 @@ class _Task:
         return self.entry if self.role == "broken" else self.entry.twin
 
     @property
-    def _claim(self) -> Claim | CurveClaim:
-        subject = self._subject
-        if subject.curve is not None:
-            return CurveClaim(spelling=subject.curve, relation=subject.relation)
-        return Claim(epsilon=subject.epsilon, delta=subject.delta, relation=subject.relation)
-
-    @property
     def _target(self) -> Catalogued:
         subject = self._subject
         return Catalogued(spelling=subject.name, function=subject.run, subject=subject)
 
     def _seed_of(self, number: int) -> int:
-        # One of its own for each entry, role and try.
+        # Each entry, role and try has a seed of its own.
         words = [self.seed, number, _ROLES.index(self.role), *self.entry.name.encode()]
         return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])

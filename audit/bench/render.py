@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ from audit.claims.claim import Claim, shown
 from audit.claims.levels import level_upper
 from audit.wording.as_json import json_ends, json_number, json_text
 from audit.wording.lines import out_of
-from dpcore.numbers.enclosure import Enclosure
+from dpcore.command.table import aligned
 from dpcore.numbers.rounding import down, up
 
 __all__ = ["SCHEMA", "bench_lines", "bench_text"]
@@ -81,13 +82,12 @@ def bench_text(bench: Bench, versions: dict[str, str], left_out: Sequence[Entry]
 
 
 def _row(row: Row) -> dict[str, Any]:
-    true = row.entry.true_epsilon
     return {
         "number": row.entry.number,
         "name": row.entry.name,
         "claim": row.broken.claim,
         "layer": row.entry.layer.value,
-        "true_epsilon": json_ends(true),
+        "true_epsilon": json_ends(row.entry.true_epsilon),
         "caught": row.caught,
         "broken": _result(row.broken),
         "twin": _result(row.twin),
@@ -97,16 +97,9 @@ def _row(row: Row) -> dict[str, Any]:
 def _result(result: Result) -> dict[str, Any]:
     lower = result.epsilon_lower
     return {
-        "name": result.name,
-        "claim": result.claim,
-        "runs": result.runs,
-        "refuted": result.refuted,
-        "tries": result.tries,
+        **asdict(result),
         "epsilon_lower": None if lower is None else json_number(lower),
-        "p_value": result.p_value,
         "resolution": result.resolution if math.isfinite(result.resolution) else None,
-        "finding": result.finding,
-        "error": result.error,
         "seconds": round(result.seconds, 3),
     }
 
@@ -117,15 +110,7 @@ def bench_lines(bench: Bench, left_out: Sequence[Entry] = ()) -> list[str]:
     "true" is the true epsilon and "lower" the bound that was found, at confidence 1 - alpha or, in
     the exact layer, proven; both are rounded down.
     """
-    cells = [_HEADINGS, *(_cells(row) for row in bench.rows)]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(_HEADINGS))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if i in _RIGHT else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in cells
-    ]
+    lines = aligned([_HEADINGS, *map(_cells, bench.rows)], right=_RIGHT)
     for sentence in _sentences(bench, left_out):
         lines += textwrap.wrap(sentence, _WIDTH, break_on_hyphens=False)
     return lines
@@ -143,21 +128,17 @@ def _cells(row: Row) -> tuple[str, ...]:
         str(row.entry.number),
         row.entry.name,
         "its curve" if curve else epsilon if delta == "0" else f"{epsilon}, {delta}",
-        _down(row.entry.true_epsilon),
+        _down(row.entry.true_epsilon.lower),
         runs,
         "failed" if broken.refuted is None else "caught" if broken.refuted else "MISSED",
-        "" if lower is None else _down(Enclosure(_end(lower), _end(lower))),
+        "" if lower is None else _down(lower),
         row.entry.layer.value,
         "failed" if twin.refuted is None else "REFUTED" if twin.refuted else _KEPT[row.entry.layer],
     )
 
 
-def _end(value: float) -> Fraction | float:
-    return Fraction(value) if math.isfinite(value) else value
-
-
-def _down(value: Enclosure) -> str:
-    return "infinite" if value.lower == math.inf else down(value.lower, 4)
+def _down(value: Fraction | float) -> str:
+    return "infinite" if value == math.inf else down(value, 4)
 
 
 def _sentences(bench: Bench, left_out: Sequence[Entry]) -> Iterator[str]:

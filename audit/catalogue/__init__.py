@@ -34,30 +34,15 @@ from audit.catalogue.entry import Entry, Layer, Run, Subject, Twin
 
 __all__ = ["ENTRIES", "Entry", "Layer", "Run", "Subject", "Twin", "find"]
 
+_MODULES: Final = (
+    scale, sensitivity, bounds, noise_shape, gaussian, floating_point, randomness, rare, selection,
+    sparse_vector, exponential, randomised_response, composition, continual, sampling, release,
+    shares, protocols, papers,
+)  # fmt: skip
+
 ENTRIES: Final[tuple[Entry, ...]] = tuple(
     sorted(
-        (
-            *scale.ENTRIES,
-            *sensitivity.ENTRIES,
-            *bounds.ENTRIES,
-            *noise_shape.ENTRIES,
-            *gaussian.ENTRIES,
-            *floating_point.ENTRIES,
-            *randomness.ENTRIES,
-            *rare.ENTRIES,
-            *selection.ENTRIES,
-            *sparse_vector.ENTRIES,
-            *exponential.ENTRIES,
-            *randomised_response.ENTRIES,
-            *composition.ENTRIES,
-            *continual.ENTRIES,
-            *sampling.ENTRIES,
-            *release.ENTRIES,
-            *shares.ENTRIES,
-            *protocols.ENTRIES,
-            *papers.ENTRIES,
-        ),
-        key=lambda entry: entry.number,
+        (entry for module in _MODULES for entry in module.ENTRIES), key=lambda entry: entry.number
     )
 )
 r"""All entries, in the order of their numbers."""

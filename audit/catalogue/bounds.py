@@ -3,7 +3,6 @@ r"""A bound on what one person adds, computed and then not used."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -39,7 +38,7 @@ def lower_twice(values: Sequence[int], n: int, rng: np.random.Generator) -> Inte
     return total + (laplace(sensitivity, n, rng) if sensitivity else np.zeros(n, dtype=np.int64))
 
 
-_CLIPPED: Final = Twin(name="clipped-sum", run=clipped_sum, pair=_PAIR, epsilon=Fraction(1))
+_CLIPPED: Final = Twin(name="clipped-sum", run=clipped_sum, pair=_PAIR)
 
 ENTRIES: Final = (
     Entry(
@@ -50,7 +49,6 @@ ENTRIES: Final = (
         source="array functions that return a copy where the caller expects a change in place",
         run=unclipped_sum,
         pair=_PAIR,
-        epsilon=Fraction(1),
         true_epsilon=Enclosure.exactly(3),
         runs=200,
         twin=_CLIPPED,
@@ -63,7 +61,6 @@ ENTRIES: Final = (
         source="a pair of bounds unpacked or copied wrongly; scale 0 must be refused, not obeyed",
         run=lower_twice,
         pair=_PAIR,
-        epsilon=Fraction(1),
         true_epsilon=Enclosure.infinite(),
         runs=100,
         twin=_CLIPPED,

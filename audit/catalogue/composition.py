@@ -3,14 +3,13 @@ r"""Releases that are each private and were never added up."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Final
 
 import numpy as np
 from flint import arb
 
 from audit.catalogue.entry import Entry, Twin, laplace
-from audit.catalogue.sparse_vector import row_mass, sparse_vector_value
+from audit.catalogue.sparse_vector import VALUE, row_mass
 from dpcore import Enclosure
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import narrow
@@ -54,13 +53,9 @@ ENTRIES: Final = (
         sentence="A user who comes back is in two batches; each costs 1 and the claim counts one.",
         source="bandits and telemetry that account for a batch and not for a user",
         run=visits,
-        pair=(0, 1),
-        epsilon=Fraction(1),
         true_epsilon=Enclosure.exactly(2),
         runs=1000,
-        twin=Twin(
-            name="returning-user-composed", run=visits_composed, pair=(0, 1), epsilon=Fraction(1)
-        ),
+        twin=Twin(name="returning-user-composed", run=visits_composed),
     ),
     Entry(
         name="sparse-vector-told-for-free",
@@ -71,14 +66,8 @@ ENTRIES: Final = (
         "the one that tells no values",
         run=sparse_vector_twice,
         pair=_ANSWERS,
-        epsilon=Fraction(1),
         true_epsilon=narrow(_found_and_told, 64),
         runs=10_000,
-        twin=Twin(
-            name="sparse-vector-value",
-            run=sparse_vector_value,
-            pair=([-1, -1, -1, -1, -1, 0], [0, 0, 0, 0, 0, -1]),
-            epsilon=Fraction(1),
-        ),
+        twin=VALUE,
     ),
 )

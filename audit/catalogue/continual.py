@@ -8,7 +8,6 @@ events has floor(log2 T) + 1 levels, and an event is in one node of each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -49,7 +48,7 @@ def tree_sums_unsplit(stream: Sequence[int], n: int, rng: np.random.Generator) -
     return tree(stream, 1, n, rng)
 
 
-TREE: Final = Twin(name="tree-sums", run=tree_sums, pair=FIRST_EVENT, epsilon=Fraction(1))
+TREE: Final = Twin(name="tree-sums", run=tree_sums, pair=FIRST_EVENT)
 
 ENTRIES: Final = (
     Entry(
@@ -59,10 +58,9 @@ ENTRIES: Final = (
         source="a dashboard that publishes a noisy total every day",
         run=prefix_sums_alone,
         pair=FIRST_EVENT,
-        epsilon=Fraction(1),
         true_epsilon=Enclosure.exactly(4),
         runs=1500,
-        twin=Twin(name="prefix-sums", run=prefix_sums, pair=FIRST_EVENT, epsilon=Fraction(1)),
+        twin=Twin(name="prefix-sums", run=prefix_sums, pair=FIRST_EVENT),
     ),
     Entry(
         name="tree-unsplit",
@@ -72,7 +70,6 @@ ENTRIES: Final = (
         source="the binary mechanism without the division of epsilon among log T levels",
         run=tree_sums_unsplit,
         pair=FIRST_EVENT,
-        epsilon=Fraction(1),
         true_epsilon=Enclosure.exactly(3),
         runs=1000,
         twin=TREE,

@@ -37,7 +37,8 @@ class Subject:
     r"""A mechanism on two neighbouring datasets, and what it claims about them.
 
     ``pair`` are neighbours under ``relation``, as a command line would give them (JSON values).
-    The claim is (``epsilon``, ``delta``)-DP; ``curve`` spells a whole claimed curve that holds of
+    The claim is (``epsilon``, ``delta``)-DP. An entry that names no pair and no claim has the
+    datasets 0 and 1 and claims epsilon = 1. ``curve`` spells a whole claimed curve that holds of
     the mechanism as described (``discrete-gaussian:sigma_squared=4@1``), where there is one.
     ``features`` are those that show the slip (``lowest-bit``); the outputs themselves where empty.
     ``laws`` are those of the output on both datasets, as ``dpcore audit exact`` takes them, where
@@ -46,8 +47,8 @@ class Subject:
 
     name: str
     run: Run
-    pair: tuple[Any, Any]
-    epsilon: Fraction
+    pair: tuple[Any, Any] = (0, 1)
+    epsilon: Fraction = Fraction(1)
     delta: Fraction = Fraction(0)
     relation: Relation = Relation.REPLACE
     curve: str | None = None

@@ -59,9 +59,8 @@ ENTRIES: Final = (
         source="the factor 2 of the exponential mechanism left out where scores rise and fall",
         run=exponential_undivided,
         pair=_PAIR,
-        epsilon=Fraction(1),
         true_epsilon=narrow(_true_epsilon, 64),
         runs=3000,
-        twin=Twin(name="exponential", run=exponential, pair=_PAIR, epsilon=Fraction(1)),
+        twin=Twin(name="exponential", run=exponential, pair=_PAIR),
     ),
 )

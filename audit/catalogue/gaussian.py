@@ -36,7 +36,6 @@ ENTRIES: Final = (
         "is 2.942.",
         source="samplers that take sigma in one library and sigma squared in another",
         run=gaussian_of_two,
-        pair=(0, 1),
         epsilon=_EPSILON,
         delta=_DELTA,
         curve=_CURVE,
@@ -47,7 +46,6 @@ ENTRIES: Final = (
         twin=Twin(
             name="gaussian-of-four",
             run=gaussian_of_four,
-            pair=(0, 1),
             epsilon=_EPSILON,
             delta=_DELTA,
             curve=_CURVE,

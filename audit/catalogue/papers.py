@@ -123,7 +123,6 @@ ENTRIES: Final = (
         source="LZJ Theorems 4.2, 4.4, C.1 and C.3 as used in its experiments; proven for "
         "epsilon <= 1",
         run=classical_gaussian,
-        pair=(0, 1),
         laws=_gaussians(322),
         epsilon=Fraction(10),
         delta=Fraction(1, 4),
@@ -134,11 +133,7 @@ ENTRIES: Final = (
         twin=Twin(
             name="exact-gaussian",
             run=exact_gaussian,
-            pair=(0, 1),
-            laws=(
-                "discrete-gaussian:sigma_squared=611@0",
-                "discrete-gaussian:sigma_squared=611@100",
-            ),
+            laws=_gaussians(611),
             epsilon=Fraction(10),
             delta=Fraction(1, 4),
         ),
@@ -150,7 +145,6 @@ ENTRIES: Final = (
         "in the other, delta is 0.62.",
         source="LZJ Lemma C.5 as printed, at n = 4, B = 1, g = 3, epsilon-hat = 14, delta = 0.49",
         run=lemma_bits,
-        pair=(0, 1),
         laws=("binomial:trials=8,probability=0.726@0", "binomial:trials=8,probability=0.726@3"),
         epsilon=_SPENT,
         delta=Fraction("0.49"),
@@ -162,7 +156,6 @@ ENTRIES: Final = (
         twin=Twin(
             name="fair-bits",
             run=fair_bits,
-            pair=(0, 1),
             laws=("binomial:trials=8,probability=1/2@0", "binomial:trials=8,probability=1/2@3"),
             epsilon=_SPENT,
             delta=Fraction("0.145"),
@@ -176,7 +169,6 @@ ENTRIES: Final = (
         source="CSB Lemma 1, taken at its word with logarithms to base 2",
         run=tree_of_log,
         pair=FIRST_EVENT,
-        epsilon=Fraction(1),
         true_epsilon=Enclosure.exactly(Fraction(3, 2)),
         runs=20_000,
         twin=TREE,
@@ -188,10 +180,8 @@ ENTRIES: Final = (
         "carries it takes half of it again.",
         source="CZ Theorem 3 as printed: the noise must spend epsilon/2",
         run=relaxed_sum_as_printed,
-        pair=(0, 1),
-        epsilon=Fraction(1),
         true_epsilon=narrow(_printed, 64),
         runs=3_000,
-        twin=Twin(name="relaxed-sum", run=relaxed_sum, pair=(0, 1), epsilon=Fraction(1)),
+        twin=Twin(name="relaxed-sum", run=relaxed_sum),
     ),
 )

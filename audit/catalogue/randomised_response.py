@@ -99,11 +99,9 @@ ENTRIES: Final = (
         "is right for two.",
         source="randomised response generalised by hand from a yes-or-no question",
         run=four_answers_as_two,
-        pair=(0, 1),
-        epsilon=Fraction(1),
         true_epsilon=narrow(_four_as_two, 64),
         runs=200,
-        twin=Twin(name="four-answers", run=four_answers, pair=(0, 1), epsilon=Fraction(1)),
+        twin=Twin(name="four-answers", run=four_answers),
     ),
     Entry(
         name="rappor-for-one-bit",
@@ -113,11 +111,9 @@ ENTRIES: Final = (
         source="the factor 2 of 2 h ln((1 - f/2)/(f/2)) left out; Erlingsson et al. 2014 "
         "(arXiv 1407.6981)",
         run=rappor_for_one_bit,
-        pair=(0, 1),
-        epsilon=Fraction(1),
         true_epsilon=_bits(_FLIPPED_FOR_ONE_BIT, 2),
         runs=700,
-        twin=Twin(name="rappor", run=rappor, pair=(0, 1), epsilon=Fraction(1)),
+        twin=Twin(name="rappor", run=rappor),
     ),
     Entry(
         name="one-time-rappor-twice",
@@ -127,10 +123,8 @@ ENTRIES: Final = (
         source="the one-time form of Erlingsson et al. 2014 (arXiv 1407.6981) in a repeated "
         "collection",
         run=one_time_twice,
-        pair=(0, 1),
-        epsilon=Fraction(1),
         true_epsilon=_bits(_FLIPPED, 4),
         runs=1500,
-        twin=Twin(name="memoised-rappor", run=memoised, pair=(0, 1), epsilon=Fraction(1)),
+        twin=Twin(name="memoised-rappor", run=memoised),
     ),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from audit.catalogue.scale import COUNT
 from dpcore import DiscreteLaplace, Enclosure, SeededRng
 from dpcore.numbers.arrays import Integers
 
-__all__ = ["ENTRIES"]
+__all__ = ["AMOUNT", "ENTRIES", "rounded_amount"]
 
 _LEAK: Final = 0.01
 _SEED: Final = 20
@@ -61,6 +60,8 @@ def fixed_seed(value: int, n: int, rng: np.random.Generator) -> Integers:  # noq
     return np.full(n, value + noise, dtype=np.int64)
 
 
+AMOUNT: Final = Twin(name="rounded-amount", run=rounded_amount, pair=(0.25, 0.75))
+
 ENTRIES: Final = (
     Entry(
         name="noise-reused",
@@ -69,10 +70,9 @@ ENTRIES: Final = (
         source="a noisy offset cached and used again",
         run=reused,
         pair=([3, 5], [4, 5]),
-        epsilon=Fraction(1),
         true_epsilon=Enclosure.infinite(),
         runs=100,
-        twin=Twin(name="two-days", run=two_days, pair=([3, 5], [4, 6]), epsilon=Fraction(1)),
+        twin=Twin(name="two-days", run=two_days, pair=([3, 5], [4, 6])),
     ),
     Entry(
         name="broadcast-draw",
@@ -82,10 +82,9 @@ ENTRIES: Final = (
         source="DP-SE of MABPrivate.py in sayakrc/Differentially-Private-Bandits; written anew",
         run=broadcast,
         pair=([5, 4, 3], [6, 4, 3]),
-        epsilon=Fraction(1),
         true_epsilon=Enclosure.infinite(),
         runs=100,
-        twin=Twin(name="arms", run=arms, pair=([5, 4, 3], [6, 4, 3]), epsilon=Fraction(1)),
+        twin=Twin(name="arms", run=arms, pair=([5, 4, 3], [6, 4, 3])),
     ),
     Entry(
         name="raw-in-a-hundred",
@@ -93,13 +92,10 @@ ENTRIES: Final = (
         sentence="One run in a hundred returns the amount unrounded and without noise.",
         source="an exception handler or a debug path that returns its input",
         run=leaking,
-        pair=(0.25, 0.75),
-        epsilon=Fraction(1),
+        pair=AMOUNT.pair,
         true_epsilon=Enclosure.infinite(),
         runs=20_000,
-        twin=Twin(
-            name="rounded-amount", run=rounded_amount, pair=(0.25, 0.75), epsilon=Fraction(1)
-        ),
+        twin=AMOUNT,
     ),
     Entry(
         name="fixed-seed",
@@ -108,8 +104,6 @@ ENTRIES: Final = (
         "anyone can subtract it.",
         source="a seed left in from debugging",
         run=fixed_seed,
-        pair=(0, 1),
-        epsilon=Fraction(1),
         true_epsilon=Enclosure.infinite(),
         runs=100,
         twin=COUNT,

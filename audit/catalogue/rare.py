@@ -6,20 +6,16 @@ rare it is.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.catalogue.entry import Entry, Layer, Twin
-from audit.catalogue.randomness import rounded_amount
+from audit.catalogue.entry import Entry, Layer
+from audit.catalogue.randomness import AMOUNT, rounded_amount
 from dpcore import Enclosure
 
 __all__ = ["ENTRIES"]
-
-_PAIR: Final = (0.25, 0.75)
-_AMOUNT: Final = Twin(name="rounded-amount", run=rounded_amount, pair=_PAIR, epsilon=Fraction(1))
 
 
 def _raw(amount: float, rate: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -46,11 +42,10 @@ ENTRIES: Final = (
         sentence="One run in a thousand returns the amount unrounded and without noise.",
         source="a timeout, a retry or a cache that falls back to the input",
         run=raw_in_a_thousand,
-        pair=_PAIR,
-        epsilon=Fraction(1),
+        pair=AMOUNT.pair,
         true_epsilon=Enclosure.infinite(),
         runs=200_000,
-        twin=_AMOUNT,
+        twin=AMOUNT,
     ),
     Entry(
         name="raw-in-a-hundred-thousand",
@@ -59,11 +54,10 @@ ENTRIES: Final = (
         "resolution of a sample.",
         source="an error path that tests never reach",
         run=raw_in_a_hundred_thousand,
-        pair=_PAIR,
-        epsilon=Fraction(1),
+        pair=AMOUNT.pair,
         true_epsilon=Enclosure.infinite(),
         runs=200_000,
         layer=Layer.REPLAY,
-        twin=_AMOUNT,
+        twin=AMOUNT,
     ),
 )

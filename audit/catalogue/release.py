@@ -3,7 +3,6 @@ r"""What is released beside the noisy number."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -38,16 +37,9 @@ ENTRIES: Final = (
         "records are replaced",
         run=exact_size,
         pair=_PAIR,
-        epsilon=Fraction(1),
         relation=Relation.ADD_REMOVE,
         true_epsilon=Enclosure.infinite(),
         runs=100,
-        twin=Twin(
-            name="noisy-size",
-            run=noisy_size,
-            pair=_PAIR,
-            epsilon=Fraction(1),
-            relation=Relation.ADD_REMOVE,
-        ),
+        twin=Twin(name="noisy-size", run=noisy_size, pair=_PAIR, relation=Relation.ADD_REMOVE),
     ),
 )

@@ -45,7 +45,7 @@ def inverted_histogram(records: Sequence[int], n: int, rng: np.random.Generator)
     return np.bincount(records, minlength=2) + laplace(Fraction(1, 2), (n, 2), rng)
 
 
-COUNT: Final = Twin(name="count", run=count, pair=(0, 1), epsilon=Fraction(1))
+COUNT: Final = Twin(name="count", run=count)
 
 ENTRIES: Final = (
     Entry(
@@ -54,8 +54,6 @@ ENTRIES: Final = (
         sentence="The noise has half the scale that the claim needs, so epsilon is twice as large.",
         source="the plainest slip: a variance or a width taken for a scale",
         run=half_scale,
-        pair=(0, 1),
-        epsilon=Fraction(1),
         true_epsilon=Enclosure.exactly(2),
         runs=300,
         twin=COUNT,
@@ -66,8 +64,6 @@ ENTRIES: Final = (
         sentence="The scale is 10/11 of what the claim needs: a small slip, and easy to overlook.",
         source="the plainest slip, as small as it comes",
         run=ten_percent,
-        pair=(0, 1),
-        epsilon=Fraction(1),
         true_epsilon=Enclosure.exactly(Fraction(11, 10)),
         runs=20_000,
         twin=COUNT,
@@ -79,8 +75,6 @@ ENTRIES: Final = (
         "show.",
         source="the plainest slip, smaller still",
         run=five_percent,
-        pair=(0, 1),
-        epsilon=Fraction(1),
         true_epsilon=Enclosure.exactly(Fraction(21, 20)),
         runs=100_000,
         twin=COUNT,

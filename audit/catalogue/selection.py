@@ -65,12 +65,7 @@ def _half_noise() -> arb:
 
 _HALF_PAIR: Final = ([0, 2, 2, 2, 2], [1, 1, 1, 1, 1])
 
-_INDEX: Final = Twin(
-    name="noisy-max",
-    run=noisy_max,
-    pair=([0, 1, 1, 1, 1], [1, 0, 0, 0, 0]),
-    epsilon=Fraction(1),
-)
+_INDEX: Final = Twin(name="noisy-max", run=noisy_max, pair=([0, 1, 1, 1, 1], [1, 0, 0, 0, 0]))
 
 ENTRIES: Final = (
     Entry(
@@ -80,7 +75,6 @@ ENTRIES: Final = (
         source="Ding et al. 2018 (arXiv 1805.10559), noisy max that returns the maximum",
         run=noisy_max_value,
         pair=([0, 0, 0, 0, 0], [1, 1, 1, 1, 1]),
-        epsilon=Fraction(1),
         # max <= v, v < 0, needs all five noises <= v: (e^(1/2))^5 between the worlds.
         true_epsilon=Enclosure.exactly(Fraction(5, 2)),
         runs=5000,
@@ -95,7 +89,6 @@ ENTRIES: Final = (
         "section 3.3",
         run=half_noisy_max,
         pair=_HALF_PAIR,
-        epsilon=Fraction(1),
         true_epsilon=narrow(_half_noise, 64),
         runs=2000,
         twin=_INDEX,
@@ -107,7 +100,6 @@ ENTRIES: Final = (
         source="a draw of one number where one of the shape of the counts was meant",
         run=one_draw_max,
         pair=([0, 1, 1, 1, 1], [1, 0, 0, 0, 0]),
-        epsilon=Fraction(1),
         true_epsilon=Enclosure.infinite(),
         runs=100,
         twin=_INDEX,

@@ -22,7 +22,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import narrow
 from dpcore.numbers.parameter import RationalLike
 
-__all__ = ["ENTRIES", "row_mass"]
+__all__ = ["ENTRIES", "VALUE", "row_mass"]
 
 _REACH: Final = 256
 
@@ -148,12 +148,10 @@ _VALUE_PAIR: Final = ([-1, -1, -1, -1, -1, 0], [0, 0, 0, 0, 0, -1])
 _LEE_PAIR: Final = ([-1, -1, -1, 1, 1], [0, 0, 0, 0, 0])
 _CHEN_PAIR: Final = ([-1, -1, -1, 0, 0, 0], [0, 0, 0, -1, -1, -1])
 
+VALUE: Final = Twin(name="sparse-vector-value", run=sparse_vector_value, pair=_VALUE_PAIR)
 # Each answer below the threshold adds to the cost: 0.93 with five, towards 1 with more.
 _ONE: Final = Twin(
-    name="sparse-vector",
-    run=sparse_vector,
-    pair=([0, 0, 0, 0, 0, 1], [1, 1, 1, 1, 1, 0]),
-    epsilon=Fraction(1),
+    name="sparse-vector", run=sparse_vector, pair=([0, 0, 0, 0, 0, 1], [1, 1, 1, 1, 1, 0])
 )
 
 ENTRIES: Final = (
@@ -165,17 +163,11 @@ ENTRIES: Final = (
         source="Roth's lecture notes of 2011, as Algorithm 3 of Lyu et al. (arXiv 1603.01699)",
         run=sparse_vector_roth,
         pair=_VALUE_PAIR,
-        epsilon=Fraction(1),
         # Five below and then a 0: no threshold is above 0, where each of the five has e^(1/2) and
         # the value e^(1/2). With m answers below it is (m + 1)/2: no epsilon holds for all m.
         true_epsilon=Enclosure.exactly(3),
         runs=30_000,
-        twin=Twin(
-            name="sparse-vector-value",
-            run=sparse_vector_value,
-            pair=_VALUE_PAIR,
-            epsilon=Fraction(1),
-        ),
+        twin=VALUE,
     ),
     Entry(
         name="sparse-vector-unscaled",
@@ -185,14 +177,12 @@ ENTRIES: Final = (
         "(1 + 6c)/4 = 3.25 for c = 2",
         run=sparse_vector_lee,
         pair=_LEE_PAIR,
-        epsilon=Fraction(1),
         true_epsilon=_true_epsilon([0, 0, 0, 1, 1], _LEE_PAIR, (4, Fraction(4, 3))),
         runs=10_000,
         twin=Twin(
             name="sparse-vector-two",
             run=sparse_vector_two,
             pair=([2, 2, 2, 2, 2, 2, 0, 0], [3, 3, 3, 3, 3, 3, -1, -1]),
-            epsilon=Fraction(1),
         ),
     ),
     Entry(
@@ -203,7 +193,6 @@ ENTRIES: Final = (
         source="Stoddard et al. 2014, as Algorithm 5 of Lyu et al. (arXiv 1603.01699)",
         run=sparse_vector_stoddard,
         pair=([0, 1], [1, 0]),
-        epsilon=Fraction(1),
         true_epsilon=Enclosure.infinite(),
         runs=500,
         twin=_ONE,
@@ -216,7 +205,6 @@ ENTRIES: Final = (
         source="Chen et al. 2015, as Algorithm 6 of Lyu et al. (arXiv 1603.01699)",
         run=sparse_vector_chen,
         pair=_CHEN_PAIR,
-        epsilon=Fraction(1),
         # It grows with the number of answers: no epsilon holds for all of them.
         true_epsilon=_true_epsilon([0, 0, 0, 1, 1, 1], _CHEN_PAIR, (2, 2)),
         runs=10_000,

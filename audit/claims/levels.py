@@ -1,14 +1,28 @@
-r"""Round significance levels and p-values for reports: always upwards."""
+r"""Significance levels and p-values: read as they are, rounded upwards for reports."""
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
+from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_up
 from dpcore.numbers.parameter import RationalLike, rational
-from dpcore.numbers.rounding import up
+from dpcore.numbers.rounding import down, up
 
-__all__ = ["level_upper", "shown_p_value"]
+__all__ = ["evidence", "level", "level_upper", "shown_p_value"]
+
+
+def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
+    r"""A false-alarm level or a confidence, exact; refused by ``name`` outside (0, 1).
+
+    >>> level("alpha", "0.05")
+    Fraction(1, 20)
+    """
+    exact = rational(name, value)
+    if not 0 < exact < 1:
+        raise InvalidParameter(name, value, f"must be in (0, 1), such as {example}")
+    return exact
 
 
 def level_upper(alpha: RationalLike) -> float:
@@ -28,3 +42,16 @@ def shown_p_value(value: float) -> str:
     ('0.00124', 'below 1e-300')
     """
     return "below 1e-300" if value < 1e-300 else up(value, 3)
+
+
+def evidence(alpha: RationalLike, *, p_value: float | None, e_value: float | None) -> str:
+    r"""The p-value or e-value, and what would refute.
+
+    >>> evidence("0.05", p_value=0.3, e_value=None)
+    'p-value 0.3; 0.05 or less refutes'
+    """
+    exact = rational("alpha", alpha)
+    if e_value is None:
+        return f"p-value {shown_p_value(p_value or 0.0)}; {down(exact, 6)} or less refutes"
+    shown = down(e_value, 3) if math.isfinite(e_value) else "infinite"
+    return f"e-value {shown}; {up(1 / exact, 6)} or more refutes"

@@ -1,15 +1,31 @@
-r"""The possible verdicts of an audit, and the layers that reach them."""
+r"""The possible verdicts of an audit, how they are shown, and the layers that reach them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
-__all__ = ["INTERRUPTED", "Layer", "Verdict"]
+__all__ = ["INTERRUPTED", "VERDICTS", "Layer", "Shown", "Verdict"]
 
 
 Verdict: TypeAlias = Literal["refuted", "not_refuted", "proven", "nothing_measured"]
 
+
+class Shown(NamedTuple):
+    r"""The words that a report begins with, their colour on a terminal, and the exit code."""
+
+    words: str
+    style: str
+    exit_code: int
+
+
+VERDICTS: Final[dict[Verdict | None, Shown]] = {
+    "refuted": Shown("REFUTED", "bold red", 1),
+    "not_refuted": Shown("NOT REFUTED AT THIS RESOLUTION", "bold yellow", 0),
+    "proven": Shown("PROVEN", "bold green", 0),
+    "nothing_measured": Shown("NOTHING MEASURED", "bold magenta", 4),
+    None: Shown("THE TARGET FAILED", "bold magenta", 3),
+}
 
 INTERRUPTED: Final = "interrupted"
 r"""Why no more runs were drawn, after Ctrl-C."""

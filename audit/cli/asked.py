@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpcore.command.options import named
+
 if TYPE_CHECKING:
     from audit.apart.room import Room
     from audit.layers import Wanted
@@ -56,18 +58,20 @@ class Asked:
 
 def planned(asked: Asked, subject: Target, *, room: Room, seconds: float) -> tuple[Plan, Wanted]:
     r"""What to draw and which layers to run; errors name the option."""
+    from audit.api import baselines_of, features_of
     from audit.cli import options as read
     from audit.layers import Wanted
     from audit.runs.plan import Plan
+    from audit.search.spelling import read_space
 
-    features = read.read_features(subject, asked.feature, room=room)
+    features = features_of(subject, asked.feature or (), room.feature)
     claim = read.read_claim(subject, asked.claim, asked.relation)
     searched = asked.search is not None
     pairs = read.read_pairs(
         subject, asked.pair, asked.pairs, searched=searched, relation=claim.relation
     )
-    # A second start goes on with the seed of the first.
-    kept = read.read_stored_seed(asked.resume) if asked.seed is None else None
+    with named(baseline="--baseline"):
+        baselines = baselines_of(asked.baseline or ())
     plan = Plan(
         claim=claim,
         pair=pairs[0] if pairs else (None, None),
@@ -76,7 +80,7 @@ def planned(asked: Asked, subject: Target, *, room: Room, seconds: float) -> tup
         runs=read.read_runs(asked.runs, asked.max_runs, sequential=asked.sequential),
         sequential=asked.sequential,
         alpha=asked.alpha,
-        seed=read.read_seed(asked.seed) if kept is None else kept,
+        seed=read.read_seed(asked.seed, asked.resume),
         jobs=read.read_jobs(asked.jobs, asked.scheduler),
         timeout=seconds,
         deadline=None
@@ -86,8 +90,8 @@ def planned(asked: Asked, subject: Target, *, room: Room, seconds: float) -> tup
     )
     wanted = Wanted(
         layers=read.read_layers(subject, asked.layers, asked.bound_to_layers),
-        baselines=read.read_baselines(asked.baseline),
-        space=None if asked.search is None else read.read_space(asked.search, claim),
+        baselines=baselines,
+        space=None if asked.search is None else read_space(asked.search, claim.relation),
         state=asked.resume,
         figures=asked.html is not None,
     )

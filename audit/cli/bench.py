@@ -1,18 +1,15 @@
-r"""``dpcore audit bench``: the catalogue of broken mechanisms, audited on this machine.
-
-``audit.cli`` registers :func:`bench_command` under the name ``bench``.
-"""
+r"""``dpcore audit bench``: the catalogue of broken mechanisms, audited on this machine."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from audit.cli.written import leave
 from dpcore.command.options import AsJson
-from dpcore.command.terminal import say
+from dpcore.command.terminal import page
 from dpcore.errors import InvalidParameter
 from dpcore.spec import did_you_mean
 
@@ -79,15 +76,10 @@ def bench_command(
     with progress_bar("audits", 2 * len(chosen)) as progress:
         found = bench(chosen, alpha=alpha, seed=read_seed(seed), jobs=jobs, done=progress)
     text = bench_text(found, versions(), left_out)
-    # To the file first: what fails on one way out still leaves by the other.
+    # The file first: it is there even if standard output fails.
     if output is not None:
         write_whole("--output", output, text)
-    if as_json:
-        sys.stdout.write(text)
-    else:
-        say(bench_lines(found, left_out))
-    sys.stdout.flush()
-    raise typer.Exit(0 if found.passed else 1)
+    leave(text if as_json else page(bench_lines(found, left_out)), 0 if found.passed else 1)
 
 
 def _entries(names: list[str], *, quick: bool) -> tuple[list[Entry], list[Entry]]:

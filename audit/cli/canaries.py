@@ -1,7 +1,4 @@
-r"""``dpcore audit canaries``: one run of a training, judged by the scores of its canaries.
-
-``audit.cli`` registers :func:`canaries_command` under the name ``canaries``.
-"""
+r"""``dpcore audit canaries``: one run of a training, judged by the scores of its canaries."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from audit.cli.written import leave
 from dpcore.command.options import AsJson, named
 from dpcore.command.patience import patiently
 from dpcore.command.terminal import page, say
@@ -79,16 +77,15 @@ def canaries_command(
 
     Exit code: 0 not refuted, 1 refuted, 2 usage, 4 nothing measured.
     """
+    from audit.claims.levels import level
     from audit.cli.options import read_seed
     from audit.training.canaries import canaries
     from audit.training.score_file import read_scores
     from dpcore.command.output_file import check_writable, write_whole
     from dpcore.errors import InvalidParameter
-    from dpcore.numbers.parameter import rational, whole_number
+    from dpcore.numbers.parameter import whole_number
 
-    level = rational("--alpha", alpha)
-    if not 0 < level < 1:
-        raise InvalidParameter("--alpha", alpha, "must be in (0, 1), such as 0.05")
+    exact = level("--alpha", alpha)
     number = None if guesses is None else whole_number("--guesses", guesses, at_least=1)
     check_writable("--html", html)
     if html is not None and html.resolve() == Path(scores).resolve():
@@ -106,7 +103,7 @@ def canaries_command(
             relation=relation,
             guesses=number,
             guess=guess,  # type: ignore[arg-type]  # refused by name where it is another word
-            confidence=1 - level,
+            confidence=1 - exact,
             seed=read_seed(seed),
         )
     if html is not None:
@@ -114,6 +111,4 @@ def canaries_command(
 
         write_whole("--html", html, as_page(report, command=shlex.join(["dpcore", *sys.argv[1:]])))
     say((f"warning: {warning}" for warning in report.warnings), sys.stderr)
-    sys.stdout.write(report.to_text() if as_json else page(report.told().lines()))
-    sys.stdout.flush()
-    raise typer.Exit(report.exit_code)
+    leave(report.to_text() if as_json else page(report.told().lines()), report.exit_code)

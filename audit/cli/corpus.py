@@ -1,18 +1,15 @@
-r"""``dpcore audit corpus``: real failures of published packages, installed and audited.
-
-``audit.cli`` registers :data:`corpus`.
-"""
+r"""``dpcore audit corpus``: real failures of published packages, installed and audited."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from audit.cli.written import leave
 from dpcore.command.options import AsJson, command_group, named, read_jobs
-from dpcore.command.terminal import say
+from dpcore.command.terminal import page
 from dpcore.errors import ABSENT, InvalidParameter
 
 __all__ = ["corpus"]
@@ -33,10 +30,7 @@ def list_entries(*, as_json: AsJson = False) -> None:
     from audit.corpus.entry import entries
     from audit.corpus.render import entries_text, listed
 
-    if as_json:
-        sys.stdout.write(entries_text(entries()))
-    else:
-        say(listed(entries()))
+    leave(entries_text(entries()) if as_json else page(listed(entries())), 0)
 
 
 @corpus.command()
@@ -52,10 +46,7 @@ def show(
     from audit.corpus.render import entries_text, shown_lines
 
     entry = find(name)
-    if as_json:
-        sys.stdout.write(entries_text([entry]))
-    else:
-        say(shown_lines(entry))
+    leave(entries_text([entry]) if as_json else page(shown_lines(entry)), 0)
 
 
 @corpus.command()
@@ -134,11 +125,7 @@ def run(
     text = results_text(judged, versions())
     if output is not None:
         write_whole("--output", output, text)
-    if as_json:
-        sys.stdout.write(text)
-    else:
-        say(results_lines(judged))
-    sys.stdout.flush()
     wrong = any(not row.right and not row.missing for row in judged)
     missing = any(row.missing for row in judged)
-    raise typer.Exit(_MISJUDGED if wrong else _MISSING if missing else 0)
+    code = _MISJUDGED if wrong else _MISSING if missing else 0
+    leave(text if as_json else page(results_lines(judged)), code)

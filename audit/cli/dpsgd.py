@@ -1,15 +1,12 @@
-r"""``dpcore audit dpsgd``: a step of a training, looked at from the inside.
-
-``audit.cli`` registers :func:`dpsgd_command` under the name ``dpsgd``.
-"""
+r"""``dpcore audit dpsgd``: a step of a training, looked at from the inside."""
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
+from audit.cli.written import leave
 from dpcore.command.options import AsJson, named
 from dpcore.command.patience import endlessly
 from dpcore.command.terminal import page
@@ -114,6 +111,4 @@ def dpsgd_command(
     options = {name: f"--{name}" for name in names} | {"step": "STEP", "target": "STEP"}
     with named(noise_multiplier="--noise-multiplier", **options):
         text, code = done_apart(step, there, timeout=seconds)
-    sys.stdout.write(text)
-    sys.stdout.flush()
-    raise typer.Exit(code)
+    leave(text, code)

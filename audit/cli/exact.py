@@ -1,12 +1,8 @@
-r"""``dpcore audit exact``: two known laws, and what is proven of them.
-
-``audit.cli`` registers :func:`exact` under that name.
-"""
+r"""``dpcore audit exact``: two known laws, and what is proven of them."""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
@@ -15,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from audit.cli.written import leave
 from dpcore.command.options import AsJson
-from dpcore.command.terminal import say
+from dpcore.command.terminal import page
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import down
@@ -69,9 +66,7 @@ def exact(
     normalise: Annotated[
         bool,
         typer.Option(
-            "--normalise",
-            metavar="",
-            help="Divide the probabilities of a file by their exact sum.",
+            "--normalise", metavar="", help="Divide the probabilities of a file by their exact sum."
         ),
     ] = False,
     plot: Annotated[
@@ -116,12 +111,7 @@ def exact(
 
         drawn = curve_points(one.law, other.law)
         draw_curve(plot, drawn, title=f"P = {one.spelling}, Q = {other.spelling}")
-    if as_json:
-        sys.stdout.write(report.to_text())
-    else:
-        say(report.told().lines())
-    sys.stdout.flush()
-    raise typer.Exit(report.exit_code)
+    leave(report.to_text() if as_json else page(report.told().lines()), report.exit_code)
 
 
 def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list[str]]:

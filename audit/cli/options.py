@@ -9,41 +9,31 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from audit.claims.claim import Claim
-from audit.claims.curve_claim import CurveClaim
-from audit.claims.curve_claim import read_claim as read
+from audit.api import seed_of
 from audit.layers import LAYERS
-from audit.targets.target import Catalogued, KnownLaw, Target
+from audit.search.pairs import pairs_of, read_pairs_file
+from audit.targets.target import Catalogued, KnownLaw, Target, claim_of
 from dpcore.command.options import named
 from dpcore.command.options import read_jobs as processes
 from dpcore.errors import ABSENT, InvalidParameter
-from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational, whole_number
 
 if TYPE_CHECKING:
-    from audit.apart.room import Room
-    from audit.outputs.features.feature import Feature
-    from audit.search.space import Space
+    from audit.claims.claim import Claim
+    from audit.claims.curve_claim import CurveClaim
+    from dpcore.mechanism import Relation
 
 __all__ = [
-    "read_baselines",
     "read_claim",
-    "read_features",
     "read_jobs",
     "read_layers",
-    "read_pair",
     "read_pairs",
     "read_resolution",
     "read_runs",
     "read_seconds",
     "read_seed",
-    "read_space",
-    "read_stored_seed",
 ]
 
-_SEEDS: Final = 1 << 32
 _MOST_RUNS: Final = 10**12
 _MOST_SECONDS: Final = 10**7  # a timer of the operating system takes a little more
 
@@ -61,28 +51,13 @@ def read_runs(fixed: str | None, most: str | None, *, sequential: bool) -> int:
     return _count("--max-n", most or "1e6") if sequential else _count("-n", fixed or "1e5")
 
 
-def read_seed(text: str | None) -> int:
-    r"""The seed, drawn where none is given.
+def read_seed(text: str | None, resume: Path | None = None) -> int:
+    r"""The seed; where none is given that of the audit to go on with, or a fresh one.
 
     >>> read_seed("7")
     7
     """
-    if text is None:
-        return int(np.random.default_rng().integers(_SEEDS))
-    return whole_number("--seed", text, at_least=0)
-
-
-def read_stored_seed(path: Path | None) -> int | None:
-    r"""The seed of the audit that a --resume file holds, if it holds one.
-
-    >>> read_stored_seed(None) is None
-    True
-    """
-    if path is None:
-        return None
-    from audit.resume.checkpoint import stored_seed
-
-    return stored_seed(path)
+    return seed_of(None if text is None else whole_number("--seed", text, at_least=0), resume)
 
 
 def read_seconds(argument: str, text: str) -> float:
@@ -104,33 +79,39 @@ def read_claim(subject: Target, text: str | None, relation: str | None) -> Claim
     >>> print(read_claim(read_target("discrete-laplace:scale=1"), "epsilon=1", None))
     epsilon=1
     """
-    own = subject.subject if isinstance(subject, Catalogued) else None
-    of = relation or (Relation.REPLACE if own is None else own.relation)
-    if text is not None:
-        with named(claim="--claim", epsilon="--claim: epsilon", delta="--claim: delta"):
-            return read(text, of)
-    if own is None:
+    if text is None and not isinstance(subject, Catalogued):
         raise InvalidParameter("--claim", ABSENT, "must be given, e.g. --claim epsilon=1")
-    if own.curve is not None:
-        return read(own.curve, of)
-    return Claim(epsilon=own.epsilon, delta=own.delta, relation=of)
+    with named(claim="--claim", epsilon="--claim: epsilon", delta="--claim: delta"):
+        return claim_of(subject, text, relation)
 
 
-def read_pair(subject: Target, texts: tuple[str, str] | None) -> tuple[Any, Any]:
-    r"""The two datasets, or those of a catalogue entry.
+def read_pairs(
+    subject: Target,
+    one: tuple[str, str] | None,
+    file: Path | None = None,
+    *,
+    searched: bool = False,
+    relation: Relation | str | None = None,
+) -> tuple[tuple[Any, Any], ...]:
+    r"""The pairs of --pair or --pairs, or that of a catalogue entry; see
+    :func:`audit.search.pairs.pairs_of`.
 
     >>> from audit.targets.spelling import read_target
-    >>> read_pair(read_target("discrete-laplace:scale=1"), ("0", "[1]"))
+    >>> read_pairs(read_target("half-scale"), None)
+    ((0, 1),)
+    >>> read_pairs(read_target("discrete-laplace:scale=1"), ("0", "[1]"))
     Traceback (most recent call last):
     ...
     dpcore.errors.InvalidParameter: dataset B = [1]: must be an integer: discrete-laplace...
     """
-    if texts is None:
-        if isinstance(subject, Catalogued):
-            return subject.subject.pair
-        raise InvalidParameter("--pair", ABSENT, "must be given: two datasets, e.g. --pair 0 1")
-    pair = (_dataset("A", texts[0]), _dataset("B", texts[1]))
-    return subject.check(pair)
+    nothing = one is None and file is None and not searched
+    if nothing and not isinstance(subject, Catalogued):
+        reason = "must be given: two datasets, e.g. --pair 0 1"
+        raise InvalidParameter("--pair", ABSENT, reason)
+    pair = None if one is None else (_dataset("A", one[0]), _dataset("B", one[1]))
+    pairs = None if file is None else read_pairs_file(file)
+    with named(pair="--pair", pairs="--pairs", search="--search"):
+        return pairs_of(subject, pair, pairs, searched=searched, relation=relation)
 
 
 def _dataset(name: str, text: str) -> Any:
@@ -138,7 +119,7 @@ def _dataset(name: str, text: str) -> Any:
         raise ValueError(f"{constant} is not JSON")
 
     def finite(number: str) -> float:
-        # It could not be written back into a report.
+        # A JSON report cannot hold infinity.
         return float(number) if math.isfinite(float(number)) else refuse(f"{number} as a float")
 
     try:
@@ -213,60 +194,6 @@ _READERS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def read_pairs(
-    subject: Target,
-    one: tuple[str, str] | None,
-    file: Path | None,
-    *,
-    searched: bool,
-    relation: Relation | str = Relation.REPLACE,
-) -> tuple[tuple[Any, Any], ...]:
-    r"""The pairs of --pair or --pairs, neighbours under ``relation`` where that can be seen; none
-    where a search is to find one.
-
-    >>> from audit.targets.spelling import read_target
-    >>> read_pairs(read_target("half-scale"), None, None, searched=False)
-    ((0, 1),)
-    """
-    given = [name for name, value in (("--pair", one), ("--pairs", file)) if value is not None]
-    if searched and given:
-        raise InvalidParameter(
-            "--search", ABSENT, f"searches for the pair itself: leave out {given[0]}"
-        )
-    if searched:
-        return ()
-    from audit.search.neighbours import require_neighbours
-    from audit.search.pairs import read_pairs_file
-
-    if file is None:
-        pair = read_pair(subject, one)
-        if one is not None:
-            require_neighbours("--pair", pair, relation)
-        return (pair,)
-    if one is not None:
-        raise InvalidParameter("--pairs", str(file), "is given beside --pair: leave one out")
-    pairs = read_pairs_file(file)
-    for pair in pairs:
-        require_neighbours("--pairs", pair, relation)
-    return tuple(map(subject.check, pairs))
-
-
-def read_features(
-    subject: Target, names: list[str] | None, *, room: Room | None = None
-) -> tuple[Feature, ...]:
-    r"""The features by name, or those that a catalogue entry brings; ``room`` is for maps of one's
-    own.
-
-    >>> from audit.targets.spelling import read_target
-    >>> [feature.name for feature in read_features(read_target("half-scale"), ["sign", "length"])]
-    ['sign', 'length']
-    """
-    from audit.outputs.features.feature import read_feature
-
-    own = subject.subject.features if isinstance(subject, Catalogued) else ()
-    return tuple(map(read_feature if room is None else room.feature, names or own))
-
-
 def read_jobs(text: str | None, scheduler: str | None = None) -> int:
     r"""How many processes draw; -1: one for each core, or all that a cluster has.
 
@@ -278,28 +205,3 @@ def read_jobs(text: str | None, scheduler: str | None = None) -> int:
     if scheduler is not None:
         raise InvalidParameter("--jobs", text, "is for processes here; a --scheduler has its own")
     return processes(text)
-
-
-def read_baselines(names: list[str] | None) -> tuple[str, ...]:
-    r"""The baselines asked for.
-
-    >>> read_baselines(None), read_baselines(["dkw"])
-    ((), ('dkw',))
-    """
-    if not names:
-        return ()
-    from audit.evidence.baselines.compare import baseline_names  # scipy.stats takes half a second
-
-    with named(baseline="--baseline"):
-        return baseline_names(names)
-
-
-def read_space(text: str, claim: Claim | CurveClaim) -> Space:
-    r"""The space that --search names, under the neighbouring relation of the claim.
-
-    >>> read_space("integer:low=0,high=3", Claim(epsilon=1)).spelling
-    'integer:low=0,high=3'
-    """
-    from audit.search.spelling import read_space as spelled
-
-    return spelled(text, claim.relation)

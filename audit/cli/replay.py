@@ -1,18 +1,15 @@
-r"""``dpcore audit replay``: one tape for both datasets, and every draw at its extremes.
-
-``audit.cli`` registers :func:`replay_command` under the name ``replay``.
-"""
+r"""``dpcore audit replay``: one tape for both datasets, and every draw at its extremes."""
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
+from audit.cli.written import leave
 from dpcore.command.options import AsJson, named
 from dpcore.command.terminal import page
-from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import whole_number
 
 __all__ = ["replay_command"]
 
@@ -44,9 +41,7 @@ def replay_command(
     strict: Annotated[
         bool,
         typer.Option(
-            "--strict",
-            metavar="",
-            help="State that draws and output shape do not depend on data.",
+            "--strict", metavar="", help="State that draws and output shape do not depend on data."
         ),
     ] = False,
     tapes: Annotated[
@@ -73,9 +68,7 @@ def replay_command(
     allow_constant: Annotated[
         bool,
         typer.Option(
-            "--allow-constant",
-            metavar="",
-            help="Accept a target that draws nothing, on purpose.",
+            "--allow-constant", metavar="", help="Accept a target that draws nothing, on purpose."
         ),
     ] = False,
     as_json: AsJson = False,
@@ -88,11 +81,10 @@ def replay_command(
     be replayed, 4 nothing is drawn and both datasets give the same.
     """
     from audit.apart.room import done_apart, importing
-    from audit.cli.options import read_pair, read_seconds, read_seed
+    from audit.cli.options import read_pairs, read_seconds, read_seed
 
-    if norm not in {"l1", "l2", "linf"}:
-        raise InvalidParameter("--norm", norm, "must be l1, l2 or linf")
-    tried, changed = _count("--tapes", tapes, 2), _count("--changes", changes, 0)
+    tried = whole_number("--tapes", tapes, at_least=2)
+    changed = whole_number("--changes", changes, at_least=0)
     first, seconds = read_seed(seed), read_seconds("--timeout", timeout)
     until = None if deadline is None else read_seconds("--deadline", deadline)
 
@@ -104,9 +96,9 @@ def replay_command(
             subject = read_target(target, seeded=True)
         report = replay(
             subject,
-            read_pair(subject, pair),
+            read_pairs(subject, pair)[0],
             sensitivity=sensitivity,
-            norm="l1" if norm == "l1" else "l2" if norm == "l2" else "linf",
+            norm=norm,  # type: ignore[arg-type]  # refused by name where it is another word
             strict=strict,
             tapes=tried,
             changes=changed,
@@ -118,14 +110,6 @@ def replay_command(
         text = report.to_text() if as_json else page(report.lines())
         return text, report.exit_code
 
-    with named(target="TARGET", sensitivity="--sensitivity"):
+    with named(target="TARGET", sensitivity="--sensitivity", norm="--norm"):
         text, code = done_apart(target, there, timeout=seconds)
-    sys.stdout.write(text)
-    sys.stdout.flush()
-    raise typer.Exit(code)
-
-
-def _count(argument: str, text: str, least: int) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise InvalidParameter(argument, text, f"must be a whole number >= {least}")
-    return int(text)
+    leave(text, code)

@@ -1,11 +1,12 @@
-r"""``dpcore audit TARGET``, the command itself. ``audit.cli`` registers :func:`run`."""
+r"""``dpcore audit TARGET``, the command itself."""
 
 from __future__ import annotations
 
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -19,20 +20,18 @@ from dpcore.command.terminal import say
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from audit.layers import Wanted
     from audit.report.report import AuditReport
-    from audit.runs.plan import Plan
-    from audit.targets.target import Target
 
 __all__ = ["run"]
 
 _NOT_REACHED: Final = 4
 _INTERRUPTED: Final = 128 + signal.SIGINT
 
-_WHAT: Final = "What is tested"
-_HOW: Final = "How it is tested"
-_WHERE: Final = "Where, and for how long"
-_RESULT: Final = "The report"
+# Options by the panel of the help that they are in.
+_what = partial(typer.Option, rich_help_panel="What is tested")
+_how = partial(typer.Option, rich_help_panel="How it is tested")
+_where = partial(typer.Option, rich_help_panel="Where, and for how long")
+_result = partial(typer.Option, rich_help_panel="The report")
 
 
 def run(
@@ -50,207 +49,146 @@ def run(
     *,
     claim: Annotated[
         str | None,
-        typer.Option(
+        _what(
             metavar="CLAIM",
             help="The promise to test: epsilon=1 or epsilon=1,delta=1e-6; or a whole curve: "
             "rho=0.1, gdp=1, or NOISE@SENSITIVITY such as discrete-gaussian:sigma_squared=4@1.",
-            rich_help_panel=_WHAT,
         ),
     ] = None,
     pair: Annotated[
         tuple[str, str] | None,
-        typer.Option(
-            metavar="A B",
-            help="Two neighbouring datasets, as JSON: 0 1, or '[]' '[\"ada\"]'.",
-            rich_help_panel=_WHAT,
-        ),
+        _what(metavar="A B", help="Two neighbouring datasets, as JSON: 0 1, or '[]' '[\"ada\"]'."),
     ] = None,
     pairs: Annotated[
         Path | None,
-        typer.Option(
+        _what(
             metavar="FILE",
             help="Several pairs: a .toml file of tables \\[\\[pair]], each with a = and b =, or a "
             ".json file with a list of pairs.",
-            rich_help_panel=_WHAT,
         ),
     ] = None,
     search: Annotated[
         str | None,
-        typer.Option(
+        _what(
             metavar="SPACE",
             help="Search for the worst pair: a quarter of the runs searches a space such as "
             "vector:dimension=10,low=0,high=1; the others test the pair that was found.",
-            rich_help_panel=_WHAT,
         ),
     ] = None,
     relation: Annotated[
         str | None,
-        typer.Option(
+        _what(
             metavar="WORD",
             help="How neighbouring datasets differ: one record replaced (replace), or added or "
             "removed (add-remove). (default: replace)",
-            rich_help_panel=_WHAT,
         ),
     ] = None,
     feature: Annotated[
         list[str] | None,
-        typer.Option(
+        _what(
             metavar="NAME",
             help="Test a feature instead of the output: lowest-bit, sign, length, time (of the "
             "call), file.py:callable, ...; repeatable; identity is the output itself.",
-            rich_help_panel=_WHAT,
         ),
     ] = None,
     runs: Annotated[
         str | None,
-        typer.Option(
+        _how(
             "-n",
             "--runs",
             metavar="N",
             help="How many runs, on both datasets together. (default: 1e5)",
-            rich_help_panel=_HOW,
         ),
     ] = None,
     sequential: Annotated[
-        bool,
-        typer.Option(
-            "--sequential",
-            metavar="",
-            help="Stop as soon as there is enough evidence.",
-            rich_help_panel=_HOW,
-        ),
+        bool, _how("--sequential", metavar="", help="Stop as soon as there is enough evidence.")
     ] = False,
     max_runs: Annotated[
         str | None,
-        typer.Option(
-            "--max-n",
-            metavar="N",
-            help="The most runs with --sequential. (default: 1e6)",
-            rich_help_panel=_HOW,
-        ),
+        _how("--max-n", metavar="N", help="The most runs with --sequential. (default: 1e6)"),
     ] = None,
     alpha: Annotated[
         str,
-        typer.Option(
-            metavar="P",
-            help="The chance of a false alarm: REFUTED although the claim is true.",
-            rich_help_panel=_HOW,
-        ),
+        _how(metavar="P", help="The chance of a false alarm: REFUTED although the claim is true."),
     ] = "0.05",
     layers: Annotated[
         str | None,
-        typer.Option(
+        _how(
             metavar="NAMES",
             help="Which tests run, separated by commas: exact (proof from a known law), fit (are "
             "draws of this law?), replay (the same random draws on both datasets), sample (count "
             "the outputs of many runs). (default: exact where the law is known, else sample)",
-            rich_help_panel=_HOW,
         ),
     ] = None,
     baseline: Annotated[
         list[str] | None,
-        typer.Option(
+        _how(
             metavar="NAME",
             help="Also show another method's bound, for comparison: clopper-pearson-split, dkw, "
             "bonferroni-thresholds, one-run, bayes, gaussian-dp, plug-in or all.",
-            rich_help_panel=_HOW,
         ),
     ] = None,
     seed: Annotated[
         str | None,
-        typer.Option(
-            metavar="N",
-            help="Repeat an audit exactly: the seed that its report shows.",
-            rich_help_panel=_HOW,
-        ),
+        _how(metavar="N", help="Repeat an audit exactly: the seed that its report shows."),
     ] = None,
     timeout: Annotated[
-        str,
-        typer.Option(
-            metavar="SECONDS",
-            help="The most time one call of the target may take.",
-            rich_help_panel=_WHERE,
-        ),
+        str, _where(metavar="SECONDS", help="The most time one call of the target may take.")
     ] = "60",
     deadline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="Stop drawing runs after this time, and report.",
-            rich_help_panel=_WHERE,
-        ),
+        str | None, _where(metavar="SECONDS", help="Stop drawing runs after this time, and report.")
     ] = None,
     jobs: Annotated[
         str | None,
-        typer.Option(
+        _where(
             "-j",
             "--jobs",
             metavar="N",
             help="How many processes draw runs; -1: one per core. The report is the same. "
             "(default: 1)",
-            rich_help_panel=_WHERE,
         ),
     ] = None,
     scheduler: Annotated[
         str | None,
-        typer.Option(
+        _where(
             metavar="ADDRESS",
             help="Draw on a Dask cluster, such as tcp://host:8786 (needs dpcore\\[cluster]).",
-            rich_help_panel=_WHERE,
         ),
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(
+        _where(
             metavar="FILE",
             help="Store the runs in this file, and continue from it after an interruption.",
-            rich_help_panel=_WHERE,
         ),
     ] = None,
     resolution: Annotated[
         str | None,
-        typer.Option(
+        _result(
             metavar="P",
             help="Exit with 4 if the runs could miss an output that gives the data away with this "
             "probability, such as 1e-3 (the blind spot).",
-            rich_help_panel=_RESULT,
         ),
     ] = None,
     allow_constant: Annotated[
         bool,
-        typer.Option(
-            "--allow-constant",
-            metavar="",
-            help="Accept a target whose every output is the same.",
-            rich_help_panel=_RESULT,
+        _result(
+            "--allow-constant", metavar="", help="Accept a target whose every output is the same."
         ),
     ] = False,
     html: Annotated[
         Path | None,
-        typer.Option(
+        _result(
             metavar="FILE",
             help="Write the report as a web page with figures, in one file (needs dpcore\\[plot]).",
-            rich_help_panel=_RESULT,
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Also write the JSON report to a file.",
-            rich_help_panel=_RESULT,
-        ),
+        _result("-o", "--output", metavar="FILE", help="Also write the JSON report to a file."),
     ] = None,
     as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            metavar="",
-            help="Print one JSON document instead of text.",
-            rich_help_panel=_RESULT,
-        ),
+        bool, _result("--json", metavar="", help="Print one JSON document instead of text.")
     ] = False,
 ) -> None:
     r"""Audit TARGET: does the code keep its claim on two neighbouring datasets?
@@ -275,23 +213,24 @@ def run(
         allow_constant=allow_constant, html=html, output=output,
     )  # fmt: skip
     try:
-        report, written = _audited(asked)
+        written = _audited(asked)
     except KeyboardInterrupt:
         print("interrupted: no report", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
     written.publish(as_json=as_json, output=output, html=html)
-    raise typer.Exit(_exit_code(report, asked))
+    raise typer.Exit(_exit_code(written.report, asked))
 
 
-def _audited(asked: Asked) -> tuple[AuditReport, Written]:
+def _audited(asked: Asked) -> Written:
     from audit.apart.room import Room
     from audit.cli import options as read
+    from audit.layers import examine
     from audit.outputs.guard import stdout_to_stderr
 
     check_files(resume=asked.resume, output=asked.output, html=asked.html, pairs=asked.pairs)
     read.read_resolution(asked.resolution)
     seconds = read.read_seconds("--timeout", asked.timeout)
-    # Whatever the target prints, and its outputs when they are looked at, is not the report.
+    # What the target prints, also while its outputs are read, must not mix with the report.
     options = named(
         target="TARGET", alpha="--alpha", relation="--relation", feature="--feature",
         features="--feature",
@@ -300,8 +239,9 @@ def _audited(asked: Asked) -> tuple[AuditReport, Written]:
         with _of_target():
             subject = room.target(asked.target, seeded=asked.seed is not None)
         plan, wanted = planned(asked, subject, room=room, seconds=seconds)
-        report = _examined(subject, plan, wanted, asked.scheduler)
-        return report, Written.of(report, html=asked.html)
+        with progress_bar("runs", plan.runs) as progress, _drawn_on(asked.scheduler):
+            report = examine(subject, plan, wanted, progress=progress)
+        return Written.of(report, html=asked.html)
 
 
 @contextmanager
@@ -314,16 +254,12 @@ def _of_target() -> Iterator[None]:
         raise InvalidParameter(name, error.value, error.reason) from None
 
 
-def _examined(subject: Target, plan: Plan, wanted: Wanted, scheduler: str | None) -> AuditReport:
-    from audit.layers import examine
+def _drawn_on(scheduler: str | None) -> AbstractContextManager[object]:
+    if scheduler is None:
+        return nullcontext()
+    from audit.runs.jobs import backend
 
-    with progress_bar("runs", plan.runs) as progress:
-        if scheduler is None:
-            return examine(subject, plan, wanted, progress=progress)
-        from audit.runs.jobs import backend
-
-        with backend("dask", scheduler):
-            return examine(subject, plan, wanted, progress=progress)
+    return backend("dask", scheduler)
 
 
 def _exit_code(report: AuditReport, asked: Asked) -> int:

@@ -7,7 +7,9 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
 
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.terminal import say
@@ -16,7 +18,14 @@ from dpcore.errors import InvalidParameter
 if TYPE_CHECKING:
     from audit.report.report import AuditReport
 
-__all__ = ["Written", "check_files"]
+__all__ = ["Written", "check_files", "leave"]
+
+
+def leave(text: str, exit_code: int) -> NoReturn:
+    r"""Print what a command found, and end the command."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    raise typer.Exit(exit_code)
 
 
 def check_files(**files: Path | None) -> None:
@@ -36,9 +45,10 @@ def check_files(**files: Path | None) -> None:
         if other != option:
             raise InvalidParameter(option, str(path), f"is the file of {other}, too")
     if files["html"] is not None:
-        from audit.report.figures import check_figures
+        # Before hours are spent on what pictures would show.
+        from dpcore.command.picture import require_matplotlib
 
-        check_figures(str(files["html"]))
+        require_matplotlib("--html", str(files["html"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +62,7 @@ class Written:
 
     @classmethod
     def of(cls, report: AuditReport, *, html: Path | None) -> Written:
-        r"""All that will leave: an output's own code may print while its report is written."""
+        r"""Make all views first: an output's own code may print while its report is written."""
         from audit.report.render import show
 
         table = io.StringIO()
@@ -66,20 +76,12 @@ class Written:
                 page = pages.page(report, command=shlex.join(["dpcore", *sys.argv[1:]]))
             except InvalidParameter as error:
                 page = error
-        return cls(
-            report=report,
-            text=report.to_text(),
-            table=table.getvalue(),
-            page=page,
-        )
+        return cls(report=report, text=report.to_text(), table=table.getvalue(), page=page)
 
     def publish(self, *, as_json: bool, output: Path | None, html: Path | None) -> None:
         r"""Write the files, then standard output, and raise last: one failure stops no other."""
         unwritten: InvalidParameter | None = None
-        for option, path, text in (
-            ("--output", output, self.text),
-            ("--html", html, self.page),
-        ):
+        for option, path, text in (("--output", output, self.text), ("--html", html, self.page)):
             try:
                 if isinstance(text, InvalidParameter):
                     raise text

@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,26 +119,21 @@ class Environment:
 
 
 @contextmanager
-def made(cache: Path, *, keep: bool) -> Iterator[_Maker]:
+def made(cache: Path, *, keep: bool) -> Iterator[Callable[[Environment], Path]]:
     r"""Makes environments below ``cache``; removes at the end those it made, unless ``keep``."""
-    maker = _Maker(cache=cache, own=[])
-    try:
-        yield maker
-    finally:
-        for folder in [] if keep else maker.own:
-            shutil.rmtree(folder, ignore_errors=True)
+    own: list[Path] = []
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Maker:
-    cache: Path
-    own: list[Path]
-
-    def __call__(self, environment: Environment) -> Path:
-        folder = environment.folder(self.cache)
+    def make(environment: Environment) -> Path:
+        folder = environment.folder(cache)
         if not (folder / _MARKER).is_file():
-            self.own.append(folder)
-        return environment.make(self.cache)
+            own.append(folder)
+        return environment.make(cache)
+
+    try:
+        yield make
+    finally:
+        for folder in [] if keep else own:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _version(text: str) -> tuple[int, int]:

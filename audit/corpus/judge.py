@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from audit.claims.curve_claim import read_claim
+from audit.claims.levels import level
 from audit.corpus.entry import ROLES, Entry, Role
 from audit.corpus.environment import Environment, EnvironmentFailed, made
 from audit.corpus.installed import Installed, Worker
@@ -24,8 +25,8 @@ from audit.outputs.features.feature import read_feature
 from audit.runs.plan import Plan
 from audit.sample import sample
 from dpcore.command.workers import checked_jobs, in_processes
-from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.errors import DpcoreError
+from dpcore.numbers.parameter import RationalLike, integer
 
 __all__ = ["Judged", "Result", "judge", "steps"]
 
@@ -60,7 +61,7 @@ class Judged:
 
     @property
     def results(self) -> tuple[Result, ...]:
-        r"""One or two."""
+        r"""Of the failure and, where there is one, of its twin."""
         return (self.broken,) if self.twin is None else (self.broken, self.twin)
 
     @property
@@ -100,12 +101,10 @@ def judge(
 
     Raises :class:`InvalidParameter` for what is out of range.
     """
-    level = rational("alpha", alpha)
-    if not 0 < level < 1:
-        raise InvalidParameter("alpha", alpha, "must be in (0, 1)")
+    exact = level("alpha", alpha)
     integer("seed", seed, at_least=0)
     checked_jobs(jobs)
-    tell = done or _nobody
+    tell = done or (lambda _: None)
     with made(cache, keep=keep) as make:
         places: dict[Environment, Path | EnvironmentFailed] = {}
         for environment in dict.fromkeys(_environment(e, r) for e in entries for r in e.sides):
@@ -114,22 +113,26 @@ def judge(
             except EnvironmentFailed as error:
                 places[environment] = error
             tell(len(places))
-        found: dict[tuple[str, Role], Result] = {}
         tasks = [
-            _Task(entry=entry, role=role, alpha=level, seed=seed, place=place)
+            _Task(
+                entry=entry,
+                role=role,
+                alpha=exact,
+                seed=seed,
+                place=places[_environment(entry, role)],
+            )
             for entry in entries
             for role in entry.sides
-            if isinstance(place := places[_environment(entry, role)], Path)
         ]
+        found: dict[tuple[str, Role], Result] = {}
         results = in_processes(_Task.run, ((task,) for task in tasks), jobs)
         for task, result in zip(tasks, results, strict=True):
             found[task.entry.name, task.role] = result
             tell(len(places) + len(found))
-    return tuple(_joined(entry, found, places) for entry in entries)
-
-
-def _nobody(_: int) -> None:
-    pass
+    return tuple(
+        Judged(entry=e, broken=found[e.name, "broken"], twin=found.get((e.name, "twin")))
+        for e in entries
+    )
 
 
 def _environment(entry: Entry, role: Role) -> Environment:
@@ -138,41 +141,28 @@ def _environment(entry: Entry, role: Role) -> Environment:
     )
 
 
-def _joined(
-    entry: Entry,
-    found: dict[tuple[str, Role], Result],
-    places: dict[Environment, Path | EnvironmentFailed],
-) -> Judged:
-    results: dict[Role, Result] = {}
-    for role, side in entry.sides.items():
-        place = places[_environment(entry, role)]
-        if isinstance(place, Path):
-            results[role] = found[entry.name, role]
-        else:
-            results[role] = Result(claim=side.claim, error=str(place), missing=True)
-    return Judged(entry=entry, broken=results["broken"], twin=results.get("twin"))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
     entry: Entry
     role: Role
     alpha: Fraction
     seed: int
-    place: Path
+    place: Path | EnvironmentFailed
 
     def run(self) -> Result:
-        begun = time.perf_counter()
+        begun, claim = time.perf_counter(), self.entry.sides[self.role].claim
+        if isinstance(self.place, EnvironmentFailed):
+            return Result(claim=claim, error=str(self.place), missing=True)
         try:
-            result = self._audited()
+            result = self._audited(self.place)
         except DpcoreError as error:
-            result = Result(claim=self.entry.sides[self.role].claim, error=str(error))
+            result = Result(claim=claim, error=str(error))
         return replace(result, seconds=time.perf_counter() - begun)
 
-    def _audited(self) -> Result:
+    def _audited(self, python: Path) -> Result:
         entry, side = self.entry, self.entry.sides[self.role]
         name = f"{entry.name} ({self.role})"
-        with Worker(name, self.place, side.code) as worker:
+        with Worker(name, python, side.code) as worker:
             claimed = worker.begin()
             if claimed is not None and claimed != side.claim:
                 reason = f"the package claims {claimed}, and the entry {side.claim}"

@@ -1,4 +1,4 @@
-r"""The corpus as text: a list, an entry, a table of results, a table of the documentation, JSON.
+r"""The corpus as text: a list, an entry, a table of results, JSON.
 
 schema     "dpcore-corpus/1"
 passed     whether every side of every entry was judged as it should be
@@ -14,22 +14,23 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from audit.corpus.entry import Entry, Side
 from audit.corpus.judge import Judged, Result
+from audit.wording import lines
 from audit.wording.as_json import json_number, json_text
 from dpcore.command.table import aligned
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import down
 
-__all__ = ["SCHEMA", "listed", "page_table", "results_lines", "results_text", "shown_lines"]
+__all__ = ["SCHEMA", "listed", "results_lines", "results_text", "shown_lines"]
 __all__ += ["entries_text"]
 
 SCHEMA: Final = "dpcore-corpus/1"
 
 _WIDTH: Final = 100
-_WORDS: Final = {"refuted": "refuted", "not_refuted": "not refuted"}
 
 
 def listed(entries: Sequence[Entry]) -> list[str]:
@@ -58,17 +59,9 @@ def shown_lines(entry: Entry) -> list[str]:
         own = entry.twin.requires != entry.broken.requires
         installs = f" ({', '.join(entry.twin.requires)})" if own else ""
         facts.append(("twin", f"{entry.twin.known}{installs}"))
-    lines = [f"{entry.name}: {entry.package} {entry.version}"]
-    for name, text in facts:
-        lines += textwrap.wrap(
-            text,
-            _WIDTH,
-            initial_indent=f"  {name.ljust(10)}",
-            subsequent_indent=" " * 12,
-            break_on_hyphens=False,
-        )
-    lines.append("  code")
-    return [*lines, *textwrap.indent(entry.broken.code.strip("\n"), "    ").splitlines()]
+    title = f"{entry.name}: {entry.package} {entry.version}"
+    code = textwrap.indent(entry.broken.code.strip("\n"), "    ").splitlines()
+    return [title, *lines.aligned(facts, _WIDTH), "  code", *code]
 
 
 def results_lines(judged: Sequence[Judged]) -> list[str]:
@@ -87,18 +80,18 @@ def results_lines(judged: Sequence[Judged]) -> list[str]:
         )
         for row in judged
     ]
-    lines = aligned([heads, *rows], right=(4, 7))
+    told = aligned([heads, *rows], right=(4, 7))
     for row in judged:
         for role, result in zip(("failure", "twin"), row.results, strict=False):
             if result.error is not None:
                 said = f"{row.entry.name} ({role}): {result.error}"
-                lines += textwrap.wrap(said, _WIDTH, break_on_hyphens=False)
+                told += textwrap.wrap(said, _WIDTH, break_on_hyphens=False)
     right = sum(row.right for row in judged)
     missing = sum(row.missing for row in judged)
     last = f"judged as they should be: {right} of {len(judged)}"
     if missing:
         last += f"; {missing} could not be installed"
-    return [*lines, last]
+    return [*told, last]
 
 
 def results_text(judged: Sequence[Judged], versions: dict[str, str]) -> str:
@@ -118,25 +111,6 @@ def entries_text(entries: Sequence[Entry]) -> str:
     return json_text({"schema": SCHEMA, "entries": [_entry(entry) for entry in entries]})
 
 
-def page_table(entries: Sequence[Entry]) -> str:
-    r"""The table of docs/corpus.md, in Markdown."""
-    lines = [
-        "| entry, package | failure | claim | true | measured | twin |",
-        "|---|---|---|---|---|---|",
-    ]
-    for e in entries:
-        twin = "none" if e.twin is None else f"{_cell(e.twin.known)}: {_number(e.twin.seen)}"
-        lines.append(
-            f"| `{e.name}`, {e.package} {e.version} | {_cell(e.failure)} ([source]({e.source})) "
-            f"| {e.broken.claim} | {_true(e)} | {_number(e.broken.seen)} | {twin} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").rstrip(".")
-
-
 def _true(entry: Entry) -> str:
     quantity, value = entry.true
     return f"{quantity} {value}"
@@ -151,7 +125,7 @@ def _verdict(result: Result) -> str:
         return "not installed"
     if result.verdict is None:
         return "failed"
-    word = _WORDS.get(result.verdict, result.verdict.replace("_", " "))
+    word = result.verdict.replace("_", " ")
     return word if result.right else word.upper()
 
 
@@ -173,33 +147,20 @@ def _row(row: Judged) -> dict[str, Any]:
 def _result(result: Result, side: Side) -> dict[str, Any]:
     lower = result.epsilon_lower
     return {
-        "requires": list(side.requires),
-        "claim": result.claim,
-        "verdict": result.verdict,
-        "right": result.right,
+        "requires": side.requires,
+        **asdict(result),
         "epsilon_lower": None if lower is None else json_number(lower),
-        "runs": result.runs,
         "seconds": round(result.seconds, 2),
-        "error": result.error,
-        "missing": result.missing,
     }
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
+    fields = asdict(entry)
+    by = fields.pop("by")
     return {
-        "name": entry.name,
-        "package": entry.package,
-        "version": entry.version,
-        "failure": entry.failure,
-        "source": entry.source,
+        **fields,
         "relation": entry.relation.value,
-        "pair": list(entry.pair),
-        "runs": entry.runs,
-        "feature": entry.feature,
-        "python": entry.python,
-        "alone": entry.alone,
-        "megabytes": entry.megabytes,
-        "claimed_by": entry.by,
+        "claimed_by": by,
         "true": dict([entry.true]),
         "broken": _side(entry.broken),
         "twin": None if entry.twin is None else _side(entry.twin),
@@ -207,10 +168,4 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 
 def _side(side: Side) -> dict[str, Any]:
-    return {
-        "requires": list(side.requires),
-        "claim": side.claim,
-        "known": side.known,
-        "seen": json_number(side.seen),
-        "code": side.code,
-    }
+    return {**asdict(side), "seen": json_number(side.seen)}

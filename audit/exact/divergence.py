@@ -77,13 +77,8 @@ def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) ->
     Enclosure([0.5, 0.5])
     """
     level = _level(epsilon)
-    match _compare(p, q):
-        case _Table() as table:
-            return table.delta(level, bits)
-        case None:
-            return Enclosure.exactly(0)
-        case curve:
-            return curve.enclose_delta(level, bits)
+    curve = _compare(p, q)
+    return Enclosure.exactly(0) if curve is None else curve.enclose_delta(level, bits)
 
 
 def epsilon_at(p: Law, q: Law, delta: RationalLike = 0, *, bits: int = _BITS) -> Enclosure:
@@ -99,13 +94,8 @@ def epsilon_at(p: Law, q: Law, delta: RationalLike = 0, *, bits: int = _BITS) ->
     allowed = rational("delta", delta)
     if not 0 <= allowed < 1:
         raise InvalidParameter("delta", delta, "must be in [0, 1)")
-    match _compare(p, q):
-        case _Table() as table:
-            return table.epsilon(allowed, bits)
-        case None:
-            return Enclosure.exactly(0)
-        case curve:
-            return curve.enclose_epsilon(allowed, bits)
+    curve = _compare(p, q)
+    return Enclosure.exactly(0) if curve is None else curve.enclose_epsilon(allowed, bits)
 
 
 def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosure:
@@ -119,16 +109,11 @@ def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosur
     a = rational("order", order)
     if a <= 1:
         raise InvalidParameter("order", order, "must be > 1")
-    match _compare(p, q):
-        case _Table() as table:
-            return table.renyi(a, bits)
-        case None:
-            return Enclosure.exactly(0)
-        case curve:
-            return curve.enclose_renyi(a, bits)
+    curve = _compare(p, q)
+    return Enclosure.exactly(0) if curve is None else curve.enclose_renyi(a, bits)
 
 
-def worst_event(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Event | None:
+def worst_event(p: Law, q: Law, epsilon: RationalLike) -> Event | None:
     r"""An event where P(S) - e^epsilon Q(S) is largest; None where that is 0, and of vectors.
 
     >>> from dpcore import DiscreteLaplace
@@ -138,7 +123,7 @@ def worst_event(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> 
     """
     level = _level(epsilon)
     if isinstance(p, Shifted) and isinstance(q, Shifted):
-        return _interval(p, q, level, bits) if _compare(p, q) is not None else None
+        return _interval(p, q, level) if _compare(p, q) is not None else None
     table = _compare(p, q)
     return table.event(level) if isinstance(table, _Table) else None
 
@@ -170,7 +155,7 @@ def _compare(p: Law, q: Law) -> PrivacyCurve | Box | _Table | None:
     raise InvalidParameter("p, q", (p, q), "must be two pmfs or two shifts of one noise")
 
 
-def _interval(p: Shifted, q: Shifted, level: Fraction, bits: int) -> Event | None:
+def _interval(p: Shifted, q: Shifted, level: Fraction) -> Event | None:
     if isinstance(p.shift, tuple) or isinstance(q.shift, tuple):
         return None
     found = rows(p.noise, p.shift, q.shift, level)
@@ -178,8 +163,8 @@ def _interval(p: Shifted, q: Shifted, level: Fraction, bits: int) -> Event | Non
         return None
     return Event(
         words=found.words,
-        p=found.probability(p.noise, p.shift, bits),
-        q=found.probability(q.noise, q.shift, bits),
+        p=found.probability(p.noise, p.shift, _BITS),
+        q=found.probability(q.noise, q.shift, _BITS),
     )
 
 
@@ -198,10 +183,10 @@ def _read_pmf(name: str, pmf: Mapping[Hashable, RationalLike]) -> dict[Hashable,
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    # Outputs with their masses (x, P(x), Q(x)), not both 0.
+    # Outputs with their masses (x, P(x), Q(x)), not both 0: a curve of its own.
     rows: list[tuple[Hashable, Fraction, Fraction]]
 
-    def delta(self, level: Fraction, bits: int) -> Enclosure:
+    def enclose_delta(self, level: Fraction, bits: int) -> Enclosure:
         if level == 0:  # the only epsilon >= 0 whose exponential is rational
             return Enclosure.exactly(sum((p - q for _, p, q in self.rows if p > q), Fraction()))
         above = [(p, q) for _, p, q in self.rows if _exceeds(p, q, level)]
@@ -210,7 +195,7 @@ class _Table:
         in_p, in_q = (sum(masses, Fraction()) for masses in zip(*above, strict=True))
         return narrow(lambda: ball(in_p) - ball(level).exp() * ball(in_q), bits)
 
-    def epsilon(self, allowed: Fraction, bits: int) -> Enclosure:
+    def enclose_epsilon(self, allowed: Fraction, bits: int) -> Enclosure:
         # By falling P/Q, exact; Q = 0 first.
         rows = sorted(self.rows, key=lambda row: (row[1] == 0, row[2] / row[1] if row[1] else 0))
         best = Fraction(1)  # log 1 = 0 is the least epsilon asked for
@@ -224,7 +209,7 @@ class _Table:
                 best = max(best, (in_p - allowed) / in_q)
         return Enclosure.exactly(0) if best == 1 else narrow(lambda: ball(best).log(), bits)
 
-    def renyi(self, a: Fraction, bits: int) -> Enclosure:
+    def enclose_renyi(self, a: Fraction, bits: int) -> Enclosure:
         if any(p and not q for _, p, q in self.rows):
             return Enclosure.infinite()
         if all(p == q for _, p, q in self.rows):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
@@ -94,9 +94,7 @@ class WrittenLaw:
         if not total:
             raise InvalidParameter(self.argument, self.spelling, "all its probabilities are 0")
         divided = {x: rational("mass", mass) / total for x, mass in self.law.items()}
-        return WrittenLaw(
-            argument=self.argument, spelling=self.spelling, law=divided, divided_by=total
-        )
+        return replace(self, law=divided, divided_by=total)
 
 
 def _shown(total: Fraction) -> str:

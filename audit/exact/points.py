@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias
 
@@ -106,13 +107,7 @@ def renyi_point(p: Law, q: Law, order: Order) -> Point:
     if isinstance(order, float):
         if order != math.inf:
             raise InvalidParameter("order", order, "must be a rational > 1, or infinity")
-        largest = epsilon_point(p, q, Fraction())
-        return Point(
-            quantity="renyi",
-            at=order,
-            p_against_q=largest.p_against_q,
-            q_against_p=largest.q_against_p,
-        )
+        return replace(epsilon_point(p, q, Fraction()), quantity="renyi", at=order)
     return _both("renyi", order, p, q, lambda one, other: renyi(one, other, order))
 
 
@@ -178,6 +173,9 @@ def decide(p: Law, q: Law, claim: Claim) -> Decision:
     proven = all(found.upper <= delta for found in reached.values())
     worse = max(above, key=lambda way: reached[way].lower, default=None)
     one, other = (q, p) if worse == "q_against_p" else (p, q)
+    needed: Point | None = None
+    with suppress(PrecisionExhausted):
+        needed = epsilon_point(p, q, delta)
     return Decision(
         claim=claim,
         verdict="refuted" if above else "proven" if proven else "undecided",
@@ -187,17 +185,10 @@ def decide(p: Law, q: Law, claim: Claim) -> Decision:
             p_against_q=reached.get("p_against_q"),
             q_against_p=reached.get("q_against_p"),
         ),
-        epsilon=_epsilon_or_none(p, q, delta),
+        epsilon=needed,
         direction=worse,
         event=None if worse is None else worst_event(one, other, epsilon),
     )
-
-
-def _epsilon_or_none(p: Law, q: Law, delta: Fraction) -> Point | None:
-    try:
-        return epsilon_point(p, q, delta)
-    except PrecisionExhausted:
-        return None
 
 
 def _settled(p: Law, q: Law, epsilon: Fraction, delta: Fraction) -> Enclosure:
@@ -205,7 +196,7 @@ def _settled(p: Law, q: Law, epsilon: Fraction, delta: Fraction) -> Enclosure:
     exact = not (isinstance(p, Shifted) or isinstance(q, Shifted))
     if exact and (rational := _if_rational(p, q, epsilon)) is not None:
         return Enclosure.exactly(rational)
-    found = hockey_stick(p, q, epsilon)
+    found = Enclosure(0, 1)  # which holds every delta
     for bits in _TRANSCENDENTAL if exact else _DECIDING:
         try:
             found = hockey_stick(p, q, epsilon, bits=bits)

@@ -7,14 +7,13 @@ that law is for the sample layer to doubt.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Any, Final
+from typing import Any
 
 from audit.claims.claim import Claim
 from audit.claims.verdicts import Layer, Verdict
 from audit.evidence.verdict import Outcome, versions
-from audit.exact.direction import NeverWorse
-from audit.exact.divergence import Shifted, epsilon_at, hockey_stick, worst_event
+from audit.exact.divergence import Shifted
+from audit.exact.points import Decision, decide
 from audit.report.report import AuditReport, ExactFinding, ExactWitness
 from audit.runs.plan import Plan
 from audit.targets.target import KnownLaw
@@ -24,8 +23,6 @@ from dpcore.numbers.parameter import rational
 from dpcore.spelling import write_noise
 
 __all__ = ["both", "prove"]
-
-_BITS: Final = (64, 256, 1024, 4096)
 
 
 def prove(target: KnownLaw, plan: Plan) -> AuditReport:
@@ -52,7 +49,7 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
         for point in plan.claim.points
     ]
     refuted = next((row for row in decided if not row.kept), None)
-    # Of what is kept the row that needs the most at its delta.
+    # If nothing is refuted, the row that needs the largest epsilon beyond its claim.
     shown = refuted or max(decided, key=lambda row: row.needed.upper - row.point.exact[0])
     verdict: Verdict = "refuted"
     if refuted is None:
@@ -72,25 +69,27 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
         witness=shown.witness,
         outcomes=tuple(row.outcome for row in decided) if len(decided) > 1 else (),
         row=decided.index(shown),
-        exact=ExactFinding(delta=shown.reached, epsilon=shown.needed),
+        exact=ExactFinding(delta=shown.decision.delta.worse, epsilon=shown.needed),
         layers=(_layer(target, plan, verdict),),
         versions=versions(),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Decided:
-    # One point on one pair: delta reached at its epsilon and epsilon needed at its delta, each of
-    # its own worse direction.
+class _Row:
+    # What was decided of one point on one pair: delta reached at its epsilon and epsilon needed at
+    # its delta, each of its own worse direction.
     pair: int
-    point: Claim
-    reached: Enclosure
+    decision: Decision
     needed: Enclosure
-    witness: ExactWitness | None
+
+    @property
+    def point(self) -> Claim:
+        return self.decision.claim
 
     @property
     def kept(self) -> bool:
-        return self.reached.upper <= self.point.exact[1]
+        return self.decision.verdict == "proven"
 
     @property
     def outcome(self) -> Outcome:
@@ -101,34 +100,29 @@ class _Decided:
             refuted=not self.kept,
         )
 
+    @property
+    def witness(self) -> ExactWitness | None:
+        event = self.decision.event
+        if event is None:
+            return None
+        of_a = self.decision.direction == "p_against_q"
+        in_a, in_b = (event.p, event.q) if of_a else (event.q, event.p)
+        return ExactWitness(
+            event=event.words, world="A" if of_a else "B", probability_a=in_a, probability_b=in_b
+        )
 
-def _decided(target: KnownLaw, pair: tuple[Any, Any], place: int, point: Claim) -> _Decided:
-    a, b = target.places(pair)
+
+def _decided(target: KnownLaw, pair: tuple[Any, Any], place: int, point: Claim) -> _Row:
+    a, b = (Shifted(target.noise, shift) for shift in target.places(pair))
+    found = decide(a, b, point)
     epsilon, delta = point.exact
-    laws = {"A": Shifted(target.noise, a), "B": Shifted(target.noise, b)}
-    found = {}
-    for world, other in ("AB", "BA"):
-        try:
-            reached = _decide(laws[world], laws[other], epsilon, delta)
-        except NeverWorse:
-            continue
-        found[world] = (reached, epsilon_at(laws[world], laws[other], delta))
-    # The worse direction; for a symmetric noise both are equal.
-    worse = max(found, key=lambda world: (found[world][0].upper, found[world][1].upper))
-    reached = found[worse][0]
-    # The curves of the two directions may cross: the larger need may be the other one's.
-    needed = Enclosure(
-        max(epsilon.lower for _, epsilon in found.values()),
-        max(epsilon.upper for _, epsilon in found.values()),
-    )
-    kept = reached.upper <= delta
-    return _Decided(
-        pair=place,
-        point=point,
-        reached=reached,
-        needed=needed,
-        witness=None if kept else _witness(laws, worse, epsilon),
-    )
+    if found.verdict == "undecided":
+        raise PrecisionExhausted(
+            f"delta({epsilon}) cannot be told from the claimed delta = {delta}"
+        )
+    if found.epsilon is None:
+        raise PrecisionExhausted(f"epsilon({delta}) jumps, and no precision tells to which side")
+    return _Row(pair=place, decision=found, needed=found.epsilon.worse)
 
 
 def _is_its_own(target: KnownLaw, plan: Plan) -> bool:
@@ -139,28 +133,6 @@ def _is_its_own(target: KnownLaw, plan: Plan) -> bool:
         and isinstance(b, int)
         and str(plan.claim) == f"{write_noise(target.noise)}@{abs(a - b)}"
         for a, b in places
-    )
-
-
-def _decide(p: Shifted, q: Shifted, epsilon: Fraction, delta: Fraction) -> Enclosure:
-    for bits in _BITS:
-        reached = hockey_stick(p, q, epsilon, bits=bits)
-        if reached.upper <= delta or reached.lower > delta:
-            return reached
-    raise PrecisionExhausted(f"delta({epsilon}) cannot be told from the claimed delta = {delta}")
-
-
-def _witness(laws: dict[str, Shifted], world: str, epsilon: Fraction) -> ExactWitness | None:
-    p, q = laws[world], laws["A" if world == "B" else "B"]
-    event = worst_event(p, q, epsilon)
-    if event is None:
-        return None
-    in_a, in_b = (event.p, event.q) if world == "A" else (event.q, event.p)
-    return ExactWitness(
-        event=event.words,
-        world="A" if world == "A" else "B",
-        probability_a=in_a,
-        probability_b=in_b,
     )
 
 

@@ -31,13 +31,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
+from audit.claims.claim import shown
 from audit.exact.law_file import WrittenLaw
 from audit.exact.points import Decision, Order, Point
-from audit.wording.as_json import json_ends, json_text
+from audit.wording.as_json import json_ends
 from audit.wording.lines import Told, between
+from audit.wording.report import Report
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import write_rational
-from dpcore.numbers.rounding import down, up
 
 __all__ = ["SCHEMA", "ExactReport", "ExactVerdict"]
 
@@ -45,31 +46,20 @@ SCHEMA: Final = "dpcore-exact/1"
 
 ExactVerdict: TypeAlias = Literal["proven", "refuted", "undecided", "not_refuted"]
 
-UNDECIDED: Final = 4
-_EXIT_CODES: Final[dict[ExactVerdict | None, int]] = {
-    None: 0,
-    "proven": 0,
-    "not_refuted": 0,
-    "refuted": 1,
-    "undecided": UNDECIDED,
-}
-_WORDS: Final[dict[ExactVerdict, str]] = {
-    "proven": "PROVEN",
-    "refuted": "REFUTED",
-    "undecided": "UNDECIDED",
-    "not_refuted": "NOT REFUTED",
-}
-_TOLD: Final[dict[ExactVerdict, str]] = {
-    "proven": "P and Q keep {}",
-    "refuted": "P and Q do not keep {}",
-    "undecided": "{}: the enclosure still holds the claimed delta",
-    "not_refuted": "{}: the claimed points are proven, the curve between them is not",
-}
+# How each verdict begins the report, what it says of the claim, and its exit code.
+_VERDICTS: Final[dict[ExactVerdict, tuple[str, str, int]]] = {
+    "proven": ("PROVEN", "P and Q keep {}", 0),
+    "refuted": ("REFUTED", "P and Q do not keep {}", 1),
+    "undecided": ("UNDECIDED", "{}: the enclosure still holds the claimed delta", 4),
+    "not_refuted": (
+        "NOT REFUTED", "{}: the claimed points are proven, the curve between them is not", 0
+    ),
+}  # fmt: skip
 _DIGITS: Final = 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExactReport:
+class ExactReport(Report):
     r"""What was proven of two laws; see the module.
 
     ``claim`` is the claim as text, ``decisions`` one for each of its points.
@@ -103,7 +93,7 @@ class ExactReport:
     @property
     def exit_code(self) -> int:
         r"""0 proven, or nothing claimed; 1 refuted; 4 undecided."""
-        return _EXIT_CODES[self.verdict]
+        return 0 if self.verdict is None else _VERDICTS[self.verdict][2]
 
     @property
     def broken(self) -> Decision | None:
@@ -112,7 +102,6 @@ class ExactReport:
         return next((d for d in refuted if d.event is not None), refuted[0] if refuted else None)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The report as plain values, the keys of the module's schema."""
         return {
             "schema": SCHEMA,
             "p": _law(self.p),
@@ -128,21 +117,11 @@ class ExactReport:
             "versions": self.versions,
         }
 
-    def to_text(self) -> str:
-        r"""The JSON document, with a newline at its end."""
-        return json_text(self.to_json())
-
     def told(self) -> Told:
-        r"""The report as sentences; with a claim it begins with the verdict."""
-        verdict = self.verdict
-        return Told(
-            verdict="" if verdict is None else _WORDS[verdict],
-            about="" if verdict is None else _TOLD[verdict].format(self.claim),
-            rows=tuple(_rows(self)),
-        )
-
-    def __str__(self) -> str:
-        return "\n".join(self.told().lines())
+        word, about = "", ""
+        if self.verdict is not None:
+            word, about, _ = _VERDICTS[self.verdict]
+        return Told(verdict=word, about=about.format(self.claim), rows=tuple(_rows(self)))
 
     def _of(self, quantity: str) -> list[Point]:
         return [point for point in self.points if point.quantity == quantity]
@@ -236,11 +215,7 @@ def _named(law: WrittenLaw) -> str:
 
 
 def _short(at: Order) -> str:
-    # The decimal a person wrote, where there is an exact short one.
-    if isinstance(at, float):
-        return "infinity"
-    short = down(at, _DIGITS)
-    return short if down(at, _DIGITS) == up(at, _DIGITS) else write_rational(at)
+    return "infinity" if isinstance(at, float) else shown(at)
 
 
 def _between(value: Enclosure) -> str:

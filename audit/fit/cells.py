@@ -45,7 +45,7 @@ class Seen:
 
     @property
     def draws(self) -> int:
-        r"""How many."""
+        r"""The number of draws."""
         return int(self.counts.sum())
 
     def plus(self, other: Seen) -> Seen:
@@ -116,7 +116,7 @@ class FitCells:
         return float(np.sum(self.upper - self.lower)) * (1 + _ERROR)
 
     def count(self, draws: Integers) -> Seen:
-        r"""One or more draws by cell."""
+        r"""Count draws by cell; at least one."""
         places = np.searchsorted(self.edges, draws, side="right")
         least, most = int(draws.min()), int(draws.max())
         return Seen(

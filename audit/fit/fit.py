@@ -29,6 +29,7 @@ from scipy import stats
 from scipy.special import logsumexp, rel_entr
 
 from audit.claims.looks import LOOKS
+from audit.claims.verdicts import INTERRUPTED
 from audit.errors import TargetFailed
 from audit.evidence.verdict import versions
 from audit.fit.cells import FitCells, Integers, Seen
@@ -109,7 +110,7 @@ def _cells(noise: Noise, runs: int) -> FitCells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Watched:
-    # What is known at one time of a fit.
+    # The state of a fit after some draws.
     noise: Noise
     cells: FitCells
     alpha: Fraction
@@ -154,7 +155,7 @@ def _draw(source: Sampler, watched: _Watched, runs: int, until: float) -> _Watch
         except KeyboardInterrupt:
             if not watched.runs:
                 raise
-            return replace(watched, stopped="interrupted")
+            return replace(watched, stopped=INTERRUPTED)
     return replace(watched, stopped="as many as planned")
 
 
@@ -220,7 +221,7 @@ def _report(
     return replace(report, verdict="refuted" if refuted else "not_refuted")
 
 
-_CUT: Final = ("the target failed", "interrupted", "the deadline was reached")
+_CUT: Final = ("the target failed", INTERRUPTED, "the deadline was reached")
 _CUT_SHORT: Final = (
     "ended before its planned draws: the confidence holds if the draws did not decide when"
 )
@@ -259,7 +260,7 @@ def witness(cells: FitCells, seen: Seen, alpha: Fraction) -> FitWitness:
         - np.concatenate(([0], np.cumsum(values)))[first]
         for values in (seen.counts, cells.lower, cells.upper)
     )
-    # Of sums over cells, which round.
+    # Sums over cells are rounded: outwards here.
     low, high = np.maximum(low - _ROUNDING, 0.0), np.minimum(high + _ROUNDING, 1.0)
     low[: last + 1], high[: last + 1] = cells.lower, cells.upper
     words = [partial(cells.words, *span) for span in spans]

@@ -28,7 +28,7 @@ SIMULATIONS: Final = 1999
 _LEAST: Final = 1e-300
 # Statistics this close count as equal: a tie goes against refuting.
 _TIE: Final = 1e-9
-# Of binomial tails, and of n draws' worth of a logarithm.
+# The relative error of binomial tails, and of a sum of logarithms over all draws.
 _ROUNDING: Final = 2.0**-40
 
 
@@ -66,7 +66,7 @@ def _calibrated(cells: FitCells, counts: Integers, coins: np.random.Generator) -
 
 
 def _rank(values: Floats) -> float:
-    # The first is the data's. The share of all that are at least as extreme, itself included.
+    # The share of values that are at least as extreme as the first, the data's own, which counts.
     own = values[0]
     if np.isnan(own):
         return 1.0  # no score, no evidence

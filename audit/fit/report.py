@@ -30,13 +30,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from audit.claims.levels import level_upper, shown_p_value
+from audit.claims.levels import evidence, level_upper
+from audit.claims.verdicts import VERDICTS
 from audit.errors import TargetFailed
-from audit.wording.as_json import json_number, json_text
+from audit.wording.as_json import json_number
 from audit.wording.lines import Told, out_of
+from audit.wording.report import Report
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, rational
-from dpcore.numbers.rounding import down, up
+from dpcore.numbers.rounding import up
 from dpcore.spelling import write_noise
 
 __all__ = ["FIXED", "SCHEMA", "SEQUENTIAL", "FitReport", "FitVerdict", "FitWitness"]
@@ -53,16 +55,6 @@ SEQUENTIAL: Final = (
     "mixture of likelihood ratios",
     "if draws are independent and have the law, P(e-value ever >= 1/alpha) <= alpha",
 )
-_WORDS: Final[dict[FitVerdict | None, str]] = {
-    "refuted": "REFUTED",
-    "not_refuted": "NOT REFUTED AT THIS RESOLUTION",
-    None: "THE TARGET FAILED",
-}
-_EXIT_CODES: Final[dict[FitVerdict | None, int]] = {
-    "not_refuted": 0,
-    "refuted": 1,
-    None: TargetFailed.exit_code,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +78,6 @@ class FitWitness:
         return f"{self.event}: {self.count:,} of {self.draws:,} draws, {usual} expected"
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields by name."""
         return {
             "event": self.event,
             "count": self.count,
@@ -96,7 +87,7 @@ class FitWitness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FitReport:
+class FitReport(Report):
     r"""The report of a fit: does the sampler draw from the claimed law?
 
     >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -127,10 +118,9 @@ class FitReport:
     @property
     def exit_code(self) -> int:
         r"""0 not refuted, 1 refuted, 3 the target failed."""
-        return _EXIT_CODES[self.verdict]
+        return VERDICTS[self.verdict].exit_code
 
     def to_json(self) -> dict[str, Any]:
-        r"""The report as plain values, the keys of the module's schema."""
         error = self.error
         return {
             "schema": SCHEMA,
@@ -153,10 +143,6 @@ class FitReport:
             "versions": self.versions,
         }
 
-    def to_text(self) -> str:
-        r"""The JSON document, with a newline at its end."""
-        return json_text(self.to_json())
-
     def told(self) -> Told:
         r"""The report as sentences.
 
@@ -168,23 +154,16 @@ class FitReport:
         """
         has = "does not have the law" if self.verdict == "refuted" else "as"
         return Told(
-            verdict=_WORDS[self.verdict],
+            verdict=VERDICTS[self.verdict].words,
             about=f"{self.target} {has} {write_noise(self.law)}",
             rows=tuple(_rows(self)) if self.runs else (),
         )
 
-    def __str__(self) -> str:
-        return "\n".join(self.told().lines())
-
 
 def _rows(report: FitReport) -> Iterator[tuple[str, str]]:
     alpha = rational("alpha", report.alpha)
-    if report.e_value is not None:
-        shown = down(report.e_value, 3) if math.isfinite(report.e_value) else "infinite"
-        yield "evidence", f"e-value {shown}; {up(1 / alpha, 6)} or more refutes"
-    elif report.p_value is not None:
-        shown = shown_p_value(report.p_value)
-        yield "evidence", f"p-value {shown}; {down(alpha, 6)} or less refutes"
+    if (report.p_value, report.e_value) != (None, None):
+        yield "evidence", evidence(alpha, p_value=report.p_value, e_value=report.e_value)
     if report.witness is not None and report.verdict == "refuted":
         yield "witness", str(report.witness)
     yield "draws", f"{report.runs:,}: {report.stopped}"

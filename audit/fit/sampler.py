@@ -105,25 +105,22 @@ def sampler_of(
     """
     watchdog = Watchdog(timeout)
     rng = np.random.default_rng(seed)
+    name, piece = _name(sampler), _MANY
+    function: Callable[[int], Any]
     if isinstance(sampler, Noise):
         coins = SeededRng(int.from_bytes(seed.generate_state(4).tobytes(), sys.byteorder))
-        drawn = _of_noise(sampler, coins)
-        return Sampler(spelling=repr(sampler), function=drawn, watchdog=watchdog)
-    if isinstance(sampler, Target):
-        of_target = _of_target(sampler, seed, watchdog)
-        return Sampler(spelling=sampler.spelling, function=of_target, watchdog=watchdog)
-    if isinstance(sampler, Mapping):
-        return Sampler(spelling="a pmf", function=_of_pmf(sampler, rng), watchdog=watchdog)
-    if callable(rvs := getattr(sampler, "rvs", None)):
-        return Sampler(
-            spelling=_name(sampler),
-            function=lambda n: rvs(size=n, random_state=rng),
-            watchdog=watchdog,
-        )
-    if not callable(sampler):
+        name, function = repr(sampler), _of_noise(sampler, coins)
+    elif isinstance(sampler, Target):
+        name, function = sampler.spelling, _of_target(sampler, seed, watchdog)
+    elif isinstance(sampler, Mapping):
+        name, function = "a pmf", _of_pmf(sampler, rng)
+    elif callable(rvs := getattr(sampler, "rvs", None)):
+        function = lambda n: rvs(size=n, random_state=rng)  # noqa: E731 - one line says it
+    elif callable(sampler):
+        function, piece = _of_function(sampler, rng, watchdog)
+    else:
         raise InvalidParameter("sampler", sampler, _FORMS)
-    function, piece = _of_function(sampler, rng, watchdog)
-    return Sampler(spelling=_name(sampler), function=function, watchdog=watchdog, piece=piece)
+    return Sampler(spelling=name, function=function, watchdog=watchdog, piece=piece)
 
 
 def _name(sampler: Any) -> str:

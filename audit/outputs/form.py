@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import Unreadable
-from audit.outputs.identity import identity, shown, written
+from audit.outputs.identity import TEXTS, identity, shown, written
 from audit.outputs.tables import is_table
 from audit.outputs.worlds import interleave
 from audit.wording.shorten import shortened
@@ -43,7 +43,6 @@ _MOST_BITS: Final = 14_000  # beyond, an integer has more digits than Python sho
 _KINDS: Final[dict[type, str]] = {int: "int", float: "float", bool: "bool", str: "str"}
 _SCALARS: Final = frozenset({float, bool, str, bytes, complex, type(None)})
 _HARMLESS: Final = _SCALARS | {list, tuple, dict, set, frozenset}
-_WIDE: Final = {"U": "str", "S": "bytes"}  # how wide a text may be is of all texts beside it
 
 
 def kind(output: object) -> str:
@@ -72,7 +71,7 @@ def kind(output: object) -> str:
 
 
 def _named(dtype: np.dtype[Any]) -> str:
-    return _WIDE.get(dtype.kind, dtype.name)
+    return TEXTS.get(dtype.kind, dtype.name)
 
 
 def require_readable(output: object) -> None:
@@ -217,7 +216,7 @@ class Form:
         >>> Form.learn(["1", "x"], np.array([False, True]), lines=True).as_json
         False
         """
-        as_json = lines and all(_is_json(line) for line in outputs)
+        as_json = lines and all(_value(line) is not line for line in outputs)
         plain = cls(lines=lines, as_json=as_json, by_kind=False)
         found = list(_kinds(plain.values(outputs)))
         sides = [{found[i] for i in np.flatnonzero(worlds == world)} for world in (False, True)]
@@ -233,10 +232,6 @@ class Form:
     def values(self, outputs: Outputs) -> Outputs:
         r"""What the outputs are to a feature: of JSON, what a reader of JSON makes of it."""
         return [_value(line) for line in outputs] if self.as_json else outputs
-
-
-def _is_json(line: str) -> bool:
-    return _value(line) is not line
 
 
 def _value(line: str) -> object:

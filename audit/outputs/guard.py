@@ -229,7 +229,7 @@ def _is_auditor(frame: FrameType) -> bool:
 
 
 def _call_outside(frame: FrameType | None) -> FrameType | None:
-    # The call of such code that the auditor made, of all that are running.
+    # The frame of outside code that the auditor called, if such a call is running.
     found = None
     while frame is not None and not str(frame.f_globals.get("__name__", "")).startswith("audit."):
         if _is_outside(frame):

@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 from audit.outputs.tables import table_of
 
 __all__ = [
+    "BASES",
+    "TEXTS",
     "Exact",
     "Name",
     "Number",
@@ -38,6 +40,9 @@ __all__ = [
 
 Exact: TypeAlias = int | float | Fraction | Decimal
 r"""A finite number whose comparison with the others is exact."""
+
+TEXTS: Final = {"U": "str", "S": "bytes"}
+r"""Types of text, without a width: how wide a text may be is of all texts beside it."""
 
 _PLAIN: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 _BY_REPR: Final = _PLAIN | {
@@ -85,15 +90,21 @@ class _Array(Name):
     # rest of a test, and hardly any is ever read.
     @classmethod
     def of(cls, value: Any) -> _Array:
-        if not value.dtype.isnative:
-            value = value.astype(value.dtype.newbyteorder("="))
-        if value.dtype.kind == "f" and (odd := np.isnan(value)).any():
-            value = np.where(odd, value.dtype.type("nan"), value)
+        value = _one_form(value)
         return cls("", (value.dtype.str, value.shape, value.tobytes()))
 
     def __str__(self) -> str:
         form, shape, entries = cast("tuple[str, tuple[int, ...], bytes]", self.objects)
         return _text(np.frombuffer(entries, form).reshape(shape), [])
+
+
+def _one_form(array: NDArray[Any]) -> NDArray[Any]:
+    # In the machine's order of bytes, every nan the same one.
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if array.dtype.kind == "f" and (odd := np.isnan(array)).any():
+        array = np.where(odd, array.dtype.type("nan"), array)
+    return array
 
 
 class Number(NamedTuple):
@@ -124,9 +135,7 @@ def rows_told_apart(rows: NDArray[Any]) -> tuple[NDArray[np.int64], tuple[Name, 
     >>> places.tolist(), [str(name) for name in names]
     ([0, 1, 0], ['array([1, 2])', 'array([3, 4])'])
     """
-    rows = rows.astype(rows.dtype.newbyteorder("="), copy=False)
-    if rows.dtype.kind == "f" and (odd := np.isnan(rows)).any():
-        rows = np.where(odd, rows.dtype.type("nan"), rows)
+    rows = _one_form(rows)
     flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
     size = flat.itemsize * flat.shape[1]
     entries = flat.view(np.dtype((np.void, size))).ravel()
@@ -237,7 +246,7 @@ def _text(value: Any, objects: list[Hashable]) -> str:
         # Its repr would leave rows out, and round.
         shape = (table.name, table.columns, table.types, table.index, table.values)
         return f"{kind.__qualname__}{_text(shape, objects)}"
-    for base, bare in _BASES:
+    for base, bare in _ALL_BASES.items():
         if isinstance(value, base):
             own = getattr(value, "__dict__", None)
             more = f", {_text(dict(own), objects)}" if own else ""
@@ -257,7 +266,7 @@ def _object(value: Any, objects: list[Hashable]) -> str:
 
 
 def _scalar(value: Any, objects: list[Hashable]) -> str:
-    name = {"U": "str", "S": "bytes"}.get(value.dtype.kind, value.dtype.name)
+    name = TEXTS.get(value.dtype.kind, value.dtype.name)
     if value.dtype.kind in "mM":
         return f"np.{name}({value!s})"
     item = value.item()
@@ -267,8 +276,7 @@ def _scalar(value: Any, objects: list[Hashable]) -> str:
 
 def _array(value: Any, objects: list[Hashable]) -> str:
     dtype = value.dtype
-    # How wide a text may be is of all texts beside it, the order of bytes of the machine.
-    name = {"U": "str", "S": "bytes"}.get(dtype.kind, str(dtype.newbyteorder("=")))
+    name = TEXTS.get(dtype.kind, str(dtype.newbyteorder("=")))
     more = "" if name in _BARE else f", dtype={name}"
     more += f", shape={value.shape}" if not value.size else ""
     items = value.astype(str) if dtype.kind in "mM" else value
@@ -319,17 +327,21 @@ _WRITERS: Final[dict[type, _Writer]] = {
     Written: lambda value, _: value.text,
 }
 
-# What an object of a subclass is beside its class, read by the base: its own methods may lie.
-_BASES: Final[tuple[tuple[type, Callable[[Any], Any]], ...]] = (
-    (int, int.__int__),
-    (float, float.__float__),
-    (str, str.__str__),
-    (bytes, lambda value: bytes.__getitem__(value, slice(None))),
-    (tuple, lambda value: tuple(tuple.__iter__(value))),
-    (list, lambda value: list(list.__iter__(value))),
-    (dict, lambda value: dict(dict.items(value))),
-    (set, lambda value: set(set.__iter__(value))),
-    (frozenset, lambda value: frozenset(frozenset.__iter__(value))),
-    (np.ma.MaskedArray, lambda value: value.tolist()),
-    (np.ndarray, lambda value: value.view(np.ndarray)),
-)
+BASES: Final[dict[type, Callable[[Any], Any]]] = {
+    int: int.__int__,
+    float: float.__float__,
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+    tuple: lambda value: tuple(tuple.__iter__(value)),
+    list: lambda value: list(list.__iter__(value)),
+    dict: lambda value: dict(dict.items(value)),
+    set: lambda value: set(set.__iter__(value)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+}
+r"""What an object of a subclass holds, read by its base: its own methods may say anything."""
+
+_ALL_BASES: Final[dict[type, Callable[[Any], Any]]] = {
+    **BASES,
+    np.ma.MaskedArray: lambda value: value.tolist(),
+    np.ndarray: lambda value: value.view(np.ndarray),
+}

@@ -62,14 +62,11 @@ def _by_name(spelling: str, name: str) -> ModuleType:
         except ModuleNotFoundError as error:
             if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
                 _must_not_clash(spelling, name, folder)
-                raise InvalidParameter("target", spelling, _missing(error.name)) from None
+                missing = f"no module named {error.name}: install it, or start dpcore in its folder"
+                raise InvalidParameter("target", spelling, missing) from None
             raise _import_failed(spelling, error, folder) from error
         except RAISED as error:
             raise _import_failed(spelling, error, folder) from error
-
-
-def _missing(module: str) -> str:
-    return f"no module named {module}: install it, or start dpcore in its folder"
 
 
 def _from_file(spelling: str, name: str) -> ModuleType:

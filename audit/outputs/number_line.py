@@ -99,7 +99,7 @@ class NumberLine:
 
     @classmethod
     def joined(cls, lines: Sequence[NumberLine]) -> NumberLine:
-        r"""One after the other."""
+        r"""Join lines, one after the other."""
         kept = [line for line in lines if len(line)]
         if not kept:
             return cls.empty()
@@ -116,7 +116,7 @@ class NumberLine:
         return NumberLine(places=self.places[part], form=self.form, floats=self.floats)
 
     def listed(self) -> list[Place]:
-        r"""One by one."""
+        r"""The numbers as a list of places."""
         if self.form is None:
             return list(self.places)
         form = self.form
@@ -184,7 +184,7 @@ class NumberLine:
 
 
 def _objects(items: Iterable[object]) -> NDArray[Any]:
-    # Each one an entry, also where it is a tuple.
+    # An array of objects, in which a tuple is one entry.
     return np.fromiter(items, dtype=object)
 
 

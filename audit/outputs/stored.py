@@ -33,7 +33,7 @@ _MOST_DIGITS: Final = 3500
 _BEYOND: Final = 1 << (4 * _MOST_DIGITS)
 _PLAIN: Final = "biufcSU"
 _DEEPEST: Final = 100
-# Items that an array without any could be said to have beside its empty axis.
+# The most items that the other axes of an empty array may stand for.
 _MOST_EMPTY: Final = 1 << 20
 _DTYPE: Final = re.compile(r"[<>|][biufcSU][0-9]{1,9}")
 _INTEGER: Final = re.compile(f"-?0x[0-9a-f]{{1,{_MOST_DIGITS}}}")
@@ -181,7 +181,7 @@ def _require_sizes(dtype: np.dtype[Any], shape: list[Any], size: int) -> None:
 
 
 def _sound(array: NDArray[Any]) -> NDArray[Any]:
-    # Bytes that are of the right size and yet no value of their type.
+    # Refuses bytes of the right size that are no value of the type.
     kind, order = array.dtype.kind, array.dtype.byteorder
     if kind == "U" and array.size:
         letters = np.frombuffer(array.tobytes(), dtype=np.dtype("u4").newbyteorder(order))
@@ -203,10 +203,7 @@ def _array(spelled: Any, shape: Any, text: Any) -> NDArray[Any]:
 
 def _objects(shape: Any, items: list[Any]) -> Any:
     _require_sizes(np.dtype(np.uint8), shape, len(items))
-    found: Any = np.empty(len(items), dtype=object)
-    for i, item in enumerate(items):
-        found[i] = item
-    return found.reshape(shape)
+    return np.fromiter(items, dtype=object).reshape(shape)
 
 
 # -- values ---------------------------------------------------------------------------------------

@@ -23,17 +23,11 @@ class Table:
     A Series is one column; ``name`` is its name, or that of the index of a DataFrame.
     """
 
-    kind: str
     name: Hashable
     columns: tuple[Hashable, ...]
     types: tuple[str, ...]
     index: tuple[Hashable, ...] | None
     values: tuple[list[Any], ...]
-
-    @property
-    def rows(self) -> int:
-        r"""How many rows."""
-        return len(self.values[0]) if self.values else len(self.index or ())
 
 
 def is_table(kind: type) -> bool:
@@ -57,7 +51,6 @@ def table_of(output: Any) -> Table | None:
     """
     if not is_table(type(output)):
         return None
-    kind = type(output).__name__
     index = getattr(output, "index", None)
     labels = None if index is None or callable(index) else tuple(_plain(index))
     if hasattr(output, "columns"):
@@ -67,7 +60,6 @@ def table_of(output: Any) -> Table | None:
         else:
             columns = list(output.get_columns())
         return Table(
-            kind=kind,
             name=getattr(index, "name", None),
             columns=names,
             types=tuple(map(str, output.dtypes)),
@@ -75,7 +67,6 @@ def table_of(output: Any) -> Table | None:
             values=tuple(map(_plain, columns)),
         )
     return Table(
-        kind=kind,
         name=output.name,
         columns=(),
         types=(str(output.dtype),),

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from audit.outputs.identity import identity
+from audit.outputs.identity import BASES, identity
 
 __all__ = ["Objects", "StandIn", "pack", "unpack"]
 
@@ -147,15 +147,15 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
         return _array(value)
     text, name = repr(value), kind.__name__
     number = value.number if isinstance(value, StandIn) else objects.number(value, text)
-    for base, plainly in _BASES.items():
+    for base, plainly in BASES.items():
         if isinstance(value, base):
             return "like", number, name, text, base.__name__, plainly(value), _own(value)
     return "object", number, name, text
 
 
 def _own(value: Any) -> dict[str, Any]:
-    # Beside what a plain value of its base is. Other objects say what they are themselves.
-    plain = any(isinstance(value, base) for base in _BASES)
+    # The attributes of an instance of a subclass of a plain type; other objects have their repr.
+    plain = any(isinstance(value, base) for base in BASES)
     return dict(getattr(value, "__dict__", {})) if plain else {}
 
 
@@ -178,20 +178,6 @@ def _npy(array: Any) -> bytes:
     return file.getvalue()
 
 
-# What a subclass holds, by the methods of the class itself: its own may say anything.
-_BASES: Final[dict[type, Any]] = {
-    int: int.__int__,
-    float: float.__float__,
-    str: str.__str__,
-    bytes: lambda value: bytes.__getitem__(value, slice(None)),
-    tuple: lambda value: tuple.__getitem__(value, slice(None)),
-    list: lambda value: list.__getitem__(value, slice(None)),
-    dict: lambda value: dict(dict.items(value)),
-    set: lambda value: set(set.__iter__(value)),
-    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
-}
-
-
 def _made(*described: Any) -> Any:
     raise AssertionError(described)  # an unpickler has its own
 
@@ -200,19 +186,12 @@ def _rows(data: bytes) -> Any:
     return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
 
 
-def _objects(shape: tuple[int, ...], items: list[Any]) -> Any:
-    found = np.empty(len(items), dtype=object)
-    for i, item in enumerate(items):
-        found[i] = item
-    return found.reshape(shape)
-
-
 _MADE: Final[dict[str, Callable[..., Any]]] = {
     "scalar": lambda dtype, data: np.frombuffer(data, dtype=dtype)[0],
     "array": lambda dtype, shape, data: np.frombuffer(data, dtype=dtype).reshape(shape).copy(),
     "row": lambda data: _rows(data)[0],
     "rows": _rows,
-    "objects": _objects,
+    "objects": lambda shape, items: np.fromiter(items, dtype=object).reshape(shape),
     "complex": complex,
     "Fraction": Fraction,
     "Decimal": Decimal,
@@ -239,7 +218,7 @@ class _Unpickler(pickle.Unpickler):
     def _stand_in(self, number: int, name: str, text: str, held: list[Any]) -> Any:
         def made() -> Any:
             if number not in self._known:
-                base = {kind.__name__: kind for kind in _BASES}[held[0]] if held else object
+                base = {kind.__name__: kind for kind in BASES}[held[0]] if held else object
                 self._known[number] = found = _class(name, base)(*held[1:2])
                 found.number, found.text, found.own = number, text, dict(*held[2:])
             return self._known[number]
@@ -250,5 +229,5 @@ class _Unpickler(pickle.Unpickler):
 @lru_cache(maxsize=256)
 def _class(name: str, base: type) -> Any:
     bases = (StandIn,) if base is object else (StandIn, base)
-    # What only the wire needs is no attribute of the object's.
+    # Number and text are the wire's own: the object's attributes do not show them.
     return type(name, bases, {"__dict__": property(lambda self: self.own)})

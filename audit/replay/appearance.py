@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Final
 
-from audit.replay.evidence import Both
 from audit.replay.findings import Finding
 from audit.replay.parts import FACETS, shown
-from audit.replay.run import Run
+from audit.replay.run import Both, Run
 from audit.wording.shorten import cut
 
 __all__ = ["appearances", "failures"]
@@ -67,7 +66,8 @@ def failures(pairs: Sequence[Both]) -> Iterator[Finding]:
     r"""Errors and hangs, which are outputs that are seen: worse where only one dataset has them,
     or where their type or text depends on the data.
     """
-    met = [Counter(run.kind for run in side if run.error is not None) for side in _sides(pairs)]
+    sides = [both.a for both in pairs], [both.b for both in pairs]
+    met = [Counter(run.kind for run in side if run.error is not None) for side in sides]
     seen: set[tuple[object, ...]] = set()
     for both in pairs:
         for world, run in enumerate((both.a, both.b)):
@@ -86,10 +86,6 @@ def failures(pairs: Sequence[Both]) -> Iterator[Finding]:
                 f" (dataset {'AB'[world]}){said}",
                 witness=both.witness(),
             )
-
-
-def _sides(pairs: Sequence[Both]) -> tuple[list[Run], list[Run]]:
-    return [both.a for both in pairs], [both.b for both in pairs]
 
 
 def _against(run: Run, other: Run, met: Counter[str]) -> tuple[str, bool]:

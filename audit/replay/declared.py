@@ -19,18 +19,18 @@ from fractions import Fraction
 from typing import Any, Final, TypeVar
 
 from audit.outputs.identity import identity
-from audit.replay.findings import Finding, Norm
-from audit.replay.parts import numbers_in
+from audit.replay.findings import Finding, Norm, require_norm
+from audit.replay.parts import difference, numbers_in, root
 from audit.replay.session import playing
 from audit.replay.tape import Asked
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
+from dpcore.numbers.rounding import down
 
 __all__ = ["Declared", "declarations", "declare"]
 
 T = TypeVar("T")
 
-_ROUNDING: Final = Fraction(1, 2**20)
 _MOST: Final = 10_000
 
 
@@ -60,8 +60,7 @@ def declare(value: T, name: str, *, sensitivity: RationalLike = 0, norm: Norm = 
     exact = rational("sensitivity", sensitivity)
     if exact < 0:
         raise InvalidParameter("sensitivity", sensitivity, "must be >= 0")
-    if norm not in {"l1", "l2", "linf"}:
-        raise InvalidParameter("norm", norm, "must be l1, l2 or linf")
+    require_norm(norm)
     tape = playing()
     if tape is not None and len(tape.declared) < _MOST:
         kept = copy.deepcopy(value)
@@ -99,18 +98,12 @@ def _moved(a: Declared, b: Declared) -> str | None:
     of_a, of_b = numbers_in(a.value), numbers_in(b.value)
     if of_a is None or of_b is None or len(of_a.values) != len(of_b.values):
         return "does not hold the same numbers of values on both datasets: it was declared to move"
-    try:
-        steps = [
-            abs(Fraction(y) - Fraction(x)) for x, y in zip(of_a.values, of_b.values, strict=True)
-        ]
-    except (ValueError, OverflowError):  # nan, inf
+    found = difference(of_a.values, of_b.values, a.norm)
+    if found is None:
         return "is not finite on one of the datasets"
-    largest = max((abs(Fraction(x)) for x in (*of_a.values, *of_b.values)), default=Fraction(0))
-    floats = any(isinstance(x, float) for x in (*of_a.values, *of_b.values))
-    slack = _ROUNDING * len(steps) * max(Fraction(1), largest) if floats else Fraction(0)
+    _, moved, slack = found
     power = 2 if a.norm == "l2" else 1
-    moved = max(steps) if a.norm == "linf" else sum((x**power for x in steps), Fraction(0))
     if moved <= (a.sensitivity + slack) ** power:
         return None
-    root = f"{float(moved) ** (1 / power):.6g}"
-    return f"moves by {root} ({a.norm}), declared was at most {write_rational(a.sensitivity)}"
+    by = down(root(moved)[0] if power == 2 else moved, 6)
+    return f"moves by {by} ({a.norm}), declared was at most {write_rational(a.sensitivity)}"

@@ -133,7 +133,7 @@ def _exchange(undo: ExitStack) -> list[tuple[Any, Any]]:
 
     exchange(np.random, "default_rng", _default_rng)
     exchange(np.random, "seed", _global_seed)
-    exchange(np.random, "RandomState", _stand_in(_STATE, "RandomState", _state_of))
+    exchange(np.random, "RandomState", _stand_in(_STATE, "RandomState", _STATE))
     for name in _BITS:
         original = getattr(np.random, name)
         exchange(np.random, name, _stand_in(original, "numpy Generator", lambda bits: bits))
@@ -230,10 +230,6 @@ def _as_it_is(original: Callable[[Any], Any], seed: Any) -> Any:
         return original(seed)
     with session.paused():
         return original(seed)
-
-
-def _state_of(bits: TapeBits) -> np.random.RandomState:
-    return _STATE(bits)
 
 
 def _stand_in(original: type, kind: str, make: Callable[[TapeBits], Any]) -> type:

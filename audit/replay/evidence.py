@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, combinations
 from typing import Any, Final
@@ -14,13 +13,12 @@ from audit.claims.claim import shown as exact_decimal
 from audit.outputs.identity import identity
 from audit.replay.doors import EARLY, PLAIN
 from audit.replay.findings import Finding, Norm
-from audit.replay.parts import Number, named_parts, numbers_in
-from audit.replay.run import Run, numbers_of
+from audit.replay.parts import Number, difference, named_parts, numbers_in, root
+from audit.replay.run import Both, Run, numbers_of
 from audit.replay.tape import Seeded
 from dpcore.numbers.rounding import down, up
 
 __all__ = [
-    "Both",
     "flows",
     "moves",
     "seeds",
@@ -31,26 +29,6 @@ __all__ = [
 
 _MOST_PARTS: Final = 64
 _MOST_COMPARED: Final = 16
-_ROUNDING: Final = Fraction(1, 2**20)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Both:
-    r"""The runs of both datasets on one tape."""
-
-    a: Run
-    b: Run
-
-    @property
-    def failed(self) -> bool:
-        r"""Whether either gave no output."""
-        return self.a.error is not None or self.b.error is not None
-
-    def witness(self, **more: Any) -> dict[str, Any]:
-        r"""The tape and both outputs, enough to play it again."""
-        changed = {f"{s}[{i}]": value for (s, i), value in self.a.tape.changes.items()}
-        shown: dict[str, Any] = {"tape": self.a.tape.seed, "changed": changed}
-        return {**shown, "a": self.a.output, "b": self.b.output, **more}
 
 
 # -- the declared sensitivity ----------------------------------------------------------------
@@ -76,7 +54,7 @@ def moves(pairs: Sequence[Both], declared: Fraction | None, norm: Norm) -> Itera
         return
     both, _, most, slack = max(found, key=lambda item: item[2])
     power = 2 if norm == "l2" else 1
-    low, high = _root(most) if norm == "l2" else (most, most)
+    low, high = root(most) if norm == "l2" else (most, most)
     if declared is not None and most > (declared + slack) ** power:
         yield Finding(
             kind="sensitivity-exceeded",
@@ -111,32 +89,13 @@ def _move(both: Both, norm: Norm) -> tuple[tuple[Fraction, ...], Fraction, Fract
     if of_a is None or of_b is None or of_a.else_ != of_b.else_:
         return None
     a, b = of_a.values, of_b.values
-    if len(a) != len(b):
+    if len(a) != len(b) or both.a.tape.cut or both.b.tape.cut:
         return None
-    if both.a.tape.cut or both.b.tape.cut or not all(map(math.isfinite, (*a, *b))):
+    found = difference(a, b, norm)
+    if found is None:
         return None
-    move = tuple(Fraction(y) - Fraction(x) for x, y in zip(a, b, strict=True))
-    slack = Fraction(0)
-    if any(isinstance(x, float) for x in (*a, *b)):
-        largest = max(abs(Fraction(x)) for x in (*a, *b))
-        slack = _ROUNDING * len(a) * max(Fraction(1), largest)
-    slack += of_a.rounding + of_b.rounding  # of what is written in a text
-    match norm:
-        case "l1":
-            size = sum(map(abs, move), Fraction(0))
-        case "l2":
-            size = sum((x * x for x in move), Fraction(0))
-        case "linf":
-            size = max(map(abs, move))
-    return move, size, slack
-
-
-def _root(square: Fraction) -> tuple[Fraction, Fraction]:
-    # A bound below and one above, 2^-64 apart or less.
-    below = math.isqrt((square.numerator * square.denominator) << 128)
-    step = square.denominator << 64
-    exact = below * below == (square.numerator * square.denominator) << 128
-    return Fraction(below, step), Fraction(below + (not exact), step)
+    move, size, slack = found
+    return move, size, slack + of_a.rounding + of_b.rounding  # of what is written in a text
 
 
 def _near(x: tuple[Fraction, ...], y: tuple[Fraction, ...], slack: Fraction) -> bool:

@@ -26,13 +26,16 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from fractions import Fraction
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from audit.wording.as_json import json_text
 from audit.wording.shorten import cut, shortened
-from dpcore.numbers.parameter import RationalLike, rational, write_rational
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import write_rational
 
 __all__ = ["ASSUMES", "Finding", "Norm", "ReplayReport", "Severity", "Verdict", "plain"]
+__all__ += ["require_norm"]
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
@@ -50,19 +53,13 @@ ASSUMES: Final = (
 )
 
 _RANK: Final[dict[Severity, int]] = {"error": 0, "warning": 1, "note": 2}
-_EXIT_CODES: Final[dict[Verdict, int]] = {
-    "nothing_found": 0,
-    "refuted": 1,
-    "found": 1,
-    "not_replayable": 3,
-    "nothing_measured": 4,
-}
-_WORDS: Final[dict[Verdict, str]] = {
-    "refuted": "REFUTED",
-    "found": "FAULTS FOUND",
-    "nothing_found": "NOTHING FOUND BY REPLAY",
-    "not_replayable": "CANNOT BE REPLAYED",
-    "nothing_measured": "NOTHING MEASURED",
+# How each verdict begins the report, and its exit code.
+_VERDICTS: Final[dict[Verdict, tuple[str, int]]] = {
+    "refuted": ("REFUTED", 1),
+    "found": ("FAULTS FOUND", 1),
+    "nothing_found": ("NOTHING FOUND BY REPLAY", 0),
+    "not_replayable": ("CANNOT BE REPLAYED", 3),
+    "nothing_measured": ("NOTHING MEASURED", 4),
 }
 # What a finding that refutes is a counterexample to: never the privacy claim itself.
 _DECLARED: Final = {
@@ -92,7 +89,6 @@ class Finding:
             raise ValueError("what refutes is an error")
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields by name."""
         return {
             "kind": self.kind,
             "severity": self.severity,
@@ -115,7 +111,7 @@ class ReplayReport:
     target: str
     pair: tuple[Any, Any]
     findings: tuple[Finding, ...]
-    sensitivity: RationalLike | None = None
+    sensitivity: Fraction | None = None
     norm: Norm = "l1"
     strict: bool = False
     replayable: bool = True
@@ -145,7 +141,7 @@ class ReplayReport:
     @property
     def exit_code(self) -> int:
         r"""0 no error, 1 an error, 3 the target could not be replayed, 4 nothing was measured."""
-        return _EXIT_CODES[self.verdict]
+        return _VERDICTS[self.verdict][1]
 
     def to_json(self) -> dict[str, Any]:
         r"""The report as plain values, the keys of the module's schema."""
@@ -155,9 +151,7 @@ class ReplayReport:
             "target": self.target,
             "pair": plain(list(self.pair)),
             "declared": {
-                "sensitivity": None
-                if declared is None
-                else write_rational(rational("sensitivity", declared)),
+                "sensitivity": None if declared is None else write_rational(declared),
                 "norm": self.norm,
                 "strict": self.strict,
             },
@@ -183,7 +177,7 @@ class ReplayReport:
         a, b = (_shown(dataset) for dataset in self.pair)
         refuted = next((f.kind for f in self.findings if f.refutes), None)
         what = "" if refuted is None else f"{_DECLARED.get(refuted, 'what is declared')} of "
-        found = [f"{_WORDS[self.verdict]}  {what}{self.target} on A = {a}, B = {b}"]
+        found = [f"{_VERDICTS[self.verdict][0]}  {what}{self.target} on A = {a}, B = {b}"]
         for finding in self.findings:
             refutes = ", refutes" if finding.refutes else ""
             found.append(f"  {finding.severity}{refutes}: {finding.statement} [{finding.kind}]")
@@ -193,6 +187,12 @@ class ReplayReport:
         counts = f"{self.tapes:,} tapes, {self.changed:,} of them with a draw set to an extreme"
         found.append(f"  replayed: {self.runs:,} runs on {counts}; --seed {self.seed}")
         return [*found, f"  assumes: {ASSUMES}"]
+
+
+def require_norm(norm: str) -> None:
+    r"""Refuse a norm that a sensitivity cannot be stated in."""
+    if norm not in get_args(Norm):
+        raise InvalidParameter("norm", norm, "must be l1, l2 or linf")
 
 
 def plain(value: Any) -> Any:

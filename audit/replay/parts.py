@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -19,13 +19,16 @@ import numpy as np
 from audit.outputs.form import kind
 from audit.outputs.identity import identity
 from audit.outputs.tables import table_of
+from audit.replay.findings import Norm
 
-__all__ = ["FACETS", "Facets", "Number", "Numbers", "facets", "named_parts", "numbers_in", "shown"]
+__all__ = ["FACETS", "Facets", "Number", "Numbers", "difference", "facets", "named_parts"]
+__all__ += ["numbers_in", "root", "shown"]
 
 Number: TypeAlias = int | float
 Facets: TypeAlias = Mapping[str, Hashable]
 
 _DEEPEST: Final = 8
+_ROUNDING: Final = Fraction(1, 2**20)
 _NUMBER: Final = re.compile(r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
 _MOST_DIGITS: Final = 400
 _MOST_SHOWN: Final = 20
@@ -75,6 +78,41 @@ def numbers_in(output: object) -> Numbers | None:
             case _:
                 rest.append(identity(leaf))
     return Numbers(tuple(values), tuple(rest), rounding) if values else None
+
+
+def difference(
+    a: Sequence[Number], b: Sequence[Number], norm: Norm
+) -> tuple[tuple[Fraction, ...], Fraction, Fraction] | None:
+    r"""The exact difference of numbers, its norm (of l2 the square), and what rounding of floats
+    may add to the norm: 2^-20 of the largest number for each, as in single precision. None where
+    a number is not finite.
+
+    >>> difference([1, 2], [4, 6], "l2")
+    ((Fraction(3, 1), Fraction(4, 1)), Fraction(25, 1), Fraction(0, 1))
+    """
+    if not all(isinstance(x, int) or math.isfinite(x) for x in (*a, *b)):
+        return None
+    move = tuple(Fraction(y) - Fraction(x) for x, y in zip(a, b, strict=True))
+    slack = Fraction(0)
+    if any(isinstance(x, float) for x in (*a, *b)):
+        largest = max(abs(Fraction(x)) for x in (*a, *b))
+        slack = _ROUNDING * len(a) * max(Fraction(1), largest)
+    match norm:
+        case "l1":
+            size = sum(map(abs, move), Fraction(0))
+        case "l2":
+            size = sum((x * x for x in move), Fraction(0))
+        case "linf":
+            size = max(map(abs, move))
+    return move, size, slack
+
+
+def root(square: Fraction) -> tuple[Fraction, Fraction]:
+    r"""A bound below the square root and one above, 2^-64 apart or less."""
+    below = math.isqrt((square.numerator * square.denominator) << 128)
+    step = square.denominator << 64
+    exact = below * below == (square.numerator * square.denominator) << 128
+    return Fraction(below, step), Fraction(below + (not exact), step)
 
 
 def named_parts(output: object, most: int) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from audit.replay.appearance import appearances, failures
 from audit.replay.declared import declarations
 from audit.replay.doors import open_doors
 from audit.replay.evidence import (
-    Both,
     flows,
     moves,
     seeds,
@@ -29,8 +28,8 @@ from audit.replay.evidence import (
     unnoised_parts,
     within_reach,
 )
-from audit.replay.findings import Finding, Norm, ReplayReport
-from audit.replay.run import Run, Runner, function_of
+from audit.replay.findings import Finding, Norm, ReplayReport, require_norm
+from audit.replay.run import Both, Run, Runner, function_of
 from audit.replay.tape import EXTREMES, Changes, Place, Seeded, Tape
 from audit.targets.spelling import target_of
 from audit.targets.target import Target
@@ -94,15 +93,14 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     declared = None if sensitivity is None else rational("sensitivity", sensitivity)
     if declared is not None and declared < 0:
         raise InvalidParameter("sensitivity", sensitivity, "must be >= 0")
-    if norm not in {"l1", "l2", "linf"}:
-        raise InvalidParameter("norm", norm, "must be l1, l2 or linf")
+    require_norm(norm)
     integer("tapes", tapes, at_least=2)
     integer("changes", changes, at_least=0)
     first = integer("seed", seed, at_least=0) * _TAPES_A_SEED
     function = function_of(subject)
-    counted = [0]
+    runs = 0
     end = math.inf if deadline is None else time.monotonic() + deadline
-    replayed = _Replayed(first=first, end=end)
+    replayed = _Replayed(end=end)
 
     def stated() -> Iterable[Finding]:  # what may refute something that was declared
         return chain(
@@ -121,11 +119,12 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
                 pair=subject.check(pair),
                 session=session,
                 watchdog=watchdog,
-                counted=counted,
+                first=first,
             )
             _look(replayed, runner, tapes=tapes, changes=changes)
             if replayed.replayable:
                 _confirm(replayed, runner, stated())
+            runs = runner.runs
         if replayed.replayable:
             replayed.findings += chain(stated(), failures(replayed.pairs))
             if not replayed.constant:
@@ -138,7 +137,7 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
         norm=norm,
         strict=strict,
         replayable=replayed.replayable,
-        runs=counted[0],
+        runs=runs,
         tapes=len(replayed.pairs),
         changed=sum(bool(both.a.tape.changes) for both in replayed.pairs),
         seed=seed,
@@ -165,7 +164,6 @@ def _confirm(replayed: _Replayed, runner: Runner, found: Iterable[Finding]) -> N
 @dataclass(slots=True, kw_only=True)
 class _Replayed:
     # What has been replayed so far; the only thing here that changes.
-    first: int
     end: float
     findings: list[Finding] = field(default_factory=list)
     pairs: list[Both] = field(default_factory=list)
@@ -175,9 +173,6 @@ class _Replayed:
     def note(self, finding: Finding) -> None:
         self.findings.append(finding)
         self.replayable = self.replayable and finding.kind not in {"own-entropy", "elsewhere"}
-
-    def tape(self, number: int, changes: Changes | None = None) -> Tape:
-        return Tape(self.first + number, changes)
 
 
 def _unsteady(once: Run, then: Run, world: int) -> Finding:
@@ -203,10 +198,10 @@ def _elsewhere() -> Finding:
 def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> None:
     # From the plainest to the finest; what cannot be replayed is said, and nothing else claimed.
     session = runner.session
-    _require_an_output(replayed, runner)
-    session.constants = _constants(replayed, runner)
-    first, again = ([runner.run(world, replayed.tape(0)) for world in (0, 1)] for _ in range(2))
-    ordinary = _both(replayed, runner, tapes)
+    _require_an_output(runner)
+    session.constants = _constants(runner)
+    first, again = ([runner.on(world, 0) for world in (0, 1)] for _ in range(2))
+    ordinary = [runner.both(number) for number in range(tapes)]
     late = [both.a.error for both in ordinary[len(ordinary) // 2 :] if both.a.key == both.b.key]
     if 2 * len(late) >= max(len(ordinary), 2 * _REPEATS) and late[0] and None not in late:
         raise late[0]  # from here on it fails, whatever the dataset
@@ -223,11 +218,11 @@ def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> N
     _change(replayed, runner, ordinary, changes)
 
 
-def _require_an_output(replayed: _Replayed, runner: Runner) -> None:
+def _require_an_output(runner: Runner) -> None:
     # Without any output, or any end, on ordinary tapes, there is nothing to find.
     failed: list[Run] = []
     for number, world in product(range(_LEARNING), (0, 1)):
-        failed.append(runner.run(world, replayed.tape(number)))
+        failed.append(runner.on(world, number))
         if failed[-1].error is None:
             return
         if failed[-1].kind == "hangs":
@@ -236,34 +231,24 @@ def _require_an_output(replayed: _Replayed, runner: Runner) -> None:
         raise failed[0].error
 
 
-def _constants(replayed: _Replayed, runner: Runner) -> frozenset[Seeded]:
+def _constants(runner: Runner) -> frozenset[Seeded]:
     # Seeds that come back on every one of several tapes. They are looked for while seeded
     # generators deal what they deal. The first run is not counted: it fills caches.
     runner.session.learning = True
     found: Counter[Seeded] = Counter()
     for world in (0, 1):
-        runner.run(world, replayed.tape(0))
-        runs = [runner.run(world, replayed.tape(i)) for i in range(_LEARNING)]
+        runner.on(world, 0)
+        runs = [runner.on(world, i) for i in range(_LEARNING)]
         for seed in set.intersection(*(set(run.seeds) for run in runs)):
             found[seed] += 1
     runner.session.learning = False
     return frozenset(found)
 
 
-def _both(replayed: _Replayed, runner: Runner, tapes: int) -> list[Both]:
-    return [
-        Both(
-            a=runner.run(0, replayed.tape(i)),
-            b=runner.run(1, replayed.tape(i)),
-        )
-        for i in range(tapes)
-    ]
-
-
 def _repeats(replayed: _Replayed, runner: Runner, first: list[Run], times: int) -> bool:
     for world in (0, 1):
         for _ in range(times):
-            run = runner.run(world, replayed.tape(0))
+            run = runner.on(world, 0)
             if run.key == first[world].key:
                 continue
             replayed.note(_unsteady(first[world], run, world))
@@ -316,9 +301,7 @@ def _change(replayed: _Replayed, runner: Runner, ordinary: list[Both], most: int
     while queue and done < most and time.monotonic() < replayed.end:
         change = queue.popleft()
         done += 1
-        both = Both(
-            a=runner.run(0, replayed.tape(0, change)), b=runner.run(1, replayed.tape(0, change))
-        )
+        both = runner.both(0, change)
         replayed.pairs.append(both)
         if not faulted and both.a.key != both.b.key and not both.failed:
             branch = _unnoised_branch(replayed, runner, both, ordinary)
@@ -352,21 +335,21 @@ def _unnoised_branch(
     # branch goes without.
     change = both.a.tape.changes
     near: Changes = {p: _NEAR[str(e)] for p, e in change.items()}
-    if not _still(replayed, runner, both, change, range(1, _REDRAWN + 1)):
+    if not _still(runner, both, change, range(1, _REDRAWN + 1)):
         return None
-    if not _still(replayed, runner, both, near, range(_REDRAWN)):
+    if not _still(runner, both, near, range(_REDRAWN)):
         return None
     numbers = range(_REDRAWN + 1, _REDRAWN + _CONFIRMED + 1)
     usual = (
-        {p: replayed.tape(i).head(p) for p in change}
+        {p: Tape(runner.first + i).head(p) for p in change}
         for i in range(min(_WITH_NOISE, len(ordinary)))
     )
     if all(
-        _still(replayed, runner, ordinary[i], kept, numbers) for i, kept in enumerate(usual)
-    ) or not _still(replayed, runner, both, change, numbers):
+        _still(runner, ordinary[i], kept, numbers) for i, kept in enumerate(usual)
+    ) or not _still(runner, both, change, numbers):
         return None
     # What the other dataset gives without this branch: all tapes so far, and as many again.
-    more = _both(replayed, runner, _REACH)
+    more = [runner.both(number) for number in range(_REACH)]
     others = [o for o in (*replayed.pairs, *more) if not o.failed]
     apart = [
         within_reach(both.a, [o.b for o in others if o.b.key != both.b.key]),
@@ -389,12 +372,10 @@ def _unnoised_branch(
     )
 
 
-def _still(
-    replayed: _Replayed, runner: Runner, both: Both, change: Changes, numbers: range
-) -> bool:
+def _still(runner: Runner, both: Both, change: Changes, numbers: range) -> bool:
     # Whether both datasets give what they gave in ``both``, whatever the draws not in ``change``.
     return all(
-        runner.run(world, replayed.tape(number, change)).key == key
+        runner.on(world, number, change).key == key
         for number in numbers
         for world, key in ((0, both.a.key), (1, both.b.key))
     )

@@ -16,10 +16,10 @@ from audit.outputs.guard import RAISED, TimeUp, Watchdog, failure
 from audit.outputs.identity import identity
 from audit.replay.parts import Facets, Number, facets, numbers_in
 from audit.replay.session import Session
-from audit.replay.tape import Asked, Place, Seeded, Tape
+from audit.replay.tape import Asked, Changes, Place, Seeded, Tape
 from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised
 
-__all__ = ["Run", "Runner", "function_of", "numbers_of"]
+__all__ = ["Both", "Run", "Runner", "function_of", "numbers_of"]
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -57,18 +57,49 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Both:
+    r"""The runs of both datasets on one tape."""
+
+    a: Run
+    b: Run
+
+    @property
+    def failed(self) -> bool:
+        r"""Whether either gave no output."""
+        return self.a.error is not None or self.b.error is not None
+
+    def witness(self, **more: Any) -> dict[str, Any]:
+        r"""The tape and both outputs, enough to play it again."""
+        changed = {f"{s}[{i}]": value for (s, i), value in self.a.tape.changes.items()}
+        shown: dict[str, Any] = {"tape": self.a.tape.seed, "changed": changed}
+        return {**shown, "a": self.a.output, "b": self.b.output, **more}
+
+
+@dataclass(slots=True, kw_only=True)
 class Runner:
-    r"""Runs a target on tapes, through open doors and under a time limit; counts the runs."""
+    r"""Runs a target on tapes, through open doors and under a time limit; counts the ``runs``.
+
+    Tapes are numbered from 0; ``first`` is the seed of the first one.
+    """
 
     target: Target
     pair: tuple[Any, Any]
     session: Session
     watchdog: Watchdog
-    counted: list[int]
+    first: int
+    runs: int = 0
+
+    def on(self, world: int, number: int, changes: Changes | None = None) -> Run:
+        r"""The run of a dataset (0 is A) on the tape of a number, some of its reals changed."""
+        return self.run(world, Tape(self.first + number, changes))
+
+    def both(self, number: int, changes: Changes | None = None) -> Both:
+        r"""The runs of both datasets on one tape."""
+        return Both(a=self.on(0, number, changes), b=self.on(1, number, changes))
 
     def run(self, world: int, tape: Tape) -> Run:
         r"""The run of a dataset (0 is A) on a tape that was not played yet."""
-        self.counted[0] += 1
+        self.runs += 1
         dataset = copy.deepcopy(self.pair[world])
 
         def call() -> Any:

@@ -16,9 +16,9 @@ from audit.report.markup import (
     document,
     head,
     section,
-    several,
     table,
     text,
+    warning_list,
 )
 from audit.report.sentences import SCALE_ALONE, bits_told, scored
 from audit.wording.lines import Told
@@ -47,12 +47,11 @@ def card(
     '<iframe sandbox title="Audit" '
     """
     rows = definitions((text(name.capitalize()), text(value)) for name, value in told.rows)
-    items = several([f"<li>{text(warning)}</li>" for warning in warnings], "<li>{}</li>")
     body = (
         head(target, verdict, told.verdict, text(told.about))
         + f'<section aria-label="Summary">{rows}</section>'
         + section("Witness", "" if witness is None else counted(witness, verdict))
-        + section("Warnings", f'<ul class="warnings">{items}</ul>' if items else "")
+        + warning_list(warnings)
     )
     page = escape(document(f"{text(told.verdict)}: {text(target)}", body))
     style = f"width:100%;height:{_HEIGHT}px;border:0"

@@ -24,11 +24,9 @@ from audit.report.svg import (
     say,
     svg,
 )
-from dpcore.command.picture import require_matplotlib
 from dpcore.numbers.rounding import down
 
-__all__ = ["Point", "check_figures", "curve_figure", "line_figure", "trace_figure"]
-__all__ += ["tradeoff_figure"]
+__all__ = ["Point", "curve_figure", "line_figure", "trace_figure", "tradeoff_figure"]
 
 _NEAR: Final = 0.2
 r"""Texts that are closer than this share of the axis may meet."""
@@ -44,14 +42,6 @@ class Point:
     delta: float
     epsilon_lower: float
     refuted: bool
-
-
-def check_figures(path: str) -> None:
-    r"""Whether pictures can be drawn at all, before hours are spent on what they show.
-
-    Raises :class:`InvalidParameter` without matplotlib, by the name of the extra.
-    """
-    require_matplotlib("--html", path)
 
 
 def trace_figure(found: Trace) -> str:
@@ -89,7 +79,7 @@ def trace_figure(found: Trace) -> str:
 
 
 def _run_ticks(low: int, high: int) -> Iterator[Ticks]:
-    # Of a logarithmic axis: as many round numbers as there is room for.
+    # Round numbers for a logarithmic axis: choices from many to few.
     for digits in ((1, 2, 5), (1, 3), (1,)):
         round_numbers = [digit * 10**k for k in range(19) for digit in digits]
         yield [(n, f"{n:,}") for n in round_numbers if low <= n <= high]

@@ -11,6 +11,7 @@ from html import escape
 from typing import Final
 
 from audit.claims.claim import shown
+from audit.claims.verdicts import VERDICTS
 from audit.report.card import counted
 from audit.report.markup import (
     as_json,
@@ -25,6 +26,7 @@ from audit.report.markup import (
     several,
     table,
     text,
+    warning_list,
 )
 from audit.report.pictures import (
     claimed_section,
@@ -33,7 +35,7 @@ from audit.report.pictures import (
     tradeoff_section,
 )
 from audit.report.report import SCHEMA, AuditReport, ExactWitness
-from audit.report.sentences import VERDICTS, confidence, refutals
+from audit.report.sentences import confidence, refutals
 from audit.wording.lines import between
 from dpcore.numbers.rounding import down
 
@@ -61,12 +63,12 @@ def page(report: AuditReport, *, command: str | None = None) -> str:
     >>> "<h1><code>&lt;script&gt;</code></h1>" in shown, "<script" in shown
     (True, False)
 
-    Needs matplotlib; :func:`audit.report.figures.check_figures` says so before an audit starts.
+    Needs matplotlib.
     """
     sections = (
-        _head(report),
+        head(report.target, report.verdict, VERDICTS[report.verdict].words, _sentence(report)),
         _summary(report),
-        _warnings(report),
+        warning_list(report.warnings),
         _witness(report),
         histogram_section(report),
         claimed_section(report),
@@ -81,12 +83,8 @@ def page(report: AuditReport, *, command: str | None = None) -> str:
         _repeat(report, command),
         _embedded(report),
     )
-    title = f"{VERDICTS[report.verdict]}: {text(report.target)}"
+    title = f"{VERDICTS[report.verdict].words}: {text(report.target)}"
     return document(title, "\n".join(part for part in sections if part))
-
-
-def _head(report: AuditReport) -> str:
-    return head(report.target, report.verdict, VERDICTS[report.verdict], _sentence(report))
 
 
 def _sentence(report: AuditReport) -> str:
@@ -111,13 +109,8 @@ def _sentence(report: AuditReport) -> str:
                 f"The runs say nothing about {claim}: there was nothing in the outputs that the "
                 "test could look at. The warnings below say why, and what to do."
             )
-    error = report.error
-    if error is None:
-        return f"There is no verdict on {claim}."
-    where = [f"dataset {error.dataset}"] if error.dataset else []
-    where += [f"run {error.run:,}"] if error.run else []
-    place = f" ({', '.join(where)})" if where else ""
-    return f"It {text(error.reason)}{place}. There is no verdict on {claim}."
+    said = "" if report.error is None else f"It {text(report.error.told)}. "
+    return f"{said}There is no verdict on {claim}."
 
 
 def _summary(report: AuditReport) -> str:
@@ -136,11 +129,6 @@ def _summary(report: AuditReport) -> str:
     ]
     shown = definitions((text(name.capitalize()), value) for name, value in rows)
     return f'<section aria-label="Summary">{shown}</section>'
-
-
-def _warnings(report: AuditReport) -> str:
-    items = several([f"<li>{text(warning)}</li>" for warning in report.warnings], "<li>{}</li>")
-    return section("Warnings", f'<ul class="warnings">{items}</ul>' if items else "")
 
 
 def _witness(report: AuditReport) -> str:
@@ -233,23 +221,21 @@ def _search(report: AuditReport) -> str:
 
 
 def _method(report: AuditReport) -> str:
+    if not report.layers:
+        return ""
     rows = [[text(each.layer), text(each.method), text(each.proves)] for each in report.layers]
     columns = ["layer", "method", "what its result proves"]
-    listed = table(columns, rows, "The layers that ran")
-    note = "" if not report.runs else f"All bounds hold with {confidence(report.alpha)} confidence."
-    shown = f'<p class="note">{note}</p>{listed}' if note else listed
-    return (
-        f"<section>{folded('Method: what ran, and what it proves', shown)}</section>"
-        if rows
-        else ""
-    )
+    shown = table(columns, rows, "The layers that ran")
+    if report.runs:
+        sure = confidence(report.alpha)
+        shown = f'<p class="note">All bounds hold with {sure} confidence.</p>{shown}'
+    return f"<section>{folded('Method: what ran, and what it proves', shown)}</section>"
 
 
 def _repeat(report: AuditReport, command: str | None) -> str:
     how = dict(report.how())
     rows = [("Seed", text(how["repeat"]))] if "repeat" in how else []
-    versions = sorted(report.versions.items())
-    rows += [(text(name), text(version)) for name, version in versions]
+    rows += [(text(name), text(version)) for name, version in sorted(report.versions.items())]
     rows.append(("Schema", SCHEMA))
     shown = "" if command is None else copied(command, "command")
     return section("To repeat", shown + definitions(rows))

@@ -32,6 +32,7 @@ __all__ = [
     "several",
     "table",
     "text",
+    "warning_list",
 ]
 
 # What a page holds at most: 2 MB, whatever a target gave.
@@ -93,15 +94,20 @@ def folded(title: str, body: str) -> str:
     return f"<details><summary>{escape(title)}</summary>{body}</details>"
 
 
-def definitions(rows: Iterable[tuple[str, str]], style: str = "") -> str:
+def definitions(rows: Iterable[tuple[str, str]]) -> str:
     r"""Names and what they are, both HTML already."""
     shown = [f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows]
-    listed = several(shown, "<dt></dt><dd>{}</dd>")
-    return f'<dl class="{style}">{listed}</dl>'
+    return f"<dl>{several(shown, '<dt></dt><dd>{}</dd>')}</dl>"
+
+
+def warning_list(warnings: Sequence[str]) -> str:
+    r"""A part of the page that lists warnings; nothing where there are none."""
+    items = several([f"<li>{text(warning)}</li>" for warning in warnings], "<li>{}</li>")
+    return section("Warnings", f'<ul class="warnings">{items}</ul>' if items else "")
 
 
 def several(items: Sequence[str], last: str, most: int = _MOST_ITEMS) -> str:
-    r"""The items joined, of many the first and, put into ``last``, how many more there are.
+    r"""Join items; of too many the first, then ``last`` with how many more there are.
 
     >>> several(["<li>a</li>"] * 1000, "<li>{}</li>", 2)
     '<li>a</li><li>a</li><li>and 998 more</li>'

@@ -32,13 +32,7 @@ def histogram_section(report: AuditReport) -> str:
         else whole
     )
     rows = [
-        [
-            text(cell_name(c)),
-            f"{c.count_a:,}",
-            f"{c.count_b:,}",
-            f"{c.inside_a:,}",
-            f"{c.inside_b:,}",
-        ]
+        [text(cell_name(c)), *map("{:,}".format, (c.count_a, c.count_b, c.inside_a, c.inside_b))]
         for c in found.bins
     ]
     columns = ["output", "A", "B", "A, in the witness", "B, in the witness"]

@@ -67,8 +67,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from audit.claims.claim import Claim, shown
-from audit.claims.levels import level_upper
-from audit.claims.verdicts import Layer, Verdict
+from audit.claims.levels import evidence, level_upper
+from audit.claims.verdicts import VERDICTS, Layer, Verdict
 from audit.errors import TargetFailed
 from audit.evidence.coverage import unresolved
 from audit.evidence.event import Witness
@@ -76,20 +76,19 @@ from audit.evidence.verdict import Outcome
 from audit.report.sentences import (
     FAULTS,
     SCALE_ALONE,
-    VERDICTS,
     bits_told,
     blind_spot,
     compared,
     confidence,
-    evidence,
-    false_alarms,
     fitted,
+    refutals,
     repeated,
     scored,
     tested,
 )
-from audit.wording.as_json import json_ends, json_number, json_text
+from audit.wording.as_json import json_ends, json_number
 from audit.wording.lines import Told, between
+from audit.wording.report import Report
 from audit.wording.shorten import cut
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike, write_rational
@@ -106,35 +105,12 @@ if TYPE_CHECKING:
     from audit.report.tradeoff import TradeoffBand
     from audit.search.search import Found
 
-__all__ = [
-    "SCHEMA",
-    "AuditReport",
-    "ExactFinding",
-    "ExactWitness",
-]
+__all__ = ["SCHEMA", "AuditReport", "ExactFinding", "ExactWitness"]
 
 SCHEMA: Final = "dpcore-audit/2"
 
-
 _BY_CTRL_C: Final = 130
-_TOO_LITTLE: Final = 4
-_EXIT_CODES: Final[dict[Verdict | None, int]] = {
-    "not_refuted": 0,
-    "proven": 0,
-    "refuted": 1,
-    "nothing_measured": _TOO_LITTLE,
-    None: TargetFailed.exit_code,
-}
-
-
 _KEEPS: Final[dict[Verdict | None, str]] = {"refuted": "does not keep", "proven": "keeps"}
-_STYLES: Final[dict[Verdict | None, str]] = {
-    "refuted": "bold red",
-    "not_refuted": "bold yellow",
-    "proven": "bold green",
-    "nothing_measured": "bold magenta",
-    None: "bold magenta",
-}
 _SEVERITIES: Final = {"error": "fault", "warning": "warning", "note": "note"}
 _SHOWN: Final = 60
 
@@ -175,7 +151,7 @@ class ExactFinding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditReport:
+class AuditReport(Report):
     r"""The report of an audit: its verdict on a claim, bounds, and the witness if it is refuted.
 
     ``pair`` is the one that ``witness`` and ``epsilon_lower`` are of, ``pairs``
@@ -247,10 +223,12 @@ class AuditReport:
 
         Whoever reads a 0 may take it for an audit that came to its end, and looked at something.
         """
-        code = _EXIT_CODES[self.verdict]
-        if self.faults and code in {0, _TOO_LITTLE}:
+        code = VERDICTS[self.verdict].exit_code
+        if self.verdict == "refuted" or self.verdict is None:
+            return code
+        if self.faults:
             return 1
-        return _BY_CTRL_C if self.interrupted and code in {0, _TOO_LITTLE} else code
+        return _BY_CTRL_C if self.interrupted else code
 
     @property
     def faults(self) -> bool:
@@ -258,7 +236,6 @@ class AuditReport:
         return any(finding.severity == "error" for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The report as plain values, the keys of the module's schema."""
         error = self.error
         return {
             "schema": SCHEMA,
@@ -302,23 +279,15 @@ class AuditReport:
             "versions": self.versions,
         }
 
-    def to_text(self) -> str:
-        r"""The JSON document, with a newline at its end."""
-        return json_text(self.to_json())
-
     def told(self) -> Told:
-        r"""The report as sentences, which its lines and its HTML page both show."""
         open_ended = self.verdict in {"not_refuted", "nothing_measured"}
         faults = self.faults and open_ended
         return Told(
-            verdict=FAULTS if faults else VERDICTS[self.verdict],
+            verdict=FAULTS if faults else VERDICTS[self.verdict].words,
             about=f"{self.target} {_KEEPS.get(self.verdict, 'on')} {self.claim}",
             rows=(*self.datasets(), *self.findings_told(), *self.how()),
-            style="bold red" if faults else _STYLES[self.verdict],
+            style="bold red" if faults else VERDICTS[self.verdict].style,
         )
-
-    def __str__(self) -> str:
-        return "\n".join(self.told().lines())
 
     def _repr_html_(self) -> str:
         # What a notebook shows of it.
@@ -345,7 +314,7 @@ class AuditReport:
             yield name, f"at least {down(self.epsilon_lower)}{at}, with {sure} confidence"
         if self.runs:
             weight = evidence(self.alpha, p_value=self.p_value, e_value=self.e_value)
-            yield "evidence", f"{weight}. I{false_alarms(self.alpha)[1:]}"
+            yield "evidence", f"{weight}. If the claim were true, {refutals(self.alpha)}"
 
     def findings_told(self) -> Iterator[tuple[str, str]]:
         r"""What was found beside the bound, which the HTML page shows in sections of its own."""

@@ -14,7 +14,7 @@ from audit.claims.verdicts import Verdict
 from audit.evidence.coverage import unresolved, unseen
 from audit.wording.lines import out_of
 from dpcore.numbers.parameter import RationalLike, rational
-from dpcore.numbers.rounding import down, up
+from dpcore.numbers.rounding import down
 from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
@@ -26,13 +26,10 @@ if TYPE_CHECKING:
 __all__ = [
     "FAULTS",
     "SCALE_ALONE",
-    "VERDICTS",
     "bits_told",
     "blind_spot",
     "compared",
     "confidence",
-    "evidence",
-    "false_alarms",
     "fitted",
     "refutals",
     "repeated",
@@ -40,19 +37,10 @@ __all__ = [
     "tested",
 ]
 
-VERDICTS: Final[dict[Verdict | None, str]] = {
-    "refuted": "REFUTED",
-    "not_refuted": "NOT REFUTED AT THIS RESOLUTION",
-    "proven": "PROVEN",
-    "nothing_measured": "NOTHING MEASURED",
-    None: "THE TARGET FAILED",
-}
-r"""The word that every report begins with."""
-
 SCALE_ALONE: Final = {"lowest-bit": "identity", "grid": "learned"}
 r"""Features that read the lowest bits, and the one that reads the same outputs without them."""
 FAULTS: Final = "FAULTS FOUND"
-r"""What it begins with where nothing refutes the claim, and the code has a fault."""
+r"""What a report begins with where nothing refutes the claim, and the code has a fault."""
 
 _NAMED: Final = 3
 
@@ -66,32 +54,14 @@ def confidence(alpha: RationalLike) -> str:
     return f"{down(100 * (1 - rational('alpha', alpha)), 6)}%"
 
 
-def false_alarms(alpha: RationalLike) -> str:
-    r"""How often an audit refutes a true claim.
-
-    >>> false_alarms("0.05")
-    'if the claim were true, at most 5 of 100 such audits would say REFUTED (independent runs)'
-    """
-    return f"if the claim were true, {refutals(alpha)}"
-
-
 def refutals(alpha: RationalLike) -> str:
-    r"""How many audits of a true claim refute it, at most."""
+    r"""How many audits of a true claim refute it, at most.
+
+    >>> refutals("0.05")
+    'at most 5 of 100 such audits would say REFUTED (independent runs)'
+    """
     cases = out_of(rational("alpha", alpha), 6)
     return f"at most {cases} such audits would say REFUTED (independent runs)"
-
-
-def evidence(alpha: RationalLike, *, p_value: float | None, e_value: float | None) -> str:
-    r"""The p-value or e-value, and what would refute.
-
-    >>> evidence("0.05", p_value=0.3, e_value=None)
-    'p-value 0.3; 0.05 or less refutes'
-    """
-    level = rational("alpha", alpha)
-    if e_value is None:
-        return f"p-value {shown_p_value(p_value or 0.0)}; {down(level, 6)} or less refutes"
-    shown = down(e_value, 3) if math.isfinite(e_value) else "infinite"
-    return f"e-value {shown}; {up(1 / level, 6)} or more refutes"
 
 
 def blind_spot(

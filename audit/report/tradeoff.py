@@ -56,7 +56,6 @@ class TradeoffBand:
     feature: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields by name."""
         return asdict(self)
 
 
@@ -107,7 +106,7 @@ def tradeoff_band(
 
 
 def _cells(reading: Reading, learned: int) -> NDArray[np.int64]:
-    # Of each run the cell it falls in: numbers between quantiles of the first runs, labels by name.
+    # The cell of each run: numbers between quantiles of the first runs, labels by name.
     ranks = reading.numbers.unique()[2]
     is_number = reading.codes < 0
     first = ranks[:learned][is_number[:learned]]

@@ -6,11 +6,9 @@ An audit goes on only from a file with the same header; what differs is said by 
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import math
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +16,10 @@ from audit.evidence.verdict import versions
 from audit.outputs.features.feature import FEATURES, Feature
 from audit.outputs.stored import Unstorable, encode
 from audit.runs.plan import Plan
-from audit.targets.content import content_of
+from audit.targets.content import content_of, source_of
 from audit.targets.target import Target
+from audit.wording.shorten import cut
+from dpcore.command.terminal import printable
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
 
@@ -28,21 +28,15 @@ __all__ = ["BEGINNING", "SCHEMA", "compare", "files_of", "header", "hostile", "p
 SCHEMA: Final = "dpcore-audit-state/1"
 BEGINNING: Final = json.dumps({"schema": SCHEMA}, separators=(",", ":")).encode()[:-1]
 _SHOWN: Final = 80
+# What determines an audit, in the order in which a difference is said, and what it is called.
+_KEYS: Final = (
+    "target", "content", "seeded", "claim", "search", "pairs", "features", "maps", "runs",
+    "sequential", "alpha", "seed", "dpcore", "numpy",
+)  # fmt: skip
 _WORDS: Final = {
-    "target": "target",
-    "content": "target's file",
     "seeded": "source of randomness",
-    "claim": "claim",
-    "search": "search",
-    "pairs": "pairs",
-    "features": "features",
-    "maps": "features' files",
     "runs": "number of runs",
     "sequential": "kind of test",
-    "alpha": "alpha",
-    "seed": "seed",
-    "dpcore": "dpcore",
-    "numpy": "numpy",
 }
 
 
@@ -66,11 +60,7 @@ def hostile(path: Path, what: str) -> InvalidParameter:
 
 def _plain(text: str) -> str:
     # Nothing that steers a terminal, and no more than is read.
-    shown = "".join(
-        letter if letter.isascii() and letter.isprintable() else ascii(letter)[1:-1]
-        for letter in text[: _SHOWN + 1]
-    )
-    return shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "..."
+    return cut(printable(text[: _SHOWN + 1]), _SHOWN)
 
 
 def header(path: Path, target: Target, plan: Plan, search: dict[str, Any] | None) -> bytes:
@@ -134,7 +124,7 @@ def files_of(step: str, feature: Feature) -> list[str]:
     if place.endswith(".py"):
         return [place]
     for applied in getattr(feature.apply, "steps", (feature.apply,)):
-        # In a process of its own, which knows.
+        # A map in a process of its own brings the names of its files along.
         if getattr(applied, "spelling", None) == step and hasattr(applied, "sources"):
             return list(applied.sources)
     files: list[str | None] = []
@@ -144,8 +134,7 @@ def files_of(step: str, feature: Feature) -> list[str]:
         function = module
         for name in attribute.split("."):
             function = getattr(function, name, None)
-    with suppress(TypeError):  # what is not written in Python has no source
-        files.append(inspect.getsourcefile(inspect.unwrap(function)))
+    files.append(source_of(function))
     return [file for file in dict.fromkeys(files) if file is not None]
 
 
@@ -154,13 +143,13 @@ def compare(path: Path, payload: bytes, expected: bytes) -> None:
     if payload == expected:
         return
     stored, wanted = parsed(path, payload), json.loads(expected)
-    for key, words in _WORDS.items():
+    for key in _KEYS:
         if stored.get(key) != wanted[key]:
-            raise refused(path, _other(key, words, stored.get(key), wanted))
+            raise refused(path, _other(key, stored.get(key), wanted))
     raise refused(path, "was begun by another audit")
 
 
-def _other(key: str, words: str, was: Any, wanted: dict[str, Any]) -> str:
+def _other(key: str, was: Any, wanted: dict[str, Any]) -> str:
     if key in {"content", "maps"}:
         whose = "the target's file"
         if key == "maps":
@@ -170,6 +159,7 @@ def _other(key: str, words: str, was: Any, wanted: dict[str, Any]) -> str:
             whose = f"the file of feature {', '.join(changed)}"
         both = "runs of two versions are never counted together"
         return f"was begun with other contents of {whose}: {both}"
+    words = _WORDS.get(key, key)
     return f"was begun with another {words}: {_shown(was)} there, {_shown(wanted[key])} here"
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from audit.search.space import Pair, Space, key
+from audit.search.space import Pair, Space, different
 from dpcore.mechanism import Norm, Relation
 
 __all__ = ["Histograms", "Integers", "Vectors"]
@@ -70,7 +70,9 @@ class _Grid(Space):
         return self._may(tuple(y - x for x, y in zip(here, there, strict=True)))
 
     def patterns(self) -> Iterator[Pair]:
-        seen = set()
+        return different(pair for pair in self._candidates() if self.neighbours(*pair))
+
+    def _candidates(self) -> Iterator[Pair]:
         middle = (self.low + self.high) // 2
         # At 0 where it lies within, since thresholds often are there.
         levels = (min(max(0, self.low), self.high), middle, self.low, self.high)
@@ -79,10 +81,7 @@ class _Grid(Space):
                 # Level starts, and one where the ends change places (X shape).
                 level = levels[min(start, len(levels) - 1)]
                 wide = [middle + max(-step, 0) if start == len(levels) else level for step in move]
-                found = self._fitted(wide, move)
-                if key(found) not in seen and self.neighbours(*found):
-                    seen.add(key(found))
-                    yield found
+                yield self._fitted(wide, move)
 
     def _fitted(self, start: list[int], move: _Point) -> Pair:
         # From the nearest start from which the move stays within bounds.

@@ -97,7 +97,7 @@ _ONE_MORE: Final = "then one dataset must be the other with one record more"
 
 
 def _inside(a: Any, b: Any, where: str = "") -> tuple[str, Any, Any]:
-    # Of two tables by names that differ in one name only, what is there: its place, and both.
+    # Where two tables differ under one name only: that place, and both values there.
     tables = isinstance(a, dict) and isinstance(b, dict)
     if not tables or (_as_rows(a) and _as_rows(b)):
         return where, a, b
@@ -124,7 +124,7 @@ def _items(dataset: Any) -> Sequence[Any] | None:
 
 
 def _as_rows(table: dict[Any, Any]) -> list[tuple[Any, ...]] | None:
-    # Of columns of one length.
+    # The rows of a table given by columns of equal length.
     columns = list(table.values())
     if len(columns) < 2 or not all(isinstance(column, list) for column in columns):
         return None

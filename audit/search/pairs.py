@@ -1,4 +1,4 @@
-r"""Several pairs of neighbouring datasets from one file: ``--pairs pairs.toml``.
+r"""Read pairs of neighbouring datasets: from an argument, or a file, ``--pairs pairs.toml``.
 
     [[pair]]
     a = [0, 0, 0]
@@ -18,19 +18,71 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from audit.search.neighbours import require_neighbours
+from audit.targets.target import Catalogued, Target
 from dpcore.command.input_file import read_text
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.mechanism import Relation
 
-__all__ = ["read_pairs_file"]
+__all__ = ["pairs_of", "read_pairs", "read_pairs_file"]
 
 _MOST_BYTES: Final = 1 << 28
 _DEEP_KEY: Final = re.compile(r"""(?m)(?:^|[\[{,])\s*(?:[\w"'-]+[ \t]*\.[ \t]*){64}""")
 _TOML: Final = "the file must hold [[pair]] tables, each with a = ... and b = ..."
 _JSON: Final = "the file must hold a list of pairs [a, b]"
+
+
+def read_pairs(argument: str, pairs: Iterable[Any]) -> tuple[tuple[Any, Any], ...]:
+    r"""Pairs of datasets, one at least.
+
+    >>> read_pairs("pairs", [[0, 1]])
+    ((0, 1),)
+    """
+    if not isinstance(pairs, Iterable) or isinstance(pairs, str | bytes):
+        raise InvalidParameter(argument, pairs, "must be pairs of datasets, e.g. [(0, 1)]")
+    found = []
+    for pair in pairs:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise InvalidParameter(argument, pair, "must be pairs of datasets, e.g. [(0, 1)]")
+        found.append((pair[0], pair[1]))
+    if not found:
+        raise InvalidParameter(argument, "[]", "needs one pair of datasets at least")
+    return tuple(found)
+
+
+def pairs_of(
+    subject: Target,
+    pair: tuple[Any, Any] | None,
+    pairs: Iterable[tuple[Any, Any]] | None = None,
+    *,
+    searched: bool = False,
+    relation: Relation | str | None = None,
+) -> tuple[tuple[Any, Any], ...]:
+    r"""The pairs that are given, or that of a catalogue entry; none where a search is to find one.
+
+    Given ones must be neighbours under ``relation``, where that can be seen.
+    """
+    given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
+    if searched:
+        if given:
+            reason = "finds the pair itself: leave out the one that is given"
+            raise InvalidParameter("search", ABSENT, reason)
+        return ()
+    if len(given) == 2:
+        raise InvalidParameter("pairs", ABSENT, "is given beside pair: leave one out")
+    if not given:
+        if isinstance(subject, Catalogued):
+            return (subject.subject.pair,)
+        raise InvalidParameter("pair", ABSENT, "must be given: two datasets, such as (0, 1)")
+    found = read_pairs(given[0], [pair] if pairs is None else pairs)
+    for each in found:
+        if relation is not None:
+            require_neighbours(given[0], each, relation)
+    return tuple(map(subject.check, found))
 
 
 def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:

@@ -8,21 +8,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from audit.search.space import Pair, Space, key
+from audit.search.space import Pair, Space, different
 from dpcore.mechanism import Relation, Unit
 
 __all__ = ["Datasets", "Streams"]
 
 _Entry: TypeAlias = list[int] | None
-
-
-def _different(pairs: Iterator[Pair]) -> Iterator[Pair]:
-    # Each once.
-    seen = set()
-    for pair in pairs:
-        if key(pair) not in seen:
-            seen.add(key(pair))
-            yield pair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +55,7 @@ class Datasets(Space):
 
     def patterns(self) -> Iterator[Pair]:
         ends = (self.low, self.high)
-        return _different(
+        return different(
             self._pair([level] * size, place, record, self.low + self.high - record)
             for size in dict.fromkeys((0, self.most - 1, (self.most - 1) // 2))
             for level in ends
@@ -186,7 +177,7 @@ class Streams(Space):
 
     def patterns(self) -> Iterator[Pair]:
         last = self.steps - 1
-        return _different(
+        return different(
             self._pair([list(event) if others or i in places else None for i in steps], places)
             for steps in (range(self.steps),)
             for others in (False, True)

@@ -37,7 +37,7 @@ from audit.outputs.reading import read
 from audit.outputs.worlds import draw_worlds
 from audit.runs.block import Task
 from audit.runs.jobs import Drawer, drawer
-from audit.search.space import Pair, Space, key
+from audit.search.space import Pair, Space, different, key
 from audit.targets.target import Target
 from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
@@ -222,7 +222,8 @@ def _width(runs: int) -> int:
 def _first(space: Space, width: int, rng: np.random.Generator) -> list[Pair]:
     # The classic patterns, and some pairs at random.
     classic = islice(space.patterns(), width - width // _RANDOM)
-    return _different(chain(classic, (space.draw(rng) for _ in range(4 * width))), width)
+    drawn = (space.draw(rng) for _ in range(4 * width))
+    return list(islice(different(chain(classic, drawn)), width))
 
 
 def _changed(
@@ -231,16 +232,7 @@ def _changed(
     # The best themselves, and changes of each in turn.
     old = [tried.pair for tried in best]
     new = (space.mutate(old[i % len(old)], rng) for i in range(4 * width))
-    return _different(chain(old, new), width)
-
-
-def _different(pairs: Iterator[Pair], most: int) -> list[Pair]:
-    found: dict[str, Pair] = {}
-    for pair in pairs:
-        found.setdefault(key(pair), pair)
-        if len(found) == most:
-            break
-    return list(found.values())
+    return list(islice(different(chain(old, new)), width))
 
 
 @dataclass(slots=True, kw_only=True)

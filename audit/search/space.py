@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -32,15 +32,7 @@ import numpy as np
 
 from dpcore.mechanism import Norm
 
-__all__ = [
-    "FARTHEST",
-    "LARGEST",
-    "NORMS",
-    "SPACES",
-    "Pair",
-    "Space",
-    "key",
-]
+__all__ = ["FARTHEST", "LARGEST", "NORMS", "SPACES", "Pair", "Space", "different", "key"]
 
 Pair: TypeAlias = tuple[Any, Any]
 
@@ -93,6 +85,19 @@ class Space(ABC):
             if key(found) != key(pair) and self.neighbours(*found):
                 return found
         return self.draw(rng)
+
+
+def different(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    r"""Each pair once: a mirror image of one that came before is left out.
+
+    >>> list(different([(0, 1), (1, 0), (0, 2)]))
+    [(0, 1), (0, 2)]
+    """
+    seen = set()
+    for pair in pairs:
+        if key(pair) not in seen:
+            seen.add(key(pair))
+            yield pair
 
 
 def key(pair: Pair) -> str:

@@ -5,11 +5,25 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from audit.targets.target import Target
 
-__all__ = ["content_of"]
+__all__ = ["content_of", "source_of"]
+
+
+def source_of(function: Callable[..., Any] | None) -> str | None:
+    r"""The file that a function is written in; None for native code, which has no source.
+
+    >>> source_of(len) is None
+    True
+    """
+    try:
+        return None if function is None else inspect.getsourcefile(inspect.unwrap(function))
+    except TypeError:
+        return None
 
 
 def content_of(target: Target) -> str | None:
@@ -28,15 +42,9 @@ def content_of(target: Target) -> str | None:
         paths = [word for word in target.command if Path(target.folder, word).is_file()]
     else:
         name, _, _ = target.spelling.rpartition(":")
-        function = getattr(target, "function", None)
-        source = getattr(target, "source", None)
-        if target.named and name.endswith(".py"):
-            paths = [name]
-        elif function is not None:
-            with contextlib.suppress(TypeError):
-                paths = [inspect.getsourcefile(inspect.unwrap(function)) or ""]
-        elif source is not None:
-            paths = [source]
+        own = name if target.named and name.endswith(".py") else None
+        source = source_of(getattr(target, "function", None)) or getattr(target, "source", None)
+        paths = [path for path in (own or source,) if path is not None]
     digest = hashlib.sha256()
     found = False
     for path in paths:

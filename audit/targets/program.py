@@ -34,7 +34,7 @@ from audit.outputs.form import Outputs, join
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
 
-__all__ = ["Program", "read_program", "seed_of"]
+__all__ = ["Program", "read_program", "seed_of", "signal_name"]
 
 _SEED_BITS: Final = 53  # every JSON reader holds such an integer exactly
 _SHOWN: Final = 200
@@ -218,10 +218,19 @@ def _lines(count: int) -> str:
 def _ended(code: int) -> str:
     if code > 0:
         return f"exited with {code}"
+    return f"was ended by {signal_name(-code)}"
+
+
+def signal_name(number: int) -> str:
+    r"""The name of a signal.
+
+    >>> signal_name(9), signal_name(77)
+    ('SIGKILL', 'signal 77')
+    """
     try:
-        return f"was ended by {signal.Signals(-code).name}"
+        return signal.Signals(number).name
     except ValueError:
-        return f"was ended by signal {-code}"
+        return f"signal {number}"
 
 
 def _last_words(stderr: bytearray) -> str:

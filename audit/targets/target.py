@@ -20,10 +20,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checka
 import numpy as np
 from numpy.typing import NDArray
 
+from audit.claims.claim import Claim
+from audit.claims.curve_claim import CurveClaim, read_claim
 from audit.errors import TargetFailed
 from audit.outputs.form import Outputs, join, require_readable
 from audit.outputs.guard import RAISED, Watchdog, failure
 from dpcore.errors import InvalidParameter, Unrepresentable
+from dpcore.mechanism import Relation
 from dpcore.noise import Noise
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 
@@ -39,6 +42,7 @@ __all__ = [
     "Scalar",
     "Target",
     "Vectorised",
+    "claim_of",
     "working_folder",
 ]
 
@@ -263,6 +267,32 @@ class Catalogued(Vectorised):
     r"""An entry of the catalogue, which brings its own pair and claim."""
 
     subject: Subject
+
+    def claim(self, relation: Relation | str | None = None) -> Claim | CurveClaim:
+        r"""Its claim, a curve where it has one; under its own relation unless one is given."""
+        own, of = self.subject, relation or self.subject.relation
+        if own.curve is not None:
+            return CurveClaim(spelling=own.curve, relation=of)
+        return Claim(epsilon=own.epsilon, delta=own.delta, relation=of)
+
+
+def claim_of(
+    subject: Target, claim: Claim | CurveClaim | str | None, relation: Relation | str | None
+) -> Claim | CurveClaim:
+    r"""The claim that is given, or that of a catalogue entry: its curve where it has one."""
+    match claim:
+        case Claim() | CurveClaim():
+            if relation is not None and Relation(claim.relation) is not Relation(relation):
+                raise InvalidParameter("relation", relation, "is not that of the claim")
+            return claim
+        case str():
+            own = subject.subject.relation if isinstance(subject, Catalogued) else Relation.REPLACE
+            return read_claim(claim, relation or own)
+        case None if isinstance(subject, Catalogued):
+            return subject.claim(relation)
+        case None:
+            raise InvalidParameter("claim", claim, 'must be given, such as "epsilon=1"')
+    raise InvalidParameter("claim", claim, 'must be a claim, or text such as "epsilon=1"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

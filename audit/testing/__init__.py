@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from audit.search.pairs import read_pairs
     from audit.testing.assertions import (
         Auditable,
         NothingMeasured,
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
         assert_private,
         assert_sensitivity,
     )
-    from audit.testing.pairs import read_pairs
 
 __all__ = [
     "Auditable",
@@ -32,5 +32,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'audit.testing' has no attribute {name!r}")
-    place = "pairs" if name == "read_pairs" else "assertions"
-    return getattr(import_module(f"audit.testing.{place}"), name)
+    place = "audit.search.pairs" if name == "read_pairs" else "audit.testing.assertions"
+    return getattr(import_module(place), name)

@@ -21,16 +21,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from audit.claims.claim import Claim
-from audit.claims.curve_claim import CurveClaim, read_claim
+from audit.claims.curve_claim import CurveClaim
 from audit.claims.levels import shown_p_value
+from audit.claims.verdicts import INTERRUPTED
 from audit.outputs.features.feature import read_feature
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.sample import sample
-from audit.search.neighbours import doubts, require_neighbours
+from audit.search.neighbours import doubts
+from audit.search.pairs import pairs_of, read_pairs
 from audit.targets.spelling import Auditable, target_of
-from audit.targets.target import KnownLaw, Target
-from audit.testing.pairs import read_pairs
+from audit.targets.target import KnownLaw, Target, claim_of
 from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Sensitivity
@@ -53,7 +54,6 @@ __all__ = [
 
 _RUNS: Final = 20_000
 _ALPHA: Final = "1e-6"
-_INTERRUPTED: Final = "interrupted"
 _SHOWN: Final = 200
 
 
@@ -91,8 +91,9 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     P(:class:`Refuted`) <= ``alpha`` where the claim holds and runs are independent: each of k pairs
     is tested at alpha/k. ``runs`` are those of one pair, both its worlds together. A noise, or a
     target of known law, is proven or refuted without runs. To pass proves nothing: a report says
-    in ``resolution`` what it would have seen. ``relation`` is how neighbours differ, "replace"
-    unless said, or what a given claim says: pairs that contradict it are refused.
+    in ``resolution`` what it would have seen. ``relation`` is how neighbours differ: "replace"
+    unless it is given, or the claim or an entry of the catalogue says otherwise. Pairs that
+    contradict it are refused.
 
     Pair i is audited with ``seed`` + i, drawn where none is given and named in the failure.
     ``again`` is a sentence on how to repeat it, for a caller that knows better. Outputs are read
@@ -115,15 +116,8 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     """
     __tracebackhide__ = True
     subject, read = target_of(target), tuple(map(read_feature, features))
-    stated = read_claim(claim, relation or Relation.REPLACE) if isinstance(claim, str) else claim
-    if not isinstance(stated, Claim | CurveClaim):
-        reason = "must be a Claim, a CurveClaim or text such as epsilon=1 or rho=0.1"
-        raise InvalidParameter("claim", claim, reason)
-    if relation is not None and Relation(relation) is not Relation(stated.relation):
-        raise InvalidParameter("relation", relation, "is not that of the claim")
-    both = read_pairs("pairs", pairs)
-    for pair in both:
-        require_neighbours("pairs", pair, stated.relation)
+    stated = claim_of(subject, claim, relation)
+    both = pairs_of(subject, None, pairs, relation=stated.relation)
     share = rational("alpha", alpha) / len(both)
     first = secrets.randbits(32) if seed is None else integer("seed", seed, at_least=0)
     reports = []
@@ -161,7 +155,7 @@ def _examined(subject: Target, plan: Plan) -> AuditReport:
     report = replace(report, warnings=(*said, *report.warnings))
     if report.error is not None:
         raise report.error
-    if report.stopped == _INTERRUPTED:  # Ctrl-C ends the run of tests, not this test alone
+    if report.stopped == INTERRUPTED:  # Ctrl-C ends the run of tests, not this test alone
         raise KeyboardInterrupt
     few = report.verdict != "refuted" and not math.isfinite(report.resolution)
     idle = any(
@@ -227,7 +221,7 @@ def assert_fits(
     report = fit(sampler, noise, runs=runs, alpha=level, seed=chosen)
     if report.error is not None:
         raise report.error
-    if report.stopped == _INTERRUPTED:
+    if report.stopped == INTERRUPTED:
         raise KeyboardInterrupt
     if report.verdict == "not_refuted":
         return report

@@ -41,7 +41,7 @@ class Terms:
         """
         from audit.claims.claim import Claim
         from audit.claims.curve_claim import CurveClaim, read_claim
-        from audit.testing.pairs import read_pairs
+        from audit.search.pairs import read_pairs
         from dpcore.errors import InvalidParameter
         from dpcore.numbers.parameter import integer
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from audit.training.step_report import Check, Stated
+from audit.training.step_report import Check, CheckVerdict, Stated
 
 __all__ = ["batch_checks"]
 
@@ -47,10 +47,8 @@ def batch_checks(batches: Sequence[Integers], stated: Stated, level: float) -> I
     found = _fixed if stated.sampling == "fixed" else _poisson
     for name, p_value, statement in found(batches, stated):
         p = min(1.0, p_value * _ROUNDING)
-        if p <= level:
-            yield Check(name=name, verdict="refuted", statement=statement, p_value=p)
-        else:
-            yield Check(name=name, verdict="passed", statement=statement, p_value=p)
+        verdict: CheckVerdict = "refuted" if p <= level else "passed"
+        yield Check(name=name, verdict=verdict, statement=statement, p_value=p)
 
 
 Found = Iterator[tuple[str, float, str]]
@@ -69,16 +67,9 @@ def _poisson(batches: Sequence[Integers], stated: Stated) -> Found:
     yield "batch sizes", *_spread(sizes, n, rate, "batches", "their mean size")
     yield "record counts", *_spread(counts, rounds, rate, "records", "their mean count")
     yield _each(counts, rounds, rate)
-    pairs = rounds // 2
-    both = _overlap(batches)
-    yield (
-        "overlap",
-        _two_sided(both, n * pairs, rate * rate),
-        (
-            f"{both:,} records are in both of two batches in a row ({pairs:,} pairs); "
-            f"{n * pairs * rate * rate:,.0f} expected of independent ones"
-        ),
-    )
+    both, pairs = _overlap(batches), rounds // 2
+    p_value = _two_sided(both, n * pairs, rate * rate)
+    yield "overlap", p_value, _overlap_told(both, pairs, n * pairs * rate * rate)
 
 
 def _fixed(batches: Sequence[Integers], stated: Stated) -> Found:
@@ -90,16 +81,9 @@ def _fixed(batches: Sequence[Integers], stated: Stated) -> Found:
         f"{other:,} of {rounds:,} batches have another size than {size:,}",
     )
     yield _each(_counts(batches, n), rounds, size / n)
-    pairs = rounds // 2
-    both = _overlap(batches)
-    yield (
-        "overlap",
-        _chernoff(both, size * pairs, size / n),
-        (
-            f"{both:,} records are in both of two batches in a row ({pairs:,} pairs); "
-            f"{size * pairs * size / n:,.0f} expected of independent ones"
-        ),
-    )
+    both, pairs = _overlap(batches), rounds // 2
+    p_value = _chernoff(both, size * pairs, size / n)
+    yield "overlap", p_value, _overlap_told(both, pairs, size * pairs * size / n)
 
 
 def _counts(batches: Sequence[Integers], records: int) -> Integers:
@@ -113,19 +97,22 @@ def _overlap(batches: Sequence[Integers]) -> int:
     return sum(len(np.intersect1d(one, other)) for one, other in pairs)
 
 
+def _overlap_told(both: int, pairs: int, expected: float) -> str:
+    return (
+        f"{both:,} records are in both of two batches in a row ({pairs:,} pairs); "
+        f"{expected:,.0f} expected of independent ones"
+    )
+
+
 def _spread(values: Integers, trials: int, rate: float, what: str, mean: str) -> tuple[float, str]:
     # How many lie near the mean: about half of them, exactly binomial where they are independent.
     near = _HALF * math.sqrt(trials * rate * (1 - rate))
     low, high = math.ceil(trials * rate - near), math.floor(trials * rate + near)
     chance = float(stats.binom.cdf(high, trials, rate) - stats.binom.cdf(low - 1, trials, rate))
     inside = int(np.count_nonzero((values >= low) & (values <= high)))
-    return (
-        _two_sided(inside, len(values), chance),
-        (
-            f"{inside:,} of {len(values):,} {what} are near {mean}; {len(values) * chance:,.0f} "
-            "expected"
-        ),
-    )
+    expected = f"{len(values) * chance:,.0f} expected"
+    told = f"{inside:,} of {len(values):,} {what} are near {mean}; {expected}"
+    return _two_sided(inside, len(values), chance), told
 
 
 def _each(counts: Integers, rounds: int, rate: float) -> tuple[str, float, str]:
@@ -133,14 +120,11 @@ def _each(counts: Integers, rounds: int, rate: float) -> tuple[str, float, str]:
         stats.binom.cdf(counts, rounds, rate), stats.binom.sf(counts - 1, rounds, rate)
     )
     worst = int(np.argmin(tails))
-    return (
-        "each record",
-        min(1.0, 2 * len(counts) * float(tails[worst])),
-        (
-            f"record {worst:,} is in {counts[worst]:,} of {rounds:,} batches; "
-            f"{rounds * rate:,.4g} expected, the others are nearer to it"
-        ),
+    told = (
+        f"record {worst:,} is in {counts[worst]:,} of {rounds:,} batches; "
+        f"{rounds * rate:,.4g} expected, the others are nearer to it"
     )
+    return "each record", min(1.0, 2 * len(counts) * float(tails[worst])), told
 
 
 def _two_sided(hits: int, trials: int, rate: float) -> float:

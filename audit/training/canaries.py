@@ -22,6 +22,7 @@ from scipy.special import betainc
 from accounting.claims.guarantee import Guarantee
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim, read_claim
+from audit.claims.levels import level
 from audit.evidence.one_run import (
     Line,
     curve_p_value,
@@ -35,7 +36,7 @@ from audit.training.canary_report import CanaryReport, CanaryVerdict, Cell
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.enclosure import round_down
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer
 
 __all__ = ["Guessed", "canaries", "planned_guesses"]
 
@@ -96,13 +97,11 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
     or 1, all alike or not by a fair coin, and for a claim that cannot be read.
     """
     values, truth = _read(scores, included)
-    exact = rational("confidence", confidence)
-    if not 0 < exact < 1:
-        raise InvalidParameter("confidence", confidence, "must be in (0, 1), such as 0.95")
+    alpha = 1 - level("confidence", confidence, "0.95")
     if guess not in get_args(Guessed):
         raise InvalidParameter("guess", guess, f"must be one of {', '.join(get_args(Guessed))}")
     stated = read_claim(claim, relation) if isinstance(claim, str) else claim
-    test = _Test.of(stated, len(values), 1 - exact)
+    test = _Test.of(stated, len(values), alpha)
     if guesses is None:
         number, able = planned_guesses(len(values), lambda r: test.refuted(r, r))
     else:
@@ -181,7 +180,7 @@ def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], 
 
 
 def _ordered(values: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
-    # Ties by an order of its own: that of a file may be one by inclusion.
+    # Equal scores in random order: the order of a file may depend on inclusion.
     shuffled = np.random.default_rng(seed).permutation(len(values))
     found: NDArray[np.int64] = shuffled[np.argsort(values[shuffled], kind="stable")]
     return found
@@ -288,7 +287,7 @@ class _Test:
 
 
 def _points(claim: CurveClaim | Guarantee) -> list[tuple[Fraction, Fraction]]:
-    # Each on the curve or above; which they are decides power alone.
+    # Points on the curve or above it. Which ones are chosen affects power alone.
     if isinstance(claim, CurveClaim):
         listed = [point.exact for point in claim.points]
         end = max(epsilon for epsilon, _ in listed)
@@ -300,7 +299,7 @@ def _points(claim: CurveClaim | Guarantee) -> list[tuple[Fraction, Fraction]]:
 
 
 def _spread(
-    end: Fraction, points: int, delta: Callable[[Fraction], float]
+    end: Fraction, points: int, delta: Callable[[Fraction], Fraction | float]
 ) -> list[tuple[Fraction, Fraction]]:
     at = [end * k / points for k in range(points)]
     return [(epsilon, Fraction(delta(epsilon))) for epsilon in at]
@@ -316,8 +315,7 @@ def _gaussian(mu: Fraction) -> list[tuple[Fraction, Fraction]]:
     from accounting.papers.real_gaussian import real_gaussian_delta
 
     end = mu * (5 + mu / 2)  # where delta is below 1e-6
-    spread = [end * k / _GAUSSIAN_POINTS for k in range(_GAUSSIAN_POINTS)]
-    return [(epsilon, Fraction(real_gaussian_delta(1 / mu, epsilon).upper)) for epsilon in spread]
+    return _spread(end, _GAUSSIAN_POINTS, lambda e: real_gaussian_delta(1 / mu, e).upper)
 
 
 def _histogram(values: NDArray[np.float64], truth: NDArray[np.bool_]) -> tuple[Cell, ...]:

@@ -11,9 +11,9 @@ from audit.report.markup import (
     folded,
     head,
     section,
-    several,
     table,
     text,
+    warning_list,
 )
 from audit.training.canary_report import CanaryReport
 
@@ -31,14 +31,13 @@ def page(report: CanaryReport, *, command: str | None = None) -> str:
     (True, False)
     """
     told = report.told()
-    items = several([f"<li>{text(warning)}</li>" for warning in report.warnings], "<li>{}</li>")
     cells = [
         [f"{cell.low:.6g}", f"{cell.high:.6g}", f"{cell.included:,}", f"{cell.excluded:,}"]
         for cell in report.histogram
     ]
     body = (
         head("one run of a training", report.verdict, told.verdict, text(told.about)),
-        section("Warnings", f'<ul class="warnings">{items}</ul>' if items else ""),
+        warning_list(report.warnings),
         section(
             "What was found",
             definitions((text(name.capitalize()), text(value)) for name, value in told.rows),

@@ -35,10 +35,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from audit.claims.claim import Claim, shown
 from audit.claims.curve_claim import CurveClaim
-from audit.claims.levels import level_upper
-from audit.report.sentences import VERDICTS, confidence, evidence
-from audit.wording.as_json import json_text
+from audit.claims.levels import evidence, level_upper
+from audit.claims.verdicts import VERDICTS
+from audit.report.sentences import confidence
 from audit.wording.lines import Told, out_of
+from audit.wording.report import Report
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import down
@@ -61,16 +62,6 @@ ASSUMED: Final = (
     "one canary is one unit of the claim's neighbouring relation",
     "the number of guesses was fixed before scores and coins were seen together",
 )
-_STYLES: Final[dict[CanaryVerdict, str]] = {
-    "refuted": "bold red",
-    "not_refuted": "bold yellow",
-    "nothing_measured": "bold magenta",
-}
-_EXIT_CODES: Final[dict[CanaryVerdict, int]] = {
-    "not_refuted": 0,
-    "refuted": 1,
-    "nothing_measured": 4,
-}
 _GUESSED: Final = {
     "both": "the highest scores guessed included, as many lowest ones excluded",
     "included": "the highest scores guessed included",
@@ -89,7 +80,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CanaryReport:
+class CanaryReport(Report):
     r"""The report of an audit by canaries: the verdict on a claim and the bound on epsilon."""
 
     claim: Claim | CurveClaim | Guarantee
@@ -120,7 +111,7 @@ class CanaryReport:
     @property
     def exit_code(self) -> int:
         r"""0 not refuted, 1 refuted, 4 nothing measured."""
-        return _EXIT_CODES[self.verdict]
+        return VERDICTS[self.verdict].exit_code
 
     @property
     def method(self) -> str:
@@ -143,7 +134,6 @@ class CanaryReport:
         return tuple(found)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The report as plain values, the keys of the module's schema."""
         claim = self.claim.to_json()
         return {
             "schema": SCHEMA,
@@ -168,22 +158,14 @@ class CanaryReport:
             "versions": self.versions,
         }
 
-    def to_text(self) -> str:
-        r"""The JSON document, with a newline at its end."""
-        return json_text(self.to_json())
-
     def told(self) -> Told:
-        r"""The report as sentences."""
         words = "does not keep" if self.refuted else "tested against"
         return Told(
-            verdict=VERDICTS[self.verdict],
+            verdict=VERDICTS[self.verdict].words,
             about=f"the training {words} {self.claim}",
             rows=tuple(self._rows()),
-            style=_STYLES[self.verdict],
+            style=VERDICTS[self.verdict].style,
         )
-
-    def __str__(self) -> str:
-        return "\n".join(self.told().lines())
 
     def _repr_html_(self) -> str:
         # What a notebook shows of it.

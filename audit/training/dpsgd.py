@@ -21,12 +21,13 @@ from typing import Any, Final, Protocol, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from audit.claims.levels import level
 from audit.errors import TargetFailed
 from audit.evidence.verdict import versions
 from audit.fit.fit import fit
 from audit.outputs.guard import RAISED, Watchdog, failure, stdout_to_stderr
 from audit.training.batches import batch_checks
-from audit.training.step_report import Check, Sampling, Stated, StepReport
+from audit.training.step_report import Check, CheckVerdict, Sampling, Stated, StepReport
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.numbers.enclosure import round_down
@@ -105,9 +106,7 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     Raises :class:`InvalidParameter`, and :class:`TargetFailed` where the step fails.
     """
     stated = _stated(records, rate, noise_multiplier, clip, sampling)
-    level = rational("alpha", alpha)
-    if not 0 < level < 1:
-        raise InvalidParameter("alpha", alpha, "must be in (0, 1), such as 0.05")
+    exact = level("alpha", alpha)
     asked = {"records": records, "dimension": dimension, "batches": batches, "draws": draws}
     for name, value in asked.items():
         if integer(name, value, at_least=2) > _MOST[name]:
@@ -118,15 +117,15 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
         caller = _Caller(_made(step, stated, target), target, watchdog, stated, seed)
         drawn = [caller.batch(k) for k in range(batches)]
         checks = [
-            *batch_checks(drawn, stated, round_down(level / _SHARES)),
-            caller.noise(calls, dimension, level / _SHARES),
+            *batch_checks(drawn, stated, round_down(exact / _SHARES)),
+            caller.noise(calls, dimension, exact / _SHARES),
             *caller.replayed(dimension),
         ]
     return StepReport(
         target=target,
         stated=stated,
         checks=tuple(checks),
-        alpha=level,
+        alpha=exact,
         batches=batches,
         updates=caller.updates,
         seed=seed,
@@ -186,6 +185,10 @@ def _made(step: Any, stated: Stated, target: str) -> Any:
     return made
 
 
+def _check(name: str, statement: str, *, fault: bool) -> Check:
+    return Check(name=name, verdict="fault" if fault else "passed", statement=statement)
+
+
 class _Caller:
     # Calls the step, each time with coins of its own, and reads what it returns.
 
@@ -237,15 +240,13 @@ class _Caller:
         return np.zeros((self.size if size is None else size, dimension))
 
     def noise(self, calls: int, dimension: int, level: Fraction) -> Check:
-        # The noise of an update of nothing.
+        # An update of zero gradients is noise alone.
         drawn = [self.update(self.zeros(dimension), k) for k in range(calls)]
         values = np.concatenate(drawn)
         if not np.isfinite(values).all():
-            told = "an update of zero gradients is not finite"
-            return Check(name="noise", verdict="fault", statement=told)
+            return _check("noise", "an update of zero gradients is not finite", fault=True)
         if len({one.tobytes() for one in drawn}) < len(drawn) and values.any():
-            told = "two updates added the same noise"
-            return Check(name="noise", verdict="fault", statement=told)
+            return _check("noise", "two updates added the same noise", fault=True)
         standard = values * (self.unit / float(self.stated.noise_multiplier))
         cells = np.rint(np.clip(standard, -1e12, 1e12) * _GRID).astype(np.int64)
         law = DiscreteGaussian(sigma_squared=_GRID * _GRID)
@@ -255,13 +256,8 @@ class _Caller:
             f"{len(cells):,} coordinates of noise have {spread:.4g} times the stated standard "
             f"deviation; {100 * found.resolution:.2g}% off would be seen"
         )
-        refuted = found.verdict == "refuted"
-        return Check(
-            name="noise",
-            verdict="refuted" if refuted else "passed",
-            statement=told,
-            p_value=found.p_value,
-        )
+        verdict: CheckVerdict = "refuted" if found.verdict == "refuted" else "passed"
+        return Check(name="noise", verdict=verdict, statement=told, p_value=found.p_value)
 
     def replayed(self, dimension: int) -> Iterator[Check]:
         # Under the same noise twice: what a gradient changes is the difference.
@@ -277,15 +273,14 @@ class _Caller:
         yield self._normaliser(dimension)
 
     def _empty(self, dimension: int) -> Check:
-        # Nobody in the batch: that must not show.
+        # An update of an empty batch needs its noise as well.
         try:
             found = self.update(self.zeros(dimension, 0), 0)
         except TargetFailed as error:
-            told = f"an update of an empty batch {error.reason}"
-            return Check(name="empty batch", verdict="fault", statement=told)
-        if bool(np.isfinite(found).all()) and bool(found.any()):
-            return Check(name="empty batch", verdict="passed", statement="it has noise")
-        return Check(name="empty batch", verdict="fault", statement="it has no finite noise")
+            return _check("empty batch", f"an update of an empty batch {error.reason}", fault=True)
+        noisy = bool(np.isfinite(found).all()) and bool(found.any())
+        told = "it has noise" if noisy else "it has no finite noise"
+        return _check("empty batch", told, fault=not noisy)
 
     def _moved(self, gradients: Floats, planted: Floats) -> float:
         # How far one gradient in place of a zero one moves the update, in clipping norms.
@@ -313,11 +308,10 @@ class _Caller:
                         worst, what = moved, f"a gradient of norm {factor:g} clip, {name}"
                     if math.isnan(moved):
                         told = f"{what}: the update is not a number"
-                        return Check(name="clipping", verdict="fault", statement=told)
+                        return _check("clipping", told, fault=True)
         told = f"{what} moves the update by {worst:.6g} clip / (rate x records)"
         told = told if what else "no planted gradient moves the update"
-        fault = worst > 1 + _TOLERANCE
-        return Check(name="clipping", verdict="fault" if fault else "passed", statement=told)
+        return _check("clipping", told, fault=worst > 1 + _TOLERANCE)
 
     def _normaliser(self, dimension: int) -> Check:
         # A gradient within the norm, in batches of several sizes.
@@ -327,14 +321,14 @@ class _Caller:
         shares = [2 * self._moved(self.zeros(dimension, size), planted) for size in sizes]
         if not all(map(math.isfinite, shares)):
             told = "a gradient within the norm makes the update infinite or not a number"
-            return Check(name="normaliser", verdict="fault", statement=told)
+            return _check("normaliser", told, fault=True)
         if max(shares) > (1 + _TOLERANCE) * min(shares):
             listed = ", ".join(
                 f"{share:.4g} in a batch of {size:,}"
                 for size, share in zip(sizes, shares, strict=True)
             )
             told = f"what a gradient adds depends on the size of the batch: {listed}"
-            return Check(name="normaliser", verdict="fault", statement=told)
+            return _check("normaliser", told, fault=True)
         share, expected = shares[0], float(self.stated.expected)
         told = (
             f"a gradient within the norm is divided by {expected / share:.6g} in every batch; "
@@ -342,8 +336,7 @@ class _Caller:
             if share
             else "a gradient within the norm adds nothing"
         )
-        fault = abs(share - 1) > _TOLERANCE
-        return Check(name="normaliser", verdict="fault" if fault else "passed", statement=told)
+        return _check("normaliser", told, fault=abs(share - 1) > _TOLERANCE)
 
 
 class _Listed:

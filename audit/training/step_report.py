@@ -24,9 +24,10 @@ from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias
 
 from audit.claims.levels import level_upper, shown_p_value
-from audit.report.sentences import FAULTS, VERDICTS
-from audit.wording.as_json import json_text
+from audit.claims.verdicts import VERDICTS
+from audit.report.sentences import FAULTS
 from audit.wording.lines import Told, out_of
+from audit.wording.report import Report
 from dpcore.numbers.parameter import write_rational
 
 __all__ = ["SCHEMA", "Check", "CheckVerdict", "Sampling", "Stated", "StepReport", "StepVerdict"]
@@ -45,7 +46,6 @@ ASSUMED: Final = (
         "tried is a few of them"
     ),
 )
-_EXIT_CODES: Final[dict[StepVerdict, int]] = {"not_refuted": 0, "refuted": 1, "nothing_measured": 4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepReport:
+class StepReport(Report):
     r"""The report of an audit of a training step: what each check found."""
 
     target: str
@@ -113,10 +113,9 @@ class StepReport:
     @property
     def exit_code(self) -> int:
         r"""0 not refuted, 1 refuted or a fault, 4 a check could not be made."""
-        return _EXIT_CODES[self.verdict]
+        return VERDICTS[self.verdict].exit_code
 
     def to_json(self) -> dict[str, Any]:
-        r"""The report as plain values, the keys of the module's schema."""
         stated = asdict(self.stated)
         exact = ("rate", "noise_multiplier", "clip")
         return {
@@ -133,12 +132,7 @@ class StepReport:
             "versions": self.versions,
         }
 
-    def to_text(self) -> str:
-        r"""The JSON document, with a newline at its end."""
-        return json_text(self.to_json())
-
     def told(self) -> Told:
-        r"""The report as sentences, one row a check."""
         faults = any(check.verdict == "fault" for check in self.checks)
         only_faults = faults and not any(check.verdict == "refuted" for check in self.checks)
         words = (
@@ -148,7 +142,7 @@ class StepReport:
         )
         cases = out_of(self.alpha, 6)
         return Told(
-            verdict=FAULTS if only_faults else VERDICTS[self.verdict],
+            verdict=FAULTS if only_faults else VERDICTS[self.verdict].words,
             about=f"{self.target} {words}",
             rows=(
                 *((check.name, _line(check)) for check in self.checks),
@@ -158,9 +152,6 @@ class StepReport:
             ),
             style="bold red" if self.refuted else "bold yellow",
         )
-
-    def __str__(self) -> str:
-        return "\n".join(self.told().lines())
 
 
 def _line(check: Check) -> str:

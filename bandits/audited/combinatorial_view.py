@@ -9,7 +9,7 @@ difference. All others hold 0. Proofs: docs/proofs/combinatorial.md.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -25,21 +25,13 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import Rng
 
-__all__ = ["FEATURES", "PAIR", "ROUNDS", "CombinatorialView", "combinatorial_view_of"]
+__all__ = ["PAIR", "ROUNDS", "CombinatorialView", "combinatorial_view_of"]
 __all__ += ["first", "fourth", "second"]
 
 PAIR: Final = Problem(decisions=Unions.subsets(ARMS, ARMS))
 r"""Two base arms, always played together."""
 
 ROUNDS: Final = 4
-
-FEATURES: Final = (
-    "coordinate:0",
-    "coordinate:1",
-    "bandits.audited.combinatorial_view:first",
-    "bandits.audited.combinatorial_view:second",
-    "bandits.audited.combinatorial_view:fourth",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +43,14 @@ class CombinatorialView:
     """
 
     policy: Cucb
+
+    features: ClassVar[tuple[str, ...]] = (
+        "coordinate:0",
+        "coordinate:1",
+        "bandits.audited.combinatorial_view:first",
+        "bandits.audited.combinatorial_view:second",
+        "bandits.audited.combinatorial_view:fourth",
+    )
 
     @property
     def privatizer(self) -> StreamPrivatizer:

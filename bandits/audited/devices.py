@@ -16,7 +16,8 @@ import numpy as np
 
 from bandits.batch import ReleasedSum
 from bandits.privatizers.deployment import Deployment
-from bandits.privatizers.privatizer import BitProtocol, Privatizer, Relaxed, SumProtocol
+from bandits.privatizers.privatizer import Privatizer
+from bandits.privatizers.protocols import AnyProtocol, Relaxed
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
@@ -76,7 +77,7 @@ class Devices(Privatizer):
     def least_noise(self) -> Noise | None:
         return self.of.least_noise
 
-    def protocol(self, pulls: int) -> SumProtocol | BitProtocol | None:
+    def protocol(self, pulls: int) -> AnyProtocol | None:
         return self.of.protocol(pulls)
 
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:

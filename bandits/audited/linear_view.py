@@ -12,34 +12,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from accounting.claims.guarantee import Guarantee
 from bandits.actions import Actions, LinearModel
-from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Views
-from bandits.batch import Ask, Encoding, Released
+from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Seen, Views, Watching
+from bandits.batch import Ask, Encoding
 from bandits.play import play
-from bandits.policies.phased_elimination import PhasedElimination, PhasedState
-from bandits.policies.policy import Choice, Policy, Sizes
+from bandits.policies.phased_elimination import PhasedElimination
 from bandits.privatizers.averages import AveragePrivatizer, Averages
 from bandits.worlds.environment import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.sampling.rng import Rng
 
-__all__ = ["FEATURES", "MODEL", "LinearView", "lead", "linear_view_of", "second"]
+__all__ = ["MODEL", "LinearView", "lead", "linear_view_of", "second"]
 
 MODEL: Final = LinearModel(actions=Actions(np.eye(ARMS)), deviation=0, bound=1, bounded=True)
 r"""Two actions of orthogonal directions; rewards in [-1, 1]."""
-
-FEATURES: Final = (
-    "coordinate:0",
-    "bandits.audited.linear_view:lead",
-    "bandits.audited.linear_view:second",
-    "coordinate:-1",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +43,13 @@ class LinearView:
     """
 
     policy: PhasedElimination
+
+    features: ClassVar[tuple[str, ...]] = (
+        "coordinate:0",
+        "bandits.audited.linear_view:lead",
+        "bandits.audited.linear_view:second",
+        "coordinate:-1",
+    )
 
     @property
     def privatizer(self) -> AveragePrivatizer:
@@ -74,16 +73,24 @@ class LinearView:
         world = np.random.default_rng(0)  # nothing is drawn from it
         rows = []
         for _ in range(runs):
-            watching = _Watching(of=self.policy)
+            watching = Watching(of=self.policy, by=self.privatizer)
             fixed = _Fixed(reward=reward)
             run = play(watching, fixed, horizon=self.horizon, world=world, rng=rng)
-            row = []
-            for phase in range(BATCHES):
-                there = phase < len(watching.shown)
-                row += watching.shown[phase] if there else [ABSENT] * ARMS
-            left = watching.left[min(BATCHES, len(watching.left)) - 1] if watching.left else ()
-            rows.append([*row, sum(1 << action for action in left or run.active)])
+            seen = watching.seen[:BATCHES]
+            row = [steps for step in seen for steps in self._sums(step)]
+            row += [ABSENT] * (BATCHES * ARMS - len(row))
+            left = seen[-1].after.active if seen else run.active
+            rows.append([*row, sum(1 << action for action in left)])
         return np.array(rows, dtype=np.int64)
+
+    def _sums(self, step: Seen) -> list[int]:
+        # The released sums of a phase, in steps.
+        found = [ABSENT] * ARMS
+        for ask in self.policy.choose(step.before).asks:  # type: ignore[union-attr]  # it asked
+            size = self.privatizer.size_of(ask)
+            for action in ask.actions:
+                found[action] = _steps(self.privatizer, size, step.released.sums[action])
+        return found
 
     def curve(self) -> Guarantee:
         r"""What the one release that the watched client is in gives this client, derived."""
@@ -166,48 +173,10 @@ class _Fixed(Environment):
         raise InvalidParameter("ask", (arm, pulls, precision, world), "must be of averages")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Watching(Policy[PhasedState]):
-    # A policy that notes what it is shown, in steps, and what it leaves. Of one run only.
-    of: PhasedElimination
-    shown: list[list[int]] = field(default_factory=list)
-    left: list[tuple[int, ...]] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        return self.of.name
-
-    @property
-    def privatizer(self) -> AveragePrivatizer:
-        return self.of.privatizer
-
-    def init(self, arms: int, horizon: int) -> PhasedState:
-        return self.of.init(arms, horizon)
-
-    def choose(self, state: PhasedState) -> Choice:
-        return self.of.choose(state)
-
-    def observe(self, state: PhasedState, released: Released) -> PhasedState:
-        choice = self.of.choose(state)
-        row = [ABSENT] * ARMS
-        for ask in choice.asks:  # type: ignore[union-attr]  # something was released
-            size = self.privatizer.size_of(ask)
-            for action in ask.actions:
-                row[action] = _steps(self.privatizer, size, released.sums[action])
-        self.shown.append(row)
-        after = self.of.observe(state, released)
-        self.left.append(after.active)
-        return after
-
-    def sizes(self, arms: int, horizon: int) -> Sizes:
-        return self.of.sizes(arms, horizon)
-
-
 def _steps(privatizer: AveragePrivatizer, size: Averages, released: Fraction | None) -> int:
     unit, noise = privatizer.encoding(size), privatizer.noise(size)
     centre = noise.mean if isinstance(noise, Binomial) else Fraction(0)
-    step = (Fraction(unit.high) - Fraction(unit.low)) / unit.precision
-    steps = ((released or Fraction(0)) - size.users * unit.low) / step + centre
+    steps = ((released or Fraction(0)) - size.users * unit.low) / unit.step + centre
     if steps.denominator != 1:
         raise InvalidParameter("released", released, "must be a whole number of steps")
     return int(steps)

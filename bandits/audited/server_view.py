@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from bandits.policies.elimination import BatchedElimination
 from bandits.policies.policy import Choice, Policy, Sizes
 from bandits.policies.schedule import Schedule
 from bandits.privatizers.privatizer import Privatizer
+from bandits.privatizers.releasing import Releasing
 from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Environment
 from dpcore.errors import InvalidParameter
@@ -34,7 +35,8 @@ from dpcore.laws.binomial import Binomial
 from dpcore.protocols.sums import LocalSum
 from dpcore.sampling.rng import Rng
 
-__all__ = ["ABSENT", "ARMS", "BATCHES", "Route", "View", "Views", "view_of"]
+__all__ = ["ABSENT", "ARMS", "BATCHES", "FEATURES", "Route", "Seen", "View", "Views", "Watching"]
+__all__ += ["view_of"]
 
 Route: TypeAlias = Literal["release", "devices"]
 r"""How sums are released: by ``Privatizer.release``, as in a run, or user by user."""
@@ -45,6 +47,19 @@ ARMS: Final = 2
 
 BATCHES: Final = 2
 r"""How many batches of the small instance are seen."""
+
+FEATURES: Final = (
+    "coordinate:0",
+    "bandits.audited.target:lead",
+    "bandits.audited.target:across",
+    "bandits.audited.target:second",
+    "coordinate:-1",
+)
+r"""What an audit looks at: the first column; the lead of arm 0 over arm 1, in which noise that both
+arms share would cancel; what arm 0 has in the first batch more than in the second, in which noise
+that both batches share would; its sum in the second batch, which the user is not in; and the arms
+that are left, as a policy that peeked at a reward would show by them.
+"""
 
 ABSENT: Final = -(1 << 62)
 r"""In the place of a sum that was not released: below every sum."""
@@ -82,6 +97,11 @@ class View:
         return found
 
     @property
+    def features(self) -> tuple[str, ...]:
+        r"""What an audit looks at; of a user who comes twice the two sums together as well."""
+        return (*FEATURES, "bandits.audited.target:both") if self.visits > 1 else FEATURES
+
+    @property
     def horizon(self) -> int:
         r"""All batches of both arms, and a round more: so the last decision is seen."""
         return ARMS * sum(self.sizes) + 1
@@ -97,7 +117,7 @@ class View:
         rows = []
         for _ in range(runs):
             by = Devices(of=privatizer) if self.path == "devices" else privatizer
-            watching = _Watching(of=self.policy, by=by)
+            watching = Watching(of=self.policy, by=by)
             present = tuple(map(privatizer.reporting, self.sizes))
             fixed = _Fixed(sizes=present, ones=self.ones, reward=reward, visits=self.visits)
             run = play(watching, fixed, horizon=self.horizon, world=world, rng=rng)
@@ -107,8 +127,8 @@ class View:
                 half = shown.modulus // 2
                 row.append((by.messages[0] + half) % shown.modulus - half)
             for batch, scale in enumerate(scales):
-                there = batch < len(watching.shown)
-                sums = watching.shown[batch].sums if there else (None,) * ARMS
+                there = batch < len(watching.seen)
+                sums = watching.seen[batch].released.sums if there else (None,) * ARMS
                 row += [ABSENT if total is None else _steps(total, *scale) for total in sums]
             rows.append([*row, *units, sum(1 << arm for arm in run.active)])
         return np.array(rows, dtype=np.int64)
@@ -263,19 +283,28 @@ class _Fixed(Environment):
         return held * precision
 
 
+class Seen(NamedTuple):
+    r"""One step of a policy: its state before and after, and what it was shown between."""
+
+    before: Any
+    released: Released
+    after: Any
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Watching(Policy[Any]):
-    # A policy that notes what it is shown; ``by`` releases. Of one run only.
+class Watching(Policy[Any]):
+    r"""The policy ``of``, with a note of each of its steps; ``by`` releases. Of one run only."""
+
     of: Policy[Any]
-    by: Privatizer
-    shown: list[Released] = field(default_factory=list)
+    by: Releasing[Any]
+    seen: list[Seen] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         return self.of.name
 
     @property
-    def privatizer(self) -> Privatizer:
+    def privatizer(self) -> Releasing[Any]:
         return self.by
 
     def init(self, arms: int, horizon: int) -> Any:
@@ -285,8 +314,9 @@ class _Watching(Policy[Any]):
         return self.of.choose(state)
 
     def observe(self, state: Any, released: Released) -> Any:
-        self.shown.append(released)
-        return self.of.observe(state, released)
+        after = self.of.observe(state, released)
+        self.seen.append(Seen(state, released, after))
+        return after
 
     def sizes(self, arms: int, horizon: int) -> Sizes:
         return self.of.sizes(arms, horizon)

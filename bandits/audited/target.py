@@ -15,23 +15,24 @@ from typing import Any, Final, TypeAlias, cast, get_args
 
 import numpy as np
 
-from bandits.audited import combinatorial_view, linear_view
 from bandits.audited.combinatorial_view import PAIR, CombinatorialView, combinatorial_view_of
 from bandits.audited.linear_view import MODEL, LinearView, linear_view_of
 from bandits.audited.own import is_own, own_policy
 from bandits.audited.server_view import ABSENT, ARMS, BATCHES, Route, View, Views, view_of
+from bandits.batch import check_word
 from bandits.combinatorial.cucb import FAMILY, Cucb
 from bandits.combinatorial.streams import StreamRelease
 from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
-from bandits.policies.registry import ALGORITHMS, Setting, read_algorithm
+from bandits.policies.registry import ALGORITHMS, read_algorithm
+from bandits.policies.setting import Setting
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning import SteadyPrivatizer
 from bandits.privatizers.sums import SumPrivatizer
-from bandits.radius.radius import RadiusName, radius_of
+from bandits.radius.radius import ExactRadius, PaperRadius, RadiusName
 from bandits.rounds import cucb_of
 from dpcore.command.options import share
 from dpcore.errors import InvalidParameter
@@ -55,6 +56,7 @@ _KEYS: Final = {
 }
 AnyView: TypeAlias = View | LinearView | CombinatorialView
 _OWN_KEYS: Final = ("delta", "path")
+_WORDS: Final = ("radius", "calibration", "release")
 _BITS: Final = NAMES["binary-shuffle"]
 _FLOORS: Final = (NAMES["none"], "dpe", "pe", "dpe-fixedu", "cucb")
 _HORIZON: Final = 1000
@@ -68,11 +70,8 @@ class Viewed:
     r"""What an audit needs: ``run(dataset, n, rng)``, n views along the first axis; pair and claim.
 
     The claim is what was derived for one release, which is all that a new user is in. ``features``
-    spell what to look at in a view: the first column; the lead of arm 0 over arm 1, in which noise
-    that both arms share would cancel; what arm 0 has in the first batch more than in the second, in
-    which noise that both batches share would; its sum in the second batch, which the user is not
-    in; and the arms that are left, as a policy that peeked at a reward would show by them. The law
-    of all columns jointly is not tested beyond these.
+    spell what to look at in a view, and say so in the module of the view. The law of all columns
+    jointly is not tested beyond these.
     """
 
     name: str
@@ -80,13 +79,7 @@ class Viewed:
     pair: tuple[int, int]
     epsilon: Fraction
     delta: Fraction
-    features: tuple[str, ...] = (
-        "coordinate:0",
-        "bandits.audited.target:lead",
-        "bandits.audited.target:across",
-        "bandits.audited.target:second",
-        "coordinate:-1",
-    )
+    features: tuple[str, ...]
 
 
 def lead(view: Any) -> int:
@@ -107,12 +100,7 @@ def across(view: Any) -> int:
     >>> across([9, 4, 20, 7, 2, 3, 3])  # 2 (9/2 - 20/3) = -13/3
     -4
     """
-    after = second(view)
-    if after == ABSENT:
-        return ABSENT
-    units = [int(unit) for unit in view[-1 - BATCHES : -1]]
-    difference = Fraction(int(view[_first(view)]), units[0]) - Fraction(after, units[1])
-    return round(2 * difference)
+    return _in_halves(view, -1)
 
 
 def both(view: Any) -> int:
@@ -123,11 +111,7 @@ def both(view: Any) -> int:
     >>> both([9, 4, 20, 7, 2, 3, 3])  # 2 (9/2 + 20/3) = 67/3
     22
     """
-    after = second(view)
-    if after == ABSENT:
-        return ABSENT
-    units = [int(unit) for unit in view[-1 - BATCHES : -1]]
-    return round(2 * (Fraction(int(view[_first(view)]), units[0]) + Fraction(after, units[1])))
+    return _in_halves(view, 1)
 
 
 def second(view: Any) -> int:
@@ -137,6 +121,15 @@ def second(view: Any) -> int:
     20
     """
     return int(view[_first(view) + ARMS])
+
+
+def _in_halves(view: Any, sign: int) -> int:
+    # The sum of arm 0 in the first batch, plus or minus that in the second.
+    after = second(view)
+    if after == ABSENT:
+        return ABSENT
+    before, units = int(view[_first(view)]), [int(unit) for unit in view[-1 - BATCHES : -1]]
+    return round(2 * (Fraction(before, units[0]) + sign * Fraction(after, units[1])))
 
 
 def _first(view: Any) -> int:
@@ -181,20 +174,14 @@ def target(spelling: str, rest: str, seeded: bool) -> Viewed:  # noqa: FBT001  #
     if delta is not None and not 0 <= delta < 1:
         raise InvalidParameter("delta", given["delta"], "must lie in [0, 1)")
     path = given.get("path", "release")
-    if path not in get_args(Route):
-        raise InvalidParameter("path", path, f"must be one of {', '.join(get_args(Route))}")
+    check_word("path", path, Route)
+    visits = whole_number("visits", given.get("visits", "1"))
     policy: Policy[Any] | Cucb
     if own:
         policy = own_policy(spelling, algorithm)
     else:
-        policy = _policy(spelling, algorithm, given, delta or _USUAL)
-    return audit_view(
-        policy,
-        delta=delta,
-        path=cast(Route, path),
-        seeded=seeded,
-        visits=_visits(given),
-    )
+        policy = _policy(spelling, algorithm, given, delta or _USUAL, visits)
+    return audit_view(policy, delta=delta, path=cast(Route, path), seeded=seeded, visits=visits)
 
 
 def audit_view(
@@ -230,20 +217,14 @@ def audit_view(
             raise InvalidParameter("dataset", dataset, "must be 0 or 1: a reward")
         return view.views(reward, n, SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM)
 
-    name = f"bandit:{policy.name}"
-    found = Viewed(name=name, run=run, pair=(0, 1), epsilon=epsilon, delta=chosen)
-    if visits > 1:
-        found = replace(found, features=(*found.features, "bandits.audited.target:both"))
-    match view:
-        case LinearView():
-            return replace(found, features=linear_view.FEATURES)
-        case CombinatorialView():
-            return replace(found, features=combinatorial_view.FEATURES)
-    return found
-
-
-def _visits(given: Mapping[str, str]) -> int:
-    return whole_number("visits", given.get("visits", "1"))
+    return Viewed(
+        name=f"bandit:{policy.name}",
+        run=run,
+        pair=(0, 1),
+        epsilon=epsilon,
+        delta=chosen,
+        features=view.features,
+    )
 
 
 def _view_of(policy: Policy[Any] | Cucb, path: Route, visits: int) -> AnyView:
@@ -287,7 +268,9 @@ def claimed(view: AnyView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
     return Fraction(math.ceil(Fraction(curve.epsilon(delta).upper) * _GRID), _GRID), delta
 
 
-def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) -> Policy[Any] | Cucb:
+def _policy(
+    spelling: str, text: str, given: dict[str, str], delta: Fraction, visits: int
+) -> Policy[Any] | Cucb:
     name = text.partition(":")[0]
     known = [entry.name for entry in ALGORITHMS if entry.name not in _FLOORS]
     if name in _FLOORS:
@@ -295,21 +278,20 @@ def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) ->
         raise InvalidParameter("target", spelling, reason)
     find_name("target", spelling, dict.fromkeys((*known, _BITS)), name=name)
     combinatorial = name in FAMILY
+    words: dict[str, Any] = {key: given[key] for key in _WORDS if key in given}
     setting = Setting(
         epsilon=given["epsilon"],
         delta=delta,
         horizon=_HORIZON,
         arms=ARMS,
-        radius=cast(RadiusName, given.get("radius", "exact")),
         schedule="paper",
         model=PAIR if combinatorial else MODEL,
-        calibration=cast(Calibrated, given.get("calibration", "exact")),
-        release=cast(StreamRelease, given.get("release", "tree")),
-        max_visits=None if _visits(given) == 1 else _visits(given),
+        max_visits=None if visits == 1 else visits,
         deployment=Deployment(
             honest=share("honest", given.get("honest", "1")),
             dropouts=share("dropouts", given.get("dropouts", "0")),
         ),
+        **words,
     )
     _check_keys(name, given)
     if combinatorial:
@@ -321,7 +303,8 @@ def _policy(spelling: str, text: str, given: dict[str, str], delta: Fraction) ->
             parameters=setting.radius,
             deployment=setting.deployment,
         )
-        policy: Policy[Any] = BatchedElimination(privatizer=bits, radius=radius_of(setting.radius))
+        radius = ExactRadius() if setting.radius == "exact" else PaperRadius()
+        policy: Policy[Any] = BatchedElimination(privatizer=bits, radius=radius)
     else:
         policy = read_algorithm(text).policy(setting)
     if "calibration" in given and not isinstance(policy, PhasedElimination):

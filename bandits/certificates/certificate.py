@@ -28,6 +28,7 @@ from accounting.protocols.pure_shuffle import CertifiedShuffle
 from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
 from accounting.totals.compose import Composition, compose
+from bandits.batch import chance_of
 from bandits.certificates.form import (
     SCHEMA,
     SEEDED,
@@ -44,7 +45,7 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.enclosure import End
-from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
+from dpcore.numbers.parameter import RationalLike, integer, write_rational
 
 __all__ = ["SCHEMA", "RunCertificate", "certificate_of", "recheck"]
 
@@ -164,12 +165,9 @@ def _deltas(deltas: Iterable[RationalLike] | RationalLike) -> list[Fraction]:
     # One number is a list of one; text is a number and no list of letters.
     several = isinstance(deltas, Iterable) and not isinstance(deltas, str)
     given = cast(Iterable[RationalLike], deltas) if several else (cast(RationalLike, deltas),)
-    at = [rational("deltas", delta) for delta in given]
+    at = [chance_of("deltas", delta) for delta in given]
     if not at:
         raise InvalidParameter("deltas", (), "must hold one or more")
-    for delta in at:
-        if not 0 < delta < 1:
-            raise InvalidParameter("deltas", write_rational(delta), "must lie in (0, 1)")
     if len(set(at)) < len(at):
         raise InvalidParameter("deltas", [*map(write_rational, at)], "must not repeat a value")
     return at
@@ -195,28 +193,20 @@ def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
         near = _NEAR if isinstance(part, BinomialBox) else None
         epsilon = alone.epsilon(delta, near).upper
         if epsilon == math.inf:
-            raise NotDerived(f"epsilon at delta = {write_rational(delta)}", f"of {part!r}")
+            wanted = f"a finite epsilon at delta = {write_rational(delta)}"
+            raise NotDerived(wanted, f"the bound of {part!r} is infinite")
         claims.append({"delta": write_rational(delta), "epsilon": _above(epsilon)})
     document: dict[str, Any] = {"is": _stated(part), "claims": claims}
-    largest = _largest(part)
     if isinstance(part, CertifiedShuffle):
         found: dict[str, Any] | str = "no law of one sum says all that its server sees"
     else:
         found = _own_certificate(part, claims, deltas, most)
-    if isinstance(found, str) and largest is not None:
-        # What is exact is checked whatever its size; then it is what is claimed at every delta.
-        own = certify(_certifiable(part), deltas=()).to_json()
-        pure = [{**claim, "epsilon": _above(largest)} for claim in claims]
-        return {**document, "claims": pure, "certificate": own, "unchecked": None}
-    rho = part.zcdp().upper if isinstance(found, str) and _gaussian(part) else math.inf
-    if isinstance(rho, Fraction):
-        # The same of what is exact in zCDP, and what follows from it.
-        own = certify(_certifiable(part), deltas=()).to_json()
-        known = ZCdp(rho)
-        weaker = [{**c, "epsilon": _above(known.epsilon(c["delta"]).upper)} for c in claims]
-        return {**document, "claims": weaker, "certificate": own, "unchecked": None}
     if isinstance(found, str):
-        return {**document, "certificate": None, "unchecked": found}
+        exact = _exact_claims(part, claims)
+        if exact is None:
+            return {**document, "certificate": None, "unchecked": found}
+        own = certify(_certifiable(part), deltas=()).to_json()
+        return {**document, "claims": exact, "certificate": own, "unchecked": None}
     # Its digits may be fewer, and its bound that much above: then it is the one to claim.
     proved = {c["delta"]: c["upper"] for c in found["claims"] if c["quantity"] == "epsilon"}
     for claim in claims:
@@ -246,8 +236,17 @@ def _own_certificate(
         return ascii_text(str(error))[:_MOST_LETTERS]
 
 
-def _gaussian(part: Guarantee) -> bool:
-    return isinstance(part, PrivacyCurve) and isinstance(part.noise, DiscreteGaussian)
+def _exact_claims(part: Guarantee, claims: list[dict[str, str]]) -> list[dict[str, str]] | None:
+    # What is exact is checked whatever its size, and then it is what is claimed at every delta: a
+    # pure epsilon, or what follows from the zCDP of Gaussian noise.
+    largest = _largest(part)
+    if largest is not None:
+        return [{**claim, "epsilon": _above(largest)} for claim in claims]
+    gaussian = isinstance(part, PrivacyCurve) and isinstance(part.noise, DiscreteGaussian)
+    rho = part.zcdp().upper if gaussian else math.inf
+    if not isinstance(rho, Fraction):
+        return None
+    return [{**c, "epsilon": _above(ZCdp(rho).epsilon(c["delta"]).upper)} for c in claims]
 
 
 def _moves(part: Guarantee) -> int:

@@ -32,10 +32,12 @@ from accounting.totals.compose import compose
 from bandits.combinatorial.cucb import FAMILY
 from bandits.combinatorial.streams import StreamPrivatizer, StreamTrust
 from bandits.policies.elimination import NAMES
-from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
+from bandits.policies.registry import LINEAR
+from bandits.privatizers.averages import AveragePrivatizer, Averages
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.deployment import ALL_HONEST, SOME_HONEST
-from bandits.privatizers.privatizer import BITS_ONLY
+from bandits.privatizers.promise import NEW, POOLED
+from bandits.privatizers.protocols import BITS_ONLY
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from dpcore.mechanism import Scope
 
@@ -67,7 +69,6 @@ _OF_AVERAGES: Final = (
     "clients clip their averages, and nobody's reward decides who takes part or when",
 )
 _CALIBRATED: Final = "a release of another size would have been calibrated to the same claim"
-_NEW: Final = "users are new: each takes part in one release at most"
 _RETURNING: Final = "a user is in no more releases than the rounds of a part, and in each once"
 _PLANNED: Final = re.compile(
     f"{SOME_HONEST}([0-9]+(/[0-9]+)?) vanish, and ([0-9]+(/[0-9]+)?) break the protocol or tell "
@@ -75,7 +76,6 @@ _PLANNED: Final = re.compile(
 )
 _LOCAL: Final = "each user adds the noise of the part alone"
 _UNPROTECTED: Final = NAMES["none"]
-_POOLED: Final = "who is in a release depends on earlier releases and on coins, never on rewards"
 _TRUST: Final[Mapping[str, str]] = {
     **{
         f"{algorithm}{how}": trust
@@ -87,14 +87,7 @@ _TRUST: Final[Mapping[str, str]] = {
     "sdp-ae": "binary-shuffle",
     "vb-sdp-ae": "binary-shuffle",
 }
-_OF_LINEAR: Final[Mapping[str, LinearTrust]] = {
-    "cdp": "central",
-    "ldp": "local",
-    "sdp": "shuffle",
-}
-_AVERAGES: Final = {
-    f"{before}-{after}": trust for before, trust in _OF_LINEAR.items() for after in ("dpe", "pe")
-}
+_AVERAGES: Final = {name: trust for name, (_, trust, _) in LINEAR.items() if trust != "none"}
 _STREAMS: Final[Mapping[str, StreamTrust]] = {
     name: trust for name, (trust, _) in FAMILY.items() if trust != "none"
 }
@@ -183,7 +176,7 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
         *_of_algorithm(name),
         *((BITS_ONLY,) if shuffled else ()),
         *reasons,
-        *((_POOLED, _RETURNING) if returning else (_NEW,)),
+        *((POOLED, _RETURNING) if returning else (NEW,)),
     )
     return tuple(each for each in dict.fromkeys(found) if not (planned and each == ALL_HONEST))
 
@@ -211,7 +204,7 @@ def _complaints(stated: list[str], required: tuple[str, ...]) -> list[tuple[str,
     found = [f"missing: {needed}" for needed in required if needed not in stated]
     found += [
         f"does not fit the parts: {users}"
-        for users in (_NEW, _RETURNING)
+        for users in (NEW, _RETURNING)
         if users in stated and users not in required
     ]
     if (SYSTEM in stated) == (SEEDED in stated):

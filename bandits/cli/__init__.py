@@ -16,6 +16,8 @@ from dpcore.command.terminal import say
 __all__ = ["commands"]
 
 _SCHEMA: Final = "dpcore-bandit-list/1"
+_OF_PRESETS: Final = ["name", "sentence", "algorithms", "epsilons", "horizon", "instances", "arms"]
+_OF_ALGORITHMS: Final = ["name", "sentence", "parameter", "default"]
 _USAGE: Final = 2
 
 commands = command_group(
@@ -49,27 +51,8 @@ def list_command(
     if not as_json:
         say(list_lines(PRESETS, ALGORITHMS))
         return
-    presets = [
-        {
-            "name": preset.name,
-            "sentence": preset.sentence,
-            "algorithms": [*preset.algorithms],
-            "epsilons": [*preset.epsilons],
-            "horizon": preset.horizon,
-            "instances": preset.instances,
-            "arms": preset.arms,
-        }
-        for preset in PRESETS
-    ]
-    algorithms = [
-        {
-            "name": entry.name,
-            "sentence": entry.sentence,
-            "parameter": entry.parameter,
-            "default": entry.default,
-        }
-        for entry in ALGORITHMS
-    ]
+    presets = [{key: getattr(preset, key) for key in _OF_PRESETS} for preset in PRESETS]
+    algorithms = [{key: getattr(entry, key) for key in _OF_ALGORITHMS} for entry in ALGORITHMS]
     found = {"schema": _SCHEMA, "presets": presets, "algorithms": algorithms}
     print(json.dumps(found, indent=2))
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from bandits.combinatorial.streams import StreamRelease
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.people import Visitors, supported
-from bandits.policies.registry import ScheduleName
-from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.deployment import AggregationName, Deployment
-from bandits.radius.radius import RadiusName, TailName
 from bandits.worlds import FromFile, preset_of
 from bandits.worlds.own import OWN
 from bandits.worlds.preset import Preset
@@ -23,18 +20,20 @@ from dpcore.numbers.parameter import whole_number
 
 __all__ = ["as_options", "read_experiment", "read_path"]
 
-_SAME: Final = "algorithms arms checkpoints data delta epsilon horizon instances jobs radius"
-_OTHER: Final = "schedule seed resume calibration users alpha confidence honest dropouts release"
+_NAMES: Final = (
+    "algorithms arms checkpoints data delta epsilon horizon instances jobs radius schedule seed "
+    "resume calibration users alpha confidence honest dropouts release renyi_tail super_arm "
+    "aggregation"
+)
 _OPTIONS: Final = {
-    **{name: f"--{name}" for name in f"{_SAME} {_OTHER}".split()},
-    "renyi_tail": "--renyi-tail",
-    "super_arm": "--super-arm",
+    **{name: f"--{name.replace('_', '-')}" for name in _NAMES.split()},
     "max_visits": "--visits",
-    "aggregation": "--aggregation",
     "preset": "PRESET",
     "algorithm": "--algorithms",
     "worlds": "--instances",
 }
+_COUNTS: Final = ("horizon", "instances", "arms", "seed", "users", "super_arm")
+_TAIL: Final = "is of dist-rdp-se with --radius paper"
 
 
 def read_path(option: str, text: str | None) -> Path | None:
@@ -52,37 +51,25 @@ def read_path(option: str, text: str | None) -> Path | None:
     return Path(text)
 
 
-def read_experiment(  # one for each option
+def read_experiment(
     preset: str,
     *,
     algorithms: str | None = None,
     epsilons: Sequence[str] | None = None,
-    delta: str | None = None,
-    horizon: str | None = None,
-    instances: str | None = None,
-    radius: str = "exact",
-    schedule: str | None = None,
-    arms: str | None = None,
-    seed: str = "1",
-    calibration: str | None = None,
-    users: str | None = None,
-    alpha: str | None = None,
-    confidence: str | None = None,
-    renyi_tail: str | None = None,
-    super_arm: str | None = None,
-    release: str | None = None,
     visits: str | None = None,
     honest: str | None = None,
     dropouts: str | None = None,
     aggregation: str | None = None,
     rewards: bool = False,
+    **fields: str | None,
 ) -> Experiment:
     r"""The experiment that the options spell; what is left out is the preset's.
 
     >>> read_experiment("cz/easy", epsilons=["0.5"], horizon="1e5").instances
     20
 
-    With ``rewards`` the arms are those of a table of the user's, and the rest is the preset's.
+    ``fields`` are others of the experiment, by name. With ``rewards`` the arms are those of a table
+    of the user's, and the rest is the preset's.
 
     Raises :class:`InvalidParameter`, naming the option.
     """
@@ -99,48 +86,42 @@ def read_experiment(  # one for each option
                 aggregation=cast(AggregationName, aggregation or "ideal"),
             ),
         )
-        rounds = own.horizon if horizon is None else whole_number("horizon", horizon)
+        given: dict[str, Any] = {name: text for name, text in fields.items() if text is not None}
+        given |= {name: whole_number(name, given[name]) for name in _COUNTS if name in given}
+        usual: dict[str, Any] = {
+            "delta": own.delta,
+            "horizon": own.horizon,
+            "instances": own.instances,
+            "release": _release(own, given.get("radius", "exact")),
+        }
+        asked = usual | given
+        if asked.get("confidence", "").strip() == "1/T":  # as in the theorems
+            asked["confidence"] = f"1/{asked['horizon']}"
         experiment = Experiment(
             preset=OWN.name if rewards else own.name,
             algorithms=supported(visitors, own.algorithms) or own.algorithms
             if algorithms is None
             else _names(algorithms),
             epsilons=tuple(epsilons) if epsilons else own.epsilons,
-            delta=delta if delta is not None else own.delta,
-            horizon=rounds,
-            instances=own.instances if instances is None else whole_number("instances", instances),
-            radius=cast(RadiusName, radius),
-            schedule=cast(ScheduleName | None, schedule),
-            arms=None if arms is None else whole_number("arms", arms),
-            seed=whole_number("seed", seed),
-            calibration=cast(Calibrated, calibration or "exact"),
-            users=None if users is None else whole_number("users", users),
-            alpha=alpha if alpha is not None else "4/5",
-            confidence=_chance(confidence, rounds),
-            renyi_tail=cast(TailName | None, renyi_tail),
-            super_arm=None if super_arm is None else whole_number("super_arm", super_arm),
-            release=cast(StreamRelease, release or _release(own, radius)),
             max_visits=visitors.max_visits,
             deployment=visitors.deployment,
+            **asked,
         )
-        linear = {"calibration": calibration, "users": users, "alpha": alpha}
-        for argument, given in linear.items():
-            returning = argument == "users" and visits is not None
-            if given is not None and own.kind != "linear" and not returning:
-                reason = f"has no effect in {own.name}: leave it out"
-                raise InvalidParameter(argument, given, reason)
-        names = ", ".join(experiment.algorithms)
-        if release is not None and not {*experiment.algorithms} & {"cucb-dp", "cucb-dp2"}:
-            raise InvalidParameter("release", release, f"has no effect on {names}: leave it out")
-        uses = experiment.scheduled or "dp-se" in experiment.algorithms
-        if confidence is not None and not uses:
-            reason = f"has no effect on {names}: leave it out"
-            raise InvalidParameter("confidence", confidence, reason)
-        if renyi_tail is not None and not experiment.has_renyi_tail:
-            reason = "is of dist-rdp-se with --radius paper: leave it out"
-            raise InvalidParameter("renyi_tail", renyi_tail, reason)
-        if schedule is not None and not experiment.scheduled:
-            raise InvalidParameter("schedule", schedule, f"has no effect on {names}: leave it out")
+        here, names = f"has no effect in {own.name}", ", ".join(experiment.algorithms)
+        on, linear = f"has no effect on {names}", own.kind == "linear"
+        sums = bool({*experiment.algorithms} & {"cucb-dp", "cucb-dp2"})
+        confident = experiment.scheduled or "dp-se" in experiment.algorithms
+        for argument, used, why in (
+            ("calibration", linear, here),
+            ("users", linear or visits is not None, here),
+            ("alpha", linear, here),
+            ("release", sums, on),
+            ("confidence", confident, on),
+            ("renyi_tail", experiment.has_renyi_tail, _TAIL),
+            ("schedule", experiment.scheduled, on),
+        ):
+            if argument in given and not used:
+                raise InvalidParameter(argument, fields[argument], f"{why}: leave it out")
         return experiment
 
 
@@ -161,13 +142,6 @@ def as_options(**others: str) -> AbstractContextManager[None]:
 def _release(preset: Preset, radius: str) -> StreamRelease:
     # The tree is the paper's, and so are its bonuses; doubling blocks have a seventh of its regret.
     return "doubling" if preset.kind == "combinatorial" and radius == "exact" else "tree"
-
-
-def _chance(text: str | None, horizon: int) -> str:
-    # The theorems take p = 1/T.
-    if text is None:
-        return "1/10"
-    return f"1/{horizon}" if text.strip() == "1/T" else text
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from bandits.play import Run
     from bandits.worlds import Worlds
 
-__all__ = ["Found", "play_cells", "promises_for", "publish", "results_folder"]
+__all__ = ["play_cells", "promises_for", "publish", "results_folder"]
 
 
 def promises_for(experiment: Experiment, worlds: Worlds) -> Promises:
@@ -41,16 +40,6 @@ def results_folder(experiment: Experiment, folder: Path | None) -> Iterator[None
         if folder is not None:
             check_results(folder, experiment)
         yield
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    r"""What was played, and the runs of instance 0 for the certificates."""
-
-    experiment: Experiment
-    worlds: Worlds
-    cells: list[Cell]
-    runs: dict[tuple[str, str], Run]
 
 
 def play_cells(
@@ -78,21 +67,29 @@ def play_cells(
         )
 
 
-def publish(found: Found, promises: Promises, folder: Path | None, *, as_json: bool) -> None:
-    r"""Write the folder of results, and print the rows."""
+def publish(
+    experiment: Experiment,
+    worlds: Worlds,
+    cells: list[Cell],
+    runs: dict[tuple[str, str], Run],
+    promises: Promises,
+    folder: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    r"""Write the folder of results, and print the rows; ``runs`` are for the certificates."""
     from bandits.cli.render import run_lines
     from bandits.experiments.results import write_results
     from bandits.experiments.summary import document, rows_of, write_json
 
-    experiment, worlds = found.experiment, found.worlds
-    rows = rows_of(experiment, found.cells, promises)
+    rows = rows_of(experiment, cells, promises)
     text = write_json(document(experiment, worlds, rows))
     shown = text if as_json else page(run_lines(experiment, rows))
     # Files first: a reader of standard output may be gone, and what was found must not go with it.
     warnings: list[str] = []
     try:
         if folder is not None:
-            warnings = [*write_results(folder, experiment, worlds, found.cells, text, found.runs)]
+            warnings = [*write_results(folder, experiment, worlds, cells, text, runs)]
     except InvalidParameter:
         sys.stdout.write(shown)
         raise

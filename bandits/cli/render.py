@@ -8,7 +8,7 @@ from typing import Final
 
 from bandits.experiments.comparison import Ratio
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.summary import Row, for_each_user, lower_bounds
+from bandits.experiments.summary import Row, for_each_user, lower_bounds, remarks
 from bandits.policies.registry import Entry
 from bandits.worlds import Preset
 from dpcore.command.table import aligned
@@ -58,7 +58,6 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
         for row in rows
     ]
     assumed = dict.fromkeys(words for row in rows for words in row.guarantee["assumptions"])
-    silent = dict.fromkeys(row.algorithm for row in rows if row.guarantee["pure"] == "0")
     return [
         head,
         "",
@@ -66,11 +65,7 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
         "",
         "regret/T is a mean over instances, +- its standard error; bits are the most a user sent.",
         f"Guarantees are{whom}; noise of this run was simulated.",
-        *(
-            f"{name} used no reward, hence 0-DP: its first batch ends after round "
-            f"{experiment.horizon:,}. Give a longer --horizon."
-            for name in silent
-        ),
+        *remarks(rows),
         *(
             f"{bound['theorem']} at epsilon {_epsilon(bound['epsilon'])}: in the limit at least "
             f"{_figure(bound['regret_per_round'])} for any algorithm ({bound['of']})."

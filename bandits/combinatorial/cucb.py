@@ -9,9 +9,9 @@ the least pulled base arm only (end of their section 3.2). ``bandits.rounds`` pl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
-from bandits.batch import arms_and_horizon
+from bandits.batch import arms_and_horizon, check_word
 from bandits.combinatorial.bonus import bonus_table
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamPrivatizer, StreamRelease, StreamTrust
@@ -19,7 +19,7 @@ from bandits.privatizers.promise import RunGuarantee
 from bandits.radius.radius import RadiusName
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, RationalLike, positive_rational, rational
+from dpcore.numbers.parameter import Exact, RationalLike, make_positive, rational
 
 __all__ = ["FAMILY", "Cucb", "CucbName", "cucb"]
 
@@ -42,9 +42,8 @@ _SMALLEST_C: Final = 2
 class Cucb:
     r"""Play the super arm that the oracle finds at upper confidence bounds, clipped at ``clip``.
 
-    ``least``: of a super arm only the base arm is sent whose sum is of the fewest outcomes. With
-    ``radius="exact"`` the bounds are proven for the noise, with ``"paper"`` they are the paper's,
-    times ``c`` for local noise. Made by :func:`cucb`.
+    With ``radius="exact"`` the bounds are proven for the noise, with ``"paper"`` they are the
+    paper's, times ``c`` for local noise. Made by :func:`cucb`.
 
     Raises :class:`InvalidParameter` for a privatizer that sends another number of outcomes than
     the policy, a clip not > 0 and a c below 2: a smaller one locks out good arms.
@@ -53,7 +52,6 @@ class Cucb:
     name: CucbName
     problem: Problem
     privatizer: StreamPrivatizer
-    least: bool = False
     radius: RadiusName = "exact"
     c: Exact = Exact(4)
     clip: Exact = Exact(1)
@@ -64,15 +62,16 @@ class Cucb:
         if self.privatizer.sent != sent:
             reason = f"must hide {sent}, the outcomes that a user sends"
             raise InvalidParameter("sent", self.privatizer.sent, reason)
-        if self.radius not in get_args(RadiusName):
-            raise InvalidParameter("radius", self.radius, "must be 'exact' or 'paper'")
-        c = positive_rational("c", self.c, "it scales the bonus")
-        if c < _SMALLEST_C:
+        check_word("radius", self.radius, RadiusName)
+        make_positive(self, c="it scales the bonus", clip="estimates are bounded by it")
+        if self.c < _SMALLEST_C:
             reason = "must be >= 2: smaller ones lock out good arms for ever"
             raise InvalidParameter("c", self.c, reason)
-        object.__setattr__(self, "c", c)
-        clip = positive_rational("clip", self.clip, "estimates are bounded by it")
-        object.__setattr__(self, "clip", clip)
+
+    @property
+    def least(self) -> bool:
+        r"""Whether of a super arm only the base arm is sent whose sum is of the fewest outcomes."""
+        return self.name in _LEAST
 
     def bonuses(self) -> Floats:
         r"""What is added to the mean of n outcomes, for n = 0, ..., T."""
@@ -120,11 +119,10 @@ def cucb(  # noqa: PLR0913  # one for each parameter of a run
         raise InvalidParameter("name", name, f"must be one of {', '.join(FAMILY)}")
     if not isinstance(problem, Problem):
         raise InvalidParameter("problem", problem, "must be a Problem")
-    least = name in _LEAST
     privatizer = StreamPrivatizer(
         trust=FAMILY[name][0],
         epsilon=rational("epsilon", epsilon),
-        sent=1 if least else problem.most,
+        sent=1 if name in _LEAST else problem.most,
         horizon=horizon,
         release=release,
         delta=rational("delta", delta),
@@ -133,7 +131,6 @@ def cucb(  # noqa: PLR0913  # one for each parameter of a run
         name=name,
         problem=problem,
         privatizer=privatizer,
-        least=least,
         radius=radius,
         c=rational("c", c),
     )

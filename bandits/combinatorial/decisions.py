@@ -113,15 +113,18 @@ class Unions(Decisions):
 
     def best(self, values: Floats) -> Bools:
         inside = _inside(self.groups)
-        sums = values @ inside
+        sums = values if inside is None else values @ inside
         first = len(self.groups) - self.chosen
-        top = np.argpartition(sums, first, axis=1)[:, first:]
+        top = sums.argpartition(first, axis=1)[:, first:]
         picked = np.zeros(sums.shape, dtype=np.bool_)
         picked[np.arange(len(values))[:, None], top] = True
-        return picked @ inside.T > 0
+        return picked if inside is None else picked @ inside.T > 0
 
     def contains(self, chosen: Bools) -> Bools:
         inside = _inside(self.groups)
+        if inside is None:
+            few: Bools = chosen.sum(axis=1) == self.chosen
+            return few
         held = chosen @ inside
         whole = held == inside.sum(axis=0)
         found: Bools = ((held == 0) | whole).all(axis=1) & (whole.sum(axis=1) == self.chosen)
@@ -180,7 +183,29 @@ class Listed(Decisions):
 
 
 @dataclass(frozen=True, slots=True)
-class Paths(Decisions):
+class _Graph(Decisions):
+    # Base arms are ``edges`` (u, v) between nodes 0, 1, ....
+    edges: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        if not self.edges or len(set(self.edges)) < len(self.edges):
+            raise InvalidParameter("edges", self.edges, "must be one edge or more, none twice")
+        _check_arms(len(self.edges))
+        if any(type(end) is not int or end < 0 for edge in self.edges for end in edge):
+            raise InvalidParameter("edges", self.edges, "must be pairs of nodes 0, 1, ...")
+
+    @property
+    def arms(self) -> int:
+        return len(self.edges)
+
+    @property
+    def nodes(self) -> int:
+        r"""How many nodes there are."""
+        return 1 + max(v for _, v in self.edges)
+
+
+@dataclass(frozen=True, slots=True)
+class Paths(_Graph):
     r"""Super arms are the paths from node 0 to the last one; base arms are ``edges`` (u, v), u < v.
 
     The longest path is found, by values: an arm's reward is 1 less its cost, so that more is better
@@ -193,10 +218,8 @@ class Paths(Decisions):
     on no such path, and more than 62.
     """
 
-    edges: tuple[tuple[int, int], ...]
-
     def __post_init__(self) -> None:
-        _check_edges(self.edges)
+        _Graph.__post_init__(self)
         last = max((v for _, v in self.edges))
         ahead, behind = {0}, {last}
         for u, v in sorted(self.edges):
@@ -209,15 +232,6 @@ class Paths(Decisions):
             if u >= v or u not in ahead or v not in behind:
                 reason = f"must rise, and be on a path from node 0 to node {last}"
                 raise InvalidParameter("edges", (u, v), reason)
-
-    @property
-    def arms(self) -> int:
-        return len(self.edges)
-
-    @property
-    def nodes(self) -> int:
-        r"""How many nodes there are."""
-        return 1 + max(v for _, v in self.edges)
 
     @property
     def most(self) -> int:
@@ -265,7 +279,7 @@ class Paths(Decisions):
 
 
 @dataclass(frozen=True, slots=True)
-class SpanningTrees(Decisions):
+class SpanningTrees(_Graph):
     r"""Super arms are the spanning trees of a graph; base arms are its ``edges`` (u, v), u < v.
 
     >>> SpanningTrees(((0, 1), (0, 2), (1, 2))).best(np.array([[0.1, 0.3, 0.2]]))
@@ -275,23 +289,12 @@ class SpanningTrees(Decisions):
     not connected, and more than 62 edges.
     """
 
-    edges: tuple[tuple[int, int], ...]
-
     def __post_init__(self) -> None:
-        _check_edges(self.edges)
+        _Graph.__post_init__(self)
         if any(u >= v for u, v in self.edges):
             raise InvalidParameter("edges", self.edges, "must rise: (u, v) with u < v")
         if self.best(np.ones((1, self.arms))).sum() < self.nodes - 1:
             raise InvalidParameter("edges", self.edges, "must connect all nodes")
-
-    @property
-    def arms(self) -> int:
-        return len(self.edges)
-
-    @property
-    def nodes(self) -> int:
-        r"""How many nodes there are."""
-        return 1 + max(v for _, v in self.edges)
 
     @property
     def most(self) -> int:
@@ -337,14 +340,6 @@ def _check_arms(arms: int) -> int:
     return m
 
 
-def _check_edges(edges: tuple[tuple[int, int], ...]) -> None:
-    if not edges or len(set(edges)) < len(edges):
-        raise InvalidParameter("edges", edges, "must be one edge or more, none twice")
-    _check_arms(len(edges))
-    if any(type(end) is not int or end < 0 for edge in edges for end in edge):
-        raise InvalidParameter("edges", edges, "must be pairs of nodes 0, 1, ...")
-
-
 def _rows(arms: int, sets: Iterable[Iterable[int]]) -> Bools:
     found: list[Bools] = []
     for each in sets:
@@ -367,8 +362,10 @@ def _listed(count: int, sets: tuple[tuple[int, ...], ...]) -> Bools:
 
 
 @lru_cache(maxsize=1 << 8)
-def _inside(groups: tuple[tuple[int, ...], ...]) -> Floats:
-    # A column for each group.
+def _inside(groups: tuple[tuple[int, ...], ...]) -> Floats | None:
+    # A column for each group; None where group i is base arm i alone, and there is nothing to add.
+    if groups == tuple((arm,) for arm in range(len(groups))):
+        return None
     found = np.zeros((sum(map(len, groups)), len(groups)))
     for at, group in enumerate(groups):
         found[list(group), at] = 1

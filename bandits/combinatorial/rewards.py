@@ -20,7 +20,7 @@ from bandits.combinatorial.decisions import Bools, Listed
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, positive_rational, rational
+from dpcore.numbers.parameter import Exact, make_positive, rational
 
 __all__ = ["AtLeastOne", "Coverage", "Influence", "Linear", "Reward"]
 
@@ -65,7 +65,7 @@ class Linear(Reward):
     offset: Exact = Exact(0)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", positive_rational("scale", self.scale, "it is B1"))
+        make_positive(self, scale="it is B1")
         object.__setattr__(self, "offset", rational("offset", self.offset))
 
     def of(self, means: Floats, chosen: Bools) -> Floats:
@@ -176,19 +176,6 @@ class Influence(Reward):
         found: Floats = np.take_along_axis(worth, place[..., None], axis=-1)[..., 0]
         return found
 
-    def table(self) -> tuple[Integers, Floats]:
-        r"""Super arms as bits, in rising order, and how many nodes each reaches by any edges."""
-        m = len(self.edges)
-        live = (np.arange(1 << m)[:, None] >> np.arange(m)) & 1 == 1
-        found = {}
-        for size in range(1, len(self.sources) + 1):
-            for seeds in combinations(self.sources, size):
-                nodes = _reached(seeds, self.edges)
-                key = sum(1 << i for i, (u, _) in enumerate(self.edges) if u in nodes)
-                found[key] = [len(_reached(seeds, (*compress(self.edges, row),))) for row in live]
-        keys = sorted(found)
-        return np.array(keys), np.array([found[key] for key in keys], dtype=np.float64)
-
 
 def _reached(seeds: tuple[int, ...], edges: tuple[tuple[int, int], ...]) -> set[int]:
     nodes: set[int] = set()
@@ -201,4 +188,14 @@ def _reached(seeds: tuple[int, ...], edges: tuple[tuple[int, int], ...]) -> set[
 
 @lru_cache(maxsize=8)
 def _spread(reward: Influence) -> tuple[Integers, Floats]:
-    return reward.table()
+    # Super arms as bits, in rising order, and how many nodes each reaches by any edges.
+    edges, m = reward.edges, len(reward.edges)
+    live = (np.arange(1 << m)[:, None] >> np.arange(m)) & 1 == 1
+    found = {}
+    for size in range(1, len(reward.sources) + 1):
+        for seeds in combinations(reward.sources, size):
+            nodes = _reached(seeds, edges)
+            key = sum(1 << i for i, (u, _) in enumerate(edges) if u in nodes)
+            found[key] = [len(_reached(seeds, (*compress(edges, row),))) for row in live]
+    keys = sorted(found)
+    return np.array(keys), np.array([found[key] for key in keys], dtype=np.float64)

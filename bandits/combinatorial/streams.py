@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 from accounting.budget.calibrate import calibrate
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
-from bandits.batch import chance_of
-from bandits.privatizers.privatizer import TRUSTED
+from bandits.batch import chance_of, check_word
+from bandits.privatizers.promise import NEW
+from bandits.privatizers.protocols import TRUSTED
 from dpcore.continual.square_root import column
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -38,8 +39,12 @@ _MOST_ITEMS: Final = 1 << 10
 _LEAST_GRID: Final = 16
 _WORD: Final = 64
 _BITS: Final = "users send their outcomes as bits, 0 or 1, and no others"
-_NEW: Final = "users are new: each takes part in one release at most"
 _PUBLIC: Final = "which super arm is played depends on releases and on public coins only"
+_ASSUMED: Final[dict[StreamTrust, tuple[str, ...]]] = {
+    "none": (),
+    "local": (_BITS, _PUBLIC, NEW),
+    "central": (TRUSTED, _BITS, _PUBLIC, NEW),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +75,8 @@ class StreamPrivatizer:
     delta: Exact = Exact("1e-6")
 
     def __post_init__(self) -> None:
-        for argument, names in (("trust", StreamTrust), ("release", StreamRelease)):
-            if getattr(self, argument) not in get_args(names):
-                reason = f"must be one of {', '.join(get_args(names))}"
-                raise InvalidParameter(argument, getattr(self, argument), reason)
+        check_word("trust", self.trust, StreamTrust)
+        check_word("release", self.release, StreamRelease)
         make_positive(self, epsilon="no noise gives epsilon 0")
         object.__setattr__(self, "delta", chance_of("delta", self.delta))
         object.__setattr__(self, "sent", integer("sent", self.sent, at_least=1))
@@ -143,13 +146,7 @@ class StreamPrivatizer:
 
     def assumed(self) -> tuple[str, ...]:
         r"""What the promise takes for granted beside the noise."""
-        match self.trust:
-            case "central":
-                return (TRUSTED, _BITS, _PUBLIC, _NEW)
-            case "local":
-                return (_BITS, _PUBLIC, _NEW)
-            case _:
-                return ()
+        return _ASSUMED[self.trust]
 
     @property
     def bits(self) -> int:

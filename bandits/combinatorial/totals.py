@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from flint import arb_series, ctx
 
 from bandits.combinatorial.streams import StreamPrivatizer
-from dpcore.continual.square_root import column
+from dpcore.continual.square_root import column, series
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
@@ -41,38 +40,34 @@ class Totals:
         self.exact = np.zeros(self.count.size, dtype=np.int64)
         self._begin(shape, rngs)
 
-    def add(self, cells: Integers, outcomes: Integers, drawn: Integers) -> None:
-        r"""Take one outcome in each of ``cells``, which are distinct.
+    def add(self, cells: Integers, outcomes: Integers, drawn: Integers) -> Integers:
+        r"""Take one outcome in each of ``cells``, which are distinct; the cells newly released.
 
         ``drawn`` are fresh draws for them where ``each`` says so; nothing else reads them.
         """
         self.taken[cells] += 1
         self.exact[cells] += outcomes
-        self._release(cells, drawn)
+        return self._release(cells, drawn)
 
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         pass
 
-    def _release(self, cells: Integers, drawn: Integers) -> None:
+    def _release(self, cells: Integers, drawn: Integers) -> Integers:
         del drawn
-        self._set(cells, self.exact[cells])
+        return self._set(cells, self.exact[cells])
 
-    def _set(self, cells: Integers, values: Integers | Floats) -> None:
+    def _set(self, cells: Integers, values: Integers | Floats) -> Integers:
         self.value.ravel()[cells] = values
         self.count.ravel()[cells] = self.taken[cells]
+        return cells
 
 
 class _Each(Totals):
-    # Sums of noisy outcomes.
+    # Sums of noisy outcomes: of the outcomes themselves nothing is kept.
     each = True
 
-    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
-        del rngs
-        self.noise = np.zeros(shape[0] * shape[1], dtype=np.int64)
-
-    def _release(self, cells: Integers, drawn: Integers) -> None:
-        self.noise[cells] += drawn
-        self._set(cells, self.exact[cells] + self.noise[cells])
+    def add(self, cells: Integers, outcomes: Integers, drawn: Integers) -> Integers:
+        return super().add(cells, outcomes + drawn, drawn)
 
 
 class _Tree(Totals):
@@ -84,7 +79,7 @@ class _Tree(Totals):
         self.levels = np.arange(len(self.privatizer.moves))
         self.nodes = np.zeros((shape[0] * shape[1], len(self.levels)), dtype=np.int64)
 
-    def _release(self, cells: Integers, drawn: Integers) -> None:
+    def _release(self, cells: Integers, drawn: Integers) -> Integers:
         taken = self.taken[cells]
         # As many blocks as t ends in zeros are merged with the outcome: the block of 2^level.
         level = np.bitwise_count((taken & -taken) - 1)
@@ -92,7 +87,7 @@ class _Tree(Totals):
         nodes *= self.levels > level[:, None]
         nodes[np.arange(len(cells)), level] = self.drawn(level, drawn)
         self.nodes[cells] = nodes
-        self._set(cells, self.exact[cells] + nodes.sum(axis=1))
+        return self._set(cells, self.exact[cells] + nodes.sum(axis=1))
 
     def drawn(self, level: Integers, drawn: Integers) -> Integers:
         r"""The noise of blocks of 2^level outcomes."""
@@ -107,13 +102,12 @@ class _Doubling(Totals):
         drawn = np.array([self.privatizer.draw((shape[1], blocks), rng) for rng in rngs])
         self.noise = np.cumsum(drawn, axis=2).reshape(-1, blocks)
 
-    def _release(self, cells: Integers, drawn: Integers) -> None:
+    def _release(self, cells: Integers, drawn: Integers) -> Integers:
         del drawn
         taken = self.taken[cells]
-        closed = np.flatnonzero((taken & (taken - 1)) == 0)
-        if len(closed):
-            cells, level = cells[closed], np.bitwise_count(taken[closed] - 1)
-            self._set(cells, self.exact[cells] + self.noise[cells, level])
+        closed = (taken & (taken - 1)) == 0
+        cells, level = cells[closed], np.bitwise_count(taken[closed] - 1)
+        return self._set(cells, self.exact[cells] + self.noise[cells, level])
 
 
 class _Factorisation(Totals):
@@ -129,9 +123,10 @@ class _Factorisation(Totals):
         self.column = np.array(column(held.items, held.grid)[::-1], dtype=np.int64)
         self.inverse = inverse(held.items, held.grid)[::-1]
 
-    def _release(self, cells: Integers, drawn: Integers) -> None:
+    def _release(self, cells: Integers, drawn: Integers) -> Integers:
         del drawn
-        for cell in cells[self.taken[cells] % self.privatizer.block == 0].tolist():
+        closed: Integers = cells[self.taken[cells] % self.privatizer.block == 0]
+        for cell in closed.tolist():
             i = int(self.taken[cell]) // self.privatizer.block - 1
             items, noised = self.items[cell], self.noised[cell]
             items[i] = self.exact[cell] - self.before[cell]
@@ -139,18 +134,12 @@ class _Factorisation(Totals):
             noised[i] += self.column[-i - 1 :] @ items[: i + 1]
             estimate = self.inverse[-i - 1 :] @ noised[: i + 1]
             self._set(np.array([cell]), np.array([estimate]))
+        return closed
 
 
 def inverse(items: int, grid: int) -> Floats:
     r"""The coefficients of 1/((1 - q) c(q)), c the column of C: A C^-1, as floats."""
-    before = ctx.cap
-    ctx.cap = items
-    try:
-        ones = arb_series([1] * items, prec=items)
-        found = ones / arb_series(list(column(items, grid)), prec=items)
-        return np.array([float(found[k].mid()) for k in range(items)])
-    finally:
-        ctx.cap = before
+    return np.array([float(h.mid()) for h in series(items, grid)]) / grid
 
 
 _KINDS = {
@@ -169,6 +158,7 @@ def totals_of(privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> T
     >>> plain = StreamPrivatizer(trust="none", sent=2, horizon=10)
     >>> sums = totals_of(plain, 3, [SeededRng(1)])
     >>> sums.add(np.array([0, 2]), np.array([1, 0]), np.array([0, 0]))
+    array([0, 2])
     >>> sums.value, sums.count
     (array([[1., 0., 0.]]), array([[1, 0, 1]]))
 

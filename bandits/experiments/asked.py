@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import pairwise
-from typing import Any, Final, get_args
+from typing import Final
 
+from bandits.play import checked_checkpoints
 from bandits.policies.registry import Algorithm, WorldKind
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
@@ -16,11 +16,9 @@ __all__ = [
     "check_delta",
     "check_epsilons",
     "check_named",
-    "check_word",
     "check_worlds",
     "checked_rounds",
     "float_up",
-    "population",
     "spaced_checkpoints",
 ]
 
@@ -53,20 +51,6 @@ def check_named(argument: str, values: Sequence[object]) -> None:
         raise InvalidParameter(argument, ABSENT, "must name one or more")
     if len(set(values)) < len(values):
         raise InvalidParameter(argument, ", ".join(map(str, values)), "names one twice")
-
-
-def check_word(argument: str, value: object, names: Any) -> None:
-    r"""Refuse what is none of the words of a ``Literal``."""
-    known = get_args(names)
-    if value not in known:
-        two = " or ".join(map(repr, known))
-        words = two if len(known) == 2 else f"one of {', '.join(known)}"
-        raise InvalidParameter(argument, value, f"must be {words}")
-
-
-def population(given: int | None, own: int | None) -> int | None:
-    r"""The population asked for, or the preset's own."""
-    return own if given is None else integer("users", given, at_least=1)
 
 
 def check_worlds(algorithms: Sequence[Algorithm], kind: WorldKind) -> None:
@@ -129,8 +113,8 @@ def checked_rounds(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
     """
     if not checkpoints:
         return spaced_checkpoints(horizon)
-    exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints)
-    if exact[-1] != horizon or any(b <= a for a, b in pairwise(exact)):
+    exact = checked_checkpoints(checkpoints, horizon)
+    if exact[-1] != horizon:
         reason = f"must rise, and end with the horizon, {horizon}"
         raise InvalidParameter("checkpoints", checkpoints, reason)
     return exact

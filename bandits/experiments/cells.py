@@ -34,6 +34,7 @@ class Cell:
     mean_bits_per_user: float
     numbers: int = 0
     bits_sent: int = 0
+    out_of_users: int = 0
 
     @property
     def task(self) -> Task:

@@ -7,28 +7,27 @@ and in whatever order. Simulated runs draw their noise from a seed, so they prot
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, Final
 
 from bandits.actions import LinearModel
-from bandits.batch import arms_and_horizon, chance_of, confidence_of
+from bandits.batch import arms_and_horizon, chance_of, check_word, confidence_of
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamRelease
 from bandits.experiments.asked import (
     check_delta,
     check_epsilons,
     check_named,
-    check_word,
     check_worlds,
     checked_rounds,
     float_up,
-    population,
     spaced_checkpoints,
 )
 from bandits.experiments.cells import Cell, Task
 from bandits.experiments.people import Visitors
-from bandits.policies.registry import ScheduleName, Setting, read_algorithm
+from bandits.policies.registry import read_algorithm
+from bandits.policies.setting import ScheduleName, Setting
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.promise import RunGuarantee
@@ -45,6 +44,7 @@ RECIPE: Final = "dpcore-bandit-cell/2"
 r"""Names what a cell draws and decides from its coins; whoever changes any of that changes it."""
 
 _MOST_HORIZON: Final = 10**12
+_SHARED: Final = [field.name for field in fields(Setting) if field.name not in ("epsilon", "model")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +127,7 @@ class Experiment:
         if self.renyi_tail is not None:
             check_word("renyi_tail", self.renyi_tail, TailName)
         check_word("schedule", schedule, ScheduleName)
+        users = preset.users if self.users is None else integer("users", self.users, at_least=1)
         for name, value in (
             ("algorithms", spelled),
             ("epsilons", epsilons),
@@ -138,7 +139,7 @@ class Experiment:
             ("super_arm", preset.super_arm_of(self.super_arm)),
             ("seed", integer("seed", self.seed, at_least=0)),
             ("checkpoints", checked_rounds(self.checkpoints, horizon)),
-            ("users", population(self.users, preset.users)),
+            ("users", users),
             ("alpha", chance_of("alpha", self.alpha)),
             ("confidence", confidence_of(self.confidence)),
         ):
@@ -192,25 +193,8 @@ class Experiment:
         self, epsilon: RationalLike, arms: int, model: LinearModel | Problem | None = None
     ) -> Setting:
         r"""What a policy of this experiment is made for; ``model`` is that of its world."""
-        schedule = self.schedule
-        assert schedule is not None  # noqa: S101  # set when it was made
-        return Setting(
-            epsilon=epsilon,
-            delta=self.delta,
-            horizon=self.horizon,
-            arms=arms,
-            radius=self.radius,
-            schedule=schedule,
-            model=model,
-            calibration=self.calibration,
-            users=self.users,
-            alpha=rational("alpha", self.alpha),
-            confidence=rational("confidence", self.confidence),
-            renyi_tail=self.renyi_tail,
-            max_visits=self.max_visits,
-            deployment=self.deployment,
-            release=self.release,
-        )
+        own = {name: getattr(self, name) for name in _SHARED}
+        return Setting(**{**own, "epsilon": epsilon, "arms": arms, "model": model})
 
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
         r"""What every run of that algorithm promises each user; None where nothing is protected."""
@@ -225,8 +209,12 @@ class Experiment:
         return self.visitors.guarantee(named.policy(setting), arms, self.horizon)
 
     def to_json(self) -> dict[str, Any]:
-        r"""Every field, exact numbers as they are written."""
-        return {
+        r"""The fields, exact numbers as they are written.
+
+        Those that not every experiment has are left out where they have their default, so that
+        state files from before they were there stay valid.
+        """
+        found: dict[str, Any] = {
             "preset": self.preset,
             "algorithms": [*self.algorithms],
             "epsilons": [write_rational(Fraction(e)) for e in self.epsilons],
@@ -238,23 +226,17 @@ class Experiment:
             "arms": self.arms,
             "seed": self.seed,
             "checkpoints": [*self.checkpoints],
-            **self._linear_json(),
-            **self._chosen_json(),
-            **self.visitors.to_json(),
         }
-
-    def _chosen_json(self) -> dict[str, Any]:
-        # What is not as it always was: a state of before goes on.
-        chosen = {} if self.renyi_tail is None else {"renyi_tail": self.renyi_tail}
-        if self.confidence == Fraction(1, 10):
-            return chosen
-        return {"confidence": write_rational(self.confidence), **chosen}
-
-    def _linear_json(self) -> dict[str, Any]:
         kind = preset_of(self.preset).kind
         if kind == "combinatorial":
-            return {"super_arm": self.super_arm, "release": self.release}
-        if kind != "linear":
-            return {"users": self.users} if self.users is not None else {}
-        alpha = write_rational(self.alpha)
-        return {"calibration": self.calibration, "users": self.users, "alpha": alpha}
+            found |= {"super_arm": self.super_arm, "release": self.release}
+        elif kind == "linear":
+            alpha = write_rational(self.alpha)
+            found |= {"calibration": self.calibration, "users": self.users, "alpha": alpha}
+        elif self.users is not None:
+            found["users"] = self.users
+        if self.confidence != Fraction(1, 10):
+            found["confidence"] = write_rational(self.confidence)
+        if self.renyi_tail is not None:
+            found["renyi_tail"] = self.renyi_tail
+        return found | self.visitors.to_json()

@@ -12,11 +12,10 @@ import csv
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.regret_csv import COLUMNS
@@ -37,14 +36,8 @@ _FOREIGN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Record:
-    # What the run that filled a folder says of itself.
-    presets: frozenset[str]
-    names: frozenset[str]
-
-
-_NONE: Final = _Record(presets=frozenset(), names=frozenset())
+_Record: TypeAlias = set[tuple[str, str, str]]
+"""What the run that filled a folder says of itself: each preset, algorithm and epsilon of it."""
 
 
 def certificate_name(algorithm: str, epsilon: str) -> str:
@@ -117,9 +110,10 @@ def refuse_foreign(folder: Path, experiment: Experiment) -> None:
     picture = folder / PICTURE
     if os.path.lexists(picture) and not _shows(picture, record):
         raise InvalidParameter("--output", str(picture), _FOREIGN)
+    certified = _certified(folder, record)
     for kind in experiment.kinds():
         place = folder / certificate_name(*kind)
-        if os.path.lexists(place) and not (place.name in record.names and _certifies(place)):
+        if os.path.lexists(place) and place not in certified:
             raise InvalidParameter("--output", str(place), _FOREIGN)
 
 
@@ -135,14 +129,9 @@ def remove_earlier(folder: Path) -> None:
     Raises :class:`InvalidParameter` where that cannot be done.
     """
     record = _record_of(folder)
-    places = [folder / ROWS]
-    places += [
-        place
-        for place in sorted(folder.glob(_CERTIFICATES))
-        if place.name in record.names and _certifies(place)
-    ]
+    certified = _certified(folder, record)
     try:
-        for place in (*places, folder / PICTURE, folder / TABLE):
+        for place in (folder / ROWS, *certified, folder / PICTURE, folder / TABLE):
             place.unlink(missing_ok=True)
     except OSError as error:
         raise InvalidParameter("--output", str(folder), error.strerror or str(error)) from None
@@ -168,28 +157,23 @@ def require_whole(argument: str, folder: Path) -> None:
 
 
 def _record_of(folder: Path) -> _Record:
-    found = [_read(folder / name) or _NONE for name in (ROWS, TABLE)]
-    return _Record(
-        presets=frozenset().union(*(each.presets for each in found)),
-        names=frozenset().union(*(each.names for each in found)),
-    )
+    return {each for name in (ROWS, TABLE) for each in _read(folder / name) or ()}
 
 
 def _read(place: Path) -> _Record | None:
     # None for what no run wrote.
-    return _rows_record(place) if place.name == ROWS else _table_record(place)
+    return _read_rows(place) if place.name == ROWS else _read_table(place)
 
 
-def _rows_record(place: Path) -> _Record | None:
+def _read_rows(place: Path) -> _Record | None:
     found = _json(place)
     if found.get("schema") != SCHEMA:
         return None
     algorithms, epsilons = (_words(found.get(name)) for name in ("algorithms", "epsilons"))
-    return _record(_words([found.get("preset")]), product(algorithms, epsilons))
+    return {*product(_words([found.get("preset")]), algorithms, epsilons)}
 
 
-def _table_record(place: Path) -> _Record | None:
-    presets, kinds = set(), set()
+def _read_table(place: Path) -> _Record | None:
     try:
         if not place.is_file():
             return None
@@ -197,28 +181,22 @@ def _table_record(place: Path) -> _Record | None:
             rows = csv.reader(file)
             if tuple(next(rows, ())) != COLUMNS:
                 return None
-            for row in rows:
-                preset, algorithm, epsilon, *_ = row
-                presets.add(preset)
-                kinds.add((algorithm, epsilon))
+            return {(preset, algorithm, epsilon) for preset, algorithm, epsilon, *_ in rows}
     except (OSError, ValueError, csv.Error):
         return None
-    return _record(presets, kinds)
-
-
-def _record(presets: Iterable[str], kinds: Iterable[tuple[str, str]]) -> _Record:
-    names = frozenset(certificate_name(*kind) for kind in kinds)
-    return _Record(presets=frozenset(presets), names=names)
 
 
 def _words(found: object) -> list[str]:
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
-def _certifies(place: Path) -> bool:
+def _certified(folder: Path, record: _Record) -> list[Path]:
+    # The certificates in the folder that the record implies.
     from bandits.certificates.certificate import SCHEMA as CERTIFICATE
 
-    return _json(place).get("schema") == CERTIFICATE
+    names = sorted({certificate_name(algorithm, epsilon) for _, algorithm, epsilon in record})
+    places = (folder / name for name in names)
+    return [place for place in places if _json(place).get("schema") == CERTIFICATE]
 
 
 def _shows(place: Path, record: _Record) -> bool:
@@ -226,7 +204,7 @@ def _shows(place: Path, record: _Record) -> bool:
         data = place.read_bytes() if place.is_file() else b""
     except OSError:
         return False
-    return any(title_of(preset, "").encode() in data for preset in record.presets)
+    return any(title_of(preset, "").encode() in data for preset, _, _ in record)
 
 
 def _json(place: Path) -> dict[str, Any]:

@@ -97,23 +97,26 @@ class Visitors:
             reason = "must be exact: the papers' are for users who come once and stay"
             raise InvalidParameter("radius", radius, reason)
         for name in algorithms:
-            if name not in supported(self, (name,)):
-                raise InvalidParameter("algorithms", name, self._why(name))
+            for why, names in self.limits():
+                if name not in (*names, *_SE):
+                    raise InvalidParameter("algorithms", name, f"{why}: {', '.join(names)}")
 
-    def _why(self, name: str) -> str:
-        if self.deployment.aggregation == "masked" and name not in _MASKED:
-            return f"has no sum over secure aggregation; those that have: {', '.join(_MASKED)}"
+    def limits(self) -> list[tuple[str, tuple[str, ...]]]:
+        r"""What not every algorithm has that is needed, in words, and those that have it."""
+        found: list[tuple[str, tuple[str, ...]]] = []
+        if self.deployment.aggregation == "masked":
+            found.append(("has no sum over secure aggregation; those that have", _MASKED))
         if self.max_visits is not None:
             from bandits.policies.returning import RETURNING
 
-            if name not in RETURNING:
-                return f"has no noise that visits share; those that have: {', '.join(RETURNING)}"
-        return (
-            f"does not plan for users who vanish or collude; those that do: {', '.join(_PLANNED)}"
-        )
+            found.append(("has no noise that visits share; those that have", RETURNING))
+        if self.deployment.factor != 1:
+            why = "does not plan for users who vanish or collude; those that do"
+            found.append((why, _PLANNED))
+        return found
 
     def to_json(self) -> dict[str, Any]:
-        r"""What is not as it always was."""
+        r"""The fields that differ from their defaults."""
         found = {
             "max_visits": self.max_visits,
             "honest": str(self.deployment.honest),
@@ -150,15 +153,7 @@ def supported(visitors: Visitors, algorithms: Sequence[str]) -> tuple[str, ...]:
     >>> supported(Visitors(max_visits=2), ("dist-dp-se", "cdp-se", "se"))
     ('dist-dp-se', 'se')
     """
-    wanted = []
-    if visitors.max_visits is not None:
-        from bandits.policies.returning import RETURNING
-
-        wanted.append(RETURNING)
-    if visitors.deployment.aggregation == "masked":
-        wanted.append(_MASKED)
-    if visitors.deployment.factor != 1:
-        wanted.append(_PLANNED)
+    wanted = [names for _, names in visitors.limits()]
     return tuple(
         name for name in algorithms if all(name.split(":")[0] in (*names, *_SE) for names in wanted)
     )

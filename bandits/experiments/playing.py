@@ -89,20 +89,13 @@ def _play_group(
 ) -> list[tuple[Cell, Run | None]]:
     # The cells, and of instance 0 the whole run, where it is asked for.
     if len(tasks) == 1:
-        return [_run(experiment, worlds[0], tasks[0], whole)]
-    kept = (whole and not task.instance for task in tasks)
-    runs = zip(tasks, play_tasks(experiment, worlds, tasks), kept, strict=True)
-    return [(cell_of(task, run), run if keep else None) for task, run, keep in runs]
-
-
-def _run(
-    experiment: Experiment,
-    world: Environment,
-    task: Task,
-    whole: bool,  # noqa: FBT001  # as above
-) -> tuple[Cell, Run | None]:
-    run = play_task(experiment, world, task)
-    return cell_of(task, run), run if whole and not task.instance else None
+        runs = [play_task(experiment, worlds[0], tasks[0])]
+    else:
+        runs = play_tasks(experiment, worlds, tasks)
+    return [
+        (cell_of(task, run), run if whole and not task.instance else None)
+        for task, run in zip(tasks, runs, strict=True)
+    ]
 
 
 def play_tasks(

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from accounting.errors import NotDerived
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.ownership import (
     PICTURE,
@@ -43,8 +44,8 @@ _DIGITS: Final = 12
 def check_results(folder: Path, experiment: Experiment) -> None:
     r"""Refuse, before a run is drawn, a folder where a file of this experiment cannot be written.
 
-    Nor may it be where somebody else's file stands. Raises :class:`InvalidParameter`, naming the
-    option.
+    A place where somebody else's file stands is refused, too. Raises :class:`InvalidParameter`,
+    naming the option.
     """
     names = [certificate_name(*kind) for kind in experiment.kinds()]
     for name in (ROWS, TABLE, PICTURE, *names):
@@ -71,12 +72,12 @@ def write_results(
     Yields what could not be done, in words. Raises :class:`InvalidParameter` for a file that cannot
     be written, or would replace one of somebody else.
     """
-    refuse_foreign(folder, experiment)  # a run is long: what came meanwhile may be no run's
+    refuse_foreign(folder, experiment)  # a run is long: somebody may have put a file there
     remove_earlier(folder)
     write_csv(folder / TABLE, experiment, cells)
     for name, text in certificates(experiment, worlds, runs):
-        if text is None:
-            yield f"no {name}: no finite epsilon is proven at this delta"
+        if isinstance(text, NotDerived):
+            yield f"no {name}: {text}"
         else:
             write_whole("--output", folder / name, text)
     yield from _write_picture(folder / PICTURE, experiment, cells, json.loads(rows))
@@ -99,13 +100,12 @@ def _write_picture(
 
 def certificates(
     experiment: Experiment, worlds: Worlds, runs: Mapping[tuple[str, str], Run]
-) -> Iterator[tuple[str, str | None]]:
+) -> Iterator[tuple[str, str | NotDerived]]:
     r"""File names and certificates: for each algorithm and epsilon the run of instance 0.
 
     All its instances promise the same, as their arms and horizon are the same. An algorithm that
-    protects nobody has none; None stands for the text where no finite epsilon can be claimed.
+    protects nobody has none; in the place of a text that there cannot be stands the reason.
     """
-    from accounting.errors import NotDerived
     from bandits.certificates.certificate import certificate_of
 
     for task in experiment.tasks():
@@ -119,8 +119,8 @@ def certificates(
         name = certificate_name(task.algorithm, task.epsilon)
         try:
             found = certificate_of(run, deltas=[experiment.delta])
-        except NotDerived:
-            yield name, None
+        except NotDerived as reason:
+            yield name, reason
             continue
         yield name, found.text()
 

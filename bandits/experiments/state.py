@@ -33,37 +33,26 @@ SCHEMA: Final = "dpcore-bandit-state/1"
 
 _START: Final = hashlib.sha256(SCHEMA.encode()).hexdigest()
 _CHECKED: Final = re.compile(rb'(\{.*),"sha256":"([0-9a-f]{64})"\}')
+_SAME: Final = "preset delta horizon radius schedule seed dpcore numpy calibration alpha confidence"
 _WORDS: Final = {
-    "preset": "preset",
+    **{name: name for name in f"{_SAME} dropouts aggregation".split()},
     "data": "data file",
     "algorithms": "list of algorithms",
     "epsilons": "list of epsilons",
-    "delta": "delta",
-    "horizon": "horizon",
     "instances": "number of instances",
-    "radius": "radius",
-    "schedule": "schedule",
     "arms": "number of arms",
     "super_arm": "size of a super arm",
     "release": "release of running sums",
-    "seed": "seed",
     "checkpoints": "list of checkpoints",
-    "dpcore": "dpcore",
     "recipe": "recipe of a cell",
     "worlds": "set of worlds",
-    "numpy": "numpy",
-    "calibration": "calibration",
     "users": "number of users",
-    "alpha": "alpha",
-    "confidence": "confidence",
     "renyi_tail": "tail of Renyi noise",
     "max_visits": "visits of a user",
     "honest": "honest users",
-    "dropouts": "dropouts",
-    "aggregation": "aggregation",
 }
 _UNSHOWN: Final = ("data", "worlds", "checkpoints")
-_COUNTS: Final = ("instance", "batches", "bits_per_user", "numbers", "bits_sent")
+_COUNTS: Final = ("instance", "batches", "bits_per_user", "numbers", "bits_sent", "out_of_users")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import version
+from statistics import fmean
 from typing import Any, Final, TypeAlias
 
 from bandits.experiments.averages import mean_and_error
@@ -25,7 +26,7 @@ from dpcore.numbers.parameter import RationalLike, rational, write_rational
 from dpcore.numbers.rounding import up
 
 __all__ = ["SCHEMA", "Row", "document", "guarantee_json", "promises_of", "rows_of", "write_json"]
-__all__ += ["Promises", "for_each_user", "lower_bounds", "written_up"]
+__all__ += ["Promises", "for_each_user", "lower_bounds", "remarks", "written_up"]
 
 SCHEMA: Final = "dpcore-bandit/1"
 
@@ -49,8 +50,9 @@ class Row:
     ``regret_per_round`` is the mean of Reg(T)/T over instances, ``standard_error`` its standard
     error (None for one instance), ``by_instance`` each Reg(T)/T. ``bits_per_user`` is the most that
     a user sent in any instance, ``mean_bits_per_user`` the mean. ``communication`` is what
-    all users sent together, the mean over instances: ``numbers`` and ``bits``. ``guarantee`` is as
-    :func:`guarantee_json` writes it.
+    all users sent together, the mean over instances: ``numbers`` and ``bits``. ``out_of_users`` are
+    the rounds that were left when too few users had visits left, the mean over instances.
+    ``guarantee`` is as :func:`guarantee_json` writes it.
     """
 
     algorithm: str
@@ -63,6 +65,7 @@ class Row:
     bits_per_user: int
     mean_bits_per_user: float
     communication: dict[str, float]
+    out_of_users: float
     guarantee: dict[str, Any]
     by_instance: tuple[float, ...]
 
@@ -146,11 +149,12 @@ def _row(experiment: Experiment, cells: list[Cell], promised: dict[str, Any]) ->
         regret_per_round=mean,
         standard_error=error,
         bits_per_user=max(cell.bits_per_user for cell in cells),
-        mean_bits_per_user=math.fsum(cell.mean_bits_per_user for cell in cells) / len(cells),
+        mean_bits_per_user=fmean(cell.mean_bits_per_user for cell in cells),
         communication={
-            "numbers": math.fsum(cell.numbers for cell in cells) / len(cells),
-            "bits": math.fsum(cell.bits_sent for cell in cells) / len(cells),
+            "numbers": fmean(cell.numbers for cell in cells),
+            "bits": fmean(cell.bits_sent for cell in cells),
         },
+        out_of_users=fmean(cell.out_of_users for cell in cells),
         guarantee=promised,
         by_instance=each,
     )
@@ -232,8 +236,30 @@ def document(experiment: Experiment, worlds: Worlds, rows: Sequence[Row]) -> dic
         "note": _SIMULATED,
         "rows": [row.to_json() for row in rows],
         **({"lower_bounds": bounds} if (bounds := lower_bounds(experiment)) else {}),
+        **({"remarks": said} if (said := remarks(rows)) else {}),
         "versions": {name: version(name) for name in ("dpcore", "numpy")},
     }
+
+
+def remarks(rows: Sequence[Row]) -> list[str]:
+    r"""Sentences about rounds from which nothing was learned: too few of them, or too few users."""
+    silent = {row.algorithm: row for row in rows if row.guarantee["pure"] == "0"}
+    return [
+        *(
+            f"{name} used no reward, hence 0-DP: its first batch ends after round "
+            f"{row.horizon:,}. Give a longer --horizon."
+            for name, row in silent.items()
+        ),
+        *(_out_of_users(row) for row in rows if row.out_of_users),
+    ]
+
+
+def _out_of_users(row: Row) -> str:
+    epsilon = up(Fraction(repr(row.epsilon)), _SHORT)
+    return (
+        f"{row.algorithm} at epsilon {epsilon} ran out of users: nothing was learned from "
+        f"{row.out_of_users:,.0f} of {row.horizon:,} rounds. Give more --users or --visits."
+    )
 
 
 def lower_bounds(experiment: Experiment) -> list[dict[str, Any]]:

@@ -95,13 +95,12 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    r"""One pair of axes, with the names and units of both."""
+    r"""One pair of axes, with the names and units of both; x is logarithmic."""
 
     title: str
     curves: Sequence[Curve]
     x_label: str = "round t"
     y_label: str = "regret per round, Reg(t)/t"
-    x_scale: Scale = "log"
     y_scale: Scale = "log"
     ticks: Sequence[float] = field(default=())
 
@@ -158,7 +157,7 @@ def _height(panel: Panel | Dots) -> float:
 
 
 def _draw(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
-    axes.set_xscale(panel.x_scale)
+    axes.set_xscale("log")
     axes.set_yscale(panel.y_scale)
     low, high = _range(panel)
     lasts = max(curve.x[-1] for curve in panel.curves)
@@ -166,15 +165,12 @@ def _draw(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
     axes.set_ylim(low, high)
     if any(len(curve.x) > _FEW for curve in panel.curves):
         axes.set_xlim(firsts, lasts)
-    elif panel.x_scale == "log":  # room for the marks at both ends
+    else:  # room for the marks at both ends
         axes.set_xlim(firsts / 1.15, lasts * 1.15)
-    else:
-        room = 0.05 * (lasts - firsts) or 1.0
-        axes.set_xlim(firsts - room, lasts + room)
     for i, curve in enumerate(panel.curves):
         beside = i - (len(panel.curves) - 1) / 2
         _line(axes, curve, _moved(axes, curve, beside), *looks[curve.label], floor=low)
-    for axis, scale in ((axes.xaxis, panel.x_scale), (axes.yaxis, panel.y_scale)):
+    for axis, scale in ((axes.xaxis, "log"), (axes.yaxis, panel.y_scale)):
         if scale == "log":
             axis.set_major_formatter(lambda value, _: _number(value))
             axis.set_minor_formatter("")
@@ -200,10 +196,7 @@ def _moved(axes: Axes, curve: Curve, beside: float) -> Sequence[float]:
     if len(curve.x) > _FEW:
         return curve.x
     low, high = axes.get_xlim()
-    share = beside * _DODGE
-    if axes.get_xscale() == "log":
-        return [x * (high / low) ** share for x in curve.x]
-    return [x + share * (high - low) for x in curve.x]
+    return [x * (high / low) ** (beside * _DODGE) for x in curve.x]
 
 
 def _number(value: float) -> str:
@@ -250,7 +243,7 @@ def _names(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
 
     ends = [
         (
-            share(curve.x[-1], left, right, panel.x_scale),
+            share(curve.x[-1], left, right, "log"),
             min(max(share(curve.y[-1], low, high, panel.y_scale), 0.0), 1.0),
         )
         for curve in panel.curves

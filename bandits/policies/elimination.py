@@ -31,6 +31,7 @@ __all__ = [
     "SuccessiveElimination",
     "completed_sizes",
     "means_of",
+    "next_batch",
     "surviving",
 ]
 
@@ -94,10 +95,7 @@ class SuccessiveElimination(Policy[EliminationState]):
         return EliminationState(arms=arms, active=tuple(range(arms)), batch=1)
 
     def choose(self, state: EliminationState) -> Choice:
-        if len(state.active) == 1:
-            return Commit(state.active[0])
-        each = self.pulls(state)
-        return Pulls(tuple(each if arm in state.active else 0 for arm in range(state.arms)))
+        return next_batch(state.arms, state.active, self.pulls(state))
 
     def observe(self, state: EliminationState, released: Released) -> EliminationState:
         each = self.pulls(state)
@@ -144,6 +142,17 @@ class BatchedElimination(SuccessiveElimination):
 
     def length(self, batch: int, active: int) -> int:  # noqa: ARG002  # the same for any number
         return self.schedule.pulls(batch)
+
+
+def next_batch(arms: int, active: tuple[int, ...], each: int) -> Choice:
+    r"""Pull every active arm ``each`` times, or commit to the one that is left.
+
+    >>> next_batch(3, (0, 2), 8), next_batch(3, (2,), 8)
+    (Pulls(counts=(8, 0, 8)), Commit(arm=2))
+    """
+    if len(active) == 1:
+        return Commit(active[0])
+    return Pulls(tuple(each if arm in active else 0 for arm in range(arms)))
 
 
 def completed_sizes(arms: int, horizon: int, length: Callable[[int, int], int]) -> tuple[int, ...]:

@@ -87,7 +87,7 @@ def near_optimal_design(actions: Actions, active: tuple[int, ...]) -> Design:
     ((0, 1, 2), 3, 3.0)
 
     Raises :class:`InvalidParameter` where no action is active, or all are 0 or below 1e-100;
-    :class:`DpcoreError` where no design could be proven good enough: numbers of too many sizes.
+    :class:`DpcoreError` where no design could be proven good enough: sizes that differ too much.
     """
     if not active:
         raise InvalidParameter("active", active, "must name an action or more")
@@ -106,7 +106,7 @@ def near_optimal_design(actions: Actions, active: tuple[int, ...]) -> Design:
     if not value <= 2 * rank or len(chosen) > most_support(rank):
         raise DpcoreError(
             f"no design on {len(active)} actions of rank {rank} is proven to have a value of at "
-            "most twice the rank: their numbers are of too many sizes"
+            "most twice the rank: the sizes of their numbers differ too much"
         )
     support = tuple(active[i] for i in chosen.tolist())
     return Design(support=support, weights=weights[chosen], basis=basis, value=value)

@@ -150,17 +150,17 @@ class ExactWidth(LinearWidth):
         rewards = 1 / (times * n) + phase.noise + phase.rounding
         whole = (weights * rewards[:, None]).T @ weights
         heavy = weights * phase.tails[:, None]
-        if phase.model.bounded:
-            whole += self._bounded_spread(phase, weights, sigma, lengths)
-            return self._tail(whole, heavy, rivals, points, 1 / phase.chances) + off
         apart = phase.apart
-        deviations = np.sqrt((sigma * lengths) ** 2 + 1 / (1.0 if apart else times))
-        clipped = 2 * _normal_tail((float(phase.model.bound) - lengths) / deviations)
-        chance = float((clipped * (times if apart else n)).sum())
         if apart:
             spread = (weights * (sigma * lengths)[:, None] ** 2 / times[:, None]).T @ weights
         else:
-            spread = sigma**2 / n * (support.T @ weights).T @ (support.T @ weights)
+            held = support.T @ weights
+            spread = sigma**2 / n * held.T @ held
+        if phase.model.bounded:
+            return self._tail(whole + spread, heavy, rivals, points, 1 / phase.chances) + off
+        deviations = np.sqrt((sigma * lengths) ** 2 + 1 / (1.0 if apart else times))
+        clipped = 2 * _normal_tail((float(phase.model.bound) - lengths) / deviations)
+        chance = float((clipped * (times if apart else n)).sum())
         if chance <= 1 / (_HALF * phase.horizon):
             # Nobody clips, but for half of the chance that a phase may fail.
             left = 1 / (_HALF * phase.chances)
@@ -174,17 +174,6 @@ class ExactWidth(LinearWidth):
         moved = (weights * bias[:, None] ** 2).T @ weights * len(bias)
         found = self._tail(whole + spread, heavy, rivals, points, 1 / phase.chances)
         return found + np.sqrt(_squares(moved, rivals, points)) * _SLACK + off
-
-    @staticmethod
-    def _bounded_spread(phase: Phase, weights: Floats, sigma: float, lengths: Floats) -> Floats:
-        if phase.apart:
-            times = np.array(phase.times, dtype=np.float64)
-            found: Floats = (weights * (sigma * lengths)[:, None] ** 2 / times[:, None]).T @ weights
-            return found
-        support = phase.model.actions.points[list(phase.design.support)]
-        held = support.T @ weights
-        spread: Floats = sigma**2 / phase.users * held.T @ held
-        return spread
 
     @staticmethod
     def _tail(

@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from bandits.batch import Commit, Pulls, Released, arms_and_horizon, confidence_of
-from bandits.policies.elimination import NAMES, means_of, surviving
+from bandits.batch import Released, arms_and_horizon, confidence_of
+from bandits.policies.elimination import NAMES, means_of, next_batch, surviving
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.schedule import Schedule
 from bandits.privatizers.returning import SteadyPrivatizer
@@ -89,10 +89,7 @@ class PartedElimination(Policy[PartedState]):
         return PartedState(arms=arms, active=tuple(range(arms)), batches=batches)
 
     def choose(self, state: PartedState) -> Choice:
-        if len(state.active) == 1:
-            return Commit(state.active[0])
-        each = self.parts(state.batch)[state.part]
-        return Pulls(tuple(each if arm in state.active else 0 for arm in range(state.arms)))
+        return next_batch(state.arms, state.active, self.parts(state.batch)[state.part])
 
     def observe(self, state: PartedState, released: Released) -> PartedState:
         parts = self.parts(state.batch)

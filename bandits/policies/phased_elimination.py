@@ -25,22 +25,30 @@ from bandits.batch import Commit, OwnRounds, Plays, Released, SharedRounds, arms
 from bandits.policies.linear_design import Design, most_support, near_optimal_design
 from bandits.policies.linear_radius import ExactWidth, LinearWidth, PaperWidth, Phase
 from bandits.policies.policy import Choice, Policy
-from bandits.privatizers.averages import AveragePrivatizer, Averages
+from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, integer_below
 from dpcore.numbers.parameter import Exact, integer, rational
 
-__all__ = ["AverageSizes", "Clients", "PhasedElimination", "PhasedState", "clients_needed"]
+__all__ = ["FAMILIES", "MODELS", "AverageSizes", "Clients", "PhasedElimination", "PhasedState"]
+__all__ += ["clients_needed"]
 
 Clients: TypeAlias = Literal["growing", "fixed", "one-a-round"]
 r"""How many clients a phase has: 2^(alpha l), the same in each, or one for each round."""
 
-_FAMILIES: Final[dict[Clients, str]] = {
+FAMILIES: Final[dict[Clients, str]] = {
     "growing": "dpe",
     "fixed": "dpe-fixedu",
     "one-a-round": "pe",
 }
-_MODELS: Final = {"none": "", "central": "cdp-", "local": "ldp-", "shuffle": "sdp-"}
+r"""What an algorithm is called by its clients, after the name of its trust model."""
+
+MODELS: Final[dict[LinearTrust, str]] = {
+    "none": "",
+    "central": "cdp-",
+    "local": "ldp-",
+    "shuffle": "sdp-",
+}
 _MOST_CLIENTS: Final = 10**9
 
 
@@ -115,8 +123,8 @@ class PhasedElimination(Policy[PhasedState]):
             if not isinstance(getattr(self, argument), kind):
                 reason = f"must be a {kind.__name__}"
                 raise InvalidParameter(argument, getattr(self, argument), reason)
-        if self.clients not in _FAMILIES:
-            reason = f"must be one of {', '.join(_FAMILIES)}"
+        if self.clients not in FAMILIES:
+            reason = f"must be one of {', '.join(FAMILIES)}"
             raise InvalidParameter("clients", self.clients, reason)
         if self.privatizer.bound != self.model.bound:
             reason = f"must clip at the bound of the model, {self.model.bound}"
@@ -135,7 +143,7 @@ class PhasedElimination(Policy[PhasedState]):
 
     @property
     def name(self) -> str:
-        return f"{_MODELS[self.privatizer.trust]}{_FAMILIES[self.clients]}"
+        return f"{MODELS[self.privatizer.trust]}{FAMILIES[self.clients]}"
 
     def h(self, phase: int) -> int:
         r"""h of phase l: 2^l, and with a client a round (4 d ln ln d + 16) 2^(l-1)."""

@@ -10,36 +10,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from bandits.actions import LinearModel
-from bandits.batch import arms_and_horizon, chance_of, confidence_of
 from bandits.combinatorial.cucb import FAMILY
-from bandits.combinatorial.problem import Problem
-from bandits.combinatorial.streams import StreamRelease
 from bandits.policies.dp_se import DpSe
 from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.linear_radius import ExactWidth, PaperWidth
-from bandits.policies.phased_elimination import Clients, PhasedElimination
+from bandits.policies.phased_elimination import FAMILIES, MODELS, Clients, PhasedElimination
 from bandits.policies.policy import Policy
-from bandits.policies.schedule import EXACT_SCALING, PAPER, RELEASED, Schedule, exact_schedule
+from bandits.policies.schedule import EXACT_SCALING, Schedule
+from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
-from bandits.privatizers.averages import AveragePrivatizer, Calibrated, LinearTrust
+from bandits.privatizers.averages import AveragePrivatizer, LinearTrust
 from bandits.privatizers.bits import BitPrivatizer
-from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
 from bandits.privatizers.sums import SumPrivatizer, Trust
-from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, RadiusName, TailName
+from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, TailName
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import Exact, make_positive, rational, write_rational
+from dpcore.numbers.parameter import rational, write_rational
 from dpcore.spec import find_name, read_keys, split_name
 
-__all__ = ["ALGORITHMS", "Algorithm", "Entry", "ScheduleName", "Setting", "WorldKind"]
-__all__ += ["read_algorithm"]
-
-ScheduleName: TypeAlias = Literal["exact", "paper", "released"]
-r"""How long batches are: ``exact_schedule``, 2^b (the paper), 4^b (the code released with it)."""
+__all__ = ["ALGORITHMS", "LINEAR", "Algorithm", "Entry", "WorldKind", "read_algorithm"]
 
 WorldKind: TypeAlias = Literal["arms", "linear", "combinatorial"]
 r"""Independent arms, actions whose rewards are linear in one unknown vector, or super arms."""
@@ -47,110 +40,26 @@ r"""Independent arms, actions whose rewards are linear in one unknown vector, or
 _TRUST: Final = {name: trust for trust, name in NAMES.items()}
 _MOST_BATCH: Final = 1 << 40
 _C: Final[dict[str, Any]] = {"local": {"parameter": "c", "default": 4}, "none": {}, "central": {}}
-_OF_PAPERS: Final = {"paper": PAPER, "released": RELEASED}
-_SHORTEST: Final = Schedule(first=1, growth=2)
-_OF_A_SHARE: Final = Fraction(1, 100)
 
-
-_CLIENTS: Final[dict[str, tuple[Clients, str]]] = {
-    "dpe": ("growing", "phased elimination of linear actions, 2^(alpha l) clients a phase"),
-    "pe": ("one-a-round", "phased elimination of linear actions, a client a round"),
+_CLIENTS: Final[dict[Clients, str]] = {
+    "growing": "phased elimination of linear actions, 2^(alpha l) clients a phase",
+    "one-a-round": "phased elimination of linear actions, a client a round",
 }
-_MODELS: Final[dict[str, tuple[LinearTrust, str]]] = {
-    "": ("none", "without privacy"),
-    "cdp-": ("central", "a trusted server adds discrete Gaussian noise"),
-    "ldp-": ("local", "every client adds discrete Gaussian noise"),
-    "sdp-": ("shuffle", "clients' random bits, shuffled"),
+_HIDDEN: Final[dict[LinearTrust, str]] = {
+    "none": "without privacy",
+    "central": "a trusted server adds discrete Gaussian noise",
+    "local": "every client adds discrete Gaussian noise",
+    "shuffle": "clients' random bits, shuffled",
 }
-_LINEAR: Final[dict[str, tuple[Clients, LinearTrust, str]]] = {
+LINEAR: Final[dict[str, tuple[Clients, LinearTrust, str]]] = {
     **{
-        f"{before}{after}": (clients, trust, f"{sentence}; {hidden}")
-        for after, (clients, sentence) in _CLIENTS.items()
-        for before, (trust, hidden) in _MODELS.items()
+        f"{MODELS[trust]}{FAMILIES[clients]}": (clients, trust, f"{sentence}; {hidden}")
+        for clients, sentence in _CLIENTS.items()
+        for trust, hidden in _HIDDEN.items()
     },
-    "dpe-fixedu": ("fixed", "none", "as dpe, with equally many clients in every phase"),
+    FAMILIES["fixed"]: ("fixed", "none", "as dpe, with equally many clients in every phase"),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    r"""The parameters that a named policy is built from: epsilon, delta, horizon, arms.
-
-    Only shuffled bits use ``delta``: they have no pure epsilon.
-
-    >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
-    Fraction(1, 2)
-
-    ``confidence`` is p, the chance that the run makes a mistake. ``renyi_tail`` is the h of Renyi
-    noise in the paper's radius, None for the released code's with its schedule and the printed one
-    with any other (:class:`bandits.radius.radius.PaperRadius`). Algorithms of linear bandits have
-    the other parameters: ``model`` is what the server knows, ``calibration`` says how their noise
-    is chosen, ``users`` is the population (None for no end), ``alpha`` says how fast clients grow.
-    Combinatorial ones have ``model``, their problem, and ``release``, how cucb-dp releases sums.
-    ``max_visits`` is how often a user of a population of ``users`` may come, ``deployment`` who of
-    the users of a release stays.
-
-    Raises :class:`InvalidParameter` for epsilon not > 0, a delta outside of (0, 1), arms < 1, a
-    horizon below the number of arms, a confidence outside of (0, 1/2), and names of no radius or
-    schedule.
-    """
-
-    epsilon: Exact = Exact()
-    delta: Exact = Exact()
-    horizon: int
-    arms: int
-    radius: RadiusName = "exact"
-    schedule: ScheduleName = "exact"
-    confidence: Exact = Exact("1/10")
-    renyi_tail: TailName | None = None
-    model: LinearModel | Problem | None = None
-    calibration: Calibrated = "exact"
-    users: int | None = None
-    alpha: Exact = Exact("4/5")
-    release: StreamRelease = "tree"
-    max_visits: int | None = None
-    deployment: Deployment = EVERYONE
-
-    def __post_init__(self) -> None:
-        make_positive(self, epsilon="no noise gives epsilon 0")
-        delta = chance_of("delta", self.delta)
-        arms, horizon = arms_and_horizon(self.arms, self.horizon)
-        for argument, names in (
-            ("radius", RadiusName),
-            ("schedule", ScheduleName),
-            ("calibration", Calibrated),
-            ("release", StreamRelease),
-        ):
-            if getattr(self, argument) not in get_args(names):
-                reason = f"must be one of {', '.join(get_args(names))}"
-                raise InvalidParameter(argument, getattr(self, argument), reason)
-        if self.renyi_tail not in (None, *get_args(TailName)):
-            reason = "must be 'printed' or 'released'"
-            raise InvalidParameter("renyi_tail", self.renyi_tail, reason)
-        object.__setattr__(self, "delta", delta)
-        object.__setattr__(self, "arms", arms)
-        object.__setattr__(self, "horizon", horizon)
-        object.__setattr__(self, "confidence", confidence_of(self.confidence))
-
-    @property
-    def failure(self) -> Fraction:
-        r"""The chance that a sum is read wrongly mod m: 1/T in the paper.
-
-        With the exact radius a wrong reading is paid from an interval's share of p, so it may not
-        exceed a hundredth of the least share either: no run has more batches than
-        B, that of batches of 1, 2, 4, ... pulls of two arms, and no share is below p/(B (B + 1) K).
-
-        >>> from dataclasses import replace
-        >>> few = Setting(epsilon=1, delta="1e-6", horizon=10**4, arms=150)
-        >>> few.failure, replace(few, radius="paper").failure
-        (Fraction(1, 23400000), Fraction(1, 10000))
-        """
-        paper = Fraction(1, max(self.horizon, 2))
-        if self.radius == "paper":
-            return paper
-        batches = _SHORTEST.batches(self.horizon)
-        share = self.confidence / (batches * (batches + 1) * self.arms)
-        return min(paper, share * _OF_A_SHARE)
+r"""Algorithms of linear bandits: their clients, who adds noise, and a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +114,7 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
     ),
     *(
         Entry(name=name, sentence=sentence, lengths="own", world="linear")
-        for name, (_, _, sentence) in _LINEAR.items()
+        for name, (_, _, sentence) in LINEAR.items()
     ),
     *(
         Entry(name=name, sentence=words, lengths="own", world="combinatorial", **_C[trust])
@@ -282,20 +191,7 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
         # It takes a ledger along, which runs of new users need not load.
         from bandits.policies.returning import returning_policy
 
-        return returning_policy(
-            name,
-            value=algorithm.value,
-            epsilon=setting.epsilon,
-            delta=setting.delta,
-            max_visits=setting.max_visits,
-            people=setting.users,
-            deployment=setting.deployment,
-            failure=setting.failure,
-            arms=setting.arms,
-            horizon=setting.horizon,
-            confidence=setting.confidence,
-            schedule=_OF_PAPERS.get(setting.schedule),
-        )
+        return returning_policy(name, setting, value=algorithm.value)
     if name == "dp-se":
         return DpSe(
             epsilon=setting.epsilon,
@@ -305,10 +201,10 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
         )
     if name in ("sdp-ae", "vb-sdp-ae"):
         return _of_bits(algorithm, setting)
-    if name in _LINEAR:
+    if name in LINEAR:
         return _linear(name, setting)
     privatizer = _privatizer(algorithm, setting)
-    schedule = _schedule(privatizer, setting)
+    schedule = setting.schedule_for(privatizer)
     return BatchedElimination(
         privatizer=privatizer,
         schedule=schedule,
@@ -318,7 +214,7 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
 
 
 def _linear(name: str, setting: Setting) -> PhasedElimination:
-    model, (clients, trust, _) = setting.model, _LINEAR[name]
+    model, (clients, trust, _) = setting.model, LINEAR[name]
     if not isinstance(model, LinearModel):
         reason = f"{name} is played in linear worlds, such as lzj/fig2"
         raise InvalidParameter("algorithms", name, reason)
@@ -377,13 +273,6 @@ def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:
         scaling=default if algorithm.value is None else algorithm.value,
         parameters=setting.radius,
         deployment=setting.deployment,
-    )
-
-
-def _schedule(privatizer: Privatizer, setting: Setting) -> Schedule:
-    own = _OF_PAPERS.get(setting.schedule)
-    return own or exact_schedule(
-        privatizer, arms=setting.arms, horizon=setting.horizon, failure=setting.confidence
     )
 
 

@@ -18,7 +18,7 @@ from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from bandits.policies.partial_batches import PartedElimination
 from bandits.policies.policy import Policy
-from bandits.policies.schedule import Schedule, exact_schedule
+from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.returning import SteadyLaw, SteadyPrivatizer
@@ -110,39 +110,27 @@ def _law(law: str, epsilon: Fraction, delta: Fraction, max_visits: int) -> tuple
     raise NotDerived("a sum of discrete Gaussians for this promise", "take a larger delta")
 
 
-def returning_policy(  # noqa: PLR0913 - what a setting says, by keyword
-    algorithm: str,
-    *,
-    value: Fraction | None = None,
-    epsilon: RationalLike,
-    delta: RationalLike,
-    max_visits: int,
-    people: int | None = None,
-    deployment: Deployment = EVERYONE,
-    failure: Fraction,
-    arms: int,
-    horizon: int,
-    confidence: Fraction,
-    schedule: Schedule | None = None,
+def returning_policy(
+    algorithm: str, setting: Setting, *, value: Fraction | None = None
 ) -> Policy[Any]:
     r"""The policy of that name for users who return: no release has more than half of the people.
 
-    ``people`` None is T/B. ``schedule`` None is the exact one. ``value`` is the m of sdp-ae, None
-    for as many users as there are noise bits. ``failure`` is the chance that a sum is read wrongly.
+    ``value`` is the m of sdp-ae, None for as many users as there are noise bits.
 
     Raises :class:`InvalidParameter` and :class:`NotDerived` as :func:`steady_for`, and
-    :class:`InvalidParameter` for the s of other algorithms.
+    :class:`InvalidParameter` for the s of other algorithms and a setting without ``max_visits``.
     """
+    visits = visits_of(setting.max_visits)
     private = steady_for(
         algorithm,
-        epsilon=epsilon,
-        delta=delta,
-        max_visits=max_visits,
+        epsilon=setting.epsilon,
+        delta=setting.delta,
+        max_visits=visits,
         # A batch may be released in many parts, each of which may be read wrongly.
-        failure=failure / horizon,
-        deployment=deployment,
+        failure=setting.failure / setting.horizon,
+        deployment=setting.deployment,
     )
-    most = max((people or -(-horizon // max_visits)) // 2, 1)
+    most = max((setting.users or -(-setting.horizon // visits)) // 2, 1)
     if isinstance(private.law, Binomial):
         if algorithm == "vb-sdp-ae":
             return ShuffleElimination(privatizer=private)
@@ -151,12 +139,11 @@ def returning_policy(  # noqa: PLR0913 - what a setting says, by keyword
     if value is not None:
         reason = f"{algorithm} has its own g where users return: leave s out"
         raise InvalidParameter("algorithms", f"{algorithm}:s={value}", reason)
-    if deployment.aggregation == "masked":
+    if setting.deployment.aggregation == "masked":
         most = min(most, _MOST_MASKED)
     return PartedElimination(
         privatizer=private,
-        schedule=schedule
-        or exact_schedule(private, arms=arms, horizon=horizon, failure=confidence),
+        schedule=setting.schedule_for(private),
         most=most,
-        confidence=confidence,
+        confidence=setting.confidence,
     )

@@ -10,6 +10,7 @@ arms apart are lost. Proofs: docs/proofs/radius.md.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import count
@@ -109,12 +110,9 @@ def exact_schedule(
         gap = radius.gap(privatizer, length, batch=1, active=arms, failure=chance)
         return 2 * gap <= _SURE_GAP
 
-    # Gaps fall with the length: halving finds the least length, or ends at the longest.
-    low, high = 0, len(lengths) - 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if sure(lengths[middle]) else (middle + 1, high)
-    return Schedule(first=lengths[high], growth=EXACT_GROWTH)
+    # Gaps fall with the length: the least length that is sure, or the longest.
+    place = bisect_left(lengths, x=True, hi=len(lengths) - 1, key=sure)
+    return Schedule(first=lengths[place], growth=EXACT_GROWTH)
 
 
 def _lengths(most: int) -> list[int]:

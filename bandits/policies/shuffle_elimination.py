@@ -24,8 +24,8 @@ from typing import ClassVar, Final, TypeAlias
 
 from flint import arb
 
-from bandits.batch import Commit, Pulls, Released, arms_and_horizon
-from bandits.policies.elimination import completed_sizes, surviving
+from bandits.batch import Released, arms_and_horizon
+from bandits.policies.elimination import completed_sizes, next_batch, surviving
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.privatizer import Privatizer
 from bandits.radius.radius import tkms_width
@@ -177,10 +177,7 @@ class ShuffleElimination(Policy[ShuffleState]):
         )
 
     def choose(self, state: ShuffleState) -> Choice:
-        if len(state.active) == 1:
-            return Commit(state.active[0])
-        each = self.size(state.phase)
-        return Pulls(tuple(each if arm in state.active else 0 for arm in range(state.arms)))
+        return next_batch(state.arms, state.active, self.size(state.phase))
 
     def observe(self, state: ShuffleState, released: Released) -> ShuffleState:
         fresh = released.sums

@@ -17,26 +17,31 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
-from accounting import papers
-from accounting.budget.calibrate import calibrate
 from accounting.claims.claim import Approx, Pure
 from accounting.claims.guarantee import Guarantee
-from accounting.errors import NotDerived
-from accounting.papers.real_gaussian import real_gaussian_ratio
 from accounting.protocols.box import BinomialBox
 from accounting.release.curve import PrivacyCurve
-from bandits.batch import Ask, Encoding, ReleasedSum, chance_of
-from bandits.privatizers.privatizer import ALL_HONEST, BITS_ONLY, TRUSTED
+from bandits.batch import Ask, Encoding, ReleasedSum, chance_of, check_word
+from bandits.privatizers.average_noise import (
+    STEPS,
+    bit_steps,
+    least_gaussian,
+    least_shuffle,
+    moves,
+    paper_gaussian,
+    paper_shuffle,
+)
+from bandits.privatizers.deployment import ALL_HONEST
+from bandits.privatizers.protocols import BITS_ONLY, TRUSTED
 from bandits.privatizers.releasing import Releasing
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.sums import summed
-from dpcore.mechanism import Mechanism, Release, Sensitivity
+from dpcore.mechanism import Mechanism, Release
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import Exact, integer, make_positive
 from dpcore.protocols.shuffled_bits import VectorShuffle
@@ -48,16 +53,16 @@ LinearTrust: TypeAlias = Literal["none", "central", "local", "shuffle"]
 Calibrated: TypeAlias = Literal["exact", "paper", "pure"]
 
 _PLAIN: Final = 1 << 20
-_STEPS: Final = 1 << 6
-_SHUFFLED: Final = (1 << 6, 1 << 5, 1 << 4)
-_MOST_BITS: Final = 1 << 21
 _COUNTED: Final = 1 << 20
 _AT_ONCE: Final = 1 << 20
 _WORD: Final = 64
-_ROUNDED: Final = 1 << 64
-_MORE: Final = tuple(Fraction(n, 1000) for n in (1001, 1005, 1020, 1100, 1300, 2000, 4000, 16000))
-_FEW: Final = 1 << 18
 _CLIPPED: Final = "clients clip and round their averages before anything leaves them"
+_ASSUMED: Final[dict[LinearTrust, tuple[str, ...]]] = {
+    "none": (),
+    "central": (TRUSTED, _CLIPPED),
+    "local": (_CLIPPED,),
+    "shuffle": (BITS_ONLY, ALL_HONEST, _CLIPPED),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +108,8 @@ class AveragePrivatizer(Releasing[Averages]):
     calibration: Calibrated = "exact"
 
     def __post_init__(self) -> None:
-        for argument, names in (("trust", LinearTrust), ("calibration", Calibrated)):
-            if getattr(self, argument) not in get_args(names):
-                reason = f"must be one of {', '.join(get_args(names))}"
-                raise InvalidParameter(argument, getattr(self, argument), reason)
+        check_word("trust", self.trust, LinearTrust)
+        check_word("calibration", self.calibration, Calibrated)
         if self.trust == "shuffle" and self.calibration == "pure":
             reason = "must be exact or paper for shuffled bits: binomial noise has no pure epsilon"
             raise InvalidParameter("calibration", self.calibration, reason)
@@ -139,7 +142,8 @@ class AveragePrivatizer(Releasing[Averages]):
 
     def shuffle(self, size: Averages) -> VectorShuffle:
         r"""The protocol of the shuffle model for a release of this size."""
-        return _shuffle(self, size)
+        chosen = paper_shuffle if self._paper_bits else least_shuffle
+        return chosen(self.epsilon, self.delta, size.users, size.coordinates)
 
     def noise(self, size: Averages) -> Noise | None:
         r"""The law of the noise of each sum over clients, in steps; binomial noise not centred."""
@@ -159,17 +163,12 @@ class AveragePrivatizer(Releasing[Averages]):
         With it the noise, less its mean, is sub-Gaussian: E e^(tX) <= e^(t^2 proxy/2) for every t.
         Of discrete Laplace noise it is 2 scale^2, and :meth:`tail` says what holds.
         """
-        step = self._step(size)
-        match self.trust:
-            case "none":
-                return Fraction(0)
-            case "shuffle":
-                # Hoeffding's lemma for each bit: 1/4.
-                return Fraction(self.shuffle(size).planned_noise.trials, 4) * step**2
-            case "central":
-                return _proxy(self._own(size)) * step**2
-            case _:
-                return size.users * _proxy(self._own(size)) * step**2
+        if self.trust == "none":
+            return Fraction(0)
+        bits = self.trust == "shuffle"
+        noise = self.shuffle(size).planned_noise if bits else self._own(size)
+        draws = size.users if self.trust == "local" else 1
+        return draws * _proxy(noise) * self._step(size) ** 2
 
     def tail(self, size: Averages) -> Fraction:
         r"""How heavy the tails of that noise X are: c >= 0, in rewards; 0 if it is sub-Gaussian.
@@ -182,8 +181,7 @@ class AveragePrivatizer(Releasing[Averages]):
 
     def rounding(self, size: Averages) -> Fraction:
         r"""A variance proxy of what rounding at random adds to one released average."""
-        unit = self.encoding(size)
-        return ((Fraction(unit.high) - Fraction(unit.low)) / unit.precision) ** 2 / (4 * size.users)
+        return self.encoding(size).step ** 2 / (4 * size.users)
 
     def release_sums(
         self, encoded: Sequence[int], size: Averages, rng: Rng = SYSTEM
@@ -202,8 +200,7 @@ class AveragePrivatizer(Releasing[Averages]):
             drawn = self._drawn(noise, size, rng)
             exact = [total + each for total, each in zip(exact, drawn, strict=True)]
         centre = Fraction(noise.mean) if isinstance(noise, Binomial) else Fraction(0)
-        step = (Fraction(unit.high) - Fraction(unit.low)) / unit.precision
-        return tuple(ReleasedSum((total - centre) * step + n * unit.low) for total in exact)
+        return tuple(ReleasedSum((total - centre) * unit.step + n * unit.low) for total in exact)
 
     def _drawn(self, noise: Noise, size: Averages, rng: Rng) -> list[int]:
         s = size.coordinates
@@ -240,19 +237,11 @@ class AveragePrivatizer(Releasing[Averages]):
                 bounds=(protocol.precision,) * size.coordinates,
                 probability=protocol.probability,
             )
-        return PrivacyCurve(noise=self._own(size), sensitivity=_moves(size.coordinates))
+        return PrivacyCurve(noise=self._own(size), sensitivity=moves(size.coordinates))
 
     def assumed(self, size: Averages) -> tuple[str, ...]:
         del size
-        match self.trust:
-            case "central":
-                return (TRUSTED, _CLIPPED)
-            case "shuffle":
-                return (BITS_ONLY, ALL_HONEST, _CLIPPED)
-            case "local":
-                return (_CLIPPED,)
-            case _:
-                return ()
+        return _ASSUMED[self.trust]
 
     def record(self, size: Averages, batch: str) -> Release | None:
         r"""What a client is in: of the local model its own message."""
@@ -261,135 +250,48 @@ class AveragePrivatizer(Releasing[Averages]):
         if self.trust == "shuffle":
             protocol = self.shuffle(size)
             return Release(mechanism=protocol.mechanism(protocol.users), batch=batch)
-        moves = _moves(size.coordinates)
-        return Release(mechanism=Mechanism(noise=self._own(size), sensitivity=moves), batch=batch)
+        mechanism = Mechanism(noise=self._own(size), sensitivity=moves(size.coordinates))
+        return Release(mechanism=mechanism, batch=batch)
 
     @property
     def _paper_bits(self) -> bool:
         return self.trust == "shuffle" and self.calibration == "paper"
 
     def _steps(self, size: Averages) -> int:
-        # Rounding adds at most 1/(4 n) of a squared step to an average: with 64 steps and B = 2 a
-        # tenth of sigma^2 = 0.01. More steps would make certificates slow to check.
         match self.trust:
             case "none":
                 return _PLAIN
+            case "shuffle" if self._paper_bits:
+                return self.shuffle(size).precision
             case "shuffle":
-                return (
-                    _bit_steps(self, size.coordinates)
-                    if not self._paper_bits
-                    else (self.shuffle(size).precision)
-                )
+                return bit_steps(self.epsilon, self.delta, size.coordinates)
             case _:
-                return _STEPS
+                return STEPS
 
     def _step(self, size: Averages) -> Fraction:
         # One step of one client, in a released average.
-        unit = self.encoding(size)
-        return (Fraction(unit.high) - Fraction(unit.low)) / (unit.precision * size.users)
+        return self.encoding(size).step / size.users
 
     def _own(self, size: Averages) -> DiscreteGaussian | DiscreteLaplace:
         # What the server adds to each sum, or a client to each of its numbers.
         if self.calibration == "pure":
-            return DiscreteLaplace(scale=size.coordinates * _STEPS / self.epsilon)
-        return _gaussian(self, size.coordinates)
+            return DiscreteLaplace(scale=size.coordinates * STEPS / self.epsilon)
+        chosen = paper_gaussian if self.calibration == "paper" else least_gaussian
+        return chosen(self.epsilon, self.delta, size.coordinates)
 
 
-def _proxy(noise: DiscreteGaussian | DiscreteLaplace) -> Fraction:
-    # In steps: of a real Laplace number it would be the variance, of a discrete one it is above it.
-    if isinstance(noise, DiscreteLaplace):
-        return 2 * Fraction(noise.scale) ** 2
-    return Fraction(noise.sigma_squared)
-
-
-def _moves(s: int) -> Sensitivity:
-    # How far a client moves s sums: each by g.
-    return Sensitivity(_STEPS) if s == 1 else Sensitivity.box((_STEPS,) * s)
+def _proxy(noise: DiscreteGaussian | DiscreteLaplace | Binomial) -> Fraction:
+    # In steps.
+    match noise:
+        case DiscreteLaplace(scale=scale):  # the variance of a real Laplace number, above its own
+            return 2 * scale**2
+        case Binomial(trials=trials):  # 1/4 for each bit, by Hoeffding's lemma
+            return Fraction(trials, 4)
+        case DiscreteGaussian():
+            return noise.sigma_squared
 
 
 def _ones(bits: int, rng: Rng) -> int:
     # How many of so many fair bits are 1.
     words = int.from_bytes(rng.words(-(-bits // 64)).tobytes(), "little")
     return (words >> (-bits % 64)).bit_count()
-
-
-@lru_cache(maxsize=1 << 12)
-def _gaussian(privatizer: AveragePrivatizer, s: int) -> DiscreteGaussian:
-    e, d = Fraction(privatizer.epsilon), Fraction(privatizer.delta)
-    if privatizer.calibration == "paper":
-        ratio = Fraction(papers.lzj_classical_gaussian(e, d).upper)
-        return DiscreteGaussian(sigma_squared=math.ceil(ratio**2 * s * _STEPS**2))
-    found = calibrate(
-        noise="discrete-gaussian",
-        epsilon=e,
-        delta=d,
-        sensitivity=_moves(s),
-    ).noise
-    if not isinstance(found, DiscreteGaussian):
-        raise NotDerived("discrete Gaussian noise", f"the calibration gave {found!r}")
-    return found
-
-
-@lru_cache(maxsize=1 << 12)
-def _shuffle(privatizer: AveragePrivatizer, size: Averages) -> VectorShuffle:
-    n, s = size.users, size.coordinates
-    if privatizer.calibration == "paper":
-        found = papers.lzj_vector(n, s, privatizer.epsilon, privatizer.delta)
-        up = Fraction(math.ceil(Fraction(found.probability.upper) * _ROUNDED), _ROUNDED)
-        protocol = VectorShuffle(
-            users=n,
-            noise_bits=found.bits,
-            probability=min(up, Fraction(1, 2)),
-            precision=found.precision,
-            coordinates=s,
-        )
-        _check_kept(privatizer, protocol)
-        return protocol
-    bits = -(-_enough(privatizer, s) // n)
-    return VectorShuffle(
-        users=n,
-        noise_bits=bits,
-        probability="1/2",
-        precision=_bit_steps(privatizer, s),
-        coordinates=s,
-    )
-
-
-@lru_cache(maxsize=1 << 10)
-def _enough(privatizer: AveragePrivatizer, s: int) -> int:
-    # Fair bits that keep the target: a tenth of a percent more than Gaussian noise would need, or
-    # more where that is not certified to do. More bits are noise on top, so more never harms.
-    g = _bit_steps(privatizer, s)
-    real = _as_gaussian(privatizer, s) * g * g
-    e, d = Fraction(privatizer.epsilon), Fraction(privatizer.delta)
-    for more in _MORE:
-        box = BinomialBox(trials=math.ceil(real * more), bounds=(g,) * s)
-        if box.meets(e, d):
-            return box.trials
-    raise NotDerived(f"shuffled bits for ({e}, {d})", "take a larger delta or a smaller epsilon")
-
-
-@lru_cache(maxsize=1 << 10)
-def _as_gaussian(privatizer: AveragePrivatizer, s: int) -> Fraction:
-    # The fair bits for one squared step that have the variance of real Gaussian noise.
-    ratio = real_gaussian_ratio(Fraction(privatizer.epsilon), Fraction(privatizer.delta))
-    return 4 * Fraction(ratio.upper) ** 2 * s
-
-
-def _bit_steps(privatizer: AveragePrivatizer, s: int) -> int:
-    # Fewer steps where the bits for more would be too many to certify.
-    bits = _as_gaussian(privatizer, s)
-    return next((g for g in _SHUFFLED if bits * g * g <= _MOST_BITS), _SHUFFLED[-1])
-
-
-def _check_kept(privatizer: AveragePrivatizer, protocol: VectorShuffle) -> None:
-    # The paper's bits keep the target many times over: some of them already do, by basic
-    # composition of the coordinates.
-    g, s = protocol.precision, protocol.coordinates
-    e, d = Fraction(privatizer.epsilon), Fraction(privatizer.delta)
-    every = protocol.planned_noise.trials
-    for some in dict.fromkeys((min(every, _FEW), every)):
-        one = BinomialBox(trials=some, bounds=(g,), probability=protocol.probability)
-        if s * Fraction(one.delta(e / s).upper) <= d:
-            return
-    raise NotDerived(f"that the bits of LZJ Algorithm 2 keep ({e}, {d})", "calibrate exactly")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Literal, TypeAlias, cast
 
 from accounting.protocols.choose import choose
-from bandits.batch import chance_of
+from bandits.batch import chance_of, check_word
 from bandits.privatizers.deployment import EVERYONE, Deployment, check_planned
 from bandits.privatizers.privatizer import Privatizer
-from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import Exact, integer, make_positive
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 
@@ -48,8 +47,7 @@ class BitPrivatizer(Privatizer):
     def __post_init__(self) -> None:
         make_positive(self, epsilon="no noise gives epsilon 0")
         delta = chance_of("delta", self.delta)  # the loss of bits is unbounded
-        if self.parameters not in get_args(Parameters):
-            raise InvalidParameter("parameters", self.parameters, "must be 'exact' or 'paper'")
+        check_word("parameters", self.parameters, Parameters)
         check_planned(self.deployment, self.parameters)
         object.__setattr__(self, "delta", delta)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
+from bandits.batch import check_word
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import MaskedAggregation
 from dpcore.masked.sizing import size_neighbourhood
@@ -69,9 +70,7 @@ class Deployment:
         if honest <= dropouts:
             reason = f"must be < honest = {honest}: nobody would be left whose noise hides a user"
             raise InvalidParameter("dropouts", self.dropouts, reason)
-        if self.aggregation not in get_args(AggregationName):
-            reason = f"must be one of {', '.join(get_args(AggregationName))}"
-            raise InvalidParameter("aggregation", self.aggregation, reason)
+        check_word("aggregation", self.aggregation, AggregationName)
         if self.aggregation == "masked" and 2 * dropouts >= 1:
             reason = "must be < 1/2: a masked aggregation needs more than half of its users"
             raise InvalidParameter("dropouts", self.dropouts, reason)
@@ -80,11 +79,11 @@ class Deployment:
 
     def reporting(self, users: int) -> int:
         r"""How many of n users send their message when as many vanish as is planned for."""
-        return integer("users", users, at_least=1) - math.floor(users * Fraction(self.dropouts))
+        return integer("users", users, at_least=1) - math.floor(users * self.dropouts)
 
     def colluding(self, users: int) -> int:
         r"""How many of n users may tell the server their noise."""
-        return math.floor(users * (1 - Fraction(self.honest)))
+        return math.floor(users * (1 - self.honest))
 
     def counted_on(self, users: int) -> int:
         r"""How many of n users are left, at the worst, whose noise hides each of them: >= 1."""
@@ -93,12 +92,12 @@ class Deployment:
     @property
     def factor(self) -> int:
         r"""An integer that n/counted_on(n) never exceeds: how much more noise there may be."""
-        return math.ceil(1 / (Fraction(self.honest) - Fraction(self.dropouts)))
+        return math.ceil(1 / (self.honest - self.dropouts))
 
     @property
     def assumption(self) -> str:
         r"""What the promise takes for granted of the users."""
-        gone, dishonest = self.dropouts, 1 - Fraction(self.honest)
+        gone, dishonest = self.dropouts, 1 - self.honest
         if not gone and not dishonest:
             return ALL_HONEST
         return f"{SOME_HONEST}{gone} vanish, and {dishonest} break the protocol or tell their noise"

@@ -1,80 +1,46 @@
 r"""Privatize rewards: one batch of one arm becomes one released sum, all that a policy sees.
 
 A privatizer says for every number of users which protocol they run. Its noise, its bits, its
-guarantee and what it releases are those of that protocol, derived here and never stated beside it.
-The kinds: ``none`` (here), sums (``privatizer_sum``) and shuffled bits (``privatizer_bits``).
+guarantee and what it releases are those of that protocol (``bandits.privatizers.protocols``), and
+never stated beside it. The kinds: ``none`` (here), ``sums``, shuffled ``bits``, ``pure_shuffle``
+and, for users who come back, ``returning``.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
 import numpy as np
 
-from accounting.claims.claim import Assumed, Pure
 from accounting.claims.guarantee import Guarantee
-from accounting.errors import NotDerived
-from accounting.protocols.choose import mechanism_guarantee
-from accounting.protocols.pure_shuffle import certified_shuffle
 from bandits.batch import Ask, Encoding, OwnRounds, ReleasedSum
-from bandits.privatizers.deployment import ALL_HONEST, EVERYONE, MASKED, Deployment, masked_sum
+from bandits.privatizers.deployment import EVERYONE, Deployment, masked_sum
+from bandits.privatizers.protocols import (
+    AnyProtocol,
+    Relaxed,
+    guarantee_of,
+    implied,
+    mechanism_of,
+    noise_by_user,
+    noise_of,
+)
 from bandits.privatizers.releasing import Releasing
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
-from dpcore.laws.sums import summed
-from dpcore.mechanism import Mechanism, Release
+from dpcore.mechanism import Release
 from dpcore.noise import Noise
-from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import integer
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
 
-__all__ = [
-    "ALL_HONEST",
-    "BITS_ONLY",
-    "SUM_ONLY",
-    "TRUSTED",
-    "BitProtocol",
-    "Privatizer",
-    "Relaxed",
-    "SumProtocol",
-    "Unprotected",
-    "noise_by_user",
-]
+__all__ = ["Privatizer", "Unprotected"]
 
-TRUSTED: Final = "the analyzer is trusted with the sum and publishes its estimate only"
-BITS_ONLY: Final = "the shuffler shows the server the bits only"
-SUM_ONLY: Final = "the aggregation shows the server the sum and who is in it only"
-
-SumProtocol: TypeAlias = AggregatedSum | CentralSum | LocalSum | ShuffledPure
-"""The protocols that release a sum mod m."""
-
-BitProtocol: TypeAlias = BinaryShuffle | PureShuffle
-"""The protocols whose messages are bits, in shuffled order."""
-
-_AT_ONCE: Final = 1 << 16
 _PLAIN_STEPS: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relaxed:
-    r"""An (epsilon_hat, q_hat)-relaxed aggregation, which is assumed (CZ, before Theorem 3)."""
-
-    epsilon_hat: Fraction
-    q_hat: Fraction
-
-    def __str__(self) -> str:
-        hats = f"({self.epsilon_hat}, {self.q_hat})"
-        return f"an {hats}-relaxed aggregation (CZ Theorem 3)"
 
 
 class Privatizer(Releasing[int]):
@@ -95,19 +61,20 @@ class Privatizer(Releasing[int]):
     >>> halves = Halves()
     >>> halves.guarantee(64).pure(), halves.noise(64), halves.bits(64)
     (Bound([0.5, 0.5], 'exact'), DiscreteLaplace(scale=32), 11)
-    >>> halves.assumed(64) == (SUM_ONLY, ALL_HONEST)
-    True
+    >>> print(halves.assumed(64)[0])
+    the aggregation shows the server the sum and who is in it only
     """
 
     __slots__ = ()
 
     def __init_subclass__(cls) -> None:
         # `final` is for type checkers; a slip is refused without one, too.
-        for name in sorted(_DERIVED & vars(cls).keys()):
-            raise TypeError(f"{cls.__name__}.{name} follows from the protocol: leave it out")
+        for name in sorted(vars(cls)):
+            if getattr(getattr(Privatizer, name, None), "__final__", False):
+                raise TypeError(f"{cls.__name__}.{name} follows from the protocol: leave it out")
 
     @abstractmethod
-    def protocol(self, pulls: int) -> SumProtocol | BitProtocol | None:
+    def protocol(self, pulls: int) -> AnyProtocol | None:
         r"""What n users run, the same for equal n; None where nothing is protected."""
 
     @property
@@ -156,7 +123,7 @@ class Privatizer(Releasing[int]):
         A law that is not centred is taken less its mean: the analyzer subtracts that.
         """
         protocol = self._of(pulls)
-        return None if protocol is None else _noise_of(protocol, self.reporting(pulls))
+        return None if protocol is None else noise_of(protocol, self.reporting(pulls))
 
     @final
     def missed(self, pulls: int) -> Fraction:
@@ -195,7 +162,7 @@ class Privatizer(Releasing[int]):
             case AggregatedSum() if self.deployment.aggregation == "masked":
                 return ReleasedSum(masked_sum(protocol, total, self.deployment, rng))
             case AggregatedSum() | ShuffledPure():
-                total += _noise_of(protocol, present).sample(rng=rng)
+                total += noise_of(protocol, present).sample(rng=rng)
             case CentralSum():
                 pass  # the analyzer adds its noise itself
         return ReleasedSum(protocol.analyze(total % protocol.modulus, rng=rng))
@@ -210,15 +177,13 @@ class Privatizer(Releasing[int]):
         protocol = self._of(pulls)
         if protocol is None:
             return None
-        if isinstance(protocol, PureShuffle):
-            return certified_shuffle(protocol, self.deployment.counted_on(protocol.users))
-        return _guarantee(protocol, self.deployment, self.least_noise, self.relaxed)
+        return guarantee_of(protocol, self.deployment, self.least_noise, self.relaxed)
 
     @final
     def assumed(self, pulls: int) -> tuple[str, ...]:
         r"""All that the guarantee of a batch of n takes for granted beside the noise."""
-        implied = _implied(self._of(pulls), self.relaxed, self.deployment)
-        return tuple(dict.fromkeys((*implied, *self.assumptions)))
+        found = implied(self._of(pulls), self.relaxed, self.deployment)
+        return tuple(dict.fromkeys((*found, *self.assumptions)))
 
     @final
     def record(self, pulls: int, batch: str) -> Release | None:
@@ -229,7 +194,7 @@ class Privatizer(Releasing[int]):
         protocol = self._of(pulls)
         if protocol is None or isinstance(protocol, (ShuffledPure, PureShuffle)):
             return None
-        mechanism = _mechanism(protocol, self.deployment, self.least_noise)
+        mechanism = mechanism_of(protocol, self.deployment, self.least_noise)
         return Release(mechanism=mechanism, batch=batch)
 
     @final
@@ -262,7 +227,7 @@ class Privatizer(Releasing[int]):
         return total
 
     @final
-    def _of(self, pulls: int) -> SumProtocol | BitProtocol | None:
+    def _of(self, pulls: int) -> AnyProtocol | None:
         # The protocol of n users: the noise of fewer would be taken for that of all.
         users = integer("pulls", pulls, at_least=1)
         protocol = self.protocol(users)
@@ -271,105 +236,6 @@ class Privatizer(Releasing[int]):
             raise InvalidParameter("privatizer", self.name, reason)
         self.deployment.check(self.name, users, secure=isinstance(protocol, AggregatedSum))
         return protocol
-
-
-_DERIVED: Final = frozenset(
-    {"precision", "bits", "noise", "guarantee", "assumed", "record", "checked", "_of", "reporting"}
-    | {"size_of", "encoding", "release_sums", "missed", "present"}
-)
-
-
-def _implied(
-    protocol: SumProtocol | BitProtocol | None, relaxed: Relaxed | None, plan: Deployment
-) -> tuple[str, ...]:
-    match protocol:
-        case AggregatedSum():
-            masked = (MASKED,) if plan.aggregation == "masked" else ()
-            return (SUM_ONLY, *masked, plan.assumption)
-        case CentralSum():
-            return (TRUSTED,)
-        case ShuffledPure():
-            return (str(relaxed), plan.assumption)
-        case BinaryShuffle() | PureShuffle():
-            return (BITS_ONLY, plan.assumption)
-        case LocalSum() | None:
-            return ()
-
-
-def _noise_of(protocol: SumProtocol | BitProtocol, present: int) -> Noise:
-    # All the noise in the estimate when so many users sent their message.
-    match protocol:
-        case BinaryShuffle() | PureShuffle():
-            return protocol.observed_noise(present)
-        case LocalSum():
-            return summed(protocol.noise, present)
-        case AggregatedSum() | ShuffledPure():
-            return summed(protocol.share, present)
-        case CentralSum():
-            return protocol.planned_noise
-
-
-def _mechanism(
-    protocol: SumProtocol | BinaryShuffle, plan: Deployment, least: Noise | None
-) -> Mechanism:
-    # What hides a user at the worst: the noise of those counted on, or a part of it.
-    counted = plan.counted_on(protocol.users)
-    if isinstance(protocol, ShuffledPure):
-        return protocol.sum_mechanism(counted)
-    mechanism = protocol.mechanism(counted)
-    if least is None or mechanism.noise == least:
-        return mechanism
-    if not _holds(mechanism.noise, least):
-        raise NotDerived(
-            "the guarantee of a release", f"{mechanism.noise!r} does not hold {least!r}"
-        )
-    return replace(mechanism, noise=least)
-
-
-def _holds(noise: Noise, least: Noise) -> bool:
-    # Whether ``noise`` is a draw of ``least`` and more that is independent: post-processing.
-    match noise, least:
-        case DiscreteGaussian(sigma_squared=v), DiscreteGaussianSum(count=1):
-            return v == least.sigma_squared
-        case DiscreteGaussianSum(), DiscreteGaussianSum():
-            return noise.sigma_squared == least.sigma_squared and noise.count >= least.count
-        case Binomial(), Binomial():
-            return noise.probability == least.probability and noise.trials >= least.trials
-    return False
-
-
-@lru_cache(maxsize=1 << 10)
-def _guarantee(
-    protocol: SumProtocol | BinaryShuffle,
-    plan: Deployment,
-    least: Noise | None,
-    relaxed: Relaxed | None,
-) -> Guarantee:
-    curve = mechanism_guarantee(_mechanism(protocol, plan, least))
-    if not isinstance(protocol, ShuffledPure):
-        return curve
-    if relaxed is None:
-        raise NotDerived("the guarantee of ShuffledPure", "no relaxed aggregation is assumed")
-    # The aggregation is e^(+-epsilon_hat) away from its simulation, on either side.
-    spent = Fraction(curve.pure().upper) + 2 * relaxed.epsilon_hat
-    return Assumed(Pure(spent), reason=str(relaxed))
-
-
-def noise_by_user(noise: Noise, *, users: int, runs: int, rng: Rng) -> Iterator[Integers]:
-    r"""The noise of each of ``users`` in each of ``runs`` batches, where every user draws alone.
-
-    Arrays of shape (some users, runs), which together hold all users: what is in the messages of
-    the local model, a part at a time. Their sum over users is the noise of the released sums.
-
-    >>> from dpcore import DiscreteLaplace, SeededRng
-    >>> drawn = noise_by_user(DiscreteLaplace(scale=2), users=70_000, runs=1, rng=SeededRng(1))
-    >>> [part.shape for part in drawn]
-    [(65536, 1), (4464, 1)]
-    """
-    rows = max(_AT_ONCE // runs, 1)
-    for start in range(0, users, rows):
-        count = min(rows, users - start)
-        yield noise.sample(count * runs, rng=rng).reshape(count, runs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,14 +22,10 @@ from bandits.privatizers.releasing import Releasing
 from dpcore.mechanism import Scope
 from dpcore.numbers.parameter import RationalLike
 
-__all__ = [
-    "NEW_USERS",
-    "NewUsers",
-    "RunGuarantee",
-    "Users",
-]
+__all__ = ["NEW", "NEW_USERS", "POOLED", "NewUsers", "RunGuarantee", "Users"]
 
-_NEW: Final = "users are new: each takes part in one release at most"
+NEW: Final = "users are new: each takes part in one release at most"
+POOLED: Final = "who is in a release depends on earlier releases and on coins, never on rewards"
 _THEOREM: Final = "what befalls a user is one of the parts: the worst of them"
 
 
@@ -135,7 +131,7 @@ class NewUsers(Users):
                 return None
             parts[part] = None
             assumed |= dict.fromkeys(privatizer.assumed(size))
-        return RunGuarantee(parts=tuple(parts), assumptions=(*assumed, _NEW))
+        return RunGuarantee(parts=tuple(parts), assumptions=(*assumed, NEW))
 
 
 NEW_USERS: Final = NewUsers()

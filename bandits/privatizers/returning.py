@@ -4,9 +4,8 @@ A user who may be in several releases is promised what they cost together, so al
 mechanism here: the same steps g and one law of noise, which each has at least, whatever the number
 of users (:class:`SteadyPrivatizer`). Then nothing depends on which releases a user was in, and B
 visits cost the B-fold composition of one curve, exactly. A :class:`Pool` counts the visits of its
-run, and a book (``bandits.privatizers.visits``) what everyone has spent. Who has no visit left is
-turned away.
-Proofs: docs/proofs/bandits.md.
+run, and a book (``bandits.privatizers.visits``) what everyone has spent. A user who has no visit
+left is turned away. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -28,9 +27,10 @@ from accounting.release.curve import PrivacyCurve
 from bandits.batch import Plays, Pulls, chance_of
 from bandits.privatizers.deployment import EVERYONE, Deployment, check_planned
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.promise import RunGuarantee, Users
+from bandits.privatizers.promise import POOLED, RunGuarantee, Users
 from bandits.privatizers.releasing import Releasing
 from bandits.privatizers.visits import Book, MemoryBook, Names, people, visits_of
+from dpcore.continual.stream import variance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -41,7 +41,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.laws.sums import summed
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
-from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.parameter import Exact, integer
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sizing import size_protocol
@@ -53,7 +53,6 @@ SteadyLaw: TypeAlias = DiscreteLaplace | Skellam | DiscreteGaussianSum | Binomia
 r"""The laws of noise that releases of any number of users can have alike."""
 
 _ROUNDED: Final = 10**6
-_POOLED: Final = "who is in a release depends on earlier releases and on coins, never on rewards"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,17 +109,14 @@ class SteadyPrivatizer(Privatizer):
         r"""g/s for discrete Laplace noise, exact; g/sigma for other laws, rounded up."""
         if isinstance(self.law, DiscreteLaplace):
             return self.steps / self.law.scale
-        variance = self.law.variance
-        least = variance.lower if isinstance(variance, Enclosure) else variance
-        square = Fraction(self.steps * _ROUNDED) ** 2 / Fraction(least)
-        return Fraction(ceil_sqrt(square), _ROUNDED)
+        least, _ = variance(self.law)
+        return Fraction(ceil_sqrt((self.steps * _ROUNDED) ** 2 / least), _ROUNDED)
 
     @property
     def deviation(self) -> float:
         r"""The standard deviation of the noise of a sum, in units of reward, rounded up."""
-        variance = self.law.variance
-        most = variance.upper if isinstance(variance, Enclosure) else variance
-        return narrow(lambda: ball(Fraction(most)).sqrt() / self.steps, 64).upper_float
+        _, most = variance(self.law)
+        return narrow(lambda: ball(most).sqrt() / self.steps, 64).upper_float
 
     @property
     def curve(self) -> PrivacyCurve:
@@ -215,7 +211,7 @@ def returning_guarantee(
             raise InvalidParameter("policy", privatizer, reason)
         assumed |= dict.fromkeys(privatizer.assumed(size))
     total = per_user(privatizer.curve, max_visits=max_visits)
-    return RunGuarantee(parts=(total,), assumptions=(*assumed, _POOLED))
+    return RunGuarantee(parts=(total,), assumptions=(*assumed, POOLED))
 
 
 class Pool(Users):

@@ -9,15 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias, cast, get_args
+from typing import Final, Literal, TypeAlias, cast
 
 from accounting import papers
 from accounting.papers import SumParameters
 from accounting.papers.arguments import ceil_sqrt
 from accounting.protocols.choose import Instance, choose
-from bandits.batch import chance_of
+from bandits.batch import chance_of, check_word
 from bandits.privatizers.deployment import EVERYONE, Deployment, check_planned
-from bandits.privatizers.privatizer import Privatizer, Relaxed, SumProtocol
+from bandits.privatizers.privatizer import Privatizer
+from bandits.privatizers.protocols import Relaxed, SumProtocol
 from dpcore.analysis.laplace_sums import FEWEST_DRAWS, pair_tail, sum_tail
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -26,7 +27,7 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least
-from dpcore.numbers.parameter import Exact, integer, positive_rational, rational
+from dpcore.numbers.parameter import Exact, integer, make_positive, rational
 from dpcore.protocols.sizing import size_protocol
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 
@@ -77,27 +78,24 @@ class SumPrivatizer(Privatizer):
     deployment: Deployment = EVERYONE
 
     def __post_init__(self) -> None:
-        if self.trust not in get_args(Trust):
-            reason = f"must be one of {', '.join(get_args(Trust))}"
-            raise InvalidParameter("trust", self.trust, reason)
-        if self.parameters not in get_args(Parameters):
-            raise InvalidParameter("parameters", self.parameters, "must be 'exact' or 'paper'")
+        check_word("trust", self.trust, Trust)
+        check_word("parameters", self.parameters, Parameters)
         check_planned(self.deployment, self.parameters)
-        epsilon = positive_rational("epsilon", self.epsilon, "no noise gives epsilon 0")
-        scaling = positive_rational("scaling", self.scaling, "it multiplies the precision")
+        make_positive(
+            self, epsilon="no noise gives epsilon 0", scaling="it multiplies the precision"
+        )
         failure, delta = chance_of("failure", self.failure), rational("delta", self.delta)
         if not 0 <= delta < 1:
             raise InvalidParameter("delta", self.delta, "must lie in [0, 1)")
         if delta and (self.trust not in _SCALED or self.parameters == "paper"):
             reason = "only exact renyi and concentrated noise can be chosen for one"
             raise InvalidParameter("delta", self.delta, reason)
-        if scaling != 1 and self.trust not in _SCALED and self.parameters == "paper":
+        if self.scaling != 1 and self.trust not in _SCALED and self.parameters == "paper":
             reason = "only renyi and concentrated have it in the paper"
             raise InvalidParameter("scaling", self.scaling, reason)
-        if scaling < 1 and self.trust in _SCALED:
+        if self.scaling < 1 and self.trust in _SCALED:
             raise InvalidParameter("scaling", self.scaling, "must be >= 1")
-        for name, exact in (("epsilon", epsilon), ("scaling", scaling), ("failure", failure)):
-            object.__setattr__(self, name, exact)
+        object.__setattr__(self, "failure", failure)
         object.__setattr__(self, "delta", delta)
 
     @property
@@ -118,7 +116,8 @@ class SumPrivatizer(Privatizer):
 def _protocol(privatizer: SumPrivatizer, n: int) -> SumProtocol:
     if privatizer.parameters == "paper" and privatizer.trust != "local":
         found = _of_paper(privatizer, n)
-        return _built(privatizer.trust, found.users, found.precision, found.threshold, found)
+        noise = found.noise if found.share is None else found.share
+        return _built(privatizer.trust, n, found.precision, found.threshold, noise)
     counted = privatizer.deployment.counted_on(n)
     if privatizer.delta:
         plan = choose(
@@ -131,13 +130,12 @@ def _protocol(privatizer: SumPrivatizer, n: int) -> SumProtocol:
             scaling=privatizer.scaling,
         )
         return cast(AggregatedSum, plan.protocol)
-    epsilon, s = Fraction(privatizer.epsilon), Fraction(privatizer.scaling)
+    epsilon, failure = privatizer.epsilon, privatizer.failure
     if privatizer.trust == "shuffled-pure":
         epsilon /= 2
-    g = ceil_sqrt((s * epsilon) ** 2 * n)
+    g = ceil_sqrt((privatizer.scaling * epsilon) ** 2 * n)
     noise = _noise(privatizer.trust, g / epsilon, counted)
     plain = _built(privatizer.trust, n, g, 0, noise)
-    failure = Fraction(privatizer.failure)
     if isinstance(plain, LocalSum) and n >= FEWEST_DRAWS:
         tau = laplace_sum_threshold(n, g / epsilon, failure)
     elif counted < n and privatizer.trust in ("pure", "shuffled-pure"):
@@ -200,9 +198,7 @@ def _noise(trust: Trust, ratio: Fraction, n: int) -> Noise:
             return DiscreteLaplace(scale=ratio)
 
 
-def _built(trust: Trust, n: int, g: int, tau: int, noise: Noise | SumParameters) -> SumProtocol:
-    if isinstance(noise, SumParameters):
-        noise = noise.noise if noise.share is None else noise.share
+def _built(trust: Trust, n: int, g: int, tau: int, noise: Noise) -> SumProtocol:
     match trust:
         case "central":
             return CentralSum(users=n, precision=g, threshold=tau, noise=noise)

@@ -73,17 +73,18 @@ def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
 
 def visits_of(max_visits: object) -> int:
     r"""B, an integer in [1, 2^29], or :class:`InvalidParameter` naming ``max_visits``."""
-    most = integer("max_visits", max_visits, at_least=1)
-    if most > _MOST_VISITS:
-        raise InvalidParameter("max_visits", max_visits, f"must be <= {_MOST_VISITS}")
-    return most
+    return _count("max_visits", max_visits, _MOST_VISITS)
 
 
 def people(users: object) -> int:
     r"""M, an integer in [1, 2^27], or :class:`InvalidParameter` naming ``users``."""
-    count = integer("users", users, at_least=1)
-    if count > _MOST_PEOPLE:
-        raise InvalidParameter("users", users, f"must be <= {_MOST_PEOPLE}")
+    return _count("users", users, _MOST_PEOPLE)
+
+
+def _count(argument: str, value: object, most: int) -> int:
+    count = integer(argument, value, at_least=1)
+    if count > most:
+        raise InvalidParameter(argument, value, f"must be <= {most}")
     return count
 
 
@@ -106,7 +107,7 @@ class Book(ABC):
     def able(self, users: Names) -> npt.NDArray[np.bool_]:
         r"""Who of ``users`` can pay for a release; nothing is charged.
 
-        Who cannot never will. Of who can nothing is promised: :meth:`pay` decides.
+        A user who cannot pay now never can later. Of the others only :meth:`pay` decides.
         """
 
     @abstractmethod

@@ -27,6 +27,7 @@ from flint import arb
 
 from bandits.batch import chance_of
 from dpcore.analysis.laplace_sums import FEWEST_DRAWS, pair_tail, sum_tail
+from dpcore.continual.stream import variance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.polya_difference import PolyaDifference
@@ -276,32 +277,20 @@ def _mean(noise: Noise) -> Fraction:
 def _first_sides(
     noise: Noise, steps: int, chance: Fraction, threshold: int | None
 ) -> tuple[_Side, ...]:
-    variance = noise.variance
-    deviation = math.sqrt(variance.upper if isinstance(variance, Enclosure) else variance)
-    return tuple(
-        _first_side(noise, sign, steps, chance, threshold, deviation)
-        for sign in ((1,) if noise.symmetric else (1, -1))
-    )
-
-
-def _first_side(
-    noise: Noise,
-    sign: int,
-    steps: int,
-    chance: Fraction,
-    threshold: int | None,
-    deviation: float,
-) -> _Side:
-    centre = sign * _mean(noise)
-    starts = (*_STARTS, *(-start for start in _STARTS))
-    found = {math.floor(centre + Fraction(start * deviation)) for start in starts}
-    last = max(found)
-    for _ in range(_MOST_FURTHER):
-        if _beyond(noise, sign, last) <= chance * _LEFT:
-            break
-        last = _further(centre, last)
-        found.add(last)
-    return _side(noise, sign, steps, threshold, found)
+    # Both tails, or one where they are alike.
+    deviation, sides = math.sqrt(variance(noise)[1]), []
+    for sign in (1,) if noise.symmetric else (1, -1):
+        centre = sign * _mean(noise)
+        starts = (*_STARTS, *(-start for start in _STARTS))
+        found = {math.floor(centre + Fraction(start * deviation)) for start in starts}
+        last = max(found)
+        for _ in range(_MOST_FURTHER):
+            if _beyond(noise, sign, last) <= chance * _LEFT:
+                break
+            last = _further(centre, last)
+            found.add(last)
+        sides.append(_side(noise, sign, steps, threshold, found))
+    return tuple(sides)
 
 
 # -- the bound, in floats and in balls --------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from flint import arb
 
-from bandits.batch import confidence_of
+from bandits.batch import check_word, confidence_of
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.certified import certified_gap, certified_width, has_gap
@@ -33,7 +33,6 @@ __all__ = [
     "Radius",
     "RadiusName",
     "TailName",
-    "radius_of",
     "tkms_width",
 ]
 
@@ -161,8 +160,7 @@ class PaperRadius(Radius):
     form: TailName = "printed"
 
     def __post_init__(self) -> None:
-        if self.form not in ("printed", "released"):
-            raise InvalidParameter("form", self.form, "must be 'printed' or 'released'")
+        check_word("form", self.form, TailName)
 
     def width(
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
@@ -191,7 +189,7 @@ class PaperRadius(Radius):
         if privatizer.delta:
             reason = "CZ has no radius for noise chosen for a delta: take ExactRadius()"
             raise InvalidParameter("privatizer", privatizer, reason)
-        e, s = ball(Fraction(privatizer.epsilon)), ball(Fraction(privatizer.scaling))
+        e, s = ball(privatizer.epsilon), ball(privatizer.scaling)
         root = arb(2).sqrt()
         match privatizer.trust:
             case "pure" | "central":
@@ -228,22 +226,6 @@ class DpSeRadius(Radius):
             return (ball(8 * odds).log() / (2 * r)).sqrt() + ball(4 * odds).log() * ball(scale / r)
 
         return narrow(beta, _BITS).upper_float
-
-
-def radius_of(name: RadiusName, *, batches: int | None = None) -> Radius:
-    r"""The rule of that name; ``batches`` is for "exact".
-
-    >>> radius_of("exact", batches=9), radius_of("paper")
-    (ExactRadius(batches=9), PaperRadius(form='printed'))
-
-    Raises :class:`InvalidParameter` for another name.
-    """
-    match name:
-        case "exact":
-            return ExactRadius(batches=batches)
-        case "paper":
-            return PaperRadius()
-    raise InvalidParameter("name", name, "must be 'exact' or 'paper'")
 
 
 def tkms_width(*, batches: int, pulls: int, sigma: RationalLike, horizon: int) -> float:
@@ -284,7 +266,7 @@ def _laplace_scale(privatizer: Privatizer) -> Fraction:
         return Fraction(0)
     _check_all_stay(privatizer)
     if isinstance(privatizer, SumPrivatizer) and privatizer.trust in ("central", "pure"):
-        return 1 / Fraction(privatizer.epsilon)
+        return 1 / privatizer.epsilon
     raise InvalidParameter("privatizer", privatizer.name, "DP-SE adds discrete Laplace noise")
 
 

@@ -121,14 +121,13 @@ def coverage(seed: int, arms: int, size: int) -> BitWorld:
         if value % _EDGES:
             reason = f"must be a multiple of {_EDGES}: a place has two edges"
             raise InvalidParameter(argument, value, reason)
-    drawn = np.random.RandomState(seed)
     places = tuple((i, i + 1) for i in range(0, arms, _EDGES))
     # The graph is the same in all instances.
     graph = np.random.RandomState(0)
     targets = tuple(int(each) for _ in places for each in graph.permutation(6)[:_EDGES])
     decisions, reward = Unions(places, size // _EDGES), Coverage(targets)
     problem = Problem(decisions=decisions, reward=reward, oracle=GreedyCoverage(decisions, reward))
-    return BitWorld(of=problem, chances=tuple(drawn.random_sample(arms).tolist()))
+    return _uniform(seed, problem)
 
 
 def path(seed: int, arms: int, size: int) -> BitWorld:
@@ -151,8 +150,7 @@ def path(seed: int, arms: int, size: int) -> BitWorld:
     right = [(each, each + 1) for each in at if each % n < n - 1]
     down = [(each, each + n) for each in at if each + n < n * n]
     problem = Problem(decisions=Paths(tuple(sorted(right + down))), reward=Linear(offset=-1))
-    drawn = np.random.RandomState(seed).random_sample(arms)
-    return BitWorld(of=problem, chances=tuple(drawn.tolist()))
+    return _uniform(seed, problem)
 
 
 def tree(seed: int, arms: int, size: int) -> BitWorld:
@@ -168,8 +166,7 @@ def tree(seed: int, arms: int, size: int) -> BitWorld:
     if size != n - 1:
         raise InvalidParameter("super_arm", size, f"must be {n - 1}: every tree has as many edges")
     problem = Problem(decisions=SpanningTrees((*combinations(range(n), 2),)))
-    drawn = np.random.RandomState(seed).random_sample(arms)
-    return BitWorld(of=problem, chances=tuple(drawn.tolist()))
+    return _uniform(seed, problem)
 
 
 def influence(seed: int, arms: int, size: int) -> BitWorld:
@@ -183,13 +180,19 @@ def influence(seed: int, arms: int, size: int) -> BitWorld:
     if (arms, size) != (len(edges), decisions.most):
         raise InvalidParameter("arms", arms, f"must be {len(edges)} edges, {decisions.most} chosen")
     problem = Problem(decisions=decisions, reward=reward, oracle=Exhaustive(decisions, reward))
-    drawn = np.random.RandomState(seed).random_sample(arms)
-    return BitWorld(of=problem, chances=tuple(drawn.tolist()))
+    return _uniform(seed, problem)
+
+
+# numpy's legacy generator never changes.
 
 
 def _shuffled(seed: int, means: list[float]) -> tuple[float, ...]:
-    # numpy's legacy generator, which never changes.
     return tuple(np.random.RandomState(seed).permutation(means).tolist())
+
+
+def _uniform(seed: int, problem: Problem) -> BitWorld:
+    drawn = np.random.RandomState(seed).random_sample(problem.arms)
+    return BitWorld(of=problem, chances=tuple(drawn.tolist()))
 
 
 def combinatorial_preset(
@@ -203,7 +206,6 @@ def combinatorial_preset(
         algorithms=_ALGORITHMS,
         epsilons=("2",),
         horizon=10**5,
-        schedule="paper",
         arms=arms,
         super_arm=size,
         kind="combinatorial",

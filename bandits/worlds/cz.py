@@ -7,6 +7,7 @@ gap u + (1 - gap)/2, u uniform from numpy's legacy generator under seed i; gap 0
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from bandits.worlds.environment import ClippedNormal, cz_instance
@@ -55,13 +56,10 @@ EASY: Final = Preset(
     arms=10,
 )
 
-HARD: Final = Preset(
+HARD: Final = replace(
+    EASY,
     name="cz/hard",
     sentence="10 arms, means uniform in [0.45, 0.55], normal rewards clipped to [0, 1]",
     source=Simulated(instance=hard_instance),
-    algorithms=CZ_ALGORITHMS,
-    epsilons=("0.1", "0.5", "1"),
     horizon=10**7,
-    schedule="released",
-    arms=10,
 )

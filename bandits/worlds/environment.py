@@ -337,12 +337,10 @@ def _distinct(rewards: Iterable[Any]) -> tuple[tuple[Fraction, ...], tuple[int, 
     held = listed if isinstance(listed, np.ndarray) else np.array([*listed], dtype=object)
     found: dict[Fraction, int] = {}
     if held.dtype == object:
-        pairs = [(value, 1) for value in held]
+        values, counts = held, np.ones(len(held), dtype=np.int64)
     else:
-        pairs = [
-            *zip(*(part.tolist() for part in np.unique(held, return_counts=True)), strict=True)
-        ]
-    for value, count in pairs:
+        values, counts = np.unique(held, return_counts=True)
+    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
         exact = rational("rewards", value)
         if not 0 <= exact <= 1:
             raise InvalidParameter("rewards", value, "must lie in [0, 1]")

@@ -224,7 +224,6 @@ FIGURE_2: Final = Preset(
     algorithms=("dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "dpe-fixedu"),
     epsilons=("10",),
     horizon=10**6,
-    schedule="paper",
     arms=1000,
     delta="0.25",
     kind="linear",
@@ -255,7 +254,6 @@ TABLE_2: Final = Preset(
     algorithms=("pe", "cdp-pe", "ldp-pe", "sdp-pe"),
     epsilons=("1",),
     horizon=10**6,
-    schedule="paper",
     arms=1000,
     kind="linear",
 )

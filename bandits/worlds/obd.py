@@ -85,6 +85,5 @@ OBD: Final = Preset(
     algorithms=("sdp-ae", "vb-sdp-ae", "dist-dp-se", "se"),
     epsilons=("0.5", "1", "5"),
     horizon=10**6,
-    schedule="paper",
     arms=None,
 )

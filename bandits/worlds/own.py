@@ -69,7 +69,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _number(cell: str) -> Fraction | None:
-    # NaN and infinity are numbers to nobody here, and refused as rewards, not taken for a name.
+    # NaN and infinity are refused as rewards, and not taken for the name of an arm.
     if cell.strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
         return Fraction(-1)
     try:
@@ -88,6 +88,5 @@ OWN: Final = Preset(
     algorithms=CZ_ALGORITHMS,
     epsilons=("0.5", "1"),
     horizon=10**5,
-    schedule="paper",
     arms=None,
 )

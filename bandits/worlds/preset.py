@@ -11,7 +11,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from bandits.policies.registry import ScheduleName, WorldKind
+from bandits.policies.registry import WorldKind
+from bandits.policies.setting import ScheduleName
 from bandits.worlds.environment import Environment, Reordered
 from dpcore.command.input_file import require_plain
 from dpcore.errors import InvalidParameter
@@ -21,7 +22,6 @@ __all__ = ["MOST_INSTANCES", "Data", "FromFile", "Preset", "Simulated", "SuperAr
 
 MOST_INSTANCES: Final = 1 << 20
 _MOST_ARMS: Final = 1 << 16
-_PIECE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +102,8 @@ class Preset:
     algorithms: tuple[str, ...]
     epsilons: tuple[str, ...]
     horizon: int
-    schedule: ScheduleName
     arms: int | None
+    schedule: ScheduleName = "paper"
     instances: int = 20
     delta: str = "1e-6"
     kind: WorldKind = "arms"
@@ -213,11 +213,8 @@ def _digest_of(paths: Sequence[Path]) -> str:
 
 
 def _digest(path: Path) -> str:
-    found = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                found.update(piece)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InvalidParameter("data", str(path), error.strerror or str(error)) from None
-    return found.hexdigest()

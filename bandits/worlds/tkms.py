@@ -30,6 +30,5 @@ BINARY: Final = Preset(
     algorithms=("sdp-ae", "vb-sdp-ae", "dist-dp-se", "se"),
     epsilons=("0.1", "0.5", "1"),
     horizon=10**6,
-    schedule="paper",
     arms=10,
 )

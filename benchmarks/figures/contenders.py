@@ -69,14 +69,18 @@ class Player:
             schedule="released" if version == RADIUS else None,
             seed=self.seed,
         )
-        if experiment not in self.played:
-            self.played[experiment] = of_experiment(experiment, jobs=self.jobs, data=data)
-        found = self.played[experiment]
+        found = self.outcomes(experiment, data)
         return {
             (name, epsilon): found[str(read_algorithm(name)), write_rational(Fraction(epsilon))]
             for name in algorithms
             for epsilon in wanted
         }
+
+    def outcomes(self, experiment: Experiment, data: Path | None = None) -> Outcomes:
+        r"""What an experiment gave; it is played once."""
+        if experiment not in self.played:
+            self.played[experiment] = of_experiment(experiment, jobs=self.jobs, data=data)
+        return self.played[experiment]
 
     def contenders(self, contenders: Sequence[Contender]) -> Outcomes:
         r"""What policies that have no name gave."""

@@ -20,7 +20,7 @@ from benchmarks.figures.section import (
     regret_of,
     rounded,
 )
-from benchmarks.figures.sweep import Outcome, of_experiment, ratio
+from benchmarks.figures.sweep import Outcome, ratio
 from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import up
 
@@ -102,10 +102,8 @@ def _played(
         users=users,
         seed=player.seed,
     )
-    if experiment not in player.played:
-        player.played[experiment] = of_experiment(experiment, jobs=player.jobs)
-    written = write_rational(Fraction(epsilon))
-    return {name: player.played[experiment][name, written] for name in algorithms}
+    found, written = player.outcomes(experiment), write_rational(Fraction(epsilon))
+    return {name: found[name, written] for name in algorithms}
 
 
 def _rows(
@@ -116,34 +114,27 @@ def _rows(
     alphas: dict[str, dict[str, Outcome]],
     middle: int,
 ) -> Iterable[dict[str, Cell]]:
-    def row(
-        numbers: str, epsilon: str, horizon: int, alpha: str, outcome: Outcome
-    ) -> dict[str, Cell]:
-        return {
-            "numbers": numbers,
-            "epsilon": epsilon,
-            "T": power(horizon),
-            "alpha": alpha,
-            "algorithm": outcome.label,
-            "regret": regret_of(outcome),
-            "best lost": outcome.wrong,
-            "numbers sent": rounded(outcome.numbers),
-            "bits sent": rounded(outcome.sent),
-        }
-
-    for outcome in exact.values():
-        yield row("exact", _EPSILON, middle, "4/5", outcome)
-    for outcome in paper.values():
-        yield row("paper", _EPSILON, middle, "4/5", outcome)
-    for epsilon, found in spread.items():
-        if epsilon != _EPSILON:
-            yield from (row("exact", epsilon, middle, "4/5", each) for each in found.values())
-    for horizon, found in grown.items():
-        if horizon != middle:
-            yield from (row("exact", _EPSILON, horizon, "4/5", each) for each in found.values())
-    for alpha, found in alphas.items():
-        if alpha != "4/5":
-            yield from (row("exact", _EPSILON, middle, alpha, each) for each in found.values())
+    e, t, a = _EPSILON, middle, "4/5"
+    played = [
+        ("exact", e, t, a, exact),
+        ("paper", e, t, a, paper),
+        *(("exact", each, t, a, found) for each, found in spread.items() if each != e),
+        *(("exact", e, each, a, found) for each, found in grown.items() if each != t),
+        *(("exact", e, t, each, found) for each, found in alphas.items() if each != a),
+    ]
+    for numbers, epsilon, horizon, alpha, found in played:
+        for outcome in found.values():
+            yield {
+                "numbers": numbers,
+                "epsilon": epsilon,
+                "T": power(horizon),
+                "alpha": alpha,
+                "algorithm": outcome.label,
+                "regret": regret_of(outcome),
+                "best lost": outcome.wrong,
+                "numbers sent": rounded(outcome.numbers),
+                "bits sent": rounded(outcome.sent),
+            }
 
 
 def _checks(

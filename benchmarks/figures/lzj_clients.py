@@ -24,7 +24,7 @@ from benchmarks.figures.section import (
     regret_of,
     rounded,
 )
-from benchmarks.figures.sweep import Outcome, of_experiment, ratio
+from benchmarks.figures.sweep import Outcome, ratio
 from dpcore.numbers.parameter import rational, write_rational
 
 __all__ = ["linear_remarks"]
@@ -43,9 +43,7 @@ def linear_remarks(player: Player) -> Section:
 
     def played(preset: str, names: str, **settings: Any) -> _Found:
         experiment = _experiment(player, preset, names, horizon, **settings)
-        if experiment not in player.played:
-            player.played[experiment] = of_experiment(experiment, jobs=player.jobs)
-        every, epsilon = player.played[experiment], _epsilon(experiment)
+        every, epsilon = player.outcomes(experiment), _epsilon(experiment)
         found = {name: every[name, epsilon] for name in experiment.algorithms}
         rows.extend(_row(experiment, outcome) for outcome in found.values())
         return found
@@ -169,12 +167,9 @@ def _checks(
         f"{one}, alpha {', '.join(_ALPHAS)}",
         [ratio(found["cdp-dpe"].final, found["dpe"].final) for found in shared.values()],
     )
-    for name, where, less, more in (
-        ("cdp-pe", one, pure, alone),
-        ("ldp-pe", one, pure, alone),
-    ):
+    for name in ("cdp-pe", "ldp-pe"):
         statement = f"{name} has less regret with Laplace noise than with Gaussian noise"
-        yield is_less(statement, where, less[name], more[name])
+        yield is_less(statement, one, pure[name], alone[name])
     for name in ("cdp-dpe", "ldp-dpe"):
         statement = f"{name} has less regret with Gaussian noise than with Laplace noise"
         yield is_less(statement, ten, gauss[name], pure[name])

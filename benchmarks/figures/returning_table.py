@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -23,9 +23,9 @@ from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from accounting.theorems.composition import advanced_over_splits
 from accounting.totals.compose import compose
-from bandits.batch import arms_and_horizon
+from bandits.batch import arms_and_horizon, check_word
 from bandits.experiments.averages import mean_and_error
-from bandits.play import play
+from bandits.play import Run, play
 from bandits.policies.partial_batches import PartedElimination
 from bandits.policies.schedule import exact_schedule
 from bandits.privatizers.returning import Pool, SteadyPrivatizer
@@ -122,11 +122,12 @@ def visit_noise(
     """
     if law not in _LAWS.values():
         raise InvalidParameter("law", law, f"must be one of {', '.join(_LAWS.values())}")
-    most, times, way = rational("delta", delta), visits_of(max_visits), _route(route)
+    check_word("route", route, Route)
+    most, times = rational("delta", delta), visits_of(max_visits)
     if not 0 < most < 1:
         raise InvalidParameter("delta", delta, "must lie in (0, 1)")
     wanted = positive_rational("epsilon", epsilon, "no noise gives epsilon 0")
-    return _noise(law, wanted, most, times, way, integer("steps", steps, at_least=1))
+    return _noise(law, wanted, most, times, route, integer("steps", steps, at_least=1))
 
 
 @lru_cache(maxsize=1 << 8)
@@ -225,8 +226,9 @@ def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a d
     seed, count = integer("seed", seed, at_least=0), integer("instances", instances, at_least=1)
     _, horizon = arms_and_horizon(_ARMS, horizon)
     most_of = tuple(visits_of(most) for most in _listed("max_visits", max_visits))
-    ways = tuple(_route(route) for route in _listed("routes", routes))
-    names = _listed("algorithms", algorithms)
+    ways, names = _listed("routes", routes), _listed("algorithms", algorithms)
+    for route in ways:
+        check_word("route", route, Route)
     for algorithm in names:
         if algorithm not in _LAWS:
             reason = f"must be one of {', '.join(_LAWS)}"
@@ -248,7 +250,8 @@ def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a d
                     way: _epsilon(noise, steps, most, rational("delta", delta), way)
                     for way in (route, "exact")
                 }
-                played = _played(steady, most, horizon, count, gap, seed)
+                pools, runs = _played(steady, most, horizon, count, gap, seed)
+                mean, error = mean_and_error([run.regret_per_round for run in runs])
                 rows.append(
                     ReturningRow(
                         algorithm=algorithm,
@@ -259,15 +262,15 @@ def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a d
                         epsilon=round_up(spent[route]),
                         epsilon_exact=round_up(spent["exact"]),
                         delta=str(rational("delta", delta)),
-                        users=played.users,
-                        most_visits=played.most_visits,
-                        turned_away=played.turned_away,
-                        dry=played.dry,
-                        regret_per_round=float(np.mean(played.regrets)),
-                        standard_error=_standard_error(played.regrets),
+                        users=pools[0].users,
+                        most_visits=max(pool.most_visits for pool in pools),
+                        turned_away=sum(pool.turned_away for pool in pools) / count,
+                        dry=sum(pool.dry for pool in pools),
+                        regret_per_round=mean,
+                        standard_error=math.nan if error is None else error,
                         instances=count,
                         horizon=horizon,
-                        bits_per_user=played.bits,
+                        bits_per_user=max(run.bits_per_user for run in runs),
                     )
                 )
     return tuple(rows)
@@ -282,29 +285,6 @@ def _listed(argument: str, values: object) -> tuple[Any, ...]:
     return found
 
 
-def _route(route: object) -> Route:
-    for known in get_args(Route):
-        if route == known:
-            return cast("Route", known)
-    raise InvalidParameter("route", route, f"must be one of {', '.join(get_args(Route))}")
-
-
-def _standard_error(values: tuple[float, ...]) -> float:
-    # Of the mean; not a number where one value says nothing about it.
-    error = mean_and_error(values)[1]
-    return math.nan if error is None else error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Played:
-    users: int
-    most_visits: int
-    turned_away: float
-    dry: int
-    regrets: tuple[float, ...]
-    bits: int
-
-
 def _played(
     steady: SteadyPrivatizer,
     max_visits: int,
@@ -312,7 +292,8 @@ def _played(
     instances: int,
     gap: RationalLike,
     seed: int,
-) -> _Played:
+) -> tuple[list[Pool], list[Run]]:
+    # The people and the run of each instance.
     users = -(-horizon // max_visits)
     policy = PartedElimination(
         privatizer=steady,
@@ -321,7 +302,7 @@ def _played(
         most=max(users // 2, 1),
         confidence=_CONFIDENCE,
     )
-    regrets, pools, bits = [], list[Pool](), 0
+    pools, runs = [], []
     for instance in range(instances):
         pool = Pool(
             users=users,
@@ -329,6 +310,7 @@ def _played(
             privatizer=steady,
             arrivals=np.random.default_rng([seed, instance, 1]),
         )
+        pools.append(pool)
         run = play(
             policy,
             cz_instance(gap, instance, arms=_ARMS),
@@ -337,14 +319,5 @@ def _played(
             rng=SeededRng(seed * instances + instance),
             users=pool,
         )
-        regrets.append(run.regret_per_round)
-        pools.append(pool)
-        bits = max(bits, run.bits_per_user)
-    return _Played(
-        users=users,
-        most_visits=max(pool.most_visits for pool in pools),
-        turned_away=sum(pool.turned_away for pool in pools) / instances,
-        dry=sum(pool.dry for pool in pools),
-        regrets=tuple(regrets),
-        bits=bits,
-    )
+        runs.append(run)
+    return pools, runs

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias
@@ -62,12 +62,7 @@ class Check:
     figures: str
 
     def to_json(self) -> dict[str, str]:
-        return {
-            "statement": self.statement,
-            "where": self.where,
-            "verdict": self.verdict,
-            "figures": self.figures,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

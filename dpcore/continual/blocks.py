@@ -63,10 +63,6 @@ class TreeSum(_BlockSum):
     def moves(self) -> tuple[int, ...]:
         return (1,) * self.horizon.bit_length()
 
-    def covered(self, taken: int) -> int:
-        r"""All of them."""
-        return self.checked_count(taken)
-
     def _draws(self, covered: int) -> int:
         return covered.bit_count()
 

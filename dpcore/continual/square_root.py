@@ -25,7 +25,7 @@ from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision
 from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import Rng
 
-__all__ = ["SquareRootSum", "rounded"]
+__all__ = ["SquareRootSum", "column", "rounded", "series"]
 
 State: TypeAlias = tuple[int, tuple[int, ...]]
 
@@ -72,10 +72,6 @@ class SquareRootSum(ContinualSum):
     @property
     def moves(self) -> tuple[int, ...]:
         return column(self.horizon, self.grid)
-
-    def covered(self, taken: int) -> int:
-        r"""All of them."""
-        return self.checked_count(taken)
 
     def mean_squared_error(self, taken: int) -> Enclosure:
         r"""Of sum_k (h_k/g) z_k, k < ``taken``, and of what rounding to 1/g can add or take."""
@@ -146,15 +142,15 @@ def _inverse(horizon: int, grid: int, bits: int) -> tuple[tuple[int, int], ...]:
     # h_k 2^bits lies in [n, n + slack].
     with precision(2 * bits + _EXTRA):
         found = []
-        for h in _series(horizon, grid):
+        for h in series(horizon, grid):
             scaled = h * ball(1 << bits)
             low = integer_below(scaled)
             found.append((low, -integer_below(-scaled) - low))
     return tuple(found)
 
 
-def _series(horizon: int, grid: int) -> list[arb]:
-    # g/((1 - q) c(q)) up to q^horizon, at the precision around.
+def series(horizon: int, grid: int) -> list[arb]:
+    r"""The coefficients h_k of g A C^-1 = g/((1 - q) c(q)), as balls at the precision around."""
     before = ctx.cap
     ctx.cap = horizon
     try:
@@ -170,7 +166,7 @@ def _squares(horizon: int, grid: int) -> tuple[arb, ...]:
     # sum_(k < t) h_k^2 for t = 1, 2, ...
     found, total = [], arb(0)
     with precision(2 * _BITS):
-        for h in _series(horizon, grid):
+        for h in series(horizon, grid):
             total += h * h
             found.append(total)
     return tuple(found)

@@ -118,9 +118,9 @@ class ContinualSum(ABC):
     def mean_squared_error(self, taken: int) -> Enclosure:
         r"""E[(value - sum)^2] after ``taken`` items, of the sum of the items the total is of."""
 
-    @abstractmethod
     def covered(self, taken: int) -> int:
-        r"""How many items the total is of, after ``taken`` items."""
+        r"""How many items the total is of, after ``taken`` items: all, if nothing else is said."""
+        return self.checked_count(taken)
 
     def start(self, *, rng: Rng = SYSTEM) -> RunningSum:
         r"""A new stream, before its first item."""

@@ -19,8 +19,9 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.count_noise import CountNoise, table_of_counts
 from dpcore.laws.poisson import log_ratio
 from dpcore.noise import Noise
+from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import ball
-from dpcore.numbers.parameter import Exact, integer, rational
+from dpcore.numbers.parameter import Exact, integer, rational_in
 from dpcore.sampling.coins import bernoulli
 from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
@@ -28,8 +29,6 @@ from dpcore.sampling.stirling import Centred, Shifted
 
 __all__ = ["Binomial"]
 
-_FLOAT_VARIANCES: Final = (Fraction(1, 10**9), Fraction(2**60))
-_FLOAT_TRIALS: Final = 1 << 62
 _TABLE_VARIANCE: Final = 1 << 22
 _MOST_COINS: Final = 1 << 12
 _EXACT_BITS: Final = 1 << 12
@@ -56,17 +55,18 @@ class Binomial(CountNoise):
     """
 
     name: ClassVar[str] = "binomial"
+    floats: ClassVar[tuple[Covered, ...]] = (
+        Covered("trials", "1", "2^62"),
+        Covered("variance", "1e-9", "2^60", argument="probability", written="trials p (1-p)"),
+    )
 
     trials: int
     probability: Exact = Exact()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "trials", integer("trials", self.trials, at_least=1))
-        exact = rational("probability", self.probability)
-        if not 0 < exact < 1:
-            raise InvalidParameter(
-                "probability", self.probability, "must lie in (0, 1): a sure coin adds no noise"
-            )
+        reason = "a sure coin adds no noise"
+        exact = rational_in("probability", self.probability, "(0, 1)", reason)
         object.__setattr__(self, "probability", exact)
 
     @property
@@ -201,22 +201,6 @@ class Binomial(CountNoise):
         if self.variance <= _TABLE_VARIANCE:
             return table_of_counts(self)
         return Shifted(self.centred())
-
-    def check_float_range(self) -> None:
-        r"""The float64 functions cover trials <= 2^62 and 1e-9 <= variance <= 2^60."""
-        if self.trials > _FLOAT_TRIALS:
-            raise InvalidParameter(
-                "trials", self.trials, f"the float functions cover at most 2^62; {_ELSE}"
-            )
-        if not _FLOAT_VARIANCES[0] <= self.variance <= _FLOAT_VARIANCES[1]:
-            raise InvalidParameter(
-                "probability",
-                self.probability,
-                f"the float functions cover 1e-9 <= trials p (1-p) <= 2^60; {_ELSE}",
-            )
-
-
-_ELSE: Final = "use enclose_pmf, enclose_cdf and enclose_sf"
 
 
 @lru_cache(maxsize=16)

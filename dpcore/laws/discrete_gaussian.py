@@ -18,11 +18,11 @@ from flint import arb
 
 from dpcore.analysis import theta
 from dpcore.analysis.quantile_guess import normal_guess
-from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.symmetric import SymmetricNoise
 from dpcore.noise import batch_of
 from dpcore.numbers.arrays import Integers
+from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.numbers.floating import Floats, Pair, exp_neg, pair_of, product, square
 from dpcore.numbers.parameter import Exact, make_positive
@@ -33,7 +33,6 @@ from dpcore.sampling.rng import Rng
 
 __all__ = ["DiscreteGaussian"]
 
-_FLOAT_VARIANCES: Final = (Fraction(1, 10**12), Fraction(2**92))
 _TABLE_VARIANCE: Final = 1 << 22
 _SERIES_VARIANCE: Final = 1 << 12
 # B_2m(1/2)/(2m)! for m = 1..8, Bernoulli polynomials at the middle (DLMF 24.4.27).
@@ -64,6 +63,7 @@ class DiscreteGaussian(SymmetricNoise):
     """
 
     name: ClassVar[str] = "discrete-gaussian"
+    floats: ClassVar[tuple[Covered, ...]] = (Covered("sigma_squared", "1e-12", "2^92"),)
 
     sigma_squared: Exact = Exact()
 
@@ -113,16 +113,6 @@ class DiscreteGaussian(SymmetricNoise):
         # Its tail is the heavier one: batch_of refuses when a proposal could leave int64.
         proposals = batch_of(DiscreteLaplace(scale=scale))
         return GaussianByRejection(self.sigma_squared, scale, proposals)
-
-    def check_float_range(self) -> None:
-        r"""The float64 functions cover 1e-12 <= sigma_squared <= 2^92."""
-        if not _FLOAT_VARIANCES[0] <= self.sigma_squared <= _FLOAT_VARIANCES[1]:
-            raise InvalidParameter(
-                "sigma_squared",
-                self.sigma_squared,
-                "the float functions cover 1e-12 <= sigma_squared <= 2^92; "
-                "use enclose_pmf, enclose_cdf and enclose_sf",
-            )
 
     def _exponent(self, k: Integers) -> Pair:
         return product(square(pair_of(k)), pair_of(1 / (2 * self.sigma_squared)))

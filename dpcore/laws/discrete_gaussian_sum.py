@@ -28,6 +28,7 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.symmetric import SymmetricNoise
 from dpcore.noise import batch_of
 from dpcore.numbers.arrays import Integers
+from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, integer, positive_rational
@@ -46,7 +47,6 @@ from dpcore.sampling.tables import EXTRA, FloatTable, float_table, symmetric_tab
 __all__ = ["DiscreteGaussianSum"]
 
 _LEAST_VARIANCE: Final = Fraction(1, 10**6)
-_MOST_FLOAT_VARIANCE: Final = 1 << 60
 _TABLE_VARIANCE: Final = 1 << 22
 _MOST_BASES: Final = 512
 _MOST_RIPPLE: Final = Fraction(1, 1 << 16)
@@ -73,6 +73,9 @@ class DiscreteGaussianSum(SymmetricNoise):
     """
 
     name: ClassVar[str] = "discrete-gaussian-sum"
+    floats: ClassVar[tuple[Covered, ...]] = (
+        Covered("_whole", "0", "2^60", argument="sigma_squared", written="count sigma_squared"),
+    )
 
     count: int
     sigma_squared: Exact = Exact()
@@ -156,16 +159,6 @@ class DiscreteGaussianSum(SymmetricNoise):
             proposal = batch_of(DiscreteGaussian(sigma_squared=self._whole))
             return Rippled(self._law, proposal, Fraction(most))
         return _table(self) if small else Inverted(self.cdf_ball, 0)
-
-    def check_float_range(self) -> None:
-        r"""The float64 functions cover count sigma_squared <= 2^60."""
-        if self._whole > _MOST_FLOAT_VARIANCE:
-            raise InvalidParameter(
-                "sigma_squared",
-                self.sigma_squared,
-                "the float functions cover count sigma_squared <= 2^60; "
-                "use enclose_pmf, enclose_cdf and enclose_sf",
-            )
 
     @property
     def _tabled(self) -> bool:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import numpy as np
 from flint import arb
 
-from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.symmetric import SymmetricNoise
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
+from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.numbers.floating import Floats, Pair, exp_neg, pair_of, product
 from dpcore.numbers.parameter import Exact, integer, make_positive
@@ -30,8 +30,6 @@ from dpcore.sampling.laplace_digits import LaplaceDigits
 from dpcore.sampling.rng import Rng
 
 __all__ = ["DiscreteLaplace"]
-
-_FLOAT_SCALES: Final = (Fraction(1, 10**6), Fraction(2**46))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -53,6 +51,7 @@ class DiscreteLaplace(SymmetricNoise):
     """
 
     name: ClassVar[str] = "discrete-laplace"
+    floats: ClassVar[tuple[Covered, ...]] = (Covered("scale", "1e-6", "2^46"),)
 
     scale: Exact = Exact()
 
@@ -109,16 +108,6 @@ class DiscreteLaplace(SymmetricNoise):
         """
         parties = integer("parties", parties, at_least=1)
         return PolyaDifference(shape=Fraction(1, parties), scale=self.scale)
-
-    def check_float_range(self) -> None:
-        r"""The float64 functions cover 1e-6 <= scale <= 2^46."""
-        if not _FLOAT_SCALES[0] <= self.scale <= _FLOAT_SCALES[1]:
-            raise InvalidParameter(
-                "scale",
-                self.scale,
-                "the float functions cover 1e-6 <= scale <= 2^46; "
-                "use enclose_pmf, enclose_cdf and enclose_sf",
-            )
 
     def _exponent(self, k: Integers) -> Pair:
         return product(pair_of(k), pair_of(1 / self.scale))

@@ -13,8 +13,8 @@ from typing import ClassVar, Final
 
 from flint import acb, arb
 
-from dpcore.errors import InvalidParameter
 from dpcore.laws.count_noise import CountNoise, table_of_counts
+from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.parameter import Exact, integer, make_positive
 from dpcore.sampling.coins import bernoulli
@@ -24,7 +24,6 @@ from dpcore.sampling.stirling import Centred, Shifted
 
 __all__ = ["Poisson"]
 
-_FLOAT_MEANS: Final = (Fraction(1, 10**9), Fraction(2**60))
 _TABLE_MEAN: Final = 1 << 22
 _MOST_UNITS: Final = 1 << 12
 
@@ -48,6 +47,7 @@ class Poisson(CountNoise):
     """
 
     name: ClassVar[str] = "poisson"
+    floats: ClassVar[tuple[Covered, ...]] = (Covered("mean", "1e-9", "2^60"),)
 
     mean: Exact = Exact()
 
@@ -132,16 +132,6 @@ class Poisson(CountNoise):
         if self.mean <= _TABLE_MEAN:
             return table_of_counts(self)
         return Shifted(self.centred())
-
-    def check_float_range(self) -> None:
-        r"""The float64 functions cover 1e-9 <= mean <= 2^60."""
-        if not _FLOAT_MEANS[0] <= self.mean <= _FLOAT_MEANS[1]:
-            raise InvalidParameter(
-                "mean",
-                self.mean,
-                "the float functions cover 1e-9 <= mean <= 2^60; "
-                "use enclose_pmf, enclose_cdf and enclose_sf",
-            )
 
 
 def log_ratio(a: Fraction, b: Fraction) -> Fraction:

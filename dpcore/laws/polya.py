@@ -21,10 +21,10 @@ from dpcore.analysis import polya_integral as branch_contour
 from dpcore.analysis.pointwise import pointwise
 from dpcore.analysis.polya_integral import Branch
 from dpcore.analysis.runs import by_runs, closer
-from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_jumps import LogJumps, sum_of_jumps
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
+from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.integer_search import least
@@ -43,10 +43,8 @@ from dpcore.sampling.inversion import (
 from dpcore.sampling.laplace_digits import LaplaceDigits
 from dpcore.sampling.rng import Rng
 
-__all__ = ["NO_NOISE", "Polya", "check_floats", "is_near", "one_minus_beta"]
+__all__ = ["COVERED", "NO_NOISE", "Polya", "is_near", "one_minus_beta"]
 
-_FLOAT_SCALES: Final = (Fraction(1, 10**6), Fraction(2**46))
-_FLOAT_SHAPES: Final = (Fraction(1, 2**30), Fraction(2**10))
 _MOST_WHOLE: Final = 1 << 12
 _MOST_GEOMETRICS: Final = 1 << 17
 _LONGEST_URN: Final = 1 << 12
@@ -59,6 +57,9 @@ _RIGHT_BITS: Final = 40
 
 NO_NOISE: Final = {"shape": "shape 0 adds no noise", "scale": "scale 0 adds no noise"}
 """Why the parameters of Polya laws are > 0."""
+
+COVERED: Final = (Covered("scale", "1e-6", "2^46"), Covered("shape", "2^-30", "2^10"))
+"""Where the float64 functions of Polya laws are offered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -82,6 +83,7 @@ class Polya(Noise):
     """
 
     name: ClassVar[str] = "polya"
+    floats: ClassVar[tuple[Covered, ...]] = COVERED
 
     shape: Exact = Exact()
     scale: Exact = Exact()
@@ -193,10 +195,6 @@ class Polya(Noise):
             parts.append(LogJumps(self.shape - whole, self.scale))
         return parts[0] if len(parts) == 1 else _Sum(parts)
 
-    def check_float_range(self) -> None:
-        r"""The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10."""
-        check_floats(self.shape, self.scale)
-
     def _log_pmf(self, k: Integers) -> Floats:
         found = pointwise(np.maximum(k, 0), self.log_mass)
         return np.where(k < 0, -np.inf, found)
@@ -221,17 +219,6 @@ class Polya(Noise):
         upper = p >= 0.5  # below, gammaincinv is as near as Newton's steps would bring it
         guess[upper] = closer(guess[upper], 1 - p[upper], self._sf, self._pmf)
         return guess
-
-
-def check_floats(shape: Fraction, scale: Fraction) -> None:
-    r"""Raise :class:`InvalidParameter` outside the range of the float64 functions."""
-    enclosures = "use enclose_pmf, enclose_cdf and enclose_sf"
-    if not _FLOAT_SCALES[0] <= scale <= _FLOAT_SCALES[1]:
-        reason = f"the float functions cover 1e-6 <= scale <= 2^46; {enclosures}"
-        raise InvalidParameter("scale", scale, reason)
-    if not _FLOAT_SHAPES[0] <= shape <= _FLOAT_SHAPES[1]:
-        reason = f"the float functions cover 2^-30 <= shape <= 2^10; {enclosures}"
-        raise InvalidParameter("shape", shape, reason)
 
 
 def one_minus_beta(scale: Fraction) -> arb:

@@ -18,10 +18,11 @@ from dpcore.analysis import polya_integral as branch_contour
 from dpcore.analysis.pointwise import pointwise
 from dpcore.analysis.polya_integral import Branch
 from dpcore.analysis.runs import by_runs, closer
-from dpcore.laws.polya import NO_NOISE, Polya, check_floats, is_near, one_minus_beta
+from dpcore.laws.polya import COVERED, NO_NOISE, Polya, is_near, one_minus_beta
 from dpcore.laws.symmetric import SymmetricNoise
 from dpcore.noise import batch_of
 from dpcore.numbers.arrays import Integers
+from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, integer, make_positive
@@ -50,6 +51,7 @@ class PolyaDifference(SymmetricNoise):
     """
 
     name: ClassVar[str] = "polya-difference"
+    floats: ClassVar[tuple[Covered, ...]] = COVERED
 
     shape: Exact = Exact()
     scale: Exact = Exact()
@@ -123,10 +125,6 @@ class PolyaDifference(SymmetricNoise):
     def build_batch(self) -> Batch:
         r"""The difference of two draws of Polya(r, s), whose own batch must fit int64 too."""
         return _Difference(batch_of(self._one))
-
-    def check_float_range(self) -> None:
-        r"""The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10."""
-        check_floats(self.shape, self.scale)
 
     def log_mass(self, k: int) -> arb:
         r"""log P(X = k), as a ball that is tight also where the mass is next to 1."""

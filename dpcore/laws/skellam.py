@@ -20,10 +20,10 @@ from flint import acb, arb
 from dpcore.analysis import coin_sums as contour
 from dpcore.analysis.pointwise import pointwise
 from dpcore.analysis.quantile_guess import normal_guess
-from dpcore.errors import InvalidParameter
 from dpcore.laws.poisson import Poisson
 from dpcore.laws.symmetric import SymmetricNoise
 from dpcore.numbers.arrays import Integers
+from dpcore.numbers.covered import Covered
 from dpcore.numbers.enclosure import ball, precision
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, integer, make_positive
@@ -33,7 +33,6 @@ from dpcore.sampling.tables import EXTRA, FloatTable, float_table, symmetric_tab
 
 __all__ = ["Skellam"]
 
-_FLOAT_VARIANCES: Final = (Fraction(1, 10**9), Fraction(2**60))
 _TABLE_VARIANCE: Final = 1 << 22
 _SERIES_VARIANCE: Final = 64
 
@@ -58,6 +57,7 @@ class Skellam(SymmetricNoise):
     """
 
     name: ClassVar[str] = "skellam"
+    floats: ClassVar[tuple[Covered, ...]] = (Covered("variance", "1e-9", "2^60"),)
 
     variance: Exact = Exact()
 
@@ -116,16 +116,6 @@ class Skellam(SymmetricNoise):
         if self.variance <= _TABLE_VARIANCE:
             return _table(self)
         return _Difference(Poisson(mean=self.variance / 2).centred())
-
-    def check_float_range(self) -> None:
-        r"""The float64 functions cover 1e-9 <= variance <= 2^60."""
-        if not _FLOAT_VARIANCES[0] <= self.variance <= _FLOAT_VARIANCES[1]:
-            raise InvalidParameter(
-                "variance",
-                self.variance,
-                "the float functions cover 1e-9 <= variance <= 2^60; "
-                "use enclose_pmf, enclose_cdf and enclose_sf",
-            )
 
     def _log_pmf(self, k: Integers) -> Floats:
         return pointwise(k, lambda n: self.pmf_ball(n).log())

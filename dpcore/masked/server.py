@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -71,50 +71,45 @@ __all__ = [
 Outbox = dict[str, bytes]
 
 
+B = TypeVar("B", bound=Body)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advertising:
+class _Step(Generic[B]):
+    # Who is enrolled and near whom, and what arrived in this step.
+    terms: Round
+    channels: Mapping[str, Channel]
+    near: Mapping[str, tuple[str, ...]]
+    arrived: Mapping[str, B]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advertising(_Step[KeyAdvertisement]):
     r"""Step 1: who is enrolled and near whom, and the key advertisements that arrived."""
 
-    terms: Round
-    channels: Mapping[str, Channel]
-    near: Mapping[str, tuple[str, ...]]
-    arrived: Mapping[str, KeyAdvertisement]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sharing:
+class Sharing(_Step[SealedShares]):
     r"""Step 2: the keys of U1, and the sealed shares that arrived."""
 
-    terms: Round
-    channels: Mapping[str, Channel]
-    near: Mapping[str, tuple[str, ...]]
     keys: Mapping[str, PublicKeys]
-    arrived: Mapping[str, SealedShares]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Masking:
+class Masking(_Step[MaskedInput]):
     r"""Step 3: the commitments of U2, and the masked inputs that arrived."""
 
-    terms: Round
-    channels: Mapping[str, Channel]
-    near: Mapping[str, tuple[str, ...]]
     keys: Mapping[str, PublicKeys]
     commitments: Mapping[str, bytes]
-    arrived: Mapping[str, MaskedInput]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unmasking:
+class Unmasking(_Step[UnmaskReply]):
     r"""Step 4: the commitments of U2, the masked inputs of U3, and the replies that arrived."""
 
-    terms: Round
-    channels: Mapping[str, Channel]
-    near: Mapping[str, tuple[str, ...]]
     keys: Mapping[str, PublicKeys]
     commitments: Mapping[str, bytes]
     inputs: Mapping[str, MaskedInput]
-    arrived: Mapping[str, UnmaskReply]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,7 +10,7 @@ from within is not kept out. Proof: docs/proofs/masked_aggregation.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -23,7 +23,6 @@ from dpcore.sampling.rng import SYSTEM, Rng
 __all__ = [
     "ELEMENT_BYTES",
     "PRIME",
-    "combine",
     "interpolate",
     "read_element",
     "share",
@@ -50,7 +49,7 @@ def share(
     :class:`InvalidParameter`. With a seeded ``rng`` the shares are not private.
 
     >>> shares = share(42, threshold=2, points=[1, 2, 3])
-    >>> combine({x: shares[x] for x in (1, 3)})
+    >>> interpolate(weights([1, 3]), [shares[1], shares[3]])
     42
     """
     secret = integer("secret", secret, at_least=0)
@@ -82,20 +81,11 @@ def weights(points: Sequence[int], *, prime: int = PRIME) -> list[int]:
     return [product // x * pow(apart, -1, prime) % prime for x, apart in pairs]
 
 
-def combine(shares: Mapping[int, int], *, prime: int = PRIME) -> int:
-    r"""The secret from exactly as many shares as its threshold, or more, by point.
+def interpolate(coefficients: Sequence[int], values: Sequence[int], *, prime: int = PRIME) -> int:
+    r"""f(0) from the :func:`weights` of some points, computed once, and the values there.
 
     Too few shares, or shares of different secrets, give a number that means nothing: who needs
     to know compares it with something that was published.
-
-    >>> combine({1: 5, 2: 5})
-    5
-    """
-    return interpolate(weights(list(shares), prime=prime), list(shares.values()), prime=prime)
-
-
-def interpolate(coefficients: Sequence[int], values: Sequence[int], *, prime: int = PRIME) -> int:
-    r"""f(0) from the :func:`weights` of some points, computed once, and the values there.
 
     >>> interpolate(weights([1, 2]), [7, 9])
     5

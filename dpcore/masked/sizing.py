@@ -16,7 +16,7 @@ from typing import Final
 
 from dpcore.errors import InvalidParameter
 from dpcore.masked.neighbourhood import MOST_NEIGHBOURS, Neighbourhood
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, rational_in
 
 __all__ = ["MOST_EXPOSURE", "NeighbourhoodRisk", "neighbourhood_risk", "size_neighbourhood"]
 
@@ -94,7 +94,8 @@ def size_neighbourhood(
     outside (0, 1).
     """
     users, dropouts, colluding = _counts(users, dropouts, colluding)
-    most_exposed, most_stranded = _chance("exposure", exposure), _chance("failure", failure)
+    most_exposed = rational_in("exposure", exposure, "(0, 1)")
+    most_stranded = rational_in("failure", failure, "(0, 1)")
     for count in range(2, min(users - 2, MOST_NEIGHBOURS) + 1, 2):
         left = most_exposed - _disconnected(users, dropouts + colluding, count)
         holding = _Tail(users - 1, colluding, count)
@@ -158,10 +159,3 @@ def _counts(users: int, dropouts: int, colluding: int) -> tuple[int, int, int]:
             raise InvalidParameter(name, value, f"must be < users = {users}")
         found.append(exact)
     return users, found[0], found[1]
-
-
-def _chance(name: str, value: RationalLike) -> Fraction:
-    exact = rational(name, value)
-    if not 0 < exact < 1:
-        raise InvalidParameter(name, value, "must lie in (0, 1)")
-    return exact

@@ -13,16 +13,17 @@ import operator
 import re
 from decimal import Decimal
 from fractions import Fraction
-from typing import SupportsIndex, TypeAlias
+from typing import Literal, SupportsIndex, TypeAlias
 
 import numpy as np
 
 from dpcore.errors import InvalidParameter
 
-__all__ = ["Exact", "RationalLike", "integer", "make_positive", "positive_rational", "rational"]
-__all__ += ["text", "whole_number", "write_rational"]
+__all__ = ["Exact", "Interval", "RationalLike", "integer", "make_positive", "positive_rational"]
+__all__ += ["rational", "rational_in", "text", "whole_number", "write_rational"]
 
 RationalLike: TypeAlias = int | str | float | Fraction | Decimal
+Interval: TypeAlias = Literal["(0, 1)", "(0, 1]", "[0, 1)", "[0, 1]"]
 
 
 class Exact:
@@ -139,6 +140,23 @@ def positive_rational(argument: str, value: object, reason: str) -> Fraction:
     exact = rational(argument, value)
     if exact <= 0:
         raise InvalidParameter(argument, value, f"must be > 0: {reason}")
+    return exact
+
+
+def rational_in(argument: str, value: object, interval: Interval, reason: str = "") -> Fraction:
+    r"""As :func:`rational`, refusing values outside of ``interval``, with a reason if one is given.
+
+    >>> rational_in("rate", 0, "(0, 1]", "it is a chance")
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: rate = 0: must lie in (0, 1]: it is a chance
+    """
+    exact = rational(argument, value)
+    least = exact > 0 if interval.startswith("(") else exact >= 0
+    most = exact < 1 if interval.endswith(")") else exact <= 1
+    if not (least and most):
+        why = f": {reason}" if reason else ""
+        raise InvalidParameter(argument, value, f"must lie in {interval}{why}")
     return exact
 
 

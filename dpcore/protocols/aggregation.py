@@ -16,8 +16,9 @@ import numpy as np
 
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import Step, Total
+from dpcore.masked.masks import checked_modulus
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Exact, integer, rational
+from dpcore.numbers.parameter import Exact, rational
 from dpcore.protocols.shuffled_bits import BitMessages, Bits
 from dpcore.sampling.permutation import permutation
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -67,7 +68,7 @@ class IdealAggregation:
     per_user: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "modulus", _modulus(self.modulus))
+        object.__setattr__(self, "modulus", checked_modulus(self.modulus))
         if not isinstance(self.per_user, bool):
             raise InvalidParameter("per_user", self.per_user, "must be True or False")
 
@@ -109,7 +110,7 @@ class RelaxedAggregation:
     q_hat: Exact = Exact()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "modulus", _modulus(self.modulus))
+        object.__setattr__(self, "modulus", checked_modulus(self.modulus))
         for argument, most in (("epsilon_hat", None), ("q_hat", 1)):
             exact = rational(argument, getattr(self, argument))
             if exact < 0 or (most is not None and exact > most):
@@ -160,13 +161,6 @@ def staying(names: tuple[str, ...], vanish: Mapping[str, Step]) -> tuple[int, ..
     if not here:
         raise InvalidParameter("vanish", vanish, "must leave someone: nothing is released")
     return here
-
-
-def _modulus(value: int) -> int:
-    modulus = integer("modulus", value, at_least=2)
-    if modulus > 1 << 62:
-        raise InvalidParameter("modulus", value, "must be <= 2^62: messages are int64")
-    return modulus
 
 
 def _stacked(messages: Mapping[str, Integers], modulus: int) -> Integers:

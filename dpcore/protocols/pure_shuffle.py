@@ -23,7 +23,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Exact, integer, rational
+from dpcore.numbers.parameter import Exact, integer, rational_in
 from dpcore.protocols.encoding import FixedPoint, RealsLike, as_array
 from dpcore.protocols.shuffled_bits import BitMessages, Bits
 from dpcore.sampling.inversion import BLOCK
@@ -69,11 +69,8 @@ class PureShuffle:
             exact = integer(argument, getattr(self, argument), at_least=1)
             object.__setattr__(self, argument, exact)
         object.__setattr__(self, "precision", FixedPoint(precision=self.precision).precision)
-        cover = rational("cover", self.cover)
-        if not 0 < cover < 1:
-            reason = "must lie in (0, 1): without covers the ends of the range give a user away"
-            raise InvalidParameter("cover", self.cover, reason)
-        object.__setattr__(self, "cover", cover)
+        reason = "without covers the ends of the range give a user away"
+        object.__setattr__(self, "cover", rational_in("cover", self.cover, "(0, 1)", reason))
         if not isinstance(self.share, PolyaDifference) or self.share.shape > 1:
             reason = "must be a PolyaDifference of shape <= 1"
             raise InvalidParameter("share", self.share, reason)

@@ -22,7 +22,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Exact, RationalLike, integer, positive_rational, rational
+from dpcore.numbers.parameter import Exact, RationalLike, integer, positive_rational, rational_in
 from dpcore.protocols.encoding import FixedPoint, RealsLike, as_array
 from dpcore.sampling.rng import SYSTEM, Rng
 
@@ -83,10 +83,8 @@ class BitSum(ABC):
         for argument in ("users", "noise_bits"):
             exact = integer(argument, getattr(self, argument), at_least=1)
             object.__setattr__(self, argument, exact)
-        probability = rational("probability", self.probability)
-        if not 0 < probability < 1:
-            reason = "must lie in (0, 1): a bit that is known hides nothing"
-            raise InvalidParameter("probability", self.probability, reason)
+        reason = "a bit that is known hides nothing"
+        probability = rational_in("probability", self.probability, "(0, 1)", reason)
         object.__setattr__(self, "probability", probability)
 
     @property

@@ -14,7 +14,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.integer_search import least
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, rational_in
 
 __all__ = ["ProtocolSize", "size_protocol"]
 
@@ -66,9 +66,7 @@ def size_protocol(
     precision = integer("precision", precision, at_least=1)
     if not isinstance(noise, Noise):
         raise InvalidParameter("noise", noise, "must be a Noise, e.g. DiscreteLaplace")
-    chance = rational("failure", failure)
-    if not 0 < chance < 1:
-        raise InvalidParameter("failure", failure, "must lie in (0, 1)")
+    chance = rational_in("failure", failure, "(0, 1)")
     threshold = least(lambda t: t >= 0 and _certified(noise, t, chance), 0)
     return ProtocolSize(
         threshold=threshold,

@@ -193,7 +193,38 @@ class ModularSum(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AggregatedSum(ModularSum):
+class _Shared(ModularSum):
+    # Each user adds a share of the noise: the honest ones present hide each other.
+    share: Noise
+
+    @property
+    def local_noise(self) -> Noise:
+        return self.share
+
+    @property
+    def planned_noise(self) -> Noise:
+        return summed(self.share, self.users)
+
+    def observed_noise(self, honest: int) -> Noise:
+        return summed(self.share, self._check_honest(honest))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Whole(ModularSum):
+    # One draw hides a user, whoever else is present.
+    noise: Noise
+
+    def __post_init__(self) -> None:
+        ModularSum.__post_init__(self)
+        _check_noise("noise", self.noise)
+
+    def observed_noise(self, honest: int) -> Noise:
+        self._check_honest(honest)
+        return self.noise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregatedSum(_Shared):
     r"""Sum by secure aggregation: each user adds a share of the noise (Algorithms 2 and 3).
 
     ``share`` is the law of one user's noise: PolyaDifference(1/n, s) for pure privacy (Theorem
@@ -213,22 +244,9 @@ class AggregatedSum(ModularSum):
 
     name: ClassVar[str] = "aggregated"
 
-    share: Noise
-
     def __post_init__(self) -> None:
         ModularSum.__post_init__(self)
         _check_noise("share", self.share)
-
-    @property
-    def local_noise(self) -> Noise:
-        return self.share
-
-    @property
-    def planned_noise(self) -> Noise:
-        return summed(self.share, self.users)
-
-    def observed_noise(self, honest: int) -> Noise:
-        return summed(self.share, self._check_honest(honest))
 
     def mechanism(self, honest: int) -> Mechanism:
         r"""What hides one contribution from the server: in the sum, g steps at most."""
@@ -236,7 +254,7 @@ class AggregatedSum(ModularSum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalSum(ModularSum):
+class LocalSum(_Whole):
     r"""Sum with local privacy: each user adds noise that hides x alone (Algorithms 6 and 7).
 
     ``noise`` is the law that each user adds, DiscreteLaplace(g/epsilon) in Theorem 6. No
@@ -249,12 +267,6 @@ class LocalSum(ModularSum):
 
     name: ClassVar[str] = "local"
 
-    noise: Noise
-
-    def __post_init__(self) -> None:
-        ModularSum.__post_init__(self)
-        _check_noise("noise", self.noise)
-
     @property
     def local_noise(self) -> Noise:
         return self.noise
@@ -263,17 +275,13 @@ class LocalSum(ModularSum):
     def planned_noise(self) -> Noise:
         return summed(self.noise, self.users)
 
-    def observed_noise(self, honest: int) -> Noise:
-        self._check_honest(honest)
-        return self.noise
-
     def mechanism(self, honest: int) -> Mechanism:
         r"""What hides one contribution in the message that carries it."""
         return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CentralSum(ModularSum):
+class CentralSum(_Whole):
     r"""Sum with central privacy: the analyzer sees the exact sum, adds noise (Algorithms 4, 5).
 
     ``noise`` is the analyzer's, DiscreteLaplace(g/epsilon) in Theorem 5. Everyone trusts the
@@ -285,12 +293,6 @@ class CentralSum(ModularSum):
     """
 
     name: ClassVar[str] = "central"
-
-    noise: Noise
-
-    def __post_init__(self) -> None:
-        ModularSum.__post_init__(self)
-        _check_noise("noise", self.noise)
 
     @property
     def local_noise(self) -> None:
@@ -304,17 +306,13 @@ class CentralSum(ModularSum):
     def planned_noise(self) -> Noise:
         return self.noise
 
-    def observed_noise(self, honest: int) -> Noise:
-        self._check_honest(honest)
-        return self.noise
-
     def mechanism(self, honest: int) -> Mechanism:
         r"""What hides one contribution in the estimate that the analyzer publishes."""
         return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShuffledPure(ModularSum):
+class ShuffledPure(_Shared):
     r"""Sum with pure privacy over an aggregation that shuffling approximates (Theorem 3).
 
     As :class:`AggregatedSum` with PolyaDifference shares, but the server sees more than the sum:
@@ -332,24 +330,11 @@ class ShuffledPure(ModularSum):
 
     name: ClassVar[str] = "shuffled-pure"
 
-    share: Noise
-
     def __post_init__(self) -> None:
         ModularSum.__post_init__(self)
         if not isinstance(self.share, (PolyaDifference, DiscreteLaplace)):
             reason = "must be a PolyaDifference: Theorem 3 is about pure noise"
             raise InvalidParameter("share", self.share, reason)
-
-    @property
-    def local_noise(self) -> Noise:
-        return self.share
-
-    @property
-    def planned_noise(self) -> Noise:
-        return summed(self.share, self.users)
-
-    def observed_noise(self, honest: int) -> Noise:
-        return summed(self.share, self._check_honest(honest))
 
     def sum_mechanism(self, honest: int) -> Mechanism:
         r"""What hides one contribution in the sum alone: less than the server sees."""

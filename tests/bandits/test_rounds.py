@@ -14,7 +14,8 @@ from bandits.combinatorial.decisions import Listed, Unions
 from bandits.combinatorial.oracles import Failing, LargestSum
 from bandits.combinatorial.problem import Problem
 from bandits.play import Run, play
-from bandits.policies.registry import Setting, read_algorithm
+from bandits.policies.registry import read_algorithm
+from bandits.policies.setting import Setting
 from bandits.rounds import Coins, play_together
 from bandits.worlds.combinatorial import (
     BitWorld,

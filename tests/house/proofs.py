@@ -88,7 +88,7 @@ NEED_A_PROOF = (
     "accounting.pairs.lattice",
     "accounting.pairs.losses",
     "accounting.pairs.listing",
-    "accounting.laws.one_sided_listing",
+    "accounting.laws.counts",
     "accounting.fourier.gaussian_factor",
     "accounting.fourier.integral",
     "accounting.fourier.inverse",
@@ -178,7 +178,7 @@ NEED_A_PROOF = (
     "bandits.policies.shuffle_elimination",
     "bandits.play",
     "bandits.privatizers.deployment",
-    "bandits.privatizers.privatizer",
+    "bandits.privatizers.protocols",
     "bandits.privatizers.promise",
     "bandits.privatizers.visits",
     "bandits.policies.partial_batches",
@@ -195,6 +195,7 @@ NEED_A_PROOF = (
     "bandits.policies.linear_radius",
     "bandits.policies.phased_elimination",
     "bandits.privatizers.averages",
+    "bandits.privatizers.average_noise",
 )
 
 _HASH_LENGTH = 16

@@ -37,7 +37,6 @@ _ANGLES: Final = tuple(1.5 * 0.5**i for i in range(10))
 _FINE: Final = 8
 _FEWEST: Final = 256
 _MOST_NODES: Final = 1 << 15
-_MOST_SPREAD: Final = 600
 _LOSS_BITS: Final = 140
 _POINTS: Final = 16
 

@@ -97,10 +97,6 @@ def real(value: Fraction | int) -> Number:
     return REAL.mpf(exact.numerator) / exact.denominator
 
 
-def _log(value: Fraction) -> float:
-    return math.log(value.numerator) - math.log(value.denominator)
-
-
 # -- how far a law reaches -------------------------------------------------------------------------
 
 
@@ -141,9 +137,9 @@ def _reach(law: Law, surprise: float) -> tuple[int, int]:
                 _first(lambda t: t * math.asinh(t / v) - t * t / (math.hypot(t, v) + v), surprise)
             )
         case "polya":
-            return 0, _above(_polya_exponent(x[0], x[1]), surprise, x[0] * x[1])
+            return 0, _first(_polya_exponent(x[0], x[1]), surprise, x[0] * x[1])
         case "polya-difference":
-            return _both(_above(_polya_exponent(x[0], x[1]), surprise + 1, x[0] * x[1]))
+            return _both(_first(_polya_exponent(x[0], x[1]), surprise + 1, x[0] * x[1]))
         case "poisson":
             return _counts(x[0], surprise, None)
         case _:
@@ -175,10 +171,6 @@ def _polya_exponent(r: float, s: float) -> Callable[[float], float]:
         return -rise - t * (math.log1p(r / t) - 1 / s)
 
     return exponent
-
-
-def _above(exponent: Callable[[float], float], surprise: float, mean: float) -> int:
-    return _first(exponent, surprise, mean)
 
 
 def _counts(mean: float, surprise: float, most: int | None) -> tuple[int, int]:
@@ -230,31 +222,34 @@ def _gaussian(most: int, sigma_squared: Fraction) -> list[Number]:
 
 
 def _skellam(most: int, variance: Fraction) -> list[Number]:
-    # I_(n-1) = I_(n+1) + (2n/v) I_n downwards, where it is stable; sum of all = 1.
+    # I_(n-1) = I_(n+1) + (2n/v) I_n downwards, where it is stable.
     v = real(variance)
     _, end = _reach(Law("skellam", (variance,)), 150.0)
     end = max(end, most) + 40
     end += 4 * math.isqrt(end)
-    above, here, found = REAL.zero, REAL.one, [REAL.one]
-    for n in ticking(range(end, 0, -1)):
-        above, here = here, above + 2 * n * here / v
-        found.append(here)
-    found.reverse()
-    total = 2 * REAL.fsum(found) - found[0]
-    return [mass / total for mass in found[: most + 1]]
+    return _backwards(end, most, lambda n, here, above: above + 2 * n * here / v)
 
 
 def _polya_difference(most: int, shape: Fraction, scale: Fraction) -> list[Number]:
-    # (n+1-r) b p(n+1) - (1+b^2) n p(n) + (n-1+r) b p(n-1) = 0 downwards; sum of all = 1.
+    # (n+1-r) b p(n+1) - (1+b^2) n p(n) + (n-1+r) b p(n-1) = 0 downwards.
     r, beta = real(shape), REAL.exp(-1 / real(scale))
     _, end = _reach(Law("polya-difference", (shape, scale)), 150.0)
     if end > 8 * MOST_ATOMS:
         raise Unchecked("polya-difference: too wide")
     end = max(end, most) + math.ceil(80 * scale) + 40
+    both = 1 + beta * beta
+
+    def below(n: int, here: Number, above: Number) -> Number:
+        return (both * n * here - (n + 1 - r) * beta * above) / ((n - 1 + r) * beta)
+
+    return _backwards(end, most, below)
+
+
+def _backwards(end: int, most: int, below: Callable[[int, Number, Number], Number]) -> list[Number]:
+    # p(0), ..., p(most), from p(n - 1) = below(n, p(n), p(n + 1)) down from far beyond; sum = 1.
     above, here, found = REAL.zero, REAL.one, [REAL.one]
     for n in ticking(range(end, 0, -1)):
-        below = ((1 + beta * beta) * n * here - (n + 1 - r) * beta * above) / ((n - 1 + r) * beta)
-        above, here = here, below
+        above, here = here, below(n, here, above)
         found.append(here)
     found.reverse()
     total = 2 * REAL.fsum(found) - found[0]

@@ -16,11 +16,10 @@ from typing import Final
 
 from accounting.checker.clock import tick
 from accounting.checker.laws.density import Density
-from accounting.checker.laws.losses import Losses
 from accounting.checker.laws.masses import Unchecked
 from accounting.checker.laws.value import Value, Wanted
 from accounting.checker.sums.integral import integral
-from accounting.checker.sums.tilt import Tilted, tilted
+from accounting.checker.sums.tilt import Listed, Tilted, tilted
 
 __all__ = ["smooth_integral"]
 
@@ -29,9 +28,7 @@ _AHEAD: Final = 32
 _FARTHER: Final = 1.25
 
 
-def smooth_integral(
-    listed: Sequence[tuple[Losses | Density, int]], epsilons: Sequence[Fraction], wanted: Wanted
-) -> list[Value]:
+def smooth_integral(listed: Listed, epsilons: Sequence[Fraction], wanted: Wanted) -> list[Value]:
     r"""delta at each epsilon of a list in which a law has a density, but for P(L = oo).
 
     Raises :class:`Unchecked` where that is out of reach of floats, or of some seconds.
@@ -40,7 +37,7 @@ def smooth_integral(
 
 
 def _terms(
-    listed: Sequence[tuple[Losses | Density, int]],
+    listed: Listed,
     laws: list[Tilted],
     c: float,
     eta: float,
@@ -82,9 +79,7 @@ def _terms(
         j += 1
 
 
-def _beyond(
-    listed: Sequence[tuple[Losses | Density, int]], c: float, y: float, laws: list[Tilted]
-) -> float:
+def _beyond(listed: Listed, c: float, y: float, laws: list[Tilted]) -> float:
     # The most that any product of characteristic functions beyond y comes to.
     moments = {one.law: one.log_moment for one in laws if one.law is not None}
     return math.prod(

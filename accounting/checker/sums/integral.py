@@ -12,11 +12,9 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Final, TypeAlias
 
-from accounting.checker.laws.density import Density
-from accounting.checker.laws.losses import Losses
 from accounting.checker.laws.masses import REAL, Unchecked
 from accounting.checker.laws.value import Value, Wanted
-from accounting.checker.sums.tilt import Tilted, best_tilt, echoes, scan, tilted
+from accounting.checker.sums.tilt import Listed, Tilted, best_tilt, echoes, scan, tilted
 
 __all__ = ["Terms", "integral"]
 
@@ -32,7 +30,7 @@ _MOST_STEPS: Final = 1 << 26
 
 
 def integral(
-    listed: Sequence[tuple[Losses | Density, int]],
+    listed: Listed,
     epsilons: Sequence[Fraction],
     wanted: Wanted,
     summands: Terms | None = None,

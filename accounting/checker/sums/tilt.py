@@ -13,14 +13,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 from accounting.checker.clock import tick
 from accounting.checker.laws.density import Density
 from accounting.checker.laws.losses import Losses
 from accounting.checker.laws.masses import Number, Unchecked
 
-__all__ = ["Point", "Tilted", "best_tilt", "echoes", "scan", "tilted"]
+__all__ = ["Listed", "Point", "Tilted", "best_tilt", "echoes", "scan", "tilted"]
+
+Listed: TypeAlias = Sequence[tuple[Losses | Density, int]]
+"""What rounds lose: the losses of each law, or its density, and how many rounds it has."""
 
 _LEAST: Final = 1e-300
 _MOST_WORK: Final = 40_000_000
@@ -48,9 +51,7 @@ class Tilted:
         return sum(map(cmath.rect, self.weights, [y * loss for loss in self.losses]))
 
 
-def tilted(
-    listed: Sequence[tuple[Losses | Density, int]], c: float, reach: float = 0.0
-) -> list[Tilted]:
+def tilted(listed: Listed, c: float, reach: float = 0.0) -> list[Tilted]:
     r"""Every law of the list under the tilt e^(cL), the most telling first.
 
     Sums that stand for densities do so for frequencies up to ``reach``.
@@ -93,7 +94,7 @@ def _log(mass: Number) -> float:
     return math.log(int(mantissa) / (1 << size)) + (int(exponent) + size) * math.log(2)
 
 
-def best_tilt(listed: Sequence[tuple[Losses | Density, int]], epsilon: float) -> float:
+def best_tilt(listed: Listed, epsilon: float) -> float:
     r"""Near the saddle of log M(c) - c epsilon - log c(c+1), which is convex in log c.
 
     Any c > 0 gives the same integral; this one makes its terms as large as their sum.

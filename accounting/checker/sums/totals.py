@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import Final
 
 from accounting.checker.closed import closed_form, delta_of
-from accounting.checker.laws.density import Density
 from accounting.checker.laws.losses import Losses
 from accounting.checker.laws.masses import REAL, Number, Unchecked, real
 from accounting.checker.laws.value import Value, Wanted
@@ -20,7 +19,7 @@ from accounting.checker.sums.densities import smooth_integral
 from accounting.checker.sums.direct import halves
 from accounting.checker.sums.integral import integral
 from accounting.checker.sums.lattice import Lattice
-from accounting.checker.sums.tilt import tilted
+from accounting.checker.sums.tilt import Listed, tilted
 
 __all__ = ["deltas", "far_below"]
 
@@ -30,7 +29,7 @@ _SPARE: Final = 1.0
 
 
 def deltas(
-    listed: Sequence[tuple[Losses | Density, int]],
+    listed: Listed,
     epsilons: Sequence[Fraction],
     wanted: Wanted,
     dropped: Number,
@@ -52,9 +51,7 @@ def deltas(
     return [Value(value=hidden.value + one.value, error=one.error + lost) for one in found]
 
 
-def far_below(
-    listed: Sequence[tuple[Losses | Density, int]], epsilons: Sequence[Fraction]
-) -> list[Value]:
+def far_below(listed: Listed, epsilons: Sequence[Fraction]) -> list[Value]:
     r"""0 at each epsilon, with Chernoff's bound of delta, min E[e^(cL)] e^(-c epsilon), as error.
 
     Raises :class:`Unchecked` where the loss may be infinite.
@@ -72,7 +69,7 @@ def far_below(
 
 
 def _added(
-    listed: Sequence[tuple[Losses | Density, int]],
+    listed: Listed,
     epsilons: Sequence[Fraction],
     wanted: Wanted,
     dropped: Number,
@@ -87,7 +84,7 @@ def _added(
     return lattice.deltas(epsilons) if lattice else integral(atoms, epsilons, wanted)
 
 
-def _hidden(listed: Sequence[tuple[Losses | Density, int]]) -> Value:
+def _hidden(listed: Listed) -> Value:
     # 1 - prod (1 - P(L = oo))^count, without the rounding of 1 minus a small number.
     if any(one.hidden >= 1 for one, _ in listed):
         return Value(value=REAL.one, error=REAL.mpf(10) ** -40)

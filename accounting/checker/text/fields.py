@@ -120,10 +120,10 @@ def decimal(where: str, value: object, digits: int) -> Fraction:
     raise Malformed(where, f"must be a decimal >= 0 with {digits} digits after the point")
 
 
-def text_of(where: str, value: object, most: int = _MOST_LETTERS) -> str:
-    r"""ASCII text of 1 to ``most`` characters."""
-    if not isinstance(value, str) or not 0 < len(value) <= most or not value.isascii():
-        raise Malformed(where, f"must be ASCII text of 1 to {most} characters")
+def text_of(where: str, value: object) -> str:
+    r"""ASCII text of 1 to 2000 characters."""
+    if not isinstance(value, str) or not 0 < len(value) <= _MOST_LETTERS or not value.isascii():
+        raise Malformed(where, f"must be ASCII text of 1 to {_MOST_LETTERS} characters")
     return value
 
 

@@ -20,6 +20,7 @@ from accounting.ledger.errors import LedgerUnavailable
 __all__ = [
     "HOMELESS",
     "PRIVATE",
+    "bring_to_disk",
     "home_of",
     "home_path",
     "identity",
@@ -120,11 +121,16 @@ def settle_in(path: Path, ledger: str) -> None:
     finally:
         os.close(handle)
     partial.replace(home)
-    folder = os.open(home.parent, os.O_RDONLY)
+    bring_to_disk(home.parent)
+
+
+def bring_to_disk(path: Path, how: int = os.O_RDONLY) -> None:
+    r"""Return when a file, or the names in a folder, are on the disk; ``how`` it is opened."""
+    handle = os.open(path, how)
     try:
-        os.fsync(folder)
+        os.fsync(handle)
     finally:
-        os.close(folder)
+        os.close(handle)
 
 
 def made_private(path: Path) -> None:

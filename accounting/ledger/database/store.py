@@ -29,6 +29,7 @@ from sqlalchemy.pool import Pool
 from accounting.ledger.database.address import address_of, is_file, where_of
 from accounting.ledger.database.forks import FileConnection, closed_before_forks, using
 from accounting.ledger.database.place import (
+    bring_to_disk,
     home_of,
     identity,
     made_private,
@@ -127,6 +128,11 @@ class Store:
         with self._translated(), self._connected("REPEATABLE READ") as connection:
             yield connection
 
+    def must_hold_tables(self, connection: Connection) -> None:
+        r"""Refuse a database without a ledger."""
+        if not self.has_tables(connection):
+            raise LedgerUnavailable(self.where, "holds no ledger: create one with a budget")
+
     def has_tables(self, connection: Connection) -> bool:
         r"""Whether there is a ledger in the database: all of its tables, or none."""
         tables = inspect(connection)
@@ -145,11 +151,7 @@ class Store:
             log = self._log()
             for path, how in ((log, os.O_RDWR), (log.parent, os.O_RDONLY)):
                 with suppress(FileNotFoundError):  # no log: all of it is in the file
-                    descriptor = os.open(path, how)
-                    try:
-                        os.fsync(descriptor)
-                    finally:
-                        os.close(descriptor)
+                    bring_to_disk(path, how)
 
     def close(self) -> None:
         r"""Give back the connections."""

@@ -6,7 +6,7 @@ import copy
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ from accounting.certificates.stated import _cell, _decimal
 from accounting.checker import verify
 from accounting.checker.text.form import digest_of
 from accounting.claims.bound import Bound
-from accounting.totals.compose import compose
+from accounting.totals.compose import Composition, compose
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
@@ -203,7 +203,7 @@ class Wrong:
 
 def test_an_engine_that_is_wrong_certifies_nothing() -> None:
     with pytest.raises(Disagreement, match="epsilon"):
-        certify(Wrong())
+        certify(cast(Composition, Wrong()))
 
 
 @given(

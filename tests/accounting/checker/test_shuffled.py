@@ -79,7 +79,10 @@ def test_every_plan_holds_and_its_twins_do_not(users: int, epsilon: str, precisi
     assert shuffle_keeps(given, at - Fraction(1, 1000)) != ""
     assert shuffle_keeps(replace(given, scale=given.scale * Fraction(999, 1000)), at) != ""
     if users > 12:  # below that there are shares to spare
-        assert shuffle_keeps(replace(given, shape=given.shape * Fraction(9, 10)), at) != ""
+        fewer = replace(plan, share=replace(plan.share, shape=given.shape * Fraction(9, 10)))
+        kept = Fraction(purity(fewer, users).guarantee.stated_epsilon) <= at
+        assert (shuffle_keeps(stated(fewer), at) == "") == kept
+        assert shuffle_keeps(replace(given, shape=given.shape * Fraction(3, 4)), at) != ""
         assert shuffle_keeps(replace(given, cover=given.cover / 2**30), at) != ""
         assert shuffle_keeps(replace(given, reach=given.reach // 2), at) != ""
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from accounting import Approx, ZCdp
+from accounting import Approx, NotDerived, Pure, ZCdp
 from accounting.interop.events import accountant, from_dp_event, to_dp_event
+from accounting.interop.written import event_from_json, event_to_json
 from accounting.reals.noise import Gaussian
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampling import PoissonSampled
+from accounting.release.truncated import PoissonTruncated
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
 
@@ -71,6 +75,38 @@ def test_what_a_sample_may_hold(events: Any) -> None:
     assert from_dp_event(poisson(0.1, events.NoOpDpEvent())).epsilon(0).upper == 0
     with pytest.raises(InvalidParameter, match="sampling_probability"):
         from_dp_event(poisson(1.5, gaussian(1.0)))
+
+
+def test_batches_that_are_cut(dp: Any, events: Any) -> None:
+    """Their accountant's reading of the event is at least ours, and under replacement the same."""
+    cut = events.TruncatedSubsampledGaussianDpEvent
+    both = events.ComposedDpEvent([cut(4, 0.5, 2, 1.0), cut(3, 0.5, 2, 1.0)])
+    relations = dp.NeighboringRelation
+    for relation, scope, most in (
+        (relations.ADD_OR_REMOVE_ONE, ADD_REMOVE, 1.1),
+        (relations.REPLACE_ONE, Scope(), 1 + 1e-4),
+    ):
+        ours = from_dp_event(both, scope).epsilon("1e-6")
+        theirs = dp.pld.PLDAccountant(relation, 1e-3).compose(both).get_epsilon(1e-6)
+        assert ours.upper_float * (1 - 1e-6) < theirs < ours.upper_float * most
+        assert accountant(relation).compose(both).get_epsilon(1e-6) == ours.upper_float
+        # The twin that must be rejected: a data set that never fills a batch.
+        uncut = events.ComposedDpEvent([cut(2, 0.5, 2, 1.0), cut(2, 0.5, 2, 1.0)])
+        assert from_dp_event(uncut, scope).epsilon("1e-6").upper < ours.upper
+    assert to_dp_event(from_dp_event(both)) == both
+    assert event_from_json(json.dumps(event_to_json(both))) == both
+    # What samples nothing, and what adds no noise.
+    for nothing in (cut(4, 0.0, 2, 1.0), cut(0, 0.5, 2, 1.0), cut(4, 0.5, 0, 1.0)):
+        assert from_dp_event(nothing).parts == ((Pure(0, scope=ADD_REMOVE), 1),)
+    assert from_dp_event(cut(4, 0.5, 2, 0.0)).parts == ((Approx(0, 1, scope=ADD_REMOVE), 1),)
+    (source, _), *_ = from_dp_event(both, Scope()).parts
+    assert isinstance(source, PoissonTruncated)
+    for refused in (source, replace(source, rate="1/3", relation=Relation.ADD_REMOVE)):
+        with pytest.raises(NotDerived):
+            to_dp_event(refused)
+    for bad in (cut(4, 1.5, 2, 1.0), cut(-4, 0.5, 2, 1.0), cut(4, 0.5, 2, -1.0)):
+        with pytest.raises(InvalidParameter):
+            from_dp_event(bad)
 
 
 def test_a_tree_of_one_epoch(events: Any) -> None:

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve
-from accounting.laws.one_sided import BinomialPair, OneSidedPair, PoissonPair, PolyaPair
+from accounting.laws.counts import BinomialPair, PoissonPair, PolyaPair
+from accounting.laws.one_sided import OneSidedPair
 from accounting.laws.polya import DisclosingPair
 from accounting.laws.registry import candidates, pair_of
 from accounting.pairs.enclose import narrowed

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import NotDerived
+from accounting.laws.counts import BinomialPair, PoissonPair, PolyaPair
 from accounting.laws.gaussian_sum import GaussianSumPair
-from accounting.laws.one_sided import BinomialPair, OneSidedPair, PoissonPair, PolyaPair
-from accounting.laws.one_sided_listing import _near_shift, one_sided_cut
+from accounting.laws.one_sided import OneSidedPair, _near_shift, one_sided_cut
 from accounting.laws.polya import LeanDifferencePair, RichDifferencePair
 from accounting.laws.polya import _cut as polya_cut
 from accounting.laws.polya import _table as polya_table

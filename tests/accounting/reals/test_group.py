@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from flint import acb, arb
 
-from accounting.fourier.smooth_factor import Nodes
+from accounting.fourier.smooth_factor import FadingNodes, Nodes
 from accounting.reals.group import GroupDirection, GroupGaussian
 from dpcore.numbers.enclosure import precision
 
@@ -54,8 +55,9 @@ def moment(sigma: str, rate: str, members: int, z: acb, *, present: bool) -> acb
     return acb.integral(integrand, -width - (0 if present else c), far + width, rel_tol=2.0**-90)
 
 
-def summed(nodes: Nodes, y: float) -> acb:
-    terms = (w * acb(0, y * l).exp() for w, l in zip(nodes.weights, nodes.losses, strict=True))
+def summed(nodes: Nodes | FadingNodes, y: float) -> acb:
+    pairs: Any = zip(nodes.weights, nodes.losses, strict=True)
+    terms = ((acb(0, y) * acb(l)).exp() * acb(w) for w, l in pairs)
     return sum(terms, acb(0))
 
 
@@ -72,6 +74,9 @@ def test_the_sum_is_the_moment(
         size = sum(nodes.weights, arb(0))
         assert abs(summed(nodes, y) - truth) <= nodes.rest + size * arb(2) ** -80
         assert nodes.rest < size * arb(2) ** -50
+        faded = value.fading(Fraction(tilt), 40.0, 1 << 13)
+        assert faded is not None
+        assert abs(summed(faded, y) - truth) <= faded.rest + size * arb(2) ** -60
         # One member less, or one more, is another law.
         other = law(sigma, rate, members + 1, present=present).nodes(Fraction(tilt), y, 40.0, 8192)
         assert abs(summed(other, y) - truth) > nodes.rest + other.rest + size * arb(2) ** -80

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from flint import acb, arb
 
-from accounting.fourier.smooth_factor import Nodes
+from accounting.fourier.smooth_factor import FadingNodes, Nodes
 from accounting.reals.inverse import inverse
 from accounting.reals.mixture import Direction, SampledLaw
 from accounting.reals.normal_tail import upper_tail
@@ -59,8 +60,9 @@ def laplace(spread: str, rate: str, z: acb) -> acb:
     return right + left + (-l).exp() / 2 * (term(high, low, z) + term(low, high, z))
 
 
-def off(nodes: Nodes, y: float, truth: acb) -> arb:
-    terms = (w * acb(0, y * l).exp() for w, l in zip(nodes.weights, nodes.losses, strict=True))
+def off(nodes: Nodes | FadingNodes, y: float, truth: acb) -> arb:
+    pairs: Any = zip(nodes.weights, nodes.losses, strict=True)
+    terms = ((acb(0, y) * acb(l)).exp() * acb(w) for w, l in pairs)
     return abs(sum(terms, acb(0)) - truth)
 
 
@@ -69,6 +71,9 @@ def agree(law: SampledLaw, tilt: str, y: float, truth: acb, least: arb) -> None:
     whole = sum(nodes.weights, arb(0))
     assert off(nodes, y, truth) <= nodes.rest + whole * arb(2) ** -80
     assert nodes.rest < whole * arb(2) ** -40
+    faded = law.fading(Fraction(tilt), 40.0, 1 << 11)
+    assert (faded is None) is isinstance(law, ReplacedLaplace)
+    assert faded is None or off(faded, y, truth) <= faded.rest + whole * arb(2) ** -60
     value, slope, _ = law.cumulants(float(Fraction(tilt)))
     assert value == pytest.approx(float(whole.log()), abs=1e-9)
     assert slope == pytest.approx(float(least), rel=1e-6)

@@ -3,13 +3,16 @@ r"""The moments of sampled Gaussian noise by another quadrature; each error term
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from flint import acb, arb
 
-from accounting.fourier.smooth_factor import Nodes
+from accounting.fourier.factor import Grid
+from accounting.fourier.smooth_factor import FadingNodes, Nodes
 from accounting.reals.mixture import Direction
 from accounting.reals.sampled_gaussian import SampledGaussian
 from dpcore.errors import PrecisionExhausted
@@ -31,8 +34,11 @@ def law(sigma: str, rate: str, *, present: bool) -> SampledGaussian:
     return SampledGaussian(variance=Fraction(sigma) ** 2, direction=direction)
 
 
-def moment(sigma: str, rate: str, c: float, y: float, *, present: bool) -> acb:
-    r"""E[e^(zL)] by flint's rigorous adaptive quadrature, from the two densities themselves."""
+def moment(sigma: str, rate: str, c: float, y: float, *, present: bool, beside: float = 0.0) -> acb:
+    r"""E[e^(zL)] by flint's rigorous adaptive quadrature, from the two densities themselves.
+
+    Along Im x = ``beside``, where the integrand of a large y does not turn so often.
+    """
     s, q = arb(Fraction(sigma).numerator) / Fraction(sigma).denominator, Fraction(rate)
     share = arb(q.numerator) / q.denominator
 
@@ -44,15 +50,17 @@ def moment(sigma: str, rate: str, c: float, y: float, *, present: bool) -> acb:
         return mass * (acb(c, y) * loss).exp()
 
     far, width = (c + 1) if present else 0.0, 14 * float(s)
-    return acb.integral(integrand, -width - (0 if present else c), far + width, rel_tol=2.0**-100)
+    ends = acb(-width - (0 if present else c), beside), acb(far + width, beside)
+    return acb.integral(integrand, *ends, rel_tol=2.0**-100)
 
 
-def summed(nodes: Nodes, y: float) -> acb:
-    terms = (w * acb(0, y * l).exp() for w, l in zip(nodes.weights, nodes.losses, strict=True))
+def summed(nodes: Nodes | FadingNodes, y: float) -> acb:
+    pairs: Any = zip(nodes.weights, nodes.losses, strict=True)
+    terms = ((acb(0, y) * acb(l)).exp() * acb(w) for w, l in pairs)
     return sum(terms, acb(0))
 
 
-def off(nodes: Nodes, y: float, truth: acb) -> arb:
+def off(nodes: Nodes | FadingNodes, y: float, truth: acb) -> arb:
     return abs(summed(nodes, y) - truth)
 
 
@@ -65,6 +73,12 @@ def test_the_sum_is_the_moment(sigma: str, rate: str, tilt: str, y: float, prese
         size = sum(nodes.weights, arb(0))
         assert off(nodes, y, truth) <= nodes.rest + size * arb(2) ** -90
         assert nodes.rest < size * arb(2) ** -50
+        # A line beside the real one has nodes for all y, and not many more.
+        faded = law(sigma, rate, present=present).fading(Fraction(tilt), 40.0, 1 << 10)
+        assert faded is not None
+        assert all(loss.imag > 0 for loss in faded.losses)
+        assert off(faded, y, truth) <= faded.rest + size * arb(2) ** -60
+        assert faded.rest < size * arb(2) ** -50
         # The bound far up the line holds, and within a factor that a few rounds make up for.
         value = law(sigma, rate, present=present)
         if y > 0:
@@ -93,8 +107,35 @@ def test_without_the_aliases_the_error_is_understated() -> None:
         mutant = NoAliases(variance=Fraction(1), direction=direction)
         found = mutant.nodes(Fraction(1, 2), y, 5.0, 1 << 13)
         assert off(found, y, truth) > found.rest
+        wide = NoAliases(variance=Fraction(16), direction=direction)
+        faded = wide.fading(Fraction(30), 5.0, 1 << 13)
+        assert faded is not None
+        assert off(faded, 0.0, moment("4", rate, 30.0, 0.0, present=True)) > faded.rest
         # Nodes for y = 0 say nothing at y = 300: the reach matters, and so does its proof.
         assert off(honest, y, truth) > honest.rest
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_far_up_the_line(present: bool) -> None:
+    r"""Where nodes on the real line are too many, those beside it stand in floats."""
+    sigma, rate, c = "1/2", "1/10", 3.0
+    with precision(128):
+        value = law(sigma, rate, present=present)
+        factor, grid = value.part().factor(Fraction(c)), Grid(step=0.25, depth=7, blocks=1200)
+        blocks = np.array([0, 3, 250, 700, 1199])
+        found, y = factor.on(grid).values(blocks), grid.frequencies(blocks)
+        with pytest.raises(PrecisionExhausted):
+            value.nodes(Fraction(c), float(y[-1]), 40.0, 1 << 13)
+        for j in (2, 130, 300, 500, 639):
+            side = 0.3 if present else -0.3
+            truth = moment(sigma, rate, c, float(y[j]), present=present, beside=side)
+            away = abs(acb(complex(found.centres[j])) - truth / factor.log_scale.exp())
+            assert away <= found.radii[j] < 1e-11
+        # Of every unit of fall forgotten nothing is left of the sum.
+        faded = value.fading(Fraction(c), 40.0, 1 << 10)
+        assert faded is not None
+        level = replace(faded, losses=tuple(acb(loss.real) for loss in faded.losses))
+        assert off(level, float(y[300]), truth) > 1e6 * faded.rest
 
 
 @pytest.mark.parametrize("present", [True, False])

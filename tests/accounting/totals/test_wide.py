@@ -129,9 +129,9 @@ def test_of_two_bounds_both_ends_are_kept() -> None:
     one = Bound(lower=Fraction(1), upper=Fraction(3), method="line", theorem="a")
     other = Bound(lower=Fraction(2), upper=Fraction(4), method="line", theorem="b")
     alone = Bound(upper=Fraction(5, 2), method="line", theorem="c")
-    for found in (composing._narrower(one, other), composing._narrower(other, one)):
+    for found in (composing.narrower(one, other), composing.narrower(other, one)):
         assert (found.lower, found.upper, found.theorem) == (2, 3, "a")
-    assert composing._narrower(one, alone).upper == Fraction(5, 2)
-    assert composing._narrower(one, alone).lower == 1
-    broken = mutated(composing._narrower, "upper=min(", "upper=max(")
+    assert composing.narrower(one, alone).upper == Fraction(5, 2)
+    assert composing.narrower(one, alone).lower == 1
+    broken = mutated(composing.narrower, "upper=min(", "upper=max(")
     assert broken(one, other).upper == 4

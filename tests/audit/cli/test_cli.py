@@ -237,7 +237,7 @@ def test_each_command_is_meant_by_a_target_that_is_nearly_its_name() -> None:
     [
         (["targets.py:absent"], "TARGET = targets.py:absent: the module has no absent"),
         (["targets.py:laplac"], "did you mean laplace?"),
-        (["targets.py:word"], "is a str, not a callable"),
+        (["targets.py:word"], "is of type str, not a callable"),
         (["targets.py:three"], "must be callable as f(dataset), f(dataset, rng) or"),
         (["absent.py:f"], "there is no file absent.py"),
         (["no.such.module:f"], "no module named no"),

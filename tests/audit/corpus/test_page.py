@@ -3,15 +3,41 @@ r"""The page of the corpus shows the entries as they are."""
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
-from audit.corpus.entry import entries
-from audit.corpus.render import page_table
+from audit.corpus.entry import Entry, entries
 from benchmarks.corpus import page_table as peers_table
+from dpcore.numbers.rounding import down
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "corpus.md"
+
+
+def page_table(listed: Sequence[Entry]) -> str:
+    """The table of docs/corpus.md."""
+    lines = [
+        "| entry, package | failure | claim | true | measured | twin |",
+        "|---|---|---|---|---|---|",
+    ]
+    for e in listed:
+        twin = "none" if e.twin is None else f"{_cell(e.twin.known)}: {_number(e.twin.seen)}"
+        lines.append(
+            f"| `{e.name}`, {e.package} {e.version} | {_cell(e.failure)} ([source]({e.source})) "
+            f"| {e.broken.claim} | {' '.join(e.true)} | {_number(e.broken.seen)} | {twin} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").rstrip(".")
+
+
+def _number(value: float) -> str:
+    return "infinite" if value == math.inf else down(Fraction(repr(value)), 4)
 
 
 def test_the_page_shows_every_entry_as_it_is() -> None:

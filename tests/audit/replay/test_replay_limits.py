@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from audit.replay.declared import declare
 from audit.replay.replay import replay
 from dpcore import DiscreteLaplace
 
@@ -34,6 +35,23 @@ def test_single_precision_is_no_query_that_moves_too_far() -> None:
     report = replay(noisy, ([0, 0, 0], [0.6, 0.8, 0]), sensitivity=1, norm="l2")
     assert report.verdict != "refuted"
     assert replay(noisy, ([0, 0, 0], [1.2, 1.6, 0]), sensitivity=1, norm="l2").verdict == "refuted"
+
+
+def test_integers_that_no_float_holds_are_compared_exactly() -> None:
+    huge = 10**400
+
+    def moves_by_one(dataset: int, rng: np.random.Generator) -> int:
+        declare(huge + dataset, "total", sensitivity=1)
+        return huge + dataset + int(rng.integers(5))
+
+    def moves_far(dataset: int, rng: np.random.Generator) -> int:
+        declare(huge * dataset, "total", sensitivity=1)
+        return huge * dataset + int(rng.integers(5))
+
+    assert replay(moves_by_one, (0, 1), sensitivity=1).exit_code == 0
+    refuted = {f.kind: f for f in replay(moves_far, (0, 1), sensitivity=1).findings if f.refutes}
+    assert refuted.keys() == {"sensitivity-exceeded", "declared-sensitivity"}
+    assert refuted["declared-sensitivity"].statement.startswith("total moves by 1e+400 (l1)")
 
 
 def test_the_random_numbers_of_other_threads_go_on() -> None:

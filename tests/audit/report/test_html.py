@@ -7,18 +7,20 @@ import json
 import re
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from audit.claims.verdicts import Verdict
+from audit.cli.written import check_files
 from audit.errors import TargetFailed
 from audit.evidence.baselines.compare import BaselineFinding
 from audit.evidence.event import Witness
 from audit.report import histogram_figure as bars
-from audit.report import html, markup, pictures
-from audit.report.figures import Point, check_figures, curve_figure, trace_figure
+from audit.report import markup, pictures
+from audit.report.figures import Point, curve_figure, trace_figure
 from audit.report.histogram import Bin, Histogram, histogram
 from audit.report.histogram_figure import histogram_figure
 from audit.report.html import page
@@ -189,7 +191,7 @@ def test_what_a_label_spells_is_not_taken_for_the_drawing() -> None:
 
 def test_a_text_that_is_not_escaped_is_caught() -> None:
     head = rewired(markup.head, code=lambda value: f"<code>{value}</code>")
-    bare = rewired(page, _head=rewired(html._head, head=head))
+    bare = rewired(page, head=head)
     assert "script" in Visible.of(bare(replace(refuted(), target=NASTY), command=None)).tags
 
 
@@ -319,12 +321,12 @@ def test_an_empty_histogram_and_odd_labels_are_drawn() -> None:
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_figures("report.html")
+    check_files(html=Path("report.html"))
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(
         InvalidParameter, match=r"--html = r.html: needs matplotlib.*dpcore\[plot\]"
     ):
-        check_figures("r.html")
+        check_files(html=Path("r.html"))
 
 
 def test_no_global_state_of_matplotlib_is_touched() -> None:

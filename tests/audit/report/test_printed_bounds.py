@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
+from audit.claims import levels
 from audit.claims.claim import Claim
 from audit.evidence.baselines.compare import BaselineFinding
 from audit.evidence.event import Witness
@@ -18,8 +19,8 @@ from audit.evidence.trace import Trace
 from audit.evidence.verdict import Outcome
 from audit.fit import report as fit_report
 from audit.fit.report import FitReport
-from audit.replay import evidence as replay_evidence
 from audit.replay.evidence import moves
+from audit.replay.parts import root
 from audit.report import html, pictures, sentences
 from audit.report import report as model
 from audit.report.html import page
@@ -185,9 +186,8 @@ def test_a_page_that_rounds_to_nearest_is_caught(
 
 
 def test_a_table_that_rounds_to_nearest_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in NEAREST:
-        monkeypatch.setattr(sentences, name, nearest)
-    monkeypatch.setattr(model, "down", nearest)
+    for place, name in ((sentences, "down"), (levels, "down"), (levels, "up"), (model, "down")):
+        monkeypatch.setattr(place, name, nearest)
     reports = [report_of(seed) for seed in SEEDS]
     assert any(
         wrong(in_table(report.to_json(), "\n".join(report.told().lines(1000))))
@@ -214,7 +214,8 @@ def test_a_fit_prints_its_p_value_upwards_and_one_to_nearest_is_caught() -> None
     reports = [fit_of(p / 9973, p / 19973) for p in range(1, 40)]
     for report in reports:
         assert wrong(fit_printed(report, "\n".join(report.told().lines(1000))), 3) == []
-    rows = rewired(fit_report._rows, shown_p_value=lambda value: f"{value:.3g}")
+    evidence = rewired(levels.evidence, shown_p_value=lambda value: f"{value:.3g}")
+    rows = rewired(fit_report._rows, evidence=evidence)
     told = rewired(FitReport.told, _rows=rows)
     assert any(wrong(fit_printed(r, "\n".join(told(r).lines(1000)))) for r in reports)
 
@@ -232,9 +233,9 @@ def test_a_level_that_no_float_is_leaves_rounded_up() -> None:
 
 def test_a_root_is_bounded_on_both_sides() -> None:
     for square in (Fraction(2), Fraction(9, 4), Fraction(1, 3), Fraction(10**40 + 1), Fraction(0)):
-        low, high = replay_evidence._root(square)
+        low, high = root(square)
         assert low * low <= square <= high * high
         assert high - low <= Fraction(1, 2**64)
-    nearest = mutated(replay_evidence._root, "below + (not exact)", "below")
+    nearest = mutated(root, "below + (not exact)", "below")
     assert nearest(Fraction(2))[1] ** 2 < 2
     assert list(moves([], None, "l2")) == []

@@ -55,6 +55,14 @@ def test_what_is_private_passes_with_its_reports() -> None:
     assert sum(Fraction(report.alpha) for report in reports) == Fraction(repr(ALPHA))
 
 
+def test_an_entry_of_the_catalogue_brings_its_relation() -> None:
+    pairs = [([1, 0], [1, 0, 1])]  # one record more
+    with pytest.raises(Refuted):
+        assert_private("exact-size", "epsilon=1", pairs=pairs, runs=1000, seed=1)
+    with pytest.raises(InvalidParameter, match=r"^pairs .*must be neighbours under replace"):
+        assert_private("exact-size", "epsilon=1", pairs=pairs, runs=1000, relation="replace")
+
+
 def test_what_is_not_private_fails_with_its_witness() -> None:
     with pytest.raises(Refuted) as failure:
         assert_private(broken, "epsilon=1", pairs=[(3, 3), (0, 1)], runs=3000, seed=1)

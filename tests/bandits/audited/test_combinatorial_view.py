@@ -73,9 +73,9 @@ def test_ldp2_that_sends_two_base_arms_is_refuted(monkeypatch: pytest.MonkeyPatc
         return _DRAW(replace(held, sent=1), shape, rng)
 
     drawing(monkeypatch, for_one)
-    assert audited("cucb-ldp1,epsilon=1", runs=2500, alpha=ALPHA).verdict == "refuted"
+    assert audited("cucb-ldp1,epsilon=1", runs=4000, alpha=ALPHA).verdict == "refuted"
     # Of one outcome that noise is enough.
-    assert audited("cucb-ldp2,epsilon=1", runs=2500, alpha=1e-9).verdict == "not_refuted"
+    assert audited("cucb-ldp2,epsilon=1", runs=4000, alpha=1e-9).verdict == "not_refuted"
 
 
 @pytest.mark.parametrize("name", ["cucb-ldp1", "cucb-dp"])

@@ -16,7 +16,7 @@ from bandits.audited.target import Viewed, audit_view, both, target
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.returning import steady_for
 from bandits.privatizers.deployment import Deployment
-from bandits.privatizers.privatizer import SumProtocol
+from bandits.privatizers.protocols import SumProtocol
 from bandits.privatizers.sums import SumPrivatizer
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng

@@ -191,7 +191,7 @@ def test_a_raw_sum_that_comes_a_batch_later_is_refuted(
 
 @pytest.mark.nightly
 def test_a_user_who_is_counted_in_both_batches_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = mutated(_Fixed._encoded_sum, "if batch == 0 and arm == 0:", "if arm == 0:")
+    wrong = mutated(_Fixed._encoded_sum, "if batch < self.visits and arm == 0:", "if arm == 0:")
     monkeypatch.setattr(_Fixed, "_encoded_sum", wrong)
     assert refuted("dist-dp-se,epsilon=1", runs=3000)
 

@@ -20,7 +20,8 @@ from bandits.play import Run, play, run_guarantee
 from bandits.policies.dp_se import DpSe
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.policy import Policy
-from bandits.policies.registry import Setting, read_algorithm
+from bandits.policies.registry import read_algorithm
+from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected

@@ -103,9 +103,13 @@ def harmless(path: Path, what: str, original: dict[str, Any]) -> bool:
             # Who says that he wrote it: no number rests on it.
             return True
         case ("parts", int(i), "certificate", "claims", int(k)):
-            # It states its exact pure or zCDP parameter no more: epsilon does not rest on it.
-            own = original["parts"][i]["certificate"]["claims"][k]
-            return what == "removed" and own["quantity"] in ("pure", "zcdp")
+            # It states its exact pure or zCDP parameter no more: epsilon does not rest on it. Or it
+            # states epsilon no more, where its pure epsilon is no larger than what is claimed.
+            part = original["parts"][i]
+            own, claimed = part["certificate"]["claims"], Fraction(part["claims"][0]["epsilon"])
+            pure = [Fraction(each["epsilon"]) for each in own if each["quantity"] == "pure"]
+            follows = any(each <= claimed for each in pure)
+            return what == "removed" and (own[k]["quantity"] in ("pure", "zcdp") or follows)
         case ("parts", int(i), "certificate", "assumptions", int(k)):
             # The outer certificate must say the same of users who return.
             own = original["parts"][i]["certificate"]["assumptions"][k]

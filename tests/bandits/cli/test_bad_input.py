@@ -15,7 +15,8 @@ from bandits.audited.combinatorial_view import PAIR
 from bandits.audited.linear_view import MODEL
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.summary import promises_of
-from bandits.policies.registry import ALGORITHMS, Setting, read_algorithm
+from bandits.policies.registry import ALGORITHMS, read_algorithm
+from bandits.policies.setting import Setting
 from bandits.rounds import cucb_of
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from tests.support.bandits.command import Bandit
@@ -51,7 +52,7 @@ def test_what_cannot_be_made_leaves_nothing_behind(
     def never(*args: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("bandits.experiments.playing._run", never)
+    monkeypatch.setattr("bandits.experiments.playing.play_task", never)
     answer = bandit("run", "cz/easy", *PLACES, *SMALL, *line.split())
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith(f"error: {NOT_MADE[line]}"), answer.err

@@ -223,7 +223,7 @@ def test_bad_arguments_are_refused_by_name(
     def never(*args: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("bandits.experiments.playing._run", never)
+    monkeypatch.setattr("bandits.experiments.playing.play_task", never)
     Path("here").write_text("mine\n")
     answer = bandit("run", *line.split())
     assert (answer.code, answer.out) == (2, "")

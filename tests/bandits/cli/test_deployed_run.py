@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from bandits.experiments.people import Visitors
 from bandits.experiments.playing import run_cells
 from bandits.policies.registry import read_algorithm
 from bandits.policies.returning import RETURNING, returning_policy, steady_for
+from bandits.policies.setting import Setting
 from bandits.privatizers.deployment import Deployment
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
@@ -81,6 +83,23 @@ def test_fewer_people_than_rewards_are_turned_away(bandit: Bandit) -> None:
     assert few["dist-rdp-se"]["communication"]["numbers"] <= 160
     assert many["dist-rdp-se"]["communication"]["numbers"] > 400
     assert few["dist-rdp-se"]["regret_per_round"] > many["dist-rdp-se"]["regret_per_round"]
+
+
+def test_a_run_that_is_out_of_users_says_how_many_rounds_taught_nothing(bandit: Bandit) -> None:
+    words = ("--visits", "4", "--algorithms", "dist-dp-se")
+    # 10 users give at most 40 rewards: the first batch of three arms needs more.
+    found = bandit("run", *SMALL, *words, "--users", "10", "--json").json
+    (row,) = found["rows"]
+    assert row["out_of_users"] == 6000 - row["communication"]["numbers"]
+    (said,) = found["remarks"]
+    assert said == (
+        "dist-dp-se at epsilon 2 ran out of users: nothing was learned from "
+        f"{row['out_of_users']:,.0f} of 6,000 rounds. Give more --users or --visits."
+    )
+    assert said in bandit("run", *SMALL, *words, "--users", "10").out
+    enough = bandit("run", *SMALL, *words, "--json").json
+    assert "remarks" not in enough
+    assert enough["rows"][0]["out_of_users"] == 0
 
 
 def test_who_returns_is_the_same_at_every_call() -> None:
@@ -223,18 +242,12 @@ def test_people_and_policies_of_ones_own() -> None:
     assert Visitors().people(100) == 100
     with pytest.raises(InvalidParameter, match="visits cannot share"):
         steady_for("ldp-se", epsilon=1, delta="1e-6", max_visits=2, failure="1e-9")
-    given: dict[str, Any] = {"epsilon": 1, "delta": "1e-6", "max_visits": 2}
-    sizes: dict[str, Any] = {"arms": 2, "horizon": 1000, "confidence": Fraction(1, 10)}
-    policy: Any = returning_policy(
-        "dist-dp-se",
-        failure=Fraction(1, 10**6),
-        deployment=Deployment(dropouts="1/20"),
-        **given,
-        **sizes,
-    )
+    twice = Setting(epsilon=1, delta="1e-6", max_visits=2, arms=2, horizon=1000)
+    planned = replace(twice, deployment=Deployment(dropouts="1/20"))
+    policy: Any = returning_policy("dist-dp-se", planned)
     assert policy.most == 250
     with pytest.raises(InvalidParameter, match="leave s out"):
-        returning_policy(
-            "dist-rdp-se", value=Fraction(20), failure=Fraction(1, 10**6), **given, **sizes
-        )
+        returning_policy("dist-rdp-se", twice, value=Fraction(20))
+    with pytest.raises(InvalidParameter, match="max_visits"):
+        returning_policy("dist-dp-se", replace(twice, max_visits=None))
     assert str(read_algorithm("dist-rdp-se:s=20")) == "dist-rdp-se:s=20"

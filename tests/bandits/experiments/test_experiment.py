@@ -14,7 +14,8 @@ from bandits.experiments.averages import mean_and_error
 from bandits.experiments.experiment import Cell, Experiment, Task, spaced_checkpoints
 from bandits.experiments.playing import _coins, run_cells
 from bandits.experiments.summary import guarantee_json, promises_of, rows_of
-from bandits.policies.registry import ScheduleName, Setting, read_algorithm
+from bandits.policies.registry import read_algorithm
+from bandits.policies.setting import ScheduleName, Setting
 from bandits.privatizers.promise import NEW_USERS
 from bandits.radius.radius import RadiusName
 from bandits.worlds import Worlds

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bandits.experiments import playing
-from bandits.experiments.experiment import Cell, Experiment
+from bandits.experiments.experiment import Experiment
 from bandits.experiments.ownership import refuse_foreign, refuse_inputs, remove_earlier
+from bandits.experiments.playing import play_task
 from bandits.experiments.regret_csv import COLUMNS
 from bandits.experiments.summary import SCHEMA
 from bandits.play import Run
 from dpcore.errors import InvalidParameter
 from tests.support.bandits.command import Bandit
-from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.dpcore.mutants import rewired
 
 RUN = ["run", "cz/easy", "-T", "1000", "--instances", "2", "--arms", "3", "--epsilon", "1"]
 CERTIFICATE = "certificate-cdp-se-1.json"
@@ -31,7 +32,7 @@ def _never_played(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*args: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("bandits.experiments.playing._run", never)
+    monkeypatch.setattr("bandits.experiments.playing.play_task", never)
 
 
 def contents(folder: str) -> dict[str, bytes]:
@@ -140,12 +141,11 @@ def test_nor_beside_results_of_ours(bandit: Bandit, name: str) -> None:
 def test_a_file_that_came_during_a_run_is_not_replaced(
     bandit: Bandit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def played(*args: object) -> tuple[Cell, Run | None]:
+    def played(*args: Any) -> Run:
         Path("out/regret.csv").write_text(MINE["regret.csv"])
-        return run(*args)
+        return play_task(*args)
 
-    run: Callable[..., tuple[Cell, Run | None]] = playing._run
-    monkeypatch.setattr(playing, "_run", played)
+    monkeypatch.setattr(playing, "play_task", played)
     answer = bandit(*RUN, "--algorithms", "se", "--output", "out", "--json")
     assert answer.code == 2
     assert answer.json["algorithms"] == ["se"]
@@ -164,7 +164,9 @@ def test_only_certificates_that_the_record_implies_are_removed(bandit: Bandit) -
     }
     answer = bandit(*RUN[:-1], "2", "--algorithms", "cdp-se", "--output", "out")
     assert answer.err.startswith("error: --output = out/certificate-cdp-se-2.json: is no file of")
-    takes = mutated(remove_earlier, "place.name in record.names", "True")
+    takes = rewired(
+        remove_earlier, _certified=lambda folder, _: sorted(folder.glob("certificate-*.json"))
+    )
     filled(bandit, "cdp-se")
     takes(Path("out"))
     assert contents("out") == {}

@@ -14,6 +14,8 @@ import pytest
 
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Pure
+from accounting.errors import NotDerived
+from bandits.certificates import certificate
 from bandits.experiments import results, summary
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.ownership import certificate_name
@@ -144,7 +146,7 @@ def test_certificates_are_of_the_first_instance_and_the_delta_asked_for() -> Non
     )
     found = [*results.certificates(experiment, experiment.worlds(), {})]
     assert [name for name, _ in found] == ["certificate-cdp-se-1.json"]
-    assert json.loads(found[0][1] or "")["claims"][0]["delta"] == "1/1000"
+    assert json.loads(str(found[0][1]))["claims"][0]["delta"] == "1/1000"
 
 
 def test_a_run_that_was_kept_is_not_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +172,18 @@ def test_a_run_that_was_kept_is_not_played_again(monkeypatch: pytest.MonkeyPatch
     assert [*missing] == [("cdp-se", "2")]
     assert [*results.certificates(experiment, worlds, missing)] == again
     assert len(played) == 1
+
+
+def test_a_missing_certificate_names_its_reason(
+    bandit: Bandit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any, **__: Any) -> None:
+        raise NotDerived("a certificate of cdp-se", "parts: must hold at most 1024")
+
+    monkeypatch.setattr(certificate, "certificate_of", refused)
+    answer = bandit(*RUN, "--epsilon", "1", "--algorithms", "cdp-se", "--output", str(tmp_path))
+    wanted = "no theorem here gives a certificate of cdp-se: parts: must hold at most 1024"
+    assert f"warning: no certificate-cdp-se-1.json: {wanted}" in answer.err
 
 
 # -- pictures ----------------------------------------------------------------------------------

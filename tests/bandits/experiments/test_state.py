@@ -91,7 +91,7 @@ def test_what_is_stored_is_not_played_again(
         raise AssertionError
 
     path, _, cells = whole
-    monkeypatch.setattr("bandits.experiments.playing._run", never)
+    monkeypatch.setattr("bandits.experiments.playing.play_task", never)
     assert kept(path) == cells
 
 
@@ -266,11 +266,11 @@ from bandits.experiments import playing as module
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.playing import run_cells
 from bandits.experiments.state import resume
-played = module._run
+played = module.play_task
 def slowly(*cell):
     time.sleep(0.01)
     return played(*cell)
-module._run = slowly
+module.play_task = slowly
 wanted = Experiment(
     preset="tkms/binary", algorithms=("cdp-se", "se"), epsilons=(1,), horizon=500, instances=20,
     arms=3, checkpoints=(100, 500),

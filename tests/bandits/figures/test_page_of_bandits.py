@@ -9,7 +9,7 @@ import pytest
 from bandits.experiments.cells import Cell
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.playing import run_cells
-from bandits.policies.registry import ScheduleName
+from bandits.policies.setting import ScheduleName
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.bits import BitPrivatizer
 

@@ -14,6 +14,7 @@ import pytest
 from accounting.budget.returning import per_user, routes
 from accounting.release.curve import PrivacyCurve
 from accounting.totals.compose import compose
+from bandits.experiments.averages import mean_and_error
 from bandits.play import Run, play
 from bandits.privatizers.returning import Pool, SteadyPrivatizer
 from benchmarks.figures import returning_table as table
@@ -111,8 +112,11 @@ def test_plain_sums_take_their_share_of_delta() -> None:
 
 
 def test_the_error_of_one_run_is_not_a_number() -> None:
-    assert table._standard_error((0.0, 1.0, 2.0, 5.0)) == pytest.approx((14 / 3 / 4) ** 0.5)
-    assert math.isnan(table._standard_error((1.0,)))
+    assert mean_and_error((0.0, 1.0, 2.0, 5.0))[1] == pytest.approx((14 / 3 / 4) ** 0.5)
+    (row,) = returning_table(
+        horizon=200, instances=1, max_visits=(1,), routes=("exact",), algorithms=("dist-dp-se",)
+    )
+    assert math.isnan(row.standard_error)
 
 
 def test_every_instance_of_the_table_has_its_own_coins(monkeypatch: pytest.MonkeyPatch) -> None:

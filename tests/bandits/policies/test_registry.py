@@ -13,8 +13,9 @@ import pytest
 from bandits.play import play
 from bandits.policies.dp_se import DpSe
 from bandits.policies.elimination import BatchedElimination, SuccessiveElimination
-from bandits.policies.registry import ALGORITHMS, Setting, _privatizer, read_algorithm
+from bandits.policies.registry import ALGORITHMS, _privatizer, read_algorithm
 from bandits.policies.schedule import PAPER, RELEASED, exact_schedule
+from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Unprotected

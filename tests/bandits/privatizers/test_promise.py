@@ -19,8 +19,10 @@ from bandits.policies.elimination import BatchedElimination
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.bits import BitPrivatizer
-from bandits.privatizers.privatizer import ALL_HONEST, SUM_ONLY, Privatizer, Unprotected
+from bandits.privatizers.deployment import ALL_HONEST
+from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.promise import NEW_USERS, RunGuarantee, Users
+from bandits.privatizers.protocols import SUM_ONLY
 from bandits.privatizers.releasing import Releasing
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.worlds.environment import Bernoulli, Environment

@@ -10,7 +10,8 @@ import pytest
 
 from accounting.errors import NotDerived
 from accounting.protocols.pure_shuffle import CertifiedShuffle
-from bandits.privatizers.privatizer import ALL_HONEST, BITS_ONLY
+from bandits.privatizers.deployment import ALL_HONEST
+from bandits.privatizers.protocols import BITS_ONLY
 from bandits.privatizers.pure_shuffle import PureShufflePrivatizer
 from bandits.radius.radius import ExactRadius
 from dpcore.errors import InvalidParameter

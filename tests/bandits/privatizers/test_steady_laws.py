@@ -20,7 +20,7 @@ from bandits.policies.elimination import BatchedElimination
 from bandits.policies.partial_batches import PartedElimination
 from bandits.policies.schedule import Schedule
 from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.privatizers import privatizer as bandits_privatizer
+from bandits.privatizers import protocols
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning import Pool, SteadyPrivatizer
 from bandits.privatizers.visits import MemoryBook, Names
@@ -99,7 +99,7 @@ def test_every_release_has_the_law_at_least_and_promises_it(steady: SteadyPrivat
             assert record.mechanism.noise == steady.law
             protocol = each.protocol(n)
             left = protocol.observed_noise(each.deployment.counted_on(n))
-            assert bandits_privatizer._holds(left, steady.law) or left == steady.law
+            assert protocols._holds(left, steady.law) or left == steady.law
     assert {repr(each.guarantee(n)) for n in (1, 17, 333) for each in (steady, planned)} == {
         repr(steady.guarantee(5))
     }

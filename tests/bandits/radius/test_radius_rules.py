@@ -18,7 +18,7 @@ from bandits.radius.certified import (
     hoeffding_width,
     union_width,
 )
-from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, radius_of, tkms_width
+from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, tkms_width
 from dpcore import DiscreteLaplace, InvalidParameter, PolyaDifference
 from dpcore.analysis import laplace_sums as laplace_sum
 from dpcore.laws.poisson import Poisson
@@ -236,8 +236,6 @@ def test_bad_rules() -> None:
                 radius.width(privatizer, 10, **given)
         with pytest.raises(InvalidParameter, match="pulls"):
             radius.width(privatizer, 0, batch=1, active=2, failure="0.1")
-    with pytest.raises(InvalidParameter, match="name"):
-        radius_of("tight")  # type: ignore[arg-type]  # what is refused
     with pytest.raises(InvalidParameter, match="form"):
         PaperRadius(form="new")  # type: ignore[arg-type]  # what is refused
     with pytest.raises(InvalidParameter, match="batches"):

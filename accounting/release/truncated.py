@@ -1,0 +1,218 @@
+r"""Poisson samples that are cut to a largest size at random: what one round loses.
+
+Whether the other units alone fill a batch is independent of the unit. If they do not, the round is
+a Poisson sample. If they do, the unit takes the place of a random other one, with a known chance:
+it moves the sum by up to twice as much. Both kinds together, told apart, are above every round:
+"Tighter Privacy Analysis for Truncated Poisson Sampling" (2025), arXiv 2508.15089. Proofs:
+docs/proofs/truncated.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, Final
+
+from flint import arb
+
+from accounting.claims.guarantee import Guarantee
+from accounting.fourier.factor import LossLaw
+from accounting.reals.labelled import LabelledLoss
+from accounting.reals.normal_loss import NormalLoss
+from accounting.release.real_curve import RealCurve, RealSample
+from accounting.release.replaced import PoissonReplaced
+from accounting.release.subsampling import PoissonSampled
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.mechanism import Relation, Scope, Sensitivity
+from dpcore.numbers.enclosure import Enclosure, ball
+from dpcore.numbers.parameter import Exact, RationalLike, integer
+
+__all__ = ["PoissonTruncated"]
+
+_BITS: Final = 64
+_CHANCE_BITS: Final = 192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PoissonTruncated(RealSample):
+    r"""Privacy amplified by Poisson sampling with batches cut to ``most`` units, at random.
+
+    ``examples`` is the size of the dataset: of the larger one where a unit is added or removed, of
+    both where one is replaced, by ``relation``. All subsets of a sample that is too large are
+    equally likely to be kept. ``curve`` is of Gaussian noise on the reals under add-remove. The
+    upper end tells whether the other units filled the batch; the lower one is that of neighbours
+    whose other units add nothing.
+
+    >>> from accounting.reals.noise import Gaussian
+    >>> scope = Scope(relation="add-remove")
+    >>> curve = RealCurve(noise=Gaussian(sigma=2), sensitivity=1, scope=scope)
+    >>> PoissonTruncated(curve=curve, rate="1/100", examples=1000, most=12).epsilon("1e-6")
+    Bound([0.0410..., 0.2177...], 'exact')
+
+    Raises :class:`InvalidParameter` for anything but such a curve, a rate outside (0, 1], and
+    sizes that are not integers from 1 on.
+    """
+
+    word: ClassVar[str] = "poisson-truncated"
+    theorem: ClassVar[str] = (
+        "whether the other units fill the batch is told (arXiv 2508.15089, 2025)"
+    )
+
+    curve: RealCurve
+    rate: Exact = Exact()
+    examples: int
+    most: int
+    relation: Relation = field(default=Relation.ADD_REMOVE)
+
+    @classmethod
+    def of(cls, sampled: Guarantee, *, examples: int, most: int) -> PoissonTruncated:
+        r"""The same samples, cut to ``most`` of ``examples``.
+
+        Raises :class:`InvalidParameter` for anything but a Poisson sample of one unit.
+        """
+        if not isinstance(sampled, (PoissonSampled, PoissonReplaced)):
+            raise InvalidParameter("sampled", sampled, "must be a Poisson sample of one unit")
+        return cls(
+            curve=sampled.curve,  # type: ignore[arg-type]  # of integer noise it is refused
+            rate=sampled.rate,
+            examples=examples,
+            most=most,
+            relation=sampled.scope.relation,
+        )
+
+    def __post_init__(self) -> None:
+        self._check(below=False, why="the sensitivity is that of one unit added")
+        if not isinstance(self.curve.loss(), NormalLoss):
+            raise InvalidParameter("noise", self.curve.noise, "must be Gaussian")
+        for name in ("examples", "most"):
+            object.__setattr__(self, name, integer(name, getattr(self, name), at_least=1))
+        object.__setattr__(self, "relation", Relation(self.relation))
+
+    @property
+    def scope(self) -> Scope:
+        r"""That of the curve, under ``relation``."""
+        return Scope(unit=self.curve.scope.unit, relation=self.relation)
+
+    @property
+    def unsampled(self) -> RealCurve:
+        r"""What everybody costs, if a unit moves the query twice as far."""
+        found = self._sampled(Fraction(1), 2).unsampled
+        assert isinstance(found, RealCurve)  # noqa: S101  # noise on the reals, as it was given
+        return found
+
+    @property
+    def filled(self) -> Enclosure:
+        r"""The chance that the other units alone fill a batch."""
+        return self._more_than(self.most - 1, self.examples - 1)
+
+    @property
+    def kept(self) -> Enclosure:
+        r"""The chance of a unit to be in a batch: that of min(1, most/sampled) if it is sampled."""
+        filled, cut = self.filled, self._more_than(self.most, self.examples)
+        low, high = (
+            self.rate * (1 - whole) + self.most * taken / self.examples
+            for whole, taken in ((filled.upper, cut.lower), (filled.lower, cut.upper))
+        )
+        return Enclosure(low, high)
+
+    @property
+    def least(self) -> PoissonSampled | PoissonReplaced:
+        r"""What neighbours lose whose other units add nothing to the query."""
+        return self._sampled(Fraction(self.kept.lower), 1)
+
+    def kinds(self) -> tuple[tuple[Fraction, PoissonSampled | PoissonReplaced], ...]:
+        r"""What a round may be, with its chance: not filled by the others, filled, or either one.
+
+        The third kind, worse than both, has what lies between the two ends of ``filled``.
+        """
+        filled, rate = self.filled, self.rate
+        found = (
+            (1 - filled.upper, rate, 1),
+            (filled.lower, self._kept_if_filled(filled), 2),
+            (filled.upper - filled.lower, rate, 2),
+        )
+        return tuple(
+            (Fraction(chance), self._sampled(share, moves))
+            for chance, share, moves in found
+            if chance > 0
+        )
+
+    def pairs(self) -> tuple[LossLaw, ...]:
+        r"""The losses of one round above it, of the dataset with the unit and of the other one.
+
+        In all rounds it is the same direction: the datasets decide. One loss only if a unit is
+        replaced, or everybody is in every sample.
+        """
+        kinds = self.kinds()
+        if len(kinds) == 1:
+            return _directions(kinds[0][1])
+        sides = zip(*(_directions(kind) for _, kind in kinds), strict=True)
+        chances = [chance for chance, _ in kinds]
+        return tuple(LabelledLoss(kinds=tuple(zip(chances, laws, strict=True))) for laws in sides)
+
+    def at(self, epsilon: arb) -> arb:
+        r"""An upper end of delta at ``epsilon`` >= 0: each kind is worst in the same direction."""
+        return sum(
+            (ball(chance) * _kind_at(kind, epsilon) for chance, kind in self.kinds()), arb(0)
+        )
+
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""Between the delta of :attr:`least` and that of the kinds."""
+        upper = RealSample.enclose_delta(self, epsilon, bits).upper
+        return Enclosure(self.least.enclose_delta(epsilon, bits).lower, upper)
+
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""Between the epsilon of :attr:`least` and that of the kinds."""
+        upper = RealSample.enclose_epsilon(self, delta, bits).upper
+        return Enclosure(self.least.enclose_epsilon(delta, bits).lower, upper)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The rate, the sizes, the relation and the curve, as text."""
+        return {
+            "claim": self.word,
+            "rate": str(self.rate),
+            "examples": self.examples,
+            "most": self.most,
+            "relation": self.relation.value,
+            "curve": self.curve.to_json(),
+        }
+
+    def _sampled(self, rate: Fraction, moves: int) -> PoissonSampled | PoissonReplaced:
+        moved = Sensitivity.of(self.curve.sensitivity).times(moves)
+        curve = RealCurve(noise=self.curve.noise, sensitivity=moved, scope=self.curve.scope)
+        kind = PoissonReplaced if self.relation is Relation.REPLACE else PoissonSampled
+        return kind(curve=curve, rate=rate)
+
+    def _more_than(self, count: int, units: int) -> Enclosure:
+        # The chance that more than `count` of so many units are sampled.
+        if count >= units:
+            return Enclosure.exactly(0)
+        if self.rate == 1:
+            return Enclosure.exactly(1)
+        return Binomial(trials=units, probability=self.rate).enclose_sf(count, _CHANCE_BITS)
+
+    def _kept_if_filled(self, filled: Enclosure) -> Fraction:
+        # From above: a unit is kept less often than it is sampled.
+        if filled.lower == 0:
+            return self.rate
+        cut = Fraction(self._more_than(self.most, self.examples).upper)
+        return min(self.most * cut / (self.examples * Fraction(filled.lower)), self.rate)
+
+    def __repr__(self) -> str:
+        sizes = f"examples={self.examples}, most={self.most}, relation={self.relation.value!r}"
+        return f"PoissonTruncated(curve={self.curve!r}, rate={str(self.rate)!r}, {sizes})"
+
+
+def _directions(kind: PoissonSampled | PoissonReplaced) -> tuple[LossLaw, ...]:
+    return (kind.loss(),) if isinstance(kind, PoissonReplaced) else kind.pairs()
+
+
+def _kind_at(kind: PoissonSampled | PoissonReplaced, epsilon: arb) -> arb:
+    # Of a sample by its amplification.
+    if isinstance(kind, PoissonReplaced):
+        return kind.at(epsilon)
+    assert isinstance(kind.curve, RealCurve)  # noqa: S101  # as it was made
+    loss, rate = kind.curve.loss(), ball(kind.rate)
+    assert isinstance(loss, NormalLoss)  # noqa: S101  # other noise is refused
+    return rate * loss.curve((epsilon.expm1() / rate).log1p())
