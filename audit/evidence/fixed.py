@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, betaincinv, expit, ndtr, ndtri
 
 from audit.evidence.event import Floats, Integers, Tally, Witness
-from audit.evidence.rule import EXPERTS, FIRM, Trial, Votes, follow, learn_rule
+from audit.evidence.rule import EXPERTS, FIRM, SILENT, Trial, Votes, follow, learn_rule
 from audit.outputs.reading import read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down, round_up
@@ -392,6 +392,7 @@ def resolution(
         )
         if eta <= 1.0:
             return eta
-    # An output that always comes in its world leaves no run undecided once the first block is over.
-    scored = count - block_ends(count)[0]
+    # An output that always comes in its world leaves no run undecided once the leader speaks.
+    ends = block_ends(count)
+    scored = count - max(ends[0], *(end for end in ends if SILENT * end <= count), 0)
     return 1.0 if scored > 0 and enough(scored, scored, WEIGHTS[_LEADER]) else math.inf

@@ -158,7 +158,7 @@ def witness_of(
     r"""What speaks for the test at a ``place`` of the family: the place of the view and its event.
     Those of a leader are of whom it followed last.
     """
-    if isinstance(test, Evidence):
+    if not isinstance(test, Leader):
         if (models := views[place].models) is None:
             return place, test.witness(*claim, spend=spend)
         return place, scored(test.trials, claim, models)

@@ -20,7 +20,7 @@ from scipy.special import betaincinv, expit, logit
 from audit.evidence.event import Cells, Event, Floats, Integers, Tally, Witness
 from audit.outputs.reading import Reading
 
-__all__ = ["EXPERTS", "FIRM", "Expert", "Rule", "Trial", "Votes", "follow", "learn_rule"]
+__all__ = ["EXPERTS", "FIRM", "SILENT", "Expert", "Rule", "Trial", "Votes", "follow", "learn_rule"]
 
 EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003", "leader")
 r"""Who is tested, by name: experts of a rule, in the order of :attr:`Rule.experts`, and behind them
@@ -40,7 +40,7 @@ _HEAD_STARTS: Final = np.array([2.5, 0.0, 0.0, 0.0, 1.0])
 _ALONE: Final = np.array([1.5, 0.0, 0.0, 0.0, 0.0])
 _BELIEVED: Final = 0.5
 _MOST_PROMISED: Final = 2.0
-_SILENT: Final = 20
+SILENT: Final = 20
 
 _Entry = TypeVar("_Entry", np.float64, np.int64)
 
@@ -243,7 +243,7 @@ def _smooth(
         copies = counts.shape[1] // len(rate)
         rate = np.repeat(rate, copies)
         # Two siblings share their parent's mean: half of the surprise is free.
-        forced = np.flatnonzero(alone) if counts.shape[1] == size else []
+        forced = np.flatnonzero(alone if counts.shape[1] == size else [])
         rate, departs = _shrunk(counts, rate, part=0.5, forced=forced)
         loose = _pass_down(np.repeat(loose, copies), _reach(counts, _LOOSE), departs)
         firm = _pass_down(np.repeat(firm, copies), _reach(counts, FIRM), departs)
@@ -378,23 +378,23 @@ def follow(
     beyond, spread = np.zeros((1, len(epsilons))), np.zeros((1, len(epsilons)))
     ahead = np.tile(_HEAD_STARTS + (len(views) == 1) * _ALONE, len(views))[:, None]
     blocks, done = list(zip(*views, strict=True)), 0
-    silent = sum(trials[0].runs for trials in blocks) / _SILENT
+    silent = sum(trials[0].runs for trials in blocks) / SILENT
     votes, chosen = [], []
     for trials in blocks:
         experts = [(one, trial.counts) for trial in trials for one in trial.rule.experts]
         tried = [(one, counts, one.cuts(epsilons)) for one, counts in experts]
         cast = [one.cast(counts, cuts) for one, counts, cuts in tried]
-        right, wrong, sides = (
-            np.stack([getattr(vote, name) for vote in cast]) for name in ("right", "wrong", "sides")
-        )
+        names = ("right", "wrong", "sides")
+        seen = {name: np.stack([getattr(vote, name) for vote in cast]) for name in names}
         did = beyond / np.sqrt(spread + 1.0)
         said = np.stack([one.promised(cuts, q) for one, _, cuts in tried])
         promised = np.where(np.isnan(said), did, np.minimum(said, did + _MOST_PROMISED))
         best = np.argmax(did + _BELIEVED * promised + ahead, axis=0)
-        guesses = right + wrong
-        allowed = guesses * q + (1.0 - q) * (delta * trials[0].runs / 2) * sides
-        beyond, spread = beyond + right - allowed, spread + guesses * q * (1.0 - q)
+        guesses = seen["right"] + seen["wrong"]
+        allowed = guesses * q + (1.0 - q) * (delta * trials[0].runs / 2) * seen["sides"]
+        beyond, spread = beyond + seen["right"] - allowed, spread + guesses * q * (1.0 - q)
         done += trials[0].runs
-        votes.append(Votes(*(int(done > silent) * x[best, each] for x in (right, wrong, sides))))
+        heard = int(done > silent)
+        votes.append(Votes(**{name: heard * table[best, each] for name, table in seen.items()}))
         chosen.append(best)
     return votes, chosen

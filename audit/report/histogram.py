@@ -29,6 +29,7 @@ _MOST_BINS: Final = 40
 _MOST_LABELS: Final = 14
 _LABEL: Final = 48
 _TAIL: Final = 0.001
+_LARGEST: Final = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +199,8 @@ def _edges(values: Floats, counts: NDArray[np.int64], most: int) -> Floats:
     )
     step = float(f"{digit}e{power}")
     start, end = math.floor(low / step), math.floor(high / step) + 1
-    return np.unique([float(f"{k * digit}e{power}") for k in range(start, end + 1)])
+    edges = [float(f"{k * digit}e{power}") for k in range(start, end + 1)]
+    return np.unique(np.clip(edges, -_LARGEST, _LARGEST))  # a step beyond all floats ends there
 
 
 def _covered(cell: Bin, spans: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:

@@ -50,7 +50,7 @@ def leader_of(views: list[View], seed: int = 1) -> Leader:
 PEEKING = mutated(
     follow,
     "did + _BELIEVED * promised + ahead",
-    "(right - (right + wrong) * q) / np.sqrt(right + wrong + 1.0)",
+    "(seen['right'] - (guesses := seen['right'] + seen['wrong']) * q) / np.sqrt(guesses + 1.0)",
 )
 
 

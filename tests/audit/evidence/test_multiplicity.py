@@ -100,7 +100,6 @@ def false_alarms(test: Callable[..., Any], repeats: int) -> int:
     return count
 
 
-@pytest.mark.nightly
 def test_a_family_shares_one_level_and_a_test_that_does_not_is_caught() -> None:
     alpha, repeats = purse.buy("family of tests: Holm", "1e-9"), 600
     wrong = false_alarms(weigh_views, repeats)
