@@ -142,6 +142,8 @@ def _items(output: object, depth: int = 0) -> list[float | int]:
             return _each(output, depth)
         case np.ndarray() if depth < _DEEPEST and output.ndim:
             return _each(output.tolist(), depth)
+        case np.timedelta64():  # numpy counts it among its integers
+            return [_label(output)]
         case bool() | int() | float() | np.bool_() | np.integer() | np.floating():
             try:
                 return [float(output)]

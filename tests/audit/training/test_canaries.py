@@ -200,7 +200,7 @@ def test_the_curve_of_a_training_is_a_claim(rounds: int) -> None:
     report = canaries(scores, coins, training)
     assert report.refuted
     assert not canaries(*told(0.3), training).refuted
-    assert report.epsilon_lower > point
+    assert report.epsilon_lower > (point if rounds == 1 else 5)  # 10,000 canaries show no more
     assert json.loads(report.to_text())["claim"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,11 +17,10 @@ from audit.sample import sample
 from audit.targets.target import Vectorised
 from bandits.audited.target import Viewed, target
 from bandits.batch import ReleasedSum
-from bandits.privatizers.bits import BitPrivatizer
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.sums import SumPrivatizer
 from dpcore.laws.binomial import Binomial
 from dpcore.noise import Noise
+from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import ModularSum
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -79,8 +79,7 @@ def releasing(release: Release) -> Iterator[None]:
         return release(privatizer, encoded_sum, pulls, rng)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SumPrivatizer, "release", instead)
-        patch.setattr(BitPrivatizer, "release", instead)
+        patch.setattr(Privatizer, "release", instead)
         yield
 
 
@@ -89,13 +88,19 @@ def with_noise(privatizer: Privatizer, encoded_sum: int, pulls: int, noise: int)
     protocol = privatizer.protocol(pulls)
     if isinstance(protocol, BinaryShuffle):
         return ReleasedSum(protocol.estimates(np.array([encoded_sum + noise]), pulls)[0])
+    if isinstance(protocol, PureShuffle):
+        ones = pulls * protocol.reach + encoded_sum + noise
+        return ReleasedSum(protocol.estimate(ones, pulls))
     assert isinstance(protocol, ModularSum)
     read = protocol.unwrap((encoded_sum + noise) % protocol.modulus)
     return ReleasedSum(protocol.encoding.decode(read))
 
 
 def law_of(privatizer: Privatizer, pulls: int) -> Noise:
-    """The noise that a release should have."""
+    """The noise that a release should have; of shuffled bits that of the shares, without covers."""
+    protocol = privatizer.protocol(pulls)
+    if isinstance(protocol, PureShuffle):
+        return replace(protocol.share, shape=protocol.share.shape * pulls)
     noise = privatizer.noise(pulls)
     assert noise is not None
     return noise
