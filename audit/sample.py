@@ -293,7 +293,8 @@ def beside(
     """
     from audit.evidence.baselines.compare import compare
     from audit.evidence.family import view_seeds
-    from audit.evidence.leader import LEADER
+    from audit.evidence.fixed import LED, WEIGHTS
+    from audit.evidence.leader import LEADER, PART
     from audit.evidence.trace import trace_anytime, trace_fixed, trace_leader
     from audit.outputs.reading import read
     from audit.report.histogram import histogram
@@ -347,8 +348,16 @@ def beside(
     elif plan.sequential:
         trace = trace_anytime(view.outputs, view.worlds, point, level, isotonic=learned)
     else:
-        shows = view.first or view.outputs
-        trace = trace_fixed(shows, view.worlds, point, level, seed=coins[which], isotonic=learned)
+        beside = any((row.pair, row.feature) == (place, LEADER) for row in report.outcomes)
+        trace = trace_fixed(
+            view.first or view.outputs,
+            view.worlds,
+            point,
+            level * (1 - PART) if beside else level,
+            seed=coins[which],
+            isotonic=learned,
+            weights=LED if beside else WEIGHTS,
+        )
     return replace(
         report,
         tradeoff_band=None if band is None else replace(band, pair=place, feature=feature),

@@ -23,12 +23,14 @@ from audit.evidence.view import View, parts_of, scored
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["LEADER", "Leader", "leaders_of", "levels_of", "witness_of"]
+__all__ = ["LEADER", "PART", "Leader", "leaders_of", "levels_of", "witness_of"]
 
 LEADER: Final = "leader"
 r"""What stands for the name of a feature in the outcome of a leader."""
 
-_PART: Final = Fraction(4, 5)
+PART: Final = Fraction(4, 5)
+r"""What it takes of the level of every view of its pair."""
+
 _SCAN: Final = 64
 
 
@@ -140,7 +142,7 @@ def levels_of(views: Sequence[View], leaders: Sequence[Leader]) -> list[Fraction
     pairs = [leader.pair for leader in leaders]
     left, taken = [], dict.fromkeys(pairs, Fraction(0))
     for part, view in zip(parts, views, strict=True):
-        led = _PART * part if view.pair in taken else Fraction(0)
+        led = PART * part if view.pair in taken else Fraction(0)
         left.append(part - led)
         if led:
             taken[view.pair] += led

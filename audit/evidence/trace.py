@@ -16,7 +16,7 @@ from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.looks import LOOKS
 from audit.evidence.anytime import watch
-from audit.evidence.fixed import LED, gather
+from audit.evidence.fixed import LED, WEIGHTS, gather
 from audit.evidence.leader import leaders_of, levels_of
 from audit.evidence.verdict import BERGER_BOOS_SHARE, capped
 from audit.evidence.view import View, parts_of, view_seeds
@@ -63,9 +63,11 @@ def trace_fixed(
     *,
     seed: int,
     isotonic: bool = False,
+    weights: tuple[float, ...] = WEIGHTS,
 ) -> Trace:
     r"""The prequential bound of about 16 prefixes, each taken as an audit of that many runs.
-    ``outputs`` may be a function of their number, as learned scores are, which are ``isotonic``.
+    ``outputs`` may be a function of their number, as learned scores are, which are ``isotonic``;
+    ``weights`` are those of :class:`audit.evidence.fixed.Evidence`.
 
     Each point holds by itself with confidence 1 - alpha: who picks the largest afterwards has no
     such confidence. The last is that of all runs.
@@ -83,6 +85,7 @@ def trace_fixed(
     for runs in _prefixes(len(truth)):
         seen = outputs(runs) if callable(outputs) else outputs[:runs]
         evidence = gather(seen, truth[:runs], seed=seed, isotonic=isotonic)
+        evidence = replace(evidence, weights=weights)
         bound = evidence.epsilon_lower(level, delta)
         p_value = evidence.p_value(epsilon, delta, spend=level / BERGER_BOOS_SHARE)
         points.append((runs, capped(bound, claim, refuted=p_value <= round_down(level))))

@@ -60,7 +60,7 @@ def sampled(name: str, *, twin: bool = False, sequential: bool = False) -> Audit
         pair=tested.pair,
         features=(read_feature("identity"),),
         runs=RUNS,
-        seed=7,
+        seed=8,
         sequential=sequential,
     )
     report = sample(target, plan)
@@ -76,7 +76,7 @@ def sampled(name: str, *, twin: bool = False, sequential: bool = False) -> Audit
     traced = (
         trace_anytime(outputs, worlds, claim)
         if sequential
-        else trace_fixed(outputs, worlds, claim, seed=7)
+        else trace_fixed(outputs, worlds, claim, seed=8)
     )
     event = None if report.witness is None else report.witness.event
     return replace(report, histogram=worded(outputs, worlds, event), trace=traced)
