@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -44,12 +45,7 @@ class LabelledLoss(SmoothLoss):
     @property
     def largest(self) -> arb:
         r"""The largest of any kind."""
-        found = [law.largest for _, law in self.kinds]
-        return (
-            found[0]
-            if len(found) == 1
-            else found[0].max(LabelledLoss(kinds=self.kinds[1:]).largest)
-        )
+        return reduce(arb.max, (law.largest for _, law in self.kinds))
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         r"""Of the mixture, in floats."""
