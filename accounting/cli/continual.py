@@ -79,6 +79,7 @@ def continual(
 
     items = whole_number("--horizon", horizon, at_least=1, at_most=MOST_COMPARED)
     target, most = rational("--epsilon", epsilon), rational("--delta", delta)
+    scope = Scope(relation=relation)
     options = {name: f"--{name}" for name in ("epsilon", "delta", "low", "high", "unit")}
     found: list[CalibratedSum] = []
     with progress_bar("mechanisms", len(MECHANISMS)) as advance, named(**options):
@@ -89,14 +90,13 @@ def continual(
             low=rational("--low", low),
             high=rational("--high", high),
             unit=rational("--unit", unit),
-            scope=Scope(relation=relation),
+            scope=scope,
         ):
             found.append(row)
             advance(len(found))
     if as_json:
         asked = {"horizon": items, "epsilon": exact(target), "delta": exact(most)}
-        neighbours = {"unit": "contribution", "relation": relation.value}
-        head = {"schema": SCHEMA, "target": asked, "scope": neighbours}
+        head = {"schema": SCHEMA, "target": asked, "scope": scope.to_json()}
         rows = [{**row.to_json(), "delta": exact(row.calibration.delta)} for row in found]
         show({**head, "continual": rows})
         return

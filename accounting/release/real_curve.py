@@ -155,7 +155,7 @@ class RealCurve(OneRelease):
             "claim": "real-curve",
             "noise": self.noise.to_json(),
             "sensitivity": {"norm": moves.norm.value, "amount": amount},
-            "scope": {"unit": self.scope.unit.value, "relation": self.scope.relation.value},
+            "scope": self.scope.to_json(),
         }
 
     def _both(self, found: Enclosure) -> Bound:

@@ -40,7 +40,7 @@ from accounting.release.sampled_pair import AbsentPair, Base, PresentPair
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
-from dpcore.numbers.parameter import Exact, RationalLike, integer, rational
+from dpcore.numbers.parameter import Exact, RationalLike, make_integers, rational
 
 __all__ = ["FixedSizeSampled", "PoissonSampled"]
 
@@ -199,12 +199,8 @@ class FixedSizeSampled(OneRelease):
 
     def __post_init__(self) -> None:
         _check(self.curve, Relation.REPLACE, "sampling of a fixed size")
-        sample = integer("sample", self.sample, at_least=1)
-        population = integer("population", self.population, at_least=1)
-        if sample > population:
-            raise InvalidParameter("sample", sample, f"must be at most {population}")
-        object.__setattr__(self, "sample", sample)
-        object.__setattr__(self, "population", population)
+        make_integers(self, "population")
+        make_integers(self, "sample", at_most=self.population)
 
     @property
     def scope(self) -> Scope:

@@ -109,8 +109,7 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     exact = level("alpha", alpha)
     asked = {"records": records, "dimension": dimension, "batches": batches, "draws": draws}
     for name, value in asked.items():
-        if integer(name, value, at_least=2) > _MOST[name]:
-            raise InvalidParameter(name, value, f"must be <= {_MOST[name]:,}")
+        integer(name, value, at_least=2, at_most=_MOST[name])
     calls = -(-integer("draws", draws, at_least=100) // dimension)
     seed = integer("seed", seed, at_least=0)
     with stdout_to_stderr(), Watchdog(timeout) as watchdog:
