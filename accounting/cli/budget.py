@@ -33,7 +33,7 @@ from accounting.cli.releases import (
     write_certificate,
 )
 from accounting.cli.training import check, dpsgd
-from dpcore.command.options import AsJson, command_group, named, share
+from dpcore.command.options import AsJson, command_group, named, option, share
 from dpcore.command.patience import patiently
 from dpcore.command.picture import check_picture
 from dpcore.command.progress import progress_bar
@@ -119,9 +119,7 @@ def epsilon(
 def delta_command(
     *,
     noise: Noises,
-    epsilon: Annotated[
-        str, typer.Option(metavar="EPSILON", help="The epsilon of the guarantee, e.g. 1 or 1/2.")
-    ],
+    epsilon: str = option("EPSILON", "The epsilon of the guarantee, e.g. 1 or 1/2.", default=...),
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
     poisson: Sampled = None,
@@ -154,17 +152,12 @@ def curve(
     poisson: Sampled = None,
     relation: Neighbours = None,
     group: Group = "1",
-    least: Annotated[
-        str, typer.Option("--least-delta", metavar="DELTA", help="The smallest delta of the curve.")
-    ] = "1e-12",
-    points: Annotated[
-        str, typer.Option(metavar="N", help="How many points of the curve to compute.")
-    ] = str(_POINTS),
+    least: str = option(
+        "DELTA", "The smallest delta of the curve.", "--least-delta", default="1e-12"
+    ),
+    points: str = option("N", "How many points of the curve to compute.", default=str(_POINTS)),
     relative: Relative = "1e-6",
-    plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw the curve to a file: .svg, .png or .pdf."),
-    ] = None,
+    plot: Path | None = option("FILE", "Draw the curve to a file: .svg, .png or .pdf."),
     as_json: AsJson = False,
 ) -> None:
     r"""Compute the privacy curve: epsilon for deltas from 1/2 down, as a table, JSON or picture.
@@ -203,44 +196,33 @@ def curve(
 @patiently
 def calibrate_command(
     *,
-    noise: Annotated[
-        str,
-        typer.Option(
-            metavar="LAW",
-            help="The noise without its size: discrete-gaussian, gaussian (added in floats) or "
-            "polya-difference:shape=0.9. With its size if --rounds or --poisson is most.",
-        ),
-    ],
-    epsilon: Annotated[
-        str, typer.Option(metavar="EPSILON", help="The epsilon that must hold, e.g. 2.")
-    ],
+    noise: str = option(
+        "LAW",
+        "The noise without its size: discrete-gaussian, gaussian (added in floats) or "
+        "polya-difference:shape=0.9. With its size if --rounds or --poisson is most.",
+        default=...,
+    ),
+    epsilon: str = option("EPSILON", "The epsilon that must hold, e.g. 2.", default=...),
     delta: Delta = "0",
-    sensitivity: Annotated[
-        str,
-        typer.Option(metavar="D", help="How much one person can change the query (1 for a count)."),
-    ] = "1",
-    rounds: Annotated[
-        str,
-        typer.Option(
-            metavar="K",
-            help="How many times the query is released; the word most finds the largest number.",
-        ),
-    ] = "1",
-    poisson: Annotated[
-        str,
-        typer.Option(
-            metavar="RATE",
-            help="The chance that a person is sampled in a round, e.g. 256/60000; the word most "
-            "finds the largest.",
-        ),
-    ] = "100%",
-    honest: Annotated[
-        str,
-        typer.Option(
-            metavar="SHARE",
-            help="The share of users who do add their noise, e.g. 90%; each then adds more.",
-        ),
-    ] = "100%",
+    sensitivity: str = option(
+        "D", "How much one person can change the query (1 for a count).", default="1"
+    ),
+    rounds: str = option(
+        "K",
+        "How many times the query is released; the word most finds the largest number.",
+        default="1",
+    ),
+    poisson: str = option(
+        "RATE",
+        "The chance that a person is sampled in a round, e.g. 256/60000; the word most finds "
+        "the largest.",
+        default="100%",
+    ),
+    honest: str = option(
+        "SHARE",
+        "The share of users who do add their noise, e.g. 90%; each then adds more.",
+        default="100%",
+    ),
     relation: Neighbours = None,
     as_json: AsJson = False,
 ) -> None:
@@ -293,25 +275,17 @@ def calibrate_command(
 @patiently
 def returning(
     *,
-    noise: Annotated[
-        str,
-        typer.Option(
-            metavar="NOISE", help="The noise added at each visit, e.g. skellam:variance=400."
-        ),
-    ],
-    visits: Annotated[
-        str,
-        typer.Option(metavar="LIST", help="How many visits a user makes: 1,3,9 or 1,2,4,...,64."),
-    ] = "1,2,4,...,1024",
+    noise: str = option(
+        "NOISE", "The noise added at each visit, e.g. skellam:variance=400.", default=...
+    ),
+    visits: str = option(
+        "LIST", "How many visits a user makes: 1,3,9 or 1,2,4,...,64.", default="1,2,4,...,1024"
+    ),
     delta: Delta = "1e-6",
-    sensitivity: Annotated[
-        str,
-        typer.Option(metavar="D", help="How much one visit can change the query (1 for a count)."),
-    ] = "1",
-    poisson: Annotated[
-        str | None,
-        typer.Option(metavar="RATE", help="The chance that a visit is sampled, e.g. 1%."),
-    ] = None,
+    sensitivity: str = option(
+        "D", "How much one visit can change the query (1 for a count).", default="1"
+    ),
+    poisson: str | None = option("RATE", "The chance that a visit is sampled, e.g. 1%."),
     as_json: AsJson = False,
 ) -> None:
     r"""Compare composition theorems for users who return: the epsilon that each gives a user.

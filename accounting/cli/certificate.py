@@ -14,7 +14,7 @@ import typer
 from accounting.cli.options import show, whole
 from accounting.cli.releases import Noises, Rounds, Sampled, Sensitivities, composed
 from dpcore.command.input_file import require_plain
-from dpcore.command.options import AsJson, command_group, named
+from dpcore.command.options import AsJson, command_group, named, option
 from dpcore.command.progress import progress_bar
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
@@ -44,29 +44,17 @@ def certify_command(
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
     poisson: Sampled = None,
-    delta: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="DELTA", help="State epsilon at this delta; repeatable. (default: 1e-6)"
-        ),
-    ] = None,
-    epsilon: Annotated[
-        list[str] | None,
-        typer.Option(metavar="EPSILON", help="State delta at this epsilon; repeatable."),
-    ] = None,
-    order: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ORDER", help="State the Renyi divergence of this order; repeatable."),
-    ] = None,
-    visits: Annotated[
-        str | None,
-        typer.Option(
-            metavar="K", help="Certify users who return: each takes part in at most K rounds."
-        ),
-    ] = None,
-    digits: Annotated[
-        str, typer.Option(metavar="N", help="Significant digits of each bound.")
-    ] = "8",
+    delta: list[str] | None = option(
+        "DELTA", "State epsilon at this delta; repeatable. (default: 1e-6)"
+    ),
+    epsilon: list[str] | None = option("EPSILON", "State delta at this epsilon; repeatable."),
+    order: list[str] | None = option(
+        "ORDER", "State the Renyi divergence of this order; repeatable."
+    ),
+    visits: str | None = option(
+        "K", "Certify users who return: each takes part in at most K rounds."
+    ),
+    digits: str = option("N", "Significant digits of each bound.", default="8"),
     deadline: Deadline = "60",
 ) -> None:
     r"""Write a privacy certificate: exact parameters, assumptions and proven bounds, as JSON.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from accounting.cli.options import show, whole
-from dpcore.command.options import AsJson, command_group, named, share
+from dpcore.command.options import AsJson, command_group, named, option, share
 from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar
 from dpcore.errors import InvalidParameter
@@ -134,30 +134,23 @@ def simulate(
     epsilon: Epsilon,
     delta: Delta = None,
     honest: Honest = "100%",
-    dropouts: Annotated[
-        str, typer.Option(metavar="N", help="How many users drop out of each run: 10% or a number.")
-    ] = "0",
-    runs: Annotated[str, typer.Option("-n", "--runs", metavar="N", help="How many runs.")] = "100",
-    aggregation: Annotated[
-        str,
-        typer.Option(
-            metavar="WORD",
-            help="ideal: the sum's noise is one draw; ideal-per-user: each user draws; "
-            "masked: real secure aggregation with keys; masked-neighbours: the same, each user "
-            "with a few others only.",
-        ),
-    ] = "ideal",
+    dropouts: str = option(
+        "N", "How many users drop out of each run: 10% or a number.", default="0"
+    ),
+    runs: str = option("N", "How many runs.", "-n", "--runs", default="100"),
+    aggregation: str = option(
+        "WORD",
+        "ideal: the sum's noise is one draw; ideal-per-user: each user draws; masked: real "
+        "secure aggregation with keys; masked-neighbours: the same, each user with a few "
+        "others only.",
+        default="ideal",
+    ),
     parameters: Parameters = "exact",
     precision: Precision = None,
     scaling: Scaling = "1",
     coordinates: Coordinates = "1",
     failure: Failure = "1e-6",
-    seed: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N", help="Repeat a simulation exactly; its noise is then NOT PRIVATE."
-        ),
-    ] = None,
+    seed: str | None = option("N", "Repeat a simulation exactly; its noise is then NOT PRIVATE."),
     as_json: AsJson = False,
 ) -> None:
     r"""Simulate a protocol: its error, bits sent, and the guarantee planned and kept.

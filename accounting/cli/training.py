@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -26,7 +26,7 @@ from accounting.cli.releases import (
 )
 from accounting.errors import NotDerived
 from dpcore.command.input_file import read_text
-from dpcore.command.options import AsJson, named
+from dpcore.command.options import AsJson, named, option
 from dpcore.command.patience import patiently
 from dpcore.command.picture import check_picture
 from dpcore.errors import ABSENT, InvalidParameter
@@ -75,57 +75,38 @@ _CHANCE: Final = {
 @patiently
 def dpsgd(
     *,
-    noise_multiplier: Annotated[
-        str,
-        typer.Option(
-            metavar="Z", help="The standard deviation of the noise, divided by the clipping norm."
-        ),
-    ],
-    batch_size: Annotated[str, typer.Option(metavar="B", help="The (expected) size of a batch.")],
-    examples: Annotated[str, typer.Option(metavar="N", help="The size of the training data.")],
-    delta: Annotated[str, typer.Option(metavar="DELTA", help="The delta, e.g. 1e-5.")],
-    epochs: Annotated[
-        str | None, typer.Option(metavar="E", help="How many epochs; or give --rounds.")
-    ] = None,
-    rounds: Annotated[
-        str | None, typer.Option(metavar="K", help="How many batches, in place of --epochs.")
-    ] = None,
-    sampling: Annotated[
-        Sampling,
-        typer.Option(
-            metavar="WORD",
-            help="How batches are drawn: poisson (a coin for each example), fixed (a random subset "
-            "of size B), shuffled (each example once an epoch) or allocated (each example in one "
-            "random batch of an epoch).",
-            case_sensitive=False,
-        ),
-    ] = Sampling.POISSON,
-    relation: Annotated[
-        Relation | None,
-        typer.Option(
-            metavar="WORD",
-            help=f"{NEIGHBOURS} (default: add-remove for poisson and allocated, else replace)",
-            case_sensitive=False,
-        ),
-    ] = None,
-    truncate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MOST",
-            help="With poisson: larger batches are cut to this size, at random.",
-        ),
-    ] = None,
+    noise_multiplier: str = option(
+        "Z", "The standard deviation of the noise, divided by the clipping norm.", default=...
+    ),
+    batch_size: str = option("B", "The (expected) size of a batch.", default=...),
+    examples: str = option("N", "The size of the training data.", default=...),
+    delta: str = option("DELTA", "The delta, e.g. 1e-5.", default=...),
+    epochs: str | None = option("E", "How many epochs; or give --rounds."),
+    rounds: str | None = option("K", "How many batches, in place of --epochs."),
+    sampling: Sampling = option(
+        "WORD",
+        "How batches are drawn: poisson (a coin for each example), fixed (a random subset of "
+        "size B), shuffled (each example once an epoch) or allocated (each example in one "
+        "random batch of an epoch).",
+        default=Sampling.POISSON,
+        case_sensitive=False,
+    ),
+    relation: Relation | None = option(
+        "WORD",
+        f"{NEIGHBOURS} (default: add-remove for poisson and allocated, else replace)",
+        case_sensitive=False,
+    ),
+    truncate: str | None = option(
+        "MOST", "With poisson: larger batches are cut to this size, at random."
+    ),
     group: Group = "1",
-    relative: Annotated[str, typer.Option(metavar="WIDTH", help=WIDTH)] = _NEAR,
+    relative: str = option("WIDTH", WIDTH, default=_NEAR),
     certificate: CertificateFile = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw epsilon over epochs to a file: .svg, .png or .pdf; for poisson batches also "
-            "RDP and PLD, if dp-accounting is installed.",
-        ),
-    ] = None,
+    plot: Path | None = option(
+        "FILE",
+        "Draw epsilon over epochs to a file: .svg, .png or .pdf; for poisson batches also RDP "
+        "and PLD, if dp-accounting is installed.",
+    ),
     as_json: AsJson = False,
 ) -> None:
     r"""Compute what DP-SGD training spends, from the numbers that a training script has.
@@ -140,10 +121,10 @@ def dpsgd(
     replaced = poisson and relation is Relation.REPLACE
     run = replace(run, replaced=replaced, group=whole("--group", group, 1))
     _known(run, sampling, relation, truncate)
-    for option, file in (("--certificate", certificate), ("--plot", plot)):
+    for name, file in (("--certificate", certificate), ("--plot", plot)):
         if truncate is not None and file is not None:
             reason = "is not written with --truncate: it could not state what cutting adds"
-            raise InvalidParameter(option, str(file), reason)
+            raise InvalidParameter(name, str(file), reason)
     said = _REPLACED if run.replaced else _SAID[sampling]
     at = rational_in("--delta", delta, "(0, 1)")
     if plot is not None:
@@ -280,21 +261,17 @@ def _run(multiplier: str, batch: str, examples: str, epochs: str | None, rounds:
 @patiently
 def check(
     *,
-    event: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE",
-            help="An event of dp-accounting as JSON: class_name and fields, e.g. "
-            '{"class_name": "GaussianDpEvent", "noise_multiplier": 1.1}.',
-        ),
-    ],
-    delta: Annotated[str, typer.Option(metavar="DELTA", help="The delta that its epsilon is for.")],
-    says: Annotated[
-        str, typer.Option(metavar="EPSILON", help="The epsilon that another tool gives.")
-    ],
-    relation: Annotated[
-        Relation, typer.Option(metavar="WORD", help=NEIGHBOURS, case_sensitive=False)
-    ] = Relation.ADD_REMOVE,
+    event: Path = option(
+        "FILE",
+        'An event of dp-accounting as JSON: class_name and fields, e.g. {"class_name": '
+        '"GaussianDpEvent", "noise_multiplier": 1.1}.',
+        default=...,
+    ),
+    delta: str = option("DELTA", "The delta that its epsilon is for.", default=...),
+    says: str = option("EPSILON", "The epsilon that another tool gives.", default=...),
+    relation: Relation = option(
+        "WORD", NEIGHBOURS, default=Relation.ADD_REMOVE, case_sensitive=False
+    ),
     as_json: AsJson = False,
 ) -> None:
     r"""Check another tool's epsilon: is it a proven upper bound for an event of dp-accounting?

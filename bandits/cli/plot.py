@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dpcore.command.options import named
+from dpcore.command.options import named, option
 from dpcore.command.terminal import say
 
 __all__ = ["plot"]
@@ -23,12 +23,9 @@ def plot(
         ),
     ],
     *,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="The picture to write: .svg, .png or .pdf."
-        ),
-    ],
+    output: Path = option(
+        "FILE", "The picture to write: .svg, .png or .pdf.", "-o", "--output", default=...
+    ),
 ) -> None:
     r"""Draw regret per round over time, with bands of one standard error.
 
