@@ -8,11 +8,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from accounting.cli.continual import continual, matrix
 from accounting.cli.most import most_of
-from accounting.cli.options import between, computed_by, counts, exact, show, whole
+from accounting.cli.options import between, computed_by, counts, exact, whole
 from accounting.cli.releases import (
     MARGIN,
     SCHEMA,
@@ -38,6 +36,7 @@ from dpcore.command.patience import patiently
 from dpcore.command.picture import check_picture
 from dpcore.command.progress import progress_bar
 from dpcore.command.table import aligned
+from dpcore.command.terminal import show
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly, up
@@ -73,11 +72,11 @@ budget = command_group(
 )
 
 Delta = Annotated[
-    str, typer.Option(metavar="DELTA", help="The delta of the guarantee, e.g. 1e-6; 0 for pure DP.")
+    str, option("DELTA", "The delta of the guarantee, e.g. 1e-6; 0 for pure DP.", default=...)
 ]
 Relative = Annotated[
     str,
-    typer.Option(metavar="WIDTH", help=WIDTH),
+    option("WIDTH", WIDTH, default=...),
 ]
 
 

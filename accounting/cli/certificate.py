@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from accounting.cli.options import show, whole
+from accounting.cli.options import whole
 from accounting.cli.releases import Noises, Rounds, Sampled, Sensitivities, composed
 from dpcore.command.input_file import require_plain
-from dpcore.command.options import AsJson, command_group, named, option
+from dpcore.command.options import AsJson, argument, command_group, named, option
 from dpcore.command.progress import progress_bar
+from dpcore.command.terminal import show
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 
@@ -30,7 +31,7 @@ _TENTHS: Final = 10
 
 Deadline = Annotated[
     str,
-    typer.Option(metavar="SECONDS", help="The most time for checking all claims."),
+    option("SECONDS", "The most time for checking all claims.", default=...),
 ]
 
 certify = command_group("certify")
@@ -88,9 +89,7 @@ def certify_command(
 
 @verify.command()
 def verify_command(
-    certificate: Annotated[
-        str, typer.Argument(metavar="FILE", help="The certificate; - reads standard input.")
-    ],
+    certificate: str = argument("FILE", "The certificate; - reads standard input."),
     *,
     deadline: Deadline = "60",
     as_json: AsJson = False,

@@ -2,9 +2,9 @@ r"""``dpcore claims``: the privacy theorems of four papers, replayed."""
 
 from __future__ import annotations
 
-from accounting.cli.options import show
 from dpcore.command.options import AsJson, command_group, option
 from dpcore.command.progress import progress_bar
+from dpcore.command.terminal import show
 
 __all__ = ["claims"]
 

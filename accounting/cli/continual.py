@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flint import arb
 
-from accounting.cli.options import between, computed_by, exact, show
+from accounting.cli.options import between, computed_by, exact
 from accounting.cli.releases import NEIGHBOURS, SCHEMA, document, line
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named, option, read_law
 from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar
 from dpcore.command.table import aligned
+from dpcore.command.terminal import show
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision

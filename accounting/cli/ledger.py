@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from accounting.cli.options import read_claim, show
+from accounting.cli.options import read_claim
 from accounting.cli.releases import NEIGHBOURS, Rounds, Sensitivities, composed
 from dpcore.command.input_file import read_text
-from dpcore.command.options import AsJson, command_group, named, option
+from dpcore.command.options import AsJson, argument, command_group, named, option
 from dpcore.command.table import fact
+from dpcore.command.terminal import show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.numbers.parameter import write_rational
@@ -52,15 +53,16 @@ ledger = command_group(
 
 Database = Annotated[
     str,
-    typer.Option(
+    option(
+        "URL",
+        "The ledger: a file, sqlite:///file or postgresql://user@host/database.",
         "--db",
-        metavar="URL",
-        help="The ledger: a file, sqlite:///file or postgresql://user@host/database.",
+        default=...,
     ),
 ]
 RelationOption = Annotated[
     str,
-    typer.Option(metavar="WORD", help=NEIGHBOURS),
+    option("WORD", NEIGHBOURS, default=...),
 ]
 
 
@@ -206,10 +208,8 @@ def export(*, db: Database) -> None:
 @ledger.command()
 def backup(
     *,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The ledger's file.")],
-    destination: Annotated[
-        Path, typer.Argument(metavar="DEST", help="The copy to write; it must not exist yet.")
-    ],
+    source: str = argument("SOURCE", "The ledger's file."),
+    destination: Path = argument("DEST", "The copy to write; it must not exist yet."),
 ) -> None:
     r"""Copy a ledger's file, even while others charge; the whole history is checked.
 

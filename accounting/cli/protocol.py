@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
-from accounting.cli.options import show, whole
+from accounting.cli.options import whole
 from dpcore.command.options import AsJson, command_group, named, option, share
 from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar
+from dpcore.command.terminal import show
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -38,54 +37,52 @@ protocol = command_group(
 
 Instance = Annotated[
     str,
-    typer.Option(
-        metavar="NAME",
-        help="pure, renyi or concentrated: each user adds a share of the noise, under secure "
+    option(
+        "NAME",
+        "pure, renyi or concentrated: each user adds a share of the noise, under secure "
         "aggregation; central: a trusted server adds it; local: each user adds all of it; "
         "pure-shuffle, shuffled-pure, binary-shuffle or vector-shuffle: under a shuffler.",
+        default=...,
     ),
 ]
 Users = Annotated[
-    str, typer.Option(metavar="N", help="How many users there are; each holds a value in [0, 1].")
+    str, option("N", "How many users there are; each holds a value in [0, 1].", default=...)
 ]
 Epsilon = Annotated[
-    str, typer.Option(metavar="EPSILON", help="The epsilon each user is promised, e.g. 1 or 1/2.")
+    str, option("EPSILON", "The epsilon each user is promised, e.g. 1 or 1/2.", default=...)
 ]
 Delta = Annotated[
     str | None,
-    typer.Option(
-        metavar="DELTA",
-        help="The delta each user is promised. (default: 0 where the protocol gives pure DP, "
-        "else 1e-6)",
+    option(
+        "DELTA",
+        "The delta each user is promised. (default: 0 where the protocol gives pure DP, else 1e-6)",
+        default=...,
     ),
 ]
 Honest = Annotated[
     str,
-    typer.Option(
-        metavar="SHARE", help="The share of users who follow the protocol and stay, e.g. 90%."
-    ),
+    option("SHARE", "The share of users who follow the protocol and stay, e.g. 90%.", default=...),
 ]
 Parameters = Annotated[
     str,
-    typer.Option(
-        metavar="WORD",
-        help="exact: the least noise that keeps the promise; paper: the paper's formula.",
+    option(
+        "WORD",
+        "exact: the least noise that keeps the promise; paper: the paper's formula.",
+        default=...,
     ),
 ]
 Precision = Annotated[
     str | None,
-    typer.Option(metavar="N", help="Values are rounded to steps of 1/N. (default: the paper's)"),
+    option("N", "Values are rounded to steps of 1/N. (default: the paper's)", default=...),
 ]
 Scaling = Annotated[
     str,
-    typer.Option(metavar="S", help="For renyi and concentrated: larger is less error, more bits."),
+    option("S", "For renyi and concentrated: larger is less error, more bits.", default=...),
 ]
 Coordinates = Annotated[
-    str, typer.Option(metavar="N", help="Entries in each user's vector (vector-shuffle).")
+    str, option("N", "Entries in each user's vector (vector-shuffle).", default=...)
 ]
-Failure = Annotated[
-    str, typer.Option(metavar="P", help="The chance that a sum overflows its modulus.")
-]
+Failure = Annotated[str, option("P", "The chance that a sum overflows its modulus.", default=...)]
 
 
 @protocol.command()

@@ -7,10 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
-import typer
-
 from accounting.cli.options import computed_by, each, whole
-from dpcore.command.options import named, read_law, share
+from dpcore.command.options import named, option, read_law, share
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.table import fact
 from dpcore.errors import InvalidParameter
@@ -54,66 +52,73 @@ WIDTH: Final = "How close the two bounds must be, as a part of their size."
 
 Noises = Annotated[
     list[str],
-    typer.Option(
-        "--noise",
-        metavar="NOISE",
-        help="The noise of a release, e.g. skellam:variance=400; for noise added in floats "
+    option(
+        "NOISE",
+        "The noise of a release, e.g. skellam:variance=400; for noise added in floats "
         "gaussian:sigma=1.1 or laplace:scale=2. Repeat it for further releases.",
+        "--noise",
+        default=...,
     ),
 ]
 Sensitivities = Annotated[
     list[str] | None,
-    typer.Option(
-        "--sensitivity",
-        metavar="D",
-        help="How much one person can change the query (1 for a count); for vectors l1=3, "
+    option(
+        "D",
+        "How much one person can change the query (1 for a count); for vectors l1=3, "
         "l2-squared=4 or box=1x2 (a bound for each entry). Once, or once for each --noise. "
         "(default: 1)",
+        "--sensitivity",
+        default=...,
     ),
 ]
 Rounds = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "K",
+        "How many releases, e.g. 1000 or 1e3. Once, or once for each --noise. (default: 1)",
         "--rounds",
-        metavar="K",
-        help="How many releases, e.g. 1000 or 1e3. Once, or once for each --noise. (default: 1)",
+        default=...,
     ),
 ]
 Sampled = Annotated[
     list[str] | None,
-    typer.Option(
-        "--poisson",
-        metavar="RATE",
-        help="Poisson subsampling: the chance that a person takes part in a round, e.g. 1% or "
+    option(
+        "RATE",
+        "Poisson subsampling: the chance that a person takes part in a round, e.g. 1% or "
         "256/60000, drawn anew each round and kept secret. --sensitivity is then what adding a "
         "person changes. Once, or once for each --noise. (default: 100%)",
+        "--poisson",
+        default=...,
     ),
 ]
 
 CertificateFile = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "FILE",
+        "Also write a certificate of this epsilon, for dpcore verify.",
         "--certificate",
-        metavar="FILE",
-        help="Also write a certificate of this epsilon, for dpcore verify.",
+        default=...,
     ),
 ]
 
 Neighbours = Annotated[
     Relation | None,
-    typer.Option(
+    option(
+        "WORD",
+        f"{NEIGHBOURS} (default: add-remove with --poisson, else replace)",
         "--relation",
-        metavar="WORD",
-        help=f"{NEIGHBOURS} (default: add-remove with --poisson, else replace)",
+        default=...,
         case_sensitive=False,
     ),
 ]
 Group = Annotated[
     str,
-    typer.Option(
+    option(
+        "K",
+        "Group privacy: protect K people at once, all replaced, or all added or removed.",
         "--group",
-        metavar="K",
-        help="Group privacy: protect K people at once, all replaced, or all added or removed.",
+        default=...,
     ),
 ]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from accounting.budget.training import Run, Sampling
-from accounting.cli.options import between, exact, show, whole
+from accounting.cli.options import between, exact, whole
 from accounting.cli.releases import (
     NEIGHBOURS,
     WIDTH,
@@ -29,6 +29,7 @@ from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named, option
 from dpcore.command.patience import patiently
 from dpcore.command.picture import check_picture
+from dpcore.command.terminal import show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import End

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from dpcore.command.options import named, option
+from dpcore.command.options import argument, named, option
 
 if TYPE_CHECKING:
     from audit.apart.room import Room
@@ -31,17 +29,14 @@ _result = partial(option, rich_help_panel="The report")
 class Asked:
     r"""The options of ``dpcore audit TARGET`` as they were written."""
 
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET",
-            help="module:callable, file.py:callable, 'exec:./program args', a noise such as "
-            "discrete-laplace:scale=1, a protocol such as protocol:pure,users=64,epsilon=1, a "
-            "bandit such as bandit:dist-dp-se,epsilon=1 (further keys: delta, scaling, radius, "
-            "path) or bandit:file.py:Policy, running sums such as continual:tree,horizon=64,"
-            "epsilon=1, or a name that dpcore audit catalogue lists.",
-        ),
-    ]
+    target: str = argument(
+        "TARGET",
+        "module:callable, file.py:callable, 'exec:./program args', a noise such as "
+        "discrete-laplace:scale=1, a protocol such as protocol:pure,users=64,epsilon=1, a "
+        "bandit such as bandit:dist-dp-se,epsilon=1 (further keys: delta, scaling, radius, "
+        "path) or bandit:file.py:Policy, running sums such as "
+        "continual:tree,horizon=64,epsilon=1, or a name that dpcore audit catalogue lists.",
+    )
     claim: str | None = _what(
         "CLAIM",
         "The promise to test: epsilon=1 or epsilon=1,delta=1e-6; or a whole curve: rho=0.1, "

@@ -3,12 +3,10 @@ r"""``dpcore audit bench``: the catalogue of broken mechanisms, audited on this 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from typing import TYPE_CHECKING, Final
 
 from audit.cli.written import leave
-from dpcore.command.options import AsJson, option
+from dpcore.command.options import AsJson, argument, option
 from dpcore.command.terminal import page
 from dpcore.errors import InvalidParameter
 from dpcore.spec import did_you_mean
@@ -22,10 +20,9 @@ _QUICK: Final = 5000
 
 
 def bench_command(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="Entries of dpcore audit catalogue. (default: all)"),
-    ] = None,
+    names: list[str] | None = argument(
+        "NAME", "Entries of dpcore audit catalogue. (default: all)", default=None
+    ),
     *,
     quick: bool = option(
         "", "Only entries that 5,000 runs refute: takes seconds.", "--quick", default=False

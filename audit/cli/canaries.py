@@ -5,12 +5,9 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from audit.cli.written import leave
-from dpcore.command.options import AsJson, named, option
+from dpcore.command.options import AsJson, argument, named, option
 from dpcore.command.patience import patiently
 from dpcore.command.terminal import page, say
 
@@ -19,14 +16,11 @@ __all__ = ["canaries_command"]
 
 @patiently
 def canaries_command(
-    scores: Annotated[
-        str,
-        typer.Argument(
-            metavar="SCORES",
-            help="A CSV file with the columns score and included (1 or 0), one canary a line; an "
-            ".npz file of numpy with arrays of these names; - is standard input (CSV).",
-        ),
-    ],
+    scores: str = argument(
+        "SCORES",
+        "A CSV file with the columns score and included (1 or 0), one canary a line; an .npz "
+        "file of numpy with arrays of these names; - is standard input (CSV).",
+    ),
     *,
     claim: str = option(
         "CLAIM",

@@ -3,12 +3,10 @@ r"""``dpcore audit corpus``: real failures of published packages, installed and 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from audit.cli.written import leave
-from dpcore.command.options import AsJson, command_group, named, option, read_jobs
+from dpcore.command.options import AsJson, argument, command_group, named, option, read_jobs
 from dpcore.command.terminal import page
 from dpcore.errors import ABSENT, InvalidParameter
 
@@ -35,9 +33,7 @@ def list_entries(*, as_json: AsJson = False) -> None:
 
 @corpus.command()
 def show(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="An entry of dpcore audit corpus list.")
-    ],
+    name: str = argument("NAME", "An entry of dpcore audit corpus list."),
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -51,10 +47,9 @@ def show(
 
 @corpus.command()
 def run(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="Entries of dpcore audit corpus list."),
-    ] = None,
+    names: list[str] | None = argument(
+        "NAME", "Entries of dpcore audit corpus list.", default=None
+    ),
     *,
     everything: bool = option("", "Run every entry: downloads gigabytes.", "--all", default=False),
     jobs: str = option("N", "How many processes; -1: one per core.", "-j", "--jobs", default="1"),

@@ -2,12 +2,8 @@ r"""``dpcore audit dpsgd``: a step of a training, looked at from the inside."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from audit.cli.written import leave
-from dpcore.command.options import AsJson, named, option
+from dpcore.command.options import AsJson, argument, named, option
 from dpcore.command.patience import endlessly
 from dpcore.command.terminal import page
 
@@ -16,16 +12,13 @@ __all__ = ["dpsgd_command"]
 
 @endlessly
 def dpsgd_command(
-    step: Annotated[
-        str,
-        typer.Argument(
-            metavar="STEP",
-            help="module:Class or file.py:Class with two methods: sample(rng) returns the records "
-            "of the next batch, update(gradients, rng) the released vector, from per-example "
-            "gradients (batch x dimension). Or a library's step: jax-privacy (needs "
-            "dpcore\\[bench]), opacus (needs dpcore\\[opacus]).",
-        ),
-    ],
+    step: str = argument(
+        "STEP",
+        "module:Class or file.py:Class with two methods: sample(rng) returns the records of "
+        "the next batch, update(gradients, rng) the released vector, from per-example "
+        "gradients (batch x dimension). Or a library's step: jax-privacy (needs "
+        "dpcore\\[bench]), opacus (needs dpcore\\[opacus]).",
+    ),
     *,
     records: str = option("N", "How many records the data has.", default=...),
     rate: str = option("Q", "The stated chance that a record enters a batch.", default=...),

@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from typing import TYPE_CHECKING, Final
 
 from audit.cli.written import leave
-from dpcore.command.options import AsJson, option
+from dpcore.command.options import AsJson, argument, option
 from dpcore.command.terminal import page
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.parameter import rational
@@ -31,17 +29,13 @@ _ORDERS: Final = ("2", "inf")
 
 
 def exact(
-    p: Annotated[
-        str,
-        typer.Argument(
-            metavar="P",
-            help="A noise moved by an integer, such as discrete-laplace:scale=1@0 (several "
-            "coordinates: @0,1,0), or a file of probabilities: JSON such as "
-            '{"yes": "3/4", "no": "1/4"}, or CSV with the columns '
-            "output,probability.",
-        ),
-    ],
-    q: Annotated[str, typer.Argument(metavar="Q", help="The other law, in the same form.")],
+    p: str = argument(
+        "P",
+        "A noise moved by an integer, such as discrete-laplace:scale=1@0 (several coordinates: "
+        '@0,1,0), or a file of probabilities: JSON such as {"yes": "3/4", "no": '
+        '"1/4"}, or CSV with the columns output,probability.',
+    ),
+    q: str = argument("Q", "The other law, in the same form."),
     *,
     claim: str | None = option(
         "CLAIM",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dpcore.command.options import AsJson, named, option
+from dpcore.command.options import AsJson, argument, named, option
 from dpcore.command.terminal import page, say
 
 if TYPE_CHECKING:
@@ -18,14 +18,11 @@ __all__ = ["fit"]
 
 
 def fit(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET",
-            help="module:callable or file.py:callable, called f(n, rng), f(rng) or f(); a noise "
-            "such as discrete-laplace:scale=1; 'exec:./program args'; a name of the catalogue.",
-        ),
-    ],
+    target: str = argument(
+        "TARGET",
+        "module:callable or file.py:callable, called f(n, rng), f(rng) or f(); a noise such as "
+        "discrete-laplace:scale=1; 'exec:./program args'; a name of the catalogue.",
+    ),
     *,
     law: str = option("NOISE", "The claimed law, e.g. discrete-laplace:scale=1.", default=...),
     runs: str | None = option("N", "How many draws. (default: 1e5)", "-n", "--runs"),

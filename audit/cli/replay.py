@@ -2,12 +2,8 @@ r"""``dpcore audit replay``: one tape for both datasets, and every draw at its e
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from audit.cli.written import leave
-from dpcore.command.options import AsJson, named, option
+from dpcore.command.options import AsJson, argument, named, option
 from dpcore.command.terminal import page
 from dpcore.numbers.parameter import whole_number
 
@@ -15,14 +11,11 @@ __all__ = ["replay_command"]
 
 
 def replay_command(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET",
-            help="module:callable, file.py:callable, a noise, a protocol, or a name that dpcore "
-            "audit catalogue lists.",
-        ),
-    ],
+    target: str = argument(
+        "TARGET",
+        "module:callable, file.py:callable, a noise, a protocol, or a name that dpcore audit "
+        "catalogue lists.",
+    ),
     *,
     pair: tuple[str, str] | None = option("A B", "Two neighbouring datasets, as JSON."),
     sensitivity: str | None = option(

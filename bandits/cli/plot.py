@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from dpcore.command.options import named, option
+from dpcore.command.options import argument, named, option
 from dpcore.command.terminal import say
 
 __all__ = ["plot"]
 
 
 def plot(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A folder that dpcore bandit run --output wrote, or its regret.csv.",
-        ),
-    ],
+    source: Path = argument(
+        "SOURCE", "A folder that dpcore bandit run --output wrote, or its regret.csv."
+    ),
     *,
     output: Path = option(
         "FILE", "The picture to write: .svg, .png or .pdf.", "-o", "--output", default=...

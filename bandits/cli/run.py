@@ -6,11 +6,11 @@ import signal
 import sys
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from dpcore.command.options import option, read_jobs, with_fields
+from dpcore.command.options import argument, option, read_jobs, with_fields
 from dpcore.command.terminal import say
 from dpcore.errors import InvalidParameter
 
@@ -116,9 +116,7 @@ class Asked:
 
 @with_fields
 def run(
-    preset: Annotated[
-        str, typer.Argument(metavar="PRESET", help="A world or data set from dpcore bandit list.")
-    ],
+    preset: str = argument("PRESET", "A world or data set from dpcore bandit list."),
     *,
     asked: Asked,
     data: list[str] | None = _what(

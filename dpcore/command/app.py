@@ -26,7 +26,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from dpcore.command.options import AsJson, command_group, named, option, read_law
+from dpcore.command.options import AsJson, argument, command_group, named, option, read_law
 from dpcore.command.patience import endlessly, patiently
 from dpcore.command.siblings import ours_first, require_ours
 from dpcore.command.terminal import say
@@ -107,15 +107,14 @@ app = command_group(
     ),
 )
 
-Spelling = Annotated[
-    str, typer.Argument(metavar="NOISE", help="A noise, e.g. discrete-laplace:scale=10.")
-]
+Spelling = Annotated[str, argument("NOISE", "A noise, e.g. discrete-laplace:scale=10.")]
 Seed = Annotated[
     str | None,
-    typer.Option(
-        metavar="N",
-        help="Draw the same numbers each time: NOT PRIVATE. Without it, noise comes from the "
+    option(
+        "N",
+        "Draw the same numbers each time: NOT PRIVATE. Without it, noise comes from the "
         "operating system.",
+        default=...,
     ),
 ]
 
@@ -178,10 +177,7 @@ def sample(
 @patiently
 def pmf(
     noise: Spelling,
-    values: Annotated[
-        list[str],
-        typer.Argument(metavar="K", help="Integers, e.g. -1 0 1."),
-    ],
+    values: list[str] = argument("K", "Integers, e.g. -1 0 1."),
     bits: str = option("N", "How close the bounds are: within 2^-N of each other.", default="64"),
     as_json: AsJson = False,
 ) -> None:

@@ -22,8 +22,8 @@ from dpcore.noise import Noise
 from dpcore.numbers.parameter import rational, whole_number
 from dpcore.spelling import read_noise
 
-__all__ = ["AsJson", "command_group", "named", "option", "read_jobs", "read_law", "share"]
-__all__ += ["with_fields"]
+__all__ = ["AsJson", "argument", "command_group", "named", "option", "read_jobs", "read_law"]
+__all__ += ["share", "with_fields"]
 
 AsJson = Annotated[
     bool, typer.Option("--json", metavar="", help="Print one JSON document instead of text.")
@@ -48,12 +48,18 @@ def command_group(name: str, **given: Any) -> typer.Typer:
 def option(metavar: str, text: str, *names: str, default: Any = None, **given: Any) -> Any:
     r"""An option as the default of a parameter; ``default=...`` for one that must be given.
 
+    Within ``Annotated`` it is ``default=...`` too: the default then stands with each parameter.
     ``given`` is for :func:`typer.Option`, for instance the panel of the help that it is in.
 
     >>> option("FILE", "Write the report to a file.", "-o", "--output").param_decls
     ('-o', '--output')
     """
     return typer.Option(default, *names, metavar=metavar, help=text, **given)
+
+
+def argument(metavar: str, text: str, *, default: Any = ..., **given: Any) -> Any:
+    r"""A word of the command line without an option's name, as the default of a parameter."""
+    return typer.Argument(default, metavar=metavar, help=text, **given)
 
 
 def with_fields(command: Callable[..., None]) -> Callable[..., None]:
