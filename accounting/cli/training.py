@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from accounting.budget.training import Run, Sampling
+from accounting.budget.training import Sampling, TrainingRun
 from accounting.cli.options import between, exact, whole
 from accounting.cli.releases import (
     NEIGHBOURS,
@@ -189,7 +189,9 @@ def _of_file(event: Path) -> Iterator[None]:
         raise InvalidParameter("--event", str(event), str(error)) from None
 
 
-def _known(run: Run, sampling: Sampling, relation: Relation | None, truncate: str | None) -> None:
+def _known(
+    run: TrainingRun, sampling: Sampling, relation: Relation | None, truncate: str | None
+) -> None:
     # What is not known is refused by its option.
     fixed = sampling in (Sampling.FIXED, Sampling.SHUFFLED)
     if fixed and relation is Relation.ADD_REMOVE:
@@ -207,7 +209,7 @@ def _known(run: Run, sampling: Sampling, relation: Relation | None, truncate: st
         raise InvalidParameter("--group", run.group, f"must be 1: of {said} no bound is proven")
 
 
-def _truncated(total: Composition, run: Run, most: str) -> Truncated:
+def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
     from accounting.totals.truncated import Truncated
 
     if run.rate == 1:
@@ -230,7 +232,9 @@ def _at_random(cut: Truncated, delta: Fraction, relative: str) -> Bound:
     return narrower(found, compose((random, rounds)).epsilon(delta, relative))
 
 
-def _run(multiplier: str, batch: str, examples: str, epochs: str | None, rounds: str | None) -> Run:
+def _run(
+    multiplier: str, batch: str, examples: str, epochs: str | None, rounds: str | None
+) -> TrainingRun:
     size, population = whole("--batch-size", batch, 1), whole("--examples", examples, 1)
     if size > population:
         raise InvalidParameter("--batch-size", batch, f"must be at most --examples, {population}")
@@ -248,7 +252,7 @@ def _run(multiplier: str, batch: str, examples: str, epochs: str | None, rounds:
         if count < 1:
             least = f"must be at least {size}/{population}: shorter is less than one batch"
             raise InvalidParameter("--epochs", epochs, least)
-    return Run(
+    return TrainingRun(
         multiplier=noise,
         batch=size,
         examples=population,

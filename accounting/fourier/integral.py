@@ -19,7 +19,7 @@ import numpy as np
 from flint import arb
 
 from accounting.errors import NotDerived
-from accounting.fourier.factor import ClosedForm, LossLaw, Part
+from accounting.fourier.factor import ClosedForm, LossLaw, LossPart
 from accounting.fourier.finite_sum import LineSum, line_sum
 from accounting.fourier.inverse import epsilon_between
 from accounting.fourier.listed_factor import Atoms
@@ -54,7 +54,7 @@ _NO_LOSS: Final = Fraction(1, 10**9)
 _NO_MASS: Final = Fraction(1, 10**300)
 _FAR: Final = Fraction(10**9)
 
-_Parts: TypeAlias = tuple[tuple[Part, int], ...]
+_Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ class Line:
         return tuple((_part(law, reach), count) for law, count in self.parts)
 
 
-def _part(law: LossLaw | ClosedForm, reach: Fraction) -> Part:
+def _part(law: LossLaw | ClosedForm, reach: Fraction) -> LossPart:
     if isinstance(law, ClosedForm):
         return law.part()
     return Atoms(listing=law.losses(reach, _LISTED_BITS))

@@ -30,7 +30,7 @@ from accounting.pairs.balls import as_ball, middle
 from accounting.pairs.monotone import RayPair
 from dpcore.numbers.enclosure import ball
 
-__all__ = ["LatticePair", "Limit", "Part", "residue"]
+__all__ = ["LatticePair", "Limit", "Summands", "residue"]
 
 _GUARD: Final = 6
 _MOST_FREQUENCIES: Final = 1 << 17
@@ -60,7 +60,7 @@ class Limit:
     bound: Callable[[arb], arb]
 
 
-class Part(Protocol):
+class Summands(Protocol):
     r"""Independent summands of S that are alike. ``c`` > 0 is a real tilt."""
 
     def log_moment(self, c: arb) -> arb:
@@ -100,7 +100,7 @@ class LatticePair(RayPair):
         r"""The largest value of S, None where there is none."""
 
     @abstractmethod
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Summands, ...]:
         r"""The independent parts of S."""
 
     def tails(self, m: int) -> tuple[arb, arb]:
@@ -223,12 +223,12 @@ def _line(pair: LatticePair, t: int, bits: int) -> _Line:
     )
 
 
-def _log_moment(parts: tuple[Part, ...], c: arb) -> arb:
+def _log_moment(parts: tuple[Summands, ...], c: arb) -> arb:
     return sum((part.log_moment(c) for part in parts), arb(0))
 
 
 def _kept(
-    pair: LatticePair, parts: tuple[Part, ...], c: arb, points: int, need: arb
+    pair: LatticePair, parts: tuple[Summands, ...], c: arb, points: int, need: arb
 ) -> tuple[list[int], arb]:
     # The j in 0..N/2 that no limit excludes, and a bound of |M/M(c)| at all others. A limit
     # excludes j when step * j is more than `wide` away from the multiples of N.
@@ -284,7 +284,7 @@ def _nats(value: arb) -> float:
     return found if math.isfinite(found) else 0.0
 
 
-def _cumulants(parts: tuple[Part, ...], c: float) -> tuple[float, float, float]:
+def _cumulants(parts: tuple[Summands, ...], c: float) -> tuple[float, float, float]:
     each = [part.cumulants(c) for part in parts]
     value, mean, variance = (math.fsum(column) for column in zip(*each, strict=True))
     return value, mean, variance

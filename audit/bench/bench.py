@@ -36,7 +36,7 @@ from dpcore.command.workers import checked_jobs
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer
 
-__all__ = ["LEAST_CHANCE", "TRIES", "Bench", "Done", "Result", "Row", "bench", "first_runs"]
+__all__ = ["LEAST_CHANCE", "TRIES", "Bench", "BenchRow", "Done", "Result", "bench", "first_runs"]
 
 TRIES: Final = (1, 2, 4)
 r"""The runs of each try of an entry, in units of N."""
@@ -77,7 +77,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class BenchRow:
     r"""An entry and its twin."""
 
     entry: Entry
@@ -99,7 +99,7 @@ class Row:
 class Bench:
     r"""A run over the catalogue, in the order of its numbers."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[BenchRow, ...]
     alpha: Fraction
     seed: int
 
@@ -178,7 +178,7 @@ def bench(
         if done is not None:
             done(len(found))
     rows = (
-        Row(entry=entry, broken=found[entry.name, "broken"], twin=found[entry.name, "twin"])
+        BenchRow(entry=entry, broken=found[entry.name, "broken"], twin=found[entry.name, "twin"])
         for entry in ordered
     )
     return Bench(rows=tuple(rows), alpha=exact, seed=seed)

@@ -22,7 +22,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
-from audit.exact.divergence import Law, Shifted
+from audit.exact.divergence import AnyLaw, Shifted
 from dpcore.command.input_file import read_text, rows_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational
@@ -46,7 +46,7 @@ class WrittenLaw:
 
     argument: str
     spelling: str
-    law: Law
+    law: AnyLaw
     divided_by: Fraction = _ONE
 
     @property

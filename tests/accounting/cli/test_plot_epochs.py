@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import dpcore.command.app
-from accounting.budget.training import Run, Sampling
+from accounting.budget.training import Sampling, TrainingRun
 from accounting.claims.bound import Bound
 from accounting.cli import plot
 from accounting.cli.plot import Training, draw_epochs, over_epochs
@@ -21,7 +21,7 @@ from tests.support.typed import Command
 
 POINT = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
 FIGURE = Path(__file__).parents[3] / "docs" / "figures" / "dpsgd.svg"
-RUN = Run(
+RUN = TrainingRun(
     multiplier=Fraction(2),
     batch=20,
     examples=1000,
@@ -78,7 +78,7 @@ def test_what_is_drawn_of_a_run() -> None:
 
 def test_without_the_library_only_ours_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plot, "find_spec", lambda name: None)
-    short = Run(
+    short = TrainingRun(
         multiplier=Fraction(4), batch=1, examples=2, rounds=2, epochs=Fraction(1), replaced=False
     )
     line = over_epochs(short, Sampling.SHUFFLED, Fraction("1e-5"))
