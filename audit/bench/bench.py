@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias
@@ -32,7 +32,7 @@ from audit.errors import TargetFailed
 from audit.report.report import AuditReport
 from audit.runs.plan import Plan
 from audit.targets.target import Catalogued
-from dpcore.command.workers import checked_jobs
+from dpcore.command.workers import checked_jobs, in_processes
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer
 
@@ -173,7 +173,7 @@ def bench(
         for role in _ROLES
     ]
     found: dict[tuple[str, _Role], Result] = {}
-    for name, role, result in _carried_out(tasks, jobs):
+    for name, role, result in in_processes(_Task.run, [(task,) for task in tasks], jobs):
         found[name, role] = result
         if done is not None:
             done(len(found))
@@ -198,16 +198,6 @@ def first_runs(entry: Entry) -> int:
     20000
     """
     return entry.runs if entry.curve is None else min(entry.runs, _ON_A_CURVE)
-
-
-def _carried_out(tasks: Sequence[_Task], jobs: int) -> Iterator[tuple[str, _Role, Result]]:
-    if jobs == 1:
-        yield from (task.run() for task in tasks)
-        return
-    from joblib import Parallel, delayed
-
-    workers = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    yield from workers(delayed(task.run)() for task in tasks)
 
 
 def _nothing_said(report: AuditReport) -> str | None:
