@@ -3,10 +3,11 @@ r"""The ``dpcore protocol`` commands; ``protocol`` is what the entry point names
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from accounting.cli.options import whole
-from dpcore.command.options import AsJson, command_group, named, option, share
+from dpcore.command.options import AsJson, command_group, named, option, share, with_fields
 from dpcore.command.patience import patiently
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
@@ -35,102 +36,89 @@ protocol = command_group(
     no_args_is_help=True,
 )
 
-Instance = Annotated[
-    str,
-    option(
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    r"""What a protocol is planned for, as it was written."""
+
+    instance: str = option(
         "NAME",
         "pure, renyi or concentrated: each user adds a share of the noise, under secure "
         "aggregation; central: a trusted server adds it; local: each user adds all of it; "
         "pure-shuffle, shuffled-pure, binary-shuffle or vector-shuffle: under a shuffler.",
         default=...,
-    ),
-]
-Users = Annotated[
-    str, option("N", "How many users there are; each holds a value in [0, 1].", default=...)
-]
-Epsilon = Annotated[
-    str, option("EPSILON", "The epsilon each user is promised, e.g. 1 or 1/2.", default=...)
-]
-Delta = Annotated[
-    str | None,
-    option(
+    )
+    users: str = option("N", "How many users there are; each holds a value in [0, 1].", default=...)
+    epsilon: str = option(
+        "EPSILON", "The epsilon each user is promised, e.g. 1 or 1/2.", default=...
+    )
+    delta: str | None = option(
         "DELTA",
         "The delta each user is promised. (default: 0 where the protocol gives pure DP, else 1e-6)",
-        default=...,
-    ),
-]
-Honest = Annotated[
-    str,
-    option("SHARE", "The share of users who follow the protocol and stay, e.g. 90%.", default=...),
-]
-Parameters = Annotated[
-    str,
-    option(
+    )
+    honest: str = option(
+        "SHARE",
+        "The share of users who follow the protocol and stay, e.g. 90%.",
+        default="100%",
+    )
+    parameters: str = option(
         "WORD",
         "exact: the least noise that keeps the promise; paper: the paper's formula.",
-        default=...,
-    ),
-]
-Precision = Annotated[
-    str | None,
-    option("N", "Values are rounded to steps of 1/N. (default: the paper's)", default=...),
-]
-Scaling = Annotated[
-    str,
-    option("S", "For renyi and concentrated: larger is less error, more bits.", default=...),
-]
-Coordinates = Annotated[
-    str, option("N", "Entries in each user's vector (vector-shuffle).", default=...)
-]
-Failure = Annotated[str, option("P", "The chance that a sum overflows its modulus.", default=...)]
+        default="exact",
+    )
+    precision: str | None = option(
+        "N", "Values are rounded to steps of 1/N. (default: the paper's)"
+    )
+    scaling: str = option(
+        "S", "For renyi and concentrated: larger is less error, more bits.", default="1"
+    )
+    coordinates: str = option("N", "Entries in each user's vector (vector-shuffle).", default="1")
+    failure: str = option("P", "The chance that a sum overflows its modulus.", default="1e-6")
+
+    def plan(self) -> Plan:
+        r"""The plan that they ask for; errors name the option."""
+        from accounting.protocols.choose import choose
+
+        shuffled_or_concentrated = ("renyi", "concentrated", "binary-shuffle", "vector-shuffle")
+        usual = "1e-6" if self.instance in shuffled_or_concentrated else 0
+        honest = share("--honest", self.honest)
+        if not honest:
+            raise InvalidParameter("--honest", self.honest, "must be above 0%: nobody is left")
+        with named(**_OPTIONS):
+            return choose(
+                instance=self.instance,  # type: ignore[arg-type]  # any text: refused by name
+                users=whole("--users", self.users),
+                epsilon=self.epsilon,
+                delta=usual if self.delta is None else self.delta,
+                honest_fraction=honest,
+                failure=self.failure,
+                parameters=self.parameters,  # type: ignore[arg-type]  # as instance
+                precision=None if self.precision is None else whole("--precision", self.precision),
+                scaling=self.scaling,
+                coordinates=whole("--coordinates", self.coordinates),
+            )
 
 
 @protocol.command()
 @patiently
-def plan(
-    *,
-    instance: Instance,
-    users: Users,
-    epsilon: Epsilon,
-    delta: Delta = None,
-    honest: Honest = "100%",
-    parameters: Parameters = "exact",
-    precision: Precision = None,
-    scaling: Scaling = "1",
-    coordinates: Coordinates = "1",
-    failure: Failure = "1e-6",
-    as_json: AsJson = False,
-) -> None:
+@with_fields
+def plan(options: PlanOptions, *, as_json: AsJson = False) -> None:
     r"""Choose the parameters of a protocol for an epsilon and delta, and print what they guarantee.
 
     Example: dpcore protocol plan --instance binary-shuffle --users 1000 --epsilon 0.5 --delta 1e-6
     """
     from accounting.protocols.render import plan_json, plan_lines
 
-    chosen = _chosen(
-        instance=instance,
-        users=users,
-        epsilon=epsilon,
-        delta=delta,
-        honest=honest,
-        parameters=parameters,
-        precision=precision,
-        scaling=scaling,
-        coordinates=coordinates,
-        failure=failure,
-    )
+    chosen = options.plan()
     show(plan_json(chosen) if as_json else plan_lines(chosen))
 
 
 @protocol.command()
 @patiently
+@with_fields
 def simulate(
+    options: PlanOptions,
     *,
-    instance: Instance,
-    users: Users,
-    epsilon: Epsilon,
-    delta: Delta = None,
-    honest: Honest = "100%",
     dropouts: str = option(
         "N", "How many users drop out of each run: 10% or a number.", default="0"
     ),
@@ -142,11 +130,6 @@ def simulate(
         "others only.",
         default="ideal",
     ),
-    parameters: Parameters = "exact",
-    precision: Precision = None,
-    scaling: Scaling = "1",
-    coordinates: Coordinates = "1",
-    failure: Failure = "1e-6",
     seed: str | None = option("N", "Repeat a simulation exactly; its noise is then NOT PRIVATE."),
     as_json: AsJson = False,
 ) -> None:
@@ -160,18 +143,7 @@ def simulate(
     from accounting.protocols.simulation import simulate as played
     from dpcore.sampling.rng import SYSTEM, SeededRng
 
-    chosen = _chosen(
-        instance=instance,
-        users=users,
-        epsilon=epsilon,
-        delta=delta,
-        honest=honest,
-        parameters=parameters,
-        precision=precision,
-        scaling=scaling,
-        coordinates=coordinates,
-        failure=failure,
-    )
+    chosen = options.plan()
     count, start = whole("--runs", runs), None if seed is None else whole("--seed", seed)
     world = np.random.default_rng(start)
     with progress_bar("runs", count) as advance, named(**_OPTIONS):
@@ -185,31 +157,6 @@ def simulate(
             progress=advance,
         )
     show(simulation_json(result) if as_json else simulation_lines(result))
-
-
-def _chosen(**given: Any) -> Plan:
-    from accounting.protocols.choose import choose
-
-    shuffled_or_concentrated = ("renyi", "concentrated", "binary-shuffle", "vector-shuffle")
-    delta = given["delta"]
-    if delta is None:
-        delta = "1e-6" if given["instance"] in shuffled_or_concentrated else 0
-    precision, honest = given["precision"], share("--honest", given["honest"])
-    if not honest:
-        raise InvalidParameter("--honest", given["honest"], "must be above 0%: nobody is left")
-    with named(**_OPTIONS):
-        return choose(
-            instance=given["instance"],
-            users=whole("--users", given["users"]),
-            epsilon=given["epsilon"],
-            delta=delta,
-            honest_fraction=honest,
-            failure=given["failure"],
-            parameters=given["parameters"],
-            precision=None if precision is None else whole("--precision", precision),
-            scaling=given["scaling"],
-            coordinates=whole("--coordinates", given["coordinates"]),
-        )
 
 
 def _gone(text: str, users: int) -> int:

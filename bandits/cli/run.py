@@ -30,7 +30,7 @@ _result = partial(option, rich_help_panel="The result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ExperimentOptions:
     r"""The options that spell an experiment, as they were written."""
 
     algorithms: str | None = _what(
@@ -118,7 +118,7 @@ class Asked:
 def run(
     preset: str = argument("PRESET", "A world or data set from dpcore bandit list."),
     *,
-    asked: Asked,
+    asked: ExperimentOptions,
     data: list[str] | None = _what(
         "FILE", "The data file that cz/mslr or obd needs; repeatable for cz/mslr."
     ),

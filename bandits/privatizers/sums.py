@@ -19,7 +19,7 @@ from bandits.batch import chance_of, check_word
 from bandits.privatizers.deployment import EVERYONE, Deployment, check_planned
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.protocols import Relaxed, SumProtocol
-from dpcore.analysis.laplace_sums import FEWEST_DRAWS, pair_tail, sum_tail
+from dpcore.analysis.laplace_sums import FEWEST_DRAWS, quick_tail
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -157,13 +157,9 @@ def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
     def rare(t: int) -> bool:
         if t < 0:
             return False
-        if n == 2:
-            tail = pair_tail(scale=scale, least=t + 1, bits=_TAIL_BITS)
-        elif n >= FEWEST_DRAWS:
-            tail = sum_tail(draws=n, scale=scale, least=t + 1, bits=_TAIL_BITS)
-        else:
-            law = PolyaDifference(shape=n, scale=scale)
-            tail = law.enclose_sf(t, _TAIL_BITS)
+        tail = quick_tail(draws=n, scale=scale, least=t + 1, bits=_TAIL_BITS)
+        if tail is None:
+            tail = PolyaDifference(shape=n, scale=scale).enclose_sf(t, _TAIL_BITS)
         return 2 * tail.upper <= failure
 
     # About ten deviations: far enough for any failure of use, and near enough to halve from.

@@ -26,7 +26,7 @@ import numpy as np
 from flint import arb
 
 from bandits.batch import chance_of
-from dpcore.analysis.laplace_sums import FEWEST_DRAWS, pair_tail, sum_tail
+from dpcore.analysis.laplace_sums import quick_tail
 from dpcore.continual.stream import variance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
@@ -206,10 +206,9 @@ def _hoeffding(pulls: int, failure: Fraction) -> float:
 def _tail(noise: Noise, sign: int, knot: int) -> Enclosure:
     # P(sign X > knot), for symmetric laws at knot >= 0 only.
     if isinstance(noise, PolyaDifference):
-        if noise.shape == 2:
-            return pair_tail(scale=noise.scale, least=knot + 1, bits=_TAIL_BITS)
-        if noise.shape >= FEWEST_DRAWS:
-            return sum_tail(draws=noise.shape, scale=noise.scale, least=knot + 1, bits=_TAIL_BITS)
+        found = quick_tail(draws=noise.shape, scale=noise.scale, least=knot + 1, bits=_TAIL_BITS)
+        if found is not None:
+            return found
     with precision(_BITS):
         value = noise.sf_ball(knot) if sign > 0 else noise.cdf_ball(-knot - 1)
         if value.is_finite() and value.rel_accuracy_bits() >= _TAIL_BITS:
