@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import re
 from fractions import Fraction
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
-import dpcore.command.app
 from accounting.budget.training import Sampling, TrainingRun
 from accounting.claims.bound import Bound
 from accounting.cli import plot
@@ -19,7 +17,6 @@ from accounting.cli.plot import Training, draw_epochs, over_epochs
 from dpcore import InvalidParameter
 from tests.support.typed import Command
 
-POINT = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
 FIGURE = Path(__file__).parents[3] / "docs" / "figures" / "dpsgd.svg"
 RUN = TrainingRun(
     multiplier=Fraction(2),
@@ -85,11 +82,7 @@ def test_without_the_library_only_ours_is_drawn(monkeypatch: pytest.MonkeyPatch)
     assert (line.others, len(line.points)) == ({}, 2)
 
 
-def test_the_option(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"budget": POINT})
-    command = Command(capsys)
+def test_the_option(command: Command, tmp_path: Path) -> None:
     words = ["dpsgd", "--noise-multiplier", 4, "--batch-size", 500, "--examples", 1000]
     words += ["--delta", "1e-5", "--epochs", 2, "--sampling", "shuffled", "--plot"]
     answer = command(*words, tmp_path / "run.png")
