@@ -16,13 +16,8 @@ from accounting.cli.releases import (
     SCHEMA,
     WIDTH,
     CertificateFile,
-    Group,
     Neighbours,
-    Noises,
-    Rounds,
-    Sampled,
-    Sensitivities,
-    composed,
+    Releases,
     document,
     line,
     lines_of,
@@ -31,7 +26,7 @@ from accounting.cli.releases import (
     write_certificate,
 )
 from accounting.cli.training import check, dpsgd
-from dpcore.command.options import AsJson, command_group, named, option, share
+from dpcore.command.options import AsJson, command_group, named, option, share, with_fields
 from dpcore.command.patience import patiently
 from dpcore.command.picture import check_picture
 from dpcore.command.progress import progress_bar
@@ -82,15 +77,11 @@ Relative = Annotated[
 
 @budget.command()
 @patiently
+@with_fields
 def epsilon(
+    releases: Releases,
     *,
-    noise: Noises,
     delta: Delta,
-    sensitivity: Sensitivities = None,
-    rounds: Rounds = None,
-    poisson: Sampled = None,
-    relation: Neighbours = None,
-    group: Group = "1",
     relative: Relative = "1e-8",
     certificate: CertificateFile = None,
     as_json: AsJson = False,
@@ -99,7 +90,7 @@ def epsilon(
 
     Example: dpcore budget epsilon --noise skellam:variance=400 --rounds 1000 --delta 1e-6
     """
-    total = composed(noise, sensitivity, rounds, poisson, relation, group)
+    total = releases.composed()
     at = rational("--delta", delta)
     with named(delta="--delta", relative="--relative", count="--rounds"):
         found = total.epsilon(at, relative)
@@ -115,15 +106,11 @@ def epsilon(
 
 @budget.command("delta")
 @patiently
+@with_fields
 def delta_command(
+    releases: Releases,
     *,
-    noise: Noises,
     epsilon: str = option("EPSILON", "The epsilon of the guarantee, e.g. 1 or 1/2.", default=...),
-    sensitivity: Sensitivities = None,
-    rounds: Rounds = None,
-    poisson: Sampled = None,
-    relation: Neighbours = None,
-    group: Group = "1",
     relative: Relative = "1e-8",
     as_json: AsJson = False,
 ) -> None:
@@ -131,7 +118,7 @@ def delta_command(
 
     Example: dpcore budget delta --noise discrete-laplace:scale=20 --rounds 100 --epsilon 2
     """
-    total = composed(noise, sensitivity, rounds, poisson, relation, group)
+    total = releases.composed()
     at = rational("--epsilon", epsilon)
     with named(epsilon="--epsilon", relative="--relative", count="--rounds"):
         found = total.delta(at, relative)
@@ -143,14 +130,10 @@ def delta_command(
 
 @budget.command()
 @patiently
+@with_fields
 def curve(
+    releases: Releases,
     *,
-    noise: Noises,
-    sensitivity: Sensitivities = None,
-    rounds: Rounds = None,
-    poisson: Sampled = None,
-    relation: Neighbours = None,
-    group: Group = "1",
     least: str = option(
         "DELTA", "The smallest delta of the curve.", "--least-delta", default="1e-12"
     ),
@@ -170,7 +153,7 @@ def curve(
         check_picture("--plot", plot)
         if lowest < _DRAWN:
             raise InvalidParameter("--least-delta", least, "must be >= 1e-300 for a picture")
-    total = composed(noise, sensitivity, rounds, poisson, relation, group)
+    total = releases.composed()
     deltas = _deltas(lowest, whole("--points", points, 2))
     found: list[tuple[Fraction, Bound]] = []
     options = named(relative="--relative", count="--rounds")
@@ -294,7 +277,7 @@ def returning(
     from accounting.budget.returning import per_user, routes
 
     rates = None if poisson is None else [poisson]
-    one = composed([noise], [sensitivity], None, rates)
+    one = Releases(noise=[noise], sensitivity=[sensitivity], poisson=rates).composed()
     visit = one.parts[0][0]
     times, at = counts("--visits", visits), rational("--delta", delta)
     table: list[tuple[int, tuple[Route, ...]]] = []

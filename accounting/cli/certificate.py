@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from accounting.cli.options import whole
-from accounting.cli.releases import Noises, Rounds, Sampled, Sensitivities, composed
+from accounting.cli.releases import Noises, Releases, Rounds, Sampled, Sensitivities
 from dpcore.command.input_file import require_plain
 from dpcore.command.options import AsJson, argument, command_group, named, option
 from dpcore.command.progress import progress_bar
@@ -67,7 +67,9 @@ def certify_command(
     from accounting.budget.returning import per_user
     from accounting.certificates.certificate import certify as made
 
-    total = composed(noise, sensitivity, rounds, poisson)
+    total = Releases(
+        noise=noise, sensitivity=sensitivity, rounds=rounds, poisson=poisson
+    ).composed()
     if visits is not None:
         if total.rounds != 1:
             raise InvalidParameter("--visits", visits, "counts the rounds: leave out --rounds")

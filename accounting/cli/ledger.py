@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from accounting.cli.options import read_claim
-from accounting.cli.releases import NEIGHBOURS, Rounds, Sensitivities, composed
+from accounting.cli.releases import NEIGHBOURS, Releases, Rounds, Sensitivities
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, argument, command_group, named, option
 from dpcore.command.table import fact
@@ -350,7 +350,9 @@ def _cost(
     if noise:
         if reason is not None:
             raise InvalidParameter("--reason", reason, "goes with --claim: a noise needs none")
-        whole = composed(noise, sensitivity, rounds, None, relation)
+        whole = Releases(
+            noise=noise, sensitivity=sensitivity, rounds=rounds, relation=relation
+        ).composed()
         (part, times), *more = whole.parts
         return part if isinstance(part, PrivacyCurve) and times == 1 and not more else whole
     for name, given in (("--sensitivity", sensitivity), ("--rounds", rounds)):

@@ -2,7 +2,7 @@ r"""The releases that repeated options spell, read into a composition, and how a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
@@ -30,10 +30,10 @@ __all__ = [
     "Group",
     "Neighbours",
     "Noises",
+    "Releases",
     "Rounds",
     "Sampled",
     "Sensitivities",
-    "composed",
     "document",
     "line",
     "lines_of",
@@ -123,36 +123,40 @@ Group = Annotated[
 ]
 
 
-def composed(
-    noises: Sequence[str],
-    sensitivities: Sequence[str] | None,
-    rounds: Sequence[str] | None,
-    poisson: Sequence[str] | None,
-    relation: Relation | None = None,
-    group: str = "1",
-) -> Composition:
-    r"""The composition that repeated options spell, one group for each noise.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Releases:
+    r"""Options that spell a list of releases, one group for each noise, as they were written."""
 
-    Of neighbours by ``relation``, ``group`` people at once; if it is None, by one who is added or
-    removed where people are sampled, else by one who is replaced.
-    """
-    from accounting.totals.compose import compose
+    noise: Noises
+    sensitivity: Sensitivities = None
+    rounds: Rounds = None
+    poisson: Sampled = None
+    relation: Neighbours = None
+    group: Group = "1"
 
-    count = len(noises)
-    moved = each("--sensitivity", sensitivities or [], count, "1")
-    moves = [read_sensitivity("--sensitivity", text) for text in moved]
-    times = [whole("--rounds", r, 1) for r in each("--rounds", rounds or [], count, "1")]
-    rates = [rate_of(p) for p in each("--poisson", poisson or [], count, "100%")]
-    people = whole("--group", group, 1)
-    between = relation or (Relation.ADD_REMOVE if poisson else Relation.REPLACE)
-    parts: list[tuple[Guarantee, int]] = []
-    for spelled, move, rate, time in zip(noises, moves, rates, times, strict=True):
-        if poisson:
-            part = _sampled(spelled, move, rate, between, people)
-        else:
-            part = _curve(spelled, move.times(people), Scope(relation=between))
-        parts.append((part, time))
-    return compose(*parts)
+    def composed(self) -> Composition:
+        r"""Their composition, between neighbours by ``relation``, ``group`` people at once.
+
+        If it is None, by one who is added or removed where people are sampled, else by one who is
+        replaced.
+        """
+        from accounting.totals.compose import compose
+
+        count, poisson = len(self.noise), self.poisson or []
+        moved = each("--sensitivity", self.sensitivity or [], count, "1")
+        moves = [read_sensitivity("--sensitivity", text) for text in moved]
+        times = [whole("--rounds", r, 1) for r in each("--rounds", self.rounds or [], count, "1")]
+        rates = [rate_of(p) for p in each("--poisson", poisson, count, "100%")]
+        people = whole("--group", self.group, 1)
+        between = self.relation or (Relation.ADD_REMOVE if poisson else Relation.REPLACE)
+        parts: list[tuple[Guarantee, int]] = []
+        for spelled, move, rate, time in zip(self.noise, moves, rates, times, strict=True):
+            if poisson:
+                part = _sampled(spelled, move, rate, between, people)
+            else:
+                part = _curve(spelled, move.times(people), Scope(relation=between))
+            parts.append((part, time))
+        return compose(*parts)
 
 
 def _sampled(
