@@ -38,15 +38,16 @@ _CALMINGS: Final = 60
 _CALM: Final = 16384.0
 """The most that c times the period may be: the number of frequencies grows with it."""
 
-_CALMER: Final = 0.8
-_LEAST_LOG: Final = -700.0
-_SHARE: Final = 64
-_FEW: Final = 64
-_NEAR: Final = 0.25
-_WIDE: Final = 0.45
-_MOST_DEPTH: Final = 10
-_BLIND_DEPTH: Final = 5
-_MOST_BLOCKS: Final = 1 << 20
+# Only speed and width rest on these: what the window leaves out is bounded, wherever it is.
+_CALMER: Final = 0.8  # the step down to a calmer tilt
+_LEAST_LOG: Final = -700.0  # of delta: a float holds no less
+_SHARE: Final = 64  # the aliases, and what is cut off, may each have 1/64 of the error
+_FEW: Final = 64  # laws: the moment of more of them is smoother
+_NEAR: Final = 0.25  # how far phi may turn within a block, for few laws
+_WIDE: Final = 0.45  # and for many; longer blocks are bounded worse
+_MOST_DEPTH: Final = 10  # a block has 2^10 frequencies at the most
+_BLIND_DEPTH: Final = 5  # where a block tells nothing, however short
+_MOST_BLOCKS: Final = 1 << 20  # of a window; a longer one is not tried, and the answer is wider
 _LIFTS: Final = tuple(Fraction(1, 1 << j) for j in range(12))
 
 

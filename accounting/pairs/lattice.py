@@ -32,18 +32,19 @@ from dpcore.numbers.enclosure import ball
 
 __all__ = ["LatticePair", "Limit", "Summands", "residue"]
 
-_GUARD: Final = 6
-_MOST_FREQUENCIES: Final = 1 << 17
-_BEHIND: Final = 2.5
-_NEAREST: Final = 1.5
-_LEFT: Final = 4.0
-_BELOW_TOP: Final = 0.25
-_BLOCKS: Final = 4
-_STEPS: Final = 80
-_CLOSE: Final = 1e-9
-_SHORT: Final = 1e-6
-_FAR: Final = 6.0
-_LOWEST: Final = -8.0
+# Only time and width rest on these: the line may be anywhere, and each sum says what it leaves out.
+_GUARD: Final = 6  # bits beyond those that are asked for
+_MOST_FREQUENCIES: Final = 1 << 17  # more are refused, by name
+_BEHIND: Final = 2.5  # deviations that the line lies beyond its saddle: fewer points
+_NEAREST: Final = 1.5  # deviations from the pole at 0; nearer ones take more points
+_LEFT: Final = 4.0  # deviations left of 0, from where the line runs through the saddle
+_BELOW_TOP: Final = 0.25  # steps below the largest loss, whose saddle is infinite
+_BLOCKS: Final = 4  # lines for each deviation: neighbours share one
+_STEPS: Final = 80  # of Newton's method; a saddle that is off costs points
+_CLOSE: Final = 1e-9  # deviations from the saddle at which it has been found
+_SHORT: Final = 1e-6  # a shift below it, in deviations, is taken for a slope
+_FAR: Final = 6.0  # from where Mills' ratio is a continued fraction
+_LOWEST: Final = -8.0  # below, e^(x^2/2) grows beyond use
 _PEAK: Final = 1 / math.sqrt(2 * math.pi)
 
 
