@@ -18,7 +18,14 @@ import numpy as np
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import Exact, RationalLike, integer, make_integers, rational
+from dpcore.numbers.parameter import (
+    Exact,
+    RationalLike,
+    integer,
+    make_integers,
+    rational,
+    rational_in,
+)
 from dpcore.protocols.encoding import MOST_STEPS
 
 __all__ = [
@@ -281,10 +288,7 @@ def chance_of(argument: str, value: RationalLike) -> Fraction:
     >>> chance_of("delta", "1e-6")
     Fraction(1, 1000000)
     """
-    exact = rational(argument, value)
-    if not 0 < exact < 1:
-        raise InvalidParameter(argument, value, "must lie in (0, 1)")
-    return exact
+    return rational_in(argument, value, "(0, 1)")
 
 
 def confidence_of(value: RationalLike, *, argument: str = "confidence") -> Fraction:

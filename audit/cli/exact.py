@@ -13,7 +13,7 @@ from audit.cli.written import leave
 from dpcore.command.options import AsJson, argument, option
 from dpcore.command.terminal import page
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.numbers.parameter import rational
+from dpcore.numbers.parameter import rational, rational_in
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
@@ -172,10 +172,7 @@ def _epsilon(text: str) -> Fraction:
 
 
 def _delta(text: str) -> Fraction:
-    exact = rational("--delta", text)
-    if not 0 <= exact < 1:
-        raise InvalidParameter("--delta", text, "must be in [0, 1)")
-    return exact
+    return rational_in("--delta", text, "[0, 1)")
 
 
 def _order(text: str) -> Order:

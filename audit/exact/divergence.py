@@ -27,7 +27,7 @@ from audit.exact.direction import Box, between, rows, vectors
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, integer, rational, rational_in
 
 __all__ = ["AnyLaw", "Event", "Shifted", "epsilon_at", "hockey_stick", "renyi", "worst_event"]
 
@@ -91,9 +91,7 @@ def epsilon_at(p: AnyLaw, q: AnyLaw, delta: RationalLike = 0, *, bits: int = _BI
     >>> epsilon_at({0: "1/2", 1: "1/2"}, {0: 1}, "1/3")
     Enclosure([inf, inf])
     """
-    allowed = rational("delta", delta)
-    if not 0 <= allowed < 1:
-        raise InvalidParameter("delta", delta, "must be in [0, 1)")
+    allowed = rational_in("delta", delta, "[0, 1)")
     curve = _compare(p, q)
     return Enclosure.exactly(0) if curve is None else curve.enclose_epsilon(allowed, bits)
 

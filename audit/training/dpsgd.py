@@ -31,7 +31,7 @@ from audit.training.step_report import Check, CheckVerdict, Sampling, Stated, St
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.numbers.enclosure import round_down
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 
 __all__ = ["LIBRARIES", "TrainingStep", "dpsgd"]
 
@@ -139,12 +139,8 @@ def _stated(
     clip: RationalLike,
     sampling: Sampling,
 ) -> Stated:
-    exact = rational("rate", rate)
-    if not 0 < exact < 1:
-        reason = (
-            "must be in (0, 1): at 0 nobody enters a batch, and from 1 on sampling hides nobody"
-        )
-        raise InvalidParameter("rate", rate, reason)
+    reason = "at 0 nobody enters a batch, and from 1 on sampling hides nobody"
+    exact = rational_in("rate", rate, "(0, 1)", reason)
     if sampling not in get_args(Sampling):
         raise InvalidParameter("sampling", sampling, f"must be {' or '.join(get_args(Sampling))}")
     found = Stated(

@@ -27,7 +27,7 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least
-from dpcore.numbers.parameter import Exact, integer, make_positive, rational
+from dpcore.numbers.parameter import Exact, integer, make_positive, rational_in
 from dpcore.protocols.sizing import size_protocol
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 
@@ -84,9 +84,8 @@ class SumPrivatizer(Privatizer):
         make_positive(
             self, epsilon="no noise gives epsilon 0", scaling="it multiplies the precision"
         )
-        failure, delta = chance_of("failure", self.failure), rational("delta", self.delta)
-        if not 0 <= delta < 1:
-            raise InvalidParameter("delta", self.delta, "must lie in [0, 1)")
+        failure = chance_of("failure", self.failure)
+        delta = rational_in("delta", self.delta, "[0, 1)")
         if delta and (self.trust not in _SCALED or self.parameters == "paper"):
             reason = "only exact renyi and concentrated noise can be chosen for one"
             raise InvalidParameter("delta", self.delta, reason)

@@ -163,7 +163,7 @@ def test_files_that_share_no_output_are_noted(shell: Shell) -> None:
         ((ONE, ONE + ",1"), "must be moved by as many integers"),
         (("none.csv", ONE), "P = none.csv"),
         ((ONE, TWO, "--epsilon", "-1"), "--epsilon = -1: must be >= 0"),
-        ((ONE, TWO, "--delta", "1"), r"--delta = 1: must be in [0, 1)"),
+        ((ONE, TWO, "--delta", "1"), r"--delta = 1: must lie in [0, 1)"),
         ((ONE, TWO, "--order", "1"), "--order = 1: must be > 1, or inf"),
         ((ONE, TWO, "--order", "nan"), "--order = nan"),
         ((ONE, TWO, "--claim", "epsilon=x"), "epsilon = x"),

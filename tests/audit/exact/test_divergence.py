@@ -220,7 +220,7 @@ def test_laws_that_do_not_fit_are_refused(p: AnyLaw, q: AnyLaw, complaint: str) 
 def test_arguments_out_of_range_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="epsilon = -1: must be >= 0"):
         hockey_stick(P, Q, -1)
-    with pytest.raises(InvalidParameter, match=r"delta = 1: must be in \[0, 1\)"):
+    with pytest.raises(InvalidParameter, match=r"delta = 1: must lie in \[0, 1\)"):
         epsilon_at(P, Q, 1)
     with pytest.raises(InvalidParameter, match="order = 1: must be > 1"):
         renyi(P, Q, 1)
